@@ -1,0 +1,37 @@
+# Every target sets up what it needs: a virtual environment in .venv with weft installed into it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+# PYTEST_ARGS narrows the tests down: make test PYTEST_ARGS="tests/core -k grad"
+PYTEST_ARGS ?=
+
+.PHONY: demo test fast lint types bench clean
+
+demo: $(READY)
+	$(BIN)/python examples/digits.py --out out
+
+test: $(READY)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+fast: $(READY)
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "weft needs Python 3.11 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV) || $(PYTHON) -m virtualenv $(VENV) || { echo "Python cannot make virtual environments here: install python3-venv (Debian, Ubuntu), or run: $(PYTHON) -m pip install virtualenv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

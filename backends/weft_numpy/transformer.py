@@ -1,0 +1,198 @@
+"""NumPyTransformer: compiles computations to Python functions of NumPy calls."""
+
+from __future__ import annotations
+
+import contextvars
+import linecache
+import weakref
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from weft.computation import Program
+from weft.description import TensorDescription
+from weft.device import DeviceBufferStorage, DeviceTensor, host_view
+from weft.op import Op
+from weft.plan import ARENA, Step
+from weft.target import Target
+from weft.transformer import Transformer
+from weft_numpy.codegen import Module
+from weft_numpy.rules import rules
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector register."""
+
+
+class NumPyDeviceTensor(DeviceTensor):
+    """A view of host memory; `array` is there once the buffer is allocated."""
+
+    array: np.ndarray[Any, Any]
+
+    def attach(self) -> None:
+        """View the buffer's memory."""
+        storage = self.storage
+        assert isinstance(storage, NumPyDeviceBufferStorage)
+        self.array = host_view(self.description, storage.memory)
+
+    def get(self, out: Any = None) -> np.ndarray[Any, Any]:
+        """Copy the elements into `out`, or into a new array, and return it."""
+        if out is None:
+            return self.array.copy()
+        np.copyto(out, self.array)
+        return out  # type: ignore[no-any-return]
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        return np.array(self.array[key])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.array[key] = value
+
+
+class NumPyDeviceBufferStorage(DeviceBufferStorage):
+    """A stretch of host memory, aligned to a cache line."""
+
+    memory: np.ndarray[Any, Any]
+
+    def allocate(self) -> None:
+        """Make zeroed, aligned memory."""
+        raw = np.zeros(self.bytes + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        self.memory = raw[start : start + self.bytes]
+
+    def make_tensor(self, description: TensorDescription) -> NumPyDeviceTensor:
+        """Return a tensor on this buffer."""
+        return NumPyDeviceTensor(self, description)
+
+
+class NumPyConstantStorage(NumPyDeviceBufferStorage):
+    """The memory of a constant that is in the host's memory already."""
+
+    def __init__(self, transformer: Transformer, op: Op) -> None:
+        super().__init__(transformer, op.const.nbytes, f"constant {op.name}")
+        self.value = op.const
+
+    def allocate(self) -> None:
+        """Use the constant's own array."""
+        array = np.ascontiguousarray(self.value).reshape(-1)
+        self.memory = array.view(np.uint8) if array.size else np.empty(0, np.uint8)
+
+
+class Arena:
+    """Memory for the intermediate values of one call at a time, and the programs bound to it."""
+
+    def __init__(self, storage: NumPyDeviceBufferStorage) -> None:
+        self.storage = storage
+        self.runners: dict[str, Callable[..., None]] = {}
+        # A context of its own, in which floating-point warnings are off: entering it costs a
+        # tenth of numpy.errstate. It can be entered once at a time, as an arena is.
+        self.context = contextvars.copy_context()
+        self.context.run(np.seterr, all="ignore")
+
+
+class NumPyTransformer(Transformer):
+    """The NumPy backend. Programs without state may run in several threads at once."""
+
+    transformer_name = "numpy"
+    is_concurrent = True
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.idle_arenas: list[Arena] = []
+
+    @cached_property
+    def target(self) -> Target:
+        """Any rank and any strides."""
+        return Target(
+            name="numpy",
+            supports=_supports,
+            alignment=ALIGNMENT,
+            dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},
+            fast_math=self.fast_math,
+        )
+
+    def device_buffer_storage(self, nbytes: int, name: str) -> NumPyDeviceBufferStorage:
+        """Return a new, unallocated buffer."""
+        return NumPyDeviceBufferStorage(self, nbytes, name)
+
+    def constant_storage(self, op: Op) -> NumPyDeviceBufferStorage:
+        """Return a buffer that uses the constant's own array."""
+        return NumPyConstantStorage(self, op)
+
+    def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
+        """Do nothing: the buffer is the constant's own array."""
+
+    def transform_ordered_ops(
+        self, program: Program, ordered_ops: Sequence[Step], name: str
+    ) -> Callable[..., None]:
+        """Generate, compile and return a function."""
+        module = Module(program)
+        program.source = module.write(ordered_ops, rules.find)
+        filename = f"<weft numpy {name} {id(program):x}>"
+        exec(compile(program.source, filename, "exec"), module.scope)
+        lines = program.source.splitlines(keepends=True)
+        linecache.cache[filename] = (len(program.source), None, lines, filename)
+        weakref.finalize(program, linecache.cache.pop, filename, None)
+        return self._runner(program, module.scope["bind"], list(module.descriptions))
+
+    def _runner(
+        self, program: Program, bind: Callable[..., Any], fixed: list[TensorDescription]
+    ) -> Callable[..., None]:
+        """Return a function that runs a program in an arena that nobody else uses meanwhile."""
+        idle = self.idle_arenas
+        key = program.name
+        take, give = idle.pop, idle.append
+        bound = self._bound
+
+        def run(*arrays: Any) -> None:
+            try:
+                arena = take()
+            except IndexError:
+                arena = None
+            if arena is None or key not in arena.runners:
+                arena = bound(arena, program, bind, fixed)
+            try:
+                arena.context.run(arena.runners[key], *arrays)
+            finally:
+                give(arena)
+
+        return run
+
+    def _bound(
+        self,
+        arena: Arena | None,
+        program: Program,
+        bind: Callable[..., Any],
+        fixed: list[TensorDescription],
+    ) -> Arena:
+        """Return an arena that is large enough, with the program bound to it."""
+        needed = program.plan.arena_size
+        if arena is None or arena.storage.bytes < needed:
+            arena = Arena(self._arena_storage(needed, first=arena is None and not self.idle_arenas))
+        arrays = [self._array(description, program, arena) for description in fixed]
+        arena.runners[program.name] = bind(arrays)
+        return arena
+
+    def _arena_storage(self, needed: int, first: bool) -> NumPyDeviceBufferStorage:
+        shared = self.arena
+        if first and isinstance(shared, NumPyDeviceBufferStorage) and shared.bytes >= needed:
+            return shared
+        storage = NumPyDeviceBufferStorage(self, needed, "arena of another thread")
+        storage.allocate_with_views()
+        return storage
+
+    def _array(
+        self, description: TensorDescription, program: Program, arena: Arena
+    ) -> np.ndarray[Any, Any]:
+        buffer = description.base
+        if buffer.kind != ARENA:
+            storage = program.storages[buffer]
+            assert isinstance(storage, NumPyDeviceBufferStorage)
+            return host_view(description, storage.memory)
+        memory = arena.storage.memory[buffer.offset :]
+        return host_view(description, memory)
+
+
+def _supports(op: Op) -> bool:
+    return rules.find(type(op)) is not None

@@ -1,0 +1,415 @@
+"""Axes: the named or positional dimensions of a tensor, and the one rule that aligns them.
+
+A dimension with a name aligns with the dimension of that name; dimensions without names follow
+NumPy's broadcasting. One tensor's axes are all named or all positional.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from typing import Any, SupportsIndex, overload
+
+from weft.errors import AxesError
+from weft.lengths import Length, Symbol, product, substitute, symbol, symbols_of
+
+BATCH = "N"
+RECURRENT = "REC"
+CHANNEL = "C"
+
+_auto_names = itertools.count()
+
+
+class Axis:
+    """One dimension: a length, which may be unknown until a call, and an optional name.
+
+    Parameters
+    ----------
+    length
+        The number of elements along the axis; ``None`` for a length solved at a call, or a
+        `Length` made by `symbol`.
+    name
+        Names align operands; ``None`` makes the axis positional.
+
+    Two axes are equal if their names and lengths are. Axes of unknown length are equal only if
+    they share their symbol, so the same axis object (or symbol) must be used throughout.
+
+    >>> Axis(3, "C")
+    C=3
+    >>> Axis(3, "C") == Axis(3, "C")
+    True
+    >>> Axis(None, "N") == Axis(None, "N")
+    False
+    """
+
+    __slots__ = ("__weakref__", "_frozen", "_length", "name")
+
+    def __init__(self, length: int | Length | None = None, name: str | None = None) -> None:
+        self.name = name
+        self._length = symbol(name or "?") if length is None else _checked(length, name)
+        self._frozen = False
+
+    @property
+    def length(self) -> Any:
+        """The length: an int, or a `Length` while it is unknown."""
+        return self._length
+
+    @length.setter
+    def length(self, length: int) -> None:
+        if self._frozen or isinstance(self._length, int):
+            raise AxesError(
+                f"the length of axis {self!r} is fixed: set it before the axis is first used, "
+                "or make another axis"
+            )
+        self._length = _checked(length, self.name)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether this is the batch axis, by its name ``N``."""
+        return self.name == BATCH
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether this is the recurrent axis, by its name ``REC``."""
+        return self.name == RECURRENT
+
+    @property
+    def is_channel(self) -> bool:
+        """Whether this is the channel axis, by its name ``C``."""
+        return self.name == CHANNEL
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Axis) and self.name == other.name and self._length == other._length
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        if self.name is None:
+            return str(self._length)
+        unknown = isinstance(self._length, Length) and repr(self._length) == self.name
+        return self.name if unknown else f"{self.name}={self._length}"
+
+
+class FlattenedAxis(Axis):
+    """One axis that stands for several, in row-major order; `unflatten` gives them back."""
+
+    __slots__ = ("axes",)
+
+    def __init__(self, axes: Axes) -> None:
+        joined = f"({','.join(map(str, axes.names))})" if axes.is_named else None
+        super().__init__(product(axes.lengths), joined)
+        self.axes = axes
+
+
+def _checked(length: int | Length, name: str | None) -> int | Length:
+    if isinstance(length, Length):
+        return length
+    label = "a positional axis" if name is None else f"axis {name!r}"
+    try:
+        size = int(length.__index__())
+    except (AttributeError, TypeError):
+        raise AxesError(f"the length of {label} must be an integer, not {length!r}") from None
+    if size < 0:
+        raise AxesError(f"the length of {label} must not be negative, got {size}")
+    return size
+
+
+class Axes(tuple[Axis, ...]):
+    """An ordered tuple of axes, all named (each name once) or all positional.
+
+    Equality respects the order; `is_equal_set` does not. ``+`` appends, ``-``, ``|`` and ``&``
+    are ordered set operations by name.
+
+    >>> axes = make_axes([Axis(2, "C"), Axis(3, "N")])
+    >>> axes
+    Axes(C=2, N=3)
+    >>> axes.lengths, axes.size, axes.batch_axis
+    ((2, 3), 6, N=3)
+    """
+
+    def __new__(cls, axes: Iterable[Axis] = ()) -> Axes:  # noqa: D102
+        self = super().__new__(cls, axes)
+        names = [axis.name for axis in self if axis.name is not None]
+        if names and len(names) != len(self):
+            raise AxesError(
+                f"axes {_listed(self)} mix named and positional dimensions: name all or none"
+            )
+        if len(set(names)) != len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise AxesError(f"axes {_listed(self)} name {', '.join(twice)} more than once")
+        for axis in self:
+            axis._frozen = True
+        return self
+
+    @cached_property
+    def lengths(self) -> tuple[Any, ...]:
+        """The lengths in order; ints, or `Length` where unknown."""
+        return tuple(axis.length for axis in self)
+
+    @cached_property
+    def is_static(self) -> bool:
+        """Whether every length is known."""
+        return all(isinstance(length, int) for length in self.lengths)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the axes have names; axes of rank 0 count as unnamed."""
+        return bool(self) and self[0].name is not None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths as a NumPy shape; raises AxesError if one is unknown."""
+        if not self.is_static:
+            raise AxesError(f"{self} has lengths that are unknown until a call")
+        return self.lengths
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """The names in order; None for positional axes."""
+        return tuple(axis.name for axis in self)
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self)
+
+    @property
+    def size(self) -> Any:
+        """The number of elements; 1 for no axes."""
+        return product(self.lengths)
+
+    def position(self, axis: Axis | str | int) -> int:
+        """Return the place of an axis, given as the axis, its name or a number.
+
+        Raises AxesError if there is none such, and lists what there is.
+        """
+        if isinstance(axis, int):
+            if not -len(self) <= axis < len(self):
+                raise AxesError(f"dimension {axis} is out of range for {self} of rank {len(self)}")
+            return axis % len(self)
+        name = axis.name if isinstance(axis, Axis) else axis
+        for place, mine in enumerate(self):
+            if mine is axis or (name is not None and mine.name == name):
+                if isinstance(axis, Axis) and mine.length != axis.length:
+                    raise AxesError(f"axis {axis!r} has another length than {mine!r} of {self}")
+                return place
+        raise AxesError(f"unknown axis {axis!r}: these axes are {self}")
+
+    def positions(self, axes: Any) -> tuple[int, ...]:
+        """Return the places of one axis or of several; raises AxesError for repeats."""
+        several = (axes,) if isinstance(axes, Axis | str | int) else tuple(axes)
+        places = tuple(self.position(axis) for axis in several)
+        if len(set(places)) != len(places):
+            raise AxesError(f"axes {_listed(several)} name a dimension of {self} twice")
+        return places
+
+    def find_by_name(self, name: str) -> Axes:
+        """Return the axes of that name: one or none."""
+        return Axes(axis for axis in self if axis.name == name)
+
+    def batch_axes(self) -> Axes:
+        """Return the batch axis, if there is one, as Axes."""
+        return Axes(axis for axis in self if axis.is_batch)
+
+    @property
+    def batch_axis(self) -> Axis | None:
+        """The batch axis, or None."""
+        return next((axis for axis in self if axis.is_batch), None)
+
+    @property
+    def channel_axis(self) -> Axis | None:
+        """The channel axis, or None."""
+        return next((axis for axis in self if axis.is_channel), None)
+
+    @property
+    def recurrent_axis(self) -> Axis | None:
+        """The recurrent axis, or None."""
+        return next((axis for axis in self if axis.is_recurrent), None)
+
+    def sample_axes(self) -> Axes:
+        """Return all axes but the batch axis."""
+        return Axes(axis for axis in self if not axis.is_batch)
+
+    def feature_axes(self) -> Axes:
+        """Return all axes but the batch and the recurrent axis."""
+        return Axes(axis for axis in self if not (axis.is_batch or axis.is_recurrent))
+
+    def spatial_axes(self) -> Axes:
+        """Return the axes named D, H and W."""
+        return Axes(axis for axis in self if axis.name in ("D", "H", "W"))
+
+    def flatten(self) -> FlattenedAxis:
+        """Return one axis that stands for all of these."""
+        return FlattenedAxis(self)
+
+    def is_sub_set(self, other: Iterable[Axis]) -> bool:
+        """Whether the other axes hold each of these."""
+        return set(self) <= set(other)
+
+    def is_super_set(self, other: Iterable[Axis]) -> bool:
+        """Whether these axes hold each of the others."""
+        return set(self) >= set(other)
+
+    def is_equal_set(self, other: Iterable[Axis]) -> bool:
+        """Whether both hold the same axes in any order."""
+        return set(self) == set(other)
+
+    def is_not_equal_set(self, other: Iterable[Axis]) -> bool:
+        """Whether one holds an axis that the other lacks."""
+        return not self.is_equal_set(other)
+
+    def substitute(self, solution: Mapping[Symbol, int]) -> Axes:
+        """Return the axes with solved symbols replaced by their sizes."""
+        if self.is_static:
+            return self
+        return Axes(_substituted(axis, solution) for axis in self)
+
+    def symbols(self) -> Iterator[Symbol]:
+        """Yield the unknown symbols, repeats included."""
+        return symbols_of(self.lengths)
+
+    def __add__(self, other: Any) -> Axes:
+        return Axes((*self, *make_axes(other)))
+
+    def __sub__(self, other: Iterable[Axis]) -> Axes:
+        gone = set(other)
+        return Axes(axis for axis in self if axis not in gone)
+
+    def __or__(self, other: Iterable[Axis]) -> Axes:
+        return Axes((*self, *(axis for axis in other if axis not in self)))
+
+    def __and__(self, other: Iterable[Axis]) -> Axes:
+        kept = set(other)
+        return Axes(axis for axis in self if axis in kept)
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Axis: ...
+    @overload
+    def __getitem__(self, key: slice) -> Axes: ...
+    def __getitem__(self, key: SupportsIndex | slice) -> Axis | Axes:
+        found = super().__getitem__(key)
+        return Axes(found) if isinstance(key, slice) else found  # type: ignore[arg-type,return-value]
+
+    def __repr__(self) -> str:
+        return f"Axes{_listed(self)}"
+
+
+def _substituted(axis: Axis, solution: Mapping[Symbol, int]) -> Axis:
+    if isinstance(axis, FlattenedAxis):
+        return FlattenedAxis(axis.axes.substitute(solution))
+    return Axis(substitute(axis.length, solution), axis.name)
+
+
+def _listed(axes: Iterable[Any]) -> str:
+    return "(" + ", ".join(map(repr, axes)) + ")"
+
+
+@lru_cache(maxsize=4096)
+def positional_axes(shape: tuple[int, ...]) -> Axes:
+    """Return positional axes of a known shape."""
+    return Axes(Axis(length) for length in shape)
+
+
+def make_axis(length: int | Length | None = None, name: str | None = None) -> Axis:
+    """Return a named axis; without a name it is given a new one, ``Axis_0`` and so on.
+
+    Lengths and names may come in either order.
+    """
+    if isinstance(length, str):
+        raise AxesError(f"make_axis takes the length first: make_axis({name!r}, {length!r})")
+    return Axis(length, f"Axis_{next(_auto_names)}" if name is None else name)
+
+
+def make_axes(axes: Any = ()) -> Axes:
+    """Return Axes from an axis, a size, or an iterable of axes, sizes and nested tuples.
+
+    An int or a `Length` makes a positional axis, a nested tuple one `FlattenedAxis`.
+
+    >>> make_axes((2, 3))
+    Axes(2, 3)
+    """
+    if isinstance(axes, Axes):
+        return axes
+    if isinstance(axes, Axis | int | Length) or hasattr(axes, "__index__"):
+        axes = (axes,)
+    if isinstance(axes, str):
+        raise AxesError(f"axes cannot be made from the text {axes!r}: give Axis objects or sizes")
+    several = tuple(axes)
+    if all(type(axis) is int and axis >= 0 for axis in several):
+        return positional_axes(several)
+    return Axes(_as_axis(axis) for axis in several)
+
+
+def _as_axis(axis: Any) -> Axis:
+    if isinstance(axis, Axis):
+        return axis
+    if isinstance(axis, tuple | list):
+        return FlattenedAxis(make_axes(axis))
+    return Axis(_checked(axis, None))
+
+
+def broadcast_axes(left: Axes, right: Axes) -> Axes:
+    """Return the axes of an elementwise result.
+
+    A scalar takes the other's axes. Named: the same set of axes gives the left order, a superset
+    gives its own order, else the left axes followed by what only the right has. Positional:
+    NumPy's rule. Raises AxesError if lengths differ or named meet positional axes.
+
+    >>> H, W = Axis(2, "H"), Axis(3, "W")
+    >>> broadcast_axes(make_axes((H, W)), make_axes((W, H)))
+    Axes(H=2, W=3)
+    >>> broadcast_axes(make_axes((4, 1)), make_axes((3,)))
+    Axes(4, 3)
+    """
+    if left == right or not right:
+        return left
+    if not left:
+        return right
+    if left.is_named != right.is_named:
+        raise AxesError(
+            f"named axes {left if left.is_named else right} cannot be aligned with positional "
+            f"axes {right if left.is_named else left}: cast_axes gives names to dimensions"
+        )
+    return _broadcast_named(left, right) if left.is_named else _broadcast_shapes(left, right)
+
+
+def _broadcast_named(left: Axes, right: Axes) -> Axes:
+    by_name = {axis.name: axis for axis in left}
+    extra = [axis for axis in right if axis.name not in by_name]
+    for axis in right:
+        mine = by_name.get(axis.name, axis)
+        if mine != axis:
+            raise AxesError(
+                f"axis {axis.name} has length {mine.length} in {left} and {axis.length} in {right}"
+                + _same_symbol_hint(mine, axis)
+            )
+    if len(right) > len(left) and len(extra) == len(right) - len(left):
+        return right
+    return Axes((*left, *extra))
+
+
+def _same_symbol_hint(left: Axis, right: Axis) -> str:
+    if isinstance(left.length, Length) or isinstance(right.length, Length):
+        return ": an unknown length equals only itself, use one Axis object in both places"
+    return ""
+
+
+def _broadcast_shapes(left: Axes, right: Axes) -> Axes:
+    short, long = sorted((left, right), key=len)
+    head = len(long) - len(short)
+    result = list(long[:head])
+    for mine, theirs in zip(long[head:], short, strict=True):
+        if mine.length == theirs.length or theirs.length == 1:
+            result.append(mine)
+        elif mine.length == 1:
+            result.append(theirs)
+        else:
+            raise AxesError(
+                f"shapes {left} and {right} do not broadcast: {mine.length} against "
+                f"{theirs.length}" + _same_symbol_hint(mine, theirs)
+            )
+    return Axes(result)

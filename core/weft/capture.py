@@ -1,0 +1,204 @@
+"""Capture: from ops as the user built them to a graph in which every effect is explicit.
+
+Writes become values. An op that read a state after a write uses the value written; one that read
+it before uses the `ReadOp` of the state; what the last write of each state left is an update of the
+graph. Write-after-read needs no edges then: the plan sees how long the old value is in use.
+
+The closure of the results goes through operands and `other_deps`; a result that is itself a state
+brings the last write of the scope in which the capture happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from weft import scope
+from weft.errors import ArgumentError, GraphError, StateError
+from weft.graph import Graph
+from weft.op import Op, TensorOp
+from weft.ops.control import ParallelOp, SequentialOp
+from weft.ops.movement import broadcast
+from weft.ops.storage import AssignableTensorOp, AssignOp, ParameterOp, ReadOp
+from weft.traversal import dependencies, postorder
+
+
+def capture(
+    results: Sequence[Op], parameters: Sequence[AssignableTensorOp] = (), name: str = "graph"
+) -> Graph:
+    """Return the graph of results, one output for each that yields a tensor.
+
+    Raises ArgumentError for a parameter that is no placeholder, GraphError for an op that belongs
+    to another captured graph, and StateError for writes whose order is ambiguous.
+    """
+    for parameter in parameters:
+        if not isinstance(parameter, Op) or not getattr(parameter, "is_placeholder", False):
+            label = f"{parameter} of type {type(parameter).__name__}"
+            raise ArgumentError(f"{label} is no placeholder: only those can be parameters")
+    if len(set(parameters)) != len(parameters):
+        raise ArgumentError(f"a placeholder is listed twice among the parameters of {name}")
+    return _Capture(parameters).run(results, name)
+
+
+class _Region:
+    """What has been executed in one stretch of ordered ops."""
+
+    def __init__(self, ordered: bool) -> None:
+        self.ordered = ordered
+        self.values: dict[Op, Any] = {}
+        self.writers: dict[Op, Op] = {}
+
+
+class _Capture:
+    def __init__(self, parameters: Sequence[AssignableTensorOp]) -> None:
+        self.leaves: dict[Any, Any] = {}
+        for op in parameters:
+            with scope.replacing(op):
+                self.leaves[op] = ParameterOp(source=op, target_axes=op.axes)
+        self.inputs = tuple(self.leaves.values())
+        self.written: dict[Op, TensorOp] = {}
+        self.successor: dict[tuple[Any, Op | None], Op] = {}
+        self.effects: list[Op] = []
+        self.main = _Region(ordered=False)
+
+    def run(self, results: Sequence[Op], name: str) -> Graph:
+        token = scope.current.get().scope
+        last = (op.last_write(token) for op in results if isinstance(op, AssignableTensorOp))
+        roots = [*results, *(write for write in last if write is not None)]
+        self._run_sequences(roots)
+        for root in roots:
+            if not root.is_state:
+                self._execute(root, self.main)
+        final = {state: self._final_value(state) for state, base in self.successor if base is None}
+        return Graph(
+            inputs=self.inputs,
+            outputs=[self._output(op, final) for op in results if op.is_tensor],
+            updates=[
+                (state, value)
+                for state, value in final.items()
+                if state not in self.leaves or isinstance(self.leaves[state], ReadOp)
+            ],
+            effects=self.effects,
+            name=name,
+        )
+
+    def _run_sequences(self, roots: Iterable[Op]) -> None:
+        """Execute each outermost sequence in a region of its own, the last built first.
+
+        A sequence that is a member of another runs as part of it.
+        """
+        found = postorder(roots, dependencies)
+        sequences = [op for op in found if isinstance(op, SequentialOp)]
+        for op in sorted(sequences, key=lambda op: op.serial, reverse=True):
+            if op in self.main.values:
+                continue
+            region = _Region(ordered=True)
+            self._execute(op, region)
+            for inner, value in region.values.items():
+                if isinstance(inner, SequentialOp):
+                    self.main.values.setdefault(inner, value)
+
+    def _output(self, op: Op, final: dict[Any, TensorOp]) -> TensorOp:
+        if op.is_state:
+            return final[op] if op in final else self._leaf(op)
+        value: TensorOp = self.main.values[op]
+        return value
+
+    def _final_value(self, state: Op) -> TensorOp:
+        write = self.successor[state, None]
+        while (state, write) in self.successor:
+            write = self.successor[state, write]
+        return self.written[write]
+
+    def _leaf(self, state: Op) -> Any:
+        leaf = self.leaves.get(state)
+        if leaf is None:
+            with scope.replacing(state):
+                leaf = self.leaves[state] = ReadOp(state=state, target_axes=state.axes)
+        return leaf
+
+    def _execute(self, root: Op, region: _Region) -> None:
+        """Convert an op and, first, all it needs, without recursion."""
+        stack = [root]
+        values = region.values
+        while stack:
+            op = stack[-1]
+            if op in values:
+                stack.pop()
+                continue
+            missing = self._missing(op, region)
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            values[op] = self._convert(op, region)
+
+    def _missing(self, op: Op, region: _Region) -> list[Op]:
+        """Return what must be executed before an op; members of a sequence one at a time."""
+        values = region.values
+        if isinstance(op, SequentialOp):
+            for member in op.args:
+                if member not in values and not member.is_state:
+                    return [member]
+            return []
+        meaning = op.meaning
+        needed = [arg for arg in meaning.args if not arg.is_state and arg not in values]
+        for state, read in zip(meaning.args, meaning.reads, strict=True):
+            if read is not None and read not in self.written and state not in region.writers:
+                needed.append(read)
+        needed.reverse()
+        return needed
+
+    def _convert(self, op: Op, region: _Region) -> Op:
+        if op.is_constant and not op.args:
+            return op
+        if isinstance(op, ReadOp | ParameterOp):
+            raise GraphError(
+                op.explain("the op belongs to a captured graph: give the ops it was captured from")
+            )
+        if isinstance(op, SequentialOp):
+            last = op.args[-1]
+            return self._current(last, None, region) if last.is_state else region.values[last]
+        if isinstance(op, AssignOp):
+            return self._write(op, region)
+        if isinstance(op, ParallelOp):
+            return op
+        meaning = op.meaning
+        args = tuple(
+            self._current(arg, read, region) if arg.is_state else region.values[arg]
+            for arg, read in zip(meaning.args, meaning.reads, strict=True)
+        )
+        same = meaning is op and all(a is b for a, b in zip(args, op.args, strict=True))
+        new = op if same else meaning.with_args(args)
+        if meaning is not op:
+            new.__dict__.update(location=op.location, order=op.order, _metadata=op.metadata)
+        if new.has_effect:
+            self.effects.append(new)
+        return new
+
+    def _current(self, state: Op, read: Op | None, region: _Region) -> TensorOp:
+        """Return the value of a state as a reader in a region sees it."""
+        write = region.writers.get(state, read)
+        return self._leaf(state) if write is None else self.written[write]
+
+    def _write(self, op: AssignOp, region: _Region) -> Op:
+        state = op.args[0]
+        base = region.writers.get(state, op.reads[0])
+        if region.ordered:
+            region.writers[state] = op
+        if op in self.written:
+            return op
+        other = self.successor.setdefault((state, base), op)
+        if other is not op:
+            raise StateError(
+                f"{state} is written twice from the same earlier value, so the order is open: "
+                f"build both in one scope, or put them into one sequential()\n"
+                f"  first write: {other.file_info}\n  second write: {op.file_info}"
+            )
+        value = op.args[1]
+        value = (
+            self._current(value, op.reads[1], region) if value.is_state else region.values[value]
+        )
+        with scope.replacing(op):
+            self.written[op] = broadcast(value, state.axes)
+        return op

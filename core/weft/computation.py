@@ -1,0 +1,395 @@
+"""Computation: results and parameters bound to a transformer, callable with arrays.
+
+A computation compiles one `Program` for each solution of the lengths that were unknown. The way
+from a call to a program is itself generated, so that a call does no work that could have been done
+before it: per argument one test of type, dtype and shape.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axis
+from weft.capture import capture
+from weft.device import DeviceBufferStorage, DeviceTensor
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.graph import Graph
+from weft.lengths import Length, Symbol
+from weft.op import Op
+from weft.plan import Buffer, Plan
+
+if TYPE_CHECKING:
+    from weft.transformer import Transformer
+
+Array = np.ndarray[Any, Any]
+
+
+class Program:
+    """One specialisation of a computation: all lengths known, compiled once.
+
+    Attributes
+    ----------
+    name
+        Unique in the transformer; names generated code.
+    graph
+        The graph, after the passes once they have run.
+    plan
+        Its plan.
+    storages
+        The device buffer behind each buffer of the plan; none for inputs and results, which are
+        the caller's memory.
+    tensors
+        The device tensor of each op's value; none for those in inputs and results.
+    run
+        Computes: takes the input arrays, then the arrays to write results to.
+    source
+        The generated program as text.
+    """
+
+    plan: Plan
+    run: Callable[..., None]
+
+    def __init__(self, name: str, graph: Graph, solution: Mapping[Symbol, int]) -> None:
+        self.name = name
+        self.graph = graph
+        self.solution = solution
+        self.storages: dict[Buffer, DeviceBufferStorage] = {}
+        self.tensors: dict[Op, DeviceTensor] = {}
+        self.source = ""
+
+
+class Computation:
+    """A callable computation; made by `Transformer.computation`.
+
+    Attributes
+    ----------
+    transformer, name
+        Where it belongs, and its name there.
+    graph
+        The captured graph, before any pass.
+    executor
+        What a call runs: takes the arguments in order, returns the results. It is the first call
+        that initialises the transformer; afterwards the executor is the compiled function.
+    """
+
+    def __init__(
+        self,
+        transformer: Transformer,
+        results: Any,
+        parameters: Sequence[Any],
+        name: str,
+        axes: Mapping[Any, int] | None = None,
+    ) -> None:
+        self.transformer = transformer
+        self.name = name
+        self.results, self._pack = _structure(results)
+        for op in self.results:
+            if not isinstance(op, Op):
+                raise ArgumentError(f"computation {name} returns ops, not {op!r}")
+        if list(parameters) == ["all"]:
+            parameters = _placeholders(self.results)
+        self.parameters = tuple(parameters)
+        self.graph = capture(self.results, self.parameters, name)
+        self.given = _given_sizes(axes)
+        self.programs: dict[tuple[tuple[int, ...], ...], Program] = {}
+        self.arity = len(self.parameters)
+        self.is_static = not set(self.graph.symbols) - set(self.given)
+        self.executor: Callable[..., Any] = self._first_call
+        self._lock = threading.RLock()
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Run with one array, number or nested list for each parameter and return the results.
+
+        Results are new arrays that belong to the caller, in the structure that the computation was
+        made with: one op gives a value, a list or tuple a tuple, a set or dict a dict, and an op
+        that yields no tensor None. ``feed_dict={placeholder: value}`` gives arguments by
+        placeholder, ``out=`` arrays to write the results to. Raises ArgumentError for a wrong
+        number of arguments, AxesError and DTypeError for one that does not fit.
+        """
+        if options or len(args) != self.arity:
+            return self._call_with_options(args, **options)
+        return self.executor(*args)
+
+    def _call_with_options(
+        self, args: tuple[Any, ...], feed_dict: Mapping[Any, Any] | None = None, out: Any = None
+    ) -> Any:
+        args += self._fed(feed_dict or {}, len(args))
+        if len(args) != self.arity:
+            wanted = ", ".join(op.name for op in self.parameters)
+            raise ArgumentError(
+                f"Computation was expecting {self.arity} arguments, but was called with "
+                f"{len(args)}. ({self.name} takes: {wanted or 'nothing'})"
+            )
+        if out is None:
+            return self.executor(*args)
+        return self._call_into(args, out if isinstance(out, tuple | list) else (out,))
+
+    def _fed(self, feed: Mapping[Any, Any], given: int) -> tuple[Any, ...]:
+        if not feed:
+            return ()
+        unknown = [op for op in feed if op not in self.parameters]
+        if unknown:
+            names = ", ".join(map(str, unknown))
+            raise ArgumentError(f"{self.name} has no parameters {names}: list them when making it")
+        rest = self.parameters[given:]
+        missing = [op for op in rest if op not in feed]
+        if missing:
+            lines = [f"  {op.name}, {op.file_info}" for op in missing]
+            raise ArgumentError("\n".join([f"{self.name} is missing values for:", *lines]))
+        return tuple(feed[op] for op in rest)
+
+    def _call_into(self, args: tuple[Any, ...], out: Sequence[Array]) -> Any:
+        self.transformer.initialize()
+        arrays, program = self._prepared(args)
+        outputs = program.graph.outputs
+        if len(out) != len(outputs):
+            raise ArgumentError(f"{self.name} has {len(outputs)} results, out= gives {len(out)}")
+        for op, array in zip(outputs, out, strict=True):
+            shape, dtype = op.axes.shape, op.dtype
+            fits = isinstance(array, np.ndarray) and (array.shape, array.dtype) == (shape, dtype)
+            if not (fits and array.flags.c_contiguous and array.flags.writeable):
+                raise ArgumentError(
+                    f"out= needs a writeable C-contiguous {dtype} array of shape {shape} for {op}"
+                )
+        with self.transformer.state_lock:
+            program.run(*arrays, *out)
+        return self._pack(self._with_none(out))
+
+    def _with_none(self, values: Sequence[Any]) -> list[Any]:
+        rest = iter(values)
+        return [next(rest) if op.is_tensor else None for op in self.results]
+
+    def transform(self, program: Program) -> None:
+        """Turn a planned program into something that runs, and make it the executor."""
+        steps = program.plan.steps
+        program.run = self.transformer.transform_ordered_ops(program, steps, program.name)
+        if self.is_static:
+            self.executor = make_executor(self, program)
+
+    def _first_call(self, *args: Any) -> Any:
+        self.transformer.initialize()
+        if self.is_static:
+            return self.executor(*args)
+        self.executor = self._dispatch
+        return self._dispatch(*args)
+
+    def _dispatch(self, *args: Any) -> Any:
+        """Find, or compile, the program for the lengths of the arguments, and run it."""
+        arrays, program = self._prepared(args)
+        results = [np.empty(op.axes.shape, op.dtype) for op in program.graph.outputs]
+        with self.transformer.state_lock:
+            program.run(*arrays, *results)
+        return self._pack(self._with_none(results))
+
+    def _prepared(self, args: Sequence[Any]) -> tuple[list[Array], Program]:
+        arrays = [self.coerce(number, arg) for number, arg in enumerate(args)]
+        key = tuple(array.shape for array in arrays)
+        program = self.programs.get(() if self.is_static else key)
+        if program is None:
+            with self._lock:
+                if key not in self.programs:
+                    solution = self.solve(key)
+                    self.programs[key] = self.transformer.specialise(self, solution)
+                program = self.programs[key]
+        self._check_shapes(arrays, program)
+        return arrays, program
+
+    def coerce(self, number: int, value: Any) -> Array:
+        """Return an argument as a C-contiguous array of the parameter's dtype.
+
+        Raises AxesError for a wrong rank or known length, DTypeError for a dtype that does not
+        convert without changing its kind.
+        """
+        op = self.parameters[number]
+        what = f"argument {number} of {self.name}, for {op.name} ({op.file_info})"
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise ArgumentError(f"{what}: {error}") from None
+        if array.dtype != op.dtype:
+            number_like = isinstance(value, int | float) and not isinstance(value, bool)
+            if number_like or not hasattr(value, "dtype"):
+                array = dtypes.host_array(array, op.dtype, what)
+            elif (dtypes.is_integer(array.dtype) and dtypes.is_inexact(op.dtype)) or np.can_cast(
+                array.dtype, op.dtype, "same_kind"
+            ):
+                array = array.astype(op.dtype)
+            else:
+                raise DTypeError(f"{what}: {array.dtype} does not convert to {op.dtype}: cast it")
+        lengths = op.axes.lengths
+        known = all(
+            mine == size
+            for mine, size in zip(lengths, array.shape, strict=False)
+            if isinstance(mine, int)
+        )
+        if array.ndim != len(lengths) or not known:
+            raise AxesError(f"{what}: shape {array.shape} does not fit {op.axes}")
+        return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+    def solve(self, shapes: Sequence[tuple[int, ...]]) -> dict[Symbol, int]:
+        """Return the lengths that follow from the arguments' shapes, from `axes` and from states.
+
+        Raises AxesError if two disagree or a length is still unknown.
+        """
+        solution = dict(self.given)
+        known = [
+            (op, length, size)
+            for op, shape in zip(self.parameters, shapes, strict=True)
+            for length, size in zip(op.axes.lengths, shape, strict=True)
+        ]
+        known += [
+            (state, length, size)
+            for state in self.graph.states
+            if state in self.transformer.state_tensors
+            for length, size in zip(
+                state.axes.lengths, self.transformer.state_tensors[state].shape, strict=True
+            )
+        ]
+        for op, length, size in known:
+            symbol = length.as_symbol() if isinstance(length, Length) else None
+            if symbol is not None and solution.setdefault(symbol, size) != size:
+                raise AxesError(
+                    f"{self.name}: length {symbol} is {solution[symbol]} elsewhere, but {size} in "
+                    f"{op.name} ({op.file_info})"
+                )
+        unknown = [symbol for symbol in self.graph.symbols if symbol not in solution]
+        if unknown:
+            names = ", ".join(map(repr, unknown))
+            raise AxesError(
+                f"{self.name}: no argument tells the lengths {names}: give them when making the "
+                "computation, as in axes={axis: 128}"
+            )
+        return solution
+
+    def _check_shapes(self, arrays: Sequence[Array], program: Program) -> None:
+        for number, (op, array) in enumerate(zip(program.graph.inputs, arrays, strict=True)):
+            if op.axes.lengths != array.shape:
+                raise AxesError(
+                    f"argument {number} of {self.name}, for {op.source.name}: shape {array.shape} "
+                    f"does not fit {op.axes}"
+                )
+
+    @property
+    def program(self) -> Program:
+        """The only program of a computation whose lengths are all known, compiled if need be."""
+        self.transformer.initialize()
+        if len(self.programs) != 1:
+            raise ArgumentError(
+                f"{self.name} has {len(self.programs)} programs: see its programs, one for each "
+                "solution of the unknown lengths"
+            )
+        return next(iter(self.programs.values()))
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the only program."""
+        return self.program.plan
+
+    @property
+    def source(self) -> str:
+        """The generated source of the only program."""
+        return self.program.source
+
+    def __repr__(self) -> str:
+        return f"<Computation {self.name}: {self.arity} parameters, {len(self.results)} results>"
+
+
+def make_executor(computation: Computation, program: Program) -> Callable[..., Any]:
+    """Return a generated function from arguments to packed results.
+
+    For each argument it tests type, dtype and shape, and leaves everything else to the slow road;
+    the lock is taken only if the program touches state.
+    """
+    graph = program.graph
+    names = [f"a{number}" for number in range(len(graph.inputs))]
+    scope: dict[str, Any] = {
+        "ndarray": np.ndarray, "empty": np.empty, "run": program.run, "coerce": computation.coerce,
+        "lock": computation.transformer.state_lock, "pack": computation._pack,
+    }  # fmt: skip
+    lines = [f"def {_identifier(computation.name)}({', '.join(names)}):"]
+    for number, op in enumerate(graph.inputs):
+        scope[f"d{number}"], scope[f"s{number}"] = op.dtype, op.axes.shape
+        contiguous = (
+            f" or not a{number}.flags.c_contiguous"
+            if op.rank > 1
+            else (f" or a{number}.strides != ({op.dtype.itemsize},)" if op.rank else "")
+        )
+        lines.append(
+            f"    if type(a{number}) is not ndarray or a{number}.dtype is not d{number} "
+            f"or a{number}.shape != s{number}{contiguous}:"
+        )
+        lines.append(f"        a{number} = coerce({number}, a{number})")
+    outputs = []
+    for number, output in enumerate(graph.outputs):
+        scope[f"t{number}"], scope[f"z{number}"] = output.dtype, output.axes.shape
+        lines.append(f"    r{number} = empty(z{number}, t{number})")
+        outputs.append(f"r{number}")
+    call = f"run({', '.join([*names, *outputs])})"
+    if graph.states or not computation.transformer.is_concurrent:
+        lines += ["    with lock:", f"        {call}"]
+    else:
+        lines.append(f"    {call}")
+    rest = iter(outputs)
+    values = [next(rest) if op.is_tensor else "None" for op in computation.results]
+    lines.append(f"    return {_packed(computation, values)}")
+    exec(compile("\n".join(lines), f"<weft call of {computation.name}>", "exec"), scope)
+    return scope[_identifier(computation.name)]  # type: ignore[no-any-return]
+
+
+def _packed(computation: Computation, values: list[str]) -> str:
+    if computation._pack is _single:
+        return values[0]
+    if computation._pack is tuple:
+        return f"({', '.join(values)},)" if values else "()"
+    return f"pack([{', '.join(values)}])"
+
+
+def _identifier(name: str) -> str:
+    return "call_" + "".join(letter if letter.isalnum() else "_" for letter in name)
+
+
+def _single(values: Sequence[Any]) -> Any:
+    return values[0]
+
+
+def _nothing(values: Sequence[Any]) -> None:
+    return None
+
+
+def _structure(results: Any) -> tuple[tuple[Any, ...], Callable[[Sequence[Any]], Any]]:
+    """Return the flat results, and how to give values the structure that the user asked for."""
+    if results is None:
+        return (), _nothing
+    if isinstance(results, Op):
+        return (results,), _single
+    if isinstance(results, Mapping):
+        keys = list(results)
+        return tuple(results.values()), lambda values: dict(zip(keys, values, strict=True))
+    if isinstance(results, list | tuple):
+        return tuple(results), tuple
+    ops = tuple(results)
+    return ops, lambda values: dict(zip(ops, values, strict=True))
+
+
+def _placeholders(results: Sequence[Op]) -> list[Op]:
+    found: dict[Op, None] = {}
+    for op in Op.ordered_ops(results):
+        if getattr(op, "is_placeholder", False):
+            found[op] = None
+    return list(found)
+
+
+def _given_sizes(axes: Mapping[Any, int] | None) -> dict[Symbol, int]:
+    solution: dict[Symbol, int] = {}
+    for key, size in (axes or {}).items():
+        length = key.length if isinstance(key, Axis) else key
+        symbol = length.as_symbol() if isinstance(length, Length) else None
+        if symbol is None:
+            raise ArgumentError(f"axes= gives a length to {key!r}, which is not unknown")
+        solution[symbol] = int(size)
+    return solution

@@ -1,0 +1,193 @@
+"""Dtypes and the one promotion table, the same on every backend.
+
+Dtypes are NumPy's; ``bfloat16`` comes from ml_dtypes. Promotion is the array API's: within a kind
+the wider type wins, signed with unsigned gives the next wider signed type, complex over float over
+integer over bool. uint64 with a signed integer and float16 with bfloat16 have no common type and
+are refused. An integer with a float gives the float. Python scalars are weak: they take the other
+operand's dtype where the kind allows, and a lone one is float32.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.errors import DTypeError
+
+DType = np.dtype[Any]
+
+bool_ = np.dtype(np.bool_)
+int8, int16, int32, int64 = (np.dtype(f"int{bits}") for bits in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64))
+float16, float32, float64 = (np.dtype(f"float{bits}") for bits in (16, 32, 64))
+complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
+
+DEFAULT = float32
+SIGNED = (int8, int16, int32, int64)
+UNSIGNED = (uint8, uint16, uint32, uint64)
+INTEGERS = SIGNED + UNSIGNED
+
+
+def __getattr__(name: str) -> DType:
+    """Resolve ``bfloat16``, so that ml_dtypes is imported only where it is used."""
+    if name == "bfloat16":
+        return _bfloat16()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _bfloat16() -> DType:
+    import ml_dtypes
+
+    found: DType = np.dtype(ml_dtypes.bfloat16)
+    return found
+
+
+def as_dtype(dtype: Any) -> DType:
+    """Return the dtype for a NumPy dtype, a scalar type or a name; raises DTypeError otherwise.
+
+    >>> as_dtype("float32"), as_dtype(bool)
+    (dtype('float32'), dtype('bool'))
+    """
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        return _bfloat16()
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        raise DTypeError(f"{dtype!r} is not a dtype: use one of {', '.join(names())}") from None
+    if found.newbyteorder("=").name not in names():
+        raise DTypeError(f"dtype {found} is not supported: use one of {', '.join(names())}")
+    native: DType = found.newbyteorder("=")
+    return native if found.kind in "iufc" else found
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all supported dtypes."""
+    known = (bool_, *INTEGERS, float16, float32, float64, complex64, complex128)
+    return (*(dtype.name for dtype in known), "bfloat16")
+
+
+def is_bool(dtype: DType) -> bool:
+    """Whether the dtype is bool."""
+    return dtype.kind == "b"
+
+
+def is_integer(dtype: DType) -> bool:
+    """Whether the dtype is a signed or unsigned integer; bool is not."""
+    return dtype.kind in "iu"
+
+
+def is_float(dtype: DType) -> bool:
+    """Whether the dtype is a real float, bfloat16 included."""
+    return dtype.kind == "f" or dtype.name == "bfloat16"
+
+
+def is_inexact(dtype: DType) -> bool:
+    """Whether the dtype is a float or complex, so that gradients exist."""
+    return is_float(dtype) or dtype.kind == "c"
+
+
+_order = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
+_promoted: dict[tuple[DType, DType], DType] = {}
+
+
+def promote(left: DType, right: DType) -> DType:
+    """Return the dtype that both operands are converted to; raises DTypeError if there is none.
+
+    >>> promote(int32, float32), promote(uint8, int8), promote(bool_, int16)
+    (dtype('float32'), dtype('int16'), dtype('int16'))
+    """
+    if left is right:
+        return left
+    found = _promoted.get((left, right))
+    if found is None:
+        found = _promoted[left, right] = _promote(left, right)
+    return found
+
+
+def _promote(left: DType, right: DType) -> DType:
+    if left == right:
+        return left
+    lower, upper = sorted((left, right), key=lambda dtype: _order[dtype.kind])
+    if _order[lower.kind] != _order[upper.kind]:
+        return complex128 if (lower, upper.name) == (float64, "complex64") else upper
+    if lower.kind in "iu":
+        return _promote_integers(left, right)
+    if {left.name, right.name} == {"float16", "bfloat16"}:
+        raise DTypeError("float16 and bfloat16 have no common dtype: cast one of them")
+    return max(left, right, key=lambda dtype: dtype.itemsize)
+
+
+def _promote_integers(left: DType, right: DType) -> DType:
+    if left.kind == right.kind:
+        return max(left, right, key=lambda dtype: dtype.itemsize)
+    signed, unsigned = (left, right) if left.kind == "i" else (right, left)
+    if unsigned == uint64:
+        raise DTypeError(f"{left} and {right} have no common integer dtype: cast one of them")
+    return max(signed, np.dtype(f"int{unsigned.itemsize * 16}"), key=lambda dtype: dtype.itemsize)
+
+
+def weak_dtype(value: Any, partner: DType) -> DType:
+    """Return the dtype that a Python scalar takes beside an operand of dtype `partner`.
+
+    >>> weak_dtype(1, int8), weak_dtype(1.5, int8), weak_dtype(1.5, float64)
+    (dtype('int8'), dtype('float32'), dtype('float64'))
+    """
+    if isinstance(value, bool):
+        return partner if partner.kind == "b" else bool_
+    if isinstance(value, int):
+        return int32 if partner.kind == "b" else partner
+    if isinstance(value, float):
+        return partner if is_inexact(partner) else DEFAULT
+    if partner.kind == "c":
+        return partner
+    return complex128 if partner == float64 else complex64
+
+
+def host_array(value: Any, dtype: DType | None, what: str = "constant") -> np.ndarray[Any, Any]:
+    """Return `value` as an array of `dtype` that shares no memory with it.
+
+    Without a dtype, Python numbers become float32 and bools bool, arrays keep their dtype. Raises
+    DTypeError if a value does not fit: NaN, infinity, a fraction or an overflow in an integer
+    dtype, text, or objects.
+    """
+    array = np.array(value)
+    if dtype is None:
+        dtype = as_dtype(array.dtype) if hasattr(value, "dtype") else _default_of(array, what)
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind not in "biufcV":
+        raise DTypeError(f"{what} {value!r} is not a number or an array of numbers")
+    if is_integer(dtype):
+        _check_integers(array, dtype, what)
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        raise DTypeError(f"{what} of complex values does not fit {dtype}")
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
+
+
+def _default_of(array: np.ndarray[Any, Any], what: str) -> DType:
+    if array.dtype.kind in "bc":
+        return bool_ if array.dtype.kind == "b" else complex64
+    if array.dtype.kind in "iuf":
+        return DEFAULT
+    raise DTypeError(f"{what} of {array.dtype} values is not made of numbers")
+
+
+def _check_integers(array: np.ndarray[Any, Any], dtype: DType, what: str) -> None:
+    if array.dtype.kind in "fV" and array.size:
+        wide = array.astype(np.float64)
+        if not np.isfinite(wide).all():
+            raise DTypeError(f"{what} holds NaN or infinity, which {dtype} cannot: use a float")
+        if (wide != np.floor(wide)).any():
+            raise DTypeError(f"{what} holds fractions, which {dtype} cannot: cast or round it")
+    limits = np.iinfo(dtype)
+    if (
+        array.size
+        and not limits.min <= math.trunc(array.min()) <= math.trunc(array.max()) <= limits.max
+    ):
+        raise DTypeError(
+            f"{what} from {array.min()} to {array.max()} does not fit {dtype} "
+            f"({limits.min} to {limits.max})"
+        )

@@ -1,0 +1,66 @@
+"""Every error that weft raises: one hierarchy, each class also the built-in that fits it.
+
+A message says what happened, where (op, axes, dtypes, the user's file and line) and what to do.
+"""
+
+from __future__ import annotations
+
+
+class WeftError(Exception):
+    """The base of every error that weft raises on purpose."""
+
+
+class AxesError(WeftError, ValueError):
+    """Axes, shapes or lengths do not fit together."""
+
+
+class DTypeError(WeftError, TypeError):
+    """Dtypes do not fit together, or a value does not fit its dtype."""
+
+
+class ArgumentError(WeftError, ValueError):
+    """A call was given the wrong number, kind or value of arguments."""
+
+
+class StateError(WeftError, ValueError):
+    """State is written where that is impossible or ambiguous."""
+
+
+class GraphError(WeftError, ValueError):
+    """A graph is malformed: a cycle, a foreign op, a dangling operand."""
+
+
+class ParseError(WeftError, ValueError):
+    """The text of a graph does not parse; the message names line and column."""
+
+
+class GradientError(WeftError, ValueError):
+    """A gradient was asked for that does not exist."""
+
+
+class PassError(WeftError, RuntimeError):
+    """A pass broke one of the rules that every pass must keep."""
+
+
+class PassDidNotConverge(PassError):
+    """A peephole pass went on rewriting the same op beyond its bound."""
+
+
+class PlanError(WeftError, RuntimeError):
+    """A memory plan breaks a rule: two live tensors overlap, or an order is violated."""
+
+
+class PluginError(WeftError, RuntimeError):
+    """A plugin could not be loaded, or clashes with another one."""
+
+
+class UnknownPluginError(PluginError, ValueError):
+    """No plugin of that kind has that name; the message lists those there are."""
+
+
+class BackendError(WeftError, RuntimeError):
+    """A backend cannot do what it was asked to do."""
+
+
+class UnsupportedOpError(BackendError):
+    """A graph holds ops that the chosen backend has no rule for; all of them are listed."""

@@ -1,0 +1,131 @@
+"""Gradients as graphs: one reverse walk over the adjoint rules of the ops.
+
+For ``y`` and an adjoint of y, the walk visits the ops from y backwards; each op's rule turns the
+adjoint of its result into shares for its operands, which add up. (Reverse accumulation; Griewank
+and Walther, Evaluating Derivatives, chapter 3.) Rules run with the reads of the forward op pinned,
+so that a gradient reads the state that the forward computation read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from weft import dtypes, scope, source
+from weft.errors import ArgumentError, AxesError, GradientError
+from weft.op import Op, TensorOp
+from weft.ops.elementwise import add, cast
+from weft.ops.movement import broadcast, transpose, zeros_like
+from weft.ops.storage import constant
+from weft.traversal import operands, postorder
+
+
+class _Missing:
+    """Marks an adjoint that cannot be had, because an op on the way has no rule."""
+
+    def __init__(self, op: Op, path: tuple[Op, ...]) -> None:
+        self.op = op
+        self.path = path
+
+
+def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
+    """Return an op for the derivative of `y` with respect to `x`; nothing is computed.
+
+    The result has the axes and dtype of `x`; it is zero where y does not depend on x. `error` is
+    the adjoint of y, with y's axes in any order; without it y must be a scalar. For a state, the
+    derivative is with respect to the value that the ops between them read. Raises GradientError (a
+    ValueError) where no gradient exists.
+    """
+    _check(y, x)
+    if error is None and y.axes:
+        raise GradientError(
+            y.explain(f"deriv needs a scalar, but this has {y.axes}: sum it, or give error=")
+        )
+    if error is not None and not error.axes.is_equal_set(y.axes):
+        raise AxesError(y.explain(f"error has {error.axes}, but must have the axes {y.axes}"))
+    found = _adjoints(y, error).get(x)
+    if isinstance(found, _Missing):
+        path = " <- ".join(f"{op}" for op in found.path[-8:])
+        raise GradientError(
+            found.op.explain(
+                f"has no gradient, and {x} is reached through it ({path}): give the class a "
+                "generate_adjoints, or cut the path with stop_gradient"
+            )
+        )
+    return zeros_like(x) if found is None else found
+
+
+def _check(y: Any, x: Any) -> None:
+    for what, op in (("of", y), ("with respect to", x)):
+        if not isinstance(op, TensorOp):
+            raise ArgumentError(f"deriv takes tensor ops, cannot differentiate {what} {op!r}")
+        if not dtypes.is_inexact(op.dtype):
+            raise GradientError(op.explain(f"a derivative {what} {op.dtype} values does not exist"))
+
+
+def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
+    """Return the adjoints of everything that y depends on, made once for each error."""
+    cache: dict[Any, dict[Op, Any]] = y.__dict__.setdefault("_adjoints", {})
+    found = cache.get(error)
+    if found is None:
+        with scope.located(source.user_location()):
+            if error is None:
+                seed = constant(1, dtype=y.dtype)
+            else:
+                seed = cast(
+                    transpose(error, y.axes if y.axes.is_named else None)
+                    if y.axes.is_named
+                    else error,
+                    y.dtype,
+                )
+            found = cache[error] = reverse_walk(y, seed)
+    return found
+
+
+def reverse_walk(y: Op, delta: TensorOp, stops: Iterable[Op] = ()) -> dict[Op, Any]:
+    """Return the adjoint of every op that `y` depends on, not going beyond `stops`."""
+    ends = set(stops)
+    adjoints: dict[Op, Any] = {y: delta}
+    for op in reversed(postorder([y], lambda op: () if op in ends else operands(op))):
+        adjoint = adjoints.get(op)
+        meaning = op.meaning
+        if adjoint is None or op in ends or not meaning.args:
+            continue
+        shares = _shares(op, meaning, adjoint)
+        for arg, share in zip(meaning.args, shares, strict=True):
+            if share is not None and dtypes.is_inexact(arg.dtype):
+                adjoints[arg] = _accumulated(op, arg, adjoints.get(arg), share)
+    return adjoints
+
+
+def _shares(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
+    if isinstance(adjoint, _Missing):
+        return [_Missing(adjoint.op, (*adjoint.path, op))] * len(meaning.args)
+    with scope.pinned_reads(meaning):
+        try:
+            return list(meaning.generate_adjoints(adjoint, *meaning.args))
+        except NotImplementedError:
+            return [_Missing(op, (op,))] * len(meaning.args)
+
+
+def _accumulated(op: Op, arg: TensorOp, sofar: Any, share: Any) -> Any:
+    if isinstance(sofar, _Missing) or isinstance(share, _Missing):
+        return sofar if isinstance(sofar, _Missing) else share
+    share = cast(share, arg.dtype)
+    if not share.axes and arg.axes:
+        share = broadcast(share, arg.axes)
+    if share.axes != arg.axes:
+        raise GradientError(
+            op.explain(f"its generate_adjoints gave {share.axes} for an operand with {arg.axes}")
+        )
+    return share if sofar is None else add(sofar, share)
+
+
+def adjoints_through(y: TensorOp, delta: TensorOp, args: Iterable[Op]) -> list[Any]:
+    """Return the adjoints of `args`, differentiating what lies between them and `y`."""
+    wanted = list(args)
+    adjoints = reverse_walk(y, delta, wanted)
+    for arg in wanted:
+        if isinstance(adjoints.get(arg), _Missing):
+            raise NotImplementedError
+    return [adjoints.get(arg) for arg in wanted]

@@ -1,0 +1,230 @@
+"""Symbolic lengths: sizes that are unknown while a graph is built and known at a call.
+
+A length is an ``int``, or a `Length`: a polynomial with integer coefficients over symbols and
+floor divisions. Equal polynomials are equal lengths, so ``n + 2 - 2`` is ``n``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class Symbol:
+    """An unknown size; two symbols are equal only if they are the same object."""
+
+    __slots__ = ("__weakref__", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class FloorDivision:
+    """The quotient of a length by an integer, rounded down: an atom inside a `Length`."""
+
+    __slots__ = ("denominator", "numerator")
+
+    def __init__(self, numerator: Length, denominator: int | Length) -> None:
+        self.numerator = numerator
+        self.denominator = denominator
+
+    def __repr__(self) -> str:
+        return f"({self.numerator})//({self.denominator})"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, FloorDivision)
+            and self.numerator == other.numerator
+            and self.denominator == other.denominator
+        )
+
+    def __hash__(self) -> int:
+        return hash((FloorDivision, self.numerator, self.denominator))
+
+
+Atom = Symbol | FloorDivision
+Monomial = tuple[Atom, ...]
+
+
+class Length:
+    """A polynomial over symbols with integer coefficients; immutable.
+
+    >>> n = symbol("n")
+    >>> (n + 1) * 2 - n
+    n + 2
+    >>> evaluate(n * n + 1, {n: 3})
+    10
+    """
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: Mapping[Monomial, int]) -> None:
+        self.terms = dict(terms)
+        self._hash = hash(frozenset(self.terms.items()))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Length) and self.terms == other.terms
+
+    def __repr__(self) -> str:
+        parts = []
+        for atoms, factor in self.terms.items():
+            names = "*".join(map(repr, atoms))
+            parts.append(
+                str(factor) if not atoms else names if factor == 1 else f"{factor}*{names}"
+            )
+        return " + ".join(parts).replace("+ -", "- ")
+
+    def __add__(self, other: int | Length) -> int | Length:
+        terms = dict(self.terms)
+        for atoms, factor in _terms(other).items():
+            terms[atoms] = terms.get(atoms, 0) + factor
+        return _simplified(terms)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: int | Length) -> int | Length:
+        terms: dict[Monomial, int] = {}
+        for mine, factor in self.terms.items():
+            for theirs, times in _terms(other).items():
+                atoms = tuple(sorted(mine + theirs, key=_atom_key))
+                terms[atoms] = terms.get(atoms, 0) + factor * times
+        return _simplified(terms)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> int | Length:
+        return self * -1
+
+    def __sub__(self, other: int | Length) -> int | Length:
+        return self + -other
+
+    def __rsub__(self, other: int | Length) -> int | Length:
+        return -self + other
+
+    def __floordiv__(self, other: int | Length) -> int | Length:
+        return floor_divide(self, other)
+
+    def __rfloordiv__(self, other: int) -> int | Length:
+        return floor_divide(other, self)
+
+    def symbols(self) -> Iterator[Symbol]:
+        """Yield every symbol that the length depends on, repeats included."""
+        for atoms in self.terms:
+            for atom in atoms:
+                if isinstance(atom, Symbol):
+                    yield atom
+                else:
+                    yield from symbols_of((atom.numerator, atom.denominator))
+
+    def as_symbol(self) -> Symbol | None:
+        """Return the symbol if the length is nothing but one symbol, else None."""
+        if len(self.terms) == 1:
+            ((atoms, factor),) = self.terms.items()
+            if factor == 1 and len(atoms) == 1 and isinstance(atoms[0], Symbol):
+                return atoms[0]
+        return None
+
+
+def _atom_key(atom: Atom) -> tuple[str, int]:
+    return (repr(atom), id(atom) if isinstance(atom, Symbol) else 0)
+
+
+def _terms(length: int | Length) -> Mapping[Monomial, int]:
+    return length.terms if isinstance(length, Length) else {(): int(length)}
+
+
+def _simplified(terms: dict[Monomial, int]) -> int | Length:
+    kept = {atoms: factor for atoms, factor in terms.items() if factor}
+    if not kept:
+        return 0
+    if list(kept) == [()]:
+        return kept[()]
+    return Length(kept)
+
+
+def symbol(name: str) -> Length:
+    """Return a new unknown length; it equals only itself, whatever its name."""
+    return Length({(Symbol(name),): 1})
+
+
+def floor_divide(numerator: int | Length, denominator: int | Length) -> int | Length:
+    """Return the quotient rounded down, exact where every coefficient divides."""
+    if isinstance(numerator, int):
+        if isinstance(denominator, int):
+            return numerator // denominator
+        numerator = Length({(): numerator}) if numerator else Length({})
+    if numerator == denominator:
+        return 1
+    if isinstance(denominator, int):
+        if all(factor % denominator == 0 for factor in numerator.terms.values()):
+            return _simplified({a: f // denominator for a, f in numerator.terms.items()})
+    elif (exact := _exact_quotient(numerator, denominator)) is not None:
+        return exact
+    return Length({(FloorDivision(numerator, denominator),): 1})
+
+
+def _exact_quotient(numerator: Length, denominator: Length) -> int | Length | None:
+    """Divide by a single monomial when that leaves no remainder, else return None."""
+    if len(denominator.terms) != 1:
+        return None
+    ((divisor, factor),) = denominator.terms.items()
+    quotient: dict[Monomial, int] = {}
+    for atoms, times in numerator.terms.items():
+        rest = list(atoms)
+        for atom in divisor:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if times % factor:
+            return None
+        quotient[tuple(rest)] = times // factor
+    return _simplified(quotient)
+
+
+def product(lengths: Any) -> Any:
+    """Return the product of lengths; 1 for none."""
+    result: int | Length = 1
+    for length in lengths:
+        result = result * length
+    return result
+
+
+def symbols_of(lengths: Any) -> Iterator[Symbol]:
+    """Yield the symbols of several lengths, repeats included."""
+    for length in lengths:
+        if isinstance(length, Length):
+            yield from length.symbols()
+
+
+def substitute(length: int | Length, solution: Mapping[Symbol, int]) -> int | Length:
+    """Return the length with the solved symbols replaced by their sizes."""
+    if isinstance(length, int):
+        return length
+    total: int | Length = 0
+    for atoms, factor in length.terms.items():
+        value: int | Length = factor
+        for atom in atoms:
+            value = value * _substitute_atom(atom, solution)
+        total = total + value
+    return total
+
+
+def _substitute_atom(atom: Atom, solution: Mapping[Symbol, int]) -> int | Length:
+    if isinstance(atom, FloorDivision):
+        return floor_divide(
+            substitute(atom.numerator, solution), substitute(atom.denominator, solution)
+        )
+    known = solution.get(atom)
+    return Length({(atom,): 1}) if known is None else known
+
+
+def evaluate(length: int | Length, sizes: Mapping[Length, int]) -> int | Length:
+    """Return the length with symbols, given as one-symbol lengths, replaced by sizes."""
+    solution = {found: size for key, size in sizes.items() if (found := key.as_symbol())}
+    return substitute(length, solution)

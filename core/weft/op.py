@@ -1,0 +1,488 @@
+"""Op: one node of a graph, immutable in its structure, that knows the user's line.
+
+An op class declares its attributes as annotated class fields; its arguments are positional ops.
+Traversal, rebuilding, printing and hashing are generic over the two.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+from weft import scope, source, traversal
+from weft.axes import Axes
+from weft.dtypes import DType
+from weft.errors import ArgumentError, WeftError
+from weft.ordered import OrderedSet
+
+if TYPE_CHECKING:
+    from weft.description import TensorDescription
+
+_serials = itertools.count()
+_named: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
+_put = object.__setattr__
+_NO_AXES = Axes()
+_SETTABLE = frozenset({"name", "metadata"})
+
+operators: dict[str, Callable[..., TensorOp]] = {}
+"""The functions behind Python's operators; the modules of `weft.ops` fill it."""
+
+op_classes: dict[str, type[Op]] = {}
+"""Every op class by its name, for parsing and for listings."""
+
+
+class Op:
+    """A node of a graph.
+
+    Parameters
+    ----------
+    args
+        The operands.
+    name, metadata
+        Annotations; see the properties.
+    fields
+        The attributes that the class declares, all of them.
+
+    Attributes
+    ----------
+    args
+        The operands as the user wrote them.
+    reads
+        Parallel to `args`: for an operand that is a state, the write whose value was seen when the
+        op was built, or None for the value before every write.
+    axes, dtype
+        What the op yields; an op that yields no tensor has no axes and the dtype None.
+    label
+        The name as the user gave it, before it was made unique; None without one.
+    """
+
+    args: tuple[Any, ...]
+    reads: tuple[Op | None, ...]
+    axes: Axes
+    dtype: DType
+    label: str | None
+    location: source.Location
+    serial: int
+    order: int
+
+    fields: ClassVar[tuple[str, ...]] = ()
+    is_tensor: bool = False
+    has_effect: ClassVar[bool] = False
+    is_state: bool = False
+    is_constant: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = (
+            name
+            for name, kind in inspect.get_annotations(cls).items()
+            if not name.startswith("_") and "ClassVar" not in str(kind)
+        )
+        cls.fields = (*cls.fields, *(name for name in own if name not in cls.fields))
+        op_classes.setdefault(cls.__name__, cls)
+
+    def __init__(
+        self,
+        *args: Op,
+        name: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> None:
+        context = scope.current.get()
+        _put(self, "args", args)
+        if len(fields) != len(self.fields):
+            self._check_fields(fields)
+        for key, value in fields.items():
+            _put(self, key, value)
+        _put(self, "location", context.location or source.user_location())
+        _put(self, "serial", next(_serials))
+        origin = context.origin
+        _put(self, "order", self.serial if origin is None else origin.order)
+        _put(self, "reads", _versions(args, context))
+        _put(self, "_name", None)
+        _put(self, "label", None)
+        _put(self, "_metadata", None)
+        try:
+            axes, dtype = self.infer()
+        except WeftError as error:
+            raise type(error)(self.explain(str(error))) from None
+        _put(self, "axes", axes)
+        _put(self, "dtype", dtype)
+        if metadata is not None or context.metadata is not None:
+            self.metadata = {**(context.metadata or {}), **_checked_metadata(metadata)}
+        if name is not None:
+            self.name = name
+        for recorder in context.recorders:
+            recorder.append(self)
+
+    def _check_fields(self, fields: dict[str, Any]) -> None:
+        wanted = ", ".join(self.fields) or "no attributes"
+        raise ArgumentError(f"{type(self).__name__} takes {wanted}, but got {', '.join(fields)}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _SETTABLE:
+            raise AttributeError(
+                f"{self!r} is immutable: {name!r} cannot be set, build another op instead"
+            )
+        _put(self, name, value)
+
+    # What a class defines
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Return axes and dtype of the result from the arguments; raises if they do not fit."""
+        return _NO_AXES, None
+
+    def generate_adjoints(self, delta: Any, *args: Any) -> Iterable[Any]:
+        """Return, for each argument, its share of the adjoint `delta`, or None where none flows.
+
+        A pure function written in ops: nothing is stored on the op or its arguments.
+        """
+        raise NotImplementedError
+
+    def reference(self, *args: Any) -> Any:
+        """Compute the result with plain NumPy: the meaning that every backend is compared with."""
+        raise NotImplementedError
+
+    def may_overwrite(self, index: int) -> bool:
+        """Whether the result may be written into the memory of the operand at an index.
+
+        Only if each element of the result depends on that operand at the same place alone.
+        """
+        return False
+
+    def view(self, operand: TensorDescription) -> TensorDescription | None:
+        """Describe the result as a view of the first operand; None if it needs memory."""
+        return None
+
+    @property
+    def meaning(self) -> Op:
+        """The op that this one stands for: itself, unless a schema names a composite."""
+        return self
+
+    # What the documents promise of every op
+
+    @property
+    def initializers(self) -> OrderedSet[Op]:
+        """The ops that must run once before any computation that uses this op."""
+        return OrderedSet()
+
+    @property
+    def other_deps(self) -> OrderedSet[Op]:
+        """The writes that must come first although they are no operands; a fresh set."""
+        return OrderedSet(read for read in self.reads if read is not None)
+
+    @property
+    def name(self) -> str:
+        """A unique name; setting one that another living op has appends a number."""
+        given: str | None = self._name  # type: ignore[attr-defined]
+        return given or f"{type(self).__name__}_{self.serial}"
+
+    @name.setter
+    def name(self, name: str) -> None:
+        _put(self, "label", name)
+        if _named.get(name, self) is not self:
+            name = f"{name}_{self.serial}"
+        _put(self, "_name", name)
+        _named[name] = self
+
+    def named(self, name: str) -> Self:
+        """Set the name and return the op itself."""
+        self.name = name
+        return self
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Entries by which ops are selected and filtered; replacements inherit them."""
+        found: dict[str, Any] | None = self._metadata  # type: ignore[attr-defined]
+        if found is None:
+            found = {}
+            _put(self, "_metadata", found)
+        return found
+
+    @metadata.setter
+    def metadata(self, entries: dict[str, Any]) -> None:
+        _put(self, "_metadata", dict(_checked_metadata(entries)))
+
+    @property
+    def filename(self) -> str:
+        """The file in which the user wrote the op."""
+        return self.location[0]
+
+    @property
+    def lineno(self) -> int:
+        """The line in that file."""
+        return self.location[1]
+
+    @property
+    def file_info(self) -> str:
+        """File and line in the form of a traceback."""
+        return source.file_info(self.location)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the op yields a tensor without axes."""
+        return self.is_tensor and not self.axes
+
+    @property
+    def const(self) -> Any:
+        """The value of a constant; raises ArgumentError for any other op."""
+        raise ArgumentError(f"{self!r} is not a constant, it has no value before it is computed")
+
+    def variables(self, filter: Callable[[Any], bool] | None = None) -> OrderedSet[Any]:
+        """Return the variables that the op depends on, in topological order.
+
+        Without a `filter` those that are trainable, else the states for which it is true.
+        """
+        wanted = filter or (lambda op: op.is_trainable)
+        found = (op for op in traversal.postorder([self]) if op.is_state)
+        return OrderedSet(op for op in found if wanted(op))
+
+    @staticmethod
+    def ordered_ops(roots: Iterable[Op]) -> list[Op]:
+        """Return every op that the roots need, each after what it depends on."""
+        return traversal.postorder(roots, traversal.dependencies)
+
+    saved_user_deps = staticmethod(scope.saved_user_deps)
+    captured_ops = staticmethod(scope.captured_ops)
+    all_ops = staticmethod(scope.all_ops)
+
+    # Rebuilding and printing
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the declared attributes by name."""
+        return {name: getattr(self, name) for name in self.fields}
+
+    def with_args(self, args: tuple[Any, ...]) -> Self:
+        """Return the same op on other operands of the same axes and dtypes."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.__dict__.update(args=args, serial=next(_serials), reads=(None,) * len(args), _name=None)
+        return new
+
+    def explain(self, problem: str) -> str:
+        """Return a message about this op with its line, and its operands with theirs."""
+        return explain(type(self).__name__, problem, self.args, self.location)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}({self.name}):{id(self)}>"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def explain(
+    kind: str, problem: str, args: Iterable[Op], location: source.Location | None = None
+) -> str:
+    """Return a message with the user's line and each operand's axes, dtype and line."""
+    lines = [f"{kind}: {problem}", f"  {source.file_info(location or source.user_location())}"]
+    for index, arg in enumerate(args):
+        if isinstance(arg, Op):
+            what = f"{arg.dtype} {arg.axes}" if arg.is_tensor else "no tensor"
+            lines.append(f"  operand {index}: {arg} ({what}) from {arg.file_info}")
+    return "\n".join(lines)
+
+
+def _versions(args: tuple[Any, ...], context: scope.BuildContext) -> tuple[Op | None, ...]:
+    for arg in args:
+        if arg.is_state:
+            break
+    else:
+        return (None,) * len(args)
+    pinned = context.pinned or {}
+    return tuple(
+        None
+        if not arg.is_state
+        else pinned[arg]
+        if arg in pinned
+        else arg.last_write(context.scope)
+        for arg in args
+    )
+
+
+def _checked_metadata(metadata: Any) -> dict[str, Any]:
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, dict):
+        raise ArgumentError(f"metadata must be a dictionary, not {metadata!r}")
+    return metadata
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_op_metadata(function: F) -> F:
+    """Decorate a function so that the ops built in it get metadata.
+
+    For a method of a class with a ``metadata`` dictionary, that dictionary; it may also be the
+    function's own attribute of that name.
+    """
+
+    @functools.wraps(function)
+    def tagged(*args: Any, **options: Any) -> Any:
+        owner = getattr(args[0], "metadata", None) if args else None
+        own = getattr(tagged, "metadata", None)
+        entries = own if isinstance(own, dict) else owner if isinstance(owner, dict) else {}
+        with scope.metadata(**entries):
+            return function(*args, **options)
+
+    return tagged  # type: ignore[return-value]
+
+
+class TensorOp(Op):
+    """An op that yields a tensor; Python's operators build further ops from it."""
+
+    is_tensor = True
+    __array_ufunc__ = None
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.axes)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The lengths of the axes."""
+        return self.axes.lengths
+
+    @property
+    def T(self) -> TensorOp:  # noqa: N802
+        """The tensor with its axes in reverse order."""
+        return operators["transpose"](self)
+
+    @property
+    def schemas(self) -> list[Any]:
+        """What the op means as part of a larger pattern, newest first."""
+        found: list[Any] = self.__dict__.setdefault("_schemas", [])
+        return found
+
+    def add_schema(self, schema: Any) -> None:
+        """Put a schema in front of the others; the newest with a composite gives the meaning."""
+        self.schemas.insert(0, schema)
+
+    def find_schema(self, kind: type) -> Any:
+        """Return the newest schema of a class, or None."""
+        return next((schema for schema in self.schemas if isinstance(schema, kind)), None)
+
+    @property
+    def meaning(self) -> Op:
+        """The composite that the newest schema names, or the op itself."""
+        for schema in self.__dict__.get("_schemas", ()):
+            if schema.composite is not None:
+                return schema.composite  # type: ignore[no-any-return]
+        return self
+
+    def __add__(self, other: Any) -> TensorOp:
+        return operators["add"](self, other)
+
+    def __radd__(self, other: Any) -> TensorOp:
+        return operators["add"](other, self)
+
+    def __sub__(self, other: Any) -> TensorOp:
+        return operators["subtract"](self, other)
+
+    def __rsub__(self, other: Any) -> TensorOp:
+        return operators["subtract"](other, self)
+
+    def __mul__(self, other: Any) -> TensorOp:
+        return operators["multiply"](self, other)
+
+    def __rmul__(self, other: Any) -> TensorOp:
+        return operators["multiply"](other, self)
+
+    def __truediv__(self, other: Any) -> TensorOp:
+        return operators["divide"](self, other)
+
+    def __rtruediv__(self, other: Any) -> TensorOp:
+        return operators["divide"](other, self)
+
+    def __floordiv__(self, other: Any) -> TensorOp:
+        return operators["floordivide"](self, other)
+
+    def __rfloordiv__(self, other: Any) -> TensorOp:
+        return operators["floordivide"](other, self)
+
+    def __mod__(self, other: Any) -> TensorOp:
+        return operators["mod"](self, other)
+
+    def __rmod__(self, other: Any) -> TensorOp:
+        return operators["mod"](other, self)
+
+    def __pow__(self, other: Any) -> TensorOp:
+        return operators["power"](self, other)
+
+    def __rpow__(self, other: Any) -> TensorOp:
+        return operators["power"](other, self)
+
+    def __matmul__(self, other: Any) -> TensorOp:
+        return operators["matmul"](self, other)
+
+    def __rmatmul__(self, other: Any) -> TensorOp:
+        return operators["matmul"](other, self)
+
+    def __neg__(self) -> TensorOp:
+        return operators["negative"](self)
+
+    def __pos__(self) -> TensorOp:
+        return self
+
+    def __abs__(self) -> TensorOp:
+        return operators["absolute"](self)
+
+    def __lt__(self, other: Any) -> TensorOp:
+        return operators["less"](self, other)
+
+    def __le__(self, other: Any) -> TensorOp:
+        return operators["less_equal"](self, other)
+
+    def __gt__(self, other: Any) -> TensorOp:
+        return operators["greater"](self, other)
+
+    def __ge__(self, other: Any) -> TensorOp:
+        return operators["greater_equal"](self, other)
+
+    def __getitem__(self, item: Any) -> TensorOp:
+        return operators["getitem"](self, item)
+
+    def __setitem__(self, item: Any, value: Any) -> None:
+        operators["set_item"](self, item, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(self.explain("a tensor op cannot be iterated: index it instead"))
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            self.explain("a tensor op has no truth value before it is computed: use where()")
+        )
+
+
+class CompositeOp(TensorOp):
+    """An op with a decomposition into simpler ones, which backends without a rule for it get."""
+
+    def decompose(self, *args: Any) -> TensorOp:
+        """Return the same value made from simpler ops."""
+        raise NotImplementedError
+
+    def generate_adjoints(self, delta: Any, *args: Any) -> Iterable[Any]:
+        """Differentiate the decomposition; a class overrides this where it knows better."""
+        from weft.grad import adjoints_through
+
+        return adjoints_through(self.decompose(*args), delta, args)
+
+
+def is_scalar(op: Op) -> bool:
+    """Whether an op yields a tensor without axes."""
+    return op.is_scalar
+
+
+def is_constant(op: Op) -> bool:
+    """Whether the value of an op is known while the graph is built."""
+    return op.is_constant
+
+
+def const(op: Op) -> Any:
+    """Return the value of a constant as a NumPy array; raises ArgumentError for another op."""
+    return op.const

@@ -1,0 +1,123 @@
+"""Order and observation: sequences, groups, printing, and ends of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from weft.axes import Axes
+from weft.description import TensorDescription
+from weft.dtypes import DType
+from weft.errors import ArgumentError
+from weft.op import Op, TensorOp, operators
+from weft.ops.storage import as_op
+
+
+class SequentialOp(TensorOp):
+    """Its members run in order, each op once; the value is the last member's.
+
+    Inside, a read sees the writes of members before it, whatever it saw when it was built; ops
+    outside are not affected.
+    """
+
+    def __init__(self, *args: Op, **options: Any) -> None:
+        super().__init__(*args, **options)
+        object.__setattr__(self, "is_tensor", args[-1].is_tensor)
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take the last member's axes and dtype."""
+        return self.args[-1].axes, self.args[-1].dtype
+
+    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp | None]:
+        """Pass the adjoint on to the last member."""
+        return [*([None] * (len(args) - 1)), delta]
+
+
+class ParallelOp(Op):
+    """Its members all run, in no particular order; it yields no tensor."""
+
+    has_effect = True
+
+
+class PrintOp(TensorOp):
+    """The operand, which is printed whenever it is computed.
+
+    Attributes
+    ----------
+    prefix
+        Printed before the value; None for nothing.
+    """
+
+    prefix: str | None
+    has_effect = True
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Keep axes and dtype."""
+        return self.args[0].axes, self.args[0].dtype
+
+    def show(self, value: Any) -> None:
+        """Print a value as the op does."""
+        print(value if self.prefix is None else f"{self.prefix} {value}", flush=True)
+
+    def reference(self, x: Any) -> Any:
+        """Print the operand and pass it on."""
+        self.show(x)
+        return x
+
+    def view(self, operand: TensorDescription) -> TensorDescription:
+        """The operand itself."""
+        return operand
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Pass the adjoint on."""
+        return (delta,)
+
+
+class StopGradientOp(TensorOp):
+    """The operand, through which no gradient flows."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Keep axes and dtype."""
+        return self.args[0].axes, self.args[0].dtype
+
+    def reference(self, x: Any) -> Any:
+        """Pass the operand on."""
+        return x
+
+    def view(self, operand: TensorDescription) -> TensorDescription:
+        """The operand itself."""
+        return operand
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Let nothing flow."""
+        return (None,)
+
+
+def sequential(ops: Iterable[Any]) -> Op:
+    """Run ops in order and return the value of the last, which may yield no tensor."""
+    members = tuple(op if isinstance(op, Op) else as_op(op) for op in ops)
+    if not members:
+        raise ArgumentError("sequential needs at least one op")
+    return SequentialOp(*members)
+
+
+def doall(ops: Iterable[Op]) -> ParallelOp:
+    """Return an op that runs all the given ones and yields nothing."""
+    members = tuple(ops)
+    for op in members:
+        if not isinstance(op, Op):
+            raise ArgumentError(f"doall takes ops, not {op!r}")
+    return ParallelOp(*members)
+
+
+def print_op(x: Any, prefix: str | None = None) -> TensorOp:
+    """Return the tensor, printed (after `prefix`) whenever it is computed."""
+    return PrintOp(as_op(x), prefix=prefix)
+
+
+def stop_gradient(x: Any) -> TensorOp:
+    """Return the tensor, through which no gradient flows."""
+    return StopGradientOp(as_op(x))
+
+
+operators["stop_gradient"] = stop_gradient

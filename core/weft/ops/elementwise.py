@@ -1,0 +1,650 @@
+"""Elementwise ops: each element of the result depends on the elements at the same place.
+
+Operands have the axes of the result, or none at all; what else broadcasts is an explicit
+`BroadcastOp`. Operands of one op share a dtype, except where the class says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes, broadcast_axes
+from weft.dtypes import DType
+from weft.errors import AxesError, DTypeError, WeftError
+from weft.op import TensorOp, explain, operators
+from weft.ops.movement import broadcast
+from weft.ops.storage import as_op, constant
+
+
+def meaning(function: Callable[..., Any]) -> Any:
+    """Return a NumPy function in the form of an op's `reference`."""
+    return staticmethod(function)
+
+
+class ElementwiseOp(TensorOp):
+    """The base of all elementwise ops."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that operands agree in axes, or are scalars, and in dtype."""
+        axes = self._common_axes()
+        first = self.args[0].dtype
+        for arg in self.args[1:]:
+            if arg.dtype != first:
+                raise DTypeError(f"operands have different dtypes, {first} and {arg.dtype}")
+        return axes, self.result_dtype(first)
+
+    def _common_axes(self) -> Axes:
+        axes: Axes = self.args[0].axes
+        for arg in self.args[1:]:
+            if arg.axes is not axes and arg.axes:
+                if axes and arg.axes != axes:
+                    raise AxesError(f"operands have different axes, {axes} and {arg.axes}")
+                axes = arg.axes
+        return axes
+
+    def may_overwrite(self, index: int) -> bool:
+        """Any operand's memory will do."""
+        return True
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Return the dtype of the result for the operands' dtype."""
+        return operand
+
+    @staticmethod
+    def operand_dtype(dtype: DType) -> DType:
+        """Return the dtype that operands promoted to `dtype` are converted to."""
+        return dtype
+
+    def partials(self, delta: Any, *args: Any) -> Iterable[Any]:
+        """Return the adjoint's share of each operand before scalars are summed up."""
+        raise NotImplementedError
+
+    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp | None]:
+        """Return the partials, summed over all axes for operands that are scalars."""
+        return [
+            part
+            if part is None or part.axes == arg.axes
+            else operators["sum_over"](part, tuple(range(part.rank)))
+            if not arg.axes
+            else broadcast(part, arg.axes)
+            for part, arg in zip(self.partials(delta, *args), args, strict=True)
+        ]
+
+
+def _number(dtype: DType) -> DType:
+    return dtypes.int32 if dtypes.is_bool(dtype) else dtype
+
+
+def _inexact(dtype: DType) -> DType:
+    return dtype if dtypes.is_inexact(dtype) else dtypes.DEFAULT
+
+
+class ArithmeticOp(ElementwiseOp):
+    """Ops on numbers; bool counts as int32."""
+
+    operand_dtype = staticmethod(_number)
+
+
+class InexactOp(ElementwiseOp):
+    """Ops on floats; integers and bool count as float32."""
+
+    operand_dtype = staticmethod(_inexact)
+
+
+class ComparisonOp(ElementwiseOp):
+    """Ops that yield bool and have no gradient: it is zero wherever it exists."""
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Be bool."""
+        return dtypes.bool_
+
+    def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
+        """Let nothing flow."""
+        return [None] * len(args)
+
+
+class NegativeOp(ArithmeticOp):
+    """The negative; unsigned integers wrap around."""
+
+    reference = meaning(np.negative)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Negate."""
+        return (-delta,)
+
+
+class AbsoluteOp(ArithmeticOp):
+    """The absolute value; its gradient at 0 is 0."""
+
+    reference = meaning(np.absolute)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply by the sign."""
+        return (delta * sign(x),)
+
+
+class SignOp(ArithmeticOp):
+    """-1, 0 or 1, and NaN for NaN; its gradient is 0."""
+
+    reference = meaning(np.sign)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Let nothing flow."""
+        return (None,)
+
+
+class SquareOp(ArithmeticOp):
+    """The square."""
+
+    reference = meaning(np.square)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """2 x."""
+        return (delta * (x * 2),)
+
+
+class SqrtOp(InexactOp):
+    """The square root; NaN below 0, gradient infinite at 0."""
+
+    reference = meaning(np.sqrt)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """1 / (2 sqrt x)."""
+        return (delta * 0.5 / self,)
+
+
+class ReciprocalOp(InexactOp):
+    """1 / x; infinite at 0."""
+
+    def reference(self, x: Any) -> Any:
+        """Divide 1 by the operand."""
+        return np.divide(np.ones((), np.asarray(x).dtype), x)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """-1 / x²."""
+        return (-(delta * square(self)),)
+
+
+class ExpOp(InexactOp):
+    """The exponential function."""
+
+    reference = meaning(np.exp)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Exp x."""
+        return (delta * self,)
+
+
+class LogOp(InexactOp):
+    """The natural logarithm; minus infinity at 0 and NaN below."""
+
+    reference = meaning(np.log)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """1 / x."""
+        return (delta / x,)
+
+
+class SinOp(InexactOp):
+    """The sine of an angle in radians."""
+
+    reference = meaning(np.sin)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Cos x."""
+        return (delta * cos(x),)
+
+
+class CosOp(InexactOp):
+    """The cosine of an angle in radians."""
+
+    reference = meaning(np.cos)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """-sin x."""
+        return (-(delta * sin(x)),)
+
+
+class TanhOp(InexactOp):
+    """The hyperbolic tangent."""
+
+    reference = meaning(np.tanh)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """1 - tanh² x."""
+        return (delta * (1 - square(self)),)
+
+
+class LogicalNotOp(ComparisonOp):
+    """Whether the operand is zero or False."""
+
+    reference = meaning(np.logical_not)
+
+
+class CastOp(ElementwiseOp):
+    """The elements in another dtype, as C converts them: floats are cut off towards zero.
+
+    A float outside the range of an integer dtype, or NaN, gives an unspecified integer.
+
+    Attributes
+    ----------
+    target_dtype
+        The dtype of the result.
+    """
+
+    target_dtype: DType
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Take the declared dtype."""
+        return self.target_dtype
+
+    def reference(self, x: Any) -> Any:
+        """Convert."""
+        return np.asarray(x).astype(self.target_dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp | None]:
+        """Cast the adjoint back; none flows into integers."""
+        return (cast(delta, x.dtype) if dtypes.is_inexact(x.dtype) else None,)
+
+
+class AddOp(ArithmeticOp):
+    """The sum of two tensors."""
+
+    reference = meaning(np.add)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """1 and 1."""
+        return delta, delta
+
+
+class SubtractOp(ArithmeticOp):
+    """The difference of two tensors."""
+
+    reference = meaning(np.subtract)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """1 and -1."""
+        return delta, -delta
+
+
+class MultiplyOp(ArithmeticOp):
+    """The product of two tensors, element by element."""
+
+    reference = meaning(np.multiply)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Y and x."""
+        return delta * y, delta * x
+
+
+class DivideOp(InexactOp):
+    """The quotient; dividing by 0 gives an infinity, or NaN for 0 / 0."""
+
+    reference = meaning(np.divide)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """1 / y and -x / y²."""
+        share = delta / y
+        return share, -(share * self)
+
+
+class FloorDivideOp(ArithmeticOp):
+    """The quotient rounded down; an integer divided by 0 gives 0. The gradient is 0."""
+
+    reference = meaning(np.floor_divide)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[None, None]:
+        """Let nothing flow."""
+        return None, None
+
+
+class ModOp(ArithmeticOp):
+    """The remainder with the divisor's sign; an integer modulo 0 gives 0."""
+
+    reference = meaning(np.mod)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """1 and -floor(x / y)."""
+        return delta, -(delta * floordivide(x, y))
+
+
+class MaximumOp(ElementwiseOp):
+    """The larger of two; NaN if either is. At a tie the gradient flows to the first."""
+
+    reference = meaning(np.maximum)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """1 for the operand that was taken, else 0."""
+        first = greater_equal(x, y)
+        return where(first, delta, 0), where(first, 0, delta)
+
+
+class MinimumOp(ElementwiseOp):
+    """The smaller of two; NaN if either is. At a tie the gradient flows to the first."""
+
+    reference = meaning(np.minimum)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """1 for the operand that was taken, else 0."""
+        first = less_equal(x, y)
+        return where(first, delta, 0), where(first, 0, delta)
+
+
+class PowerOp(ArithmeticOp):
+    """The first operand to the power of the second; NaN for a negative base and a fraction.
+
+    An integer to a negative integer power gives 0, as the quotient rounded towards zero would,
+    except for the bases 1 and -1.
+    """
+
+    def reference(self, x: Any, y: Any) -> Any:
+        """Raise to the power."""
+        if not dtypes.is_integer(self.dtype):
+            return np.power(x, y)
+        negative = np.less(y, 0)
+        root = np.where(negative & (np.abs(x) != 1), 0, x)
+        result = np.power(root, np.abs(y))
+        return result.astype(self.dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[Any, Any]:
+        """Y x^(y-1), and x^y log x, which is taken as 0 where x is 0."""
+        base = delta * y * power(x, y - 1)
+        if y.is_constant:
+            return base, None
+        safe = where(equal(x, 0), 1, x)
+        return base, delta * self * log(safe)
+
+
+class EqualOp(ComparisonOp):
+    """Whether two are equal; NaN equals nothing."""
+
+    reference = meaning(np.equal)
+
+
+class NotEqualOp(ComparisonOp):
+    """Whether two differ; NaN differs from all."""
+
+    reference = meaning(np.not_equal)
+
+
+class GreaterOp(ComparisonOp):
+    """Whether the first is greater."""
+
+    reference = meaning(np.greater)
+
+
+class GreaterEqualOp(ComparisonOp):
+    """Whether the first is greater or equal."""
+
+    reference = meaning(np.greater_equal)
+
+
+class LessOp(ComparisonOp):
+    """Whether the first is less."""
+
+    reference = meaning(np.less)
+
+
+class LessEqualOp(ComparisonOp):
+    """Whether the first is less or equal."""
+
+    reference = meaning(np.less_equal)
+
+
+class WhereOp(ElementwiseOp):
+    """The second operand where the first, a bool, is true, and the third elsewhere."""
+
+    reference = meaning(np.where)
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check the condition and that both choices share a dtype."""
+        condition, x, y = self.args
+        if not dtypes.is_bool(condition.dtype) or x.dtype != y.dtype:
+            raise DTypeError(
+                f"where takes bool, and two of one dtype, not {condition.dtype}, "
+                f"{x.dtype}, {y.dtype}"
+            )
+        return self._common_axes(), x.dtype
+
+    def may_overwrite(self, index: int) -> bool:
+        """Only the last operand: the others are still needed once it has been copied."""
+        return index == 2
+
+    def partials(self, delta: TensorOp, condition: TensorOp, x: TensorOp, y: TensorOp) -> Any:
+        """Send the adjoint to the choice that was taken."""
+        return None, where(condition, delta, 0), where(condition, 0, delta)
+
+
+Add, Subtract, Multiply, Divide, Negative = AddOp, SubtractOp, MultiplyOp, DivideOp, NegativeOp
+Exp, Log, Sqrt, Square, Tanh, Power = ExpOp, LogOp, SqrtOp, SquareOp, TanhOp, PowerOp
+Maximum, Minimum, Sign, Absolute, Reciprocal = (
+    MaximumOp,
+    MinimumOp,
+    SignOp,
+    AbsoluteOp,
+    ReciprocalOp,
+)
+Equal, NotEqual, Greater, Less = EqualOp, NotEqualOp, GreaterOp, LessOp
+Sin, Cos, Cast, Where, Mod = SinOp, CosOp, CastOp, WhereOp, ModOp
+
+
+def cast(x: Any, dtype: Any) -> TensorOp:
+    """Return the elements in another dtype."""
+    x, target = as_op(x), dtypes.as_dtype(dtype)
+    return x if x.dtype == target else CastOp(x, target_dtype=target)
+
+
+def _with_dtype(x: TensorOp, dtype: DType) -> TensorOp:
+    if x.dtype is dtype or x.dtype == dtype:
+        return x
+    if x.is_constant and x.is_scalar and dtypes.promote(x.dtype, dtype) == dtype:
+        return constant(x.const, dtype=dtype)
+    return CastOp(x, target_dtype=dtype)
+
+
+def align(kind: type[ElementwiseOp], *operands: Any) -> tuple[TensorOp, ...]:
+    """Return operands brought to common axes and dtype; scalars stay scalars.
+
+    Raises AxesError or DTypeError, naming every operand and its line.
+    """
+    first, last = operands[0], operands[-1]
+    if (
+        isinstance(first, TensorOp)
+        and isinstance(last, TensorOp)
+        and first.dtype is last.dtype
+        and (first.axes is last.axes or not last.axes)
+        and len(operands) <= 2
+        and kind.operand_dtype(first.dtype) is first.dtype
+    ):
+        return operands
+    known = [x for x in operands if isinstance(x, TensorOp)]
+    try:
+        dtype = kind.operand_dtype(common_dtype(operands))
+        ops = [_with_dtype(as_op(x, _weak(x, dtype)), dtype) for x in operands]
+        axes = ops[0].axes
+        for x in ops[1:]:
+            axes = broadcast_axes(axes, x.axes)
+    except WeftError as error:
+        raise type(error)(explain(kind.__name__, str(error), known)) from None
+    return tuple(x if not x.axes else broadcast(x, axes) for x in ops)
+
+
+def _weak(value: Any, dtype: DType) -> DType | None:
+    return dtype if isinstance(value, bool | int | float | complex) else None
+
+
+def common_dtype(operands: Iterable[Any]) -> DType:
+    """Return the promoted dtype of operands, in which Python numbers are weak."""
+    strong: DType | None = None
+    weak = []
+    for x in operands:
+        if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
+            weak.append(x)
+            continue
+        dtype = as_op(x).dtype
+        strong = dtype if strong is None else dtypes.promote(strong, dtype)
+    if strong is None:
+        strong = dtypes.bool_ if all(isinstance(x, bool) for x in weak) else dtypes.DEFAULT
+    for value in weak:
+        strong = dtypes.promote(strong, dtypes.weak_dtype(value, strong))
+    return strong
+
+
+def _build(kind: type[ElementwiseOp], *operands: Any) -> TensorOp:
+    return kind(*align(kind, *operands))
+
+
+def negative(x: Any) -> TensorOp:
+    """Return -x."""
+    return _build(NegativeOp, x)
+
+
+def absolute(x: Any) -> TensorOp:
+    """Return the absolute value of x."""
+    return _build(AbsoluteOp, x)
+
+
+def sign(x: Any) -> TensorOp:
+    """Return -1, 0 or 1."""
+    return _build(SignOp, x)
+
+
+def square(x: Any) -> TensorOp:
+    """Return x²."""
+    return _build(SquareOp, x)
+
+
+def sqrt(x: Any) -> TensorOp:
+    """Return the square root."""
+    return _build(SqrtOp, x)
+
+
+def reciprocal(x: Any) -> TensorOp:
+    """Return 1 / x."""
+    return _build(ReciprocalOp, x)
+
+
+def exp(x: Any) -> TensorOp:
+    """Return e to the power of x."""
+    return _build(ExpOp, x)
+
+
+def log(x: Any) -> TensorOp:
+    """Return the natural logarithm."""
+    return _build(LogOp, x)
+
+
+def sin(x: Any) -> TensorOp:
+    """Return the sine."""
+    return _build(SinOp, x)
+
+
+def cos(x: Any) -> TensorOp:
+    """Return the cosine."""
+    return _build(CosOp, x)
+
+
+def tanh(x: Any) -> TensorOp:
+    """Return the hyperbolic tangent."""
+    return _build(TanhOp, x)
+
+
+def logical_not(x: Any) -> TensorOp:
+    """Return whether x is zero or False."""
+    return _build(LogicalNotOp, x)
+
+
+def add(x: Any, y: Any) -> TensorOp:
+    """Return x + y."""
+    return _build(AddOp, x, y)
+
+
+def subtract(x: Any, y: Any) -> TensorOp:
+    """Return x - y."""
+    return _build(SubtractOp, x, y)
+
+
+def multiply(x: Any, y: Any) -> TensorOp:
+    """Return x * y."""
+    return _build(MultiplyOp, x, y)
+
+
+def divide(x: Any, y: Any) -> TensorOp:
+    """Return x / y; integers give float32."""
+    return _build(DivideOp, x, y)
+
+
+def floordivide(x: Any, y: Any) -> TensorOp:
+    """Return x / y rounded down."""
+    return _build(FloorDivideOp, x, y)
+
+
+def mod(x: Any, y: Any) -> TensorOp:
+    """Return the remainder of x / y, with the sign of y."""
+    return _build(ModOp, x, y)
+
+
+def maximum(x: Any, y: Any) -> TensorOp:
+    """Return the larger of x and y."""
+    return _build(MaximumOp, x, y)
+
+
+def minimum(x: Any, y: Any) -> TensorOp:
+    """Return the smaller of x and y."""
+    return _build(MinimumOp, x, y)
+
+
+def power(x: Any, y: Any) -> TensorOp:
+    """Return x to the power of y."""
+    return _build(PowerOp, x, y)
+
+
+def equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x equals y, as bool."""
+    return _build(EqualOp, x, y)
+
+
+def not_equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x differs from y, as bool."""
+    return _build(NotEqualOp, x, y)
+
+
+def greater(x: Any, y: Any) -> TensorOp:
+    """Return whether x > y, as bool."""
+    return _build(GreaterOp, x, y)
+
+
+def greater_equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x >= y, as bool."""
+    return _build(GreaterEqualOp, x, y)
+
+
+def less(x: Any, y: Any) -> TensorOp:
+    """Return whether x < y, as bool."""
+    return _build(LessOp, x, y)
+
+
+def less_equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x <= y, as bool."""
+    return _build(LessEqualOp, x, y)
+
+
+def where(condition: Any, x: Any, y: Any) -> TensorOp:
+    """Return x where the condition is true and y elsewhere; a number counts as true if not 0."""
+    test = as_op(condition)
+    if not dtypes.is_bool(test.dtype):
+        test = not_equal(test, 0)
+    x, y = align(WhereOp, x, y)
+    axes = broadcast_axes(broadcast_axes(test.axes, x.axes), y.axes)
+    return WhereOp(*(op if not op.axes else broadcast(op, axes) for op in (test, x, y)))
+
+
+_functions: tuple[Callable[..., TensorOp], ...] = (
+    negative, absolute, add, subtract, multiply, divide, floordivide, mod, power, equal,
+    greater, greater_equal, less, less_equal, cast,
+)  # fmt: skip
+operators.update({function.__name__: function for function in _functions})

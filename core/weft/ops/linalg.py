@@ -1,0 +1,219 @@
+"""Products of tensors: contraction of shared axes, and the batched matrix product below it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes, Axis, broadcast_axes
+from weft.dtypes import DType
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.lengths import product
+from weft.op import CompositeOp, TensorOp, explain, operators
+from weft.ops.elementwise import cast, common_dtype
+from weft.ops.movement import TransposeOp, broadcast, cast_axes, transpose
+from weft.ops.storage import as_op
+
+Places = tuple[int, ...]
+
+
+class MatmulOp(TensorOp):
+    """The matrix product of the last two axes, for each place of equal leading axes.
+
+    The result has the first operand's axes with the last replaced by the second's last.
+    """
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check ranks, leading axes and the contracted length."""
+        x, y = self.args
+        if x.rank != y.rank or x.rank < 2:
+            raise AxesError(
+                f"a matrix product takes equal ranks of 2 or more, not {x.axes}, {y.axes}"
+            )
+        if x.axes[:-2].lengths != y.axes[:-2].lengths:
+            raise AxesError(f"leading axes of {x.axes} and {y.axes} differ")
+        if x.axes[-1].length != y.axes[-2].length:
+            raise AxesError(
+                f"cannot contract length {x.axes[-1].length} of {x.axes} with "
+                f"{y.axes[-2].length} of {y.axes}"
+            )
+        if x.dtype != y.dtype or dtypes.is_bool(x.dtype):
+            raise DTypeError(f"a product needs numbers of one dtype, not {x.dtype} and {y.dtype}")
+        return Axes((*x.axes[:-1], y.axes[-1])), x.dtype
+
+    def reference(self, x: Any, y: Any) -> Any:
+        """Multiply matrices."""
+        return np.matmul(x, y)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> Any:
+        """Delta yᵀ and xᵀ delta."""
+        swap = (*range(x.rank - 2), x.rank - 1, x.rank - 2)
+        turned_y = TransposeOp(y, permutation=swap)
+        turned_x = TransposeOp(x, permutation=swap)
+        return MatmulOp(delta, turned_y), MatmulOp(turned_x, delta)
+
+
+class DotOp(CompositeOp):
+    """The sum of products over contracted axes, for each place of the batched ones.
+
+    The result's axes are the batched ones, what is left of the first operand, then of the second.
+
+    Attributes
+    ----------
+    contracted, batched
+        Pairs of places, in the first and in the second operand, in corresponding order.
+    """
+
+    contracted: tuple[Places, Places]
+    batched: tuple[Places, Places]
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that paired axes agree in length."""
+        x, y = self.args
+        for mine, theirs in (*zip(*self.contracted, strict=True), *zip(*self.batched, strict=True)):
+            if x.axes[mine].length != y.axes[theirs].length:
+                raise AxesError(
+                    f"axis {x.axes[mine]!r} of {x.axes} and axis {y.axes[theirs]!r} of {y.axes} "
+                    "differ in length"
+                )
+        if x.dtype != y.dtype or dtypes.is_bool(x.dtype):
+            raise DTypeError(f"a product needs numbers of one dtype, not {x.dtype} and {y.dtype}")
+        free_x, free_y = self.free()
+        batch = (x.axes[place] for place in self.batched[0])
+        rest = (*(x.axes[place] for place in free_x), *(y.axes[place] for place in free_y))
+        return Axes((*batch, *rest)), x.dtype
+
+    def free(self) -> tuple[Places, Places]:
+        """Return the places of each operand that are neither contracted nor batched."""
+        x, y = self.args
+        return (
+            tuple(i for i in range(x.rank) if i not in self.contracted[0] + self.batched[0]),
+            tuple(i for i in range(y.rank) if i not in self.contracted[1] + self.batched[1]),
+        )
+
+    def reference(self, x: Any, y: Any) -> Any:
+        """Contract with einsum."""
+        letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+        left = list(letters[: np.ndim(x)])
+        right = list(letters[np.ndim(x) : np.ndim(x) + np.ndim(y)])
+        for mine, theirs in (*zip(*self.contracted, strict=True), *zip(*self.batched, strict=True)):
+            right[theirs] = left[mine]
+        free_x, free_y = self.free()
+        out = [left[i] for i in (*self.batched[0], *free_x)] + [right[i] for i in free_y]
+        return np.einsum(f"{''.join(left)},{''.join(right)}->{''.join(out)}", x, y)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Bring both into matrices (one a batch place) and multiply those."""
+        free_x, free_y = self.free()
+        (contracted_x, contracted_y), (batched_x, batched_y) = self.contracted, self.batched
+        left = _matrix(x, batched_x, free_x, contracted_x)
+        right = _matrix(y, batched_y, contracted_y, free_y)
+        return cast_axes(MatmulOp(left, right), self.axes)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> Any:
+        """Contract the adjoint with the other operand."""
+        free_x, free_y = self.free()
+        head = len(self.batched[0])
+        batch = tuple(range(head))
+        rows = tuple(range(head, head + len(free_x)))
+        columns = tuple(range(head + len(free_x), self.rank))
+        dx = DotOp(delta, y, contracted=(columns, free_y), batched=(batch, self.batched[1]))
+        dy = DotOp(delta, x, contracted=(rows, free_x), batched=(batch, self.batched[0]))
+        # What is left of the other operand comes last, in that operand's own order.
+        paired_x = _sorted_pairs(self.contracted[1], self.contracted[0])
+        paired_y = _sorted_pairs(self.contracted[0], self.contracted[1])
+        return (
+            _in_place(dx, (*self.batched[0], *free_x, *paired_x), x.axes),
+            _in_place(dy, (*self.batched[1], *free_y, *paired_y), y.axes),
+        )
+
+
+def _matrix(x: TensorOp, batched: Places, rows: Places, columns: Places) -> TensorOp:
+    turned = transpose(x, (*batched, *rows, *columns))
+    sizes = (product(x.axes[i].length for i in places) for places in (rows, columns))
+    return cast_axes(turned, (*(x.axes[i].length for i in batched), *sizes))
+
+
+def _sorted_pairs(keys: Places, values: Places) -> Places:
+    return tuple(value for _, value in sorted(zip(keys, values, strict=True)))
+
+
+def _in_place(x: TensorOp, places: Places, axes: Axes) -> TensorOp:
+    """Return the tensor whose axis i belongs at ``places[i]``, with the given axes."""
+    order = tuple(places.index(place) for place in range(len(places)))
+    return cast_axes(transpose(x, order), axes)
+
+
+def _operands(kind: str, x: Any, y: Any) -> tuple[TensorOp, TensorOp]:
+    dtype = common_dtype((x, y))
+    if dtypes.is_bool(dtype):
+        dtype = dtypes.int32
+    return cast(as_op(x), dtype), cast(as_op(y), dtype)
+
+
+def dot(x: Any, y: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
+    """Return the sum of products over shared axes.
+
+    Named axes: contracts those that both sides share except the batch axis ``N``, or just the
+    `reduction_axes`; shared axes that are not contracted run along in both. The result has them
+    first, then what is left of `x` and of `y`, or the order of `out_axes`. Positional axes: the
+    last of `x` with the last but one of `y` (or its only one), as in NumPy's dot. A scalar
+    multiplies.
+    """
+    x, y = _operands("dot", x, y)
+    if not x.axes or not y.axes:
+        return operators["multiply"](x, y)
+    if x.axes.is_named != y.axes.is_named:
+        raise AxesError(explain("dot", f"named {x.axes} meet positional {y.axes}", (x, y)))
+    if not x.axes.is_named:
+        if reduction_axes is not None or out_axes is not None:
+            raise ArgumentError(explain("dot", "reduction_axes and out_axes need names", (x, y)))
+        contracted = ((x.rank - 1,), (max(y.rank - 2, 0),))
+        return DotOp(x, y, contracted=contracted, batched=((), ()))
+    shared = [axis.name for axis in x.axes if y.axes.find_by_name(str(axis.name))]
+    summed = _contracted_names(x, y, shared, reduction_axes)
+    batch = [name for name in shared if name not in summed]
+    result = DotOp(
+        x, y,
+        contracted=(x.axes.positions(summed), y.axes.positions(summed)),
+        batched=(x.axes.positions(batch), y.axes.positions(batch)),
+    )  # fmt: skip
+    return result if out_axes is None else transpose(result, out_axes)
+
+
+def _contracted_names(x: TensorOp, y: TensorOp, shared: Any, reduction_axes: Any) -> Any:
+    if reduction_axes is None:
+        return [name for name in shared if name != "N"]
+    wanted = (reduction_axes,) if isinstance(reduction_axes, Axis | str) else reduction_axes
+    names = [getattr(axis, "name", axis) for axis in wanted]
+    for name in names:
+        if name not in shared:
+            problem = f"axis {name!r} cannot be contracted: the operands share {shared}"
+            raise AxesError(explain("dot", problem, (x, y)))
+    return names
+
+
+def matmul(x: Any, y: Any) -> TensorOp:
+    """Return the matrix product of positional tensors, with NumPy's rules.
+
+    One axis counts as a row on the left and as a column on the right; leading axes broadcast.
+    """
+    x, y = _operands("matmul", x, y)
+    if not x.axes or not y.axes or x.axes.is_named or y.axes.is_named:
+        problem = "a matrix product takes positional axes, one at least: use dot for named ones"
+        raise AxesError(explain("matmul", problem, (x, y)))
+    left = cast_axes(x, (1, *x.axes.lengths)) if x.rank == 1 else x
+    right = cast_axes(y, (*y.axes.lengths, 1)) if y.rank == 1 else y
+    head = broadcast_axes(left.axes[:-2], right.axes[:-2])
+    result: TensorOp = MatmulOp(
+        broadcast(left, Axes((*head, *left.axes[-2:]))),
+        broadcast(right, Axes((*head, *right.axes[-2:]))),
+    )
+    rows = () if x.rank == 1 else (left.axes[-2],)
+    columns = () if y.rank == 1 else (right.axes[-1],)
+    return cast_axes(result, Axes((*head, *rows, *columns)))
+
+
+operators["matmul"] = matmul

@@ -1,0 +1,358 @@
+"""Reductions: many elements into one along some axes.
+
+By default all positional axes are reduced, and all named axes but the batch axis ``N`` and the
+recurrent axis ``REC``. `reduction_axes` names those to reduce, `out_axes` those to keep, in the
+order wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes, Axis, make_axes
+from weft.dtypes import DType
+from weft.errors import ArgumentError, AxesError
+from weft.op import CompositeOp, TensorOp, operators
+from weft.ops.elementwise import (
+    absolute,
+    cast,
+    divide,
+    equal,
+    multiply,
+    reciprocal,
+    sqrt,
+    square,
+    subtract,
+    where,
+)
+from weft.ops.movement import BroadcastOp, cast_axes, flatten, size_of, transpose
+from weft.ops.storage import as_op
+
+
+class ReductionOp(TensorOp):
+    """The base of reductions.
+
+    Attributes
+    ----------
+    positions
+        The places of the axes that are reduced, increasing.
+    """
+
+    positions: tuple[int, ...]
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Drop the reduced axes."""
+        (x,) = self.args
+        if list(self.positions) != sorted(set(self.positions)) or any(
+            not 0 <= place < x.rank for place in self.positions
+        ):
+            raise AxesError(f"{self.positions} are not increasing places among {x.axes}")
+        return Axes(x.axes[place] for place in self.kept()), self.result_dtype(x.dtype)
+
+    def kept(self) -> tuple[int, ...]:
+        """Return the places of the operand's axes that are kept."""
+        return tuple(place for place in range(self.args[0].rank) if place not in self.positions)
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Return the dtype of the result for the operand's dtype."""
+        return operand
+
+    def spread(self, value: TensorOp, x: TensorOp) -> TensorOp:
+        """Return a tensor of the result's axes repeated over the reduced ones."""
+        if not self.positions:
+            return value
+        return BroadcastOp(value, target_axes=x.axes, dims=self.kept())
+
+
+class SumOp(ReductionOp):
+    """The sum; 0 for no elements, bool counts as int32."""
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Keep the dtype, with bool as int32."""
+        return dtypes.int32 if dtypes.is_bool(operand) else operand
+
+    def reference(self, x: Any) -> Any:
+        """Add up."""
+        return np.sum(x, axis=self.positions, dtype=self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Repeat the adjoint."""
+        return (self.spread(delta, x),)
+
+
+class ProdOp(ReductionOp):
+    """The product; 1 for no elements, bool counts as int32.
+
+    The gradient is exact where elements are zero; a second derivative there is not.
+    """
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Keep the dtype, with bool as int32."""
+        return dtypes.int32 if dtypes.is_bool(operand) else operand
+
+    def reference(self, x: Any) -> Any:
+        """Multiply up."""
+        return np.prod(x, axis=self.positions, dtype=self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply by the product of the other elements."""
+        zero = equal(x, 0)
+        safe = where(zero, 1, x)
+        others = self.spread(delta * ProdOp(safe, positions=self.positions), x) / safe
+        zeros = self.spread(SumOp(cast(zero, dtypes.int32), positions=self.positions), x)
+        only = where(equal(zeros, cast(zero, dtypes.int32)), others, 0)
+        return (only,)
+
+
+class ExtremumOp(ReductionOp):
+    """The largest or smallest element; its gradient is split evenly among ties."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Refuse an empty axis: nothing is the largest of no elements."""
+        (x,) = self.args
+        if any(x.axes[place].length == 0 for place in self.positions):
+            raise AxesError(f"{x.axes} has no elements to choose from along {self.positions}")
+        return super().infer()
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp | None]:
+        """Split the adjoint among the elements that equal the result."""
+        chosen = cast(equal(x, self.spread(self, x)), x.dtype)
+        count = SumOp(chosen, positions=self.positions)
+        return (chosen * self.spread(divide(delta, count), x),)
+
+
+class MaxOp(ExtremumOp):
+    """The largest element; NaN if any is."""
+
+    def reference(self, x: Any) -> Any:
+        """Choose the largest."""
+        return np.max(x, axis=self.positions)
+
+
+class MinOp(ExtremumOp):
+    """The smallest element; NaN if any is."""
+
+    def reference(self, x: Any) -> Any:
+        """Choose the smallest."""
+        return np.min(x, axis=self.positions)
+
+
+class ArgExtremumOp(ExtremumOp):
+    """The index of the first largest or smallest element along one axis, as int64."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Refuse several axes."""
+        if len(self.positions) != 1:
+            raise AxesError("exactly one axis must be reduced: flatten several first")
+        return super().infer()
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Be int64."""
+        return dtypes.int64
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Let nothing flow."""
+        return (None,)
+
+
+class ArgmaxOp(ArgExtremumOp):
+    """The index of the first largest element; of the first NaN if there is one."""
+
+    def reference(self, x: Any) -> Any:
+        """Find the largest."""
+        return np.argmax(x, axis=self.positions[0])
+
+
+class ArgminOp(ArgExtremumOp):
+    """The index of the first smallest element; of the first NaN if there is one."""
+
+    def reference(self, x: Any) -> Any:
+        """Find the smallest."""
+        return np.argmin(x, axis=self.positions[0])
+
+
+class MeanOp(ReductionOp, CompositeOp):
+    """The arithmetic mean; integers give float32, no elements NaN."""
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Be a float."""
+        return operand if dtypes.is_inexact(operand) else dtypes.DEFAULT
+
+    def count(self, x: TensorOp) -> TensorOp:
+        """Return the number of elements that are reduced into one."""
+        return size_of(Axes(x.axes[place] for place in self.positions), self.dtype)
+
+    def reference(self, x: Any) -> Any:
+        """Average."""
+        total = np.sum(x, axis=self.positions, dtype=self.dtype)
+        return total / np.asarray(np.asarray(x).size / (total.size or 1), total.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Multiply the sum by the reciprocal of the count."""
+        total = SumOp(cast(x, self.dtype), positions=self.positions)
+        return multiply(total, reciprocal(self.count(x)))
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Share the adjoint evenly."""
+        return (self.spread(multiply(delta, reciprocal(self.count(x))), x),)
+
+
+class VarianceOp(MeanOp):
+    """The mean of squared distances from the mean (without Bessel's correction)."""
+
+    def reference(self, x: Any) -> Any:
+        """Average the squared distances."""
+        wide = np.asarray(x, self.dtype)
+        return np.var(wide, axis=self.positions).astype(self.dtype)
+
+    def distance(self, x: TensorOp) -> TensorOp:
+        """Return the distance of each element from the mean."""
+        x = cast(x, self.dtype)
+        return subtract(x, self.spread(MeanOp(x, positions=self.positions), x))
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Take two passes, which is exact where one loses digits."""
+        return MeanOp(square(self.distance(x)), positions=self.positions)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """2 (x - mean) / count."""
+        share = multiply(delta, divide(2, self.count(x)))
+        return (self.distance(x) * self.spread(share, x),)
+
+
+def sum_over(x: TensorOp, positions: tuple[int, ...]) -> TensorOp:
+    """Return the sum over the axes at the given places; the tensor itself for none."""
+    return SumOp(x, positions=positions) if positions else x
+
+
+def default_positions(axes: Axes) -> tuple[int, ...]:
+    """Return the places that a reduction takes when none are given."""
+    return tuple(i for i, axis in enumerate(axes) if not (axis.is_batch or axis.is_recurrent))
+
+
+def reduced_positions(x: TensorOp, reduction_axes: Any, out_axes: Any) -> tuple[int, ...]:
+    """Return the places to reduce from the two ways of saying so."""
+    if out_axes is not None:
+        if reduction_axes is not None:
+            raise ArgumentError(x.explain("give reduction_axes or out_axes, not both"))
+        kept = x.axes.positions(make_axes(out_axes) if x.axes.is_named else out_axes)
+        return tuple(place for place in range(x.rank) if place not in kept)
+    if reduction_axes is None:
+        return default_positions(x.axes)
+    return tuple(sorted(x.axes.positions(reduction_axes)))
+
+
+def _reduce(
+    kind: type[ReductionOp], x: Any, reduction_axes: Any, out_axes: Any, keepdims: bool = False
+) -> TensorOp:
+    x = as_op(x)
+    positions = reduced_positions(x, reduction_axes, out_axes)
+    result: TensorOp = kind(x, positions=positions)
+    if out_axes is not None and x.axes.is_named:
+        return transpose(result, make_axes(out_axes))
+    if keepdims:
+        ones = (Axis(1, a.name) if i in positions else a for i, a in enumerate(x.axes))
+        return cast_axes(result, Axes(ones))
+    return result
+
+
+def sum(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the sum over axes; integers keep their dtype, bool gives int32."""
+    return _reduce(SumOp, x, reduction_axes, out_axes, keepdims)
+
+
+def prod(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the product over axes; integers keep their dtype, bool gives int32."""
+    return _reduce(ProdOp, x, reduction_axes, out_axes, keepdims)
+
+
+def max(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the largest element over axes."""
+    return _reduce(MaxOp, x, reduction_axes, out_axes, keepdims)
+
+
+def min(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the smallest element over axes."""
+    return _reduce(MinOp, x, reduction_axes, out_axes, keepdims)
+
+
+def mean(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the mean over axes."""
+    return _reduce(MeanOp, x, reduction_axes, out_axes, keepdims)
+
+
+def variance(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the variance over axes, divided by the number of elements."""
+    return _reduce(VarianceOp, x, reduction_axes, out_axes, keepdims)
+
+
+def _arg(kind: type[ArgExtremumOp], x: Any, reduction_axes: Any, out_axes: Any) -> TensorOp:
+    x = as_op(x)
+    positions = reduced_positions(x, reduction_axes, out_axes)
+    kept = [place for place in range(x.rank) if place not in positions]
+    if len(positions) != 1:
+        x = transpose(x, (*kept, *positions))
+        tail = Axes(x.axes[len(kept) :])
+        x = cast_axes(x, Axes((*x.axes[: len(kept)], tail.flatten()))) if x.rank else flatten(x)
+        positions = (len(kept),)
+    result = kind(x, positions=positions)
+    named = out_axes is not None and x.axes.is_named
+    return transpose(result, make_axes(out_axes)) if named else result
+
+
+def argmax(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
+    """Return the index of the first largest element; over several axes, in row-major order."""
+    return _arg(ArgmaxOp, x, reduction_axes, out_axes)
+
+
+def argmin(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
+    """Return the index of the first smallest element; over several axes, in row-major order."""
+    return _arg(ArgminOp, x, reduction_axes, out_axes)
+
+
+def tensor_size(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
+    """Return the number of elements over axes as a float32 scalar."""
+    x = as_op(x)
+    positions = reduced_positions(x, reduction_axes, out_axes)
+    return size_of(Axes(x.axes[place] for place in positions), dtypes.DEFAULT)
+
+
+def batch_size(x: Any) -> TensorOp:
+    """Return the length of the batch axis as a float32 scalar; 1 without one."""
+    return size_of(as_op(x).axes.batch_axes(), dtypes.DEFAULT)
+
+
+def squared_L2(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+    """Return the sum of squares, over all axes unless some are given."""
+    x = as_op(x)
+    if reduction_axes is None and out_axes is None:
+        reduction_axes = range(x.rank)
+    return sum(square(x), reduction_axes, out_axes)
+
+
+def L2_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+    """Return the Euclidean length, over the default axes unless some are given."""
+    return sqrt(sum(square(as_op(x)), reduction_axes, out_axes))
+
+
+def L1_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+    """Return the sum of absolute values, over the default axes unless some are given."""
+    return sum(absolute(as_op(x)), reduction_axes, out_axes)
+
+
+operators["sum_over"] = sum_over

@@ -1,0 +1,85 @@
+"""Writes of state: the whole of it, a slice, or one value everywhere; and the value at a moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.axes import Axes
+from weft.description import TensorDescription
+from weft.dtypes import DType
+from weft.errors import StateError, WeftError
+from weft.op import Op, TensorOp, explain, operators
+from weft.ops.elementwise import cast
+from weft.ops.movement import broadcast, update_slice
+from weft.ops.storage import AssignOp, as_op, constant
+
+
+class ValueOfOp(TensorOp):
+    """The value that the operand has when this op is built, whatever is written later."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Keep axes and dtype."""
+        return self.args[0].axes, self.args[0].dtype
+
+    def reference(self, x: Any) -> Any:
+        """Pass the operand on."""
+        return x
+
+    def view(self, operand: TensorDescription) -> TensorDescription:
+        """The operand itself."""
+        return operand
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Pass the adjoint on."""
+        return (delta,)
+
+
+def assign(state: Any, value: Any) -> AssignOp:
+    """Write a value, broadcast and cast, into a state; what is built afterwards reads it.
+
+    Raises StateError for anything but a variable, persistent tensor or placeholder, and AxesError
+    or DTypeError for a value that does not fit.
+    """
+    if not isinstance(state, Op) or not state.is_state:
+        what = "a constant" if isinstance(state, Op) and state.is_constant else "no stored tensor"
+        problem = f"{state} is not assignable, it is {what}: assign to a variable"
+        raise StateError(explain("assign", problem, [state] if isinstance(state, Op) else []))
+    value = _number_for(value, state.dtype)
+    try:
+        if value.axes:
+            value = broadcast(value, state.axes)
+    except WeftError as error:
+        raise type(error)(explain("assign", str(error), (state, value))) from None
+    return AssignOp(state, cast(value, state.dtype))  # type: ignore[arg-type]
+
+
+def _number_for(value: Any, dtype: DType) -> TensorOp:
+    if isinstance(value, bool | int | float | complex):
+        return constant(value, dtype=dtype)
+    return as_op(value)
+
+
+def SetItem(state: Any, value: Any) -> AssignOp:  # noqa: N802
+    """Write the whole of a state, as `assign` does."""
+    return assign(state, value)
+
+
+def set_item(state: Any, item: Any, value: Any) -> AssignOp:
+    """Write a slice of a state; steps may be negative."""
+    slices = item if isinstance(item, tuple) else (item,)
+    if all(part is Ellipsis or part == slice(None) for part in slices):
+        return assign(state, value)
+    return assign(state, update_slice(state, slices, value))
+
+
+def fill(state: Any, value: Any) -> AssignOp:
+    """Write one number into every element of a state."""
+    return assign(state, value)
+
+
+def value_of(x: Any) -> TensorOp:
+    """Return the value that a tensor has now, before any later write."""
+    return ValueOfOp(as_op(x))
+
+
+operators["set_item"] = set_item  # type: ignore[assignment]

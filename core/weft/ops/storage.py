@@ -1,0 +1,286 @@
+"""Tensors that are stored: constants, placeholders and variables, and the write to one."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes, scope
+from weft.axes import Axes, make_axes
+from weft.dtypes import DType
+from weft.errors import ArgumentError, AxesError, StateError
+from weft.op import Op, TensorOp
+from weft.ordered import OrderedSet
+
+CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
+
+
+class AssignableTensorOp(TensorOp):
+    """A stored tensor: a constant, or a state that outlives a call and can be assigned.
+
+    Attributes
+    ----------
+    kind
+        ``constant``, ``placeholder``, ``variable`` (trainable) or ``persistent``.
+    target_axes, target_dtype
+        What is stored.
+    value
+        The host array of a constant, else None.
+    """
+
+    kind: str
+    target_axes: Axes
+    target_dtype: DType
+    value: Any
+    _initializers: tuple[Op, ...]
+    _writers: weakref.WeakKeyDictionary[scope.EffectScope, Op] | None
+
+    def __init__(self, *args: Op, **options: Any) -> None:
+        super().__init__(*args, **options)
+        put = object.__setattr__
+        put(self, "is_constant", self.kind == CONSTANT)
+        put(self, "is_state", self.kind != CONSTANT)
+        put(self, "_initializers", ())
+        put(self, "_writers", None)
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take the declared axes and dtype."""
+        return self.target_axes, self.target_dtype
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether `variables` lists it."""
+        return self.kind == VARIABLE
+
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether it may be a parameter of a computation."""
+        return self.kind == PLACEHOLDER
+
+    @property
+    def const(self) -> Any:
+        """The value of a constant; raises ArgumentError for a state."""
+        if not self.is_constant:
+            raise ArgumentError(f"{self!r} is a {self.kind}, its value is known only at a call")
+        return self.value
+
+    @property
+    def initializers(self) -> OrderedSet[Op]:
+        """The op that sets the tensor before any computation; empty for an unset state."""
+        found = self._initializers
+        if not found and self.is_constant:
+            found = (InitTensorOp(self),)
+            object.__setattr__(self, "_initializers", found)
+        return OrderedSet(found)
+
+    def last_write(self, token: scope.EffectScope) -> Op | None:
+        """Return the last op that wrote this state in an effect scope, or None."""
+        return None if self._writers is None else self._writers.get(token)
+
+    def record_write(self, token: scope.EffectScope, write: Op) -> None:
+        """Make a write the last one in an effect scope; scopes are held weakly."""
+        writers = self._writers
+        if writers is None:
+            writers = weakref.WeakKeyDictionary()
+            object.__setattr__(self, "_writers", writers)
+        writers[token] = write
+
+    def reference(self) -> Any:
+        """Return the value of a constant."""
+        return self.const
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}({self._label}):{id(self)}>"
+
+    def __str__(self) -> str:
+        return f"{self._label}[{self.name}]" if self.is_constant else self.name
+
+    @property
+    def _label(self) -> str:
+        if not self.is_constant:
+            return self.name
+        if self.is_scalar:
+            value = np.asarray(self.value).item()
+            integral = isinstance(value, float) and value.is_integer()
+            return f"<Const({int(value) if integral else value})>"
+        return f"<Const{self.axes.lengths}>"
+
+
+class InitTensorOp(Op):
+    """Sets a constant from its host value before any computation runs.
+
+    Attributes
+    ----------
+    tensor
+        The constant.
+    """
+
+    tensor: Any
+
+    def __init__(self, tensor: AssignableTensorOp) -> None:
+        super().__init__(tensor=tensor)
+
+    def valfun(self) -> Any:
+        """Return the host value."""
+        return self.tensor.value
+
+
+class AssignOp(Op):
+    """A write of a whole state: operands are the state and the value, which may be a scalar.
+
+    The first entry of `reads` is the version that the write replaces. Building one makes it the
+    last write of the state in the current effect scope.
+    """
+
+    has_effect = True
+
+    def __init__(self, state: AssignableTensorOp, value: TensorOp, **options: Any) -> None:
+        super().__init__(state, value, **options)
+        state.record_write(scope.current.get().scope, self)
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check that the target is a state and that the value fits it."""
+        state, value = self.args
+        if not state.is_state:
+            what = "constant" if state.is_constant else type(state).__name__
+            raise StateError(f"the {what} {state} is not assignable: assign to a variable")
+        if value.axes and value.axes != state.axes:
+            raise AxesError(f"a value with {value.axes} cannot be assigned to {state.axes}")
+        if value.dtype != state.dtype:
+            raise AxesError(f"a value of {value.dtype} cannot be assigned to {state.dtype}")
+        return Axes(), None
+
+
+def constant(value: Any, axes: Any = None, dtype: Any = None, name: str | None = None) -> TensorOp:
+    """Return a constant that holds a copy of `value`.
+
+    Python numbers become float32 unless `dtype` says otherwise, arrays keep theirs. Without `axes`
+    they are positional, from the value's shape; a scalar is spread over given axes. Raises
+    AxesError (a ValueError) if value and axes differ in shape, DTypeError if a value does not fit
+    the dtype.
+    """
+    array = dtypes.host_array(value, None if dtype is None else dtypes.as_dtype(dtype))
+    if axes is None:
+        target = make_axes(array.shape)
+    else:
+        target = make_axes(axes)
+        if not array.shape and target:
+            array = np.broadcast_to(array, target.shape)
+        if target.lengths != array.shape:
+            raise AxesError(f"a constant of shape {array.shape} does not fit {target}")
+    array.flags.writeable = False
+    return AssignableTensorOp(
+        kind=CONSTANT, target_axes=target, target_dtype=array.dtype, value=array, name=name
+    )
+
+
+def _state(kind: str, axes: Any, dtype: Any, initial_value: Any, options: dict[str, Any]) -> Any:
+    state = AssignableTensorOp(
+        kind=kind,
+        target_axes=make_axes(axes),
+        target_dtype=dtypes.as_dtype(dtype),
+        value=None,
+        **options,
+    )
+    if callable(initial_value):
+        initial_value = initial_value()
+    if initial_value is not None:
+        with scope.saved_user_deps():
+            write = AssignOp(state, _initial(state, initial_value))
+        object.__setattr__(state, "_initializers", (write,))
+    return state
+
+
+def _initial(state: AssignableTensorOp, value: Any) -> TensorOp:
+    if isinstance(value, TensorOp):
+        return value
+    array = dtypes.host_array(value, state.dtype, what="initial value")
+    if not array.shape:
+        return constant(array)
+    if state.axes.is_static and array.shape != state.axes.lengths:
+        raise AxesError(
+            state.explain(f"an initial value of shape {array.shape} does not fit {state.axes}")
+        )
+    return constant(array, state.axes if state.axes.is_static else None)
+
+
+def placeholder(
+    axes: Any = (), dtype: Any = dtypes.DEFAULT, initial_value: Any = None, **options: Any
+) -> Any:
+    """Return a tensor whose value a computation takes as a parameter.
+
+    Where it is not listed as one it holds what was assigned last, or its initial value, or zeros.
+    `axes` are axes, sizes or a shape; a callable `initial_value` is called once, now.
+    """
+    return _state(PLACEHOLDER, axes, dtype, initial_value, options)
+
+
+def variable(
+    axes: Any = (), dtype: Any = dtypes.DEFAULT, initial_value: Any = None, **options: Any
+) -> Any:
+    """Return a trainable state; see `placeholder` for the arguments."""
+    return _state(VARIABLE, axes, dtype, initial_value, options)
+
+
+def persistent_tensor(
+    axes: Any = (), dtype: Any = dtypes.DEFAULT, initial_value: Any = None, **options: Any
+) -> Any:
+    """Return a state that outlives a call and is not trained; see `placeholder`."""
+    return _state(PERSISTENT, axes, dtype, initial_value, options)
+
+
+temporary = persistent_tensor
+
+
+def as_op(value: Any, dtype: Any = None) -> TensorOp:
+    """Return a tensor op as it is, and anything else as a constant."""
+    if isinstance(value, TensorOp):
+        return value
+    if isinstance(value, Op):
+        raise ArgumentError(value.explain("this op yields no tensor, it cannot be an operand"))
+    return constant(value, dtype=dtype)
+
+
+def as_ops(values: Any) -> tuple[TensorOp, ...]:
+    """Return each value as a tensor op."""
+    return tuple(as_op(value) for value in values)
+
+
+class ReadOp(TensorOp):
+    """The value that a state holds when a call begins; found in captured graphs only.
+
+    Attributes
+    ----------
+    state
+        The state that is read.
+    target_axes
+        Its axes, with their lengths known in a specialised graph.
+    """
+
+    state: Any
+    target_axes: Axes
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take the declared axes and the state's dtype."""
+        return self.target_axes, self.state.dtype
+
+
+class ParameterOp(TensorOp):
+    """An argument of a call; found in captured graphs only.
+
+    Attributes
+    ----------
+    source
+        The placeholder that the argument stands for.
+    target_axes
+        Its axes, with their lengths known in a specialised graph.
+    """
+
+    source: Any
+    target_axes: Axes
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take the declared axes and the placeholder's dtype."""
+        return self.target_axes, self.source.dtype

@@ -1,0 +1,241 @@
+"""Passes: rewrites from graph to graph, and the pipeline that runs and checks them."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, ClassVar
+
+from weft import scope
+from weft.errors import PassDidNotConverge, PassError, WeftError
+from weft.graph import Graph
+from weft.op import Op
+from weft.target import Target
+from weft.traversal import postorder
+
+PIPELINE = (
+    "simple-prune",
+    "constant-folding",
+    "merge-equal",
+    "decompose",
+    "simple-prune",
+    "constant-folding",
+    "required-tensor-shaping",
+    "merge-equal",
+    "dead-code",
+)
+"""The passes that a transformer runs by default, by name."""
+
+
+class GraphPass(ABC):
+    """A rewrite of a whole graph."""
+
+    @abstractmethod
+    def do_pass(self, graph: Graph, target: Target) -> Graph:
+        """Return a graph of the same meaning; the very same one if nothing changed.
+
+        A pure function: the given graph and its ops stay as they are.
+        """
+
+    @property
+    def name(self) -> str:
+        """The name of the pass in listings and messages."""
+        return type(self).__name__
+
+
+class OnType:
+    """Collects the visitors of a peephole pass: ``visit.on_type(AddOp)`` marks one."""
+
+    def __init__(self, table: tuple[tuple[type[Op], Callable[..., Any]], ...] = ()) -> None:
+        self.table = table
+
+    def on_type(self, *kinds: type[Op]) -> Callable[[Callable[..., Any]], OnType]:
+        """Mark a method as the visitor of op classes and their subclasses."""
+
+        def mark(method: Callable[..., Any]) -> OnType:
+            return OnType((*self.table, *((kind, method) for kind in kinds)))
+
+        return mark
+
+
+visit = OnType()
+"""Marks visitors in the body of a peephole pass: ``@visit.on_type(AddOp)``."""
+
+
+class PeepholeGraphPass(GraphPass):
+    """A pass that looks at one op at a time and may replace it.
+
+    Methods marked ``@visit.on_type(SomeOp)`` see every op of that class or a subclass, the nearest
+    class in the op's MRO winning; a subclass of the pass adds visitors or overrides those of its
+    parents. A visitor calls `replace_op`; the ops it makes are visited in turn, until nothing
+    changes. The operands of the op it sees have been rewritten already.
+    """
+
+    bound: ClassVar[int] = 100
+    """How often one op of the graph may be replaced before the pass counts as stuck."""
+
+    _visitors: ClassVar[dict[type[Op], Callable[..., Any]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = (found for found in list(vars(cls).values()) if isinstance(found, OnType))
+        cls._visitors = dict(cls._visitors)
+        for marks in own:
+            cls._visitors.update(marks.table)
+
+    def do_pass(self, graph: Graph, target: Target) -> Graph:
+        """Visit every op, operands first."""
+        return _PeepholeRun(self, target).run(graph)
+
+    def replace_op(self, op: Op, replacement: Op) -> None:
+        """Replace the op being visited; axes and dtype must stay the same."""
+        _run_of(self).replacements[op] = replacement
+
+    @property
+    def target(self) -> Target:
+        """What the backend can do, while the pass runs."""
+        return _run_of(self).target
+
+
+class _PeepholeRun:
+    """One run of a peephole pass over one graph."""
+
+    def __init__(self, owner: PeepholeGraphPass, target: Target) -> None:
+        self.owner = owner
+        self.target = target
+        self.replacements: dict[Op, Op] = {}
+        self.settled: set[Op] = set()
+        self.visitors: dict[type, Callable[..., Any] | None] = {}
+        self.spent = 0
+
+    def run(self, graph: Graph) -> Graph:
+        token = _active.set((*_active.get(), self))
+        try:
+            return graph.rewrite(self.start)
+        finally:
+            _active.reset(token)
+
+    def start(self, op: Op) -> Op:
+        """Settle an op of the graph, whose operands are settled."""
+        self.spent = 0
+        return self.settle(op)
+
+    def settle(self, op: Op) -> Op:
+        """Visit an op until nothing replaces it; `bound` limits the recursion as well."""
+        visitor = self.visitor(op)
+        while visitor is not None:
+            with scope.replacing(op):
+                visitor(self.owner, op)
+            new = self.replacements.pop(op, op)
+            if new is op:
+                break
+            self.check(op, new)
+            op = self.settle_operands(new)
+            visitor = self.visitor(op)
+        self.settled.add(op)
+        return op
+
+    def settle_operands(self, root: Op) -> Op:
+        """Return a new op with every new op below it settled."""
+        if root in self.settled:
+            return root
+        settled = self.settled
+        fresh = postorder([root], lambda op: [arg for arg in op.args if arg not in settled])
+        final: dict[Op, Op] = {}
+        for op in fresh:
+            args = tuple(final.get(arg, arg) for arg in op.args)
+            same = all(a is b for a, b in zip(args, op.args, strict=True))
+            op_now = op if same else op.with_args(args)
+            final[op] = op_now if op is root else self.settle(op_now)
+        return final[root]
+
+    def visitor(self, op: Op) -> Callable[..., Any] | None:
+        """Return the visitor for the nearest class in the op's MRO."""
+        kind = type(op)
+        if kind not in self.visitors:
+            table = self.owner._visitors
+            found = next((table[base] for base in kind.__mro__ if base in table), None)
+            self.visitors[kind] = found
+        return self.visitors[kind]
+
+    def check(self, op: Op, new: Op) -> None:
+        """Refuse a replacement of other axes or dtype, and one too many."""
+        if (new.axes, new.dtype) != (op.axes, op.dtype):
+            raise PassError(
+                op.explain(
+                    f"pass {self.owner.name} replaced it by {type(new).__name__} {new} and changed "
+                    f"{op.dtype} {op.axes} to {new.dtype} {new.axes}: a replacement must keep both"
+                )
+            )
+        self.spent += 1
+        if self.spent > self.owner.bound:
+            raise PassDidNotConverge(
+                op.explain(
+                    f"pass {self.owner.name} went on replacing it after {self.owner.bound} times, "
+                    f"last by {type(new).__name__} {new}: two of its rules undo each other, or one "
+                    "matches what it makes"
+                )
+            )
+
+
+_active: ContextVar[tuple[_PeepholeRun, ...]] = ContextVar("weft_peephole_runs", default=())
+
+
+def _run_of(owner: PeepholeGraphPass) -> _PeepholeRun:
+    for run in reversed(_active.get()):
+        if run.owner is owner:
+            return run
+    raise PassError(f"pass {owner.name} is asked about a run, but it is not running")
+
+
+def run_passes(
+    graph: Graph, passes: Iterable[GraphPass], target: Target, label: str = "graph"
+) -> Graph:
+    """Return the graph after each pass in turn, checking it after every one.
+
+    Raises PassError that names the pass if it leaves a malformed graph, or changes what the graph
+    takes, returns or writes. With ``WEFT_DUMP`` set to a folder, the text before and after each
+    pass that changed something is written there.
+    """
+    folder = os.environ.get("WEFT_DUMP")
+    for number, graph_pass in enumerate(passes):
+        new = graph_pass.do_pass(graph, target)
+        if new is graph:
+            continue
+        _check_pass(graph_pass, graph, new)
+        if folder:
+            _dump(Path(folder), f"{label}.{number}.{graph_pass.name}", graph, new)
+        graph = new
+    return graph
+
+
+def _check_pass(graph_pass: GraphPass, old: Graph, new: Any) -> None:
+    if not isinstance(new, Graph):
+        raise PassError(f"pass {graph_pass.name} returned {new!r}, not a graph")
+    try:
+        new.verify(known=old.ops)
+    except WeftError as error:
+        raise PassError(f"pass {graph_pass.name} left a malformed graph: {error}") from error
+    if _interface(old) != _interface(new):
+        raise PassError(
+            f"pass {graph_pass.name} changed what the graph takes, returns or writes:\n"
+            f"  before: {_interface(old)}\n  after: {_interface(new)}"
+        )
+
+
+def _interface(graph: Graph) -> tuple[Any, ...]:
+    return (
+        [op.source.name for op in graph.inputs],
+        [(op.axes, op.dtype.name) for op in graph.outputs],
+        sorted(state.name for state, _ in graph.updates),
+    )
+
+
+def _dump(folder: Path, label: str, before: Graph, after: Graph) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    safe = "".join(letter if letter.isalnum() or letter in ".-_" else "_" for letter in label)
+    text = f"# before\n{before}\n# after\n{after}"
+    (folder / f"{safe}.txt").write_text(text, encoding="utf-8")

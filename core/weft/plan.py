@@ -1,0 +1,355 @@
+"""Plan: the order of a graph's ops, and an address for everything they compute.
+
+Every value is a `TensorDescription` of a buffer: the arena, a state, an input, a constant, or a
+result, which is memory that the caller will own. Views take no memory; an op writes over an operand
+that nobody reads afterwards; the last op that makes a result, or the new value of a state, writes
+there directly where that is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weft import dtypes, scope
+from weft.description import TensorDescription, contiguous
+from weft.graph import Graph
+from weft.op import Op
+from weft.ops.movement import ContiguousOp
+from weft.ops.storage import ParameterOp, ReadOp
+from weft.placement import lower_bound, place
+from weft.target import Target
+
+ARENA, STATE, INPUT, CONSTANT, RESULT = "arena", "state", "input", "constant", "result"
+_BYTE = dtypes.uint8
+
+
+class Buffer:
+    """A stretch of memory in use from step `first` to step `last`, both included.
+
+    Attributes
+    ----------
+    kind
+        ``arena``, ``state``, ``input``, ``constant`` or ``result``.
+    owner
+        The state or constant op, the number of the input or result, or None in the arena.
+    nbytes, size
+        The bytes in use, and those taken in the arena after rounding up to the alignment.
+    offset
+        Where it lies in the arena.
+    """
+
+    __slots__ = ("first", "kind", "last", "merged", "nbytes", "offset", "owner", "size")
+
+    def __init__(self, kind: str, nbytes: int, first: int, owner: Any = None) -> None:
+        self.kind = kind
+        self.nbytes = nbytes
+        self.size = nbytes
+        self.first = first
+        self.last = first
+        self.offset = 0
+        self.owner = owner
+        self.merged: Buffer | None = None
+
+    @property
+    def root(self) -> Buffer:
+        """The buffer that this one was merged into, or itself."""
+        found = self
+        while found.merged is not None:
+            found = found.merged
+        return found
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} buffer, {self.nbytes} bytes, steps {self.first} to {self.last}>"
+
+
+@dataclass(slots=True)
+class Step:
+    """One op that runs: where its operands are and where its result goes."""
+
+    op: Op
+    out: TensorDescription
+    args: tuple[TensorDescription, ...]
+    workspace: TensorDescription | None = None
+
+
+@dataclass
+class Plan:
+    """What runs, in which order, and where everything lies.
+
+    Attributes
+    ----------
+    graph
+        The planned graph; copies that the plan needs are ops of it.
+    steps
+        The ops that run, in order; views are not among them.
+    tensors
+        The description of every op's value.
+    buffers
+        All buffers that are in use.
+    arena_size
+        The bytes of the arena.
+    peak_live
+        The most bytes of the arena in use at one step, without alignment: the lower bound.
+    """
+
+    graph: Graph
+    steps: list[Step]
+    tensors: dict[Op, TensorDescription]
+    buffers: list[Buffer]
+    arena_size: int = 0
+    peak_live: int = 0
+
+    def describe(self, op: Op) -> TensorDescription:
+        """Return where the value of an op lies."""
+        return self.tensors[op]
+
+    def verify(self) -> None:
+        """Check the plan against its own rules; raises PlanError that names the ops.
+
+        No two buffers of the arena that live at the same step overlap; no step reads what is not
+        yet computed, or what has been overwritten; no step writes a constant or an input; every
+        result and update is in its place at the end.
+        """
+        from weft.plan_verifier import verify_plan
+
+        verify_plan(self)
+
+    def table(self) -> str:
+        """Return the plan as text: a line a step, then a line a buffer of the arena."""
+        lines = [f"arena {self.arena_size} bytes, at most {self.peak_live} live"]
+        for number, step in enumerate(self.steps):
+            args = ", ".join(map(_address, step.args))
+            lines.append(f"{number:5}  {_address(step.out)} <- {type(step.op).__name__}({args})")
+        lines.extend(
+            f"steps {b.first:5} to {b.last:5}: bytes {b.offset} to {b.offset + b.nbytes}"
+            for b in sorted(self.buffers, key=lambda b: (b.first, b.offset))
+            if b.kind == ARENA
+        )
+        return "\n".join(lines)
+
+
+def _address(tensor: TensorDescription) -> str:
+    buffer = tensor.base
+    if buffer.kind == ARENA:
+        place = f"arena[{buffer.offset + tensor.offset}]"
+    elif buffer.kind in (INPUT, RESULT):
+        place = f"{buffer.kind}{buffer.owner}"
+    else:
+        place = str(buffer.owner)
+    return f"{place}:{tensor.dtype}{list(tensor.shape)}"
+
+
+def make_plan(graph: Graph, target: Target) -> Plan:
+    """Return a plan for a graph whose lengths are all known."""
+    return _Planner(_with_copies(graph), target).plan()
+
+
+def _copy(value: Op) -> ContiguousOp:
+    with scope.replacing(value):
+        return ContiguousOp(value)
+
+
+def _with_copies(graph: Graph) -> Graph:
+    """Return the graph in which each output and update is made by an op of its own.
+
+    A copy is added for an output or update that is a view of something else, or that has another
+    role already.
+    """
+    taken: set[Op] = set()
+
+    def own(value: Op) -> Op:
+        made_here = not value.is_constant and not isinstance(value, ParameterOp | ReadOp)
+        if made_here and value not in taken and not _may_be_view(value):
+            taken.add(value)
+            return value
+        return _copy(value)
+
+    outputs = [own(op) for op in graph.outputs]
+    updates = [
+        (state, own(value))
+        for state, value in graph.updates
+        if not (isinstance(value, ReadOp) and value.state is state)
+    ]
+    return graph.replace(outputs=outputs, updates=updates)
+
+
+def _may_be_view(op: Op) -> bool:
+    return type(op).view is not Op.view
+
+
+class _Planner:
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph = graph
+        self.target = target
+        self.tensors: dict[Op, TensorDescription] = {}
+        self.buffers: list[Buffer] = []
+        self.states: dict[Op, Buffer] = {}
+        self.inputs: dict[Op, Buffer] = {}
+        self.steps: list[Op] = []
+
+    def plan(self) -> Plan:
+        for number, op in enumerate(self.graph.inputs):
+            self.tensors[op] = self._stored(op, INPUT, number)
+        for each in self.graph.ops:
+            self._locate(each)
+        self._place_updates()
+        self._place_results()
+        self._merge()
+        return self._finish()
+
+    def _stored(self, op: Op, kind: str, owner: Any) -> TensorDescription:
+        buffer = Buffer(kind, op.axes.size * op.dtype.itemsize, 0, owner)
+        self.buffers.append(buffer)
+        return contiguous(op.axes.shape, op.dtype, buffer)
+
+    def _locate(self, op: Op) -> None:
+        """Give an op its place, and note when its operands are in use."""
+        if op in self.tensors:
+            return
+        if op.is_constant:
+            self.tensors[op] = self._stored(op, CONSTANT, op)
+        elif isinstance(op, ReadOp):
+            found = self._stored(op, STATE, op.state)
+            if op.state in self.states:
+                self.buffers.pop()
+                found = replace(found, base=self.states[op.state])
+            self.tensors[op] = found
+            self.states[op.state] = found.base
+        else:
+            view = op.view(self.tensors[op.args[0]]) if op.args else None
+            if view is None:
+                self._add_step(op)
+                return
+            self.tensors[op] = view
+            if op.has_effect:
+                self._add_reader(op)
+
+    def _add_reader(self, op: Op) -> int:
+        number = len(self.steps)
+        self.steps.append(op)
+        for arg in op.args:
+            self.tensors[arg].base.last = number
+        return number
+
+    def _add_step(self, op: Op) -> None:
+        number = self._add_reader(op)
+        if not op.is_tensor:
+            return
+        buffer = Buffer(ARENA, op.axes.size * op.dtype.itemsize, number)
+        self.buffers.append(buffer)
+        self.tensors[op] = contiguous(op.axes.shape, op.dtype, buffer)
+
+    def _place_updates(self) -> None:
+        """Let the op that makes a state's new value write into the state, or copy at the end.
+
+        Writing early is right if no later step reads the old value, and the op itself reads it at
+        the same place only.
+        """
+        late = []
+        updates = list(self.graph.updates)
+        for index, (state, value) in enumerate(updates):
+            buffer = self.tensors[value].base
+            if self._may_write(state, value, buffer.first):
+                self._make_state(buffer, state)
+            else:
+                late.append((index, state, value))
+        for index, state, value in late:
+            copy = _copy(value)
+            self._add_step(copy)
+            self._make_state(self.tensors[copy].base, state)
+            updates[index] = (state, copy)
+        if late:
+            self.graph = self.graph.replace(updates=updates)
+
+    def _make_state(self, buffer: Buffer, state: Any) -> None:
+        buffer.kind, buffer.owner = STATE, state
+        buffer.last = len(self.steps)
+
+    def _may_write(self, state: Any, value: Op, step: int) -> bool:
+        old = self.states.get(state)
+        if old is None or old.last < step:
+            return True
+        return old.last == step and self._may_overwrite(self.steps[step], old)
+
+    def _may_overwrite(self, op: Op, buffer: Buffer) -> bool:
+        """Whether an op's result may take the memory of a buffer that it reads."""
+        wanted = (op.axes.shape, op.dtype)
+        found = False
+        for index, arg in enumerate(op.args):
+            tensor = self.tensors[arg]
+            if tensor.base.root is not buffer:
+                continue
+            fits = (tensor.shape, tensor.dtype) == wanted and tensor.is_contiguous
+            if not (fits and tensor.offset == 0 and op.may_overwrite(index)):
+                return False
+            found = True
+        return found
+
+    def _place_results(self) -> None:
+        for number, op in enumerate(self.graph.outputs):
+            buffer = self.tensors[op].base
+            buffer.kind, buffer.owner = RESULT, number
+            buffer.last = len(self.steps)
+
+    def _merge(self) -> None:
+        """Let ops write over operands that they are the last to read."""
+        for number in reversed(range(len(self.steps))):
+            op = self.steps[number]
+            if not op.is_tensor or op.has_effect:
+                continue
+            buffer = self.tensors[op].base.root
+            if buffer.first != number:
+                continue
+            for index, arg in enumerate(op.args):
+                operand = self.tensors[arg].base.root
+                if op.may_overwrite(index) and self._may_merge(operand, buffer, op, number):
+                    operand.merged = buffer
+                    buffer.first = operand.first
+                    break
+
+    def _may_merge(self, operand: Buffer, buffer: Buffer, op: Op, number: int) -> bool:
+        if operand.kind != ARENA or operand.last != number or operand.nbytes != buffer.nbytes:
+            return False
+        if buffer.kind == STATE:
+            old = self.states.get(buffer.owner)
+            if old is not None and old.last >= operand.first:
+                return False
+        return self._may_overwrite(op, operand)
+
+    def _finish(self) -> Plan:
+        for op, tensor in self.tensors.items():
+            if tensor.base.merged is not None:
+                self.tensors[op] = replace(tensor, base=tensor.base.root)
+        steps = [self._step(number, op) for number, op in enumerate(self.steps)]
+        kept = [buffer for buffer in self.buffers if buffer.merged is None]
+        arena = [buffer for buffer in kept if buffer.kind == ARENA]
+        peak = lower_bound(arena)
+        align = self.target.alignment
+        for buffer in arena:
+            buffer.size = -(-buffer.nbytes // align) * align
+        offsets, size = place(arena)
+        for buffer, offset in zip(arena, offsets, strict=True):
+            buffer.offset = offset
+        return Plan(self.graph, steps, self.tensors, kept, size, peak)
+
+    def _step(self, number: int, op: Op) -> Step:
+        args = tuple(self.tensors[arg] for arg in op.args)
+        workspace = None
+        nbytes = self.target.workspace(op)
+        if nbytes:
+            buffer = Buffer(ARENA, nbytes, number)
+            self.buffers.append(buffer)
+            workspace = TensorDescription((nbytes,), _BYTE, (1,), 0, buffer)
+        out = self.tensors[op] if op.is_tensor else args[0]
+        return Step(op, out, args, workspace)
+
+
+def unsupported(ops: Iterable[Op], target: Target) -> list[Op]:
+    """Return the ops that a target can neither compute nor show as a view."""
+    return [
+        op
+        for op in ops
+        if not (op.is_constant or isinstance(op, ParameterOp | ReadOp) or target.supports(op))
+    ]

@@ -1,0 +1,53 @@
+"""RuleTable: for each op class, how one backend computes it; open to plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from weft import plugins
+from weft.errors import PluginError
+from weft.op import Op
+
+R = TypeVar("R", bound=Callable[..., Any])
+
+
+class RuleTable:
+    """The rules of a backend; the nearest class in an op's MRO wins.
+
+    Rules of plugins (group ``weft.rules``) are loaded at the first look-up.
+    """
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self._rules: dict[type[Op], Callable[..., Any]] = {}
+        self._plugins_loaded = False
+
+    def on_type(self, *kinds: type[Op]) -> Callable[[R], R]:
+        """Mark a function as the rule for op classes; raises PluginError for a second rule."""
+
+        def mark(rule: R) -> R:
+            for kind in kinds:
+                self.add(kind, rule)
+            return rule
+
+        return mark
+
+    def add(self, kind: type[Op], rule: Callable[..., Any]) -> None:
+        """Add the rule for an op class; raises PluginError if there is one already."""
+        if kind in self._rules:
+            raise PluginError(
+                f"backend {self.backend} has a rule for {kind.__name__} already, "
+                f"{self._rules[kind].__qualname__}: two rules for one op are ambiguous"
+            )
+        self._rules[kind] = rule
+
+    def find(self, kind: type[Op]) -> Callable[..., Any] | None:
+        """Return the rule for an op class, or None."""
+        if not self._plugins_loaded:
+            self._plugins_loaded = True
+            plugins.load_rules(self.backend, self)
+        return next((self._rules[base] for base in kind.__mro__ if base in self._rules), None)
+
+    def __iter__(self) -> Iterator[type[Op]]:
+        return iter(self._rules)

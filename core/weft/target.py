@@ -1,0 +1,68 @@
+"""Target: what a backend can do, as passes and the plan need to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from weft.dtypes import DType
+from weft.op import CompositeOp, Op
+
+TOLERANCES: Mapping[str, tuple[float, float]] = {
+    "float16": (4e-3, 4e-3),
+    "bfloat16": (3e-2, 3e-2),
+    "float32": (2e-5, 2e-5),
+    "float64": (1e-12, 1e-12),
+    "complex64": (2e-5, 2e-5),
+    "complex128": (1e-12, 1e-12),
+}
+
+
+def no_workspace(op: Op) -> int:
+    """Ask for no scratch memory."""
+    return 0
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a backend can do.
+
+    Attributes
+    ----------
+    name
+        The backend's name.
+    supports
+        Whether the backend has a rule for an op; composites it has one for are kept whole.
+    max_elementwise_rank, max_reduction_rank
+        The most axes that elementwise ops, and that reductions, may have; None for any number.
+    alignment
+        The bytes to which tensors in the arena are aligned.
+    workspace
+        The scratch bytes that an op needs while it runs.
+    dtypes
+        The names of the dtypes that the device computes with.
+    fast_math
+        Whether passes may change values in rare cases, such as ``0 * x`` to 0.
+    tolerances
+        By dtype name, the relative and absolute distance from an exact result that is accepted.
+    """
+
+    name: str
+    supports: Callable[[Op], bool]
+    max_elementwise_rank: int | None = None
+    max_reduction_rank: int | None = None
+    alignment: int = 256
+    workspace: Callable[[Op], int] = no_workspace
+    dtypes: frozenset[str] = frozenset(
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()  # noqa: SIM905
+    )
+    fast_math: bool = False
+    tolerances: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
+
+    def keeps_whole(self, op: Op) -> bool:
+        """Whether an op needs no decomposition: it is primitive, or the backend has a rule."""
+        return not isinstance(op, CompositeOp) or self.supports(op)
+
+    def tolerance(self, dtype: DType) -> tuple[float, float]:
+        """Return the relative and absolute tolerance for a dtype; zero for integers and bool."""
+        return self.tolerances.get(dtype.name, (0.0, 0.0))

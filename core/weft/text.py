@@ -1,0 +1,318 @@
+"""The printed form of a graph, a typed program with source lines, and its parser.
+
+The syntax is a subset of Python's, so that it reads like a program; it is parsed with `ast` and
+never executed. ::
+
+    graph('step')
+    state('w', 'variable', float32(3))
+    v0: float32(N=2, C=3) = Parameter('x')  # model.py:4
+    v1: float32(3) = Read('w')
+    v2: float32(3) = AddOp(v1, v1)
+    result(v2)
+    update('w', v2)
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import math
+import re
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes, lengths, scope
+from weft.axes import Axes, Axis, FlattenedAxis
+from weft.errors import ParseError, WeftError
+from weft.graph import Graph
+from weft.op import Op, op_classes
+from weft.ops.storage import AssignableTensorOp, ParameterOp, ReadOp, constant
+
+_INLINE = 16
+_COMMENT = re.compile(r"#\s+(.*):(\d+)\s*$")
+
+
+def print_graph(graph: Graph, full: bool = False) -> str:
+    """Return the text of a graph; with `full`, large constants too, so that it parses back."""
+    return _Printer(graph, full).text()
+
+
+class _Printer:
+    def __init__(self, graph: Graph, full: bool) -> None:
+        self.graph = graph
+        self.full = full
+        self.names = {op: f"v{number}" for number, op in enumerate(graph.ops)}
+        self.labels = _labels([op.source for op in graph.inputs] + list(graph.states))
+
+    def text(self) -> str:
+        graph = self.graph
+        lines = [f"graph({graph.name!r})"]
+        for state in graph.states:
+            kind = _axes(state.axes, state.dtype.name)
+            lines.append(f"state({self.labels[state]!r}, {state.kind!r}, {kind})")
+        for op in graph.ops:
+            left = f"{self.names[op]}: {_axes(op.axes, op.dtype.name)} = {self.call(op)}"
+            lines.append(f"{left}  # {op.filename}:{op.lineno}")
+        lines.extend(f"effect({self.names[op]})" for op in graph.effects)
+        lines.append(f"result({', '.join(self.names[op] for op in graph.outputs)})")
+        for state, value in graph.updates:
+            lines.append(f"update({self.labels[state]!r}, {self.names[value]})")
+        for op, firsts in graph.after.items():
+            before = ", ".join(self.names[first] for first in firsts)
+            lines.append(f"after({self.names[op]}, {before})")
+        return "\n".join(lines) + "\n"
+
+    def call(self, op: Op) -> str:
+        if isinstance(op, ParameterOp):
+            return f"Parameter({self.labels[op.source]!r})"
+        if isinstance(op, ReadOp):
+            return f"Read({self.labels[op.state]!r})"
+        if op.is_constant:
+            return f"Constant({self.array(op.const)})"
+        parts = [self.names[arg] for arg in op.args]
+        parts += [f"{key}={_value(value)}" for key, value in op.attributes().items()]
+        return f"{type(op).__name__}({', '.join(parts)})"
+
+    def array(self, array: Any) -> str:
+        if array.size and array.size <= _INLINE:
+            return _nested(
+                array.tolist() if array.dtype.kind != "V" else array.astype(float).tolist()
+            )
+        if not self.full:
+            return "..."
+        packed = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
+        return f"packed({packed!r})"
+
+
+def _labels(stored: list[Any]) -> dict[Any, str]:
+    labels: dict[Any, str] = {}
+    taken: set[str] = set()
+    for op in dict.fromkeys(stored):
+        label = op.label or op.kind
+        number = 0
+        while label in taken:
+            number += 1
+            label = f"{op.label or op.kind}_{number}"
+        taken.add(label)
+        labels[op] = label
+    return labels
+
+
+def _nested(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_nested, value))}]"
+    return _value(value)
+
+
+def _axes(axes: Axes, head: str = "Axes") -> str:
+    return f"{head}({', '.join(map(_axis, axes))})"
+
+
+def _axis(axis: Axis) -> str:
+    length = str(axis.length)
+    if isinstance(axis, FlattenedAxis):
+        return _axes(axis.axes, "Flattened")
+    if axis.name is None:
+        return length
+    if axis.name.isidentifier():
+        return f"{axis.name}={length}"
+    return f"Axis({length}, {axis.name!r})"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Axes):
+        return _axes(value)
+    if isinstance(value, np.dtype):
+        return f"dtype({value.name!r})"
+    if isinstance(value, tuple):
+        inner = ", ".join(map(_value, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, complex):
+        return f"complex({_value(value.real)}, {_value(value.imag)})"
+    return repr(value)
+
+
+def parse(text: str, states: dict[str, Any] | None = None) -> Graph:
+    """Return the graph that a text describes.
+
+    `states` gives the stored tensors for names in the text; others are made anew. Raises ParseError
+    with line and column for anything malformed, unknown, or printed without its values.
+    """
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line, column = getattr(error, "lineno", 0) or 0, getattr(error, "offset", 0) or 0
+        raise ParseError(f"line {line}, column {column}: {error}") from None
+    return _Parser(text, dict(states or {})).run(module)
+
+
+class _Parser:
+    def __init__(self, text: str, states: dict[str, Any]) -> None:
+        self.lines = text.splitlines()
+        self.states = states
+        self.values: dict[str, Any] = {}
+        self.symbols: dict[str, Any] = {}
+        self.parts: dict[str, Any] = {
+            "inputs": [], "outputs": [], "updates": [], "effects": [], "after": {}, "name": "graph"
+        }  # fmt: skip
+
+    def run(self, module: ast.Module) -> Graph:
+        statements: dict[str, Callable[..., None]] = {
+            "graph": self._graph, "state": self._state, "effect": self._effect,
+            "result": self._result, "update": self._update, "after": self._after,
+        }  # fmt: skip
+        for node in module.body:
+            try:
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                    self._define(node)
+                elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                    call = node.value
+                    name = call.func.id if isinstance(call.func, ast.Name) else "?"
+                    if name not in statements:
+                        raise ParseError(f"unknown statement {name!r}")
+                    statements[name](*(self.value(arg) for arg in call.args))
+                else:
+                    raise ParseError("expected 'name: type = Op(...)' or a statement")
+            except ParseError as error:
+                raise self._at(node, error) from None
+            except (WeftError, TypeError, ValueError, KeyError, AttributeError) as error:
+                raise self._at(node, error) from error
+        graph = Graph(**self.parts)
+        graph.verify()
+        return graph
+
+    def _at(self, node: ast.AST, error: Exception) -> ParseError:
+        line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1
+        return ParseError(f"line {line}, column {column}: {error}")
+
+    def _graph(self, name: str) -> None:
+        self.parts["name"] = name
+
+    def _state(self, name: str, kind: str, declared: Any) -> None:
+        axes, dtype = declared
+        if name not in self.states:
+            self.states[name] = AssignableTensorOp(
+                kind=kind, target_axes=axes, target_dtype=dtype, value=None, name=name
+            )
+
+    def _effect(self, op: Op) -> None:
+        self.parts["effects"].append(op)
+
+    def _result(self, *ops: Op) -> None:
+        self.parts["outputs"].extend(ops)
+
+    def _update(self, name: str, value: Op) -> None:
+        self.parts["updates"].append((self._stored(name), value))
+
+    def _after(self, op: Op, *firsts: Op) -> None:
+        self.parts["after"][op] = firsts
+
+    def _stored(self, name: str) -> Any:
+        if name not in self.states:
+            raise ParseError(f"unknown state {name!r}: declare it with state(...)")
+        return self.states[name]
+
+    def _define(self, node: ast.AnnAssign) -> None:
+        assert isinstance(node.target, ast.Name)
+        name, call = node.target.id, node.value
+        if name in self.values:
+            raise ParseError(f"{name} is defined twice")
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ParseError(f"{name} must be made by an op, as in 'v1: float32() = AddOp(v0, v0)'")
+        axes, dtype = self.value(node.annotation)
+        found = _COMMENT.search(self.lines[node.lineno - 1])
+        location = (found[1], int(found[2])) if found else ("<graph text>", node.lineno)
+        with scope.located(location):
+            op = self._op(call.func.id, call, axes, dtype)
+        if (op.axes, op.dtype) != (axes, dtype):
+            raise ParseError(f"{name} yields {op.dtype} {op.axes}, not {dtype} {axes}")
+        self.values[name] = op
+
+    def _op(self, kind: str, call: ast.Call, axes: Axes, dtype: Any) -> Any:
+        args = [self.value(arg) for arg in call.args]
+        if kind == "Parameter":
+            source = self.states.get(args[0]) or AssignableTensorOp(
+                kind="placeholder", target_axes=axes, target_dtype=dtype, value=None, name=args[0]
+            )
+            parameter = ParameterOp(source=source, target_axes=axes)
+            self.parts["inputs"].append(parameter)
+            return parameter
+        if kind == "Read":
+            return ReadOp(state=self._stored(args[0]), target_axes=axes)
+        if kind == "Constant":
+            if args[0] is Ellipsis:
+                raise ParseError("the constant was printed without its values: use text(full=True)")
+            array = _unpacked(args[0], axes, dtype)
+            return constant(array, axes, dtype)
+        if kind not in op_classes:
+            raise ParseError(f"unknown op {kind!r}")
+        fields = {str(word.arg): self.value(word.value) for word in call.keywords}
+        return op_classes[kind](*args, **fields)
+
+    def value(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return self._name(node.id)
+        if isinstance(node, ast.Tuple):
+            return tuple(self.value(part) for part in node.elts)
+        if isinstance(node, ast.List):
+            return [self.value(part) for part in node.elts]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -self.value(node.operand)
+        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+            return _ARITHMETIC[type(node.op)](self.value(node.left), self.value(node.right))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return self._call(node.func.id, node)
+        raise ParseError(f"cannot read {ast.unparse(node)!r}")
+
+    def _name(self, name: str) -> Any:
+        if name in self.values:
+            return self.values[name]
+        if name in ("nan", "inf"):
+            return float(name)
+        if re.fullmatch(r"v\d+", name):
+            raise ParseError(f"{name} is used before it is defined")
+        return self.symbols.setdefault(name, None) or self._new_symbol(name)
+
+    def _new_symbol(self, name: str) -> Any:
+        self.symbols[name] = lengths.symbol(name)
+        return self.symbols[name]
+
+    def _call(self, kind: str, node: ast.Call) -> Any:
+        args = [self.value(arg) for arg in node.args]
+        words = [(word.arg, self.value(word.value)) for word in node.keywords]
+        if kind == "packed":
+            return zlib.decompress(base64.b64decode(args[0]))
+        if kind == "dtype":
+            return dtypes.as_dtype(args[0])
+        if kind == "complex":
+            return complex(*args)
+        if kind == "Axis":
+            return Axis(*args)
+        axes = Axes(
+            [arg if isinstance(arg, Axis) else Axis(arg) for arg in args]
+            + [Axis(length, name) for name, length in words]
+        )
+        if kind == "Flattened":
+            return FlattenedAxis(axes)
+        return axes if kind == "Axes" else (axes, dtypes.as_dtype(kind))
+
+
+_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: lambda x, y: x + y,
+    ast.Sub: lambda x, y: x - y,
+    ast.Mult: lambda x, y: x * y,
+    ast.FloorDiv: lambda x, y: x // y,
+}
+
+
+def _unpacked(value: Any, axes: Axes, dtype: Any) -> Any:
+    if isinstance(value, bytes):
+        return np.frombuffer(value, dtype).reshape(axes.shape)
+    return np.asarray(value, None if dtypes.is_inexact(dtype) else dtype).astype(dtype)

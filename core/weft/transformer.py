@@ -1,0 +1,435 @@
+"""Transformer: a backend at work. It holds state, compiles computations, and owns device memory.
+
+The life cycle is that of the Nervana Graph transformer: computations are created, initialisation
+runs the passes, describes tensors, transforms their allocation and then the computations, and runs
+the initialisers. Each step is a method that a backend may extend; four are abstract. Everything is
+incremental: a computation that is added later brings only its own buffers and initialisers.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from weft import plugins, scope
+from weft.computation import Computation, Program
+from weft.description import contiguous
+from weft.device import DeviceBufferStorage, DeviceTensor
+from weft.errors import ArgumentError, AxesError, StateError, UnsupportedOpError
+from weft.graph import Graph
+from weft.lengths import Symbol
+from weft.op import Op
+from weft.ops.control import doall, sequential
+from weft.ops.storage import AssignableTensorOp
+from weft.ordered import OrderedSet
+from weft.passes import PIPELINE, GraphPass, run_passes
+from weft.plan import ARENA, CONSTANT, STATE, Buffer, Plan, Step, make_plan, unsupported
+from weft.target import Target
+from weft.traversal import dependencies, postorder
+
+
+class Transformer(ABC):
+    """A backend at work.
+
+    Parameters
+    ----------
+    passes
+        Names of passes, or pass objects, to run instead of the default pipeline.
+    fast_math
+        Allow rewrites that change values in rare cases.
+    strict_finalize
+        Refuse computations after initialisation, as the reference did.
+
+    Attributes
+    ----------
+    computations, all_results
+        Every computation, and every op that one returns.
+    device_buffers
+        Every device buffer, allocated or not.
+    allocations
+        Transformed allocations that `allocate_storage` has not run yet.
+    init_computation
+        The latest computation of initialisers.
+    finalized, allocated, initialized
+        How far initialisation has come.
+    """
+
+    transformer_name: ClassVar[str] = ""
+    is_concurrent: ClassVar[bool] = False
+    """Whether programs without state may run in several threads at once."""
+
+    def __init__(
+        self,
+        *,
+        passes: Iterable[str | GraphPass] | None = None,
+        fast_math: bool = False,
+        strict_finalize: bool = False,
+    ) -> None:
+        self.fast_math = fast_math
+        self.strict_finalize = strict_finalize
+        self.computations: OrderedSet[Computation] = OrderedSet()
+        self.all_results: OrderedSet[Op] = OrderedSet()
+        self.device_buffers: OrderedSet[DeviceBufferStorage] = OrderedSet()
+        self.allocations: list[Callable[[], None]] = []
+        self.state_tensors: dict[Any, DeviceTensor] = {}
+        self.init_computation: Computation | None = None
+        self.arena: DeviceBufferStorage | None = None
+        self.finalized = self.allocated = self.initialized = False
+        self.state_lock = threading.RLock()
+        self._pending: list[tuple[Computation, Program]] = []
+        self._passes: list[GraphPass] | None = None
+        self._pass_names: list[str | GraphPass] = list(PIPELINE if passes is None else passes)
+        self._program_count = 0
+
+    # What a backend gives
+
+    @classmethod
+    def probe(cls) -> tuple[str | None, str]:
+        """Return a description of the device, or None and the reason why there is none."""
+        return "the host's processor", ""
+
+    @property
+    @abstractmethod
+    def target(self) -> Target:
+        """What the backend can do."""
+
+    @abstractmethod
+    def device_buffer_storage(self, nbytes: int, name: str) -> DeviceBufferStorage:
+        """Return a new, unallocated buffer."""
+
+    @abstractmethod
+    def transform_ordered_ops(
+        self, program: Program, ordered_ops: Sequence[Step], name: str
+    ) -> Callable[..., None]:
+        """Return a callable that runs the steps.
+
+        It takes the input arrays, C-contiguous and of the right dtype and shape, and then, for each
+        result, a C-contiguous array to write it to. Where operands and results of steps lie is said
+        by `program.tensors` and, for memory of the caller, by the description in the step.
+        """
+
+    def start_transform_allocate(self) -> None:  # noqa: B027
+        """Prepare for the transformation of allocations."""
+
+    def finish_transform_allocate(self) -> None:  # noqa: B027
+        """Finish the transformation of allocations."""
+
+    def allocate_storage(self) -> None:
+        """Run the transformed allocations."""
+        pending, self.allocations = self.allocations, []
+        for allocate in pending:
+            allocate()
+
+    def constant_storage(self, op: Op) -> DeviceBufferStorage:
+        """Return a buffer for a constant; its value is copied there after allocation."""
+        return self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
+
+    def finish_transform(self) -> None:  # noqa: B027
+        """Finish the transformation of computations, each of which has an executor now."""
+
+    # Computations
+
+    def computation(
+        self,
+        results: Any,
+        *parameters: Any,
+        name: str | None = None,
+        axes: Mapping[Any, int] | None = None,
+    ) -> Computation:
+        """Return a computation of ops; what they depend on is captured now.
+
+        `results` is an op, a list, tuple, set or dict of ops, or None. `parameters` are the
+        placeholders that a call gives values for, in order, or ``"all"``. `axes` gives lengths
+        that are unknown. Raises ArgumentError for a parameter that is no placeholder.
+        """
+        if self.strict_finalize and self.finalized:
+            raise StateError("Cannot create computations from a finalized transformer")
+        made = Computation(
+            self, results, parameters, name or f"computation_{len(self.computations)}", axes
+        )
+        self._add(made)
+        return made
+
+    def _add(self, made: Computation) -> None:
+        with self.state_lock:
+            self.computations.add(made)
+            self.all_results.update(made.results)
+            if made.is_static:
+                program = self._program(made, made.given)
+                made.programs[()] = program
+                self._pending.append((made, program))
+
+    def _program(self, made: Computation, solution: Mapping[Symbol, int]) -> Program:
+        graph = made.graph.specialise(solution) if made.graph.symbols else made.graph
+        self._program_count += 1
+        return Program(f"{made.name}_{self._program_count}", graph, solution)
+
+    def specialise(self, made: Computation, solution: Mapping[Symbol, int]) -> Program:
+        """Compile a computation for one solution of its unknown lengths."""
+        with self.state_lock:
+            program = self._program(made, solution)
+            self._pending.append((made, program))
+            self.initialize()
+        return program
+
+    @property
+    def graph_passes(self) -> list[GraphPass]:
+        """The passes that run on every graph, in order."""
+        if self._passes is None:
+            self._passes = _loaded(self._pass_names)
+        return self._passes
+
+    def register_graph_pass(self, graph_pass: GraphPass, position: int | None = None) -> None:
+        """Add a pass at the end of the pipeline, or at a position."""
+        passes = self.graph_passes
+        passes.insert(len(passes) if position is None else position, graph_pass)
+
+    # Initialisation
+
+    def initialize(self) -> None:
+        """Compile what has not been compiled, allocate, and run initialisers that have not run.
+
+        Called by the first call of a computation; calling it again does nothing.
+        """
+        if self.initialized and not self._pending:
+            return
+        with self.state_lock:
+            pending, self._pending = self._pending, []
+            try:
+                self._transform_computations(pending)
+            except BaseException:
+                self._pending = pending + self._pending
+                raise
+            self.initialized = True
+
+    def _transform_computations(self, pending: list[tuple[Computation, Program]]) -> None:
+        """Bring new programs, and the initialisers they need, to a form that runs."""
+        self.run_registered_graph_passes(program for _, program in pending)
+        fresh = self._unknown_states(pending)
+        init = self._init_computation(fresh, pending)
+        everything = [*pending, *init]
+        for _, program in everything:
+            program.plan = make_plan(program.graph, self.target)
+        states = dict(self.state_tensors)
+        buffers = OrderedSet(self.device_buffers)
+        try:
+            for _, program in everything:
+                self.initialize_tensor_descriptions(program)
+            self.start_transform_allocate()
+            for storage in self.device_buffers:
+                if storage not in buffers:
+                    storage.transform_allocate()
+            self.finish_transform_allocate()
+            for made, program in everything:
+                made.transform(program)
+            self.finish_transform()
+            self.finalized = True
+            self.allocate([program for _, program in everything])
+            for _, program in init:
+                program.run()
+        except BaseException:
+            self.state_tensors, self.device_buffers, self.allocations = states, buffers, []
+            raise
+        for made, _ in everything:
+            plugins.call_hooks("weft_computation_compiled", computation=made)
+
+    def run_registered_graph_passes(self, programs: Iterable[Program]) -> None:
+        """Run the pipeline on the graph of each program and refuse ops without a rule."""
+        target = self.target
+        passes = _loaded(plugins.change_pipeline(list(self.graph_passes), target))
+        for program in programs:
+            program.graph = run_passes(program.graph, passes, target, program.name)
+            self._refuse_unsupported(program.graph)
+
+    def _refuse_unsupported(self, graph: Graph) -> None:
+        missing = unsupported(graph.ops, self.target)
+        if missing:
+            lines = [
+                f"  {type(op).__name__} on {op.dtype} {op.axes}, {op.file_info}" for op in missing
+            ]
+            raise UnsupportedOpError(
+                "\n".join(
+                    [
+                        f"backend {self.target.name} cannot run these ops, nothing was compiled:",
+                        *lines,
+                        "use another backend, or install a plugin with rules for them",
+                    ]
+                )
+            )
+
+    def _unknown_states(self, pending: Iterable[tuple[Computation, Program]]) -> dict[Any, Any]:
+        """Return the states that have no memory yet, with the lengths to give them."""
+        found: dict[Any, Any] = {}
+        for _, program in pending:
+            for state in program.graph.states:
+                if state not in self.state_tensors and state not in found:
+                    found[state] = program.solution
+        return found
+
+    def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
+        """Return the initialisers of states among what ops depend on, each after those it needs."""
+        found: dict[Op, None] = {}
+        stack = list(ops)[::-1]
+        while stack:
+            op = stack[-1]
+            if op in found:
+                stack.pop()
+                continue
+            needed = [
+                first
+                for below in postorder([op], dependencies)
+                for first in below.initializers
+                if below.is_state
+                and first is not op
+                and first not in found
+                and not (op.args and op.args[0] is below)
+            ]
+            if needed:
+                stack.extend(needed)
+                continue
+            stack.pop()
+            if op.has_effect:
+                found[op] = None
+        return list(found)
+
+    def _init_computation(
+        self, states: Mapping[Any, Any], pending: Any
+    ) -> list[tuple[Computation, Program]]:
+        """Make the computation of the initialisers of new states, with passes run."""
+        with scope.saved_user_deps():
+            firsts = [first for state in states for first in state.initializers]
+            ordered = self.ordered_initializers(firsts)
+            init_op = sequential(ordered) if ordered else doall(())
+            made = Computation(self, [init_op], (), f"init_{len(self.computations)}")
+        if self.init_computation is None or ordered:
+            self.init_computation = made
+        if not ordered:
+            return []
+        solution: dict[Symbol, int] = {}
+        for _, program in pending:
+            solution.update(program.solution)
+        made.given = solution
+        made.is_static = True
+        program = made.programs[()] = self._program(made, solution)
+        self.run_registered_graph_passes([program])
+        return [(made, program)]
+
+    def initialize_tensor_descriptions(self, program: Program) -> None:
+        """Create the device buffers and tensors of a program's plan."""
+        plan = program.plan
+        for buffer in plan.buffers:
+            storage = self._storage(buffer, plan)
+            if storage is not None:
+                program.storages[buffer] = storage
+        for op, description in plan.tensors.items():
+            found = program.storages.get(description.base)
+            if found is not None:
+                moved = description
+                if description.base.kind == ARENA:
+                    moved = _moved(description, description.base.offset)
+                program.tensors[op] = found.device_tensor(moved)
+
+    def _storage(self, buffer: Buffer, plan: Plan) -> DeviceBufferStorage | None:
+        if buffer.kind == ARENA:
+            if self.arena is None or self.arena.bytes < plan.arena_size:
+                self.arena = self.device_buffer_storage(plan.arena_size, "arena")
+            return self.arena
+        if buffer.kind == STATE:
+            return self._state_tensor(buffer.owner, buffer.nbytes, plan).storage
+        return self.constant_storage(buffer.owner) if buffer.kind == CONSTANT else None
+
+    def _state_tensor(self, state: Any, nbytes: int, plan: Plan) -> DeviceTensor:
+        found = self.state_tensors.get(state)
+        if found is None:
+            storage = self.device_buffer_storage(nbytes, state.name)
+            axes = next(
+                value.axes
+                for value in (
+                    *(value for other, value in plan.graph.updates if other is state),
+                    *(op for op in plan.graph.ops if getattr(op, "state", None) is state),
+                )
+            )
+            description = contiguous(axes.shape, state.dtype)
+            found = self.state_tensors[state] = storage.device_tensor(description)
+        if found.storage.bytes != nbytes:
+            raise AxesError(
+                f"{state} was made with shape {found.shape}, but this computation needs another "
+                f"shape for {state.axes}: use a transformer of its own\n  {state.file_info}"
+            )
+        return found
+
+    def allocate(self, programs: Iterable[Program]) -> None:
+        """Allocate buffers and set constants from their host values."""
+        self.allocate_storage()
+        for program in programs:
+            for op, tensor in program.tensors.items():
+                if op.is_constant:
+                    self.set_constant(tensor, op)
+        self.allocated = True
+
+    def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
+        """Copy the host value of a constant to the device."""
+        tensor[...] = op.const
+
+    # Values of states
+
+    def get_value(self, state: Any) -> np.ndarray[Any, Any]:
+        """Return a copy of the current value of a state."""
+        self._require_states([state])
+        with self.state_lock:
+            return self.state_tensors[state].get()
+
+    get_tensor_view_value = get_value
+
+    def set_value(self, state: Any, value: Any) -> None:
+        """Set the current value of a state; raises AxesError if the shape differs."""
+        self._require_states([state])
+        tensor = self.state_tensors[state]
+        array = np.asarray(value)
+        if array.shape != tensor.shape:
+            raise AxesError(
+                f"{state} has shape {tensor.shape}, a value of {array.shape} does not fit"
+            )
+        with self.state_lock:
+            tensor[...] = array
+
+    def _require_states(self, states: Iterable[Any]) -> None:
+        for state in states:
+            if not isinstance(state, AssignableTensorOp) or not state.is_state:
+                raise ArgumentError(f"{state!r} is not a state of this transformer")
+            self.initialize()
+            if state not in self.state_tensors:
+                with scope.saved_user_deps():
+                    self.computation(state, name=f"value_of_{state.name}")
+                self.initialize()
+
+    def close(self) -> None:
+        """Let go of all computations and device memory; the transformer cannot be used again."""
+        with self.state_lock:
+            self.computations = OrderedSet()
+            self.device_buffers = OrderedSet()
+            self.state_tensors = {}
+            self.arena = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _moved(description: Any, offset: int) -> Any:
+    from dataclasses import replace
+
+    return replace(description, offset=description.offset + offset) if offset else description
+
+
+def _loaded(passes: Iterable[str | GraphPass]) -> list[GraphPass]:
+    return [
+        plugins.load(plugins.PASSES, graph_pass)() if isinstance(graph_pass, str) else graph_pass
+        for graph_pass in passes
+    ]

@@ -1,0 +1,1 @@
+"""The passes that come with weft, one a module."""

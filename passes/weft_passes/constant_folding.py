@@ -1,0 +1,56 @@
+"""ConstantFolding: ops whose operands are all constants become constants.
+
+A result is folded only if it is small, or no larger than what it was made from: a broadcast zero
+stays a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from weft import scope
+from weft.graph import Graph
+from weft.hookspecs import hookimpl
+from weft.op import Op
+from weft.ops.movement import BroadcastOp
+from weft.ops.storage import ParameterOp, ReadOp, constant
+from weft.passes import GraphPass
+from weft.target import Target
+
+SMALL = 4096
+"""The bytes up to which a result is folded whatever its operands' size."""
+
+
+class ConstantFolding(GraphPass):
+    """Compute what does not depend on inputs or state while compiling."""
+
+    def do_pass(self, graph: Graph, target: Target) -> Graph:
+        """Fold in one sweep, operands first."""
+        return graph.rewrite(_folded)
+
+
+def _folded(op: Op) -> Op:
+    if op.is_constant or op.has_effect or isinstance(op, ParameterOp | ReadOp | BroadcastOp):
+        return op
+    operands = [arg.args[0] if isinstance(arg, BroadcastOp) else arg for arg in op.args]
+    if not all(arg.is_constant for arg in operands) or not op.axes.is_static:
+        return op
+    size = op.axes.size * op.dtype.itemsize
+    if size > max([SMALL, *(arg.const.nbytes for arg in operands)]):
+        return op
+    with np.errstate(all="ignore"):
+        value = op.reference(*(_value(arg) for arg in op.args))
+    with scope.replacing(op):
+        return constant(np.asarray(value, op.dtype), op.axes, op.dtype)
+
+
+def _value(op: Op) -> object:
+    return op.const if op.is_constant else op.reference(op.args[0].const)
+
+
+@hookimpl
+def weft_register_passes(register: Callable[[str, type], None]) -> None:
+    """Register the pass."""
+    register("constant-folding", ConstantFolding)

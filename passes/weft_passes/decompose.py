@@ -1,0 +1,25 @@
+"""Decompose: composites that the backend has no rule for become simpler ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft.hookspecs import hookimpl
+from weft.op import CompositeOp
+from weft.passes import PeepholeGraphPass, visit
+
+
+class Decompose(PeepholeGraphPass):
+    """Replace each composite by its decomposition, unless the backend takes it whole."""
+
+    @visit.on_type(CompositeOp)
+    def decompose(self, op: CompositeOp) -> None:
+        """Replace one composite; those inside its decomposition follow."""
+        if not self.target.keeps_whole(op):
+            self.replace_op(op, op.decompose(*op.args))
+
+
+@hookimpl
+def weft_register_passes(register: Callable[[str, type], None]) -> None:
+    """Register the pass."""
+    register("decompose", Decompose)

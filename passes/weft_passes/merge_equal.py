@@ -1,0 +1,52 @@
+"""MergeEqual: ops of the same class, attributes and operands become one (value numbering)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from weft.graph import Graph
+from weft.hookspecs import hookimpl
+from weft.op import Op
+from weft.ops.storage import ParameterOp
+from weft.passes import GraphPass
+from weft.target import Target
+
+SMALL = 256
+"""The bytes up to which constants are compared by value."""
+
+
+class MergeEqual(GraphPass):
+    """Compute equal subexpressions once; ops with effects stay apart."""
+
+    def do_pass(self, graph: Graph, target: Target) -> Graph:
+        """Number values in one sweep, operands first."""
+        first: dict[Hashable, Op] = {}
+
+        def merged(op: Op) -> Op:
+            if op.has_effect or isinstance(op, ParameterOp):
+                return op
+            key = _key(op)
+            return op if key is None else first.setdefault(key, op)
+
+        return graph.rewrite(merged)
+
+
+def _key(op: Op) -> Hashable | None:
+    if op.is_constant:
+        if op.const.nbytes > SMALL:
+            return None
+        return (op.const.tobytes(), op.dtype.name, op.axes)
+    attributes = tuple(_hashable(getattr(op, name)) for name in op.fields)
+    return (type(op), attributes, *map(id, op.args))
+
+
+def _hashable(value: Any) -> Any:
+    # 1, 1.0 and True are equal as keys and yet different attributes.
+    return (type(value), value) if isinstance(value, bool | int | float) else value
+
+
+@hookimpl
+def weft_register_passes(register: Callable[[str, type], None]) -> None:
+    """Register the pass."""
+    register("merge-equal", MergeEqual)

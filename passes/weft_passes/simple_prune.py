@@ -1,0 +1,162 @@
+"""SimplePrune: arithmetic with 0, 1 and -1, constants, and logarithms of exponentials.
+
+Always done: ``-c``, ``x + 0``, ``x - 0``, ``x * 1``, ``x * -1``, ``x / 1``, ``sum(c)``, ``x ** 1``,
+``x ** 2``, and views that change nothing. Only with ``fast_math``: ``0 * x`` to 0, which loses NaN
+and infinity, and ``log(exp(x))`` to x and ``log(exp(x) / d)`` to ``x - log(d)``, which do not
+overflow where the original does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.hookspecs import hookimpl
+from weft.op import Op, TensorOp
+from weft.ops.control import StopGradientOp
+from weft.ops.elementwise import (
+    AddOp,
+    DivideOp,
+    ExpOp,
+    LogOp,
+    MultiplyOp,
+    NegativeOp,
+    PowerOp,
+    SubtractOp,
+    log,
+    negative,
+    square,
+    subtract,
+)
+from weft.ops.movement import (
+    BroadcastOp,
+    ReshapeOp,
+    TransposeOp,
+    broadcast,
+    cast_axes,
+    scalar_value,
+)
+from weft.ops.reduction import SumOp
+from weft.ops.state import ValueOfOp
+from weft.ops.storage import constant
+from weft.passes import PeepholeGraphPass, visit
+
+
+class SimplePrune(PeepholeGraphPass):
+    """Drop arithmetic that changes nothing, and fold scalars."""
+
+    @visit.on_type(NegativeOp)
+    def prune_negative(self, op: Op) -> None:
+        """Fold ``-c`` for a scalar, and ``-(-x)``."""
+        (x,) = op.args
+        if x.is_constant and x.is_scalar:
+            self.replace_op(op, constant(np.negative(x.const), dtype=op.dtype))
+        elif isinstance(x, NegativeOp):
+            self.replace_op(op, x.args[0])
+
+    @visit.on_type(AddOp)
+    def prune_add(self, op: Op) -> None:
+        """Drop ``+ 0``; the sum of -0.0 and 0 keeps its sign then."""
+        for x, other in (op.args, reversed(op.args)):
+            if scalar_value(other) == 0 and _same(op, x):
+                self.replace_op(op, x)
+                return
+
+    @visit.on_type(SubtractOp)
+    def prune_subtract(self, op: Op) -> None:
+        """Drop ``- 0``."""
+        x, y = op.args
+        if scalar_value(y) == 0 and _same(op, x):
+            self.replace_op(op, x)
+
+    @visit.on_type(MultiplyOp)
+    def prune_multiply(self, op: Op) -> None:
+        """Drop ``* 1``, take ``* -1`` for a negation, and with fast_math ``* 0`` for 0."""
+        for x, other in (op.args, reversed(op.args)):
+            value = scalar_value(other)
+            if value == 1 and _same(op, x):
+                self.replace_op(op, x)
+                return
+            if value == -1 and _same(op, x):
+                self.replace_op(op, negative(x))
+                return
+            if value == 0 and self.target.fast_math:
+                self.replace_op(op, broadcast(constant(0, dtype=op.dtype), op.axes))
+                return
+
+    @visit.on_type(DivideOp)
+    def prune_divide(self, op: Op) -> None:
+        """Drop ``/ 1``."""
+        x, y = op.args
+        if scalar_value(y) == 1 and _same(op, x):
+            self.replace_op(op, x)
+
+    @visit.on_type(PowerOp)
+    def prune_power(self, op: Op) -> None:
+        """Take ``x ** 1`` for x and ``x ** 2`` for a square."""
+        x, y = op.args
+        value = scalar_value(y)
+        if value == 1 and _same(op, x):
+            self.replace_op(op, x)
+        elif value == 2 and _same(op, x):
+            self.replace_op(op, square(x))
+
+    @visit.on_type(SumOp)
+    def prune_sum(self, op: Any) -> None:
+        """Take the sum of a repeated scalar constant for its product with the size."""
+        (x,) = op.args
+        if not op.positions:
+            if x.dtype == op.dtype:
+                self.replace_op(op, x)
+            return
+        source = x.args[0] if isinstance(x, BroadcastOp) else x
+        if scalar_value(source) is None or not x.axes.is_static or x.dtype != op.dtype:
+            return
+        size = np.asarray(x.axes.size // (op.axes.size or 1), op.dtype)
+        total = np.multiply(source.const, size)
+        if np.isfinite(total).all():
+            self.replace_op(op, broadcast(constant(total, dtype=op.dtype), op.axes))
+
+    @visit.on_type(LogOp)
+    def prune_log(self, op: Op) -> None:
+        """With fast_math, undo an exponential."""
+        (x,) = op.args
+        if not self.target.fast_math:
+            return
+        if isinstance(x, ExpOp):
+            self.replace_op(op, x.args[0])
+        elif isinstance(x, DivideOp) and isinstance(x.args[0], ExpOp):
+            power, divisor = x.args
+            self.replace_op(op, subtract(power.args[0], log(divisor)))
+
+    @visit.on_type(StopGradientOp, ValueOfOp)
+    def prune_identity(self, op: Op) -> None:
+        """Drop what only mattered while the graph was built."""
+        self.replace_op(op, op.args[0])
+
+    @visit.on_type(TransposeOp, ReshapeOp)
+    def prune_movement(self, op: Any) -> None:
+        """Drop a move that changes nothing, and join two in a row."""
+        (x,) = op.args
+        if isinstance(op, ReshapeOp):
+            if isinstance(x, ReshapeOp):
+                self.replace_op(op, cast_axes(x.args[0], op.axes))
+            elif x.axes == op.axes:
+                self.replace_op(op, x)
+        elif isinstance(x, TransposeOp):
+            joined = tuple(x.permutation[place] for place in op.permutation)
+            identity = joined == tuple(range(op.rank))
+            inner = x.args[0]
+            self.replace_op(op, inner if identity else TransposeOp(inner, permutation=joined))
+
+
+def _same(op: Op, x: TensorOp) -> bool:
+    return x.axes == op.axes and x.dtype == op.dtype
+
+
+@hookimpl
+def weft_register_passes(register: Callable[[str, type], None]) -> None:
+    """Register the pass."""
+    register("simple-prune", SimplePrune)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+from plugin_site import Site, backend
+
+from weft import plugins
+from weft.errors import PluginError, UnknownPluginError
+from weft.plugins import BACKENDS, GROUPS, HOOKS, PASSES, PluginRecord, PluginWarning
+
+
+def records_of(distribution: str) -> list[PluginRecord]:
+    return [record for record in plugins.records() if record.distribution == distribution]
+
+
+def test_listing_imports_nothing(site: Site) -> None:
+    site.install(
+        "weft-slow",
+        "[weft.backends]\nslow = slow_engine\n[weft.hooks]\nslow = slow_engine\n",
+        {"slow_engine": "import time\ntime.sleep(60)\n"},
+    )
+    assert "slow" in plugins.names(BACKENDS)
+    assert {record.group for record in records_of("weft-slow")} == {BACKENDS, HOOKS}
+    assert site.imports("slow_engine") == 0
+
+
+def test_a_record_says_where_a_plugin_comes_from(site: Site) -> None:
+    site.install("weft-fast", "[weft.backends]\nfast = fast_engine\n", {})
+    assert records_of("weft-fast") == [
+        PluginRecord(BACKENDS, "fast", "fast_engine", "weft-fast", "1.0.0", "installed")
+    ]
+
+
+def test_records_are_ordered_and_can_be_had_for_one_group(site: Site) -> None:
+    site.install("weft-two", "[weft.passes]\nzz = m\naa = m\n[weft.backends]\nmm = m\n", {})
+    assert [record.name for record in records_of("weft-two")] == ["mm", "aa", "zz"]
+    assert {record.group for record in plugins.records(PASSES)} == {PASSES}
+
+
+@pytest.mark.parametrize(
+    "ask", [plugins.names, plugins.records, lambda group: plugins.load(group, "numpy")]
+)
+def test_an_unknown_group_is_refused_with_the_groups_there_are(ask) -> None:
+    with pytest.raises(UnknownPluginError) as caught:
+        ask("weft.backend")
+    assert all(group in str(caught.value) for group in GROUPS)
+
+
+def test_two_distributions_of_one_name_are_listed_and_refused(site: Site) -> None:
+    for distribution in ("weft-left", "weft-right"):
+        module = distribution.replace("-", "_")
+        site.install(distribution, f"[weft.backends]\ntwin = {module}\n", {module: backend("twin")})
+    listed = [record for record in plugins.records(BACKENDS) if record.name == "twin"]
+    assert [record.state for record in listed] == ["duplicate", "duplicate"]
+    with pytest.raises(PluginError) as caught:
+        plugins.load(BACKENDS, "twin")
+    for text in (str(caught.value), listed[0].reason, listed[1].reason):
+        assert "weft-left 1.0.0" in text
+        assert "weft-right 1.0.0" in text
+    assert site.imports("weft_left") == site.imports("weft_right") == 0
+    status = plugins.backend_status("twin")
+    assert status.distribution in {"weft-left and weft-right", "weft-right and weft-left"}
+
+
+@pytest.mark.parametrize("second_name", ["weft-same", "Weft_Same"])
+def test_one_distribution_that_is_there_twice_is_no_duplicate(site: Site, second_name: str) -> None:
+    entry_points = "[weft.backends]\nsame = same_engine\n"
+    site.install("weft-same", entry_points, {"same_engine": backend("same")})
+    site.install(second_name, entry_points, {}, folder="build")
+    assert [record.name for record in plugins.records(BACKENDS)].count("same") == 1
+    assert plugins.load(BACKENDS, "same").__module__ == "same_engine"
+
+
+def test_the_same_name_in_two_groups_is_no_duplicate(site: Site) -> None:
+    site.install("weft-both", "[weft.backends]\nboth = m\n[weft.passes]\nboth = m\n", {})
+    assert [record.state for record in records_of("weft-both")] == ["installed", "installed"]
+
+
+def test_metadata_that_cannot_be_read_hides_no_other_plugin(site: Site) -> None:
+    site.install("weft-good", "[weft.backends]\ngood = good_engine\n", {})
+    site.install("weft-broken-metadata", "[weft.backends]\nno equals sign\n", {})
+    with pytest.warns(PluginWarning, match="cannot be read"):
+        assert "good" in plugins.names(BACKENDS)
+
+
+def test_broken_metadata_of_a_stranger_is_none_of_our_business(site: Site) -> None:
+    site.install("stranger", "[other.group]\nno equals sign\n", {})
+    plugins.names(BACKENDS)
+
+
+@pytest.mark.parametrize(
+    ("setting", "disabled"),
+    [
+        ("off", True),
+        ("other, off ,", True),
+        ("weft.backends:off", True),
+        ("backends:off", True),
+        ("passes:off", False),
+        ("of", False),
+        ("", False),
+    ],
+)
+def test_disabling_acts_before_import(
+    site: Site, monkeypatch: pytest.MonkeyPatch, setting: str, disabled: bool
+) -> None:
+    site.install("weft-off", "[weft.backends]\noff = off_engine\n", {"off_engine": backend("off")})
+    monkeypatch.setenv("WEFT_DISABLE_PLUGINS", setting)
+    assert ("off" in plugins.names(BACKENDS)) is not disabled
+    assert records_of("weft-off")[0].state == ("disabled" if disabled else "installed")
+    if disabled:
+        with pytest.raises(PluginError, match="disabled by WEFT_DISABLE_PLUGINS"):
+            plugins.load(BACKENDS, "off")
+        assert not plugins.backend_status("off").importable
+        assert "WEFT_DISABLE_PLUGINS" in plugins.backend_status("off").usable.reason
+        assert site.imports("off_engine") == 0
+    else:
+        assert plugins.load(BACKENDS, "off").__name__ == "Engine"
+
+
+def test_an_unknown_name_lists_what_is_installed_and_the_nearest(site: Site) -> None:
+    site.install("weft-opal", "[weft.backends]\nopal = opal_engine\n", {})
+    with pytest.raises(UnknownPluginError) as caught:
+        plugins.load(BACKENDS, "opla")
+    assert "named 'opla'. Did you mean 'opal'? Installed: " in str(caught.value)
+    with pytest.raises(UnknownPluginError) as caught:
+        plugins.load(BACKENDS, "entirely-else")
+    assert "Did you mean" not in str(caught.value)
+    assert "opal" in str(caught.value)

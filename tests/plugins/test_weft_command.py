@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from plugin_site import Site, backend
+from typer.testing import CliRunner, Result
+
+import weft.cli
+from weft import plugins
+from weft.cli import app
+from weft.plugins import BACKENDS
+
+PASSES = """
+from weft.hookspecs import hookimpl
+
+class Tidy:
+    '''Tidies the graph up.
+
+    At length.
+    '''
+
+class Silent:
+    pass
+
+@hookimpl
+def weft_register_passes(register):
+    register("tidy", Tidy)
+    register("silent", Silent)
+"""
+
+
+def weft_command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def line_with(text: str, output: str) -> str:
+    (line,) = (line for line in output.splitlines() if text in line)
+    return line
+
+
+def disable_all_but(monkeypatch: pytest.MonkeyPatch, *kept: str) -> None:
+    others = [name for name in plugins.names(BACKENDS) if name not in kept]
+    monkeypatch.setenv("WEFT_DISABLE_PLUGINS", ",".join(f"backends:{name}" for name in others))
+
+
+@pytest.fixture(autouse=True)
+def _plain_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.fixture
+def _some_plugins(site: Site) -> None:
+    site.install(
+        "weft-gem",
+        "[weft.backends]\ngem = gem_engine\nasleep = asleep_engine\nlost = lost_engine\n",
+        {
+            "gem_engine": backend("gem"),
+            "asleep_engine": backend("asleep", "return None, 'no card: plug one in'"),
+            "lost_engine": "import a_missing_driver\n",
+        },
+        extras=("lost",),
+    )
+    site.install(
+        "weft-tidy",
+        "[weft.passes]\ntidy = tidy_passes\nsilent = tidy_passes\nbroken = broken_pass\n",
+        {"tidy_passes": PASSES, "broken_pass": "raise ValueError('no [bold]luck[/bold]')\n"},
+    )
+
+
+def test_version_is_that_of_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weft.cli, "_version_of", lambda distribution: "7.8.9")
+    result = weft_command("--version")
+    assert (result.exit_code, result.output) == (0, "weft 7.8.9\n")
+
+
+@pytest.mark.usefixtures("_some_plugins")
+def test_backends_says_what_is_usable_and_what_is_missing() -> None:
+    result = weft_command("backends")
+    assert result.exit_code == 0
+    assert "yes" in line_with("a pretended device", result.output)
+    assert "asleep" in line_with("no card: plug one in", result.output)
+    assert "pip install 'weft-gem[lost]'" in line_with("a_missing_driver", result.output)
+
+
+@pytest.mark.usefixtures("_some_plugins")
+def test_passes_shows_the_first_line_of_each_and_survives_a_broken_one() -> None:
+    result = weft_command("passes")
+    assert result.exit_code == 0
+    assert "weft-tidy" in line_with("Tidies the graph up.", result.output)
+    assert "(not documented)" in line_with("silent", result.output)
+    assert "no [bold]luck[/bold]" in line_with("broken", result.output)
+    assert "At length" not in result.output
+
+
+@pytest.mark.usefixtures("_some_plugins")
+def test_plugins_loads_each_and_says_what_came_of_it() -> None:
+    result = weft_command("plugins")
+    assert result.exit_code == 0
+    for expected in ("weft.passes", "weft-tidy", "1.0.0", "failed", "no [bold]luck[/bold]"):
+        assert expected in line_with("broken", result.output)
+    assert "loaded" in line_with("asleep", result.output)
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.usefixtures("_some_plugins")
+def test_plugins_prints_tracebacks_when_asked() -> None:
+    output = weft_command("plugins", "--traceback").output
+    assert "weft.passes broken\nTraceback (most recent call last):" in output
+    assert "raise ValueError('no [bold]luck[/bold]')" in output
+
+
+@pytest.mark.usefixtures("_some_plugins")
+def test_plugins_can_list_without_loading(site: Site) -> None:
+    output = weft_command("plugins", "--no-load").output
+    assert "installed" in line_with("broken", output)
+    assert site.imports("broken_pass") == site.imports("gem_engine") == 0
+
+
+def test_names_are_shown_as_they_are_and_never_cut_off(site: Site) -> None:
+    name = "[red]" + "long-name-" * 30 + "[/red]\x1b[31m"
+    site.install("weft-odd", f"[weft.backends]\n{name} = nowhere\n", {})
+    output = weft_command("plugins", "--no-load").output
+    assert name.replace("\x1b", " ") in line_with("weft-odd", output)
+    assert "\x1b" not in output
+
+
+@pytest.mark.usefixtures("_some_plugins")
+def test_doctor_shows_states_versions_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_BACKEND", "asleep")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("OPENBLAS_VERBOSE", "2")
+    result = weft_command("doctor")
+    assert result.exit_code == 0
+    for name in ("python", "numpy", "pluggy", "OPENBLAS_VERBOSE", "WEFT_DISABLE_PLUGINS"):
+        assert name in result.output
+    rows = [re.findall(r"[^\s│]+", line)[:5] for line in result.output.splitlines()]
+    for name, states in {
+        "gem": ["yes", "yes", "yes", "yes"],
+        "asleep": ["yes", "yes", "no", "no"],
+        "lost": ["yes", "no", "no", "no"],
+    }.items():
+        assert [name, *states] in rows
+    assert "half as fast; unset it" in line_with("OPENBLAS_CORETYPE", result.output)
+    assert "this one is not usable" in line_with("WEFT_BACKEND", result.output)
+
+
+@pytest.mark.usefixtures("_some_plugins")
+@pytest.mark.parametrize(("kept", "exit_code"), [("gem", 0), ("asleep", 1)])
+def test_doctor_fails_only_when_no_backend_is_usable(
+    monkeypatch: pytest.MonkeyPatch, kept: str, exit_code: int
+) -> None:
+    disable_all_but(monkeypatch, kept)
+    result = weft_command("doctor")
+    assert result.exit_code == exit_code
+    assert ("No backend is usable" in result.output) is bool(exit_code)
+
+
+@pytest.mark.usefixtures("_some_plugins")
+def test_the_command_works_as_a_process_of_its_own(tmp_path: Path) -> None:
+    paths = [str(tmp_path / "weft-gem"), *filter(None, sys.path)]
+    done = subprocess.run(
+        [sys.executable, "-c", "from weft.cli import app; app(prog_name='weft')", "plugins"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        timeout=60,
+    )
+    assert "pip install 'weft-gem[lost]'" in line_with("a_missing_driver", done.stdout)
+    assert "\x1b" not in done.stdout
