@@ -8,7 +8,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.op import Op
-from weft.ops import control, elementwise, linalg, movement, nn, reduction, state
+from weft.ops import control, elementwise, linalg, movement, nn, random, reduction, state
 from weft.rules import RuleTable
 from weft_numpy.codegen import Emitter
 
@@ -42,6 +42,9 @@ UFUNCS: dict[type[Op], np.ufunc] = {
     elementwise.LessEqualOp: np.less_equal,
 }
 
+OUT_BY_NAME = (np.maximum, np.minimum)
+"""NumPy 2.4 deprecates a third positional argument of these."""
+
 REDUCTIONS: dict[type[Op], np.ufunc] = {
     reduction.SumOp: np.add,
     reduction.ProdOp: np.multiply,
@@ -54,7 +57,8 @@ REDUCTIONS: dict[type[Op], np.ufunc] = {
 def elementwise_rule(op: Op, emit: Emitter) -> None:
     """Call the ufunc with its result in place."""
     ufunc = UFUNCS[type(op)]
-    emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*emit.args, emit.out])})")
+    out = f"out={emit.out}" if ufunc in OUT_BY_NAME else emit.out
+    emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*emit.args, out])})")
 
 
 @rules.on_type(elementwise.ReciprocalOp)
@@ -69,7 +73,7 @@ def relu_rule(op: Op, emit: Emitter) -> None:
     """Take the maximum with a row of zeros, which NumPy does several times faster than with one."""
     shape = op.axes.shape[-1:]
     zeros = emit.bind(np.zeros(shape, op.dtype), "zeros")
-    emit.line(f"{emit.bind(np.maximum, 'maximum')}({emit.args[0]}, {zeros}, {emit.out})")
+    emit.line(f"{emit.bind(np.maximum, 'maximum')}({emit.args[0]}, {zeros}, out={emit.out})")
 
 
 @rules.on_type(elementwise.PowerOp)
@@ -180,6 +184,12 @@ def _slice(bounds: movement.Bounds, emit: Emitter) -> str:
 def iota_rule(op: Op, emit: Emitter) -> None:
     """Copy an index that was counted while compiling."""
     emit.line(f"copyto({emit.out}, {emit.bind(op.reference(), 'index')})")
+
+
+@rules.on_type(random.RandomBitsOp)
+def random_bits_rule(op: Op, emit: Emitter) -> None:
+    """Run Philox on whole arrays."""
+    emit.line(f"copyto({emit.out}, {emit.bind(op.reference, 'random_bits')}({emit.args[0]}))")
 
 
 @rules.on_type(control.PrintOp)

@@ -6,7 +6,7 @@ import contextvars
 import linecache
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -140,20 +140,20 @@ class NumPyTransformer(Transformer):
         self, program: Program, bind: Callable[..., Any], fixed: list[TensorDescription]
     ) -> Callable[..., None]:
         """Return a function that runs a program in an arena that nobody else uses meanwhile."""
-        idle = self.idle_arenas
         key = program.name
-        take, give = idle.pop, idle.append
-        bound = self._bound
+        take, give = self.idle_arenas.pop, self.idle_arenas.append
 
         def run(*arrays: Any) -> None:
             try:
                 arena = take()
             except IndexError:
-                arena = None
-            if arena is None or key not in arena.runners:
-                arena = bound(arena, program, bind, fixed)
+                arena = self._bound(None, program, bind, fixed)
+            runner = arena.runners.get(key)
+            if runner is None:
+                arena = self._bound(arena, program, bind, fixed)
+                runner = arena.runners[key]
             try:
-                arena.context.run(arena.runners[key], *arrays)
+                runner(*arrays)
             finally:
                 give(arena)
 
@@ -171,7 +171,7 @@ class NumPyTransformer(Transformer):
         if arena is None or arena.storage.bytes < needed:
             arena = Arena(self._arena_storage(needed, first=arena is None and not self.idle_arenas))
         arrays = [self._array(description, program, arena) for description in fixed]
-        arena.runners[program.name] = bind(arrays)
+        arena.runners[program.name] = partial(arena.context.run, bind(arrays))
         return arena
 
     def _arena_storage(self, needed: int, first: bool) -> NumPyDeviceBufferStorage:

@@ -115,6 +115,7 @@ from weft.ops.nn import (
     sigmoidAtomic,
     softmax,
 )
+from weft.ops.random import normal, random_bits, uniform
 from weft.ops.reduction import (
     L1_norm,
     L2_norm,
@@ -246,6 +247,7 @@ __all__ = [
     "mod",
     "multiply",
     "negative",
+    "normal",
     "not_equal",
     "one_hot",
     "pad",
@@ -256,6 +258,7 @@ __all__ = [
     "print_op",
     "prod",
     "promote",
+    "random_bits",
     "reciprocal",
     "relu",
     "reshape",
@@ -289,6 +292,7 @@ __all__ = [
     "uint32",
     "uint64",
     "unflatten",
+    "uniform",
     "update_slice",
     "value_of",
     "variable",

@@ -88,19 +88,29 @@ class Computation:
         self.transformer = transformer
         self.name = name
         self.results, self._pack = _structure(results)
-        for op in self.results:
-            if not isinstance(op, Op):
-                raise ArgumentError(f"computation {name} returns ops, not {op!r}")
-        if list(parameters) == ["all"]:
-            parameters = _placeholders(self.results)
-        self.parameters = tuple(parameters)
-        self.graph = capture(self.results, self.parameters, name)
+        if isinstance(results, Graph):
+            if parameters:
+                raise ArgumentError(f"graph {results.name} has its inputs, parameters are too many")
+            self.parameters = tuple(op.source for op in results.inputs)
+            self.graph = results
+        else:
+            self._check_results()
+            if list(parameters) == ["all"]:
+                parameters = _placeholders(self.results)
+            self.parameters = tuple(parameters)
+            self.graph = capture(self.results, self.parameters, name)
         self.given = _given_sizes(axes)
         self.programs: dict[tuple[tuple[int, ...], ...], Program] = {}
         self.arity = len(self.parameters)
         self.is_static = not set(self.graph.symbols) - set(self.given)
         self.executor: Callable[..., Any] = self._first_call
+        self._executors: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._lock = threading.RLock()
+
+    def _check_results(self) -> None:
+        for op in self.results:
+            if not isinstance(op, Op):
+                raise ArgumentError(f"computation {self.name} returns ops, not {op!r}")
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Run with one array, number or nested list for each parameter and return the results.
@@ -144,7 +154,7 @@ class Computation:
         return tuple(feed[op] for op in rest)
 
     def _call_into(self, args: tuple[Any, ...], out: Sequence[Array]) -> Any:
-        self.transformer.initialize()
+        self._compile()
         arrays, program = self._prepared(args)
         outputs = program.graph.outputs
         if len(out) != len(outputs):
@@ -172,30 +182,37 @@ class Computation:
             self.executor = make_executor(self, program)
 
     def _first_call(self, *args: Any) -> Any:
-        self.transformer.initialize()
-        if self.is_static:
-            return self.executor(*args)
-        self.executor = self._dispatch
-        return self._dispatch(*args)
+        self._compile()
+        return self.executor(*args)
+
+    def _compile(self) -> None:
+        """Initialise the transformer; an error in another computation is that one's to report."""
+        try:
+            self.transformer.initialize()
+        except Exception:
+            if self.is_static and self.executor == self._first_call:
+                raise
+        if not self.is_static:
+            self.executor = self._dispatch
 
     def _dispatch(self, *args: Any) -> Any:
-        """Find, or compile, the program for the lengths of the arguments, and run it."""
-        arrays, program = self._prepared(args)
-        results = [np.empty(op.axes.shape, op.dtype) for op in program.graph.outputs]
-        with self.transformer.state_lock:
-            program.run(*arrays, *results)
-        return self._pack(self._with_none(results))
+        """Run the executor for the arguments' shapes, which is made when they are first seen."""
+        found = self._executors.get(tuple([getattr(arg, "shape", None) for arg in args]))
+        if found is None:
+            arrays, program = self._prepared(args)
+            found = make_executor(self, program)
+            self._executors[tuple(array.shape for array in arrays)] = found
+            return found(*arrays)
+        return found(*args)
 
     def _prepared(self, args: Sequence[Any]) -> tuple[list[Array], Program]:
+        """Return arguments as arrays and the program for their lengths, compiled if need be."""
         arrays = [self.coerce(number, arg) for number, arg in enumerate(args)]
-        key = tuple(array.shape for array in arrays)
-        program = self.programs.get(() if self.is_static else key)
-        if program is None:
-            with self._lock:
-                if key not in self.programs:
-                    solution = self.solve(key)
-                    self.programs[key] = self.transformer.specialise(self, solution)
-                program = self.programs[key]
+        key = () if self.is_static else tuple(array.shape for array in arrays)
+        with self._lock:
+            if key not in self.programs:
+                self.programs[key] = self.transformer.specialise(self, self.solve(key))
+        program = self.programs[key]
         self._check_shapes(arrays, program)
         return arrays, program
 
@@ -277,7 +294,7 @@ class Computation:
     @property
     def program(self) -> Program:
         """The only program of a computation whose lengths are all known, compiled if need be."""
-        self.transformer.initialize()
+        self._compile()
         if len(self.programs) != 1:
             raise ArgumentError(
                 f"{self.name} has {len(self.programs)} programs: see its programs, one for each "
@@ -367,6 +384,8 @@ def _structure(results: Any) -> tuple[tuple[Any, ...], Callable[[Sequence[Any]],
         return (), _nothing
     if isinstance(results, Op):
         return (results,), _single
+    if isinstance(results, Graph):
+        return results.outputs, tuple
     if isinstance(results, Mapping):
         keys = list(results)
         return tuple(results.values()), lambda values: dict(zip(keys, values, strict=True))

@@ -9,7 +9,7 @@ operand's dtype where the kind allows, and a lone one is float32.
 
 from __future__ import annotations
 
-import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,11 @@ DEFAULT = float32
 SIGNED = (int8, int16, int32, int64)
 UNSIGNED = (uint8, uint16, uint32, uint64)
 INTEGERS = SIGNED + UNSIGNED
+NAMES = (
+    *(dtype.name for dtype in (bool_, *INTEGERS, float16, float32, float64, complex64, complex128)),
+    "bfloat16",
+)
+"""The names of all supported dtypes."""
 
 
 def __getattr__(name: str) -> DType:
@@ -44,28 +49,32 @@ def _bfloat16() -> DType:
     return found
 
 
+@lru_cache(maxsize=256)
+def _as_dtype(dtype: Any) -> DType:
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        return _bfloat16()
+    try:
+        found: DType = np.dtype(dtype)
+    except TypeError:
+        found = np.dtype(object)
+    if found.name not in NAMES:
+        raise DTypeError(f"{dtype!r} is not a dtype of weft: use one of {', '.join(NAMES)}")
+    # NumPy has one object for each native dtype, which calls compare by identity.
+    return found if found.isnative else np.dtype(found.name)
+
+
 def as_dtype(dtype: Any) -> DType:
     """Return the dtype for a NumPy dtype, a scalar type or a name; raises DTypeError otherwise.
 
     >>> as_dtype("float32"), as_dtype(bool)
     (dtype('float32'), dtype('bool'))
     """
-    if isinstance(dtype, str) and dtype == "bfloat16":
-        return _bfloat16()
     try:
-        found = np.dtype(dtype)
-    except TypeError:
-        raise DTypeError(f"{dtype!r} is not a dtype: use one of {', '.join(names())}") from None
-    if found.newbyteorder("=").name not in names():
-        raise DTypeError(f"dtype {found} is not supported: use one of {', '.join(names())}")
-    native: DType = found.newbyteorder("=")
-    return native if found.kind in "iufc" else found
-
-
-def names() -> tuple[str, ...]:
-    """Return the names of all supported dtypes."""
-    known = (bool_, *INTEGERS, float16, float32, float64, complex64, complex128)
-    return (*(dtype.name for dtype in known), "bfloat16")
+        return _as_dtype(dtype)
+    except TypeError as error:
+        if isinstance(error, DTypeError):
+            raise
+        raise DTypeError(f"{dtype!r} is not a dtype") from None
 
 
 def is_bool(dtype: DType) -> bool:
@@ -79,8 +88,8 @@ def is_integer(dtype: DType) -> bool:
 
 
 def is_float(dtype: DType) -> bool:
-    """Whether the dtype is a real float, bfloat16 included."""
-    return dtype.kind == "f" or dtype.name == "bfloat16"
+    """Whether the dtype is a real float, bfloat16 (whose kind NumPy shows as V) included."""
+    return dtype.kind in "fV"
 
 
 def is_inexact(dtype: DType) -> bool:
@@ -183,10 +192,7 @@ def _check_integers(array: np.ndarray[Any, Any], dtype: DType, what: str) -> Non
         if (wide != np.floor(wide)).any():
             raise DTypeError(f"{what} holds fractions, which {dtype} cannot: cast or round it")
     limits = np.iinfo(dtype)
-    if (
-        array.size
-        and not limits.min <= math.trunc(array.min()) <= math.trunc(array.max()) <= limits.max
-    ):
+    if array.size and not limits.min <= int(array.min()) <= int(array.max()) <= limits.max:
         raise DTypeError(
             f"{what} from {array.min()} to {array.max()} does not fit {dtype} "
             f"({limits.min} to {limits.max})"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import Distribution, EntryPoint
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
 
 BACKENDS = "weft.backends"
 PASSES = "weft.passes"
@@ -110,6 +112,9 @@ def _entries() -> Iterator[Entry]:
     The first is the one whose modules an import finds. This is how an editable install next to
     its own build folder is one distribution.
     """
+    # Costs as much as the rest of `import weft`, and is not needed before a plugin is.
+    import importlib.metadata
+
     seen: set[str] = set()
     for distribution in importlib.metadata.distributions():
         try:

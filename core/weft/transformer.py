@@ -82,7 +82,8 @@ class Transformer(ABC):
         self.state_lock = threading.RLock()
         self._pending: list[tuple[Computation, Program]] = []
         self._passes: list[GraphPass] | None = None
-        self._pass_names: list[str | GraphPass] = list(PIPELINE if passes is None else passes)
+        if passes is not None:
+            self._passes = _loaded(passes)
         self._program_count = 0
 
     # What a backend gives
@@ -142,8 +143,8 @@ class Transformer(ABC):
     ) -> Computation:
         """Return a computation of ops; what they depend on is captured now.
 
-        `results` is an op, a list, tuple, set or dict of ops, or None. `parameters` are the
-        placeholders that a call gives values for, in order, or ``"all"``. `axes` gives lengths
+        `results` is an op, a list, tuple, set or dict of ops, a `Graph`, or None. `parameters` are
+        the placeholders that a call gives values for, in order, or ``"all"``. `axes` gives lengths
         that are unknown. Raises ArgumentError for a parameter that is no placeholder.
         """
         if self.strict_finalize and self.finalized:
@@ -173,14 +174,19 @@ class Transformer(ABC):
         with self.state_lock:
             program = self._program(made, solution)
             self._pending.append((made, program))
-            self.initialize()
+            try:
+                self.initialize()
+            except Exception:
+                if (made, program) in self._pending:
+                    self._pending.remove((made, program))
+                    raise
         return program
 
     @property
     def graph_passes(self) -> list[GraphPass]:
         """The passes that run on every graph, in order."""
         if self._passes is None:
-            self._passes = _loaded(self._pass_names)
+            self._passes = _loaded(PIPELINE)
         return self._passes
 
     def register_graph_pass(self, graph_pass: GraphPass, position: int | None = None) -> None:
@@ -193,49 +199,74 @@ class Transformer(ABC):
     def initialize(self) -> None:
         """Compile what has not been compiled, allocate, and run initialisers that have not run.
 
-        Called by the first call of a computation; calling it again does nothing.
+        Called by the first call of a computation; calling it again does nothing. If a computation
+        cannot be compiled its error is raised, but the others are ready.
         """
         if self.initialized and not self._pending:
             return
         with self.state_lock:
             pending, self._pending = self._pending, []
             try:
-                self._transform_computations(pending)
-            except BaseException:
-                self._pending = pending + self._pending
-                raise
+                self._bring_up(pending)
+            except Exception:
+                if len(pending) <= 1:
+                    self._pending = pending
+                    raise
+                self._bring_up_each(pending)
             self.initialized = True
 
-    def _transform_computations(self, pending: list[tuple[Computation, Program]]) -> None:
-        """Bring new programs, and the initialisers they need, to a form that runs."""
-        self.run_registered_graph_passes(program for _, program in pending)
-        fresh = self._unknown_states(pending)
-        init = self._init_computation(fresh, pending)
-        everything = [*pending, *init]
-        for _, program in everything:
-            program.plan = make_plan(program.graph, self.target)
-        states = dict(self.state_tensors)
-        buffers = OrderedSet(self.device_buffers)
+    def _bring_up_each(self, pending: list[tuple[Computation, Program]]) -> None:
+        """Bring up programs one by one, keep those that fail pending, and raise the first error."""
+        errors = []
+        for item in pending:
+            try:
+                self._bring_up([item])
+            except Exception as error:
+                self._pending.append(item)
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _bring_up(self, pending: list[tuple[Computation, Program]]) -> None:
+        """Transform, allocate and initialise; on an error nothing of it is left behind."""
+        states, buffers = dict(self.state_tensors), OrderedSet(self.device_buffers)
+        arena, init = self.arena, self.init_computation
         try:
-            for _, program in everything:
-                self.initialize_tensor_descriptions(program)
-            self.start_transform_allocate()
-            for storage in self.device_buffers:
-                if storage not in buffers:
-                    storage.transform_allocate()
-            self.finish_transform_allocate()
-            for made, program in everything:
-                made.transform(program)
-            self.finish_transform()
-            self.finalized = True
+            everything = self._transform_computations(pending)
             self.allocate([program for _, program in everything])
-            for _, program in init:
+            for _, program in everything[len(pending) :]:
                 program.run()
         except BaseException:
             self.state_tensors, self.device_buffers, self.allocations = states, buffers, []
+            self.arena, self.init_computation = arena, init
             raise
-        for made, _ in everything:
+        for made, _ in pending:
             plugins.call_hooks("weft_computation_compiled", computation=made)
+
+    def _transform_computations(
+        self, pending: list[tuple[Computation, Program]]
+    ) -> list[tuple[Computation, Program]]:
+        """Bring new programs to a form that runs; returns them, then those of their initialisers.
+
+        Only the buffers and initialisers that earlier computations did not bring are new.
+        """
+        self.run_registered_graph_passes(program for _, program in pending)
+        everything = [*pending, *self._init_computation(pending)]
+        for _, program in everything:
+            program.plan = make_plan(program.graph, self.target)
+        known = OrderedSet(self.device_buffers)
+        for _, program in everything:
+            self.initialize_tensor_descriptions(program)
+        self.start_transform_allocate()
+        for storage in self.device_buffers:
+            if storage not in known:
+                storage.transform_allocate()
+        self.finish_transform_allocate()
+        for made, program in everything:
+            made.transform(program)
+        self.finish_transform()
+        self.finalized = True
+        return everything
 
     def run_registered_graph_passes(self, programs: Iterable[Program]) -> None:
         """Run the pipeline on the graph of each program and refuse ops without a rule."""
@@ -260,15 +291,6 @@ class Transformer(ABC):
                     ]
                 )
             )
-
-    def _unknown_states(self, pending: Iterable[tuple[Computation, Program]]) -> dict[Any, Any]:
-        """Return the states that have no memory yet, with the lengths to give them."""
-        found: dict[Any, Any] = {}
-        for _, program in pending:
-            for state in program.graph.states:
-                if state not in self.state_tensors and state not in found:
-                    found[state] = program.solution
-        return found
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
         """Return the initialisers of states among what ops depend on, each after those it needs."""
@@ -297,24 +319,25 @@ class Transformer(ABC):
         return list(found)
 
     def _init_computation(
-        self, states: Mapping[Any, Any], pending: Any
+        self, pending: list[tuple[Computation, Program]]
     ) -> list[tuple[Computation, Program]]:
-        """Make the computation of the initialisers of new states, with passes run."""
+        """Make the computation that initialises states without memory, and run passes on it."""
+        found = (state for _, program in pending for state in program.graph.states)
+        states = [state for state in dict.fromkeys(found) if state not in self.state_tensors]
         with scope.saved_user_deps():
-            firsts = [first for state in states for first in state.initializers]
-            ordered = self.ordered_initializers(firsts)
+            ordered = self.ordered_initializers(
+                first for state in states for first in state.initializers
+            )
             init_op = sequential(ordered) if ordered else doall(())
-            made = Computation(self, [init_op], (), f"init_{len(self.computations)}")
-        if self.init_computation is None or ordered:
+            made = Computation(self, [init_op], (), f"init_{self._program_count}")
+        if ordered or self.init_computation is None:
             self.init_computation = made
         if not ordered:
             return []
-        solution: dict[Symbol, int] = {}
         for _, program in pending:
-            solution.update(program.solution)
-        made.given = solution
+            made.given.update(program.solution)
         made.is_static = True
-        program = made.programs[()] = self._program(made, solution)
+        program = made.programs[()] = self._program(made, made.given)
         self.run_registered_graph_passes([program])
         return [(made, program)]
 

@@ -1,6 +1,6 @@
 """The catalogue of ops, one module a family."""
 
-from weft.ops import control, elementwise, linalg, movement, nn, reduction, state, storage
+from weft.ops import control, elementwise, linalg, movement, nn, random, reduction, state, storage
 
 __all__ = [
     "control",
@@ -8,6 +8,7 @@ __all__ = [
     "linalg",
     "movement",
     "nn",
+    "random",
     "reduction",
     "state",
     "storage",

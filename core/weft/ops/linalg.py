@@ -120,13 +120,14 @@ class DotOp(CompositeOp):
         rows = tuple(range(head, head + len(free_x)))
         columns = tuple(range(head + len(free_x), self.rank))
         dx = DotOp(delta, y, contracted=(columns, free_y), batched=(batch, self.batched[1]))
-        dy = DotOp(delta, x, contracted=(rows, free_x), batched=(batch, self.batched[0]))
-        # What is left of the other operand comes last, in that operand's own order.
+        dy = DotOp(x, delta, contracted=(free_x, rows), batched=(self.batched[0], batch))
+        # Contracted axes come back in the order of the operand that had them; written this way
+        # round, the usual layouts (rows, contracted) and (contracted, columns) need no transpose.
         paired_x = _sorted_pairs(self.contracted[1], self.contracted[0])
         paired_y = _sorted_pairs(self.contracted[0], self.contracted[1])
         return (
             _in_place(dx, (*self.batched[0], *free_x, *paired_x), x.axes),
-            _in_place(dy, (*self.batched[1], *free_y, *paired_y), y.axes),
+            _in_place(dy, (*self.batched[1], *paired_y, *free_y), y.axes),
         )
 
 

@@ -407,9 +407,9 @@ def reshape(x: Any, shape: Any) -> TensorOp:
 
 def cast_axes(x: Any, axes: Any) -> TensorOp:
     """Return the same elements under other axes of the same size, in row-major order."""
-    x = as_op(x)
+    op: TensorOp = as_op(x)
     target = make_axes(axes)
-    return x if x.axes == target else ReshapeOp(x, target_axes=target)
+    return op if op.axes == target else ReshapeOp(op, target_axes=target)
 
 
 def cast_role(x: Any, axes: Any) -> TensorOp:
@@ -447,23 +447,23 @@ def axes_with_order(x: Any, axes: Any) -> TensorOp:
 
 def broadcast(x: Any, axes: Any) -> TensorOp:
     """Return the tensor repeated over axes; those it has are aligned by name or from the right."""
-    x = as_op(x)
+    op: TensorOp = as_op(x)
     target = make_axes(axes)
-    if x.axes == target:
-        return x
-    if not x.axes:
-        return BroadcastOp(x, target_axes=target, dims=())
-    if x.axes.is_named != target.is_named or x.rank > len(target):
-        raise AxesError(x.explain(f"{x.axes} cannot be broadcast to {target}"))
-    if not x.axes.is_named:
-        head = len(target) - x.rank
-        return BroadcastOp(x, target_axes=target, dims=tuple(range(head, len(target))))
-    places = target.positions(x.axes)
+    if op.axes == target:
+        return op
+    if not op.axes:
+        return BroadcastOp(op, target_axes=target, dims=())
+    if op.axes.is_named != target.is_named or op.rank > len(target):
+        raise AxesError(op.explain(f"{op.axes} cannot be broadcast to {target}"))
+    if not op.axes.is_named:
+        head = len(target) - op.rank
+        return BroadcastOp(op, target_axes=target, dims=tuple(range(head, len(target))))
+    places = target.positions(op.axes)
     if list(places) != sorted(places):
-        x = transpose(x, tuple(map(int, np.argsort(places))))
+        op = transpose(op, tuple(map(int, np.argsort(places))))
     if len(places) == len(target):
-        return x
-    return BroadcastOp(x, target_axes=target, dims=tuple(sorted(places)))
+        return op
+    return BroadcastOp(op, target_axes=target, dims=tuple(sorted(places)))
 
 
 def expand_dims(x: Any, axis: Any = None, dim: int = 0) -> TensorOp:
@@ -607,15 +607,15 @@ def pad(x: Any, paddings: Sequence[Any], value: float = 0.0) -> TensorOp:
 
     `paddings` gives for each axis a pair of counts before and after, or one count for both.
     """
-    x = as_op(x)
+    op: TensorOp = as_op(x)
     widths = tuple(
         (int(pair), int(pair)) if hasattr(pair, "__index__") else (int(pair[0]), int(pair[1]))
         for pair in paddings
     )
-    if not any(map(any, widths)) and len(widths) == x.rank:
-        return x
-    fill = dtypes.host_array(value, x.dtype, what="padding").item()
-    return PadOp(x, widths=widths, fill=fill)
+    if not any(map(any, widths)) and len(widths) == op.rank:
+        return op
+    fill = dtypes.host_array(value, op.dtype, what="padding").item()
+    return PadOp(op, widths=widths, fill=fill)
 
 
 def concat(tensors: Sequence[Any], axis: Any = 0) -> TensorOp:

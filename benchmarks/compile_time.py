@@ -1,0 +1,67 @@
+"""From ops to the first result of the training step: building, differentiating, compiling.
+
+The limit is the work per op: about a hundred and fifty ops pass through capture, nine passes,
+planning and the interpreter's own compiler. In a fresh process the modules of the backend and the
+passes, which are imported when they are first used, come on top.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+import mlp
+from measure import NOISE, Row, main
+
+import weft
+
+FRESH = "import compile_time; print(*compile_time.once())"
+FRESH_PROCESSES = 5
+
+
+def once() -> tuple[float, float, float]:
+    """Return the seconds for the forward graph, its gradients, and compiling with a first call."""
+    data = mlp.data()
+    start = perf_counter()
+    x, t, loss, variables = mlp.weft_graph()
+    built = perf_counter()
+    results = mlp.weft_results(loss, variables)
+    derived = perf_counter()
+    weft.make_transformer("numpy").computation(results, x, t)(*data)
+    return built - start, derived - built, perf_counter() - derived
+
+
+def in_fresh_process() -> tuple[float, ...]:
+    """Return what `once` returns when nothing ran before it."""
+    command = [sys.executable, "-c", FRESH]
+    folder = Path(__file__).parent
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder)
+    return tuple(map(float, done.stdout.split()))
+
+
+def benchmark(rounds: int) -> Iterator[Row]:
+    """Compile the same step again and again, each time from scratch."""
+    once()
+    taken = []
+    for _ in range(max(rounds, 2)):
+        gc.collect()
+        taken.append(once())
+    build, gradients, compiling = map(list, zip(*taken, strict=True))
+    low, middle, high = statistics.quantiles(compiling, n=4)
+    note = f"not quiet: spreads {(high - low) / middle:.0%}" if high - low > NOISE * middle else ""
+    yield Row("compile and first call", statistics.median(compiling) * 1e3, "ms", 60, note)
+    yield Row("build the forward graph", statistics.median(build) * 1e3, "ms")
+    yield Row("derive gradients and updates", statistics.median(gradients) * 1e3, "ms")
+    fresh = zip(*(in_fresh_process() for _ in range(FRESH_PROCESSES)), strict=True)
+    first_build, first_gradients, first = (statistics.median(part) * 1e3 for part in fresh)
+    yield Row("compile and first call, first in a process", first, "ms", 60)
+    yield Row("build and derive, first in a process", first_build + first_gradients, "ms")
+
+
+if __name__ == "__main__":
+    main(benchmark)

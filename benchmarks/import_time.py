@@ -1,0 +1,46 @@
+"""The time of ``import weft`` when NumPy is there already, in fresh interpreters.
+
+The limit is reading the modules that weft itself consists of; nothing heavy belongs among them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from measure import NOISE, Row, main
+
+SCRIPT = """
+from time import perf_counter
+start = perf_counter()
+import numpy
+middle = perf_counter()
+import weft
+print(middle - start, perf_counter() - middle)
+"""
+
+
+def imported() -> tuple[float, float]:
+    """Return the seconds that NumPy takes, and those that weft takes after it."""
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    numpy, weft = map(float, done.stdout.split())
+    return numpy, weft
+
+
+def benchmark(rounds: int) -> Iterator[Row]:
+    """Import again and again; the first time, which may write bytecode, does not count."""
+    imported()
+    numpy, weft = zip(*(imported() for _ in range(max(rounds, 2))), strict=True)
+    middle = statistics.median(weft)
+    low, _, high = statistics.quantiles(weft, n=4)
+    spread = (high - low) / middle
+    note = f"not quiet: spreads {spread:.0%}" if spread > NOISE else ""
+    yield Row("import weft after import numpy", middle * 1e3, "ms", 150, note)
+    yield Row("import numpy", statistics.median(numpy) * 1e3, "ms")
+
+
+if __name__ == "__main__":
+    main(benchmark)

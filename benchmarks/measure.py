@@ -1,0 +1,129 @@
+"""Timing side by side: candidates take turns in one process, and ratios are made round by round.
+
+A benchmark is a module with a function from a number of rounds to rows; `main` runs it as a script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from timeit import Timer
+from typing import Any
+
+SAMPLE_SECONDS = 0.02
+"""How long one sample should take; shorter work is repeated."""
+
+NOISE = 0.10
+"""The spread, as a share of the median, from which a machine counts as busy."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured value.
+
+    Attributes
+    ----------
+    what, value, unit
+        What was measured; a unit of ``x`` marks a ratio.
+    goal
+        The most that the value should be, or None where the value is for information.
+    note
+        What else is worth knowing.
+    by_allocator
+        Whether the value depends on how the C library hands out fresh memory, so that it is worth
+        a second look with memory kept.
+    """
+
+    what: str
+    value: float
+    unit: str
+    goal: float | None = None
+    note: str = ""
+    by_allocator: bool = False
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the value meets the goal; None without a goal."""
+        return None if self.goal is None else self.value <= self.goal
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Seconds per execution of each candidate, one number a round."""
+
+    seconds: Mapping[str, list[float]]
+
+    def median(self, name: str) -> float:
+        """Return the median of a candidate's samples."""
+        return statistics.median(self.seconds[name])
+
+    def spread(self, name: str) -> float:
+        """Return the interquartile range of a candidate's samples over their median."""
+        low, _, high = statistics.quantiles(self.seconds[name], n=4)
+        return (high - low) / self.median(name)
+
+    def ratio(self, name: str, over: str) -> float:
+        """Return the median of the ratios of two candidates within a round."""
+        pairs = zip(self.seconds[name], self.seconds[over], strict=True)
+        return statistics.median(mine / theirs for mine, theirs in pairs)
+
+    def difference(self, name: str, less: str) -> float:
+        """Return the median of the differences of two candidates within a round."""
+        pairs = zip(self.seconds[name], self.seconds[less], strict=True)
+        return statistics.median(mine - theirs for mine, theirs in pairs)
+
+    def noise(self) -> str:
+        """Return a warning if the machine was not quiet, else nothing."""
+        worst = max(self.seconds, key=self.spread)
+        spread = self.spread(worst)
+        return f"not quiet: {worst} spreads {spread:.0%}" if spread > NOISE else ""
+
+
+def interleaved(
+    candidates: Mapping[str, str | Callable[[], Any]],
+    rounds: int,
+    names: Mapping[str, Any] | None = None,
+) -> Samples:
+    """Time callables, or statements that see `names`, in turns.
+
+    Each runs once to warm up. The order turns from round to round, and the garbage collector is
+    off while a sample is taken, both so that no candidate pays for another.
+    """
+    timers = {
+        name: Timer(work, globals=None if names is None else dict(names))
+        for name, work in candidates.items()
+    }
+    loops = {name: _loops(timer) for name, timer in timers.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in timers}
+    order = list(timers)
+    for _ in range(max(rounds, 2)):
+        for name in order:
+            seconds[name].append(timers[name].timeit(loops[name]) / loops[name])
+        order.append(order.pop(0))
+    return Samples(seconds)
+
+
+def _loops(timer: Timer) -> int:
+    timer.timeit(1)
+    count = 1
+    while (taken := timer.timeit(count)) < SAMPLE_SECONDS:
+        count = max(2 * count, int(count * SAMPLE_SECONDS / max(taken, 1e-9)))
+    return count
+
+
+def main(benchmark: Callable[[int], Iterable[Row]], rounds: int = 21) -> None:
+    """Run a benchmark as a script, and print its rows as text or as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=rounds, help="how often to take turns")
+    parser.add_argument("--json", action="store_true", help="print rows as JSON")
+    options = parser.parse_args()
+    rows = list(benchmark(options.rounds))
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows]))
+        return
+    for row in rows:
+        goal = "" if row.goal is None else f"(goal {row.goal:g})"
+        print(f"{row.what:50} {row.value:10.3f} {row.unit:4} {goal:14} {row.note}".rstrip())

@@ -1,0 +1,145 @@
+"""Random numbers from a counter: Philox 4x32-10, the same bits on every backend.
+
+The key is a seed and a stream; the counter is the element's number and the number of the call,
+which is a state. So values are fresh at every call, repeatable from the start, and independent of
+the order in which elements are computed. (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as
+easy as 1, 2, 3; SC 2011.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes, scope
+from weft.axes import Axes, make_axes
+from weft.dtypes import DType
+from weft.errors import AxesError, DTypeError
+from weft.op import TensorOp
+from weft.ops.elementwise import cast, cos, floordivide, log, multiply, sqrt
+from weft.ops.state import assign
+from weft.ops.storage import persistent_tensor
+
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_WORD = 0xFFFFFFFF
+_streams = itertools.count()
+
+
+def philox(counter: Any, key: tuple[int, int]) -> Any:
+    """Return four words for each counter, given as an array of shape (4, n) of uint32.
+
+    >>> philox(np.zeros((4, 1), np.uint32), (0, 0))[:, 0].tolist()
+    [1713891541, 3781805453, 3159862348, 2600524760]
+    """
+    words = [np.asarray(word, np.uint64) for word in counter]
+    low, high = key
+    mask, shift = np.uint64(_WORD), np.uint64(32)
+    for _ in range(10):
+        first = words[0] * _MULTIPLIERS[0]
+        second = words[2] * _MULTIPLIERS[1]
+        words = [
+            (second >> shift) ^ words[1] ^ np.uint64(low),
+            second & mask,
+            (first >> shift) ^ words[3] ^ np.uint64(high),
+            first & mask,
+        ]
+        low, high = (low + _KEY_STEPS[0]) & _WORD, (high + _KEY_STEPS[1]) & _WORD
+    return np.stack(words).astype(np.uint32)
+
+
+class RandomBitsOp(TensorOp):
+    """32 random bits for each element, as uint32; the operand is the number of the call.
+
+    Element i has word ``i % 4`` of the block with the counter ``(i // 4, 0, call, 0)``; beyond 2³²
+    blocks the second word counts on.
+
+    Attributes
+    ----------
+    target_axes
+        The axes of the result.
+    seed, stream
+        The key, two words of 32 bits.
+    """
+
+    target_axes: Axes
+    seed: int
+    stream: int
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check the call's number and take the declared axes."""
+        (call,) = self.args
+        if call.axes or call.dtype != dtypes.uint32:
+            raise AxesError(f"the call's number is a uint32 scalar, not {call.dtype} {call.axes}")
+        return self.target_axes, dtypes.uint32
+
+    def reference(self, call: Any) -> Any:
+        """Run Philox for each block of four elements."""
+        size = self.axes.size
+        blocks = np.arange(-(-size // 4), dtype=np.uint64)
+        counter = np.zeros((4, blocks.size), np.uint64)
+        counter[0] = blocks & np.uint64(_WORD)
+        counter[1] = blocks >> np.uint64(32)
+        counter[2] = call
+        bits = philox(counter, (self.seed & _WORD, self.stream & _WORD))
+        return bits.T.reshape(-1)[:size].reshape(self.axes.shape)
+
+    def generate_adjoints(self, delta: TensorOp, call: TensorOp) -> tuple[None]:
+        """Let nothing flow."""
+        return (None,)
+
+
+def random_bits(axes: Any, seed: int = 0, stream: int | None = None) -> TensorOp:
+    """Return fresh random uint32 at every call; `axes` may be a tensor whose axes to take.
+
+    Each op made has a stream of its own unless one is given: two ops of the same seed and stream
+    give the same numbers.
+    """
+    target = axes.axes if isinstance(axes, TensorOp) else make_axes(axes)
+    number = next(_streams) if stream is None else stream
+    calls = persistent_tensor((), dtypes.uint32, 0)
+    with scope.saved_user_deps():
+        assign(calls, calls + 1)
+        return RandomBitsOp(calls, target_axes=target, seed=seed, stream=number)
+
+
+def _unit(axes: Any, dtype: Any, seed: int, stream: int | None) -> TensorOp:
+    """Return multiples of 2⁻²⁴ in [0, 1), exact in float32."""
+    if not dtypes.is_float(dtypes.as_dtype(dtype)):
+        raise DTypeError(f"random numbers of {dtype} are not floats: cast them")
+    bits = floordivide(random_bits(axes, seed, stream), 1 << 8)
+    return multiply(cast(bits, dtype), 2.0**-24)
+
+
+def uniform(
+    axes: Any,
+    low: float = 0.0,
+    high: float = 1.0,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return numbers drawn evenly from [low, high), fresh at every call; see `random_bits`."""
+    return _unit(axes, dtype, seed, stream) * (high - low) + low
+
+
+def normal(
+    axes: Any,
+    loc: float = 0.0,
+    scale: float = 1.0,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return normally distributed numbers, fresh at every call; see `random_bits`.
+
+    By the method of Box and Muller (1958), from two uniform numbers an element. A given `stream`
+    takes the streams ``2 * stream`` and ``2 * stream + 1`` of `random_bits`.
+    """
+    first, second = (None, None) if stream is None else (2 * stream, 2 * stream + 1)
+    radius = sqrt(log(1.0 - _unit(axes, dtype, seed, first)) * -2.0)
+    angle = _unit(axes, dtype, seed, second) * (2 * math.pi)
+    return radius * cos(angle) * scale + loc

@@ -1,0 +1,270 @@
+"""The rows of contract/graph.md, section 4, on ops and what the user sees of them."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import ArgumentError
+from weft.ops.control import PrintOp
+from weft.ops.elementwise import AddOp
+from weft.passes import run_passes
+
+
+def this_line() -> int:
+    """Return the line of the caller."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+def test_c01_add_of_two_constants():
+    x, y = weft.constant(0), weft.constant(1)
+    s = weft.add(x, y)
+    assert type(s).__name__ == "AddOp"
+    assert isinstance(s, weft.Op)
+    assert type(s.args) is tuple
+    assert [arg is given for arg, given in zip(s.args, (x, y), strict=True)] == [True, True]
+
+
+def test_c01_constants_show_their_value():
+    x = weft.constant(0)
+    assert repr(x) == f"<AssignableTensorOp(<Const(0)>):{id(x)}>"
+    assert str(x).startswith("<Const(0)>[AssignableTensorOp_")
+    assert weft.is_constant(x)
+    assert x.is_scalar
+    assert x.dtype == weft.float32
+    assert weft.const(x) == 0
+
+
+def test_c02_initializers():
+    x = weft.constant(0)
+    s = weft.add(x, weft.constant(1))
+    assert len(s.initializers) == 0
+    (init,) = x.initializers
+    assert type(init).__name__ == "InitTensorOp"
+    assert list(x.initializers) == [init]
+
+
+def test_c02_a_state_with_an_initial_value_has_an_assign():
+    calls = []
+    w = weft.variable((), initial_value=lambda: calls.append(1) or 3)
+    (init,) = w.initializers
+    assert type(init).__name__ == "AssignOp"
+    assert [type(op).__name__ for op in init.args[1].initializers] == ["InitTensorOp"]
+    assert calls == [1]
+    assert len(weft.variable(()).initializers) == 0
+
+
+def test_c16_names_are_unique_and_settable():
+    a, b = weft.constant(0), weft.constant(0)
+    assert a.name != b.name
+    a.name = "weights"
+    assert a.name == "weights"
+    assert a.named("foo") is a
+    assert a.name == "foo"
+    assert b.named("foo").name != "foo"
+    assert b.name.startswith("foo")
+    assert weft.placeholder((), name="given").name.startswith("given")
+
+
+def test_c17_metadata_from_constructor_context_and_decorator():
+    @weft.with_op_metadata
+    def layer(x):
+        return x * 2
+
+    layer.metadata = {"layer": "first"}
+
+    class Model:
+        metadata = {"model": "m"}
+
+        @weft.with_op_metadata
+        def __call__(self, x):
+            return x + 1
+
+    x = weft.placeholder((), metadata={"kind": "data"})
+    with weft.metadata(stage="outer", run="1"), weft.metadata(stage="inner"):
+        y = x + 1
+    assert x.metadata == {"kind": "data"}
+    assert y.metadata == {"stage": "inner", "run": "1"}
+    assert layer(x).metadata == {"layer": "first"}
+    assert Model()(x).metadata == {"model": "m"}
+    assert (x + 1).metadata == {}
+
+
+@pytest.mark.parametrize("wrong", ["text", [("a", 1)], 3])
+def test_c17_metadata_must_be_a_dictionary(wrong):
+    with pytest.raises(ValueError, match="metadata must be a dictionary"):
+        weft.placeholder((), metadata=wrong)
+    x = weft.placeholder(())
+    with pytest.raises(ArgumentError):
+        x.metadata = wrong
+
+
+def test_c17_metadata_survives_replacement_by_a_pass():
+    class Halve(weft.PeepholeGraphPass):
+        @weft.visit.on_type(AddOp)
+        def visit(self, op):
+            x, y = op.args
+            self.replace_op(op, weft.multiply(weft.subtract(x, -y), 1))
+
+    x = weft.placeholder((2,))
+    y = x + x
+    y.metadata = {"layer": "x"}
+    graph = weft.capture([y], [x])
+    target = weft.make_transformer("numpy").target
+    (output,) = run_passes(graph, [Halve()], target).outputs
+    assert type(output).__name__ == "MultiplyOp"
+    assert output.metadata == {"layer": "x"}
+    assert output.file_info == y.file_info
+
+
+def test_c18_every_op_points_at_the_line_of_the_user():
+    x = weft.placeholder((2, 3))
+    ops = {
+        x: this_line() - 2,
+        weft.tanh(x): this_line(),
+        x + 1: this_line(),
+        -x: this_line(),
+        x[0]: this_line(),
+        weft.mean(x): this_line(),
+    }
+    for op, expected in ops.items():
+        assert (op.filename, op.lineno) == (__file__, expected)
+        assert op.file_info == f'File "{__file__}", line {expected}'
+
+
+def test_c18_ops_made_inside_weft_point_at_the_user_as_well():
+    x = weft.placeholder((2, 3))
+    line = this_line() + 2
+    with weft.Op.all_ops() as made:
+        y = weft.softmax(x)
+    assert len(made) > 3
+    assert {(op.filename, op.lineno) for op in made} == {(__file__, line)}
+    line = this_line() + 2
+    with weft.Op.all_ops() as made:
+        weft.deriv(weft.sum(y), x)
+    assert len(made) > 3
+    assert {(op.filename, op.lineno) for op in made} == {(__file__, line)}
+
+
+def test_c18_a_package_whose_name_merely_starts_with_weft_is_the_user():
+    scope = {"__name__": "weftwork.models", "weft": weft}
+    exec(compile("x = weft.placeholder(())\n", "weftwork/models.py", "exec"), scope)
+    assert scope["x"].file_info == 'File "weftwork/models.py", line 1'
+
+
+def test_c22_deriv_computes_nothing_and_makes_no_transformer(monkeypatch):
+    def refuse(*_args, **_options):
+        raise AssertionError("deriv made a transformer")
+
+    monkeypatch.setattr(weft.Transformer, "__init__", refuse)
+    x = weft.placeholder((3,))
+    d = weft.deriv(weft.sum(x * x), x)
+    assert isinstance(d, weft.Op)
+    assert d.axes == x.axes
+
+
+def test_c22_deriv_of_many_variables_shares_one_graph():
+    a, b = weft.variable((2,)), weft.variable((2,))
+    c = weft.sum(weft.tanh(a * b))
+    with weft.Op.captured_ops() as first:
+        weft.deriv(c, a)
+    with weft.Op.captured_ops() as second:
+        weft.deriv(c, b)
+    assert len(first) > 0
+    assert second == []
+
+
+def test_c22_deriv_of_a_tensor_needs_an_error():
+    x = weft.placeholder((3,))
+    with pytest.raises(ValueError, match="deriv needs a scalar"):
+        weft.deriv(x * x, x)
+    e = weft.placeholder((3,))
+    c = weft.make_transformer("numpy").computation(weft.deriv(x * x, x, e), x, e)
+    assert c([1, 2, 3], [1, 0, 2]).tolist() == [2, 0, 12]
+
+
+def test_c22_an_unrelated_operand_has_a_derivative_of_zeros(transformer):
+    x, other = weft.placeholder((3,)), weft.variable((2, 2))
+    d = weft.deriv(weft.sum(x), other)
+    assert d.axes == other.axes
+    assert transformer.computation(d)().tolist() == [[0, 0], [0, 0]]
+
+
+def test_c23_softmax_is_a_quotient_with_a_schema():
+    x = weft.placeholder((weft.make_axis(20, "C")))
+    s = weft.softmax(x)
+    assert type(s).__name__ == "DivideOp"
+    assert [type(schema).__name__ for schema in s.schemas] == ["Softmax"]
+    assert s.find_schema(type(s.schemas[0])) is s.schemas[0]
+    assert s.find_schema(PrintOp) is None
+    (captured,) = weft.capture([s], [x]).outputs
+    assert type(captured).__name__ == "SoftmaxOp"
+
+
+def test_c23_the_newest_schema_comes_first():
+    s = weft.softmax(weft.placeholder((3,)))
+    older = s.schemas[0]
+    newer = type(older)(older.composite)
+    s.add_schema(newer)
+    assert s.schemas == [newer, older]
+    assert s.find_schema(type(older)) is newer
+
+
+def test_c23_cross_entropy_of_a_softmax_is_finite_and_its_gradient_is_y_minus_t(transformer):
+    C = weft.make_axis(4, "C")
+    x, t = weft.placeholder((C,)), weft.placeholder((C,))
+    y = weft.softmax(x)
+    loss = weft.cross_entropy_multi(y, t)
+    c = transformer.computation([loss, weft.deriv(loss, x), y], x, t)
+    target = np.array([0, 0.25, 0.75, 0], np.float32)
+    for logits in ([5000, -5000, 0, 3], [-5000, -5000, -5000, -5000], [1, 2, 3, 4]):
+        value, gradient, prediction = c(logits, target)
+        assert np.isfinite(value)
+        np.testing.assert_allclose(gradient, prediction - target, atol=1e-6)
+
+
+def test_ops_are_immutable_in_structure():
+    x = weft.placeholder((2,))
+    y = x + 1
+    for field, value in (("args", ()), ("axes", x.axes), ("reads", ()), ("dtype", weft.int8)):
+        with pytest.raises(AttributeError, match="immutable"):
+            setattr(y, field, value)
+
+
+def test_equality_of_ops_is_identity():
+    x, y = weft.placeholder((2,)), weft.placeholder((2,))
+    assert (x == y) is False
+    assert (x == x) is True  # noqa: PLR0124
+    assert len({x, y, x}) == 2
+
+
+def test_an_op_has_no_truth_value_and_no_items_to_iterate_over():
+    x = weft.placeholder((2,))
+    with pytest.raises(TypeError, match="no truth value"):
+        bool(x > 0)
+    with pytest.raises(TypeError, match="cannot be iterated"):
+        list(x)
+
+
+def test_captured_ops_hide_from_the_outer_list_and_all_ops_do_not():
+    with weft.Op.all_ops() as outer:
+        a = weft.constant(0)
+        with weft.Op.all_ops() as inner:
+            b = weft.constant(1)
+        with weft.Op.captured_ops() as hidden:
+            c = weft.constant(2)
+    assert (outer, inner, hidden) == ([a, b], [b], [c])
+
+
+def test_variables_lists_what_is_trainable_in_topological_order():
+    w, b, p = weft.variable(()), weft.variable(()), weft.persistent_tensor(())
+    x = weft.placeholder(())
+    c = weft.tanh(w * x + b) + p
+    assert list(c.variables()) == [w, b]
+    assert list(c.variables(filter=lambda op: op.is_placeholder)) == [x]
