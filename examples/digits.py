@@ -266,7 +266,8 @@ def main(
     activation: Annotated[Activation, typer.Option(help="Of the hidden layers.")] = Activation.TANH,
     out: Annotated[Path, typer.Option(help="Folder for picture and weights.")] = Path("out"),
     weights: Annotated[
-        Path | None, typer.Option(help="Do not train, evaluate this file with its activation.")
+        Path | None,
+        typer.Option(dir_okay=False, help="Do not train: evaluate this file, with its activation."),
     ] = None,
 ) -> None:
     """Train a perceptron to read handwritten digits, or evaluate one that was trained."""

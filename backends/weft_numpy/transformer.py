@@ -185,13 +185,11 @@ class NumPyTransformer(Transformer):
     def _array(
         self, description: TensorDescription, program: Program, arena: Arena
     ) -> np.ndarray[Any, Any]:
-        buffer = description.base
-        if buffer.kind != ARENA:
-            storage = program.storages[buffer]
-            assert isinstance(storage, NumPyDeviceBufferStorage)
-            return host_view(description, storage.memory)
-        memory = arena.storage.memory[buffer.offset :]
-        return host_view(description, memory)
+        in_arena = description.base.kind == ARENA
+        storage = arena.storage if in_arena else program.storages[description.base]
+        tensor = storage.device_tensor(description)
+        assert isinstance(tensor, NumPyDeviceTensor)
+        return tensor.array
 
 
 def _supports(op: Op) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft import scope
+from weft.collection import paused_collection
 from weft.errors import ArgumentError, GraphError, StateError
 from weft.graph import Graph
 from weft.op import Op, TensorOp
@@ -37,7 +38,8 @@ def capture(
             raise ArgumentError(f"{label} is no placeholder: only those can be parameters")
     if len(set(parameters)) != len(parameters):
         raise ArgumentError(f"a placeholder is listed twice among the parameters of {name}")
-    return _Capture(parameters).run(results, name)
+    with paused_collection():
+        return _Capture(parameters).run(results, name)
 
 
 class _Region:
@@ -171,7 +173,7 @@ class _Capture:
         same = meaning is op and all(a is b for a, b in zip(args, op.args, strict=True))
         new = op if same else meaning.with_args(args)
         if meaning is not op:
-            new.__dict__.update(location=op.location, order=op.order, _metadata=op.metadata)
+            new.__dict__.update(location=op.location, order=op.order, _metadata=op._metadata)
         if new.has_effect:
             self.effects.append(new)
         return new

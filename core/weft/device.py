@@ -27,25 +27,29 @@ class DeviceBufferStorage(ABC):
         Its size.
     name
         What it is for, in listings.
-    views
-        The tensors made on it.
     """
 
     def __init__(self, transformer: Transformer, nbytes: int, name: str) -> None:
         self.transformer = transformer
         self.bytes = nbytes
         self.name = name
-        self.views: list[DeviceTensor] = []
+        self._tensors: dict[TensorDescription, DeviceTensor] = {}
         self.allocated = False
         transformer.device_buffers.add(self)
 
     def device_tensor(self, description: TensorDescription) -> DeviceTensor:
         """Return a tensor on this buffer; it can be used once the buffer is allocated."""
-        tensor = self.make_tensor(description)
-        self.views.append(tensor)
-        if self.allocated:
-            tensor.attach()
+        tensor = self._tensors.get(description)
+        if tensor is None:
+            tensor = self._tensors[description] = self.make_tensor(description)
+            if self.allocated:
+                tensor.attach()
         return tensor
+
+    @property
+    def views(self) -> list[DeviceTensor]:
+        """The tensors made on the buffer, one for each description."""
+        return list(self._tensors.values())
 
     def transform_allocate(self) -> None:
         """Hand the allocation over as a callable, to be run by `Transformer.allocate_storage`."""
@@ -55,7 +59,7 @@ class DeviceBufferStorage(ABC):
         """Allocate the memory, zeroed, and attach the views to it."""
         self.allocate()
         self.allocated = True
-        for tensor in self.views:
+        for tensor in self._tensors.values():
             tensor.attach()
 
     @abstractmethod

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft import dtypes, scope, source
+from weft.collection import paused_collection
 from weft.errors import ArgumentError, AxesError, GradientError
 from weft.op import Op, TensorOp
 from weft.ops.elementwise import add, cast
@@ -78,7 +79,8 @@ def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
                     else error,
                     y.dtype,
                 )
-            found = cache[error] = reverse_walk(y, seed)
+            with paused_collection():
+                found = cache[error] = reverse_walk(y, seed)
     return found
 
 

@@ -119,9 +119,7 @@ class Graph:
         """
         new: dict[Op, Op] = {}
         for op in self.ops:
-            args = tuple(new[arg] for arg in op.args)
-            same = all(a is b for a, b in zip(args, op.args, strict=True))
-            new[op] = change(op if same else op.with_args(args))
+            new[op] = change(on_new_operands(op, new))
         return self.mapped(new)
 
     def mapped(self, new: Mapping[Op, Op]) -> Graph:
@@ -200,6 +198,14 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.ops)} ops, {len(self.outputs)} outputs>"
+
+
+def on_new_operands(op: Op, new: Mapping[Op, Op]) -> Op:
+    """Return an op on what its operands became; the op itself if none changed."""
+    for arg in op.args:
+        if new.get(arg, arg) is not arg:
+            return op.with_args(tuple([new.get(arg, arg) for arg in op.args]))
+    return op
 
 
 _PARTS = ("inputs", "outputs", "updates", "effects", "after", "name")

@@ -67,6 +67,8 @@ class Op:
     label: str | None
     location: source.Location
     serial: int
+    _name: str | None
+    _metadata: dict[str, Any] | None
     order: int
 
     fields: ClassVar[tuple[str, ...]] = ()
@@ -178,8 +180,7 @@ class Op:
     @property
     def name(self) -> str:
         """A unique name; setting one that another living op has appends a number."""
-        given: str | None = self._name  # type: ignore[attr-defined]
-        return given or f"{type(self).__name__}_{self.serial}"
+        return self._name or f"{type(self).__name__}_{self.serial}"
 
     @name.setter
     def name(self, name: str) -> None:
@@ -197,7 +198,7 @@ class Op:
     @property
     def metadata(self) -> dict[str, Any]:
         """Entries by which ops are selected and filtered; replacements inherit them."""
-        found: dict[str, Any] | None = self._metadata  # type: ignore[attr-defined]
+        found = self._metadata
         if found is None:
             found = {}
             _put(self, "_metadata", found)

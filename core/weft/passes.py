@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from weft import scope
 from weft.errors import PassDidNotConverge, PassError, WeftError
-from weft.graph import Graph
+from weft.graph import Graph, on_new_operands
 from weft.op import Op
 from weft.target import Target
 from weft.traversal import postorder
@@ -146,9 +146,7 @@ class _PeepholeRun:
         fresh = postorder([root], lambda op: [arg for arg in op.args if arg not in settled])
         final: dict[Op, Op] = {}
         for op in fresh:
-            args = tuple(final.get(arg, arg) for arg in op.args)
-            same = all(a is b for a, b in zip(args, op.args, strict=True))
-            op_now = op if same else op.with_args(args)
+            op_now = on_new_operands(op, final)
             final[op] = op_now if op is root else self.settle(op_now)
         return final[root]
 

@@ -85,7 +85,7 @@ class Plan:
     steps
         The ops that run, in order; views are not among them.
     tensors
-        The description of every op's value.
+        The description of every op's value; in the arena, offsets count from its start.
     buffers
         All buffers that are in use.
     arena_size
@@ -133,7 +133,7 @@ class Plan:
 def _address(tensor: TensorDescription) -> str:
     buffer = tensor.base
     if buffer.kind == ARENA:
-        place = f"arena[{buffer.offset + tensor.offset}]"
+        place = f"arena[{tensor.offset}]"
     elif buffer.kind in (INPUT, RESULT):
         place = f"{buffer.kind}{buffer.owner}"
     else:
@@ -319,10 +319,7 @@ class _Planner:
         return self._may_overwrite(op, operand)
 
     def _finish(self) -> Plan:
-        for op, tensor in self.tensors.items():
-            if tensor.base.merged is not None:
-                self.tensors[op] = replace(tensor, base=tensor.base.root)
-        steps = [self._step(number, op) for number, op in enumerate(self.steps)]
+        scratch = self._workspaces()
         kept = [buffer for buffer in self.buffers if buffer.merged is None]
         arena = [buffer for buffer in kept if buffer.kind == ARENA]
         peak = lower_bound(arena)
@@ -332,17 +329,37 @@ class _Planner:
         offsets, size = place(arena)
         for buffer, offset in zip(arena, offsets, strict=True):
             buffer.offset = offset
+        self._settle_addresses()
+        steps = [self._step(op, scratch.get(op)) for op in self.steps]
         return Plan(self.graph, steps, self.tensors, kept, size, peak)
 
-    def _step(self, number: int, op: Op) -> Step:
-        args = tuple(self.tensors[arg] for arg in op.args)
-        workspace = None
-        nbytes = self.target.workspace(op)
-        if nbytes:
-            buffer = Buffer(ARENA, nbytes, number)
-            self.buffers.append(buffer)
-            workspace = TensorDescription((nbytes,), _BYTE, (1,), 0, buffer)
+    def _workspaces(self) -> dict[Op, Buffer]:
+        """Add a buffer for each op that needs scratch memory while it runs."""
+        found = {}
+        for number, op in enumerate(self.steps):
+            nbytes = self.target.workspace(op)
+            if nbytes:
+                found[op] = Buffer(ARENA, nbytes, number)
+        self.buffers.extend(found.values())
+        return found
+
+    def _settle_addresses(self) -> None:
+        """Put every description at its final address; equal ones become one object."""
+        settled: dict[TensorDescription, TensorDescription] = {}
+        for op, tensor in self.tensors.items():
+            root = tensor.base.root
+            if root is not tensor.base or root.offset:
+                tensor = TensorDescription(
+                    tensor.shape, tensor.dtype, tensor.strides, tensor.offset + root.offset, root
+                )
+            self.tensors[op] = settled.setdefault(tensor, tensor)
+
+    def _step(self, op: Op, scratch: Buffer | None) -> Step:
+        args = tuple([self.tensors[arg] for arg in op.args])
         out = self.tensors[op] if op.is_tensor else args[0]
+        if scratch is None:
+            return Step(op, out, args)
+        workspace = TensorDescription((scratch.nbytes,), _BYTE, (1,), scratch.offset, scratch)
         return Step(op, out, args, workspace)
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from weft.op import Op
@@ -24,8 +23,7 @@ class EffectScope:
     __slots__ = ("__weakref__",)
 
 
-@dataclass(frozen=True, slots=True)
-class BuildContext:
+class BuildContext(NamedTuple):
     """What an op takes from its surroundings while it is constructed."""
 
     scope: EffectScope
@@ -41,13 +39,24 @@ _OUTSIDE = BuildContext(ROOT)
 current: ContextVar[BuildContext] = ContextVar("weft_build_context", default=_OUTSIDE)
 
 
-@contextmanager
-def _changed(**changes: Any) -> Iterator[BuildContext]:
-    token = current.set(replace(current.get(), **changes))
-    try:
-        yield current.get()
-    finally:
-        current.reset(token)
+class _Entered:
+    """Makes a context the current one; written as a class because passes enter one for each op."""
+
+    __slots__ = ("context", "token")
+
+    def __init__(self, context: BuildContext) -> None:
+        self.context = context
+
+    def __enter__(self) -> BuildContext:
+        self.token = current.set(self.context)
+        return self.context
+
+    def __exit__(self, *error: object) -> None:
+        current.reset(self.token)
+
+
+def _changed(**changes: Any) -> _Entered:
+    return _Entered(current.get()._replace(**changes))
 
 
 @contextmanager
@@ -84,26 +93,19 @@ def all_ops() -> Iterator[list[Op]]:
         yield recorder
 
 
-@contextmanager
-def pinned_reads(op: Op) -> Iterator[None]:
+def pinned_reads(op: Op) -> _Entered:
     """Make ops built inside read the versions of state that `op` read."""
     pins = {arg: read for arg, read in zip(op.args, op.reads, strict=True) if arg.is_state}
-    if not pins:
-        yield
-        return
-    with _changed(pinned=pins):
-        yield
+    return _changed(pinned=pins) if pins else _Entered(current.get())
 
 
-@contextmanager
-def located(location: Location) -> Iterator[None]:
+def located(location: Location) -> _Entered:
     """Give ops built inside this source location."""
-    with _changed(location=location):
-        yield
+    return _changed(location=location)
 
 
-@contextmanager
-def replacing(op: Op) -> Iterator[None]:
+def replacing(op: Op) -> _Entered:
     """Give ops built inside the location, order and metadata of the op that they stand for."""
-    with _changed(origin=op, location=op.location, metadata=op.metadata or None):
-        yield
+    now = current.get()
+    entries = op._metadata or None
+    return _Entered(BuildContext(now.scope, entries, now.recorders, now.pinned, op.location, op))

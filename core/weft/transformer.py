@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from weft import plugins, scope
+from weft.collection import paused_collection
 from weft.computation import Computation, Program
 from weft.description import contiguous
 from weft.device import DeviceBufferStorage, DeviceTensor
@@ -204,7 +205,7 @@ class Transformer(ABC):
         """
         if self.initialized and not self._pending:
             return
-        with self.state_lock:
+        with self.state_lock, paused_collection():
             pending, self._pending = self._pending, []
             try:
                 self._bring_up(pending)
@@ -351,10 +352,7 @@ class Transformer(ABC):
         for op, description in plan.tensors.items():
             found = program.storages.get(description.base)
             if found is not None:
-                moved = description
-                if description.base.kind == ARENA:
-                    moved = _moved(description, description.base.offset)
-                program.tensors[op] = found.device_tensor(moved)
+                program.tensors[op] = found.device_tensor(description)
 
     def _storage(self, buffer: Buffer, plan: Plan) -> DeviceBufferStorage | None:
         if buffer.kind == ARENA:
@@ -443,12 +441,6 @@ class Transformer(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _moved(description: Any, offset: int) -> Any:
-    from dataclasses import replace
-
-    return replace(description, offset=description.offset + offset) if offset else description
 
 
 def _loaded(passes: Iterable[str | GraphPass]) -> list[GraphPass]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft.graph import Graph
 from weft.hookspecs import hookimpl
 from weft.lengths import product
 from weft.op import Op, TensorOp
@@ -16,10 +17,17 @@ from weft.ops.elementwise import ElementwiseOp
 from weft.ops.movement import cast_axes, transpose
 from weft.ops.reduction import ReductionOp
 from weft.passes import PeepholeGraphPass, visit
+from weft.target import Target
 
 
 class RequiredTensorShaping(PeepholeGraphPass):
     """Reduce the rank of elementwise ops and reductions to what the target takes."""
+
+    def do_pass(self, graph: Graph, target: Target) -> Graph:
+        """Leave a graph for a target without limits alone."""
+        if target.max_elementwise_rank is None and target.max_reduction_rank is None:
+            return graph
+        return super().do_pass(graph, target)
 
     @visit.on_type(ElementwiseOp)
     def shape_elementwise(self, op: ElementwiseOp) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
@@ -188,6 +188,7 @@ def random_expression(draw, shape):
     return (z, reduced, weft.softmax(z) if rank else z), (x, y)
 
 
+@settings(max_examples=30, deadline=None)
 @given(data=st.data(), shape=st.lists(st.integers(1, 3), max_size=5))
 def test_c27_required_tensor_shaping(data, shape):
     results, parameters = random_expression(data.draw, tuple(shape))

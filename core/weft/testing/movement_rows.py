@@ -1,0 +1,151 @@
+"""Rows of the op table: views, movement, padding and joining."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.testing.rows import ALL, CUBE, FIXED, MATRIX, Operand, Row, Shapes, C, H, N, W
+from weft.testing.samples import CLASSES
+
+_CN: Shapes = (((C, H),),)
+_PAIR = (Operand(), Operand())
+
+
+def _row(
+    function: str,
+    case: str,
+    build: Callable[..., Any],
+    expected: Callable[..., Any],
+    shapes: Shapes = CUBE,
+    operands: tuple[Operand, ...] = (Operand(),),
+) -> Row:
+    return Row(function, build, operands, shapes, ALL, expected, case)
+
+
+def _hot(x: Any, count: int) -> Any:
+    index = np.arange(count).reshape(-1, *([1] * np.ndim(x)))
+    return (index == x).astype(np.float32)
+
+
+def _updated(x: Any, item: Any, value: Any) -> Any:
+    result = np.array(x)
+    result[item] = value
+    return result
+
+
+_SLICES: dict[str, Any] = {
+    "index": (1,),
+    "negative-index": (slice(None), -1),
+    "range": (slice(None), slice(1, 3)),
+    "step": (slice(None), slice(None), slice(0, 4, 2)),
+    "odd-step": (slice(None), slice(None), slice(1, None, 2)),
+    "backwards": (slice(None, None, -1),),
+    "backwards-step": (slice(None), slice(None), slice(None, None, -2)),
+    "backwards-range": (slice(None), slice(None), slice(2, 0, -1)),
+    "mixed": (0, slice(None, None, -1), slice(-3, -1)),
+    "ellipsis": (..., 2),
+    "empty": (slice(None), slice(2, 1)),
+    "beyond": (slice(-10, 10), slice(1, 100)),
+}
+
+_SHAPE_ROWS = [
+    _row("reshape", "shape", lambda x: weft.reshape(x, (4, 6)), lambda x: x.reshape(4, 6)),
+    _row("reshape", "free", lambda x: weft.reshape(x, (3, -1)), lambda x: x.reshape(3, -1)),
+    _row("reshape", "after-transpose", lambda x: weft.reshape(weft.transpose(x), (8, 3)),
+         lambda x: x.T.reshape(8, 3)),
+    _row("reshape", "scalar", lambda x: weft.reshape(x, ()), lambda x: x.reshape(()), (((1, 1),),)),
+    _row("reshape", "empty", lambda x: weft.reshape(x, (3, 0, 5)), lambda x: x.reshape(3, 0, 5),
+         (((0, 2),),)),
+    _row("transpose", "reversed", weft.transpose, np.transpose,
+         (((2, 3, 4),), ((),), ((5,),), ((2, 1, 3, 2, 2),), ((0, 3),))),
+    _row("transpose", "permuted", lambda x: weft.transpose(x, (2, 0, 1)),
+         lambda x: x.transpose(2, 0, 1)),
+    _row("transpose", "named", lambda x: weft.transpose(x, (H, C)), np.transpose, _CN),
+    _row("axes_with_order", "named", lambda x: weft.axes_with_order(x, (W, C, H)),
+         lambda x: x.transpose(2, 0, 1), (((C, H, W),),)),
+    _row("expand_dims", "front", weft.expand_dims, lambda x: x[None]),
+    _row("expand_dims", "inside", lambda x: weft.expand_dims(x, dim=-2), lambda x: x[:, :, None]),
+    _row("expand_dims", "repeated", lambda x: weft.expand_dims(x, N, 1),
+         lambda x: np.repeat(x[:, None], 3, axis=1), _CN),
+    _row("flatten", "positional", weft.flatten, np.ravel, (((2, 3, 4),), ((),), ((0, 2),))),
+    _row("flatten", "named", weft.flatten, np.ravel, _CN),
+    _row("flatten_at", "inside", lambda x: weft.flatten_at(x, 1), lambda x: x.reshape(2, 12)),
+    _row("flatten_at", "end", lambda x: weft.flatten_at(x, 3), np.ravel),
+    _row("unflatten", "named", lambda x: weft.unflatten(weft.flatten(x)), np.asarray, _CN),
+    _row("unflatten", "transposed",
+         lambda x: weft.unflatten(weft.transpose(weft.flatten_at(x, 1))),
+         lambda x: x.transpose(1, 2, 0), (((C, H, W),),)),
+    _row("cast_axes", "named", lambda x: weft.cast_axes(x, (H, C)), lambda x: x.reshape(2, 4),
+         (((2, 4),),)),
+    _row("cast_role", "named", lambda x: weft.cast_role(x, (weft.Axis(4, "K"), H)), np.asarray, _CN),
+    _row("map_roles", "named", lambda x: weft.map_roles(x, {"C": "K"}) + weft.Axis(1).length,
+         lambda x: x + 1, _CN),
+    _row("contiguous", "transposed", lambda x: weft.contiguous(weft.transpose(x)), np.transpose),
+    _row("broadcast", "positional", lambda x: weft.broadcast(x, (2, 3, 4)),
+         lambda x: np.broadcast_to(x, (2, 3, 4)), (((3, 1),), ((),), ((4,),), ((2, 3, 4),))),
+    _row("broadcast", "named", lambda x: weft.broadcast(x, (N, C, H)),
+         lambda x: np.broadcast_to(x.T, (3, 4, 2)), (((H, C),), ((C,),), ((),))),
+]  # fmt: skip
+
+_SLICE_ROWS = [
+    *(
+        _row("tensor_slice", case, lambda x, s=slices: weft.tensor_slice(x, s),
+             lambda x, s=slices: x[s])
+        for case, slices in _SLICES.items()
+    ),
+    _row("tensor_slice", "renamed", lambda x: weft.tensor_slice(x, (1,), axes=(C,)),
+         lambda x: x[1], (((2, 4),),)),
+    _row("tensor_slice", "operator", lambda x: x[1:, ::-2][..., 0] + x[0, 0, 0],
+         lambda x: x[1:, ::-2][..., 0] + x[0, 0, 0]),
+    _row("slice_along_axis", "positional", lambda x: weft.slice_along_axis(x, 1, 2),
+         lambda x: x[:, 2]),
+    _row("slice_along_axis", "named", lambda x: weft.slice_along_axis(x, H, -1),
+         lambda x: x[:, -1], _CN),
+    *(
+        _row("update_slice", case,
+             lambda x, y, s=slices: weft.update_slice(x, s, weft.tensor_slice(y, s)),
+             lambda x, y, s=slices: _updated(x, s, y[s]), (((2, 3, 4), (2, 3, 4)),), _PAIR)
+        for case, slices in _SLICES.items()
+    ),
+    _row("update_slice", "broadcast", lambda x, y: weft.update_slice(x, (slice(0, 3, 2),), y),
+         lambda x, y: _updated(x, slice(0, 3, 2), y), (((3, 4), ()), ((3, 4), (4,))), _PAIR),
+]  # fmt: skip
+
+_JOIN_ROWS = [
+    _row("pad", "both", lambda x: weft.pad(x, [(1, 2), 0, (0, 3)]),
+         lambda x: np.pad(x, [(1, 2), (0, 0), (0, 3)])),
+    _row("pad", "value", lambda x: weft.pad(x, [1, 1], 1),
+         lambda x: np.pad(x, 1, constant_values=1), MATRIX),
+    _row("pad", "named", lambda x: weft.pad(x, [(0, 1), (2, 0)]),
+         lambda x: np.pad(x, [(0, 1), (2, 0)]), _CN),
+    _row("pad", "empty", lambda x: weft.pad(x, [1, 2]), lambda x: np.pad(x, [(1, 1), (2, 2)]),
+         (((0, 2),),)),
+    _row("concat", "first", lambda *x: weft.concat(x), lambda *x: np.concatenate(x),
+         (((2, 3), (1, 3)), ((0, 3), (2, 3))), _PAIR),
+    _row("concat", "last", lambda *x: weft.concat(x, -1), lambda *x: np.concatenate(x, -1),
+         (((2, 3), (2, 2)),), _PAIR),
+    _row("concat", "same", lambda x: weft.concat([x, x[::-1], x]),
+         lambda x: np.concatenate([x, x[::-1], x])),
+    _row("concat", "one", lambda x: weft.concat([x], 1), np.asarray),
+    _row("concat", "named", lambda x, y: weft.concat([x, y], H),
+         lambda x, y: np.concatenate([x, y.T], 1), (((C, H), (H, C)),), _PAIR),
+    _row("stack", "front", lambda *x: weft.stack(x), lambda *x: np.stack(x),
+         (((2, 3), (2, 3)), ((), ())), _PAIR),
+    _row("stack", "last", lambda *x: weft.stack(x, pos=-1), lambda *x: np.stack(x, -1),
+         (((2, 3), (2, 3)),), _PAIR),
+    _row("stack", "named", lambda *x: weft.stack(x, H, 1), lambda *x: np.stack(x, 1),
+         (((C, N), (C, N)),), _PAIR),
+    Row("one_hot", lambda x: weft.one_hot(x, CLASSES), (Operand("index", "int32", False),),
+        (((2, 3),), ((),), ((0,),), ((4,),)), expected=lambda x: _hot(x, CLASSES)),
+    Row("one_hot", lambda x: weft.one_hot(x, C, "int32"), (Operand("index", "int64", False),),
+        (((N,),),), expected=lambda x: _hot(x, 4).astype(np.int32), case="named"),
+    Row("one_hot", lambda x: weft.one_hot(x, CLASSES), (Operand("index", None, False),),
+        (((6,),),), expected=lambda x: _hot(x, CLASSES), case="floats"),
+    Row("stop_gradient", lambda x: weft.stop_gradient(x) + 1, (FIXED,), expected=lambda x: x + 1),
+]  # fmt: skip
+
+MOVEMENT_ROWS: tuple[Row, ...] = (*_SHAPE_ROWS, *_SLICE_ROWS, *_JOIN_ROWS)

@@ -1,0 +1,126 @@
+"""What a row of the op table says, and the shapes that rows share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from weft.axes import Axis
+from weft.op import TensorOp
+
+Shapes = tuple[tuple[Any, ...], ...]
+
+FLOATS = ("float32", "float64")
+NUMBERS = (*FLOATS, "int32")
+ALL = (*NUMBERS, "bool")
+NARROW = ("float16", "bfloat16")
+"""The dtypes that a row of floats is also run with, on its first shapes alone, where a target
+computes with them."""
+INTEGERS = ("int8", "int16", "int64", "uint8", "uint16", "uint32", "uint64")
+"""The dtypes that a row of integers is also run with, likewise."""
+
+N, C, H, W = Axis(3, "N"), Axis(4, "C"), Axis(2, "H"), Axis(5, "W")
+REC = Axis(2, "REC")
+
+ONE: Shapes = (
+    ((2, 3, 4),),
+    ((),), ((5,),), ((3, 4),), ((2, 1, 3, 2),), ((2, 2, 1, 2, 3),),
+    ((1,),), ((1, 1, 1),), ((0,),), ((2, 0, 3),), ((H, C),),
+)  # fmt: skip
+"""One operand of rank 0 to 5, with lengths 1 and 0, and with names."""
+
+ONE_FILLED: Shapes = tuple(shapes for shapes in ONE if 0 not in shapes[0])
+"""Those with at least one element."""
+
+TWO: Shapes = (
+    ((2, 3, 4), (2, 3, 4)),
+    ((), ()), ((5,), ()), ((), (5,)), ((3, 4), (4,)), ((3, 1), (2, 1, 4)), ((2, 1, 3, 2), (3, 1)),
+    ((2, 2, 1, 2, 3), (2, 1, 2, 1, 3)), ((1,), (4,)), ((0,), (1,)), ((2, 0, 3), (3,)),
+    ((H, C), (H, C)), ((H, C), (C, H)), ((C,), (H, C)), ((H, C), (C, N)), ((H, C), ()),
+)  # fmt: skip
+"""Two operands that broadcast, by NumPy's rule or by name."""
+
+MATRIX: Shapes = (((3, 4),),)
+CUBE: Shapes = (((2, 3, 4),),)
+NAMED: Shapes = (((N, C, H),),)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of a row.
+
+    Attributes
+    ----------
+    domain
+        Where its samples come from; see `weft.testing.samples`.
+    dtype
+        Its dtype, where that is not the one the row is run with.
+    differentiable
+        Whether a gradient with respect to it exists.
+    """
+
+    domain: str = "any"
+    dtype: str | None = None
+    differentiable: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to use one public function, and what must come out.
+
+    Attributes
+    ----------
+    function
+        Its name in `weft`.
+    build
+        From operands to the op.
+    operands
+        What the operands are like.
+    shapes
+        Alternatives: for each operand a shape, or a tuple of axes.
+    dtypes
+        The dtypes that the row is run with.
+    expected
+        The same in plain NumPy, from the operands as arrays; it holds for the first shapes.
+    case
+        Tells rows of one function apart.
+    twice
+        Whether the second derivative is tested as well.
+    is_special
+        Whether it is defined at NaN and infinities, and at every pair of small integers.
+    """
+
+    function: str
+    build: Callable[..., TensorOp]
+    operands: tuple[Operand, ...] = (Operand(),)
+    shapes: Shapes = CUBE
+    dtypes: tuple[str, ...] = FLOATS
+    expected: Callable[..., Any] | None = None
+    case: str = ""
+    twice: bool = False
+    is_special: bool = False
+
+    @property
+    def name(self) -> str:
+        """The function, and the case where it has several."""
+        return f"{self.function}-{self.case}" if self.case else self.function
+
+    @property
+    def gradients(self) -> tuple[int, ...]:
+        """The numbers of the operands with a gradient."""
+        return tuple(i for i, operand in enumerate(self.operands) if operand.differentiable)
+
+
+FIXED = Operand(differentiable=False)
+"""An operand without a gradient."""
+
+
+def operands(*domains: str) -> tuple[Operand, ...]:
+    """Return differentiable operands of these domains."""
+    return tuple(Operand(domain) for domain in domains)
+
+
+def fixed(*domains: str) -> tuple[Operand, ...]:
+    """Return operands of these domains that have no gradient."""
+    return tuple(Operand(domain, differentiable=False) for domain in domains)

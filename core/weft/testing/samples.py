@@ -1,0 +1,85 @@
+"""Sample values for operands, from domains that keep away from poles, kinks and ties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.dtypes import DType
+
+Array = np.ndarray[Any, Any]
+Generator = np.random.Generator
+
+CLASSES = 5
+"""The number of classes that the domain ``index`` counts."""
+
+SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5)
+"""The floats at which elementwise ops show whether they follow IEEE 754."""
+
+_SPECIAL_INTEGERS = (0, 1, 2, 3, 7, -1, -2, -3)
+
+
+def _spread(shape: tuple[int, ...], random: Generator, index: int) -> Array:
+    """Return values that differ by 4 / size, and by a quarter of that from those of other operands.
+
+    None is closer to 0 than 1 / size.
+    """
+    size = max(int(np.prod(shape)), 1)
+    values = (random.permutation(size)[: int(np.prod(shape))] + 0.5 - size / 2 + index / 4) / size
+    return 4.0 * values.reshape(shape)
+
+
+def _signed(shape: tuple[int, ...], random: Generator, index: int) -> Array:
+    return random.uniform(0.5, 2, shape) * random.choice([-1.0, 1.0], shape)
+
+
+def _shares(shape: tuple[int, ...], random: Generator, index: int) -> Array:
+    parts = random.uniform(0.2, 1, shape)
+    return parts / parts.sum(axis=-1, keepdims=True) if shape else np.ones(())
+
+
+FLOATS: dict[str, Callable[[tuple[int, ...], Generator, int], Array]] = {
+    "any": lambda shape, random, index: random.uniform(-2, 2, shape),
+    "positive": lambda shape, random, index: random.uniform(0.5, 2, shape),
+    "nonzero": _signed,
+    "unit": lambda shape, random, index: random.uniform(0.1, 0.9, shape),
+    "distinct": _spread,
+    "shares": _shares,
+}
+"""By domain, how floats are drawn: from the shape, a generator and the operand's number."""
+
+_INTEGER_BOUNDS = {"positive": (1, 4), "unit": (0, 1), "shares": (0, 3), "index": (-1, CLASSES)}
+
+
+def sample(
+    domain: str, shape: tuple[int, ...], dtype: DType, random: Generator, index: int = 0
+) -> Array:
+    """Return values of a domain: those of `FLOATS`, or ``index``, whole numbers from -1 up.
+
+    Integers are small, so that no sum or product of a few overflows; `index` is the operand's
+    number, by which the domain ``distinct`` keeps operands apart.
+    """
+    if dtypes.is_bool(dtype):
+        return random.integers(0, 2, shape).astype(dtype)
+    if dtypes.is_integer(dtype) or domain == "index":
+        low, high = _INTEGER_BOUNDS.get(domain, (-4, 4))
+        values = random.integers(low, high, shape, endpoint=True)
+        if domain == "nonzero":
+            values = np.where(values == 0, 3, values)
+        return (np.abs(values) if dtype.kind == "u" else values).astype(dtype)
+    return FLOATS[domain](shape, random, index).astype(dtype)
+
+
+def special(count: int, dtype: DType) -> list[Array]:
+    """Return operands in which each meeting of the special values of a dtype occurs once."""
+    if dtypes.is_bool(dtype):
+        values = np.array([False, True])
+    elif dtypes.is_integer(dtype):
+        values = np.array([x for x in _SPECIAL_INTEGERS if x >= 0 or dtype.kind == "i"])
+    else:
+        values = np.array(SPECIAL)
+    meetings = np.meshgrid(*([values] * count), indexing="ij")
+    return [np.array(one).reshape(-1).astype(dtype) for one in meetings]
