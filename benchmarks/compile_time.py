@@ -16,7 +16,7 @@ from pathlib import Path
 from time import perf_counter
 
 import mlp
-from measure import NOISE, Row, main
+from measure import Row, busy, main
 
 import weft
 
@@ -52,15 +52,17 @@ def benchmark(rounds: int) -> Iterator[Row]:
         gc.collect()
         taken.append(once())
     build, gradients, compiling = map(list, zip(*taken, strict=True))
-    low, middle, high = statistics.quantiles(compiling, n=4)
-    note = f"not quiet: spreads {(high - low) / middle:.0%}" if high - low > NOISE * middle else ""
-    yield Row("compile and first call", statistics.median(compiling) * 1e3, "ms", 60, note)
+    yield Row(
+        "compile and first call", statistics.median(compiling) * 1e3, "ms", 60, busy(compiling)
+    )
     yield Row("build the forward graph", statistics.median(build) * 1e3, "ms")
     yield Row("derive gradients and updates", statistics.median(gradients) * 1e3, "ms")
-    fresh = zip(*(in_fresh_process() for _ in range(FRESH_PROCESSES)), strict=True)
-    first_build, first_gradients, first = (statistics.median(part) * 1e3 for part in fresh)
-    yield Row("compile and first call, first in a process", first, "ms", 60)
-    yield Row("build and derive, first in a process", first_build + first_gradients, "ms")
+    fresh = [in_fresh_process() for _ in range(FRESH_PROCESSES)]
+    first = [compiling for _, _, compiling in fresh]
+    before = [build + gradients for build, gradients, _ in fresh]
+    what = "compile and first call, first in a process"
+    yield Row(what, statistics.median(first) * 1e3, "ms", 60, busy(first))
+    yield Row("build and derive, first in a process", statistics.median(before) * 1e3, "ms")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from measure import NOISE, Row, main
+from measure import Row, busy, main
 
 SCRIPT = """
 from time import perf_counter
@@ -34,11 +34,9 @@ def benchmark(rounds: int) -> Iterator[Row]:
     """Import again and again; the first time, which may write bytecode, does not count."""
     imported()
     numpy, weft = zip(*(imported() for _ in range(max(rounds, 2))), strict=True)
-    middle = statistics.median(weft)
-    low, _, high = statistics.quantiles(weft, n=4)
-    spread = (high - low) / middle
-    note = f"not quiet: spreads {spread:.0%}" if spread > NOISE else ""
-    yield Row("import weft after import numpy", middle * 1e3, "ms", 150, note)
+    yield Row(
+        "import weft after import numpy", statistics.median(weft) * 1e3, "ms", 150, busy(weft)
+    )
     yield Row("import numpy", statistics.median(numpy) * 1e3, "ms")
 
 

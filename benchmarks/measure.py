@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from timeit import Timer
 from typing import Any
@@ -80,6 +80,13 @@ class Samples:
         worst = max(self.seconds, key=self.spread)
         spread = self.spread(worst)
         return f"not quiet: {worst} spreads {spread:.0%}" if spread > NOISE else ""
+
+
+def busy(samples: Sequence[float]) -> str:
+    """Return a warning if samples of one kind spread as on a busy machine, else nothing."""
+    low, middle, high = statistics.quantiles(samples, n=4)
+    spread = (high - low) / middle
+    return f"not quiet: spreads {spread:.0%}" if spread > NOISE else ""
 
 
 def interleaved(

@@ -73,8 +73,8 @@ def results(name: str, rounds: int | None) -> list[Row]:
 
 
 def number(value: float) -> str:
-    """Return a value with about three digits."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    """Return a value with four digits, or all of those before the point."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def cells(row: Row) -> tuple[str, str, str, str]:

@@ -18,7 +18,7 @@ from weft import source
 from weft.computation import Program
 from weft.description import TensorDescription
 from weft.op import Op
-from weft.plan import INPUT, RESULT, Step
+from weft.plan import CONSTANT, INPUT, RESULT, STATE, Step
 
 CHUNK = 1000
 """The number of steps that one generated function holds."""
@@ -84,7 +84,7 @@ class Emitter:
             return self._caller_array(description)
         found = self.names.get(description)
         if found is None:
-            found = self.names[description] = self.module.new_name("v")
+            found = self.names[description] = self.module.new_name(_hint(description))
             self.prelude.append(f"{found} = tensors[{self.module.tensor(description)}]")
         return found
 
@@ -98,13 +98,24 @@ class Emitter:
         found = self.call_views.get(description)
         if found is None:
             found = self.call_views[description] = self.module.new_name("w")
-            memory = f"{whole}.view('u1')" if description.dtype.kind == "V" else whole
+            memory = f"{whole}.reshape(-1).view('u1')" if description.dtype.kind == "V" else whole
             dtype = self.bind(description.dtype, "dtype")
             self.line(
                 f"{found} = ndarray({description.shape}, {dtype}, {memory}, "
                 f"{description.offset}, {description.strides})"
             )
         return found
+
+
+def _hint(description: TensorDescription) -> str:
+    """Return how the names of fixed arrays begin: v in the arena, c for constants, s for states."""
+    buffer = description.base
+    if buffer.kind == CONSTANT:
+        return "c"
+    if buffer.kind != STATE:
+        return "v"
+    label = buffer.owner.label or ""
+    return f"s_{label}_" if label.isidentifier() and label.isascii() else "s"
 
 
 class Module:

@@ -166,6 +166,11 @@ class Computation:
                 raise ArgumentError(
                     f"out= needs a writeable C-contiguous {dtype} array of shape {shape} for {op}"
                 )
+        # Results are written as soon as they are known, while arguments may still be needed.
+        arrays = [
+            array.copy() if any(np.may_share_memory(array, target) for target in out) else array
+            for array in arrays
+        ]
         with self.transformer.state_lock:
             program.run(*arrays, *out)
         return self._pack(self._with_none(out))

@@ -65,14 +65,13 @@ class TensorDescription:
 
     def slice(self, bounds: Sequence[tuple[int, int, int]]) -> TensorDescription:
         """Return the elements ``start + i * step`` for ``i < length`` along each dimension."""
-        moved = sum(
-            start * stride
-            for (start, length, _), stride in zip(bounds, self.strides, strict=True)
-            if length
-        )
+        shape = tuple(length for _, length, _ in bounds)
+        # An empty view stays where it is: its place might lie outside the buffer.
+        starts = (start for start, _, _ in bounds) if prod(shape) else (0,) * len(bounds)
+        moved = sum(start * stride for start, stride in zip(starts, self.strides, strict=True))
         return replace(
             self,
-            shape=tuple(length for _, length, _ in bounds),
+            shape=shape,
             strides=tuple(
                 stride * step for (_, _, step), stride in zip(bounds, self.strides, strict=True)
             ),

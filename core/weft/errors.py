@@ -5,9 +5,30 @@ A message says what happened, where (op, axes, dtypes, the user's file and line)
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from weft import source
+
 
 class WeftError(Exception):
-    """The base of every error that weft raises on purpose."""
+    """The base of every error that weft raises on purpose.
+
+    A message that names no line of the user's gets the one that led to the error.
+
+    Attributes
+    ----------
+    problem
+        The message as it was given.
+    """
+
+    is_located: ClassVar[bool] = True
+    """Whether errors of this class have to do with a line of the user's program."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        if self.is_located and 'File "' not in problem:
+            problem = f"{problem}\n  {source.file_info(source.user_location())}"
+        super().__init__(problem)
 
 
 class AxesError(WeftError, ValueError):
@@ -33,6 +54,8 @@ class GraphError(WeftError, ValueError):
 class ParseError(WeftError, ValueError):
     """The text of a graph does not parse; the message names line and column."""
 
+    is_located = False
+
 
 class GradientError(WeftError, ValueError):
     """A gradient was asked for that does not exist."""
@@ -52,6 +75,8 @@ class PlanError(WeftError, RuntimeError):
 
 class PluginError(WeftError, RuntimeError):
     """A plugin could not be loaded, or clashes with another one."""
+
+    is_located = False
 
 
 class UnknownPluginError(PluginError, ValueError):

@@ -234,7 +234,7 @@ def _check_inference(op: Op) -> None:
     try:
         axes, dtype = op.infer()
     except WeftError as error:
-        raise GraphError(op.explain(str(error))) from error
+        raise GraphError(op.explain(error.problem)) from error
     if axes != op.axes or dtype != op.dtype:
         raise GraphError(
             op.explain(f"yields {op.dtype} {op.axes}, but its operands give {dtype} {axes}")

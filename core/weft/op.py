@@ -111,7 +111,7 @@ class Op:
         try:
             axes, dtype = self.infer()
         except WeftError as error:
-            raise type(error)(self.explain(str(error))) from None
+            raise type(error)(self.explain(error.problem)) from None
         _put(self, "axes", axes)
         _put(self, "dtype", dtype)
         if metadata is not None or context.metadata is not None:

@@ -330,6 +330,7 @@ class _Planner:
         for buffer, offset in zip(arena, offsets, strict=True):
             buffer.offset = offset
         self._settle_addresses()
+        kept = [b for b in kept if b.kind != STATE or self.states[b.owner] is b]
         steps = [self._step(op, scratch.get(op)) for op in self.steps]
         return Plan(self.graph, steps, self.tensors, kept, size, peak)
 
@@ -348,6 +349,8 @@ class _Planner:
         settled: dict[TensorDescription, TensorDescription] = {}
         for op, tensor in self.tensors.items():
             root = tensor.base.root
+            if root.kind == STATE:
+                root = self.states.setdefault(root.owner, root)
             if root is not tensor.base or root.offset:
                 tensor = TensorDescription(
                     tensor.shape, tensor.dtype, tensor.strides, tensor.offset + root.offset, root

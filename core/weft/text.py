@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import keyword
 import math
 import re
 import zlib
@@ -28,11 +29,20 @@ from weft import dtypes, lengths, scope
 from weft.axes import Axes, Axis, FlattenedAxis
 from weft.errors import ParseError, WeftError
 from weft.graph import Graph
-from weft.op import Op, op_classes
-from weft.ops.storage import AssignableTensorOp, ParameterOp, ReadOp, constant
+from weft.op import Op, TensorOp, op_classes
+from weft.ops.storage import (
+    PERSISTENT,
+    PLACEHOLDER,
+    VARIABLE,
+    AssignableTensorOp,
+    ParameterOp,
+    ReadOp,
+    constant,
+)
 
 _INLINE = 16
-_COMMENT = re.compile(r"#\s+(.*):(\d+)\s*$")
+_COMMENT = re.compile(r"\s*#\s+(.*):(\d+)\s*$")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def print_graph(graph: Graph, full: bool = False) -> str:
@@ -42,7 +52,8 @@ def print_graph(graph: Graph, full: bool = False) -> str:
 
 class _Printer:
     def __init__(self, graph: Graph, full: bool) -> None:
-        self.graph = graph
+        self.renamed = _new_names(graph.symbols)
+        self.graph = graph = graph.specialise(self.renamed) if self.renamed else graph
         self.full = full
         self.names = {op: f"v{number}" for number, op in enumerate(graph.ops)}
         self.labels = _labels([op.source for op in graph.inputs] + list(graph.states))
@@ -51,11 +62,11 @@ class _Printer:
         graph = self.graph
         lines = [f"graph({graph.name!r})"]
         for state in graph.states:
-            kind = _axes(state.axes, state.dtype.name)
+            kind = _axes(state.axes.substitute(self.renamed), state.dtype.name)
             lines.append(f"state({self.labels[state]!r}, {state.kind!r}, {kind})")
         for op in graph.ops:
             left = f"{self.names[op]}: {_axes(op.axes, op.dtype.name)} = {self.call(op)}"
-            lines.append(f"{left}  # {op.filename}:{op.lineno}")
+            lines.append(f"{left}  # {_printable(op.filename)}:{op.lineno}")
         lines.extend(f"effect({self.names[op]})" for op in graph.effects)
         lines.append(f"result({', '.join(self.names[op] for op in graph.outputs)})")
         for state, value in graph.updates:
@@ -85,6 +96,24 @@ class _Printer:
             return "..."
         packed = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
         return f"packed({packed!r})"
+
+
+def _new_names(symbols: tuple[lengths.Symbol, ...]) -> dict[lengths.Symbol, Any]:
+    """Return other symbols if one of these does not parse as a name, or two look the same."""
+    plain = {symbol.name for symbol in symbols if _is_plain(symbol.name)}
+    if len(plain) == len(symbols):
+        return {}
+    return {symbol: lengths.symbol(f"n{number}") for number, symbol in enumerate(symbols)}
+
+
+def _is_plain(name: str) -> bool:
+    reserved = keyword.iskeyword(name) or re.fullmatch(r"v\d+|nan|inf", name)
+    return name.isidentifier() and not reserved
+
+
+def _printable(filename: str) -> str:
+    """Return a file name that stays on its line."""
+    return filename if filename.isprintable() else repr(filename)
 
 
 def _labels(stored: list[Any]) -> dict[Any, str]:
@@ -117,7 +146,7 @@ def _axis(axis: Axis) -> str:
         return _axes(axis.axes, "Flattened")
     if axis.name is None:
         return length
-    if axis.name.isidentifier():
+    if axis.name.isidentifier() and not keyword.iskeyword(axis.name):
         return f"{axis.name}={length}"
     return f"Axis({length}, {axis.name!r})"
 
@@ -153,7 +182,7 @@ def parse(text: str, states: dict[str, Any] | None = None) -> Graph:
 
 class _Parser:
     def __init__(self, text: str, states: dict[str, Any]) -> None:
-        self.lines = text.splitlines()
+        self.lines = _LINE_END.split(text)
         self.states = states
         self.values: dict[str, Any] = {}
         self.symbols: dict[str, Any] = {}
@@ -180,7 +209,7 @@ class _Parser:
                     raise ParseError("expected 'name: type = Op(...)' or a statement")
             except ParseError as error:
                 raise self._at(node, error) from None
-            except (WeftError, TypeError, ValueError, KeyError, AttributeError) as error:
+            except (WeftError, *_MALFORMED) as error:
                 raise self._at(node, error) from error
         graph = Graph(**self.parts)
         graph.verify()
@@ -188,28 +217,36 @@ class _Parser:
 
     def _at(self, node: ast.AST, error: Exception) -> ParseError:
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1
-        return ParseError(f"line {line}, column {column}: {error}")
+        return ParseError(f"line {line}, column {column}: {getattr(error, 'problem', error)}")
 
     def _graph(self, name: str) -> None:
+        _require(str, name)
         self.parts["name"] = name
 
     def _state(self, name: str, kind: str, declared: Any) -> None:
         axes, dtype = declared
+        _require(str, name)
+        if kind not in (PLACEHOLDER, VARIABLE, PERSISTENT):
+            raise ParseError(f"unknown kind of state {kind!r}")
         if name not in self.states:
             self.states[name] = AssignableTensorOp(
                 kind=kind, target_axes=axes, target_dtype=dtype, value=None, name=name
             )
 
     def _effect(self, op: Op) -> None:
+        _require(Op, op)
         self.parts["effects"].append(op)
 
     def _result(self, *ops: Op) -> None:
+        _require(TensorOp, *ops)
         self.parts["outputs"].extend(ops)
 
     def _update(self, name: str, value: Op) -> None:
+        _require(TensorOp, value)
         self.parts["updates"].append((self._stored(name), value))
 
     def _after(self, op: Op, *firsts: Op) -> None:
+        _require(Op, op, *firsts)
         self.parts["after"][op] = firsts
 
     def _stored(self, name: str) -> Any:
@@ -225,7 +262,8 @@ class _Parser:
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ParseError(f"{name} must be made by an op, as in 'v1: float32() = AddOp(v0, v0)'")
         axes, dtype = self.value(node.annotation)
-        found = _COMMENT.search(self.lines[node.lineno - 1])
+        rest = self.lines[(node.end_lineno or 1) - 1].encode()[node.end_col_offset :]
+        found = _COMMENT.match(rest.decode())
         location = (found[1], int(found[2])) if found else ("<graph text>", node.lineno)
         with scope.located(location):
             op = self._op(call.func.id, call, axes, dtype)
@@ -236,6 +274,7 @@ class _Parser:
     def _op(self, kind: str, call: ast.Call, axes: Axes, dtype: Any) -> Any:
         args = [self.value(arg) for arg in call.args]
         if kind == "Parameter":
+            _require(str, *args)
             source = self.states.get(args[0]) or AssignableTensorOp(
                 kind="placeholder", target_axes=axes, target_dtype=dtype, value=None, name=args[0]
             )
@@ -304,6 +343,11 @@ class _Parser:
         return axes if kind == "Axes" else (axes, dtypes.as_dtype(kind))
 
 
+_MALFORMED = (
+    TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError, zlib.error
+)  # fmt: skip
+"""What comes of a text that parses as Python and makes no sense as a graph."""
+
 _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda x, y: x + y,
     ast.Sub: lambda x, y: x - y,
@@ -315,4 +359,10 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
 def _unpacked(value: Any, axes: Axes, dtype: Any) -> Any:
     if isinstance(value, bytes):
         return np.frombuffer(value, dtype).reshape(axes.shape)
-    return np.asarray(value, None if dtypes.is_inexact(dtype) else dtype).astype(dtype)
+    return dtypes.host_array(value, dtype)
+
+
+def _require(kind: type, *values: Any) -> None:
+    for value in values:
+        if not isinstance(value, kind):
+            raise ParseError(f"expected {kind.__name__}, not {value!r}")

@@ -294,40 +294,33 @@ class Transformer(ABC):
             )
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
-        """Return the initialisers of states among what ops depend on, each after those it needs."""
+        """Return the initialisers of the states among ops that have no value here yet.
+
+        Initialisers of states that another one reads are found too, and come before it.
+        """
         found: dict[Op, None] = {}
-        stack = list(ops)[::-1]
+        done: set[Op] = set(self.state_tensors)
+        stack = [op for op in ops if op.is_state][::-1]
         while stack:
-            op = stack[-1]
-            if op in found:
-                stack.pop()
-                continue
-            needed = [
-                first
-                for below in postorder([op], dependencies)
-                for first in below.initializers
-                if below.is_state
-                and first is not op
-                and first not in found
-                and not (op.args and op.args[0] is below)
-            ]
+            state = stack[-1]
+            firsts = [] if state in done else list(state.initializers)
+            read = postorder([first.args[1] for first in firsts], dependencies)
+            needed = [op for op in read if op.is_state and op not in done and op is not state]
             if needed:
                 stack.extend(needed)
                 continue
             stack.pop()
-            if op.has_effect:
-                found[op] = None
+            done.add(state)
+            found.update(dict.fromkeys(firsts))
         return list(found)
 
     def _init_computation(
         self, pending: list[tuple[Computation, Program]]
     ) -> list[tuple[Computation, Program]]:
         """Make the computation that initialises states without memory, and run passes on it."""
-        found = (state for _, program in pending for state in program.graph.states)
-        states = [state for state in dict.fromkeys(found) if state not in self.state_tensors]
         with scope.saved_user_deps():
             ordered = self.ordered_initializers(
-                first for state in states for first in state.initializers
+                state for _, program in pending for state in program.graph.states
             )
             init_op = sequential(ordered) if ordered else doall(())
             made = Computation(self, [init_op], (), f"init_{self._program_count}")

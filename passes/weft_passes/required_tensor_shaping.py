@@ -14,7 +14,7 @@ from weft.hookspecs import hookimpl
 from weft.lengths import product
 from weft.op import Op, TensorOp
 from weft.ops.elementwise import ElementwiseOp
-from weft.ops.movement import cast_axes, transpose
+from weft.ops.movement import ReshapeOp, cast_axes, transpose
 from weft.ops.reduction import ReductionOp
 from weft.passes import PeepholeGraphPass, visit
 from weft.target import Target
@@ -37,7 +37,7 @@ class RequiredTensorShaping(PeepholeGraphPass):
             return
         head = op.rank - limit + 1
         joined = (product(op.axes.lengths[:head]), *op.axes.lengths[head:])
-        args = (cast_axes(x, joined) if x.axes else x for x in op.args)
+        args = (_under(x, joined) if x.axes else x for x in op.args)
         self.replace_op(op, cast_axes(type(op)(*args, **op.attributes()), op.axes))
 
     @visit.on_type(ReductionOp)
@@ -52,8 +52,13 @@ class RequiredTensorShaping(PeepholeGraphPass):
             product(x.axes[place].length for place in places) for places in (kept, op.positions)
         ]
         shape = tuple(sizes) if limit > 1 and kept else (x.axes.size,)
-        matrix = cast_axes(transpose(x, (*kept, *op.positions)), shape)
+        matrix = _under(transpose(x, (*kept, *op.positions)), shape)
         self.replace_op(op, cast_axes(_reduced(op, matrix), op.axes))
+
+
+def _under(x: TensorOp, shape: tuple[int, ...]) -> TensorOp:
+    """Return a tensor under another shape, taking it from before a reshape if there is one."""
+    return cast_axes(x.args[0] if isinstance(x, ReshapeOp) else x, shape)
 
 
 def _reduced(op: ReductionOp, matrix: TensorOp) -> Op:

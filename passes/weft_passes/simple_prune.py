@@ -115,7 +115,8 @@ class SimplePrune(PeepholeGraphPass):
         if scalar_value(source) is None or not x.axes.is_static or x.dtype != op.dtype:
             return
         size = np.asarray(x.axes.size // (op.axes.size or 1), op.dtype)
-        total = np.multiply(source.const, size)
+        with np.errstate(over="ignore"):
+            total = np.multiply(source.const, size)
         if np.isfinite(total).all():
             self.replace_op(op, broadcast(constant(total, dtype=op.dtype), op.axes))
 

@@ -469,7 +469,7 @@ def align(kind: type[ElementwiseOp], *operands: Any) -> tuple[TensorOp, ...]:
         for x in ops[1:]:
             axes = broadcast_axes(axes, x.axes)
     except WeftError as error:
-        raise type(error)(explain(kind.__name__, str(error), known)) from None
+        raise type(error)(explain(kind.__name__, error.problem, known)) from None
     return tuple(x if not x.axes else broadcast(x, axes) for x in ops)
 
 

@@ -573,7 +573,8 @@ def _bounds_and_dropped(x: TensorOp, slices: tuple[Any, ...]) -> tuple[Bounds, s
             )
         index = int(item.__index__())
         if isinstance(axis.length, int) and not -axis.length <= index < axis.length:
-            raise AxesError(x.explain(f"index {index} is out of range for axis {axis!r}"))
+            problem = f"index {index} is out of range for dimension {place} of {x.axes}"
+            raise AxesError(x.explain(problem))
         dropped.add(place)
         bounds.append((_from_end(index, axis.length, 0), 1, 1))
     return tuple(bounds), dropped

@@ -32,7 +32,8 @@ from weft.ops.elementwise import (
 from weft.ops.movement import BroadcastOp
 from weft.ops.reduction import MaxOp, ReductionOp, SumOp, reduced_positions
 
-SAFE_LOG_FLOOR = float(np.exp(-50.0))
+SAFE_LOG_LOWEST = -50.0
+SAFE_LOG_FLOOR = float(np.exp(SAFE_LOG_LOWEST))
 
 
 class Schema:
@@ -105,11 +106,13 @@ class SafeLogOp(InexactOp, CompositeOp):
 
     def reference(self, x: Any) -> Any:
         """Limit, then take the logarithm."""
-        return np.log(np.maximum(x, np.asarray(SAFE_LOG_FLOOR, np.asarray(x).dtype)))
+        dtype = np.asarray(x).dtype
+        floor, lowest = np.asarray(SAFE_LOG_FLOOR, dtype), np.asarray(SAFE_LOG_LOWEST, dtype)
+        return np.maximum(np.log(np.maximum(x, floor)), lowest)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Limit, then take the logarithm."""
-        return log(maximum(x, SAFE_LOG_FLOOR))
+        """Limit, take the logarithm, and limit it again: exp(-50) is 0 in float16."""
+        return maximum(log(maximum(x, SAFE_LOG_FLOOR)), SAFE_LOG_LOWEST)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """1 / x above the limit, else 0."""

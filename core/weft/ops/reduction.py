@@ -206,6 +206,8 @@ class VarianceOp(MeanOp):
     def reference(self, x: Any) -> Any:
         """Average the squared distances."""
         wide = np.asarray(x, self.dtype)
+        if not wide.size:
+            return np.full(self.axes.shape, np.nan, self.dtype)
         return np.var(wide, axis=self.positions).astype(self.dtype)
 
     def distance(self, x: TensorOp) -> TensorOp:

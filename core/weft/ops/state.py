@@ -49,7 +49,7 @@ def assign(state: Any, value: Any) -> AssignOp:
         if value.axes:
             value = broadcast(value, state.axes)
     except WeftError as error:
-        raise type(error)(explain("assign", str(error), (state, value))) from None
+        raise type(error)(explain("assign", error.problem, (state, value))) from None
     return AssignOp(state, cast(value, state.dtype))  # type: ignore[arg-type]
 
 

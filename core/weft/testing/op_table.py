@@ -113,10 +113,6 @@ def _elementwise_rows() -> list[Row]:
     return rows
 
 
-def _halved(x: Any, y: Any) -> Any:
-    return (np.asarray(x, np.int64) // np.asarray(y, np.int64)).astype(np.int32)
-
-
 def _integer_power(x: Any, y: Any) -> Any:
     exact = np.asarray(x, np.float64) ** np.abs(y)
     return np.where(np.asarray(y) < 0, np.trunc(1 / np.where(exact == 0, np.inf, exact)), exact)
@@ -128,8 +124,6 @@ def _mixed(x: Any, y: Any) -> Any:
 
 
 _MORE_ELEMENTWISE = [
-    Row("floordivide", weft.floordivide, fixed("any", "positive"), dtypes=("int32",),
-        shapes=TWO, expected=_halved, case="integers"),
     Row("divide", weft.divide, fixed("any", "nonzero"), dtypes=("int32",), shapes=TWO,
         expected=lambda x, y: (x / y).astype(np.float32), case="integers"),
     Row("power", weft.power, fixed("nonzero", "any"), dtypes=("int32",), shapes=TWO,

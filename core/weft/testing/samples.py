@@ -25,10 +25,10 @@ _SPECIAL_INTEGERS = (0, 1, 2, 3, 7, -1, -2, -3)
 def _spread(shape: tuple[int, ...], random: Generator, index: int) -> Array:
     """Return values that differ by 4 / size, and by a quarter of that from those of other operands.
 
-    None is closer to 0 than 1 / size.
+    None is closer to 0 than 1 / (2 size).
     """
     size = max(int(np.prod(shape)), 1)
-    values = (random.permutation(size)[: int(np.prod(shape))] + 0.5 - size / 2 + index / 4) / size
+    values = (random.permutation(size)[: int(np.prod(shape))] + 0.5 - size / 2 + 1 / 8 + index / 4) / size
     return 4.0 * values.reshape(shape)
 
 

@@ -1,0 +1,246 @@
+"""From a row of the op table to cases: placeholders, arrays, and the ops to compute with them.
+
+Many cases run in one computation, because compiling is what takes time. Each result is compared
+with the reference in wide precision.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft import dtypes
+from weft.axes import Axes, Axis, make_axes
+from weft.dtypes import DType
+from weft.graph import Graph
+from weft.op import Op, TensorOp
+from weft.target import Target
+from weft.testing.reference import evaluate_ops
+from weft.testing.rows import Operand, Row
+from weft.testing.samples import sample, special
+
+Array = np.ndarray[Any, Any]
+Layout = Callable[[Axes, DType], tuple[Any, TensorOp]]
+
+
+def _plain(axes: Axes, dtype: DType) -> tuple[Any, TensorOp]:
+    x = weft.placeholder(axes, dtype)
+    return x, x
+
+
+def _transposed(axes: Axes, dtype: DType) -> tuple[Any, TensorOp]:
+    x = weft.placeholder(Axes(reversed(axes)), dtype)
+    return x, weft.transpose(x)
+
+
+def _sliced(axes: Axes, dtype: DType) -> tuple[Any, TensorOp]:
+    x = weft.placeholder(Axes(Axis(2 * axis.length + 1, axis.name) for axis in axes), dtype)
+    return x, x[(slice(1, None, 2),) * len(axes)]
+
+
+def _backwards(axes: Axes, dtype: DType) -> tuple[Any, TensorOp]:
+    x = weft.placeholder(axes, dtype)
+    return x, x[(slice(None, None, -1),) * len(axes)]
+
+
+def _repeated(axes: Axes, dtype: DType) -> tuple[Any, TensorOp]:
+    x = weft.placeholder(axes[1:], dtype)
+    return x, weft.broadcast(x, axes)
+
+
+LAYOUTS: dict[str, Layout] = {
+    "plain": _plain,
+    "transposed": _transposed,
+    "sliced": _sliced,
+    "backwards": _backwards,
+    "repeated": _repeated,
+}
+"""How an operand lies in memory: each makes a placeholder, and a view of it with the wanted axes."""
+
+
+@dataclass
+class Case:
+    """One use of a row, ready to be computed.
+
+    Attributes
+    ----------
+    label
+        Names it in messages.
+    placeholders, arrays
+        The parameters and their values.
+    value
+        The op of the row.
+    gradients
+        The derivatives of the value, weighted by `weights`, by each placeholder, and by number.
+    weights
+        The adjoint of the value.
+    """
+
+    label: str
+    placeholders: tuple[Any, ...]
+    arrays: tuple[Array, ...]
+    value: TensorOp
+    gradients: dict[int, TensorOp]
+    weights: TensorOp | None
+
+    @property
+    def results(self) -> list[TensorOp]:
+        """The value and the gradients."""
+        return [self.value, *self.gradients.values()]
+
+
+def seeded(*parts: str) -> np.random.Generator:
+    """Return a generator that depends on the parts alone, so that every run draws the same."""
+    return np.random.default_rng(zlib.crc32("/".join(parts).encode()))
+
+
+def make_case(
+    row: Row, shapes: Sequence[Any], dtype: str, layout: str = "plain", with_gradients: bool = True
+) -> Case:
+    """Return the case of a row with operands of these shapes, in a dtype and a layout."""
+    label = f"{row.name} {dtype} {layout} {' '.join(str(make_axes(axes)) for axes in shapes)}"
+    random = seeded(label)
+    made = [
+        LAYOUTS[layout](make_axes(axes), _dtype(operand, dtype))
+        for operand, axes in zip(row.operands, shapes, strict=True)
+    ]
+    placeholders = tuple(x for x, _ in made)
+    arrays = tuple(
+        sample(operand.domain, x.axes.shape, x.dtype, random, number)
+        for number, (operand, x) in enumerate(zip(row.operands, placeholders, strict=True))
+    )
+    case = Case(label, placeholders, arrays, row.build(*(view for _, view in made)), {}, None)
+    if with_gradients and dtypes.is_inexact(case.value.dtype):
+        _differentiate(case, row, random)
+    return case
+
+
+def _differentiate(case: Case, row: Row, random: np.random.Generator) -> None:
+    value = case.value
+    weights = random.uniform(0.5, 1.5, value.axes.shape).astype(value.dtype)
+    case.weights = weft.constant(weights, value.axes)
+    for number in row.gradients:
+        x = case.placeholders[number]
+        if dtypes.is_inexact(x.dtype):
+            case.gradients[number] = weft.deriv(value, x, error=case.weights)
+
+
+def make_special_case(row: Row, dtype: str) -> Case:
+    """Return the case of a row at NaN, infinities and zeros, without gradients."""
+    arrays = tuple(
+        array.astype(_dtype(operand, dtype)) if operand.dtype else array
+        for operand, array in zip(
+            row.operands, special(len(row.operands), dtypes.as_dtype(dtype)), strict=True
+        )
+    )
+    placeholders = tuple(weft.placeholder(array.shape, array.dtype) for array in arrays)
+    value = row.build(*placeholders)
+    return Case(f"{row.name} {dtype} special values", placeholders, arrays, value, {}, None)
+
+
+def make_cases(row: Row, dtype: str, brief: bool = False) -> list[Case]:
+    """Return the cases of a row in a dtype: all shapes, then all layouts of the first; or one."""
+    if brief:
+        return [make_case(row, row.shapes[0], dtype)]
+    cases = [make_case(row, shapes, dtype) for shapes in row.shapes]
+    first = row.shapes[0]
+    if all(make_axes(axes) for axes in first):
+        cases += [make_case(row, first, dtype, name) for name in LAYOUTS if name != "plain"]
+    if row.is_special:
+        cases.append(make_special_case(row, dtype))
+    return cases
+
+
+def _dtype(operand: Operand, dtype: str) -> DType:
+    return dtypes.as_dtype(operand.dtype or dtype)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a result must be.
+
+    Attributes
+    ----------
+    value
+        The result in wide precision.
+    scale
+        The largest finite number on the way to it, at least 1: rounding errors are in proportion.
+    narrowest
+        The dtype of the coarsest precision on the way to it.
+    """
+
+    value: Array
+    scale: float
+    narrowest: DType
+
+
+def expectations(
+    graph: Graph, arrays: Iterable[Array], target: Target, states: Any = None
+) -> list[Expectation]:
+    """Return what each output of a graph must be."""
+    values = evaluate_ops(graph, list(arrays), states, wide=True)
+    scales: dict[Op, float] = {}
+    narrowest: dict[Op, DType] = {}
+    for op in graph.ops:
+        scales[op] = max([1.0, _largest(values[op]), *(scales[arg] for arg in op.args)])
+        narrowest[op] = max(
+            [op.dtype, *(narrowest[arg] for arg in op.args)], key=target.tolerance
+        )
+    return [Expectation(values[op], scales[op], narrowest[op]) for op in graph.outputs]
+
+
+def _largest(value: Array) -> float:
+    if value.dtype.kind not in "fc":
+        return 1.0
+    finite = np.abs(value[np.isfinite(value)])
+    return float(finite.max()) if finite.size else 1.0
+
+
+def difference(got: Array, op: TensorOp, expected: Expectation, target: Target) -> str | None:
+    """Return what is wrong with a result, or None; integers and bools must be equal."""
+    if not isinstance(got, np.ndarray) or got.shape != op.axes.shape or got.dtype != op.dtype:
+        return f"{type(got).__name__} {got!r} is no {op.dtype} array of shape {op.axes.shape}"
+    want = expected.value
+    if dtypes.is_inexact(op.dtype):
+        relative, absolute = target.tolerance(expected.narrowest)
+        close = _close(got, want, relative, absolute * expected.scale)
+    else:
+        close = got == want
+    if np.all(close):
+        return None
+    places = np.argwhere(~close)[:3].tolist()
+    shown = [f"{place}: {got[tuple(place)]} != {want[tuple(place)]}" for place in places]
+    return f"{np.sum(~close)} of {got.size} elements differ, at {'; '.join(shown)}"
+
+
+def _close(got: Array, want: Array, relative: float, absolute: float) -> Any:
+    wide = got.astype(want.dtype)
+    with np.errstate(all="ignore"):
+        near = np.abs(wide - want) <= absolute + relative * np.abs(want)
+    return near | (wide == want) | (np.isnan(wide) & np.isnan(want))
+
+
+def run_cases(transformer: Any, cases: Sequence[Case]) -> list[str]:
+    """Compute cases in one computation; return a line for each result that is wrong."""
+    placeholders = [x for case in cases for x in case.placeholders]
+    arrays = [array for case in cases for array in case.arrays]
+    results = [op for case in cases for op in case.results]
+    computation = transformer.computation(results, *placeholders)
+    wanted = expectations(computation.graph, arrays, transformer.target)
+    got = computation(*arrays)
+    labels = [
+        f"{case.label}, {what}"
+        for case in cases
+        for what in ("value", *(f"gradient by operand {number}" for number in case.gradients))
+    ]
+    problems = []
+    for label, op, value, expected in zip(labels, results, got, wanted, strict=True):
+        problem = difference(value, op, expected, transformer.target)
+        if problem:
+            problems.append(f"{label}: {problem}")
+    return problems

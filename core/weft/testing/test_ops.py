@@ -1,0 +1,100 @@
+"""Every row of the op table on a backend, and in the reference alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft import dtypes
+from weft.testing.cases import Case, make_case, make_cases, run_cases, seeded
+from weft.testing.numeric import ACCURACY, numeric_derivative
+from weft.testing.op_table import TABLE, functions_without_row
+from weft.testing.reference import evaluate
+from weft.testing.rows import INTEGERS, NARROW, Row
+
+ROWS = {row.name: row for row in TABLE}
+RUNS = [pytest.param(row, dtype, id=f"{row.name}-{dtype}") for row in TABLE for dtype in row.dtypes]
+DIFFERENTIABLE = [pytest.param(row, id=row.name) for row in TABLE if row.gradients]
+
+
+def test_every_public_function_has_a_row() -> None:
+    """The table cannot fall behind the functions that weft exports."""
+    assert functions_without_row() == []
+
+
+def test_rows_have_names_of_their_own() -> None:
+    """A name stands for one row."""
+    assert len(ROWS) == len(TABLE)
+
+
+@pytest.mark.parametrize(("row", "dtype"), RUNS)
+def test_row_gives_what_the_reference_gives(transformer: Any, row: Row, dtype: str) -> None:
+    """In every shape and layout, value and gradient are those of the reference."""
+    if dtype not in transformer.target.dtypes:
+        pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
+    assert run_cases(transformer, make_cases(row, dtype)) == []
+
+
+@pytest.mark.parametrize("dtype", [*NARROW, *INTEGERS])
+def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str) -> None:
+    """The first shapes of each row, where floats or integers are taken, in one computation."""
+    if dtype not in transformer.target.dtypes:
+        pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
+    model = "float32" if dtype in NARROW else "int32"
+    cases = [case for row in TABLE if model in row.dtypes for case in make_cases(row, dtype, True)]
+    assert run_cases(transformer, cases) == []
+
+
+@pytest.mark.parametrize(("row", "dtype"), RUNS)
+def test_reference_is_what_numpy_gives(row: Row, dtype: str) -> None:
+    """The reference of the op agrees with the plain expression in the row."""
+    if row.expected is None:
+        return
+    case = make_case(row, row.shapes[0], dtype, with_gradients=False)
+    graph = weft.capture([case.value], case.placeholders)
+    (got,), _ = evaluate(graph, case.arrays)
+    with np.errstate(all="ignore"):
+        expected = np.asarray(row.expected(*case.arrays)).astype(got.dtype)
+    accuracy = 100 * float(np.finfo(got.dtype).eps) if dtypes.is_inexact(got.dtype) else 0
+    np.testing.assert_allclose(got, expected, rtol=accuracy, atol=accuracy)
+
+
+@pytest.mark.parametrize("row", DIFFERENTIABLE)
+def test_gradient_is_a_central_difference(row: Row) -> None:
+    """The gradient's graph gives the slope of the value's graph, in float64."""
+    cases = [make_case(row, shapes, "float64") for shapes in row.shapes[:4]]
+    if len(row.shapes[0][0]) > 1:
+        cases += [make_case(row, row.shapes[0], "float64", name) for name in ("transposed", "sliced")]
+    for case in cases:
+        for number, gradient in case.gradients.items():
+            _check_slope(case, case.value, case.weights, number, gradient)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in TABLE if row.twice])
+def test_second_derivative_is_a_central_difference(row: Row) -> None:
+    """Differentiating a gradient again gives the slope of the gradient's graph."""
+    case = make_case(row, row.shapes[0], "float64")
+    random = seeded(row.name)
+    for gradient in case.gradients.values():
+        weights = weft.constant(random.uniform(0.5, 1.5, gradient.axes.shape), gradient.axes)
+        for number in case.gradients:
+            second = weft.deriv(gradient, case.placeholders[number], error=weights)
+            _check_slope(case, gradient, weights, number, second)
+
+
+def _check_slope(case: Case, value: Any, weights: Any, number: int, gradient: Any) -> None:
+    graph = weft.capture([value], case.placeholders)
+
+    def total(*arrays: Any) -> float:
+        (result,), _ = evaluate(graph, arrays, wide=True)
+        return float(np.sum(result * weights.const))
+
+    (got,), _ = evaluate(weft.capture([gradient], case.placeholders), case.arrays, wide=True)
+    expected = numeric_derivative(total, case.arrays, number)
+    scale = max(1.0, float(np.max(np.abs(expected), initial=0)))
+    np.testing.assert_allclose(
+        got, expected, rtol=ACCURACY, atol=ACCURACY * scale, err_msg=f"{case.label} by {number}"
+    )

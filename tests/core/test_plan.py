@@ -1,0 +1,338 @@
+"""Plans: where values lie, what is written in place, and that the verifier finds what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import weft
+from weft.errors import PlanError
+from weft.placement import lower_bound
+from weft.plan import ARENA, CONSTANT, INPUT, RESULT, STATE
+
+
+def computation(results, *parameters):
+    return weft.make_transformer("numpy").computation(results, *parameters)
+
+
+def steps(c):
+    return [type(step.op).__name__ for step in c.plan.steps]
+
+
+def kinds(c):
+    return sorted(buffer.kind for buffer in c.plan.buffers)
+
+
+def test_a_chain_runs_in_the_memory_of_its_result():
+    x = weft.placeholder((8,))
+    c = computation(weft.exp(weft.sin(weft.tanh(x))), x)
+    assert kinds(c) == [INPUT, RESULT]
+    assert c.plan.arena_size == c.plan.peak_live == 0
+    assert {step.out.base.kind for step in c.plan.steps} == {RESULT}
+
+
+def test_an_operand_that_is_read_again_is_not_overwritten():
+    x = weft.placeholder((8,))
+    y = weft.tanh(x)
+    c = computation(weft.sum(weft.exp(y)) * y, x)
+    value = np.linspace(-1, 1, 8, dtype=np.float32)
+    np.testing.assert_allclose(
+        c(value), np.exp(np.tanh(value)).sum() * np.tanh(value), rtol=1e-5
+    )
+    c.plan.verify()
+
+
+def test_views_take_no_memory_and_no_step():
+    x = weft.placeholder((4, 6))
+    y = weft.reshape(weft.tanh(x), (2, 2, 6))[1, ::-1].T
+    c = computation(weft.sum(weft.broadcast(y, (5, 6, 2)) * 1.5), x)
+    assert steps(c) == ["TanhOp", "MultiplyOp", "SumOp"]
+    reads = c.plan.steps[1].args[0]
+    assert (reads.shape, reads.strides) == ((5, 6, 2), (0, 4, -24))
+
+
+def test_a_result_that_is_a_view_is_copied():
+    x = weft.placeholder((2, 3))
+    c = computation([x.T, weft.tanh(x)[0]], x)
+    assert steps(c) == ["ContiguousOp", "TanhOp", "ContiguousOp"]
+    value = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert c(value)[0].flags.c_contiguous
+    np.testing.assert_array_equal(c(value)[0], value.T)
+
+
+def test_a_result_that_is_asked_for_twice_is_two_arrays():
+    x = weft.placeholder((2,))
+    y = x + 1
+    first, second = computation([y, y], x)([1, 2])
+    assert first.tolist() == second.tolist() == [2, 3]
+    assert not np.shares_memory(first, second)
+
+
+def test_an_update_is_written_straight_into_the_state():
+    w, x = weft.variable((8,)), weft.placeholder((8,))
+    weft.assign(w, w * 0.9 + x)
+    c = computation(weft.sum(w), x)
+    assert c.plan.peak_live == 32
+    (update,) = (s for s in c.plan.steps if s.out.base.kind == STATE)
+    assert type(update.op).__name__ in ("AddOp", "ContiguousOp")
+    c.plan.verify()
+    assert [c(np.ones(8)).item() for _ in range(2)] == pytest.approx([8, 8 * 1.9])
+
+
+def test_an_update_waits_for_the_last_reader_of_the_old_value():
+    w = weft.variable((4,), initial_value=[1, 2, 3, 4])
+    old = weft.tanh(w)
+    weft.assign(w, w + 1)
+    late = weft.exp(old * 0) * w
+    c = computation([w, late, old[::-1]])
+    c.plan.verify()
+    got = c()
+    assert got[0].tolist() == [2, 3, 4, 5]
+    np.testing.assert_allclose(got[2], np.tanh([4, 3, 2, 1]), rtol=1e-5)
+
+
+def test_states_can_be_swapped():
+    p = weft.variable((3,), initial_value=[1, 2, 3])
+    q = weft.variable((3,), initial_value=[4, 5, 6])
+    old_p = weft.value_of(p)
+    first = weft.assign(p, q)
+    second = weft.assign(q, old_p)
+    c = computation([p, q, first, second])
+    c.plan.verify()
+    assert [v.tolist() for v in c()[:2]] == [[4, 5, 6], [1, 2, 3]]
+    assert [v.tolist() for v in c()[:2]] == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_states_can_be_rotated():
+    states = [weft.variable((), initial_value=n) for n in range(4)]
+    old = [weft.value_of(state) for state in states]
+    for state, value in zip(states, old[1:] + old[:1], strict=True):
+        weft.assign(state, value)
+    c = computation(states)
+    c.plan.verify()
+    assert [v.item() for v in c()] == [1, 2, 3, 0]
+    assert [v.item() for v in c()] == [2, 3, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        lambda w: weft.transpose(w),
+        lambda w: w[::-1],
+        lambda w: w + w.T,
+        lambda w: weft.where(w > 4, w.T, w),
+        lambda w: weft.update_slice(w, (slice(0, 2), slice(0, 2)), w[1:, 1:]),
+        lambda w: w @ w,
+        lambda w: weft.broadcast(weft.sum(w, 0), (3, 3)) + w,
+        lambda w: weft.concat([w[1:], w[:1]]),
+        lambda w: weft.reshape(weft.reshape(w.T, (9,))[::-1], (3, 3)),
+        lambda w: weft.maximum(w, weft.broadcast(w[0], (3, 3))),
+    ],
+    ids=list("abcdefghij"),
+)
+def test_a_state_updated_from_a_view_of_itself(update):
+    start = np.arange(9, dtype=np.float32).reshape(3, 3)
+    w = weft.variable((3, 3), initial_value=start)
+    expected = computation(update(w))()
+    transformer = weft.make_transformer("numpy")
+    weft.assign(w, update(w))
+    c = transformer.computation([w * 1, w])
+    c.plan.verify()
+    for got in c():
+        np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(transformer.get_value(w), expected)
+
+
+def test_the_table_lists_steps_and_buffers():
+    x = weft.placeholder((64,))
+    y = weft.tanh(x)
+    c = computation([weft.sum(y * x), weft.max(y)], x)
+    lines = c.plan.table().splitlines()
+    assert lines[0] == f"arena {c.plan.arena_size} bytes, at most {c.plan.peak_live} live"
+    assert sum("<-" in line for line in lines) == len(c.plan.steps)
+    assert any("TanhOp(input0:float32[64])" in line for line in lines)
+    assert any(line.startswith("steps ") for line in lines)
+
+
+def test_the_arena_reaches_the_lower_bound_on_a_training_step():
+    rng = np.random.default_rng(0)
+    x, t = weft.placeholder((32, 64)), weft.placeholder((32, 16))
+    h, loss = x, None
+    weights = [
+        weft.variable((a, b), initial_value=rng.normal(size=(a, b)) / 8)
+        for a, b in ((64, 128), (128, 128), (128, 16))
+    ]
+    for w in weights[:-1]:
+        h = weft.tanh(h @ w)
+    loss = weft.mean(weft.cross_entropy_multi(weft.softmax(h @ weights[-1]), t))
+    for w in weights:
+        weft.assign(w, w - 0.1 * weft.deriv(loss, w))
+    c = computation([loss, *weights], x, t)
+    plan = c.plan
+    plan.verify()
+    arena = [buffer for buffer in plan.buffers if buffer.kind == ARENA]
+    assert lower_bound(arena) <= plan.arena_size <= 1.1 * lower_bound(arena)
+    unshared = sum(s.out.nbytes for s in plan.steps)
+    assert plan.arena_size < unshared / 3
+    first = c(rng.normal(size=(32, 64)), np.eye(16)[rng.integers(0, 16, 32)])[0]
+    assert np.isfinite(first)
+
+
+def planned():
+    """Return a plan with an arena of several buffers, a constant, a state and two results."""
+    w, x = weft.variable((8, 8)), weft.placeholder((8, 8))
+    table = weft.constant(np.arange(64).reshape(8, 8), dtype="float32")
+    y = weft.tanh(x @ table)
+    z = weft.exp(y.T @ y)
+    weft.assign(w, w @ z + weft.sum(z))
+    plan = computation([weft.sum(y @ z), w], x).plan
+    plan.verify()
+    assert sum(buffer.kind == ARENA for buffer in plan.buffers) > 2
+    return plan
+
+
+def swap_steps(plan):
+    plan.steps.reverse()
+
+
+def drop_a_step(plan):
+    del plan.steps[0]
+
+
+def put_all_at_zero(plan):
+    for buffer in plan.buffers:
+        buffer.offset = 0
+
+
+def write_the_input(plan):
+    step = plan.steps[0]
+    (tensor,) = (t for t in step.args if t.base.kind == INPUT)
+    plan.steps[0] = replace(step, out=tensor)
+
+
+def write_the_constant(plan):
+    step = plan.steps[0]
+    (tensor,) = (t for t in step.args if t.base.kind == CONSTANT)
+    plan.steps[0] = replace(step, out=tensor)
+
+
+def write_to_a_wrong_buffer(plan):
+    one, *others = (step for step in plan.steps if step.out.base.kind == ARENA)
+    wrong = next(step.out.base for step in others if step.out.base is not one.out.base)
+    plan.steps[plan.steps.index(one)] = replace(one, out=replace(one.out, base=wrong))
+
+
+def lose_a_result(plan):
+    place = next(n for n, s in enumerate(plan.steps) if s.out.base.kind == RESULT)
+    arena = next(b for b in plan.buffers if b.kind == ARENA)
+    step = plan.steps[place]
+    plan.steps[place] = replace(step, out=replace(step.out, base=arena))
+
+
+def lose_an_update(plan):
+    place = max(n for n, s in enumerate(plan.steps) if s.out.base.kind == STATE)
+    del plan.steps[place]
+
+
+@pytest.mark.parametrize(
+    "corrupt",
+    [
+        swap_steps, drop_a_step, put_all_at_zero, write_the_input, write_the_constant,
+        write_to_a_wrong_buffer, lose_a_result, lose_an_update,
+    ],
+    ids=lambda function: function.__name__,
+)  # fmt: skip
+def test_the_verifier_finds_a_corrupted_plan(corrupt):
+    plan = planned()
+    corrupt(plan)
+    with pytest.raises(PlanError):
+        plan.verify()
+
+
+def test_the_verifier_names_the_op_and_its_line():
+    plan = planned()
+    write_the_input(plan)
+    with pytest.raises(PlanError, match=r"MatmulOp: the plan writes into a input") as caught:
+        plan.verify()
+    assert f'File "{__file__}", line' in str(caught.value)
+
+
+def written(state, value):
+    weft.assign(state, value)
+    return state
+
+
+@st.composite
+def programs(draw):
+    """Draw results over two inputs and a state, with updates of the state between them."""
+    n = draw(st.integers(1, 4))
+    x, y = weft.placeholder((n, n)), weft.placeholder((n, n))
+    w = weft.variable((n, n), initial_value=np.arange(n * n).reshape(n, n) / 8)
+    pool = [x, y, w, x + y]
+    choices = [
+        lambda a, b: a + b,
+        lambda a, b: a * b,
+        lambda a, b: weft.tanh(a),
+        lambda a, b: a.T,
+        lambda a, b: a[::-1] - b,
+        lambda a, b: weft.maximum(a, b),
+        lambda a, b: weft.broadcast(weft.mean(a, 0), (n, n)),
+        lambda a, b: weft.where(a > b, a, b.T),
+        lambda a, b: weft.update_slice(a, (0,), b[:, 0]),
+        lambda a, b: weft.reshape(weft.reshape(a.T, (n * n,))[::-1], (n, n)),
+        lambda a, b: weft.value_of(w),
+        lambda a, b: written(w, weft.tanh(a + b)),
+    ]
+    for _ in range(draw(st.integers(1, 14))):
+        build = draw(st.sampled_from(choices))
+        pool.append(build(draw(st.sampled_from(pool)), draw(st.sampled_from(pool))))
+    results = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=4))
+    return results, (x, y), w, n
+
+
+@settings(max_examples=150, deadline=None)
+@given(program=programs(), seed=st.integers(0, 9))
+def test_random_programs_verify_and_passes_change_nothing(program, seed):
+    results, parameters, w, n = program
+    rng = np.random.default_rng(seed)
+    arrays = [rng.normal(size=(n, n)).astype(np.float32) for _ in parameters]
+    plain = weft.make_transformer("numpy", passes=["decompose"])
+    passed = weft.make_transformer("numpy")
+    c = [each.computation([*results, w], *parameters) for each in (plain, passed)]
+    for each in c:
+        each.plan.verify()
+    reference = Reference(c[0].graph)
+    for _ in range(2):
+        expected = reference(arrays)
+        for each in c:
+            for got, want in zip(each(*arrays), expected, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+class Reference:
+    """Runs a captured graph by the reference meaning of its ops, with states in a dictionary."""
+
+    def __init__(self, graph):
+        self.graph = graph
+        self.states = {}
+        for state in graph.states:
+            value = next((init.args[1].const for init in state.initializers), 0)
+            self.states[state] = np.broadcast_to(value, state.axes.shape).astype(state.dtype)
+
+    def __call__(self, arrays):
+        values = dict(zip(self.graph.inputs, arrays, strict=True))
+        for op in self.graph.ops:
+            if op in values:
+                continue
+            if type(op).__name__ == "ReadOp":
+                values[op] = self.states[op.state]
+            elif op.is_constant:
+                values[op] = op.const
+            else:
+                values[op] = op.reference(*(values[arg] for arg in op.args))
+        self.states.update((state, values[value]) for state, value in self.graph.updates)
+        return [values[op] for op in self.graph.outputs]

@@ -1,0 +1,119 @@
+"""Effect scopes and the other parts of the context in which ops are built."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+import weft
+from weft import scope
+from weft.ordered import OrderedSet
+
+
+def test_a_scope_is_forgotten_with_its_last_holder():
+    w = weft.variable(())
+    with weft.saved_user_deps() as token:
+        write = weft.assign(w, 1)
+    gone = weakref.ref(write)
+    assert w.last_write(token) is write
+    del write
+    assert gone() is not None
+    del token
+    gc.collect()
+    assert gone() is None
+
+
+def test_nested_guards_are_apart():
+    w = weft.variable(())
+    with weft.saved_user_deps():
+        outer = weft.assign(w, 1)
+        with weft.saved_user_deps():
+            hidden = w + 0.5
+            inner = weft.assign(w, 2)
+            assert list((w + 1).other_deps) == [inner]
+        assert list((w + 1).other_deps) == [outer]
+    assert len(hidden.other_deps) == 0
+
+
+def test_tasks_have_guards_of_their_own():
+    w = weft.variable(())
+
+    async def guarded(inside, leave):
+        with weft.saved_user_deps():
+            weft.assign(w, 1)
+            inside.set()
+            await leave.wait()
+
+    async def plain(inside, leave):
+        await inside.wait()
+        found = len((w + 1).other_deps)
+        leave.set()
+        return found
+
+    async def both():
+        inside, leave = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(guarded(inside, leave), plain(inside, leave))
+
+    assert asyncio.run(both()) == [None, 0]
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        weft.saved_user_deps,
+        scope.captured_ops,
+        scope.all_ops,
+        lambda: weft.metadata(a=1),
+        lambda: scope.located(("f", 1)),
+        lambda: scope.replacing(weft.constant(0)),
+    ],
+    ids=["guard", "captured_ops", "all_ops", "metadata", "located", "replacing"],
+)
+def test_an_exception_restores_the_context(context):
+    before = scope.current.get()
+    with pytest.raises(KeyError), context():
+        assert scope.current.get() != before
+        raise KeyError
+    assert scope.current.get() is before
+
+
+def test_an_op_that_cannot_be_built_is_recorded_nowhere():
+    x, y = weft.placeholder((2,)), weft.placeholder((3,))
+    w = weft.variable((2,))
+    with weft.Op.captured_ops() as made:
+        with pytest.raises(weft.errors.AxesError):
+            x + y
+        with pytest.raises(weft.errors.AxesError):
+            weft.ops.storage.AssignOp(w, y)
+    assert made == []
+    assert len((w + 1).other_deps) == 0
+
+
+def test_pinned_reads_hold_for_the_states_of_one_op_alone():
+    v, w = weft.variable(()), weft.variable(())
+    y = v * 2
+    weft.assign(v, 1)
+    second = weft.assign(w, 1)
+    with scope.pinned_reads(y):
+        pinned, free = v + 1, w + 1
+    assert len(pinned.other_deps) == 0
+    assert list(free.other_deps) == [second]
+
+
+def test_an_ordered_set_keeps_the_order_of_insertion():
+    found = OrderedSet([3, 1, 3, 2])
+    assert list(found) == [3, 1, 2]
+    found.add(0)
+    found.discard(1)
+    found.discard(99)
+    found.update([5, 3])
+    assert list(found) == [3, 2, 0, 5]
+    assert found.pop() == 3
+    assert found == {2, 0, 5}
+    assert repr(found) == "OrderedSet([2, 0, 5])"
+    assert found | [7] == OrderedSet([2, 0, 5, 7])
+    assert 2 in found
+    assert len(found) == 3
