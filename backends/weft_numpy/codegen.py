@@ -1,22 +1,22 @@
 """From the steps of a plan to the source of a Python function of NumPy calls.
 
-The generated module has a function ``bind`` that takes the arrays of fixed memory and returns
-``run``; ``run`` takes inputs and results. Everything that is known before a call, views included,
-is bound once. Long programs are cut into chunks, each compiled by itself, because the interpreter's
-compiler is not linear in the size of one function.
+The source has a function ``bind`` that takes the arrays of fixed memory and returns ``run``, which
+takes inputs and results. Everything that is known before a call, views included, is bound once.
+Long programs are cut into chunks, each compiled by itself, because the interpreter's compiler is
+linear neither in time nor in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from os.path import basename
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft import source
 from weft.computation import Program
-from weft.description import TensorDescription
+from weft.description import TensorDescription, contiguous
 from weft.op import Op
 from weft.plan import CONSTANT, INPUT, RESULT, STATE, Step
 
@@ -65,18 +65,14 @@ class Emitter:
         """Return a name under which the call finds a value that is known now."""
         return self.module.bind(value, hint)
 
-    def before_calls(self, expression: str, hint: str) -> str:
-        """Return a name for an expression that is evaluated once, before any call."""
-        name = self.module.new_name(hint)
-        self.prelude.append(f"{name} = {expression}")
-        return name
-
     def part(self, array: str, description: TensorDescription, expression: str) -> str:
         """Return a name for a view of an array; made before calls if the array is fixed memory."""
         text = f"{array}{expression}"
         if description.base.kind in (INPUT, RESULT):
             return text
-        return self.before_calls(text, "part")
+        name = self.module.new_name("part")
+        self.prelude.append(f"{name} = {text}")
+        return name
 
     def name(self, description: TensorDescription) -> str:
         """Return the name of the array at a description."""
@@ -85,7 +81,6 @@ class Emitter:
         found = self.names.get(description)
         if found is None:
             found = self.names[description] = self.module.new_name(_hint(description))
-            self.prelude.append(f"{found} = tensors[{self.module.tensor(description)}]")
         return found
 
     def _caller_array(self, description: TensorDescription) -> str:
@@ -98,13 +93,31 @@ class Emitter:
         found = self.call_views.get(description)
         if found is None:
             found = self.call_views[description] = self.module.new_name("w")
-            memory = f"{whole}.reshape(-1).view('u1')" if description.dtype.kind == "V" else whole
-            dtype = self.bind(description.dtype, "dtype")
-            self.line(
-                f"{found} = ndarray({description.shape}, {dtype}, {memory}, "
-                f"{description.offset}, {description.strides})"
-            )
+            self.line(f"{found} = {self._view(description, whole, shape)}")
         return found
+
+    def _view(self, description: TensorDescription, whole: str, shape: tuple[int, ...]) -> str:
+        turned = contiguous(shape, description.dtype, description.base)
+        if description == turned.transpose(range(len(shape))[::-1]):
+            return f"{whole}.T"
+        memory = f"{whole}.view('u1')" if description.dtype.kind == "V" else whole
+        dtype = self.bind(description.dtype, "dtype")
+        place = f"{description.offset}, {description.strides}"
+        return f"ndarray({description.shape}, {dtype}, {memory}, {place})"
+
+    def text(self, signature: str) -> str:
+        """Return the source of the function ``bind``."""
+        fixed = f"    {', '.join(self.names.values())}, = tensors" if self.names else ""
+        body = self.lines if any(not line.startswith("#") for line in self.lines) else ["pass"]
+        lines = [
+            "def bind(tensors):",
+            fixed,
+            *(f"    {line}" for line in self.prelude),
+            f"    def run({signature}):",
+            *(f"        {line}" for line in body),
+            "    return run",
+        ]
+        return "\n".join(line for line in lines if line) + "\n"
 
 
 def _hint(description: TensorDescription) -> str:
@@ -118,21 +131,26 @@ def _hint(description: TensorDescription) -> str:
     return f"s_{label}_" if label.isidentifier() and label.isascii() else "s"
 
 
+class Chunk(NamedTuple):
+    """The source of some steps, and the fixed arrays that its ``bind`` takes."""
+
+    text: str
+    tensors: list[TensorDescription]
+
+
 class Module:
     """The source of one program, and what it needs to run."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.scope: dict[str, Any] = {"ndarray": np.ndarray, "copyto": np.copyto}
-        self.descriptions: dict[TensorDescription, int] = {}
         self.bound: dict[int, str] = {}
         self.kept: list[Any] = []
         self.counts: dict[str, int] = {}
+        graph = program.plan.graph
         self.caller_shapes = {
-            f"x{number}": op.axes.shape for number, op in enumerate(program.graph.inputs)
-        }
-        for number, op in enumerate(program.plan.graph.outputs):
-            self.caller_shapes[f"r{number}"] = op.axes.shape
+            f"x{number}": op.axes.shape for number, op in enumerate(graph.inputs)
+        } | {f"r{number}": op.axes.shape for number, op in enumerate(graph.outputs)}
 
     def new_name(self, hint: str) -> str:
         """Return a name that nothing in the module has."""
@@ -149,46 +167,13 @@ class Module:
             self.scope[found] = value
         return found
 
-    def tensor(self, description: TensorDescription) -> int:
-        """Return the place of a fixed array in the list that ``bind`` takes."""
-        return self.descriptions.setdefault(description, len(self.descriptions))
-
-    def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> str:
-        """Return the source for steps, using the rules that `find` gives."""
+    def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> list[Chunk]:
+        """Return the source for steps in chunks, using the rules that `find` gives."""
         signature = ", ".join(self.caller_shapes)
-        chunks = [steps[start : start + CHUNK] for start in range(0, len(steps), CHUNK)] or [[]]
-        parts = [f'"""{self.program.name}, generated by weft."""']
-        for number, chunk in enumerate(chunks):
+        chunks = []
+        for start in range(0, len(steps), CHUNK) or [0]:
             emitter = Emitter(self)
-            for step in chunk:
+            for step in steps[start : start + CHUNK]:
                 emitter.emit_step(step, find(type(step.op)))
-            name = "bind" if len(chunks) == 1 else f"bind_{number}"
-            parts.append(_function(name, emitter, signature))
-        if len(chunks) > 1:
-            parts.append(_dispatcher(len(chunks), signature))
-        return "\n\n\n".join(parts) + "\n"
-
-
-def _function(name: str, emitter: Emitter, signature: str) -> str:
-    body = emitter.lines if any(not line.startswith("#") for line in emitter.lines) else ["pass"]
-    return "\n".join(
-        [
-            f"def {name}(tensors):",
-            *(f"    {line}" for line in emitter.prelude),
-            f"    def run({signature}):",
-            *(f"        {line}" for line in body),
-            "    return run",
-        ]
-    )
-
-
-def _dispatcher(count: int, signature: str) -> str:
-    return "\n".join(
-        [
-            "def bind(tensors):",
-            *(f"    run_{number} = bind_{number}(tensors)" for number in range(count)),
-            f"    def run({signature}):",
-            *(f"        run_{number}({signature})" for number in range(count)),
-            "    return run",
-        ]
-    )
+            chunks.append(Chunk(emitter.text(signature), list(emitter.names)))
+        return chunks

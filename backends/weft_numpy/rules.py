@@ -45,6 +45,8 @@ UFUNCS: dict[type[Op], np.ufunc] = {
 OUT_BY_NAME = (np.maximum, np.minimum)
 """NumPy 2.4 deprecates a third positional argument of these."""
 
+INTEGER_OF_SIZE = {1: "i1", 2: "i2", 4: "i4", 8: "i8"}
+
 REDUCTIONS: dict[type[Op], np.ufunc] = {
     reduction.SumOp: np.add,
     reduction.ProdOp: np.multiply,
@@ -94,11 +96,28 @@ def cast_rule(op: Op, emit: Emitter) -> None:
 
 @rules.on_type(elementwise.WhereOp)
 def where_rule(op: Op, emit: Emitter) -> None:
-    """Copy one choice, then the other where the condition holds."""
+    """Select bits: with y ^ ((x ^ y) * condition), several times faster than copies under a mask.
+
+    Against a constant 0, whose bits are all 0, it is one product.
+    """
     condition, x, y = emit.args
-    if y != emit.out:
+    bits = INTEGER_OF_SIZE.get(op.dtype.itemsize)
+    if bits is None:
         emit.line(f"copyto({emit.out}, {y})")
-    emit.line(f"copyto({emit.out}, {x}, 'no', {condition})")
+        emit.line(f"copyto({emit.out}, {x}, 'no', {condition})")
+        return
+    as_bits = f".view('{bits}')"
+    x, y = (emit.part(n, d, as_bits) for n, d in zip((x, y), emit.step.args[1:], strict=True))
+    out = emit.part(emit.out, emit.step.out, as_bits)
+    multiply = emit.bind(np.multiply, "multiply")
+    zero = op.args[2]
+    if zero.is_constant and not zero.const.any() and not np.signbit(zero.const.real).any():
+        emit.line(f"{multiply}({x}, {condition}, {out})")
+        return
+    xor = emit.bind(np.bitwise_xor, "bitwise_xor")
+    emit.line(f"{xor}({x}, {y}, {out})")
+    emit.line(f"{multiply}({out}, {condition}, {out})")
+    emit.line(f"{xor}({out}, {y}, {out})")
 
 
 @rules.on_type(*REDUCTIONS)

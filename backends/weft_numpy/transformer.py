@@ -7,7 +7,7 @@ import linecache
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,6 +91,13 @@ class Arena:
         self.context.run(np.seterr, all="ignore")
 
 
+class BoundLater(NamedTuple):
+    """A compiled chunk of a program, and the fixed arrays that bind it to an arena."""
+
+    bind: Callable[..., Callable[..., None]]
+    tensors: list[TensorDescription]
+
+
 class NumPyTransformer(Transformer):
     """The NumPy backend. Programs without state may run in several threads at once."""
 
@@ -128,17 +135,15 @@ class NumPyTransformer(Transformer):
     ) -> Callable[..., None]:
         """Generate, compile and return a function."""
         module = Module(program)
-        program.source = module.write(ordered_ops, rules.find)
-        filename = f"<weft numpy {name} {id(program):x}>"
-        exec(compile(program.source, filename, "exec"), module.scope)
-        lines = program.source.splitlines(keepends=True)
-        linecache.cache[filename] = (len(program.source), None, lines, filename)
-        weakref.finalize(program, linecache.cache.pop, filename, None)
-        return self._runner(program, module.scope["bind"], list(module.descriptions))
+        chunks = module.write(ordered_ops, rules.find)
+        program.source = "\n\n".join(chunk.text for chunk in chunks)
+        parts = [
+            BoundLater(_compiled(chunk.text, module.scope, program, number), chunk.tensors)
+            for number, chunk in enumerate(chunks)
+        ]
+        return self._runner(program, parts)
 
-    def _runner(
-        self, program: Program, bind: Callable[..., Any], fixed: list[TensorDescription]
-    ) -> Callable[..., None]:
+    def _runner(self, program: Program, parts: list[BoundLater]) -> Callable[..., None]:
         """Return a function that runs a program in an arena that nobody else uses meanwhile."""
         key = program.name
         take, give = self.idle_arenas.pop, self.idle_arenas.append
@@ -147,10 +152,10 @@ class NumPyTransformer(Transformer):
             try:
                 arena = take()
             except IndexError:
-                arena = self._bound(None, program, bind, fixed)
+                arena = self._bound(None, program, parts)
             runner = arena.runners.get(key)
             if runner is None:
-                arena = self._bound(arena, program, bind, fixed)
+                arena = self._bound(arena, program, parts)
                 runner = arena.runners[key]
             try:
                 runner(*arrays)
@@ -159,19 +164,17 @@ class NumPyTransformer(Transformer):
 
         return run
 
-    def _bound(
-        self,
-        arena: Arena | None,
-        program: Program,
-        bind: Callable[..., Any],
-        fixed: list[TensorDescription],
-    ) -> Arena:
+    def _bound(self, arena: Arena | None, program: Program, parts: list[BoundLater]) -> Arena:
         """Return an arena that is large enough, with the program bound to it."""
         needed = program.plan.arena_size
         if arena is None or arena.storage.bytes < needed:
             arena = Arena(self._arena_storage(needed, first=arena is None and not self.idle_arenas))
-        arrays = [self._array(description, program, arena) for description in fixed]
-        arena.runners[program.name] = partial(arena.context.run, bind(arrays))
+        runs = [
+            part.bind([self._array(tensor, program, arena) for tensor in part.tensors])
+            for part in parts
+        ]
+        whole = runs[0] if len(runs) == 1 else partial(_run_all, runs)
+        arena.runners[program.name] = partial(arena.context.run, whole)
         return arena
 
     def _arena_storage(self, needed: int, first: bool) -> NumPyDeviceBufferStorage:
@@ -190,6 +193,23 @@ class NumPyTransformer(Transformer):
         tensor = storage.device_tensor(description)
         assert isinstance(tensor, NumPyDeviceTensor)
         return tensor.array
+
+
+def _compiled(
+    text: str, scope: dict[str, Any], program: Program, number: int
+) -> Callable[..., Callable[..., None]]:
+    """Compile a chunk under a name of its own, where tracebacks find its lines."""
+    filename = f"<weft numpy {program.name}.{number} {id(program):x}>"
+    exec(compile(text, filename, "exec"), scope)
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    weakref.finalize(program, linecache.cache.pop, filename, None)
+    bind: Callable[..., Callable[..., None]] = scope.pop("bind")
+    return bind
+
+
+def _run_all(runs: list[Callable[..., None]], *arrays: Any) -> None:
+    for run in runs:
+        run(*arrays)
 
 
 def _supports(op: Op) -> bool:

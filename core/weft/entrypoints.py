@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,11 +68,26 @@ def described(group: str, name: str) -> str:
 
 
 def discover() -> dict[Key, list[Entry]]:
-    """Return the entries of every group, more than one under a key where distributions clash."""
+    """Return the entries of every group, more than one under a key where distributions clash.
+
+    They are read again only if the import path, or a folder on it, has changed.
+    """
+    return _discovered(tuple((folder, _changed_at(folder)) for folder in sys.path))
+
+
+@lru_cache(maxsize=1)
+def _discovered(path: tuple[tuple[str, int], ...]) -> dict[Key, list[Entry]]:
     found: dict[Key, list[Entry]] = {}
     for entry in _entries():
         found.setdefault(entry.key, []).append(entry)
     return found
+
+
+def _changed_at(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def is_disabled(group: str, name: str) -> bool:

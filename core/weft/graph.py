@@ -141,10 +141,10 @@ class Graph:
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
-        """The unknown lengths of inputs and states, each once."""
-        leaves = [op.axes for op in self.ops if isinstance(op, ReadOp | ParameterOp)]
-        leaves.extend(state.axes for state, _ in self.updates)
-        return tuple(dict.fromkeys(found for axes in leaves for found in axes.symbols()))
+        """The unknown lengths of all ops and states, each once."""
+        unknown = [op.axes for op in self.ops if not op.axes.is_static]
+        unknown.extend(state.axes for state, _ in self.updates)
+        return tuple(dict.fromkeys(found for axes in unknown for found in axes.symbols()))
 
     def specialise(self, solution: Mapping[Symbol, int]) -> Graph:
         """Return the graph with unknown lengths replaced, and all axes inferred anew."""

@@ -108,7 +108,7 @@ def _new_names(symbols: tuple[lengths.Symbol, ...]) -> dict[lengths.Symbol, Any]
 
 def _is_plain(name: str) -> bool:
     reserved = keyword.iskeyword(name) or re.fullmatch(r"v\d+|nan|inf", name)
-    return name.isidentifier() and not reserved
+    return name.isascii() and name.isidentifier() and not reserved
 
 
 def _printable(filename: str) -> str:
@@ -137,18 +137,23 @@ def _nested(value: Any) -> str:
 
 
 def _axes(axes: Axes, head: str = "Axes") -> str:
-    return f"{head}({', '.join(map(_axis, axes))})"
+    as_keywords = all(_is_keyword(axis) for axis in axes)
+    return f"{head}({', '.join(_axis(axis, as_keywords) for axis in axes)})"
 
 
-def _axis(axis: Axis) -> str:
-    length = str(axis.length)
+def _is_keyword(axis: Axis) -> bool:
+    name = axis.name or ""
+    plain = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
+    return plain and not isinstance(axis, FlattenedAxis)
+
+
+def _axis(axis: Axis, as_keyword: bool) -> str:
     if isinstance(axis, FlattenedAxis):
         return _axes(axis.axes, "Flattened")
     if axis.name is None:
-        return length
-    if axis.name.isidentifier() and not keyword.iskeyword(axis.name):
-        return f"{axis.name}={length}"
-    return f"Axis({length}, {axis.name!r})"
+        return str(axis.length)
+    form = "{name}={length}" if as_keyword else "Axis({length}, {name!r})"
+    return form.format(name=axis.name, length=axis.length)
 
 
 def _value(value: Any) -> str:
@@ -176,7 +181,8 @@ def parse(text: str, states: dict[str, Any] | None = None) -> Graph:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line, column = getattr(error, "lineno", 0) or 0, getattr(error, "offset", 0) or 0
-        raise ParseError(f"line {line}, column {column}: {error}") from None
+        problem = str(error) or "it is nested too deeply"
+        raise ParseError(f"line {line}, column {column}: {problem}") from None
     return _Parser(text, dict(states or {})).run(module)
 
 

@@ -411,8 +411,8 @@ class WhereOp(ElementwiseOp):
         return self._common_axes(), x.dtype
 
     def may_overwrite(self, index: int) -> bool:
-        """Only the last operand: the others are still needed once it has been copied."""
-        return index == 2
+        """Only the second operand: the condition and the third are read to the end."""
+        return index == 1
 
     def partials(self, delta: TensorOp, condition: TensorOp, x: TensorOp, y: TensorOp) -> Any:
         """Send the adjoint to the choice that was taken."""

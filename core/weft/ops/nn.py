@@ -81,7 +81,7 @@ class ReluOp(ElementwiseOp, CompositeOp):
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """1 above 0, else 0."""
-        return (where(greater(x, 0), delta, 0),)
+        return (where(greater(self, 0), delta, 0),)
 
 
 class SigmoidOp(InexactOp, CompositeOp):

@@ -120,7 +120,11 @@ def _integer_power(x: Any, y: Any) -> Any:
 
 def _mixed(x: Any, y: Any) -> Any:
     """Return expressions of Python's operators, with numbers on both sides."""
-    return -(2 * x - y / 4 + 1) ** 2 % 3 + abs(1 - x) * (y - 3) + 2.0**x
+    return -((2 * x - y / 4 + 1) ** 2) + abs(1 - x) * (y - 3) + 2.0**x
+
+
+def _mixed_integers(x: Any, y: Any) -> Any:
+    return (7 - x) % 3 * (x // 2) + (-y) // 3 + 2 % (abs(y) + 1)
 
 
 _MORE_ELEMENTWISE = [
@@ -139,6 +143,8 @@ _MORE_ELEMENTWISE = [
     Row("safelog", lambda x: weft.safelog(x * 0), expected=lambda x: np.full(x.shape, -50.0),
         case="limited"),
     Row("add", _mixed, operands("any", "any"), TWO[:3], expected=_mixed, case="operators"),
+    Row("add", _mixed_integers, fixed("any", "any"), TWO[:3], ("int32",), _mixed_integers,
+        case="integer-operators"),
     *(
         Row("cast", lambda x, to=to: weft.cast(x, to), operands(domain), ONE, (*FLOATS, "int32"),
             lambda x, to=to: x.astype(to), case=to)

@@ -1,0 +1,276 @@
+"""Programs of reads and writes of state, with what they must give: the meaning of order in weft.
+
+Each takes a transformer and returns numbers. They are small on purpose: each pins down one rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from threading import Thread
+from typing import Any
+
+import weft
+from weft.errors import StateError
+
+
+def numbers(results: Iterable[Any]) -> list[float | None]:
+    """Return scalar results as Python numbers; None, for an op without a value, stays."""
+    return [None if result is None else result.item() for result in results]
+
+
+def _counter() -> Any:
+    return weft.variable((), initial_value=0)
+
+
+def _guarded(state: Any) -> Any:
+    with weft.saved_user_deps():
+        return weft.assign(state, state + 1)
+
+
+def _three_calls(computation: Any) -> list[float | None]:
+    return numbers(computation() for _ in range(3))
+
+
+def read_after_write(transformer: Any) -> Any:
+    """An op built after an assign reads what it wrote."""
+    x = weft.placeholder((), initial_value=0)
+    weft.assign(x, 5)
+    return transformer.computation(x + 1)().item()
+
+
+def read_before_write(transformer: Any) -> Any:
+    """An op built before an assign does not."""
+    x = weft.placeholder((), initial_value=0)
+    z = x + 1
+    weft.assign(x, 5)
+    return transformer.computation(z)().item()
+
+
+def both_versions(transformer: Any) -> Any:
+    """In one computation each op sees the version it read when it was built."""
+    x = weft.placeholder((), initial_value=0)
+    before = x + 1
+    weft.assign(x, 5)
+    return numbers(transformer.computation([before, x + 1])())
+
+
+def plain_assign(transformer: Any) -> Any:
+    """A computation of a state runs the writes made so far."""
+    w = _counter()
+    weft.assign(w, w + 1)
+    return _three_calls(transformer.computation(w))
+
+
+def guarded_assign(transformer: Any) -> Any:
+    """A write in a scope of its own stays out."""
+    w = _counter()
+    _guarded(w)
+    return _three_calls(transformer.computation(w))
+
+
+def named_update(transformer: Any) -> Any:
+    """Unless the computation names it; a state among the results is read after all writes."""
+    w = _counter()
+    update = _guarded(w)
+    computation = transformer.computation([w, update])
+    return [numbers(computation()) for _ in range(3)]
+
+
+def update_first(transformer: Any) -> Any:
+    """Whatever the order of the results."""
+    w = _counter()
+    update = _guarded(w)
+    computation = transformer.computation([update, w])
+    return [numbers(computation()) for _ in range(2)]
+
+
+def computation_first(transformer: Any) -> Any:
+    """A write made after the computation is none of its business."""
+    w = _counter()
+    computation = transformer.computation(w)
+    weft.assign(w, w + 1)
+    return _three_calls(computation)
+
+
+def computation_in_scope(transformer: Any) -> Any:
+    """A computation made inside a scope includes its writes; the state is shared."""
+    w = _counter()
+    with weft.saved_user_deps():
+        weft.assign(w, w + 1)
+        inner = transformer.computation(w)
+    outer = transformer.computation(w)
+    return numbers(call() for call in (outer, inner, outer, inner, outer))
+
+
+def scope_entered_again(transformer: Any) -> Any:
+    """A scope can be entered again, and its writes are seen there."""
+    w = weft.variable((), initial_value=2)
+    with weft.saved_user_deps() as inner:
+        weft.assign(w, w * 5)
+    with weft.saved_user_deps(inner):
+        z = w + 10
+    return numbers([transformer.computation(z)(), transformer.computation(w + 10)()])
+
+
+def chain_of_writes(transformer: Any) -> Any:
+    """Writes happen in the order in which they were built."""
+    w = weft.variable((), initial_value=1)
+    weft.assign(w, w * 2)
+    weft.assign(w, w + 3)
+    return transformer.computation(w * 10)().item()
+
+
+def read_and_pruned(transformer: Any) -> Any:
+    """What simplifies to a read of a state is no state, and brings no cycle."""
+    w = weft.variable((), initial_value=0)
+    weft.assign(w, w + 1)
+    return transformer.computation(w + 0 * w)().item()
+
+
+def final_and_read(transformer: Any) -> Any:
+    """A state is its final value, an expression what it read, also after pruning."""
+    w = _counter()
+    update = _guarded(w)
+    return numbers(transformer.computation([w, w + 0, update])())
+
+
+def interleaved_updates(transformer: Any) -> Any:
+    """A gradient reads what the forward computation read, although a parameter was written since."""
+    p, q = weft.variable((), initial_value=2), weft.variable((), initial_value=3)
+    product = p * q
+    weft.assign(p, p - weft.deriv(product, p))
+    weft.assign(q, q - weft.deriv(product, q))
+    return numbers(transformer.computation([p, q])())
+
+
+def old_value_kept(transformer: Any) -> Any:
+    """A value made after a write in a scope may meet the state outside."""
+    w = _counter()
+    with weft.saved_user_deps():
+        weft.assign(w, w + 1)
+        z = w * 10
+    computation = transformer.computation(w + z)
+    return numbers(computation() for _ in range(2))
+
+
+def root_scope_is_shared(transformer: Any) -> Any:
+    """A computation made in another thread sees the plain writes."""
+    w = _counter()
+    weft.assign(w, w + 1)
+    made: list[Any] = []
+    thread = Thread(target=lambda: made.append(transformer.computation(w)))
+    thread.start()
+    thread.join()
+    return _three_calls(made[0])
+
+
+def fork_is_refused(transformer: Any) -> Any:
+    """Two writes of one version are ambiguous."""
+    w = _counter()
+    weft.assign(w, w + 1)
+    other = _guarded(w)
+    try:
+        transformer.computation([w, other])
+    except StateError as error:
+        return str(error).count("write:")
+    return "accepted"
+
+
+def swap(transformer: Any) -> Any:
+    """Two states exchange their values through one that was kept."""
+    a, b = weft.variable((2,), initial_value=[1, 2]), weft.variable((2,), initial_value=[3, 4])
+    old = weft.value_of(a)
+    weft.assign(a, b)
+    weft.assign(b, old)
+    computation = transformer.computation([a, b])
+    computation()
+    computation()
+    return [array.tolist() for array in computation()]
+
+
+def reversed_in_place(transformer: Any) -> Any:
+    """A write of a state from a view of itself reads all of it first."""
+    w = weft.variable((5,), initial_value=[1, 2, 3, 4, 5])
+    weft.assign(w, w[::-1])
+    computation = transformer.computation(w)
+    return [computation().tolist(), computation().tolist()]
+
+
+def shifted_in_place(transformer: Any) -> Any:
+    """A write of a slice from an overlapping slice reads all of it first."""
+    w = weft.variable((5,), initial_value=[1, 2, 3, 4, 5])
+    w[1:] = w[:-1]
+    return transformer.computation(w)().tolist()
+
+
+def transposed_in_place(transformer: Any) -> Any:
+    """Likewise for a transposition."""
+    w = weft.variable((2, 2), initial_value=[[1, 2], [3, 4]])
+    weft.assign(w, weft.transpose(w) + w)
+    return transformer.computation(w)().tolist()
+
+
+def sequence(transformer: Any) -> Any:
+    """The members of a sequence run in order; the value is the last one's."""
+    w = _counter()
+    with weft.saved_user_deps():
+        ordered = weft.sequential([weft.assign(w, 3), weft.assign(w, w * w), w + 1])
+    computation = transformer.computation(ordered)
+    return [computation().item(), computation().item(), transformer.get_value(w).item()]
+
+
+def group(transformer: Any) -> Any:
+    """A group of writes yields nothing, and all of them happen."""
+    v, w = _counter(), _counter()
+    both = weft.doall([_guarded(v), _guarded(w)])
+    computation = transformer.computation([both, v, w])
+    computation()
+    return numbers(computation())
+
+
+def initialised_from_another(transformer: Any) -> Any:
+    """An initial value may be an op on another state; initialisers run once."""
+    v = weft.variable((), initial_value=4)
+    w = weft.variable((), initial_value=v * 2)
+    weft.assign(w, w + 1)
+    first, second = transformer.computation(w), transformer.computation([v, w])
+    return [first().item(), *numbers(second())]
+
+
+def unset_states(transformer: Any) -> Any:
+    """A state without a value is zeros; a placeholder that is no parameter is a state."""
+    w, x = weft.variable((2,)), weft.placeholder((2,))
+    return transformer.computation(w + x + 1)().tolist()
+
+
+PROGRAMS: list[tuple[str, Callable[[Any], Any], Any]] = [
+    (program.__name__, program, expected)
+    for program, expected in (
+        (read_after_write, 6),
+        (read_before_write, 1),
+        (both_versions, [1, 6]),
+        (plain_assign, [1, 2, 3]),
+        (guarded_assign, [0, 0, 0]),
+        (named_update, [[1, None], [2, None], [3, None]]),
+        (update_first, [[None, 1], [None, 2]]),
+        (computation_first, [0, 0, 0]),
+        (computation_in_scope, [0, 1, 1, 2, 2]),
+        (scope_entered_again, [20, 20]),
+        (chain_of_writes, 50),
+        (read_and_pruned, 1),
+        (final_and_read, [1, 0, None]),
+        (interleaved_updates, [-1, 1]),
+        (old_value_kept, [10, 21]),
+        (root_scope_is_shared, [1, 2, 3]),
+        (fork_is_refused, 2),
+        (swap, [[3, 4], [1, 2]]),
+        (reversed_in_place, [[5, 4, 3, 2, 1], [1, 2, 3, 4, 5]]),
+        (shifted_in_place, [1, 1, 2, 3, 4]),
+        (transposed_in_place, [[2, 5], [5, 8]]),
+        (sequence, [10, 10, 9]),
+        (group, [None, 2, 2]),
+        (initialised_from_another, [9, 4, 10]),
+        (unset_states, [1, 1]),
+    )
+]
+"""By name: the program, and what it returns."""

@@ -1,0 +1,348 @@
+"""What every backend must do beyond single ops: state and order, results, arguments, threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.testing.programs import PROGRAMS, numbers
+from weft.testing.reference import evaluate
+
+THREADS, CALLS = 8, 25
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"), [pytest.param(*rest, id=name) for name, *rest in PROGRAMS]
+)
+def test_state_and_order(transformer: Any, program: Callable[[Any], Any], expected: Any) -> None:
+    """Each program of reads and writes gives the values that the order of its ops implies."""
+    assert program(transformer) == expected
+
+
+def _layer() -> tuple[Any, Any]:
+    """Return a placeholder and an op with several intermediate values on it."""
+    x = weft.placeholder((4, 6))
+    weight = weft.constant(np.linspace(-1, 1, 36).reshape(6, 6), dtype="float32")
+    hidden = weft.tanh(weft.matmul(x, weight) + 0.5)
+    return x, weft.softmax(hidden * x + weft.transpose(weft.transpose(hidden))) * hidden
+
+
+def _close(transformer: Any, got: Any, want: Any) -> None:
+    relative, absolute = transformer.target.tolerance(np.asarray(got).dtype)
+    np.testing.assert_allclose(got, want, rtol=relative, atol=absolute)
+
+
+def test_two_transformers_share_a_graph(transformer: Any, backend: str) -> None:
+    """Each has a state of its own, and leaves the user's ops as they are."""
+    w = weft.variable((), initial_value=0)
+    weft.assign(w, w + 1)
+    with weft.make_transformer(backend) as other:
+        ours, theirs = transformer.computation(w), other.computation(w)
+        assert numbers([ours(), ours(), theirs(), ours(), theirs()]) == [1, 2, 1, 3, 2]
+
+
+def test_computation_made_after_a_call_sees_the_state(transformer: Any) -> None:
+    """A transformer takes computations at any time."""
+    w = weft.variable((3,), initial_value=[1, 2, 3])
+    double = weft.assign(w, w * 2)
+    transformer.computation(double)()
+    late = transformer.computation(weft.sum(weft.value_of(w)))
+    assert late().item() == 24
+    assert transformer.get_value(w).tolist() == [4, 8, 12]
+
+
+def test_state_can_be_read_and_set(transformer: Any) -> None:
+    """get_value gives a copy; set_value is seen by the next call."""
+    w = weft.variable((2, 3))
+    total = transformer.computation(weft.sum(w + 0, reduction_axes=0))
+    assert total().tolist() == [0, 0, 0]
+    transformer.set_value(w, [[1, 2, 3], [4, 5, 6]])
+    assert total().tolist() == [5, 7, 9]
+    transformer.get_value(w)[...] = 7
+    assert total().tolist() == [5, 7, 9]
+    with pytest.raises(AxesError):
+        transformer.set_value(w, [1.0, 2.0])
+
+
+def _state() -> tuple[list[Any], Any]:
+    w = weft.variable((3,), initial_value=1)
+    weft.assign(w, w + 1)
+    return [], w
+
+
+def _parameter() -> tuple[list[Any], Any]:
+    x = weft.placeholder((3,))
+    return [x], x
+
+
+def _view() -> tuple[list[Any], Any]:
+    x = weft.placeholder((3,))
+    return [x], x[::-1]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [_state, _parameter, _view, lambda: ([], weft.constant([1.0, 2.0, 3.0]))],
+    ids=["state", "parameter", "view", "constant"],
+)
+def test_results_belong_to_the_caller(transformer: Any, make: Callable[[], Any]) -> None:
+    """No result shares memory with an argument, a state, a constant or another result."""
+    parameters, result = make()
+    computation = transformer.computation([result, result], *parameters)
+    arguments = [np.array([1, 2, 3], np.float32) for _ in parameters]
+    first, second = computation(*arguments)
+    kept = first.copy()
+    assert not any(np.shares_memory(first, other) for other in (second, *arguments))
+    assert first.flags.writeable
+    first[...] = -1
+    third, _ = computation(*arguments)
+    assert not np.shares_memory(first, third)
+    np.testing.assert_array_equal(second, kept)
+    np.testing.assert_array_equal(third, kept if parameters or result.is_constant else kept + 1)
+
+
+def test_arguments_are_not_written(transformer: Any) -> None:
+    """An argument may be read-only, and is unchanged after the call."""
+    x, y = _layer()
+    state = weft.variable((4, 6))
+    update = weft.assign(state, x * 2 + state)
+    computation = transformer.computation([y, weft.negative(x), update], x)
+    argument = np.linspace(0, 1, 24, dtype=np.float32).reshape(4, 6)
+    kept = argument.copy()
+    argument.flags.writeable = False
+    computation(argument)
+    np.testing.assert_array_equal(argument, kept)
+
+
+ARGUMENTS: dict[str, Callable[[Any], Any]] = {
+    "transposed": lambda x: np.asfortranarray(x),
+    "sliced": lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+    "backwards": lambda x: x[::-1].copy()[::-1],
+    "repeated": lambda x: np.broadcast_to(x[:1], x.shape),
+    "wider": lambda x: x.astype(np.float64),
+    "integers": lambda x: x.astype(np.int32),
+    "big-endian": lambda x: x.astype(">f4"),
+    "unaligned": lambda x: np.frombuffer(b"." + x.tobytes(), np.float32, offset=1).reshape(x.shape),
+    "list": lambda x: x.tolist(),
+}
+"""What stands in for a C-contiguous array of the parameter's dtype."""
+
+
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_arguments_of_any_layout(transformer: Any, kind: str) -> None:
+    """An argument need not be contiguous, aligned, or of the parameter's very dtype."""
+    x, y = _layer()
+    computation = transformer.computation(y, x)
+    argument = ARGUMENTS[kind](np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6))
+    (want,), _ = evaluate(computation.graph, [np.asarray(argument, np.float32)], wide=True)
+    _close(transformer, computation(argument), want)
+
+
+def test_results_have_the_structure_asked_for(transformer: Any) -> None:
+    """An op gives a value, a sequence a tuple, a set and a mapping a dict, None nothing."""
+    x = weft.placeholder((), initial_value=2)
+    y, z = x + 1, x * 3
+    make = transformer.computation
+    assert make(y)().shape == ()
+    assert numbers(make([y, z])()) == [3, 6]
+    assert isinstance(make((y,))(), tuple)
+    assert {op: value.item() for op, value in make({y, z})().items()} == {y: 3, z: 6}
+    assert {key: value.item() for key, value in make({"a": y, "b": z})().items()} == {
+        "a": 3,
+        "b": 6,
+    }
+    assert make(None)() is None
+    assert make([])() == ()
+
+
+def test_results_can_go_to_given_arrays(transformer: Any) -> None:
+    """With out=, the arrays given are filled and returned."""
+    x, y = _layer()
+    computation = transformer.computation(y, x)
+    argument = np.ones((4, 6), np.float32)
+    out = np.empty((4, 6), np.float32)
+    assert computation(argument, out=out) is out
+    np.testing.assert_array_equal(out, computation(argument))
+    with pytest.raises(ArgumentError):
+        computation(argument, out=np.empty((6, 4), np.float32))
+
+
+WRONG_CALLS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception]]] = [
+    ((), {}, ArgumentError),
+    ((np.zeros((2, 3)), 1, 2), {}, ArgumentError),
+    ((np.zeros((2, 3)),), {}, ArgumentError),
+    ((np.zeros((3, 2)), 1), {}, AxesError),
+    ((np.zeros(3), 1), {}, AxesError),
+    ((np.zeros((1, 3)), 1), {}, AxesError),
+    ((np.zeros((2, 3)), [1]), {}, AxesError),
+    ((np.zeros((2, 3)), 1.5), {}, DTypeError),
+    ((np.zeros((2, 3)), np.float32(1)), {}, DTypeError),
+    ((np.zeros((2, 3), complex), 1), {}, DTypeError),
+    ((np.full((2, 3), "a"), 1), {}, WeftError),
+    ((np.zeros((2, 3), object), 1), {}, WeftError),
+    ((None, 1), {}, WeftError),
+    (([[1, 2, 3], [4, 5]], 1), {}, ArgumentError),
+    ((np.zeros((2, 3)),), {"feed_dict": {"y": 1}}, ArgumentError),
+]
+
+
+@pytest.mark.parametrize(("args", "options", "error"), WRONG_CALLS)
+def test_wrong_arguments_are_refused(
+    transformer: Any, args: Any, options: Any, error: type[Exception]
+) -> None:
+    """An error says what is wrong, and the computation works afterwards."""
+    x, y = weft.placeholder((2, 3)), weft.placeholder((), "int32")
+    computation = transformer.computation(weft.sum(x) + y, x, y)
+    with pytest.raises(error):
+        computation(*args, **options)
+    assert computation(np.ones((2, 3)), 1).item() == 7
+    assert computation(np.ones((2, 3)), feed_dict={y: 2}).item() == 8
+
+
+def test_only_placeholders_are_parameters(transformer: Any) -> None:
+    """A variable cannot be listed as a parameter."""
+    w = weft.variable(())
+    with pytest.raises(ArgumentError):
+        transformer.computation(w + 1, w)
+
+
+def test_unknown_lengths_are_solved_at_the_call(transformer: Any) -> None:
+    """One computation takes any batch size; state that does not depend on it is kept."""
+    batch, c = weft.make_axis(None, "N"), weft.make_axis(3, "C")
+    x = weft.placeholder((c, batch))
+    seen = weft.variable((), initial_value=0)
+    weft.assign(seen, seen + weft.batch_size(x))
+    centred = x - weft.mean(x, reduction_axes=batch)
+    computation = transformer.computation([centred, weft.sum(x), seen], x)
+    total = 0
+    for size in (4, 1, 7, 4):
+        argument = np.arange(3 * size, dtype=np.float32).reshape(3, size)
+        total += size
+        value, summed, count = computation(argument)
+        _close(transformer, value, argument - argument.mean(axis=1, keepdims=True))
+        _close(transformer, summed, argument.sum(axis=0))
+        assert count.item() == total
+
+
+def test_unknown_lengths_may_be_positional_and_empty(transformer: Any) -> None:
+    """A symbol stands for one length everywhere; 0 is a length."""
+    n = weft.symbol("n")
+    x, y = weft.placeholder((n, 2)), weft.placeholder((n,))
+    computation = transformer.computation(weft.concat([x, x], 0)[::-1] * weft.sum(y), x, y)
+    for size in (3, 0, 1):
+        a, b = np.full((size, 2), 2.0, np.float32), np.arange(size, dtype=np.float32)
+        assert computation(a, b).tolist() == [[2 * b.sum()] * 2] * (2 * size)
+    with pytest.raises(AxesError):
+        computation(np.zeros((3, 2)), np.zeros(4))
+
+
+def test_unknown_lengths_can_be_given(transformer: Any) -> None:
+    """A length that no argument tells is given when the computation is made."""
+    batch = weft.make_axis(None, "N")
+    ones = weft.sum(weft.broadcast(weft.constant(1), (batch,)), reduction_axes=batch)
+    assert transformer.computation(ones, axes={batch: 5})().item() == 5
+
+
+def test_gradient_step_lowers_a_loss(transformer: Any) -> None:
+    """Two parameters learn a line; each step reads both before it writes either."""
+    x = np.linspace(-1, 1, 16, dtype=np.float32)
+    slope, offset = weft.variable((), initial_value=0), weft.variable((), initial_value=0)
+    loss = weft.mean(weft.square(slope * x + offset - (3 * x - 2)))
+    for parameter in (slope, offset):
+        weft.assign(parameter, parameter - 0.5 * weft.deriv(loss, parameter))
+    step = transformer.computation([loss, slope, offset])
+    losses = [step()[0].item() for _ in range(60)]
+    assert losses == sorted(losses, reverse=True)
+    np.testing.assert_allclose(numbers(step()), [0, 3, -2], atol=1e-3)
+
+
+def test_random_numbers_are_fresh_and_repeatable(transformer: Any, backend: str) -> None:
+    """Each call draws anew, as the reference does; another transformer starts from the beginning."""
+    bits = weft.random_bits((3, 5), seed=1, stream=0)
+    computation = transformer.computation(bits)
+    states: Any = None
+    drawn = [computation() for _ in range(3)]
+    for got in drawn:
+        (want,), states = evaluate(computation.graph, states=states)
+        np.testing.assert_array_equal(got, want)
+    assert not np.array_equal(drawn[0], drawn[1])
+    with weft.make_transformer(backend) as other:
+        np.testing.assert_array_equal(other.computation(bits)(), drawn[0])
+
+
+def test_long_chain(transformer: Any) -> None:
+    """A graph may be thousands of ops deep."""
+    x = weft.placeholder((2,))
+    y = x
+    for number in range(3000):
+        y = y + 1 if number % 2 else y * 1.001
+    (want,), _ = evaluate(weft.capture([y], [x]), [[1.0, -1.0]], wide=True)
+    got = transformer.computation(y, x)([1.0, -1.0])
+    relative, _ = transformer.target.tolerance(got.dtype)
+    np.testing.assert_allclose(got, want, rtol=50 * relative)
+
+
+def test_print_op_prints(transformer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The value is shown with its prefix at every call, even if nothing uses it."""
+    x = weft.placeholder((2,))
+    computation = transformer.computation([weft.print_op(x, "x is"), x + 1], x)
+    computation([1.0, 2.0])
+    assert "x is" in capsys.readouterr().out
+
+
+def _in_threads(work: Callable[[int], Any]) -> list[Any]:
+    """Return what `work` gives for each thread's number, all starting at once."""
+    barrier = Barrier(THREADS)
+
+    def run(number: int) -> Any:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(run, range(THREADS)))
+
+
+def test_threads_may_call_one_computation(transformer: Any) -> None:
+    """Concurrent calls without state do not disturb each other."""
+    x, y = _layer()
+    computation = transformer.computation(y, x)
+    graph = computation.graph
+
+    def work(number: int) -> list[Any]:
+        argument = np.full((4, 6), number - 3.5, np.float32)
+        return [argument, *(computation(argument) for _ in range(CALLS))]
+
+    for argument, *results in _in_threads(work):
+        (want,), _ = evaluate(graph, [argument], wide=True)
+        for got in results:
+            _close(transformer, got, want)
+
+
+def test_threads_see_each_others_writes(transformer: Any) -> None:
+    """Concurrent calls that write a state happen one after the other."""
+    w = weft.variable((100,), initial_value=0)
+    weft.assign(w, w + 1)
+    computation = transformer.computation(w)
+    results = _in_threads(lambda number: [computation() for _ in range(CALLS)])
+    assert all(np.ptp(array) == 0 for of_thread in results for array in of_thread)
+    counts = sorted(array[0].item() for of_thread in results for array in of_thread)
+    assert counts == list(range(1, THREADS * CALLS + 1))
+
+
+def test_threads_may_specialise_at_once(transformer: Any) -> None:
+    """Concurrent first calls with different lengths compile what each needs."""
+    n = weft.symbol("n")
+    x = weft.placeholder((n,))
+    computation = transformer.computation(weft.sum(x * x), x)
+
+    def work(number: int) -> float:
+        return computation(np.ones(number % 4 + 1, np.float32)).item()  # type: ignore[no-any-return]
+
+    assert _in_threads(work) == [number % 4 + 1 for number in range(THREADS)]
