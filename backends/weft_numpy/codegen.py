@@ -107,7 +107,7 @@ class Emitter:
 
     def text(self, signature: str) -> str:
         """Return the source of the function ``bind``."""
-        fixed = f"    {', '.join(self.names.values())}, = tensors" if self.names else ""
+        fixed = f"    [{', '.join(self.names.values())}] = tensors" if self.names else ""
         body = self.lines if any(not line.startswith("#") for line in self.lines) else ["pass"]
         lines = [
             "def bind(tensors):",
