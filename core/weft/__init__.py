@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from weft import ax, dtypes, errors
+from weft import ax, dtypes, errors, ops
 from weft.axes import Axes, Axis, FlattenedAxis, make_axes, make_axis
 from weft.capture import capture
 from weft.computation import Computation, Program
@@ -250,6 +250,7 @@ __all__ = [
     "normal",
     "not_equal",
     "one_hot",
+    "ops",
     "pad",
     "parse",
     "persistent_tensor",
@@ -306,7 +307,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Resolve what is imported only when it is used: a backend's class, and bfloat16."""
+    """Resolve what is imported only when it is used, and op classes, which `weft.ops` holds."""
     if name == "NumPyTransformer":
         from weft import plugins
 
@@ -315,4 +316,6 @@ def __getattr__(name: str) -> Any:
         return dtypes.as_dtype("bfloat16")
     if name in ("testing", "plugins"):
         return importlib.import_module(f"weft.{name}")
+    if name in ops.__all__:
+        return getattr(ops, name)
     raise AttributeError(f"module 'weft' has no attribute {name!r}")

@@ -24,6 +24,7 @@ _SLOW_CORETYPE = "Haswell"
 _VARIABLES = {
     "WEFT_BACKEND": "the backend that is used where none is named",
     "WEFT_DISABLE_PLUGINS": "plugins that are left out: names or group:name, separated by commas",
+    "WEFT_DUMP": "a folder that gets the text of graphs before and after each pass",
     "OPENBLAS_CORETYPE": f"{_SLOW_CORETYPE} makes matmul about half as fast",
     "OPENBLAS_NUM_THREADS": "threads of a matmul; all cores where it is not set",
 }

@@ -186,6 +186,11 @@ class Computation:
         if self.is_static:
             self.executor = make_executor(self, program)
 
+    def forget_executor(self) -> None:
+        """Compile at the next call, because something failed after the executor was made."""
+        if self.is_static:
+            self.executor = self._first_call
+
     def _first_call(self, *args: Any) -> Any:
         self._compile()
         return self.executor(*args)

@@ -13,7 +13,7 @@ from weft import source
 class WeftError(Exception):
     """The base of every error that weft raises on purpose.
 
-    A message that names no line of the user's gets the one that led to the error.
+    The message ends with the line of the user's that led to the error, unless it names it already.
 
     Attributes
     ----------
@@ -26,8 +26,9 @@ class WeftError(Exception):
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
-        if self.is_located and 'File "' not in problem:
-            problem = f"{problem}\n  {source.file_info(source.user_location())}"
+        here = source.file_info(source.user_location())
+        if self.is_located and here not in problem:
+            problem = f"{problem}\n  {here}"
         super().__init__(problem)
 
 

@@ -144,6 +144,8 @@ class Graph:
         """The unknown lengths of all ops and states, each once."""
         unknown = [op.axes for op in self.ops if not op.axes.is_static]
         unknown.extend(state.axes for state, _ in self.updates)
+        leaves = (op.attributes().values() for op in self.ops if not op.args)
+        unknown.extend(value for values in leaves for value in values if isinstance(value, Axes))
         return tuple(dict.fromkeys(found for axes in unknown for found in axes.symbols()))
 
     def specialise(self, solution: Mapping[Symbol, int]) -> Graph:

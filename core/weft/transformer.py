@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from weft import plugins, scope
+from weft import dtypes, plugins, scope
 from weft.collection import paused_collection
 from weft.computation import Computation, Program
 from weft.description import contiguous
@@ -209,9 +209,9 @@ class Transformer(ABC):
             pending, self._pending = self._pending, []
             try:
                 self._bring_up(pending)
-            except Exception:
-                if len(pending) <= 1:
-                    self._pending = pending
+            except BaseException as error:
+                self._pending = pending
+                if len(pending) <= 1 or not isinstance(error, Exception):
                     raise
                 self._bring_up_each(pending)
             self.initialized = True
@@ -219,12 +219,13 @@ class Transformer(ABC):
     def _bring_up_each(self, pending: list[tuple[Computation, Program]]) -> None:
         """Bring up programs one by one, keep those that fail pending, and raise the first error."""
         errors = []
-        for item in pending:
+        for item in tuple(pending):
             try:
                 self._bring_up([item])
             except Exception as error:
-                self._pending.append(item)
                 errors.append(error)
+            else:
+                self._pending.remove(item)
         if errors:
             raise errors[0]
 
@@ -240,6 +241,8 @@ class Transformer(ABC):
         except BaseException:
             self.state_tensors, self.device_buffers, self.allocations = states, buffers, []
             self.arena, self.init_computation = arena, init
+            for made, _ in pending:
+                made.forget_executor()
             raise
         for made, _ in pending:
             plugins.call_hooks("weft_computation_compiled", computation=made)
@@ -400,10 +403,10 @@ class Transformer(ABC):
     get_tensor_view_value = get_value
 
     def set_value(self, state: Any, value: Any) -> None:
-        """Set the current value of a state; raises AxesError if the shape differs."""
+        """Set the current value of a state; raises AxesError or DTypeError if it does not fit."""
         self._require_states([state])
         tensor = self.state_tensors[state]
-        array = np.asarray(value)
+        array = dtypes.host_array(value, tensor.dtype, f"value of {state}")
         if array.shape != tensor.shape:
             raise AxesError(
                 f"{state} has shape {tensor.shape}, a value of {array.shape} does not fit"

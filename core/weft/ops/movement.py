@@ -517,6 +517,9 @@ def bounds_of(item: slice, length: Any, what: str) -> tuple[Any, Any, int]:
     Of an unknown length, only starts and stops counted from one end by integers can be taken, with
     step 1 or -1.
     """
+    for bound in (item.start, item.stop, item.step):
+        if not (bound is None or isinstance(bound, Length) or hasattr(bound, "__index__")):
+            raise ArgumentError(f"a slice of {what} goes from integer to integer, not {bound!r}")
     step = 1 if item.step is None else int(item.step)
     if step == 0:
         raise ArgumentError(f"the step of the slice of {what} must not be 0")

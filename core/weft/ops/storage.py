@@ -10,7 +10,7 @@ import numpy as np
 from weft import dtypes, scope
 from weft.axes import Axes, make_axes
 from weft.dtypes import DType
-from weft.errors import ArgumentError, AxesError, StateError
+from weft.errors import ArgumentError, AxesError, DTypeError, StateError
 from weft.op import Op, TensorOp
 from weft.ordered import OrderedSet
 
@@ -149,7 +149,7 @@ class AssignOp(Op):
         if value.axes and value.axes != state.axes:
             raise AxesError(f"a value with {value.axes} cannot be assigned to {state.axes}")
         if value.dtype != state.dtype:
-            raise AxesError(f"a value of {value.dtype} cannot be assigned to {state.dtype}")
+            raise DTypeError(f"a value of {value.dtype} cannot be assigned to {state.dtype}")
         return Axes(), None
 
 

@@ -246,8 +246,11 @@ def test_unknown_lengths_may_be_positional_and_empty(transformer: Any) -> None:
 def test_unknown_lengths_can_be_given(transformer: Any) -> None:
     """A length that no argument tells is given when the computation is made."""
     batch = weft.make_axis(None, "N")
-    ones = weft.sum(weft.broadcast(weft.constant(1), (batch,)), reduction_axes=batch)
-    assert transformer.computation(ones, axes={batch: 5})().item() == 5
+    ones = weft.broadcast(weft.constant(1), (batch,))
+    results = weft.sum(ones, reduction_axes=batch), weft.tensor_size(ones, reduction_axes=batch)
+    assert numbers(transformer.computation(results, axes={batch: 5})()) == [5, 5]
+    with pytest.raises(AxesError):
+        transformer.computation(results)()
 
 
 def test_gradient_step_lowers_a_loss(transformer: Any) -> None:
