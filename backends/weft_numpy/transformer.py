@@ -107,6 +107,7 @@ class NumPyTransformer(Transformer):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.idle_arenas: list[Arena] = []
+        self._arenas_in_use: weakref.WeakSet[NumPyDeviceBufferStorage] = weakref.WeakSet()
 
     @cached_property
     def target(self) -> Target:
@@ -168,7 +169,8 @@ class NumPyTransformer(Transformer):
         """Return an arena that is large enough, with the program bound to it."""
         needed = program.plan.arena_size
         if arena is None or arena.storage.bytes < needed:
-            arena = Arena(self._arena_storage(needed, first=arena is None and not self.idle_arenas))
+            with self.state_lock:
+                arena = Arena(self._arena_storage(needed, replaced=arena))
         runs = [
             part.bind([self._array(tensor, program, arena) for tensor in part.tensors])
             for part in parts
@@ -177,9 +179,14 @@ class NumPyTransformer(Transformer):
         arena.runners[program.name] = partial(arena.context.run, whole)
         return arena
 
-    def _arena_storage(self, needed: int, first: bool) -> NumPyDeviceBufferStorage:
+    def _arena_storage(self, needed: int, replaced: Arena | None) -> NumPyDeviceBufferStorage:
+        """Return the transformer's arena if it is free and large enough, else one of its own."""
+        if replaced is not None:
+            self.device_buffers.discard(replaced.storage)
         shared = self.arena
-        if first and isinstance(shared, NumPyDeviceBufferStorage) and shared.bytes >= needed:
+        free = isinstance(shared, NumPyDeviceBufferStorage) and shared not in self._arenas_in_use
+        if free and shared.bytes >= needed:
+            self._arenas_in_use.add(shared)
             return shared
         storage = NumPyDeviceBufferStorage(self, needed, "arena of another thread")
         storage.allocate_with_views()

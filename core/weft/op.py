@@ -262,6 +262,7 @@ class Op:
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
         new.__dict__.update(args=args, serial=next(_serials), reads=(None,) * len(args), _name=None)
+        new.__dict__.pop("_adjoints", None)
         return new
 
     def explain(self, problem: str) -> str:

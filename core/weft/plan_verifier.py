@@ -24,11 +24,12 @@ def verify_plan(plan: Plan) -> None:
         for arg, tensor in zip(step.op.args, step.args, strict=True):
             source = _maker(arg, made, plan)
             memory.check_read(step.op, source, tensor)
+        made[step.op] = True
+        if step.op.has_effect:
+            continue
         if step.out.base.kind in (CONSTANT, INPUT):
             raise PlanError(step.op.explain(f"the plan writes into a {step.out.base.kind}"))
-        made[step.op] = True
-        if not step.op.has_effect:
-            memory.write(step)
+        memory.write(step)
     for number, op in enumerate(plan.graph.outputs):
         memory.check_final(op, (RESULT, number))
     for state, value in plan.graph.updates:

@@ -218,7 +218,10 @@ class _Parser:
             except (WeftError, *_MALFORMED) as error:
                 raise self._at(node, error) from error
         graph = Graph(**self.parts)
-        graph.verify()
+        try:
+            graph.verify()
+        except WeftError as error:
+            raise self._at(module.body[-1], error) from None
         return graph
 
     def _at(self, node: ast.AST, error: Exception) -> ParseError:

@@ -42,16 +42,19 @@ class RequiredTensorShaping(PeepholeGraphPass):
 
     @visit.on_type(ReductionOp)
     def shape_reduction(self, op: ReductionOp) -> None:
-        """Bring the operand to (kept, reduced), or to one axis if none is kept."""
+        """Bring the operand to (kept, reduced), or to one axis if none is kept.
+
+        Two axes are the least where some are kept, whatever the limit.
+        """
         limit = self.target.max_reduction_rank
         (x,) = op.args
-        if limit is None or x.rank <= limit or not op.positions:
-            return
         kept = op.kept()
+        if limit is None or x.rank <= max(limit, 2 if kept else 1) or not op.positions:
+            return
         sizes = [
             product(x.axes[place].length for place in places) for places in (kept, op.positions)
         ]
-        shape = tuple(sizes) if limit > 1 and kept else (x.axes.size,)
+        shape = tuple(sizes) if kept else (x.axes.size,)
         matrix = _under(transpose(x, (*kept, *op.positions)), shape)
         self.replace_op(op, cast_axes(_reduced(op, matrix), op.axes))
 

@@ -197,7 +197,7 @@ def test_c22_an_unrelated_operand_has_a_derivative_of_zeros(transformer):
 
 
 def test_c23_softmax_is_a_quotient_with_a_schema():
-    x = weft.placeholder((weft.make_axis(20, "C")))
+    x = weft.placeholder(weft.make_axis(20, "C"))
     s = weft.softmax(x)
     assert type(s).__name__ == "DivideOp"
     assert [type(schema).__name__ for schema in s.schemas] == ["Softmax"]
@@ -217,8 +217,8 @@ def test_c23_the_newest_schema_comes_first():
 
 
 def test_c23_cross_entropy_of_a_softmax_is_finite_and_its_gradient_is_y_minus_t(transformer):
-    C = weft.make_axis(4, "C")
-    x, t = weft.placeholder((C,)), weft.placeholder((C,))
+    classes = weft.make_axis(4, "C")
+    x, t = weft.placeholder((classes,)), weft.placeholder((classes,))
     y = weft.softmax(x)
     loss = weft.cross_entropy_multi(y, t)
     c = transformer.computation([loss, weft.deriv(loss, x), y], x, t)
@@ -240,7 +240,7 @@ def test_ops_are_immutable_in_structure():
 def test_equality_of_ops_is_identity():
     x, y = weft.placeholder((2,)), weft.placeholder((2,))
     assert (x == y) is False
-    assert (x == x) is True  # noqa: PLR0124
+    assert (x == x) is True
     assert len({x, y, x}) == 2
 
 

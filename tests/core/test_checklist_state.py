@@ -122,9 +122,14 @@ def test_c11_a_fresh_guard_hides_the_writes_outside(transformer):
 def test_c12_an_exception_inside_the_guard_restores_the_scope_outside():
     w = scalar_variable()
     outer = weft.assign(w, 1)
-    with pytest.raises(RuntimeError, match="inside"), weft.saved_user_deps():
-        weft.assign(w, 2)
-        raise RuntimeError("inside")
+
+    def fails():
+        with weft.saved_user_deps():
+            weft.assign(w, 2)
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        fails()
     assert list((w + 1).other_deps) == [outer]
 
 

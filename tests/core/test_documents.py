@@ -9,9 +9,7 @@ import weft
 import weft as ng
 from weft import ax, visit
 from weft.ops.elementwise import Add, Multiply
-
 from weft.ordered import OrderedSet
-
 
 # Document 001, Building graphs
 
@@ -72,9 +70,9 @@ def test_0_0_0(transformer):
 
 
 def test_general_properties_of_ops():
-    C = ng.make_axis(3, "C")
-    op = ng.placeholder((C,), metadata={"stochastic": "dropout"})
-    assert op.axes == ng.make_axes((C,))
+    axes = ng.make_axes([ng.make_axis(3, "C")])
+    op = ng.placeholder(axes, metadata={"stochastic": "dropout"})
+    assert op.axes == axes
     op.name = "dropped"
     assert op.name == "dropped"
     assert op.metadata["stochastic"] == "dropout"
@@ -123,7 +121,7 @@ def test_derivatives(transformer):
 
 
 def test_schemas():
-    x = ng.placeholder((ng.make_axis(20, "C")))
+    x = ng.placeholder(ng.make_axis(20, "C"))
     s = ng.softmax(x)
     assert [type(schema).__name__ for schema in s.schemas] == ["Softmax"]
     assert type(s).__name__ == "DivideOp"
@@ -142,7 +140,7 @@ class PrunesZero(weft.PeepholeGraphPass):
         if x.is_scalar and x.is_constant:
             if x.const == 0:
                 rep = y
-        elif y.is_scalar and y.is_constant:
+        elif y.is_scalar and y.is_constant:  # noqa: SIM102
             if y.const == 0:
                 rep = x
         if rep is not None:

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import weft
+from weft.errors import AxesError
 from weft.lengths import Length, evaluate, floor_divide, product, substitute, symbol, symbols_of
 
 NAMES = ("a", "b", "c")
@@ -140,8 +141,32 @@ def test_a_computation_is_specialised_for_each_solution(transformer):
     assert len(c.programs) == 4
 
 
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda x: x[:3],
+        lambda x: x[-3:],
+        lambda x: x[2],
+        lambda x: x[2::-1],
+        lambda x: weft.update_slice(x, (slice(0, 3),), 1),
+    ],
+    ids=["start", "end", "index", "backwards", "update"],
+)
+def test_a_slice_that_reaches_outside_a_solved_length_is_refused(transformer, take):
+    n = weft.symbol("n")
+    x = weft.placeholder((n,))
+    y = take(weft.tanh(x))
+    c = transformer.computation(y, x)
+    with pytest.raises(AxesError, match="reaches outside") as caught:
+        c([1, 2])
+    assert y.file_info in str(caught.value)
+    value = np.arange(4, dtype=np.float32)
+    alone = transformer.computation(take(weft.tanh(weft.constant(value))))
+    np.testing.assert_allclose(c(value), alone(), rtol=1e-6)
+
+
 def test_lengths_can_be_given(transformer):
-    N = weft.Axis(None, "N")
-    w = weft.variable((N,), initial_value=2)
-    c = transformer.computation(weft.sum(w, (N,)), axes={N: 6})
+    n = weft.Axis(None, "N")
+    w = weft.variable((n,), initial_value=2)
+    c = transformer.computation(weft.sum(w, (n,)), axes={n: 6})
     assert c().item() == 12

@@ -47,7 +47,7 @@ def check_apart(given_blocks, offsets, size):
 
 @given(given_blocks=blocks)
 def test_the_bound_is_the_most_bytes_alive_at_one_step(given_blocks):
-    assert lower_bound(given_blocks) == max((alive_bytes(given_blocks, s) for s in range(30)))
+    assert lower_bound(given_blocks) == max(alive_bytes(given_blocks, s) for s in range(30))
 
 
 @given(given_blocks=blocks)

@@ -40,9 +40,7 @@ def test_an_operand_that_is_read_again_is_not_overwritten():
     y = weft.tanh(x)
     c = computation(weft.sum(weft.exp(y)) * y, x)
     value = np.linspace(-1, 1, 8, dtype=np.float32)
-    np.testing.assert_allclose(
-        c(value), np.exp(np.tanh(value)).sum() * np.tanh(value), rtol=1e-5
-    )
+    np.testing.assert_allclose(c(value), np.exp(np.tanh(value)).sum() * np.tanh(value), rtol=1e-5)
     c.plan.verify()
 
 

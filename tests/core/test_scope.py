@@ -74,9 +74,14 @@ def test_tasks_have_guards_of_their_own():
 )
 def test_an_exception_restores_the_context(context):
     before = scope.current.get()
-    with pytest.raises(KeyError), context():
-        assert scope.current.get() != before
-        raise KeyError
+
+    def fails():
+        with context():
+            assert scope.current.get() != before
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
     assert scope.current.get() is before
 
 

@@ -50,10 +50,9 @@ def test_a_graph_reads_like_a_program():
 
 def test_what_is_parsed_computes_the_same():
     rng = np.random.default_rng(0)
-    H, N = weft.make_axis(4, "H"), weft.make_axis(None, "N")
-    x = weft.placeholder((H, N), name="x")
-    y = weft.softmax(weft.tanh(x)[::-1] * 2) + weft.mean(x, (N,))
-    graph = weft.capture([weft.sum(y, (H,)), weft.argmax(y, (H,)), x > 0], [x])
+    x = weft.placeholder((weft.make_axis(4, "H"), weft.make_axis(None, "N")), name="x")
+    y = weft.softmax(weft.tanh(x)[::-1] * 2) + weft.mean(x, "N")
+    graph = weft.capture([weft.sum(y, "H"), weft.argmax(y, "H"), x > 0], [x])
     value = rng.normal(size=(4, 5)).astype(np.float32)
     for got, expected in zip(run(round_trip(graph), value), run(graph, value), strict=True):
         np.testing.assert_array_equal(got, expected)
@@ -151,8 +150,9 @@ def test_large_constants_are_left_out_unless_asked_for():
 
 
 HOSTILE = [
-    "a'b", "e\u0301", "\ufb01", 'a"b\\', "a\nb", "__import__('os').abort()", "x#y:3", "# f.py:3", "é", " ", "v0", "N",
-    "class", "None", "nan", "a\u2028b", "a\x0cb", "a\rb", "')\nimport os  # ", "{}%s", "a" * 1000,
+    "a'b", "e\u0301", "\ufb01", 'a"b\\', "a\nb", "__import__('os').abort()", "x#y:3", "# f.py:3",
+    "é", " ", "v0", "N", "class", "None", "nan",
+    "a\u2028b", "a\x0cb", "a\rb", "')\nimport os  # ", "{}%s", "a" * 1000,
 ]  # fmt: skip
 
 
@@ -169,7 +169,9 @@ def test_names_of_any_kind_survive(name):
     assert parsed.effects[0].prefix == name
 
 
-@pytest.mark.parametrize("filename", ["a b#c:7.py", "x\nstate('evil', 'variable', float32())", "\r"])
+@pytest.mark.parametrize(
+    "filename", ["a b#c:7.py", "x\nstate('evil', 'variable', float32())", "\r"]
+)
 def test_file_names_of_any_kind_stay_on_their_line(filename):
     scope = {"weft": weft}
     exec(compile("x = weft.placeholder((2,))\ny = x + 1", filename, "exec"), scope)

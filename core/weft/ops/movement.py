@@ -378,6 +378,12 @@ def python_slices(bounds: Bounds) -> tuple[slice, ...]:
 
 
 def _sliced_axes(axes: Axes, bounds: Bounds) -> Axes:
+    for axis, (start, length, step) in zip(axes, bounds, strict=True):
+        places = (start, start + (length - 1) * step, axis.length)
+        if length and all(isinstance(place, int) for place in places):
+            first, last, size = places
+            if not (0 <= first < size and 0 <= last < size):
+                raise AxesError(f"a slice from {first} to {last} reaches outside axis {axis!r}")
     return with_lengths(axes, (length for _, length, _ in bounds))
 
 
@@ -394,6 +400,8 @@ def reshape(x: Any, shape: Any) -> TensorOp:
     if isinstance(shape, Axis | int | Length):
         shape = (shape,)
     sizes = list(shape)
+    if sizes.count(-1) > 1:
+        raise AxesError(f"only one of the sizes {tuple(sizes)} may be -1")
     if -1 in sizes:
         free = sizes.index(-1)
         rest = product(

@@ -60,7 +60,7 @@ LAYOUTS: dict[str, Layout] = {
     "backwards": _backwards,
     "repeated": _repeated,
 }
-"""How an operand lies in memory: each makes a placeholder, and a view of it with the wanted axes."""
+"""How an operand lies in memory: each makes a placeholder, and a view of it with these axes."""
 
 
 @dataclass
@@ -188,9 +188,7 @@ def expectations(
     narrowest: dict[Op, DType] = {}
     for op in graph.ops:
         scales[op] = max([1.0, _largest(values[op]), *(scales[arg] for arg in op.args)])
-        narrowest[op] = max(
-            [op.dtype, *(narrowest[arg] for arg in op.args)], key=target.tolerance
-        )
+        narrowest[op] = max([op.dtype, *(narrowest[arg] for arg in op.args)], key=target.tolerance)
     return [Expectation(values[op], scales[op], narrowest[op]) for op in graph.outputs]
 
 
@@ -226,7 +224,25 @@ def _close(got: Array, want: Array, relative: float, absolute: float) -> Any:
 
 
 def run_cases(transformer: Any, cases: Sequence[Case]) -> list[str]:
-    """Compute cases in one computation; return a line for each result that is wrong."""
+    """Compute cases in one computation; return a line for each result that is wrong.
+
+    Where that raises an error, each case is computed alone, so that one does not hide the others.
+    Cases with a dtype that the target does not compute with are left out.
+    """
+    chosen = [case for case in cases if _dtypes(case) <= transformer.target.dtypes]
+    try:
+        return _problems(transformer, chosen)
+    except Exception as error:
+        if len(chosen) == 1:
+            return [f"{chosen[0].label}: {type(error).__name__}: {error}"]
+    return [problem for case in chosen for problem in run_cases(transformer, [case])]
+
+
+def _dtypes(case: Case) -> set[str]:
+    return {op.dtype.name for op in weft.capture(case.results, case.placeholders).ops}
+
+
+def _problems(transformer: Any, cases: Sequence[Case]) -> list[str]:
     placeholders = [x for case in cases for x in case.placeholders]
     arrays = [array for case in cases for array in case.arrays]
     results = [op for case in cases for op in case.results]

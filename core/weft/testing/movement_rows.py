@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.testing.rows import ALL, CUBE, FIXED, MATRIX, Operand, Row, Shapes, C, H, N, W
+from weft.testing.rows import ALL, CUBE, FIXED, MATRIX, C, H, N, Operand, Row, Shapes, W
 from weft.testing.samples import CLASSES
 
 _CN: Shapes = (((C, H),),)
@@ -81,7 +81,8 @@ _SHAPE_ROWS = [
          lambda x: x.transpose(1, 2, 0), (((C, H, W),),)),
     _row("cast_axes", "named", lambda x: weft.cast_axes(x, (H, C)), lambda x: x.reshape(2, 4),
          (((2, 4),),)),
-    _row("cast_role", "named", lambda x: weft.cast_role(x, (weft.Axis(4, "K"), H)), np.asarray, _CN),
+    _row("cast_role", "named", lambda x: weft.cast_role(x, (weft.Axis(4, "K"), H)), np.asarray,
+         _CN),
     _row("map_roles", "named", lambda x: weft.map_roles(x, {"C": "K"}), np.asarray, _CN),
     _row("contiguous", "transposed", lambda x: weft.contiguous(weft.transpose(x)), np.transpose),
     _row("broadcast", "positional", lambda x: weft.broadcast(x, (2, 3, 4)),

@@ -1,7 +1,7 @@
 """The table of ops: every public function of weft, the operands it takes, and what comes out.
 
-The conformance tests run each row on every backend, in several dtypes, ranks and layouts. A function
-without a row fails a test, so the table cannot fall behind.
+The conformance tests run each row on every backend, in several dtypes, ranks and layouts. A
+function without a row fails a test, so the table cannot fall behind.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from weft.testing.rows import (
     NUMBERS,
     ONE,
     TWO,
-    H,
     C,
+    H,
     Operand,
     Row,
     Shapes,

@@ -135,7 +135,7 @@ def final_and_read(transformer: Any) -> Any:
 
 
 def interleaved_updates(transformer: Any) -> Any:
-    """A gradient reads what the forward computation read, although a parameter was written since."""
+    """A gradient reads what the forward computation read, whatever was written since."""
     p, q = weft.variable((), initial_value=2), weft.variable((), initial_value=3)
     product = p * q
     weft.assign(p, p - weft.deriv(product, p))

@@ -11,7 +11,6 @@ import weft
 from weft.testing.rows import (
     ALL,
     CUBE,
-    FLOATS,
     NAMED,
     NUMBERS,
     ONE,
@@ -64,11 +63,9 @@ def _reductions() -> list[Row]:
             for case, options, chosen, wanted in _KEPT_AXES
         ]  # fmt: skip
         rows.append(
-            Row(
-                name, lambda x, f=weft_function: f(x, out_axes=(H, N)), values, NAMED, dtypes,
-                lambda x, f=function: f(x, axis=1).T, "out-axes-order",
-            )  # fmt: skip
-        )
+            Row(name, lambda x, f=weft_function: f(x, out_axes=(H, N)), values, NAMED, dtypes,
+                lambda x, f=function: f(x, axis=1).T, "out-axes-order")
+        )  # fmt: skip
     return rows
 
 
@@ -147,7 +144,8 @@ _PRODUCTS = [
         )
     ),
     *(
-        Row("matmul", weft.matmul, _PAIR, (pair,), NUMBERS, np.matmul, case, twice=case == "batched")
+        Row("matmul", weft.matmul, _PAIR, (pair,), NUMBERS, np.matmul, case,
+            twice=case == "batched")
         for case, pair in {
             "matrices": ((3, 4), (4, 2)),
             "vectors": ((4,), (4,)),

@@ -62,7 +62,9 @@ def evaluate_ops(
         for op in graph.ops:
             if isinstance(op, ReadOp):
                 found = given.get(op.state)
-                value = initial_value(op.state, op.axes.shape, wide=wide) if found is None else found
+                value = (
+                    initial_value(op.state, op.axes.shape, wide=wide) if found is None else found
+                )
                 values[op] = np.asarray(value, _kept(op.dtype, wide))
             elif not isinstance(op, ParameterOp):
                 values[op] = _reference(op, [values[arg] for arg in op.args], wide)

@@ -263,11 +263,12 @@ def test_gradient_step_lowers_a_loss(transformer: Any) -> None:
     step = transformer.computation([loss, slope, offset])
     losses = [step()[0].item() for _ in range(60)]
     assert losses == sorted(losses, reverse=True)
-    np.testing.assert_allclose(numbers(step()), [0, 3, -2], atol=1e-3)
+    learned = np.array([result.item() for result in step()])
+    np.testing.assert_allclose(learned, [0, 3, -2], atol=1e-3)
 
 
 def test_random_numbers_are_fresh_and_repeatable(transformer: Any, backend: str) -> None:
-    """Each call draws anew, as the reference does; another transformer starts from the beginning."""
+    """Each call draws anew, as the reference does; another transformer starts from scratch."""
     bits = weft.random_bits((3, 5), seed=1, stream=0)
     computation = transformer.computation(bits)
     states: Any = None

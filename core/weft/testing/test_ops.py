@@ -35,7 +35,8 @@ def test_row_gives_what_the_reference_gives(transformer: Any, row: Row, dtype: s
     """In every shape and layout, value and gradient are those of the reference."""
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
-    assert run_cases(transformer, make_cases(row, dtype)) == []
+    problems = run_cases(transformer, make_cases(row, dtype))
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.parametrize("dtype", [*NARROW, *INTEGERS])
@@ -45,7 +46,8 @@ def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str) -> None:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
     model = "float32" if dtype in NARROW else "int32"
     cases = [case for row in TABLE if model in row.dtypes for case in make_cases(row, dtype, True)]
-    assert run_cases(transformer, cases) == []
+    problems = run_cases(transformer, cases)
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.parametrize(("row", "dtype"), RUNS)
@@ -67,7 +69,9 @@ def test_gradient_is_a_central_difference(row: Row) -> None:
     """The gradient's graph gives the slope of the value's graph, in float64."""
     cases = [make_case(row, shapes, "float64") for shapes in row.shapes[:4]]
     if len(row.shapes[0][0]) > 1:
-        cases += [make_case(row, row.shapes[0], "float64", name) for name in ("transposed", "sliced")]
+        cases += [
+            make_case(row, row.shapes[0], "float64", name) for name in ("transposed", "sliced")
+        ]
     for case in cases:
         for number, gradient in case.gradients.items():
             _check_slope(case, case.value, case.weights, number, gradient)

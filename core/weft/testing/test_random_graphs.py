@@ -1,0 +1,119 @@
+"""Random programs: whatever passes, plans and printing do, values are those of the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("hypothesis", reason="random graphs need hypothesis")
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import weft
+from weft import plugins
+from weft.graph import Graph
+from weft.op import CompositeOp
+from weft.ops.elementwise import ElementwiseOp
+from weft.ops.reduction import ReductionOp
+from weft.passes import PIPELINE
+from weft.target import Target
+from weft.testing.cases import Expectation, difference, expectations
+from weft.testing.random_graphs import RandomProgram, programs
+from weft.testing.reference import evaluate
+
+MINIMAL = ("decompose",)
+"""The passes without which a backend cannot run composites."""
+
+reproducible = settings(
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def _float_of(backend: str) -> str:
+    with weft.make_transformer(backend) as transformer:
+        return "float64" if "float64" in transformer.target.dtypes else "float32"
+
+
+def _exact_target(**options: Any) -> Target:
+    return Target("reference", supports=lambda op: not isinstance(op, CompositeOp), **options)
+
+
+@reproducible
+@given(data=st.data())
+def test_compiled_program_gives_what_the_reference_gives(backend: str, data: Any) -> None:
+    """With all passes, and with as few as possible, over two calls; and the plans hold."""
+    program = data.draw(programs(_float_of(backend)))
+    for options in ({}, {"passes": MINIMAL}):
+        with weft.make_transformer(backend, **options) as transformer:
+            computation = transformer.computation(program.results, *program.placeholders)
+            graph, target = computation.graph, transformer.target
+            computation.plan.verify()
+            states: Any = None
+            for _ in range(2):
+                wanted = expectations(graph, program.arrays, target, states)
+                _, states = evaluate(graph, program.arrays, states, wide=True)
+                got = [value for value in computation(*program.arrays) if value is not None]
+                _require_equal(graph, got, wanted, target)
+
+
+@reproducible
+@given(program=programs())
+def test_each_pass_keeps_values(program: RandomProgram) -> None:
+    """Every pass of the default pipeline, by itself and after those before it."""
+    graph = weft.capture(program.results, program.placeholders)
+    target = _exact_target()
+    wanted = expectations(graph, program.arrays, target)
+    changed = graph
+    for name in PIPELINE:
+        graph_pass = plugins.load(plugins.PASSES, name)()
+        changed = graph_pass.do_pass(changed, target)
+        for result in (changed, graph_pass.do_pass(graph, target)):
+            result.verify(known=())
+            _require_equal(result, evaluate(result, program.arrays)[0], wanted, target)
+
+
+@reproducible
+@given(program=programs(), limits=st.sampled_from([(1, 2), (1, 1), (2, 2), (3, 3)]))
+def test_shaping_keeps_values_and_ranks(program: RandomProgram, limits: tuple[int, int]) -> None:
+    """RequiredTensorShaping brings elementwise ops and reductions down to what a target takes."""
+    graph = weft.capture(program.results, program.placeholders)
+    target = _exact_target(max_elementwise_rank=limits[0], max_reduction_rank=limits[1])
+    wanted = expectations(graph, program.arrays, target)
+    for name in ("decompose", "required-tensor-shaping"):
+        graph = plugins.load(plugins.PASSES, name)().do_pass(graph, target)
+    for op in graph.ops:
+        if isinstance(op, ElementwiseOp):
+            assert op.rank <= limits[0], op
+        if isinstance(op, ReductionOp) and op.positions:
+            assert op.args[0].rank <= max(limits[1], len(op.kept()) and 2), op
+    _require_equal(graph, evaluate(graph, program.arrays)[0], wanted, target)
+
+
+@reproducible
+@given(program=programs())
+def test_text_parses_back(program: RandomProgram) -> None:
+    """The printed graph is read back as the same program with the same values."""
+    graph = weft.capture(program.results, program.placeholders)
+    text = graph.text(full=True)
+    parsed = weft.parse(text)
+    assert parsed.text(full=True) == text
+    states = {state: evaluate(weft.capture([state]))[0][0] for state in graph.states}
+    renamed = dict(zip(parsed.states, states.values(), strict=True))
+    (before, _), (after, _) = (
+        evaluate(graph, program.arrays, states),
+        evaluate(parsed, program.arrays, renamed),
+    )
+    for one, other in zip(before, after, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def _require_equal(graph: Graph, got: list[Any], wanted: list[Expectation], target: Target) -> None:
+    for op, value, expected in zip(graph.outputs, got, wanted, strict=True):
+        problem = difference(value, op, expected, target)
+        assert problem is None, f"{op} from {op.file_info}: {problem}\n{graph}"
