@@ -100,7 +100,7 @@ class Emitter:
         turned = contiguous(shape, description.dtype, description.base)
         if description == turned.transpose(range(len(shape))[::-1]):
             return f"{whole}.T"
-        memory = f"{whole}.view('u1')" if description.dtype.kind == "V" else whole
+        memory = f"{whole}.reshape(-1).view('u1')" if description.dtype.kind == "V" else whole
         dtype = self.bind(description.dtype, "dtype")
         place = f"{description.offset}, {description.strides}"
         return f"ndarray({description.shape}, {dtype}, {memory}, {place})"

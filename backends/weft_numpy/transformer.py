@@ -184,8 +184,11 @@ class NumPyTransformer(Transformer):
         if replaced is not None:
             self.device_buffers.discard(replaced.storage)
         shared = self.arena
-        free = isinstance(shared, NumPyDeviceBufferStorage) and shared not in self._arenas_in_use
-        if free and shared.bytes >= needed:
+        if (
+            isinstance(shared, NumPyDeviceBufferStorage)
+            and shared not in self._arenas_in_use
+            and shared.bytes >= needed
+        ):
             self._arenas_in_use.add(shared)
             return shared
         storage = NumPyDeviceBufferStorage(self, needed, "arena of another thread")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -56,7 +57,10 @@ class OnType:
         """Mark a method as the visitor of op classes and their subclasses."""
 
         def mark(method: Callable[..., Any]) -> OnType:
-            return OnType((*self.table, *((kind, method) for kind in kinds)))
+            # A second method of the same name would hide the first, so it takes that one's table.
+            earlier = sys._getframe(1).f_locals.get(method.__name__)
+            table = earlier.table if isinstance(earlier, OnType) else self.table
+            return OnType((*table, *((kind, method) for kind in kinds)))
 
         return mark
 

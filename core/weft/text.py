@@ -336,7 +336,7 @@ class _Parser:
         args = [self.value(arg) for arg in node.args]
         words = [(word.arg, self.value(word.value)) for word in node.keywords]
         if kind == "packed":
-            return zlib.decompress(base64.b64decode(args[0]))
+            return base64.b64decode(args[0])
         if kind == "dtype":
             return dtypes.as_dtype(args[0])
         if kind == "complex":
@@ -367,7 +367,12 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
 
 def _unpacked(value: Any, axes: Axes, dtype: Any) -> Any:
     if isinstance(value, bytes):
-        return np.frombuffer(value, dtype).reshape(axes.shape)
+        size = axes.size * dtype.itemsize
+        # One byte more than fits, so that a text cannot make this unpack without end.
+        content = zlib.decompressobj().decompress(value, size + 1)
+        if len(content) != size:
+            raise ParseError(f"the packed values are not the {size} bytes of {dtype} {axes}")
+        return np.frombuffer(content, dtype).reshape(axes.shape)
     return dtypes.host_array(value, dtype)
 
 

@@ -427,6 +427,9 @@ class Transformer(ABC):
     def close(self) -> None:
         """Let go of all computations and device memory; the transformer cannot be used again."""
         with self.state_lock:
+            for made in self.computations:
+                made.executor = _closed
+            self._pending = []
             self.computations = OrderedSet()
             self.device_buffers = OrderedSet()
             self.state_tensors = {}
@@ -437,6 +440,10 @@ class Transformer(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _closed(*args: Any) -> None:
+    raise StateError("the transformer of this computation has been closed: make another one")
 
 
 def _loaded(passes: Iterable[str | GraphPass]) -> list[GraphPass]:

@@ -114,8 +114,8 @@ class SimplePrune(PeepholeGraphPass):
         source = x.args[0] if isinstance(x, BroadcastOp) else x
         if scalar_value(source) is None or not x.axes.is_static or x.dtype != op.dtype:
             return
-        size = np.asarray(x.axes.size // (op.axes.size or 1), op.dtype)
         with np.errstate(over="ignore"):
+            size = np.asarray(x.axes.size // (op.axes.size or 1)).astype(op.dtype)
             total = np.multiply(source.const, size)
         if np.isfinite(total).all():
             self.replace_op(op, broadcast(constant(total, dtype=op.dtype), op.axes))

@@ -31,7 +31,8 @@ def test_examples_in_docstrings_run(name: str) -> None:
 
 def test_the_example_of_the_package_runs() -> None:
     failed, attempted = doctest.testmod(weft)
-    assert attempted and not failed
+    assert attempted
+    assert not failed
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)

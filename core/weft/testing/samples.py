@@ -27,11 +27,11 @@ def _spread(shape: tuple[int, ...], random: Generator, index: int) -> Array:
 
     None is closer to 0 than 1 / (2 size).
     """
-    size = max(int(np.prod(shape)), 1)
-    values = (
-        random.permutation(size)[: int(np.prod(shape))] + 0.5 - size / 2 + 1 / 8 + index / 4
-    ) / size
-    return np.multiply(values.reshape(shape), 4.0)
+    size = int(np.prod(shape))
+    shift = 1 / 8 + index / 4 - size / 2
+    values: Array = (random.permutation(size) + 0.5 + shift).reshape(shape)
+    values *= 4.0 / max(size, 1)
+    return values
 
 
 def _signed(shape: tuple[int, ...], random: Generator, index: int) -> Array:
