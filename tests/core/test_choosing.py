@@ -1,0 +1,118 @@
+"""Choosing a backend: argument, then context, then factory, then environment, then NumPy."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from weft import plugins
+from weft.hookspecs import hookimpl
+
+
+class Marked(weft.NumPyTransformer):
+    """The NumPy backend under another name, with an option of its own."""
+
+    def __init__(self, mark: str = "plain", **options):
+        super().__init__(**options)
+        self.mark = mark
+
+
+@pytest.fixture(autouse=True)
+def _marked(monkeypatch):
+    monkeypatch.delenv("WEFT_BACKEND", raising=False)
+
+    class Plugin:
+        @staticmethod
+        @hookimpl
+        def weft_register_backends(register):
+            register("marked", Marked)
+
+    plugin = Plugin()
+    plugins.register(plugin, "marked")
+    yield
+    plugins.unregister(plugin)
+
+
+def test_without_a_choice_it_is_numpy():
+    assert type(weft.make_transformer()) is weft.NumPyTransformer
+
+
+def test_the_environment_chooses(monkeypatch):
+    monkeypatch.setenv("WEFT_BACKEND", "marked")
+    assert isinstance(weft.make_transformer(), Marked)
+
+
+def test_a_factory_wins_over_the_environment(monkeypatch):
+    monkeypatch.setenv("WEFT_BACKEND", "numpy")
+    weft.set_transformer_factory(weft.make_transformer_factory("marked", mark="factory"))
+    try:
+        assert weft.make_transformer().mark == "factory"
+    finally:
+        weft.set_transformer_factory(None)
+
+
+def test_a_context_wins_over_a_factory_and_ends():
+    weft.set_transformer_factory(weft.make_transformer_factory("marked", mark="factory"))
+    try:
+        with weft.backend("marked", mark="context"):
+            assert weft.make_transformer().mark == "context"
+        assert weft.make_transformer().mark == "factory"
+    finally:
+        weft.set_transformer_factory(None)
+
+
+def test_an_argument_wins_over_all():
+    with weft.backend("marked"):
+        assert type(weft.make_transformer("numpy")) is weft.NumPyTransformer
+
+
+def test_options_go_to_the_backend():
+    assert weft.allocate_transformer("marked", mark="option").mark == "option"
+    with pytest.raises(TypeError, match="colour"):
+        weft.make_transformer("marked", colour="red")
+
+
+def test_the_choices_are_listed():
+    assert {"numpy", "marked"} <= set(weft.transformer_choices())
+
+
+def test_passes_are_checked_when_the_transformer_is_made():
+    with pytest.raises(weft.errors.UnknownPluginError, match="simple-prune"):
+        weft.make_transformer("numpy", passes=["simple-pruning"])
+
+
+def test_graphs_are_written_around_each_pass(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_DUMP", str(tmp_path / "dump"))
+    x = weft.placeholder((3,))
+    weft.make_transformer().computation(x * 1 + 0, x, name="a/b")([1, 2, 3])
+    written = sorted(path.name for path in (tmp_path / "dump").iterdir())
+    assert written
+    text = (tmp_path / "dump" / written[0]).read_text()
+    assert "MultiplyOp" in text.split("# after")[0]
+    assert "MultiplyOp" not in text.split("# after")[1]
+
+
+def test_a_closed_transformer_says_so():
+    x = weft.placeholder(())
+    with weft.make_transformer() as transformer:
+        twice = transformer.computation(x * 2, x)
+        assert twice(3) == 6
+    with pytest.raises(weft.errors.StateError, match="has been closed"):
+        twice(3)
+
+
+def test_visitors_of_one_name_add_up():
+    class Swap(weft.PeepholeGraphPass):
+        @weft.visit.on_type(weft.ops.SinOp)
+        def visit(self, op):
+            self.replace_op(op, weft.cos(op.args[0]))
+
+        @weft.visit.on_type(weft.ops.TanhOp)
+        def visit(self, op):  # noqa: F811
+            self.replace_op(op, weft.exp(op.args[0]))
+
+    x = weft.placeholder(())
+    transformer = weft.make_transformer(passes=[Swap()])
+    source = transformer.computation(weft.sin(x) + weft.tanh(x), x).source
+    assert "cos(" in source
+    assert "exp(" in source

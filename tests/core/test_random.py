@@ -1,0 +1,94 @@
+"""Random numbers: the published bits, fresh at every call, the same again from the start."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft.ops.random import philox
+
+# From the known-answer tests of Random123, the authors' own library: counter, key, words.
+KNOWN_ANSWERS = [
+    (
+        (0, 0, 0, 0),
+        (0, 0),
+        (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8),
+    ),
+    (
+        (0xFFFFFFFF,) * 4,
+        (0xFFFFFFFF,) * 2,
+        (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+    ),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("counter", "key", "words"), KNOWN_ANSWERS)
+def test_philox_gives_the_published_words(counter, key, words):
+    found = philox(np.array(counter, np.uint32)[:, None], key)
+    assert tuple(found[:, 0].tolist()) == words
+
+
+def test_bits_are_those_of_element_and_call(transformer):
+    draw = transformer.computation(weft.random_bits((5,), seed=7, stream=3))
+    for call in (1, 2):
+        counter = np.array([[0, 1], [0, 0], [call, call], [0, 0]], np.uint32)
+        expected = philox(counter, (7, 3)).T.reshape(-1)[:5]
+        np.testing.assert_array_equal(draw(), expected)
+
+
+def test_numbers_are_fresh_at_every_call_and_repeat_from_the_start(backend):
+    numbers = weft.uniform((100,), seed=1)
+    runs = []
+    for _ in range(2):
+        draw = weft.make_transformer(backend).computation(numbers)
+        runs.append([draw(), draw()])
+    assert (runs[0][0] != runs[0][1]).all()
+    np.testing.assert_array_equal(runs[0], runs[1])
+
+
+def test_two_ops_have_streams_of_their_own(transformer):
+    first, second = transformer.computation([weft.uniform((50,)), weft.uniform((50,))])()
+    assert (first != second).all()
+
+
+def test_uniform_fills_its_interval_evenly(transformer):
+    values = transformer.computation(weft.uniform((10_000,), -1, 3, seed=5))()
+    assert values.dtype == np.float32
+    assert values.min() >= -1
+    assert values.max() < 3
+    counts, _ = np.histogram(values, bins=10, range=(-1, 3))
+    # 1000 in each bin, with a standard deviation of 30.
+    assert abs(counts - 1000).max() < 150
+
+
+def test_normal_has_its_mean_and_scale(transformer):
+    values = transformer.computation(weft.normal((10_000,), 2.0, 3.0, seed=5))()
+    assert np.isfinite(values).all()
+    assert abs(values.mean() - 2) < 0.15
+    assert abs(values.std() - 3) < 0.15
+
+
+def test_the_gradient_sees_the_numbers_of_the_same_call(transformer):
+    x = weft.variable((4,), initial_value=1.0)
+    mask = weft.uniform((4,), seed=2)
+    loss = weft.sum(x * mask)
+    drawn, gradient = transformer.computation([mask, weft.deriv(loss, x)])()
+    np.testing.assert_array_equal(drawn, gradient)
+
+
+def test_integers_cannot_be_drawn_as_floats():
+    with pytest.raises(weft.errors.DTypeError, match="are not floats"):
+        weft.uniform((3,), dtype="int32")
+
+
+def test_an_unknown_length_is_drawn_for_the_length_of_the_call(transformer):
+    x = weft.placeholder((weft.symbol("n"),))
+    noisy = transformer.computation(x + weft.uniform(x, 1, 2), x)
+    assert noisy(np.zeros(3)).shape == (3,)
+    assert (noisy(np.zeros(6)) >= 1).all()
