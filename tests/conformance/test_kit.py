@@ -14,7 +14,7 @@ import pytest
 import weft
 from weft.ops.elementwise import ExpOp
 from weft.testing.cases import make_cases, run_cases
-from weft.testing.numeric import numeric_derivative
+from weft.testing.numeric import ACCURACY, numeric_derivative
 from weft.testing.reference import evaluate
 from weft.testing.rows import Row
 
@@ -83,7 +83,7 @@ def test_evaluation_starts_from_initial_values_and_returns_states() -> None:
 def test_numeric_derivative_of_a_cubic() -> None:
     x = np.array([[0.0, 1.0], [-2.0, 30.0]])
     found = numeric_derivative(lambda a, b: np.sum(a**3 * b), [x, 2.0], 0)
-    np.testing.assert_allclose(found, 6 * x**2, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(found, 6 * x**2, rtol=ACCURACY, atol=ACCURACY)
 
 
 def run_pytest(path: Path, *options: str) -> str:

@@ -22,19 +22,18 @@ SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5)
 _SPECIAL_INTEGERS = (0, 1, 2, 3, 7, -1, -2, -3)
 
 
-def _spread(shape: tuple[int, ...], random: Generator, index: int) -> Array:
+def _spread(shape: tuple[int, ...], random: Generator, index: int) -> Any:
     """Return values that differ by 4 / size, and by a quarter of that from those of other operands.
 
     None is closer to 0 than 1 / (2 size).
     """
     size = int(np.prod(shape))
     shift = 1 / 8 + index / 4 - size / 2
-    values: Array = (random.permutation(size) + 0.5 + shift).reshape(shape)
-    values *= 4.0 / max(size, 1)
-    return values
+    values = random.permutation(size) + 0.5 + shift
+    return values.reshape(shape) * (4.0 / max(size, 1))
 
 
-def _signed(shape: tuple[int, ...], random: Generator, index: int) -> Array:
+def _signed(shape: tuple[int, ...], random: Generator, index: int) -> Any:
     return random.uniform(0.5, 2, shape) * random.choice([-1.0, 1.0], shape)
 
 

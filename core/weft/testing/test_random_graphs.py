@@ -27,7 +27,7 @@ MINIMAL = ("decompose",)
 """The passes without which a backend cannot run composites."""
 
 reproducible = settings(
-    max_examples=100,
+    max_examples=300,
     deadline=None,
     derandomize=True,
     database=None,
