@@ -143,7 +143,11 @@ class Module:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.scope: dict[str, Any] = {"ndarray": np.ndarray, "copyto": np.copyto}
+        self.scope: dict[str, Any] = {
+            "__name__": "weft_numpy.generated",
+            "ndarray": np.ndarray,
+            "copyto": np.copyto,
+        }
         self.bound: dict[int, str] = {}
         self.kept: list[Any] = []
         self.counts: dict[str, int] = {}

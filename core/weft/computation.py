@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtypes
-from weft.axes import Axis
+from weft.axes import Axes, Axis
 from weft.capture import capture
 from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError, AxesError, DTypeError
@@ -223,13 +223,15 @@ class Computation:
             if key not in self.programs:
                 self.programs[key] = self.transformer.specialise(self, self.solve(key))
         program = self.programs[key]
-        self._check_shapes(arrays, program)
+        for number, op in enumerate(program.graph.inputs):
+            self.coerce(number, arrays[number], op.axes)
         return arrays, program
 
-    def coerce(self, number: int, value: Any) -> Array:
+    def coerce(self, number: int, value: Any, axes: Axes | None = None) -> Array:
         """Return an argument as a C-contiguous array of the parameter's dtype.
 
-        Raises AxesError for a wrong rank or known length, DTypeError for a dtype that does not
+        `axes` are the parameter's, or those of a program, whose lengths are all known. Raises
+        AxesError for a wrong rank or known length, DTypeError for a dtype that does not
         convert without changing its kind.
         """
         op = self.parameters[number]
@@ -248,14 +250,15 @@ class Computation:
                 array = array.astype(op.dtype)
             else:
                 raise DTypeError(f"{what}: {array.dtype} does not convert to {op.dtype}: cast it")
-        lengths = op.axes.lengths
+        axes = op.axes if axes is None else axes
+        lengths = axes.lengths
         known = all(
             mine == size
             for mine, size in zip(lengths, array.shape, strict=False)
             if isinstance(mine, int)
         )
         if array.ndim != len(lengths) or not known:
-            raise AxesError(f"{what}: shape {array.shape} does not fit {op.axes}")
+            raise AxesError(f"{what}: shape {array.shape} does not fit {axes}")
         return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
     def solve(self, shapes: Sequence[tuple[int, ...]]) -> dict[Symbol, int]:
@@ -293,14 +296,6 @@ class Computation:
             )
         return solution
 
-    def _check_shapes(self, arrays: Sequence[Array], program: Program) -> None:
-        for number, (op, array) in enumerate(zip(program.graph.inputs, arrays, strict=True)):
-            if op.axes.lengths != array.shape:
-                raise AxesError(
-                    f"argument {number} of {self.name}, for {op.source.name}: shape {array.shape} "
-                    f"does not fit {op.axes}"
-                )
-
     @property
     def program(self) -> Program:
         """The only program of a computation whose lengths are all known, compiled if need be."""
@@ -335,6 +330,7 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     graph = program.graph
     names = [f"a{number}" for number in range(len(graph.inputs))]
     scope: dict[str, Any] = {
+        "__name__": "weft.generated",
         "ndarray": np.ndarray, "empty": np.empty, "run": program.run, "coerce": computation.coerce,
         "lock": computation.transformer.state_lock, "pack": computation._pack,
     }  # fmt: skip
@@ -350,7 +346,8 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
             f"    if type(a{number}) is not ndarray or a{number}.dtype is not d{number} "
             f"or a{number}.shape != s{number}{contiguous}:"
         )
-        lines.append(f"        a{number} = coerce({number}, a{number})")
+        scope[f"axes{number}"] = op.axes
+        lines.append(f"        a{number} = coerce({number}, a{number}, axes{number})")
     outputs = []
     for number, output in enumerate(graph.outputs):
         scope[f"t{number}"], scope[f"z{number}"] = output.dtype, output.axes.shape

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.testing.reference import evaluate
 
 import weft
 from weft import plugins
+from weft.testing.reference import evaluate
 
 FOLDER = Path(__file__).parent / "golden"
 BEFORE, AFTER = "# before\n", "# after\n"
@@ -55,9 +55,7 @@ def test_pass_keeps_the_value(path: Path) -> None:
         pytest.skip("fast_math changes values by its nature")
     graphs = weft.parse(before), weft.parse(after)
     random = np.random.default_rng(0)
-    inputs = [
-        random.uniform(0.5, 2, op.axes.shape).astype(op.dtype) for op in graphs[0].inputs
-    ]
+    inputs = [random.uniform(0.5, 2, op.axes.shape).astype(op.dtype) for op in graphs[0].inputs]
     states = {
         state.label: random.uniform(0.5, 2, state.axes.shape).astype(state.dtype)
         for state in graphs[0].states
