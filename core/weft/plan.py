@@ -176,7 +176,7 @@ def _with_copies(graph: Graph) -> Graph:
 
 
 def _may_be_view(op: Op) -> bool:
-    return type(op).view is not Op.view
+    return type(op).view is not Op.view and not isinstance(op, ContiguousOp)
 
 
 class _Planner:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft.axes import Axes
-from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.errors import ArgumentError
 from weft.op import Op, TensorOp, operators
+from weft.ops.movement import IdentityOp
 from weft.ops.storage import as_op
 
 
@@ -39,7 +39,7 @@ class ParallelOp(Op):
     has_effect = True
 
 
-class PrintOp(TensorOp):
+class PrintOp(IdentityOp):
     """The operand, which is printed whenever it is computed.
 
     Attributes
@@ -51,10 +51,6 @@ class PrintOp(TensorOp):
     prefix: str | None
     has_effect = True
 
-    def infer(self) -> tuple[Axes, DType]:
-        """Keep axes and dtype."""
-        return self.args[0].axes, self.args[0].dtype
-
     def show(self, value: Any) -> None:
         """Print a value as the op does."""
         print(value if self.prefix is None else f"{self.prefix} {value}", flush=True)
@@ -64,29 +60,9 @@ class PrintOp(TensorOp):
         self.show(x)
         return x
 
-    def view(self, operand: TensorDescription) -> TensorDescription:
-        """The operand itself."""
-        return operand
 
-    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Pass the adjoint on."""
-        return (delta,)
-
-
-class StopGradientOp(TensorOp):
+class StopGradientOp(IdentityOp):
     """The operand, through which no gradient flows."""
-
-    def infer(self) -> tuple[Axes, DType]:
-        """Keep axes and dtype."""
-        return self.args[0].axes, self.args[0].dtype
-
-    def reference(self, x: Any) -> Any:
-        """Pass the operand on."""
-        return x
-
-    def view(self, operand: TensorDescription) -> TensorDescription:
-        """The operand itself."""
-        return operand
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
         """Let nothing flow."""

@@ -290,20 +290,35 @@ class ConcatOp(TensorOp):
         return np.concatenate(args, axis=self.position)
 
 
-class ContiguousOp(TensorOp):
-    """A copy of the operand in row-major order."""
+class IdentityOp(TensorOp):
+    """The operand itself; subclasses say why it is an op of its own."""
 
     def infer(self) -> tuple[Axes, DType]:
         """Keep axes and dtype."""
         return self.args[0].axes, self.args[0].dtype
 
-    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+    def reference(self, x: Any) -> Any:
+        """Pass the operand on."""
+        return x
+
+    def view(self, operand: TensorDescription) -> TensorDescription | None:
+        """The operand's own memory."""
+        return operand
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp | None]:
         """Pass the adjoint on."""
         return (delta,)
+
+
+class ContiguousOp(IdentityOp):
+    """A copy of the operand in row-major order."""
 
     def reference(self, x: Any) -> Any:
         """Copy."""
         return np.array(x, order="C")
+
+    def view(self, operand: TensorDescription) -> None:
+        """Never a view."""
 
 
 class IotaOp(TensorOp):

@@ -4,34 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.axes import Axes
-from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.errors import StateError, WeftError
 from weft.op import Op, TensorOp, explain, operators
 from weft.ops.elementwise import cast
-from weft.ops.movement import broadcast, update_slice
+from weft.ops.movement import IdentityOp, broadcast, update_slice
 from weft.ops.storage import AssignOp, as_op, constant
 
 
-class ValueOfOp(TensorOp):
+class ValueOfOp(IdentityOp):
     """The value that the operand has when this op is built, whatever is written later."""
-
-    def infer(self) -> tuple[Axes, DType]:
-        """Keep axes and dtype."""
-        return self.args[0].axes, self.args[0].dtype
-
-    def reference(self, x: Any) -> Any:
-        """Pass the operand on."""
-        return x
-
-    def view(self, operand: TensorDescription) -> TensorDescription:
-        """The operand itself."""
-        return operand
-
-    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Pass the adjoint on."""
-        return (delta,)
 
 
 def assign(state: Any, value: Any) -> AssignOp:
