@@ -1,0 +1,69 @@
+"""A call allocates nothing but the arrays that the caller gets."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import numpy as np
+
+import weft
+
+PYTHON_OBJECTS = 4096
+"""Bytes: views of arguments, tuples of arguments and frames, whatever the size of the tensors."""
+
+
+CONVERSION_BUFFER = 8192 * 4
+"""NumPy converts between dtypes in pieces of 8192 elements, through a buffer of its own."""
+
+
+def transient_bytes(computation, *arguments) -> int:
+    computation(*arguments)
+    computation(*arguments)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        kept = computation(*arguments)
+        _, peak = tracemalloc.get_traced_memory()
+        return peak - before - sum(np.asarray(value).nbytes for value in kept)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_training_step_allocates_its_results_only():
+    x, target = weft.placeholder((64, 100)), weft.placeholder((64, 10))
+    w1 = weft.variable((100, 200), initial_value=0.01)
+    w2 = weft.variable((200, 10), initial_value=0.01)
+    hidden = weft.relu(x @ w1)
+    loss = weft.mean(weft.cross_entropy_multi(weft.softmax(hidden @ w2), target))
+    with weft.saved_user_deps():
+        updates = weft.doall([weft.assign(w, w - 0.1 * weft.deriv(loss, w)) for w in (w1, w2)])
+    step = weft.make_transformer("numpy").computation([loss, hidden, updates], x, target)
+    images = np.ones((64, 100), np.float32)
+    classes = np.ones((64, 10), np.float32)
+    limit = PYTHON_OBJECTS + CONVERSION_BUFFER
+    assert limit < 64 * 200 * 4, "the smallest temporary of the hidden layer would go unnoticed"
+    assert transient_bytes(weft_values(step), images, classes) < limit
+
+
+def weft_values(computation):
+    """Leave out the None of ops without a value."""
+    return lambda *arguments: [v for v in computation(*arguments) if v is not None]
+
+
+def test_a_chain_of_large_elementwise_ops_needs_no_temporaries():
+    x = weft.placeholder((100_000,))
+    y = x
+    for _ in range(10):
+        y = weft.tanh(y) * 2 + x
+    chain = weft.make_transformer("numpy").computation([y], x)
+    assert transient_bytes(chain, np.ones(100_000, np.float32)) < PYTHON_OBJECTS
+    assert chain.plan.arena_size == 0
+
+
+def test_the_measure_notices_an_allocation():
+    def wasteful(x):
+        return [(x * 2 + x) * 3]
+
+    assert transient_bytes(wasteful, np.ones(100_000, np.float32)) > 100_000
