@@ -315,10 +315,7 @@ def positional_axes(shape: tuple[int, ...]) -> Axes:
 
 
 def make_axis(length: int | Length | None = None, name: str | None = None) -> Axis:
-    """Return a named axis; without a name it is given a new one, ``Axis_0`` and so on.
-
-    Lengths and names may come in either order.
-    """
+    """Return a named axis; without a name it is given a new one, ``Axis_0`` and so on."""
     if isinstance(length, str):
         raise AxesError(f"make_axis takes the length first: make_axis({name!r}, {length!r})")
     return Axis(length, f"Axis_{next(_auto_names)}" if name is None else name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -166,6 +167,8 @@ class Computation:
                 raise ArgumentError(
                     f"out= needs a writeable C-contiguous {dtype} array of shape {shape} for {op}"
                 )
+        if any(np.may_share_memory(a, b) for a, b in combinations(out, 2)):
+            raise ArgumentError(f"{self.name}: two arrays of out= share memory")
         # Results are written as soon as they are known, while arguments may still be needed.
         arrays = [
             array.copy() if any(np.may_share_memory(array, target) for target in out) else array
@@ -241,15 +244,7 @@ class Computation:
         except ValueError as error:
             raise ArgumentError(f"{what}: {error}") from None
         if array.dtype != op.dtype:
-            number_like = isinstance(value, int | float) and not isinstance(value, bool)
-            if number_like or not hasattr(value, "dtype"):
-                array = dtypes.host_array(array, op.dtype, what)
-            elif (dtypes.is_integer(array.dtype) and dtypes.is_inexact(op.dtype)) or np.can_cast(
-                array.dtype, op.dtype, "same_kind"
-            ):
-                array = array.astype(op.dtype)
-            else:
-                raise DTypeError(f"{what}: {array.dtype} does not convert to {op.dtype}: cast it")
+            array = _converted(value, array, op.dtype, what)
         axes = op.axes if axes is None else axes
         lengths = axes.lengths
         known = all(
@@ -319,6 +314,16 @@ class Computation:
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {self.arity} parameters, {len(self.results)} results>"
+
+
+def _converted(value: Any, array: Array, dtype: dtypes.DType, what: str) -> Array:
+    """Return an argument in the parameter's dtype; numbers without a dtype must fit exactly."""
+    if not hasattr(value, "dtype") or (dtypes.is_integer(array.dtype) and dtypes.is_integer(dtype)):
+        return dtypes.host_array(array, dtype, what)
+    widens = dtypes.is_integer(array.dtype) and dtypes.is_inexact(dtype)
+    if widens or np.can_cast(array.dtype, dtype, "same_kind"):
+        return array.astype(dtype)
+    raise DTypeError(f"{what}: {array.dtype} does not convert to {dtype}: cast it")
 
 
 def make_executor(computation: Computation, program: Program) -> Callable[..., Any]:

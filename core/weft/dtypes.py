@@ -167,11 +167,11 @@ def host_array(value: Any, dtype: DType | None, what: str = "constant") -> np.nd
     if array.dtype == dtype:
         return array
     if array.dtype.kind not in "biufcV":
-        raise DTypeError(f"{what} {value!r} is not a number or an array of numbers")
+        raise DTypeError(f"{what}: {value!r} is not a number or an array of numbers")
     if is_integer(dtype):
         _check_integers(array, dtype, what)
     if array.dtype.kind == "c" and dtype.kind != "c":
-        raise DTypeError(f"{what} of complex values does not fit {dtype}")
+        raise DTypeError(f"{what}: complex values do not fit {dtype}")
     with np.errstate(all="ignore"):
         return array.astype(dtype)
 
@@ -181,19 +181,19 @@ def _default_of(array: np.ndarray[Any, Any], what: str) -> DType:
         return bool_ if array.dtype.kind == "b" else complex64
     if array.dtype.kind in "iuf":
         return DEFAULT
-    raise DTypeError(f"{what} of {array.dtype} values is not made of numbers")
+    raise DTypeError(f"{what}: {array.dtype} values are no numbers")
 
 
 def _check_integers(array: np.ndarray[Any, Any], dtype: DType, what: str) -> None:
     if array.dtype.kind in "fV" and array.size:
         wide = array.astype(np.float64)
         if not np.isfinite(wide).all():
-            raise DTypeError(f"{what} holds NaN or infinity, which {dtype} cannot: use a float")
+            raise DTypeError(f"{what}: holds NaN or infinity, which {dtype} cannot: use a float")
         if (wide != np.floor(wide)).any():
-            raise DTypeError(f"{what} holds fractions, which {dtype} cannot: cast or round it")
+            raise DTypeError(f"{what}: holds fractions, which {dtype} cannot: cast or round it")
     limits = np.iinfo(dtype)
     if array.size and not limits.min <= int(array.min()) <= int(array.max()) <= limits.max:
         raise DTypeError(
-            f"{what} from {array.min()} to {array.max()} does not fit {dtype} "
+            f"{what}: values from {array.min()} to {array.max()} do not fit {dtype} "
             f"({limits.min} to {limits.max})"
         )

@@ -184,6 +184,8 @@ class Op:
 
     @name.setter
     def name(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise ArgumentError(self.explain(f"a name must be text, not {name!r}"))
         _put(self, "label", name)
         if _named.get(name, self) is not self:
             name = f"{name}_{self.serial}"

@@ -14,6 +14,7 @@ from weft import scope
 from weft.errors import PassDidNotConverge, PassError, WeftError
 from weft.graph import Graph, on_new_operands
 from weft.op import Op
+from weft.ops.storage import ReadOp
 from weft.target import Target
 from weft.traversal import postorder
 
@@ -221,7 +222,7 @@ def _check_pass(graph_pass: GraphPass, old: Graph, new: Any) -> None:
         new.verify(known=old.ops)
     except WeftError as error:
         raise PassError(f"pass {graph_pass.name} left a malformed graph: {error}") from error
-    if _interface(old) != _interface(new):
+    if _interface(old) != _interface(new) or _changed_updates(old, new):
         raise PassError(
             f"pass {graph_pass.name} changed what the graph takes, returns or writes:\n"
             f"  before: {_interface(old)}\n  after: {_interface(new)}"
@@ -232,8 +233,18 @@ def _interface(graph: Graph) -> tuple[Any, ...]:
     return (
         [op.source.name for op in graph.inputs],
         [(op.axes, op.dtype.name) for op in graph.outputs],
-        sorted(state.name for state, _ in graph.updates),
     )
+
+
+def _changed_updates(old: Graph, new: Graph) -> bool:
+    """Whether a state is written that was not before, or one that was written no longer is.
+
+    A write of the state's own value may be dropped.
+    """
+    before = {state for state, _ in old.updates}
+    after = {state for state, _ in new.updates}
+    idle = {s for s, value in old.updates if isinstance(value, ReadOp) and value.state is s}
+    return not before - idle <= after <= before
 
 
 def _dump(folder: Path, label: str, before: Graph, after: Graph) -> None:

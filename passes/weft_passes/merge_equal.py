@@ -42,7 +42,9 @@ def _key(op: Op) -> Hashable | None:
 
 
 def _hashable(value: Any) -> Any:
-    # 1, 1.0 and True are equal as keys and yet different attributes.
+    # 1, 1.0 and True are equal as keys and yet different attributes, and so are 0.0 and -0.0.
+    if isinstance(value, float | complex):
+        return (type(value), repr(value))
     return (type(value), value) if isinstance(value, bool | int | float) else value
 
 

@@ -79,6 +79,12 @@ def _number(dtype: DType) -> DType:
     return dtypes.int32 if dtypes.is_bool(dtype) else dtype
 
 
+def _real(dtype: DType) -> DType:
+    if dtype.kind == "c":
+        raise DTypeError(f"{dtype} numbers have no order, so no quotient rounded down")
+    return _number(dtype)
+
+
 def _inexact(dtype: DType) -> DType:
     return dtype if dtypes.is_inexact(dtype) else dtypes.DEFAULT
 
@@ -239,7 +245,9 @@ class CastOp(ElementwiseOp):
     target_dtype: DType
 
     def result_dtype(self, operand: DType) -> DType:
-        """Take the declared dtype."""
+        """Take the declared dtype; raises DTypeError for complex to anything else."""
+        if operand.kind == "c" and self.target_dtype.kind != "c":
+            raise DTypeError(f"{operand} numbers do not fit {self.target_dtype}")
         return self.target_dtype
 
     def reference(self, x: Any) -> Any:
@@ -296,6 +304,7 @@ class FloorDivideOp(ArithmeticOp):
     """The quotient rounded down; an integer divided by 0 gives 0. The gradient is 0."""
 
     reference = meaning(np.floor_divide)
+    operand_dtype = staticmethod(_real)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[None, None]:
         """Let nothing flow."""
@@ -306,6 +315,7 @@ class ModOp(ArithmeticOp):
     """The remainder with the divisor's sign; an integer modulo 0 gives 0."""
 
     reference = meaning(np.mod)
+    operand_dtype = staticmethod(_real)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
         """1 and -floor(x / y)."""
@@ -352,7 +362,9 @@ class PowerOp(ArithmeticOp):
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[Any, Any]:
         """Y x^(y-1), and x^y log x, which is taken as 0 where x is 0."""
-        base = delta * y * power(x, y - 1)
+        # Where y is 0 the factor y makes it 0; x ** -1 must not turn that into NaN at x = 0.
+        exponent = where(equal(y, 0), 1, y)
+        base = delta * y * power(x, exponent - 1)
         if y.is_constant:
             return base, None
         safe = where(equal(x, 0), 1, x)

@@ -580,8 +580,8 @@ def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> TensorOp:
 
 
 def _bounds_and_dropped(x: TensorOp, slices: tuple[Any, ...]) -> tuple[Bounds, set[int]]:
-    if Ellipsis in slices:
-        place = slices.index(Ellipsis)
+    if any(part is Ellipsis for part in slices):
+        place = next(i for i, part in enumerate(slices) if part is Ellipsis)
         fill = (slice(None),) * (x.rank - len(slices) + 1)
         slices = (*slices[:place], *fill, *slices[place + 1 :])
     if len(slices) > x.rank:
@@ -634,6 +634,8 @@ def pad(x: Any, paddings: Sequence[Any], value: float = 0.0) -> TensorOp:
 
     `paddings` gives for each axis a pair of counts before and after, or one count for both.
     """
+    if not isinstance(paddings, Sequence):
+        raise ArgumentError(f"paddings must list a count or a pair for each axis, not {paddings!r}")
     op: TensorOp = as_op(x)
     widths = tuple(
         (int(pair), int(pair)) if hasattr(pair, "__index__") else (int(pair[0]), int(pair[1]))
@@ -690,7 +692,8 @@ def one_hot(x: Any, axis: Any, dtype: Any = dtypes.DEFAULT) -> TensorOp:
     An element outside the axis gives zeros only. `axis` is an axis, or a number of classes.
     """
     x, new = as_op(x), make_axes(axis)[0]
-    if not dtypes.is_integer(x.dtype):
+    if not dtypes.is_integer(x.dtype) or x.dtype.itemsize < dtypes.int32.itemsize:
+        # In fewer bits the count along the axis could wrap around and meet an element twice.
         x = operators["cast"](x, dtypes.int32)
     target = Axes((new, *x.axes))
     index = IotaOp(target_axes=target, target_dtype=x.dtype, position=0)

@@ -26,6 +26,7 @@ from weft.ops.storage import persistent_tensor
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
+_DIGITS = {"float16": 11, "bfloat16": 8}
 _streams = itertools.count()
 
 
@@ -106,12 +107,18 @@ def random_bits(axes: Any, seed: int = 0, stream: int | None = None) -> TensorOp
         return RandomBitsOp(calls, target_axes=target, seed=seed, stream=number)
 
 
-def _unit(axes: Any, dtype: Any, seed: int, stream: int | None) -> TensorOp:
-    """Return multiples of 2⁻²⁴ in [0, 1), exact in float32."""
-    if not dtypes.is_float(dtypes.as_dtype(dtype)):
+def _working_dtype(dtype: Any) -> DType:
+    """Return the dtype to compute in: float32 for floats of 16 bits."""
+    target = dtypes.as_dtype(dtype)
+    if not dtypes.is_float(target):
         raise DTypeError(f"random numbers of {dtype} are not floats: cast them")
-    bits = floordivide(random_bits(axes, seed, stream), 1 << 8)
-    return multiply(cast(bits, dtype), 2.0**-24)
+    return dtypes.float32 if target.itemsize == 2 else target
+
+
+def _unit(axes: Any, dtype: DType, digits: int, seed: int, stream: int | None) -> TensorOp:
+    """Return multiples of 2 to the power of -digits in [0, 1)."""
+    bits = floordivide(random_bits(axes, seed, stream), 1 << (32 - digits))
+    return multiply(cast(bits, dtype), 2.0**-digits)
 
 
 def uniform(
@@ -122,8 +129,14 @@ def uniform(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return numbers drawn evenly from [low, high), fresh at every call; see `random_bits`."""
-    return _unit(axes, dtype, seed, stream) * (high - low) + low
+    """Return numbers drawn evenly from [low, high), fresh at every call; see `random_bits`.
+
+    They are 2²⁴ equal steps of the interval, fewer where the dtype has fewer digits. Where steps
+    are finer than the dtype around `high`, rounding can give `high` itself.
+    """
+    digits = _DIGITS.get(dtypes.as_dtype(dtype).name, 24)
+    unit = _unit(axes, _working_dtype(dtype), digits, seed, stream)
+    return cast(unit * (high - low) + low, dtype)
 
 
 def normal(
@@ -140,6 +153,7 @@ def normal(
     takes the streams ``2 * stream`` and ``2 * stream + 1`` of `random_bits`.
     """
     first, second = (None, None) if stream is None else (2 * stream, 2 * stream + 1)
-    radius = sqrt(log(1.0 - _unit(axes, dtype, seed, first)) * -2.0)
-    angle = _unit(axes, dtype, seed, second) * (2 * math.pi)
-    return radius * cos(angle) * scale + loc
+    working = _working_dtype(dtype)
+    radius = sqrt(log(1.0 - _unit(axes, working, 24, seed, first)) * -2.0)
+    angle = _unit(axes, working, 24, seed, second) * (2 * math.pi)
+    return cast(radius * cos(angle) * scale + loc, dtype)

@@ -14,7 +14,7 @@ import numpy as np
 from weft import dtypes
 from weft.axes import Axes, Axis, make_axes
 from weft.dtypes import DType
-from weft.errors import ArgumentError, AxesError
+from weft.errors import ArgumentError, AxesError, GradientError
 from weft.op import CompositeOp, TensorOp, operators
 from weft.ops.elementwise import (
     absolute,
@@ -26,9 +26,17 @@ from weft.ops.elementwise import (
     sqrt,
     square,
     subtract,
-    where,
 )
-from weft.ops.movement import BroadcastOp, cast_axes, flatten, size_of, transpose
+from weft.ops.movement import (
+    BroadcastOp,
+    cast_axes,
+    flatten,
+    pad,
+    size_of,
+    tensor_slice,
+    transpose,
+    zeros_like,
+)
 from weft.ops.storage import as_op
 
 
@@ -84,10 +92,7 @@ class SumOp(ReductionOp):
 
 
 class ProdOp(ReductionOp):
-    """The product; 1 for no elements, bool counts as int32.
-
-    The gradient is exact where elements are zero; a second derivative there is not.
-    """
+    """The product; 1 for no elements, bool counts as int32."""
 
     def result_dtype(self, operand: DType) -> DType:
         """Keep the dtype, with bool as int32."""
@@ -98,13 +103,44 @@ class ProdOp(ReductionOp):
         return np.prod(x, axis=self.positions, dtype=self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Multiply by the product of the other elements."""
-        zero = equal(x, 0)
-        safe = where(zero, 1, x)
-        others = self.spread(delta * ProdOp(safe, positions=self.positions), x) / safe
-        zeros = self.spread(SumOp(cast(zero, dtypes.int32), positions=self.positions), x)
-        only = where(equal(zeros, cast(zero, dtypes.int32)), others, 0)
-        return (only,)
+        """Multiply by the product of the elements before and of those after each one.
+
+        That needs no division, so it is exact where elements are zero, at every order.
+        """
+        kept = self.kept()
+        order = (*kept, *self.positions)
+        turned = transpose(x, order)
+        tail = Axes(x.axes[place] for place in self.positions).size
+        if not isinstance(tail, int):
+            raise GradientError("the gradient of a product needs axes of known length")
+        if not tail:
+            return (zeros_like(x),)
+        rows = cast_axes(turned, (*(x.axes[place].length for place in kept), tail))
+        others = _products_before(rows, 1) * _products_before(rows, -1)
+        inverse = tuple(map(int, np.argsort(order)))
+        others = transpose(cast_axes(others, turned.axes), inverse)
+        return (self.spread(delta, x) * others,)
+
+
+def _products_before(x: TensorOp, step: int) -> TensorOp:
+    """Return, along the last axis, the product of all elements before each one (after, for -1).
+
+    By doubling the reach of a shifted product (Hillis and Steele, 1986).
+    """
+    length = x.axes[-1].length
+    result = _shifted(x, 1, step)
+    reach = 1
+    while reach < length:
+        result = result * _shifted(result, reach, step)
+        reach *= 2
+    return result
+
+
+def _shifted(x: TensorOp, by: int, step: int) -> TensorOp:
+    length = x.axes[-1].length
+    inner = slice(0, length - by) if step > 0 else slice(by, length)
+    widths = [(0, 0)] * (x.rank - 1) + [(by, 0) if step > 0 else (0, by)]
+    return pad(tensor_slice(x, (Ellipsis, inner)), widths, 1)
 
 
 class ExtremumOp(ReductionOp):
@@ -175,54 +211,65 @@ class ArgminOp(ArgExtremumOp):
 
 
 class MeanOp(ReductionOp, CompositeOp):
-    """The arithmetic mean; integers give float32, no elements NaN."""
+    """The arithmetic mean; integers give float32, no elements NaN.
+
+    Floats of 16 bits are added up and counted in float32.
+    """
 
     def result_dtype(self, operand: DType) -> DType:
         """Be a float."""
         return operand if dtypes.is_inexact(operand) else dtypes.DEFAULT
 
-    def count(self, x: TensorOp) -> TensorOp:
-        """Return the number of elements that are reduced into one."""
-        return size_of(Axes(x.axes[place] for place in self.positions), self.dtype)
+    @property
+    def working_dtype(self) -> DType:
+        """The dtype in which sums and counts are taken."""
+        return dtypes.float32 if self.dtype.itemsize == 2 else self.dtype
+
+    def share(self, x: TensorOp) -> TensorOp:
+        """Return 1 over the number of elements that are reduced into one."""
+        reduced = Axes(x.axes[place] for place in self.positions)
+        return reciprocal(size_of(reduced, self.working_dtype))
 
     def reference(self, x: Any) -> Any:
         """Average."""
-        total = np.sum(x, axis=self.positions, dtype=self.dtype)
-        return total / np.asarray(np.asarray(x).size / (total.size or 1), total.dtype)
+        total = np.sum(x, axis=self.positions, dtype=self.working_dtype)
+        count = np.asarray(np.asarray(x).size / (total.size or 1), total.dtype)
+        return (total / count).astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Multiply the sum by the reciprocal of the count."""
-        total = SumOp(cast(x, self.dtype), positions=self.positions)
-        return multiply(total, reciprocal(self.count(x)))
+        total = SumOp(cast(x, self.working_dtype), positions=self.positions)
+        return cast(multiply(total, self.share(x)), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Share the adjoint evenly."""
-        return (self.spread(multiply(delta, reciprocal(self.count(x))), x),)
+        share = multiply(cast(delta, self.working_dtype), self.share(x))
+        return (self.spread(cast(share, self.dtype), x),)
 
 
 class VarianceOp(MeanOp):
     """The mean of squared distances from the mean (without Bessel's correction)."""
 
     def reference(self, x: Any) -> Any:
-        """Average the squared distances."""
-        wide = np.asarray(x, self.dtype)
+        """Average the squared distances; NaN for no elements."""
+        wide = np.asarray(x, self.working_dtype)
         if not wide.size:
-            return np.full(self.axes.shape, np.nan, self.dtype)
+            return super().reference(wide)
         return np.var(wide, axis=self.positions).astype(self.dtype)
 
     def distance(self, x: TensorOp) -> TensorOp:
         """Return the distance of each element from the mean."""
-        x = cast(x, self.dtype)
+        x = cast(x, self.working_dtype)
         return subtract(x, self.spread(MeanOp(x, positions=self.positions), x))
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Take two passes, which is exact where one loses digits."""
-        return MeanOp(square(self.distance(x)), positions=self.positions)
+        return cast(MeanOp(square(self.distance(x)), positions=self.positions), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """2 (x - mean) / count."""
-        share = multiply(delta, divide(2, self.count(x)))
-        return (self.distance(x) * self.spread(share, x),)
+        share = multiply(multiply(cast(delta, self.working_dtype), 2), self.share(x))
+        return (cast(self.distance(x) * self.spread(share, x), self.dtype),)
 
 
 def sum_over(x: TensorOp, positions: tuple[int, ...]) -> TensorOp:
