@@ -45,10 +45,19 @@ def capture(
 class _Region:
     """What has been executed in one stretch of ordered ops."""
 
-    def __init__(self, ordered: bool) -> None:
-        self.ordered = ordered
+    def __init__(self, sequence: SequentialOp | None = None) -> None:
+        self.ordered = sequence is not None
         self.values: dict[Op, Any] = {}
         self.writers: dict[Op, Op] = {}
+        self.done: dict[Op, int] = {}
+        members = [] if sequence is None else postorder([sequence], _members)
+        self.pending = {op for op in members if isinstance(op, AssignOp)}
+
+    def version(self, read: Op | None) -> Op | None:
+        """Return the write that a reader sees, passing over members whose turn has not come."""
+        while read in self.pending and read is not None:
+            read = read.reads[0]
+        return read
 
 
 class _Capture:
@@ -60,8 +69,10 @@ class _Capture:
         self.inputs = tuple(self.leaves.values())
         self.written: dict[Op, TensorOp] = {}
         self.successor: dict[tuple[Any, Op | None], Op] = {}
-        self.effects: list[Op] = []
-        self.main = _Region(ordered=False)
+        self.effects: dict[Op, None] = {}
+        self.effect_values: dict[Op, Op] = {}
+        self.bases: dict[Op, Op | None] = {}
+        self.main = _Region()
 
     def run(self, results: Sequence[Op], name: str) -> Graph:
         token = scope.current.get().scope
@@ -94,7 +105,7 @@ class _Capture:
         for op in sorted(sequences, key=lambda op: op.serial, reverse=True):
             if op in self.main.values:
                 continue
-            region = _Region(ordered=True)
+            region = _Region(op)
             self._execute(op, region)
             for inner, value in region.values.items():
                 if isinstance(inner, SequentialOp):
@@ -139,13 +150,15 @@ class _Capture:
         """Return what must be executed before an op; members of a sequence one at a time."""
         values = region.values
         if isinstance(op, SequentialOp):
-            for member in op.args:
-                if member not in values and not member.is_state:
-                    return [member]
+            for number in range(region.done.get(op, 0), len(op.args)):
+                region.done[op] = number
+                if op.args[number] not in values and not op.args[number].is_state:
+                    return [op.args[number]]
             return []
         meaning = op.meaning
         needed = [arg for arg in meaning.args if not arg.is_state and arg not in values]
-        for state, read in zip(meaning.args, meaning.reads, strict=True):
+        for state, seen in zip(meaning.args, meaning.reads, strict=True):
+            read = region.version(seen)
             if read is not None and read not in self.written and state not in region.writers:
                 needed.append(read)
         needed.reverse()
@@ -175,28 +188,29 @@ class _Capture:
         if meaning is not op:
             new.__dict__.update(location=op.location, order=op.order, _metadata=op._metadata)
         if new.has_effect:
-            self.effects.append(new)
+            new = self.effect_values.setdefault(op, new)
+            self.effects[new] = None
         return new
 
     def _current(self, state: Op, read: Op | None, region: _Region) -> TensorOp:
         """Return the value of a state as a reader in a region sees it."""
-        write = region.writers.get(state, read)
+        write = region.writers.get(state) or region.version(read)
         return self._leaf(state) if write is None else self.written[write]
 
     def _write(self, op: AssignOp, region: _Region) -> Op:
         state = op.args[0]
-        base = region.writers.get(state, op.reads[0])
+        base = region.writers.get(state) or region.version(op.reads[0])
         if region.ordered:
             region.writers[state] = op
+            region.pending.discard(op)
         if op in self.written:
+            if region.ordered and self.bases[op] is not base:
+                self._refuse_order(state, op, self.bases[op] or base or op)
             return op
+        self.bases[op] = base
         other = self.successor.setdefault((state, base), op)
         if other is not op:
-            raise StateError(
-                f"{state} is written twice from the same earlier value, so the order is open: "
-                f"build both in one scope, or put them into one sequential()\n"
-                f"  first write: {other.file_info}\n  second write: {op.file_info}"
-            )
+            self._refuse_order(state, op, other)
         value = op.args[1]
         value = (
             self._current(value, op.reads[1], region) if value.is_state else region.values[value]
@@ -204,3 +218,16 @@ class _Capture:
         with scope.replacing(op):
             self.written[op] = broadcast(value, state.axes)
         return op
+
+    def _refuse_order(self, state: Op, one: Op, other: Op) -> None:
+        first, second = sorted((one, other), key=lambda op: op.serial)
+        raise StateError(
+            f"{state} is written twice from the same earlier value, so the order is open: "
+            f"build both in one scope, or put them into one sequential()\n"
+            f"  first write: {first.file_info}\n  second write: {second.file_info}"
+        )
+
+
+def _members(op: Op) -> tuple[Op, ...]:
+    """Return what a sequence or a group runs; nothing for any other op."""
+    return op.args if isinstance(op, SequentialOp | ParallelOp) else ()

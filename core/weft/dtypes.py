@@ -181,7 +181,7 @@ def _default_of(array: np.ndarray[Any, Any], what: str) -> DType:
         return bool_ if array.dtype.kind == "b" else complex64
     if array.dtype.kind in "iuf":
         return DEFAULT
-    raise DTypeError(f"{what}: {array.dtype} values are no numbers")
+    raise DTypeError(f"{what}: {array.dtype} values, not made of numbers")
 
 
 def _check_integers(array: np.ndarray[Any, Any], dtype: DType, what: str) -> None:
@@ -194,6 +194,6 @@ def _check_integers(array: np.ndarray[Any, Any], dtype: DType, what: str) -> Non
     limits = np.iinfo(dtype)
     if array.size and not limits.min <= int(array.min()) <= int(array.max()) <= limits.max:
         raise DTypeError(
-            f"{what}: values from {array.min()} to {array.max()} do not fit {dtype} "
+            f"{what}: the range {array.min()} to {array.max()} does not fit {dtype} "
             f"({limits.min} to {limits.max})"
         )

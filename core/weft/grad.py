@@ -17,6 +17,13 @@ from weft.errors import ArgumentError, AxesError, GradientError
 from weft.op import Op, TensorOp
 from weft.ops.elementwise import add, cast
 from weft.ops.movement import broadcast, transpose, zeros_like
+from weft.ops.nn import (
+    BinaryCrossEntropyLogitsOp,
+    CrossEntropyLogitsOp,
+    LogSumExpOp,
+    SigmoidOp,
+    SoftmaxOp,
+)
 from weft.ops.storage import constant
 from weft.traversal import operands, postorder
 
@@ -44,7 +51,10 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
         )
     if error is not None and not error.axes.is_equal_set(y.axes):
         raise AxesError(y.explain(f"error has {error.axes}, but must have the axes {y.axes}"))
-    found = _adjoints(y, error).get(x)
+    adjoints = _adjoints(y, error)
+    found = adjoints.get(x)
+    if found is None:
+        _refuse_bypassed(y, x, adjoints)
     if isinstance(found, _Missing):
         path = " <- ".join(f"{op}" for op in found.path[-8:])
         raise GradientError(
@@ -62,6 +72,22 @@ def _check(y: Any, x: Any) -> None:
             raise ArgumentError(f"deriv takes tensor ops, cannot differentiate {what} {op!r}")
         if not dtypes.is_inexact(op.dtype):
             raise GradientError(op.explain(f"a derivative {what} {op.dtype} values does not exist"))
+
+
+def _refuse_bypassed(y: TensorOp, x: TensorOp, adjoints: dict[Op, Any]) -> None:
+    """Refuse a derivative that is only zero because a loss took the logits instead of `x`."""
+    logits = x.meaning.args[0] if isinstance(x.meaning, SoftmaxOp | SigmoidOp) else None
+    if logits is None or logits not in adjoints:
+        return
+    for op in postorder([y], operands):
+        losses = CrossEntropyLogitsOp | BinaryCrossEntropyLogitsOp | LogSumExpOp
+        if isinstance(op.meaning, losses) and op.meaning.args[0] is logits:
+            raise GradientError(
+                x.explain(
+                    f"{op} was computed from the logits {logits}, not from this: differentiate "
+                    "with respect to the logits"
+                )
+            )
 
 
 def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:

@@ -188,6 +188,7 @@ class _Planner:
         self.states: dict[Op, Buffer] = {}
         self.inputs: dict[Op, Buffer] = {}
         self.steps: list[Op] = []
+        self.last_effect = -1
 
     def plan(self) -> Plan:
         for number, op in enumerate(self.graph.inputs):
@@ -224,7 +225,7 @@ class _Planner:
                 return
             self.tensors[op] = view
             if op.has_effect:
-                self._add_reader(op)
+                self.last_effect = self._add_reader(op)
 
     def _add_reader(self, op: Op) -> int:
         number = len(self.steps)
@@ -245,7 +246,7 @@ class _Planner:
         """Let the op that makes a state's new value write into the state, or copy at the end.
 
         Writing early is right if no later step reads the old value, and the op itself reads it at
-        the same place only.
+        the same place only; not before an effect, which may raise and must leave states alone.
         """
         late = []
         updates = list(self.graph.updates)
@@ -268,6 +269,8 @@ class _Planner:
         buffer.last = len(self.steps)
 
     def _may_write(self, state: Any, value: Op, step: int) -> bool:
+        if step <= self.last_effect:
+            return False
         old = self.states.get(state)
         if old is None or old.last < step:
             return True
@@ -313,6 +316,8 @@ class _Planner:
         if operand.kind != ARENA or operand.last != number or operand.nbytes != buffer.nbytes:
             return False
         if buffer.kind == STATE:
+            if operand.first <= self.last_effect:
+                return False
             old = self.states.get(buffer.owner)
             if old is not None and old.last >= operand.first:
                 return False

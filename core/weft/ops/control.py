@@ -7,10 +7,11 @@ from typing import Any
 
 from weft.axes import Axes
 from weft.dtypes import DType
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, GradientError
 from weft.op import Op, TensorOp, operators
 from weft.ops.movement import IdentityOp
-from weft.ops.storage import as_op
+from weft.ops.storage import AssignOp, as_op
+from weft.traversal import dependencies, postorder
 
 
 class SequentialOp(TensorOp):
@@ -29,7 +30,27 @@ class SequentialOp(TensorOp):
         return self.args[-1].axes, self.args[-1].dtype
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp | None]:
-        """Pass the adjoint on to the last member."""
+        """Pass the adjoint on to the last member.
+
+        Raises GradientError if that reads, inside the sequence, a value written after it was built:
+        its rules would use the value from before.
+        """
+        writes: dict[Op, Op] = {}
+        ran: set[Op] = set()
+        for member in args[:-1]:
+            for op in postorder([member], dependencies):
+                ran.add(op)
+                if isinstance(op, AssignOp):
+                    writes[op.args[0]] = op
+        for op in postorder([args[-1]]):
+            for state, read in zip(op.args, op.reads, strict=True):
+                if op not in ran and state in writes and read is not writes[state]:
+                    raise GradientError(
+                        op.explain(
+                            f"inside a sequence it reads {state} as written after it was built, so "
+                            "it has no gradient there: build it after the write"
+                        )
+                    )
         return [*([None] * (len(args) - 1)), delta]
 
 
