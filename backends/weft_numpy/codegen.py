@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import source
-from weft.computation import Program
 from weft.description import TensorDescription, contiguous
 from weft.op import Op
 from weft.plan import CONSTANT, INPUT, RESULT, STATE, Step
+from weft.program import Program
 
 CHUNK = 1000
 """The number of steps that one generated function holds."""

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.computation import Program
 from weft.description import TensorDescription
 from weft.device import DeviceBufferStorage, DeviceTensor, host_view
 from weft.op import Op
 from weft.plan import ARENA, Step
+from weft.program import Program
 from weft.target import Target
 from weft.transformer import Transformer
 from weft_numpy.codegen import Module
@@ -120,6 +120,11 @@ class NumPyTransformer(Transformer):
             fast_math=self.fast_math,
         )
 
+    def close(self) -> None:
+        """Let go of all computations and memory; the transformer cannot be used again."""
+        super().close()
+        self.idle_arenas.clear()
+
     def device_buffer_storage(self, nbytes: int, name: str) -> NumPyDeviceBufferStorage:
         """Return a new, unallocated buffer."""
         return NumPyDeviceBufferStorage(self, nbytes, name)
@@ -160,6 +165,9 @@ class NumPyTransformer(Transformer):
                 runner = arena.runners[key]
             try:
                 runner(*arrays)
+            except Exception as error:
+                _note_line(error)
+                raise
             finally:
                 give(arena)
 
@@ -215,6 +223,18 @@ def _compiled(
     weakref.finalize(program, linecache.cache.pop, filename, None)
     bind: Callable[..., Callable[..., None]] = scope.pop("bind")
     return bind
+
+
+def _note_line(error: BaseException) -> None:
+    """Add the generated statement that failed, and the user's line above it, to an error."""
+    trace = error.__traceback__
+    while trace is not None:
+        filename, number = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        if filename.startswith("<weft numpy"):
+            lines = [line.strip() for line in linecache.getlines(filename)[:number]]
+            above = next((line for line in reversed(lines) if line.startswith("#")), "")
+            error.add_note(f"in generated code: {lines[-1]}\n  {above}")
+        trace = trace.tb_next
 
 
 def _run_all(runs: list[Callable[..., None]], *arrays: Any) -> None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from weft import ax, dtypes, errors, ops
 from weft.axes import Axes, Axis, FlattenedAxis, make_axes, make_axis
 from weft.capture import capture
-from weft.computation import Computation, Program
 from weft.description import TensorDescription
 from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.dtypes import (
@@ -50,7 +49,7 @@ from weft.grad import deriv
 from weft.graph import Graph
 from weft.lengths import symbol
 from weft.op import CompositeOp, Op, TensorOp, const, is_constant, is_scalar, with_op_metadata
-from weft.ops.control import doall, print_op, sequential, stop_gradient
+from weft.ops.control import computation, doall, print_op, sequential, stop_gradient
 from weft.ops.elementwise import (
     absolute,
     add,
@@ -143,6 +142,7 @@ from weft.ops.storage import (
     variable,
 )
 from weft.passes import GraphPass, PeepholeGraphPass, visit
+from weft.program import Computation, Program
 from weft.scope import metadata, saved_user_deps
 from weft.target import Target
 from weft.text import parse
@@ -195,6 +195,7 @@ __all__ = [
     "cast_role",
     "complex64",
     "complex128",
+    "computation",
     "concat",
     "concat_along_axis",
     "const",
@@ -319,3 +320,8 @@ def __getattr__(name: str) -> Any:
     if name in ops.__all__:
         return getattr(ops, name)
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List what is public, and nothing that is only imported here."""
+    return __all__

@@ -112,10 +112,18 @@ def _checked(length: int | Length, name: str | None) -> int | Length:
     try:
         size = int(length.__index__())
     except (AttributeError, TypeError):
-        raise AxesError(f"the length of {label} must be an integer, not {length!r}") from None
+        problem = f"the length of {label} must be an integer, not {length!r}"
+        raise AxesError(problem + _unknown_hint(length)) from None
     if size < 0:
-        raise AxesError(f"the length of {label} must not be negative, got {size}")
+        problem = f"the length of {label} must not be negative, got {size}"
+        raise AxesError(problem + _unknown_hint(size))
     return size
+
+
+def _unknown_hint(length: Any) -> str:
+    if length is None or length == -1:
+        return ": for an unknown length take weft.symbol('n') or a named axis such as weft.ax.N"
+    return ""
 
 
 class Axes(tuple[Axis, ...]):
@@ -335,7 +343,11 @@ def make_axes(axes: Any = ()) -> Axes:
         axes = (axes,)
     if isinstance(axes, str):
         raise AxesError(f"axes cannot be made from the text {axes!r}: give Axis objects or sizes")
-    several = tuple(axes)
+    try:
+        several = tuple(axes)
+    except TypeError:
+        problem = f"axes cannot be made from {axes!r}: give Axis objects or sizes"
+        raise AxesError(problem) from None
     if all(type(axis) is int and axis >= 0 for axis in several):
         return positional_axes(several)
     return Axes(_as_axis(axis) for axis in several)

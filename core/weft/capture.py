@@ -34,8 +34,11 @@ def capture(
     """
     for parameter in parameters:
         if not isinstance(parameter, Op) or not getattr(parameter, "is_placeholder", False):
-            label = f"{parameter} of type {type(parameter).__name__}"
-            raise ArgumentError(f"{label} is no placeholder: only those can be parameters")
+            label = f"{parameter!r} of type {type(parameter).__name__}"
+            raise ArgumentError(
+                f"{label} is no placeholder: give the placeholders one by one, as in "
+                "computation(result, x, y)"
+            )
     if len(set(parameters)) != len(parameters):
         raise ArgumentError(f"a placeholder is listed twice among the parameters of {name}")
     with paused_collection():

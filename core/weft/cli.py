@@ -16,9 +16,11 @@ from rich.text import Text
 
 from weft import plugins
 from weft.errors import PluginError
+from weft.factory import DEFAULT_BACKEND
+from weft.passes import PIPELINE
 from weft.plugins import BACKENDS, PASSES, BackendStatus, PluginRecord, Step
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(add_completion=False)
 
 _SLOW_CORETYPE = "Haswell"
 _VARIABLES = {
@@ -42,9 +44,11 @@ _Version = Annotated[
 ]
 
 
-@app.callback()
-def main(version: _Version = False) -> None:
+@app.callback(invoke_without_command=True)
+def main(context: typer.Context, version: _Version = False) -> None:
     """Show which parts of the tensor graph compiler are installed and usable here."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command("backends")
@@ -91,25 +95,54 @@ def show_plugins(
 
 @app.command("doctor")
 def show_doctor() -> None:
-    """Print versions, states of the backends and variables; fail if no backend is usable."""
+    """Print versions, backends, broken plugins and variables; fail if the defaults do not work."""
     versions = _table("what", "version")
     for name, version in _versions():
         versions.add_row(*_cells(name, version))
     _print(versions)
     statuses = _backend_statuses()
     _print(_backend_table(statuses))
+    unusable = _unusable_plugins()
+    if unusable:
+        broken = _table("plugin that cannot be used", "distribution", "reason")
+        for record in unusable:
+            name = f"{record.group}:{record.name}"
+            broken.add_row(*_cells(name, record.distribution, record.reason))
+        _print(broken)
     variables = _table("variable", "value", "meaning")
     for name, value, meaning in _variables(statuses):
         variables.add_row(*_cells(name, value, meaning))
     _print(variables)
-    if not any(status.usable for status in statuses):
-        _print(Text("No backend is usable: the table of backends says what each of them needs."))
+    troubles = list(_troubles())
+    for trouble in troubles:
+        _print(_plain(trouble))
+    if troubles:
         raise typer.Exit(1)
 
 
 def _backend_statuses() -> list[BackendStatus]:
     names = dict.fromkeys(record.name for record in plugins.records(BACKENDS))
     return [plugins.backend_status(name) for name in names]
+
+
+def _unusable_plugins() -> list[PluginRecord]:
+    for record in plugins.records():
+        _trouble_of_loading(record)
+    states = ("failed", "disabled", "duplicate")
+    return [record for record in plugins.records() if record.state in states]
+
+
+def _troubles() -> Iterator[str]:
+    """Yield what keeps a program that names no backend and no passes from working."""
+    backend = os.environ.get("WEFT_BACKEND") or DEFAULT_BACKEND
+    usable = plugins.backend_status(backend).usable
+    if not usable:
+        yield f"The backend {backend!r} would be used and is not usable: {usable.reason}"
+    for name in dict.fromkeys(PIPELINE):
+        try:
+            plugins.load(PASSES, name)
+        except PluginError as error:
+            yield f"The default pipeline does not work: {error}"
 
 
 def _backend_table(statuses: list[BackendStatus]) -> Table:
@@ -175,7 +208,19 @@ def _remark(name: str, value: str | None, statuses: list[BackendStatus]) -> str:
     if name == "WEFT_BACKEND" and value:
         usable = {status.name for status in statuses if status.usable}
         return "" if value in usable else "; this one is not usable"
+    if name == "WEFT_DISABLE_PLUGINS" and value:
+        return "".join(map(_remark_on_disabled, filter(None, map(str.strip, value.split(",")))))
     return ""
+
+
+def _remark_on_disabled(word: str) -> str:
+    group, _, name = word.rpartition(":")
+    groups = (group, f"weft.{group}") if group else tuple(plugins.GROUPS)
+    known = [record.group for record in plugins.records() if record.name == name]
+    hit = [each for each in known if each in groups]
+    if not hit:
+        return f"; there is no plugin {word}"
+    return f"; {word} is part of the default pipeline" * (PASSES in hit and name in PIPELINE)
 
 
 def _yes_no(step: Step) -> str:

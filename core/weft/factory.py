@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,9 +11,12 @@ from contextvars import ContextVar
 from typing import Any
 
 from weft import plugins
+from weft.errors import ArgumentError
 from weft.transformer import Transformer
 
 DEFAULT_BACKEND = "numpy"
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 _chosen: ContextVar[Callable[[], Transformer] | None] = ContextVar("weft_backend", default=None)
 _factory: Callable[[], Transformer] | None = None
@@ -22,15 +27,39 @@ def make_transformer(name: str | None = None, **options: Any) -> Transformer:
 
     Without a name: what `backend` or `set_transformer_factory` chose, else the environment variable
     ``WEFT_BACKEND``, else NumPy. Raises UnknownPluginError (a ValueError) for a name that is not
-    installed, listing those that are, and PluginError for one that cannot be loaded.
+    installed, listing those that are, PluginError for one that cannot be loaded, and ArgumentError
+    for an option that the backend does not have.
     """
     if name is None:
         factory = _chosen.get() or _factory
         if factory is not None:
             return factory()
         name = os.environ.get("WEFT_BACKEND") or DEFAULT_BACKEND
-    transformer: Transformer = plugins.load(plugins.BACKENDS, name)(**options)
+    kind = plugins.load(plugins.BACKENDS, name)
+    try:
+        transformer: Transformer = kind(**options)
+    except TypeError as error:
+        known = _option_names(kind)
+        unknown = next((option for option in options if option not in known), None)
+        if unknown is None:
+            raise
+        close = difflib.get_close_matches(unknown, known, n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        problem = f"backend {name!r} has no option {unknown!r}: {meant}it has {', '.join(known)}"
+        raise ArgumentError(problem) from error
     return transformer
+
+
+def _option_names(kind: type[Any]) -> list[str]:
+    """Return the options of a backend: a class that takes any passes them on to its base."""
+    known = {}
+    for base in kind.__mro__:
+        if "__init__" in vars(base):
+            _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+            known.update((each.name, each) for each in parameters if each.kind in _BY_NAME)
+            if all(each.kind is not each.VAR_KEYWORD for each in parameters):
+                break
+    return sorted(known)
 
 
 allocate_transformer = make_transformer

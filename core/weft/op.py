@@ -11,12 +11,14 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar
+
+import numpy as np
 
 from weft import scope, source, traversal
 from weft.axes import Axes
 from weft.dtypes import DType
-from weft.errors import ArgumentError, WeftError
+from weft.errors import ArgumentError, DTypeError, WeftError
 from weft.ordered import OrderedSet
 
 if TYPE_CHECKING:
@@ -96,22 +98,36 @@ class Op:
     ) -> None:
         context = scope.current.get()
         _put(self, "args", args)
-        if len(fields) != len(self.fields):
-            self._check_fields(fields)
-        for key, value in fields.items():
-            _put(self, key, value)
+        try:
+            for key in self.fields:
+                _put(self, key, fields.pop(key))
+        except KeyError:
+            raise self._misses(key) from None
+        if fields:
+            raise self._has_no(next(iter(fields)))
         _put(self, "location", context.location or source.user_location())
         _put(self, "serial", next(_serials))
         origin = context.origin
         _put(self, "order", self.serial if origin is None else origin.order)
-        _put(self, "reads", _versions(args, context))
+        try:
+            _put(self, "reads", _versions(args, context))
+        except AttributeError:
+            self._require_ops()
+            raise
         _put(self, "_name", None)
         _put(self, "label", None)
         _put(self, "_metadata", None)
         try:
-            axes, dtype = self.infer()
+            inferred = self.infer()
         except WeftError as error:
             raise type(error)(self.explain(error.problem)) from None
+        try:
+            axes, dtype = inferred
+            fits = axes.__class__ is Axes and (dtype is None or isinstance(dtype, np.dtype))
+        except (TypeError, ValueError):
+            fits = False
+        if not fits:
+            raise self._refusal_of_inferred(inferred)
         _put(self, "axes", axes)
         _put(self, "dtype", dtype)
         if metadata is not None or context.metadata is not None:
@@ -121,9 +137,26 @@ class Op:
         for recorder in context.recorders:
             recorder.append(self)
 
-    def _check_fields(self, fields: dict[str, Any]) -> None:
-        wanted = ", ".join(self.fields) or "no attributes"
-        raise ArgumentError(f"{type(self).__name__} takes {wanted}, but got {', '.join(fields)}")
+    def _misses(self, field: str) -> ArgumentError:
+        return ArgumentError(f"{self._signature()} misses {field}: say {field}=...")
+
+    def _has_no(self, field: str) -> ArgumentError:
+        return ArgumentError(f"{self._signature()} has no attribute {field}: leave it out")
+
+    def _signature(self) -> str:
+        declared = ", ".join(f"{field}=" for field in self.fields)
+        return f"{type(self).__name__}(*operands{declared and ', '}{declared})"
+
+    def _require_ops(self) -> None:
+        for arg in self.args:
+            if not isinstance(arg, Op):
+                problem = f"operands must be ops, not {arg!r}: wrap it with weft.as_op"
+                raise ArgumentError(self.explain(problem)) from None
+
+    def _refusal_of_inferred(self, inferred: Any) -> ArgumentError:
+        return ArgumentError(
+            self.explain(f"infer must return weft.Axes and a dtype, as a pair, not {inferred!r}")
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _SETTABLE:
@@ -448,6 +481,27 @@ class TensorOp(Op):
     def __ge__(self, other: Any) -> TensorOp:
         return operators["greater_equal"](self, other)
 
+    def __and__(self, other: Any) -> TensorOp:
+        return operators["and"](self, other)
+
+    def __rand__(self, other: Any) -> TensorOp:
+        return operators["and"](other, self)
+
+    def __or__(self, other: Any) -> TensorOp:
+        return operators["or"](self, other)
+
+    def __ror__(self, other: Any) -> TensorOp:
+        return operators["or"](other, self)
+
+    def __xor__(self, other: Any) -> TensorOp:
+        return operators["xor"](self, other)
+
+    def __rxor__(self, other: Any) -> TensorOp:
+        return operators["xor"](other, self)
+
+    def __invert__(self) -> TensorOp:
+        return operators["invert"](self)
+
     def __getitem__(self, item: Any) -> TensorOp:
         return operators["getitem"](self, item)
 
@@ -455,11 +509,34 @@ class TensorOp(Op):
         operators["set_item"](self, item, value)
 
     def __iter__(self) -> Iterator[Any]:
-        raise TypeError(self.explain("a tensor op cannot be iterated: index it instead"))
+        raise DTypeError(self.explain("a tensor op cannot be iterated: index it instead"))
 
     def __bool__(self) -> bool:
-        raise TypeError(
+        raise DTypeError(
             self.explain("a tensor op has no truth value before it is computed: use where()")
+        )
+
+    def __len__(self) -> int:
+        raise DTypeError(self.explain("a tensor op has no len(): use axes, shape or rank"))
+
+    def __array__(self, *args: Any, **options: Any) -> NoReturn:
+        raise self._valueless()
+
+    def __float__(self) -> float:
+        raise self._valueless()
+
+    def __int__(self) -> int:
+        raise self._valueless()
+
+    def __complex__(self) -> complex:
+        raise self._valueless()
+
+    def _valueless(self) -> DTypeError:
+        return DTypeError(
+            self.explain(
+                "a tensor op has no value before it is computed: make a computation of it, and "
+                "let weft's functions take the place of NumPy's"
+            )
         )
 
 

@@ -133,7 +133,11 @@ class _PeepholeRun:
         visitor = self.visitor(op)
         while visitor is not None:
             with scope.replacing(op):
-                visitor(self.owner, op)
+                try:
+                    visitor(self.owner, op)
+                except Exception as error:
+                    error.add_note(f"in pass {self.owner.name}, visiting {op}, {op.file_info}")
+                    raise
             new = self.replacements.pop(op, op)
             if new is op:
                 break

@@ -8,6 +8,7 @@ when they cannot be loaded.
 from __future__ import annotations
 
 import difflib
+import re
 import threading
 import traceback
 import warnings
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from weft import hookspecs
 from weft.entrypoints import (
     BACKENDS,
     FRONTENDS,
@@ -58,6 +60,7 @@ __all__ = [
     "names",
     "records",
     "register",
+    "revision",
     "unregister",
 ]
 
@@ -131,6 +134,7 @@ class _Registry:
     outcomes: dict[Key, _Loaded | _Failed] = field(default_factory=dict)
     unnamed: dict[Key, list[_Loaded]] = field(default_factory=dict)
     by_hand: list[_ByHand] = field(default_factory=list)
+    revision: object = field(default_factory=object)
 
 
 _registry = _Registry()
@@ -233,11 +237,12 @@ def register(plugin: object, name: str | None = None) -> None:
     title = f"Plugin {label!r}"
     with _registry.lock:
         hooks = _registry.hooks
-        hooks.add(plugin, label, title)
+        _take_part(plugin, label, title)
         try:
             offers = {group: hooks.registered_names(plugin, group) for group in NAMING_HOOKS}
             _require_free_names(offers, title)
             _registry.by_hand.append(_ByHand(plugin, label, offers, hooks.registered_ops(plugin)))
+            _registry.revision = object()
         except BaseException:
             hooks.remove(plugin)
             raise
@@ -256,7 +261,13 @@ def unregister(plugin: object) -> None:
         if len(kept) == len(_registry.by_hand):
             raise PluginError(f"{plugin!r} was not registered by hand: there is nothing to undo.")
         _registry.by_hand = kept
+        _registry.revision = object()
         _registry.hooks.remove(plugin)
+
+
+def revision() -> object:
+    """Return an object that is another one after each `register` and `unregister`."""
+    return _registry.revision
 
 
 def call_hooks(hook: str, **arguments: Any) -> list[Any]:
@@ -385,13 +396,25 @@ def _admitted(plugin: object, entry: Entry) -> Any:
     # One module may stand behind several entry points.
     is_new = not _registry.hooks.holds(plugin)
     if is_new:
-        _registry.hooks.add(plugin, ":".join(entry.key), str(entry))
+        _take_part(plugin, ":".join(entry.key), str(entry))
     try:
         return _offer(plugin, entry)
     except BaseException:
         if is_new:
             _registry.hooks.remove(plugin)
         raise
+
+
+def _take_part(plugin: object, name: str, title: str) -> None:
+    """Let a plugin take part in the hooks; say which one a misspelt one is close to."""
+    try:
+        _registry.hooks.add(plugin, name, title)
+    except PluginError as error:
+        unknown = re.search(r"unknown hook '(\w+)'", str(error))
+        close = difflib.get_close_matches(unknown[1], dir(hookspecs), n=1) if unknown else []
+        if not close:
+            raise
+        raise PluginError(f"{error}. Did you mean {close[0]!r}?") from error.__cause__
 
 
 def _offer(plugin: object, entry: Entry) -> Any:
@@ -463,7 +486,7 @@ def _require_free_names(offers: dict[str, dict[str, Any]], title: str) -> None:
 
 def _unknown_message(group: str, name: str) -> str:
     installed = names(group)
-    close = difflib.get_close_matches(name, installed, n=1)
+    close = difflib.get_close_matches(str(name), installed, n=1)
     meant = f" Did you mean {close[0]!r}?" if close else ""
     listed = ", ".join(installed) or "none"
     return f"There is no {GROUPS[group]} named {name!r}.{meant} Installed: {listed}."

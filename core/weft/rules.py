@@ -15,13 +15,15 @@ R = TypeVar("R", bound=Callable[..., Any])
 class RuleTable:
     """The rules of a backend; the nearest class in an op's MRO wins.
 
-    Rules of plugins (group ``weft.rules``) are loaded at the first look-up.
+    Rules of plugins (group ``weft.rules``) are loaded at the first look-up, and again after a
+    plugin is registered or taken back by hand.
     """
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
         self._rules: dict[type[Op], Callable[..., Any]] = {}
-        self._plugins_loaded = False
+        self._from_plugins: set[type[Op]] = set()
+        self._revision: object = None
 
     def on_type(self, *kinds: type[Op]) -> Callable[[R], R]:
         """Mark a function as the rule for op classes; raises PluginError for a second rule."""
@@ -44,10 +46,18 @@ class RuleTable:
 
     def find(self, kind: type[Op]) -> Callable[..., Any] | None:
         """Return the rule for an op class, or None."""
-        if not self._plugins_loaded:
-            self._plugins_loaded = True
-            plugins.load_rules(self.backend, self)
+        if self._revision is not plugins.revision():
+            self._revision = plugins.revision()
+            self._ask_plugins()
         return next((self._rules[base] for base in kind.__mro__ if base in self._rules), None)
+
+    def _ask_plugins(self) -> None:
+        own = {kind: rule for kind, rule in self._rules.items() if kind not in self._from_plugins}
+        self._rules = dict(own)
+        try:
+            plugins.load_rules(self.backend, self)
+        finally:
+            self._from_plugins = self._rules.keys() - own.keys()
 
     def __iter__(self) -> Iterator[type[Op]]:
         return iter(self._rules)

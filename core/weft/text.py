@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import difflib
 import keyword
 import math
 import re
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, lengths, scope
+from weft import dtypes, lengths, plugins, scope
 from weft.axes import Axes, Axis, FlattenedAxis
 from weft.errors import ParseError, WeftError
 from weft.graph import Graph
@@ -298,7 +299,11 @@ class _Parser:
             array = _unpacked(args[0], axes, dtype)
             return constant(array, axes, dtype)
         if kind not in op_classes:
-            raise ParseError(f"unknown op {kind!r}")
+            plugins.load_ops()
+        if kind not in op_classes:
+            close = difflib.get_close_matches(kind, op_classes, n=1)
+            meant = f": did you mean {close[0]!r}?" if close else ": install the plugin that has it"
+            raise ParseError(f"unknown op {kind!r}{meant}")
         fields = {str(word.arg): self.value(word.value) for word in call.keywords}
         return op_classes[kind](*args, **fields)
 

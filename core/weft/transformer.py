@@ -11,13 +11,13 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from weft import dtypes, plugins, scope
 from weft.collection import paused_collection
-from weft.computation import Computation, Program
 from weft.description import contiguous
 from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError, AxesError, StateError, UnsupportedOpError
@@ -29,6 +29,7 @@ from weft.ops.storage import AssignableTensorOp
 from weft.ordered import OrderedSet
 from weft.passes import PIPELINE, GraphPass, run_passes
 from weft.plan import ARENA, CONSTANT, STATE, Buffer, Plan, Step, make_plan, unsupported
+from weft.program import Computation, Program
 from weft.target import Target
 from weft.traversal import dependencies, postorder
 
@@ -55,8 +56,8 @@ class Transformer(ABC):
         Transformed allocations that `allocate_storage` has not run yet.
     init_computation
         The latest computation of initialisers.
-    finalized, allocated, initialized
-        How far initialisation has come.
+    finalized, allocated, initialized, closed
+        How far the life cycle has come.
     """
 
     transformer_name: ClassVar[str] = ""
@@ -79,10 +80,12 @@ class Transformer(ABC):
         self.state_tensors: dict[Any, DeviceTensor] = {}
         self.init_computation: Computation | None = None
         self.arena: DeviceBufferStorage | None = None
-        self.finalized = self.allocated = self.initialized = False
+        self.finalized = self.allocated = self.initialized = self.closed = False
         self.state_lock = threading.RLock()
         self._pending: list[tuple[Computation, Program]] = []
         self._passes: list[GraphPass] | None = None
+        if isinstance(passes, str):
+            raise ArgumentError(f"passes= takes a list: passes=[{passes!r}]")
         if passes is not None:
             self._passes = _loaded(passes)
         self._program_count = 0
@@ -144,10 +147,12 @@ class Transformer(ABC):
     ) -> Computation:
         """Return a computation of ops; what they depend on is captured now.
 
-        `results` is an op, a list, tuple, set or dict of ops, a `Graph`, or None. `parameters` are
-        the placeholders that a call gives values for, in order, or ``"all"``. `axes` gives lengths
-        that are unknown. Raises ArgumentError for a parameter that is no placeholder.
+        `results` is an op, a list, tuple, set or dict of ops, or None, or what has parameters of
+        its own: a `ComputationOp` or a `Graph`. `parameters` are the placeholders that a call gives
+        values for, in order, or ``"all"``. `axes` gives lengths that are unknown. Raises
+        ArgumentError for a parameter that is no placeholder.
         """
+        self.require_open()
         if self.strict_finalize and self.finalized:
             raise StateError("Cannot create computations from a finalized transformer")
         made = Computation(
@@ -174,14 +179,21 @@ class Transformer(ABC):
         """Compile a computation for one solution of its unknown lengths."""
         with self.state_lock:
             program = self._program(made, solution)
+            made.failure = None
             self._pending.append((made, program))
-            try:
+            with suppress(Exception):
                 self.initialize()
-            except Exception:
-                if (made, program) in self._pending:
-                    self._pending.remove((made, program))
-                    raise
+            if made.failure is not None:
+                raise made.failure
         return program
+
+    def request(self, made: Computation) -> None:
+        """Compile a computation whose lengths are known at the next initialisation."""
+        item = (made, made.programs[()])
+        with self.state_lock:
+            self.require_open()
+            if item not in self._pending:
+                self._pending.append(item)
 
     @property
     def graph_passes(self) -> list[GraphPass]:
@@ -191,7 +203,14 @@ class Transformer(ABC):
         return self._passes
 
     def register_graph_pass(self, graph_pass: GraphPass, position: int | None = None) -> None:
-        """Add a pass at the end of the pipeline, or at a position."""
+        """Add a pass at the end of the pipeline, or at a position.
+
+        Raises ArgumentError for anything but an object of a subclass of `GraphPass`.
+        """
+        if not isinstance(graph_pass, GraphPass):
+            raise ArgumentError(
+                f"a pass must be an object of a GraphPass class, not {graph_pass!r}"
+            )
         passes = self.graph_passes
         passes.insert(len(passes) if position is None else position, graph_pass)
 
@@ -201,33 +220,39 @@ class Transformer(ABC):
         """Compile what has not been compiled, allocate, and run initialisers that have not run.
 
         Called by the first call of a computation; calling it again does nothing. If a computation
-        cannot be compiled its error is raised, but the others are ready.
+        cannot be compiled its error is raised, but the others are ready; it is tried again when it
+        is called.
         """
         if self.initialized and not self._pending:
             return
+        self.require_open()
         with self.state_lock, paused_collection():
             pending, self._pending = self._pending, []
             try:
-                self._bring_up(pending)
-            except BaseException as error:
+                errors = self._bring_up_what_works(pending)
+            except BaseException:
                 self._pending = pending
-                if len(pending) <= 1 or not isinstance(error, Exception):
-                    raise
-                self._bring_up_each(pending)
+                raise
             self.initialized = True
-
-    def _bring_up_each(self, pending: list[tuple[Computation, Program]]) -> None:
-        """Bring up programs one by one, keep those that fail pending, and raise the first error."""
-        errors = []
-        for item in tuple(pending):
-            try:
-                self._bring_up([item])
-            except Exception as error:
-                errors.append(error)
-            else:
-                self._pending.remove(item)
+        for made, _ in pending:
+            if made.failure is None:
+                plugins.call_hooks("weft_computation_compiled", computation=made)
         if errors:
             raise errors[0]
+
+    def _bring_up_what_works(self, pending: list[tuple[Computation, Program]]) -> list[Exception]:
+        """Bring up programs together or, if that fails, one by one; returns the errors."""
+        try:
+            self._bring_up(pending)
+        except Exception as error:
+            if len(pending) > 1:
+                return [e for item in pending for e in self._bring_up_what_works([item])]
+            for made, _ in pending:
+                made.failure = error
+            return [error]
+        for made, _ in pending:
+            made.failure = None
+        return []
 
     def _bring_up(self, pending: list[tuple[Computation, Program]]) -> None:
         """Transform, allocate and initialise; on an error nothing of it is left behind."""
@@ -244,8 +269,6 @@ class Transformer(ABC):
             for made, _ in pending:
                 made.forget_executor()
             raise
-        for made, _ in pending:
-            plugins.call_hooks("weft_computation_compiled", computation=made)
 
     def _transform_computations(
         self, pending: list[tuple[Computation, Program]]
@@ -415,18 +438,26 @@ class Transformer(ABC):
             tensor[...] = array
 
     def _require_states(self, states: Iterable[Any]) -> None:
+        self.require_open()
         for state in states:
             if not isinstance(state, AssignableTensorOp) or not state.is_state:
                 raise ArgumentError(f"{state!r} is not a state of this transformer")
-            self.initialize()
+            with suppress(Exception):  # another computation's, which is its own to report
+                self.initialize()
             if state not in self.state_tensors:
                 with scope.saved_user_deps():
-                    self.computation(state, name=f"value_of_{state.name}")
+                    self._add(Computation(self, state, (), f"value_of_{state.name}"))
                 self.initialize()
+
+    def require_open(self) -> None:
+        """Raise StateError if the transformer has been closed."""
+        if self.closed:
+            raise StateError("the transformer has been closed: make another one")
 
     def close(self) -> None:
         """Let go of all computations and device memory; the transformer cannot be used again."""
         with self.state_lock:
+            self.closed = True
             for made in self.computations:
                 made.executor = _closed
             self._pending = []

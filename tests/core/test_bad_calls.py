@@ -75,7 +75,7 @@ def test_feed_dict_that_does_not_fit(transformer):
     with pytest.raises(ArgumentError, match="missing values") as caught:
         c(feed_dict={a: 1})
     assert b.file_info in str(caught.value)
-    with pytest.raises(TypeError, match="colour"):
+    with pytest.raises(weft.errors.ArgumentError, match="colour"):
         c(1, 2, colour=3)
 
 

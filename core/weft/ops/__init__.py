@@ -2,6 +2,7 @@
 
 from weft.ops import control, elementwise, linalg, movement, nn, random, reduction, state, storage
 from weft.ops.control import (
+    ComputationOp,
     ParallelOp,
     PrintOp,
     SequentialOp,
@@ -138,6 +139,7 @@ __all__ = [
     "Cast",
     "CastOp",
     "ComparisonOp",
+    "ComputationOp",
     "ConcatOp",
     "ContiguousOp",
     "Cos",

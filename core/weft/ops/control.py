@@ -60,6 +60,26 @@ class ParallelOp(Op):
     has_effect = True
 
 
+class ComputationOp(Op):
+    """Results and parameters as one op, captured when it is built; `computation` makes one.
+
+    `Transformer.computation` turns it into something callable, on any number of transformers.
+
+    Attributes
+    ----------
+    results
+        An op, or a list, tuple, set or dict of ops.
+    parameters
+        The placeholders that a call gives values for.
+    graph
+        The captured graph.
+    """
+
+    results: Any
+    parameters: tuple[Any, ...]
+    graph: Any
+
+
 class PrintOp(IdentityOp):
     """The operand, which is printed whenever it is computed.
 
@@ -105,6 +125,20 @@ def doall(ops: Iterable[Op]) -> ParallelOp:
         if not isinstance(op, Op):
             raise ArgumentError(f"doall takes ops, not {op!r}")
     return ParallelOp(*members)
+
+
+def computation(results: Any, *parameters: Any) -> ComputationOp:
+    """Return results and parameters as an op for `Transformer.computation`, captured now.
+
+    What is written to states afterwards does not belong to it.
+    """
+    from weft.capture import capture
+    from weft.program import resolved
+
+    ops, placeholders = resolved(results, parameters)
+    return ComputationOp(
+        results=results, parameters=placeholders, graph=capture(ops, placeholders, "computation")
+    )
 
 
 def print_op(x: Any, prefix: str | None = None) -> TensorOp:

@@ -14,10 +14,10 @@ import numpy as np
 from weft import dtypes
 from weft.axes import Axes, broadcast_axes
 from weft.dtypes import DType
-from weft.errors import AxesError, DTypeError, WeftError
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.op import TensorOp, explain, operators
 from weft.ops.movement import broadcast
-from weft.ops.storage import as_op, constant
+from weft.ops.storage import as_op, as_ops, constant
 
 
 def meaning(function: Callable[..., Any]) -> Any:
@@ -647,6 +647,11 @@ def less_equal(x: Any, y: Any) -> TensorOp:
 
 def where(condition: Any, x: Any, y: Any) -> TensorOp:
     """Return x where the condition is true and y elsewhere; a number counts as true if not 0."""
+    if isinstance(condition, bool):
+        raise ArgumentError(
+            f"where: the condition is the Python value {condition}, not a tensor: == and != "
+            "compare ops by identity, use weft.equal(x, y) or weft.not_equal(x, y)"
+        )
     test = as_op(condition)
     if not dtypes.is_bool(test.dtype):
         test = not_equal(test, 0)
@@ -655,8 +660,25 @@ def where(condition: Any, x: Any, y: Any) -> TensorOp:
     return WhereOp(*(op if not op.axes else broadcast(op, axes) for op in (test, x, y)))
 
 
+def _for_bool(symbol: str, function: Callable[..., TensorOp]) -> Callable[..., TensorOp]:
+    """Return a function as the operator of that symbol, which takes bool only."""
+
+    def operator(*operands: Any) -> TensorOp:
+        ops = as_ops(operands)
+        if not all(dtypes.is_bool(x.dtype) for x in ops):
+            problem = f"{symbol} is only for bool: compare first, as in (x > 0) {symbol} (y > 0)"
+            raise DTypeError(explain(symbol, problem, ops))
+        return function(*ops)
+
+    return operator
+
+
 _functions: tuple[Callable[..., TensorOp], ...] = (
     negative, absolute, add, subtract, multiply, divide, floordivide, mod, power, equal,
     greater, greater_equal, less, less_equal, cast,
 )  # fmt: skip
 operators.update({function.__name__: function for function in _functions})
+operators["and"] = _for_bool("&", minimum)
+operators["or"] = _for_bool("|", maximum)
+operators["xor"] = _for_bool("^", not_equal)
+operators["invert"] = _for_bool("~", logical_not)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError
 from weft.lengths import Length, floor_divide, product
-from weft.op import CompositeOp, Op, TensorOp, operators
+from weft.op import CompositeOp, Op, TensorOp, explain, operators
 from weft.ops.storage import as_op, constant
 
 Bounds = tuple[tuple[Any, Any, int], ...]
@@ -541,7 +542,7 @@ def bounds_of(item: slice, length: Any, what: str) -> tuple[Any, Any, int]:
     step 1 or -1.
     """
     for bound in (item.start, item.stop, item.step):
-        if not (bound is None or isinstance(bound, Length) or hasattr(bound, "__index__")):
+        if not (bound is None or isinstance(bound, Length) or _as_index(bound) is not None):
             raise ArgumentError(f"a slice of {what} goes from integer to integer, not {bound!r}")
     step = 1 if item.step is None else int(item.step)
     if step == 0:
@@ -571,7 +572,7 @@ def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> TensorOp:
     `axes` renames what is left. Raises AxesError for an index out of range.
     """
     x = as_op(x)
-    bounds, dropped = _bounds_and_dropped(x, tuple(slices))
+    bounds, dropped = _bounds_and_dropped(x, slices)
     result = x
     if any(bound != (0, n, 1) for bound, n in zip(bounds, x.axes.lengths, strict=True)):
         result = SliceOp(x, bounds=bounds)
@@ -579,7 +580,12 @@ def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> TensorOp:
     return cast_axes(result, kept if axes is None else make_axes(axes))
 
 
-def _bounds_and_dropped(x: TensorOp, slices: tuple[Any, ...]) -> tuple[Bounds, set[int]]:
+def _bounds_and_dropped(x: TensorOp, slices: Sequence[Any]) -> tuple[Bounds, set[int]]:
+    if not isinstance(slices, Sequence):
+        raise ArgumentError(x.explain(f"slices must list one for each axis, not {slices!r}"))
+    slices = tuple(slices)
+    if any(part is None for part in slices):
+        raise ArgumentError(x.explain(f"None is no index of {x.axes}: expand_dims adds an axis"))
     if any(part is Ellipsis for part in slices):
         place = next(i for i, part in enumerate(slices) if part is Ellipsis)
         fill = (slice(None),) * (x.rank - len(slices) + 1)
@@ -593,17 +599,34 @@ def _bounds_and_dropped(x: TensorOp, slices: tuple[Any, ...]) -> tuple[Bounds, s
         if isinstance(item, slice):
             bounds.append(bounds_of(item, axis.length, f"axis {axis!r}"))
             continue
-        if isinstance(item, bool | float | str) or not hasattr(item, "__index__"):
+        index = _as_index(item)
+        if index is None:
             raise ArgumentError(
-                x.explain(f"an index must be an integer or a slice, not {item!r} for {axis!r}")
+                x.explain(
+                    f"an index of dimension {place} (length {axis.length}) of {x.axes} must be an "
+                    f"integer or a slice, not {_instead_of(item)}"
+                )
             )
-        index = int(item.__index__())
         if isinstance(axis.length, int) and not -axis.length <= index < axis.length:
             problem = f"index {index} is out of range for dimension {place} of {x.axes}"
             raise AxesError(x.explain(problem))
         dropped.add(place)
         bounds.append((_from_end(index, axis.length, 0), 1, 1))
     return tuple(bounds), dropped
+
+
+def _as_index(item: Any) -> int | None:
+    try:
+        return None if isinstance(item, bool) else operator.index(item)
+    except TypeError:
+        return None
+
+
+def _instead_of(item: Any) -> str:
+    if not hasattr(item, "dtype") and not isinstance(item, list):
+        return repr(item)
+    what = f"{type(item).__name__} of {item.dtype}" if hasattr(item, "dtype") else "a list"
+    return f"{what}: where() chooses by a mask, dot() with a one_hot() takes elements by index"
 
 
 def getitem(x: TensorOp, item: Any) -> TensorOp:
@@ -622,7 +645,7 @@ def slice_along_axis(x: Any, axis: Any, index: int) -> TensorOp:
 def update_slice(x: Any, slices: Sequence[Any], value: Any) -> TensorOp:
     """Return the tensor with a slice of it replaced by a value, which is broadcast and cast."""
     x = as_op(x)
-    bounds, dropped = _bounds_and_dropped(x, tuple(slices))
+    bounds, dropped = _bounds_and_dropped(x, slices)
     cut = _sliced_axes(x.axes, bounds)
     kept = Axes(axis for place, axis in enumerate(cut) if place not in dropped)
     value = operators["cast"](as_op(value), x.dtype)
@@ -652,9 +675,7 @@ def concat(tensors: Sequence[Any], axis: Any = 0) -> TensorOp:
 
     Named tensors are brought into the axis order of the first; dtypes are promoted.
     """
-    xs = [as_op(x) for x in tensors]
-    if not xs:
-        raise ArgumentError("concat needs at least one tensor")
+    xs = _listed("concat", tensors)
     dtype = xs[0].dtype
     for x in xs[1:]:
         dtype = dtypes.promote(dtype, x.dtype)
@@ -669,14 +690,24 @@ def concat(tensors: Sequence[Any], axis: Any = 0) -> TensorOp:
 concat_along_axis = concat
 
 
+def _listed(function: str, tensors: Any) -> list[TensorOp]:
+    if isinstance(tensors, Op) or not isinstance(tensors, Iterable):
+        problem = f"{function} takes a list of tensors: {function}([x, y])"
+        raise ArgumentError(explain(function, problem, [tensors]))
+    xs = [as_op(x) for x in tensors]
+    if not xs:
+        raise ArgumentError(f"{function} needs at least one tensor")
+    return xs
+
+
 def stack(tensors: Sequence[Any], axis: Any = None, pos: int = 0) -> TensorOp:
     """Return tensors of equal axes along a new axis at place `pos`.
 
     A named `axis` must have the number of tensors as its length.
     """
-    xs = [as_op(x) for x in tensors]
-    if not xs:
-        raise ArgumentError("stack needs at least one tensor")
+    xs = _listed("stack", tensors)
+    if isinstance(axis, int):
+        raise ArgumentError(f"stack: axis= is the new axis, for its place say pos={axis}")
     new = Axis(len(xs)) if axis is None else make_axes(axis)[0]
     if new.length != len(xs):
         raise AxesError(f"axis {new!r} cannot number {len(xs)} tensors")
@@ -695,6 +726,9 @@ def one_hot(x: Any, axis: Any, dtype: Any = dtypes.DEFAULT) -> TensorOp:
     if not dtypes.is_integer(x.dtype) or x.dtype.itemsize < dtypes.int32.itemsize:
         # In fewer bits the count along the axis could wrap around and meet an element twice.
         x = operators["cast"](x, dtypes.int32)
+    if x.axes.is_named and new.name is None:
+        problem = f"the new axis needs a name beside {x.axes}: give make_axis({new!r}, 'name')"
+        raise AxesError(explain("one_hot", problem, (x,)))
     target = Axes((new, *x.axes))
     index = IotaOp(target_axes=target, target_dtype=x.dtype, position=0)
     spread = BroadcastOp(x, target_axes=target, dims=tuple(range(1, len(target))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.dtypes import DType
-from weft.errors import StateError, WeftError
+from weft.errors import AxesError, StateError, WeftError
 from weft.op import Op, TensorOp, explain, operators
 from weft.ops.elementwise import cast
 from weft.ops.movement import IdentityOp, broadcast, update_slice
@@ -30,8 +30,9 @@ def assign(state: Any, value: Any) -> AssignOp:
     try:
         if value.axes:
             value = broadcast(value, state.axes)
-    except WeftError as error:
-        raise type(error)(explain("assign", error.problem, (state, value))) from None
+    except WeftError:
+        problem = f"{value} {value.axes} does not fit {state} {state.axes}"
+        raise AxesError(explain("assign", problem, (state, value))) from None
     return AssignOp(state, cast(value, state.dtype))  # type: ignore[arg-type]
 
 
@@ -49,9 +50,13 @@ def SetItem(state: Any, value: Any) -> AssignOp:  # noqa: N802
 def set_item(state: Any, item: Any, value: Any) -> AssignOp:
     """Write a slice of a state; steps may be negative."""
     slices = item if isinstance(item, tuple) else (item,)
-    if all(part is Ellipsis or part == slice(None) for part in slices):
+    if all(part is Ellipsis or _is_everything(part) for part in slices):
         return assign(state, value)
     return assign(state, update_slice(state, slices, value))
+
+
+def _is_everything(part: Any) -> bool:
+    return isinstance(part, slice) and part == slice(None)
 
 
 def fill(state: Any, value: Any) -> AssignOp:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import reprlib
 import weakref
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes, scope
-from weft.axes import Axes, make_axes
+from weft.axes import Axes, Axis, make_axes
 from weft.dtypes import DType
-from weft.errors import ArgumentError, AxesError, DTypeError, StateError
+from weft.errors import ArgumentError, AxesError, DTypeError, StateError, WeftError
+from weft.lengths import Length
 from weft.op import Op, TensorOp
 from weft.ordered import OrderedSet
 
 CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
+_SIZES = (int, Axis, Length)
 
 
 class AssignableTensorOp(TensorOp):
@@ -161,7 +164,7 @@ def constant(value: Any, axes: Any = None, dtype: Any = None, name: str | None =
     AxesError (a ValueError) if value and axes differ in shape, DTypeError if a value does not fit
     the dtype.
     """
-    array = dtypes.host_array(value, None if dtype is None else dtypes.as_dtype(dtype))
+    array = _host_array(value, None if dtype is None else dtypes.as_dtype(dtype), "constant")
     if axes is None:
         target = make_axes(array.shape)
     else:
@@ -176,7 +179,27 @@ def constant(value: Any, axes: Any = None, dtype: Any = None, name: str | None =
     )
 
 
+def _host_array(value: Any, dtype: DType | None, what: str) -> Any:
+    try:
+        return dtypes.host_array(value, dtype, what)
+    except (TypeError, ValueError) as error:
+        if _holds_ops(value):
+            hint = "holds tensor ops: use stack() to put them together"
+        elif isinstance(error, WeftError):
+            raise
+        else:
+            hint = "is ragged: give every row the same length"
+        raise ArgumentError(f"{what}: {reprlib.repr(value)} {hint}") from None
+
+
+def _holds_ops(value: Any) -> bool:
+    several = isinstance(value, list | tuple)
+    return any(map(_holds_ops, value)) if several else isinstance(value, Op)
+
+
 def _state(kind: str, axes: Any, dtype: Any, initial_value: Any, options: dict[str, Any]) -> Any:
+    if isinstance(axes, _SIZES) and isinstance(dtype, _SIZES):
+        raise ArgumentError(f"a shape is one tuple, as in placeholder(({axes!r}, {dtype!r}))")
     state = AssignableTensorOp(
         kind=kind,
         target_axes=make_axes(axes),
@@ -194,9 +217,16 @@ def _state(kind: str, axes: Any, dtype: Any, initial_value: Any, options: dict[s
 
 
 def _initial(state: AssignableTensorOp, value: Any) -> TensorOp:
-    if isinstance(value, TensorOp):
-        return value
-    array = dtypes.host_array(value, state.dtype, what="initial value")
+    array = value if isinstance(value, TensorOp) else _host_array(value, state.dtype, "initial value")
+    if array.shape and not state.axes:
+        raise AxesError(
+            state.explain(
+                f"an initial value of shape {array.shape} does not fit a {state.kind} without axes: "
+                f"give its axes, as in variable({array.shape}, initial_value=...)"
+            )
+        )
+    if isinstance(array, TensorOp):
+        return array
     if not array.shape:
         return constant(array)
     if state.axes.is_static and array.shape != state.axes.lengths:

@@ -350,3 +350,13 @@ def test_threads_may_specialise_at_once(transformer: Any) -> None:
         return computation(np.ones(number % 4 + 1, np.float32)).item()  # type: ignore[no-any-return]
 
     assert _in_threads(work) == [number % 4 + 1 for number in range(THREADS)]
+
+
+def test_a_computation_op_is_captured_when_it_is_built(backend: str) -> None:
+    """It gives the same on every transformer, whatever is written after it was built."""
+    x, w = weft.placeholder((3,)), weft.variable((), initial_value=2)
+    op = weft.computation({"product": x * w}, x)
+    weft.assign(w, 100)
+    for _ in range(2):
+        found = weft.make_transformer(backend).computation(op)([1, 2, 3])
+        assert found["product"].tolist() == [2, 4, 6]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from weft import CompositeOp, DeviceBufferStorage, DeviceTensor, Op, Target, Transformer
-from weft.computation import Program
 from weft.description import TensorDescription
 from weft.device import host_view
 from weft.hookspecs import hookimpl
 from weft.plan import INPUT, Step
+from weft.program import Program
 
 WEFT_API = "1.0"
 

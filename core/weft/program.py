@@ -8,7 +8,7 @@ before it: per argument one test of type, dtype and shape.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,11 @@ from weft import dtypes
 from weft.axes import Axes, Axis
 from weft.capture import capture
 from weft.device import DeviceBufferStorage, DeviceTensor
-from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.errors import ArgumentError, AxesError, DTypeError, PluginError
 from weft.graph import Graph
 from weft.lengths import Length, Symbol
 from weft.op import Op
+from weft.ops.control import ComputationOp
 from weft.plan import Buffer, Plan
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Computation:
     executor
         What a call runs: takes the arguments in order, returns the results. It is the first call
         that initialises the transformer; afterwards the executor is the compiled function.
+    failure
+        Why it could not be compiled when that was last tried, or None.
     """
 
     def __init__(
@@ -88,30 +91,25 @@ class Computation:
     ) -> None:
         self.transformer = transformer
         self.name = name
-        self.results, self._pack = _structure(results)
-        if isinstance(results, Graph):
-            if parameters:
-                raise ArgumentError(f"graph {results.name} has its inputs, parameters are too many")
-            self.parameters = tuple(op.source for op in results.inputs)
-            self.graph = results
+        if isinstance(results, Graph | ComputationOp) and parameters:
+            raise ArgumentError(f"{results} has its parameters already, these are too many")
+        if isinstance(results, ComputationOp):
+            self.graph, self.parameters = results.graph, results.parameters
+            results = results.results
+        elif isinstance(results, Graph):
+            self.graph, self.parameters = results, tuple(op.source for op in results.inputs)
         else:
-            self._check_results()
-            if list(parameters) == ["all"]:
-                parameters = _placeholders(self.results)
-            self.parameters = tuple(parameters)
-            self.graph = capture(self.results, self.parameters, name)
+            ops, self.parameters = resolved(results, parameters)
+            self.graph = capture(ops, self.parameters, name)
+        self.results, self._pack = _structure(results)
         self.given = _given_sizes(axes)
         self.programs: dict[tuple[tuple[int, ...], ...], Program] = {}
         self.arity = len(self.parameters)
         self.is_static = not set(self.graph.symbols) - set(self.given)
         self.executor: Callable[..., Any] = self._first_call
+        self.failure: Exception | None = None
         self._executors: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._lock = threading.RLock()
-
-    def _check_results(self) -> None:
-        for op in self.results:
-            if not isinstance(op, Op):
-                raise ArgumentError(f"computation {self.name} returns ops, not {op!r}")
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Run with one array, number or nested list for each parameter and return the results.
@@ -127,8 +125,18 @@ class Computation:
         return self.executor(*args)
 
     def _call_with_options(
-        self, args: tuple[Any, ...], feed_dict: Mapping[Any, Any] | None = None, out: Any = None
+        self,
+        args: tuple[Any, ...],
+        feed_dict: Mapping[Any, Any] | None = None,
+        out: Any = None,
+        **unknown: Any,
     ) -> Any:
+        if unknown:
+            names = ", ".join(op.name for op in self.parameters) or "none"
+            raise ArgumentError(
+                f"{self.name} takes its arguments by position ({names}), and the options feed_dict "
+                f"and out, not {', '.join(unknown)}"
+            )
         args += self._fed(feed_dict or {}, len(args))
         if len(args) != self.arity:
             wanted = ", ".join(op.name for op in self.parameters)
@@ -155,6 +163,7 @@ class Computation:
         return tuple(feed[op] for op in rest)
 
     def _call_into(self, args: tuple[Any, ...], out: Sequence[Array]) -> Any:
+        self.transformer.require_open()
         self._compile()
         arrays, program = self._prepared(args)
         outputs = program.graph.outputs
@@ -200,13 +209,24 @@ class Computation:
 
     def _compile(self) -> None:
         """Initialise the transformer; an error in another computation is that one's to report."""
-        try:
-            self.transformer.initialize()
-        except Exception:
-            if self.is_static and self.executor == self._first_call:
-                raise
         if not self.is_static:
             self.executor = self._dispatch
+            return
+        if self._is_compiled():
+            return
+        self.transformer.request(self)
+        try:
+            self.transformer.initialize()
+        except PluginError:
+            raise
+        except Exception:
+            if self.failure is not None:
+                raise self.failure from None
+            if not self._is_compiled():
+                raise
+
+    def _is_compiled(self) -> bool:
+        return self.executor != self._first_call
 
     def _dispatch(self, *args: Any) -> Any:
         """Run the executor for the arguments' shapes, which is made when they are first seen."""
@@ -239,6 +259,8 @@ class Computation:
         """
         op = self.parameters[number]
         what = f"argument {number} of {self.name}, for {op.name} ({op.file_info})"
+        if isinstance(value, Op):
+            raise ArgumentError(f"{what}: {value} is an op, and a call takes arrays")
         try:
             array = np.asarray(value)
         except ValueError as error:
@@ -297,8 +319,8 @@ class Computation:
         self._compile()
         if len(self.programs) != 1:
             raise ArgumentError(
-                f"{self.name} has {len(self.programs)} programs: see its programs, one for each "
-                "solution of the unknown lengths"
+                f"{self.name} has {len(self.programs)} programs, one for each solution of its "
+                "unknown lengths: call it and look into its programs, or give axes={axis: 32}"
             )
         return next(iter(self.programs.values()))
 
@@ -403,8 +425,24 @@ def _structure(results: Any) -> tuple[tuple[Any, ...], Callable[[Sequence[Any]],
         return tuple(results.values()), lambda values: dict(zip(keys, values, strict=True))
     if isinstance(results, list | tuple):
         return tuple(results), tuple
+    if not isinstance(results, Iterable):
+        raise ArgumentError(f"a computation returns ops, not {results!r}")
     ops = tuple(results)
     return ops, lambda values: dict(zip(ops, values, strict=True))
+
+
+def resolved(results: Any, parameters: Sequence[Any]) -> tuple[tuple[Op, ...], tuple[Any, ...]]:
+    """Return the results as a flat tuple, and the parameters with ``"all"`` spelled out.
+
+    Raises ArgumentError for a result that is no op.
+    """
+    ops, _ = _structure(results)
+    for op in ops:
+        if not isinstance(op, Op):
+            raise ArgumentError(f"a computation returns ops, not {op!r}")
+    if list(parameters) == ["all"]:
+        return ops, tuple(_placeholders(ops))
+    return ops, tuple(parameters)
 
 
 def _placeholders(results: Sequence[Op]) -> list[Op]:

@@ -1,0 +1,108 @@
+"""Values at the edges of dtypes and domains, where formulas that look right go wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("reduce", [weft.mean, weft.variance])
+def test_means_of_16_bit_floats_do_not_overflow(transformer, dtype, reduce):
+    if dtype not in transformer.target.dtypes:
+        pytest.skip(f"the backend has no {dtype}")
+    x = weft.placeholder((70_000,), dtype=dtype)
+    y = reduce(x)
+    values = np.tile(np.array([99, 101], np.float32), 35_000)
+    found, gradient = transformer.computation([y, weft.deriv(y, x)], x)(values)
+    expected = 100 if reduce is weft.mean else 1
+    assert abs(float(found) - expected) <= 0.01 * expected
+    assert np.isfinite(gradient.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_random_numbers_of_every_float_dtype_are_in_range(transformer, dtype):
+    if dtype not in transformer.target.dtypes:
+        pytest.skip(f"the backend has no {dtype}")
+    ops = [weft.uniform((5000,), dtype=dtype), weft.normal((5000,), dtype=dtype)]
+    even, bell = (value.astype(np.float64) for value in transformer.computation(ops)())
+    assert 0 <= even.min() < 0.01
+    assert 0.99 < even.max() < 1
+    assert np.isfinite(bell).all()
+    assert abs(bell.std() - 1) < 0.05
+
+
+def test_products_have_second_derivatives_at_zero(transformer):
+    x = weft.placeholder((3,), dtype="float64")
+    first = weft.deriv(weft.prod(x), x)
+    second = weft.deriv(first[1], x)
+    gradient, row = transformer.computation([first, second], x)([0, 2, 3])
+    assert gradient.tolist() == [6, 0, 0]
+    assert row.tolist() == [3, 0, 0]
+
+
+def test_a_product_over_several_axes_has_the_gradient_of_numpy(transformer):
+    values = np.random.default_rng(0).uniform(-1, 1, (2, 3, 4))
+    x = weft.placeholder((2, 3, 4), dtype="float64")
+    gradient = transformer.computation(weft.deriv(weft.sum(weft.prod(x, (0, 2))), x), x)(values)
+    expected = np.prod(values, axis=(0, 2), keepdims=True) / values
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("power", "order"), [(0, 1), (1, 2), (2, 3), (3, 1)])
+def test_derivatives_of_powers_at_zero_are_zero(transformer, power, order):
+    x = weft.placeholder((), dtype="float64")
+    y = x**power
+    for _ in range(order):
+        y = weft.deriv(y, x)
+    assert transformer.computation(y, x)(0.0) == 0
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+def test_one_hot_of_small_integers_has_a_single_one(transformer, dtype):
+    x = weft.placeholder((3,), dtype=dtype)
+    found = transformer.computation(weft.one_hot(x, 300), x)(np.array([0, 1, 100], dtype))
+    assert found.sum(axis=0).tolist() == [1, 1, 1]
+    assert found.argmax(axis=0).tolist() == [0, 1, 100]
+
+
+def test_signs_of_zero_survive_merging(transformer):
+    x = weft.placeholder((1,))
+    plus, minus = weft.pad(x, [1], 0.0), weft.pad(x, [1], -0.0)
+    values = transformer.computation([plus, minus], x)([5.0])
+    assert [bool(np.signbit(value[0])) for value in values] == [False, True]
+
+
+def test_an_integer_argument_that_does_not_fit_is_refused(transformer):
+    x = weft.placeholder((1,), dtype="int32")
+    same = transformer.computation(x * 1, x)
+    assert same(np.array([7], np.int64)).tolist() == [7]
+    with pytest.raises(weft.errors.DTypeError, match="does not fit int32"):
+        same(np.array([2**40 + 7]))
+
+
+def test_results_need_memory_of_their_own(transformer):
+    x = weft.placeholder((2,))
+    both = transformer.computation([x + 1, x * 2], x)
+    shared = np.empty(2, np.float32)
+    with pytest.raises(weft.errors.ArgumentError, match="share memory"):
+        both([1, 2], out=(shared, shared))
+
+
+def test_a_derivative_by_the_result_of_a_softmax_is_not_silently_zero():
+    x, t = weft.placeholder((3,)), weft.placeholder((3,))
+    chances = weft.softmax(x)
+    with pytest.raises(weft.errors.GradientError, match="from the logits"):
+        weft.deriv(weft.cross_entropy_multi(chances, t), chances)
+    assert weft.deriv(weft.sum(chances * t), chances) is not None
+
+
+@pytest.mark.parametrize("build", [weft.floordivide, weft.mod])
+def test_complex_numbers_have_no_rounded_quotient(build):
+    x = weft.placeholder((2,), dtype="complex64")
+    with pytest.raises(weft.errors.DTypeError, match="complex64"):
+        build(x, 2)
+    with pytest.raises(weft.errors.DTypeError, match="do not fit float32"):
+        weft.cast(x, "float32")
