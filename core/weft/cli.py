@@ -216,11 +216,12 @@ def _remark(name: str, value: str | None, statuses: list[BackendStatus]) -> str:
 def _remark_on_disabled(word: str) -> str:
     group, _, name = word.rpartition(":")
     groups = (group, f"weft.{group}") if group else tuple(plugins.GROUPS)
-    known = [record.group for record in plugins.records() if record.name == name]
-    hit = [each for each in known if each in groups]
-    if not hit:
+    found = {record.group for record in plugins.records() if record.name == name}
+    found = found.intersection(groups)
+    if not found:
         return f"; there is no plugin {word}"
-    return f"; {word} is part of the default pipeline" * (PASSES in hit and name in PIPELINE)
+    needed = PASSES in found and name in PIPELINE
+    return f"; {word} is part of the default pipeline" if needed else ""
 
 
 def _yes_no(step: Step) -> str:

@@ -52,11 +52,11 @@ def make_transformer(name: str | None = None, **options: Any) -> Transformer:
 
 def _option_names(kind: type[Any]) -> list[str]:
     """Return the options of a backend: a class that takes any passes them on to its base."""
-    known = {}
+    known: set[str] = set()
     for base in kind.__mro__:
         if "__init__" in vars(base):
             _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
-            known.update((each.name, each) for each in parameters if each.kind in _BY_NAME)
+            known.update(each.name for each in parameters if each.kind in _BY_NAME)
             if all(each.kind is not each.VAR_KEYWORD for each in parameters):
                 break
     return sorted(known)

@@ -13,8 +13,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar
 
-import numpy as np
-
 from weft import scope, source, traversal
 from weft.axes import Axes
 from weft.dtypes import DType
@@ -100,11 +98,11 @@ class Op:
         _put(self, "args", args)
         try:
             for key in self.fields:
-                _put(self, key, fields.pop(key))
+                _put(self, key, fields[key])
         except KeyError:
-            raise self._misses(key) from None
-        if fields:
-            raise self._has_no(next(iter(fields)))
+            raise self._refusal_of_fields(fields) from None
+        if len(fields) != len(self.fields):
+            raise self._refusal_of_fields(fields)
         _put(self, "location", context.location or source.user_location())
         _put(self, "serial", next(_serials))
         origin = context.origin
@@ -123,8 +121,8 @@ class Op:
             raise type(error)(self.explain(error.problem)) from None
         try:
             axes, dtype = inferred
-            fits = axes.__class__ is Axes and (dtype is None or isinstance(dtype, np.dtype))
-        except (TypeError, ValueError):
+            fits = axes.__class__ is Axes and (dtype is None or dtype.kind)
+        except (TypeError, ValueError, AttributeError):
             fits = False
         if not fits:
             raise self._refusal_of_inferred(inferred)
@@ -137,15 +135,16 @@ class Op:
         for recorder in context.recorders:
             recorder.append(self)
 
-    def _misses(self, field: str) -> ArgumentError:
-        return ArgumentError(f"{self._signature()} misses {field}: say {field}=...")
-
-    def _has_no(self, field: str) -> ArgumentError:
-        return ArgumentError(f"{self._signature()} has no attribute {field}: leave it out")
-
-    def _signature(self) -> str:
-        declared = ", ".join(f"{field}=" for field in self.fields)
-        return f"{type(self).__name__}(*operands{declared and ', '}{declared})"
+    def _refusal_of_fields(self, given: dict[str, Any]) -> ArgumentError:
+        missing = [field for field in self.fields if field not in given]
+        extra = [field for field in given if field not in self.fields]
+        problems = []
+        if missing:
+            problems.append(f"misses {', '.join(missing)}")
+        if extra:
+            problems.append(f"has no attribute {', '.join(extra)}")
+        problem, declared = " and ".join(problems), ", ".join(self.fields) or "no attributes"
+        return ArgumentError(f"{type(self).__name__} {problem}: it takes {declared}")
 
     def _require_ops(self) -> None:
         for arg in self.args:

@@ -27,7 +27,7 @@ def test_an_unknown_backend_or_pass():
     assert "'numpy'" in str(caught.value)
     with pytest.raises(UnknownPluginError, match=r"simple-prun.*'simple-prune'"):
         weft.make_transformer("numpy", passes=["simple-prun"])
-    with pytest.raises(TypeError, match="colour"):
+    with pytest.raises(weft.errors.ArgumentError, match="colour"):
         weft.make_transformer("numpy", colour=3)
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from plugin_site import Site, backend
 
+import weft
 from weft import plugins, source
-from weft.errors import PluginError, UnknownPluginError
+from weft.errors import ParseError, PluginError, UnknownPluginError
 from weft.hookspecs import API_VERSION, hookimpl
 from weft.plugins import BACKENDS, FRONTENDS, HOOKS, OPS, PASSES, PluginRecord, PluginWarning
+from weft.rules import RuleTable
 
 IMPORT_HOOKIMPL = "from weft.hookspecs import hookimpl\n"
 
@@ -106,7 +108,7 @@ BROKEN = {
     "vague": ("WEFT_API = None\n" + backend("vague"), "written for version None of weft's"),
     "typo": (
         backend("typo") + "@hookimpl\ndef weft_register_pases(register): pass\n",
-        "unknown hook 'weft_register_pases'",
+        "Did you mean 'weft_register_passes'?",
     ),
     "argument": (
         IMPORT_HOOKIMPL + "@hookimpl\ndef weft_register_backends(registry): pass\n",
@@ -288,6 +290,35 @@ def test_a_failure_while_adding_rules_is_an_error(site: Site) -> None:
     site.install("weft-rules", "[weft.rules]\ngem.bad = gem_bad\n", {"gem_bad": text})
     with pytest.raises(PluginError, match=r"weft.rules:gem.bad.*weft_register_rules.*KeyError"):
         plugins.load_rules("gem", {})
+
+
+def test_rules_registered_by_hand_take_effect_after_the_first_use_and_go_again() -> None:
+    class Rules:
+        @hookimpl
+        def weft_register_rules(self, backend: str, rules: RuleTable) -> None:
+            rules.add(weft.ops.SinOp, print)
+
+    table = RuleTable("gem")
+    table.add(weft.ops.CosOp, repr)
+    assert table.find(weft.ops.SinOp) is None
+    plugins.register(rules := Rules())
+    assert table.find(weft.ops.SinOp) is print
+    plugins.unregister(rules)
+    assert table.find(weft.ops.SinOp) is None
+    assert table.find(weft.ops.CosOp) is repr
+
+
+def test_text_with_an_op_of_a_plugin_loads_it(site: Site) -> None:
+    text = IMPORT_HOOKIMPL + (
+        "import weft\n"
+        "class PolishOp(weft.ops.IdentityOp): pass\n"
+        "@hookimpl\ndef weft_register_ops(register): register(PolishOp)\n"
+    )
+    site.install("weft-polish", "[weft.ops]\npolish = polish_ops\n", {"polish_ops": text})
+    graph = weft.parse("v0: float32() = Constant(1)\nv1: float32() = PolishOp(v0)\nresult(v1)\n")
+    assert type(graph.outputs[0]).__name__ == "PolishOp"
+    with pytest.raises(ParseError, match=r"unknown op 'PolishedOp': did you mean 'PolishOp'\?"):
+        weft.parse("v0: float32() = PolishedOp(1)\n")
 
 
 class ByHand:

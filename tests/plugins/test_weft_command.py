@@ -135,7 +135,7 @@ def test_doctor_shows_states_versions_and_variables(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
     monkeypatch.setenv("OPENBLAS_VERBOSE", "2")
     result = weft_command("doctor")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     for name in ("python", "numpy", "pluggy", "OPENBLAS_VERBOSE", "WEFT_DISABLE_PLUGINS"):
         assert name in result.output
     rows = [re.findall(r"[^\s│]+", line)[:5] for line in result.output.splitlines()]
@@ -147,17 +147,45 @@ def test_doctor_shows_states_versions_and_variables(monkeypatch: pytest.MonkeyPa
         assert [name, *states] in rows
     assert "half as fast; unset it" in line_with("OPENBLAS_CORETYPE", result.output)
     assert "this one is not usable" in line_with("WEFT_BACKEND", result.output)
+    assert "no [bold]luck[/bold]" in line_with("weft.passes:broken", result.output)
+    assert "no card: plug one in" in line_with("'asleep' would be used", result.output)
 
 
 @pytest.mark.usefixtures("_some_plugins")
-@pytest.mark.parametrize(("kept", "exit_code"), [("gem", 0), ("asleep", 1)])
-def test_doctor_fails_only_when_no_backend_is_usable(
-    monkeypatch: pytest.MonkeyPatch, kept: str, exit_code: int
+@pytest.mark.parametrize(
+    ("chosen", "exit_code", "trouble"),
+    [
+        ("gem", 0, ""),
+        ("asleep", 1, "no card: plug one in"),
+        ("gen", 1, "Did you mean 'gem'?"),
+        ("", 1, "Backend 'numpy' is disabled"),
+    ],
+)
+def test_doctor_fails_if_the_backend_in_use_is_not_usable(
+    monkeypatch: pytest.MonkeyPatch, chosen: str, exit_code: int, trouble: str
 ) -> None:
-    disable_all_but(monkeypatch, kept)
+    disable_all_but(monkeypatch, "gem", "asleep")
+    monkeypatch.setenv("WEFT_BACKEND", chosen)
     result = weft_command("doctor")
     assert result.exit_code == exit_code
-    assert ("No backend is usable" in result.output) is bool(exit_code)
+    assert (f"The backend {chosen or 'numpy'!r} would be used" in result.output) is bool(exit_code)
+    assert trouble in result.output
+
+
+def test_doctor_fails_without_the_default_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_DISABLE_PLUGINS", "passes:decompose, hooks:decompose, nowhere")
+    result = weft_command("doctor")
+    assert result.exit_code == 1
+    remarks = line_with("WEFT_DISABLE_PLUGINS ", result.output)
+    assert "passes:decompose is part of the default pipeline" in remarks
+    assert "no plugin hooks:decompose; there is no plugin nowhere" in remarks
+    assert "Pass 'decompose' is disabled" in line_with("pipeline does not work", result.output)
+
+
+def test_without_a_command_it_prints_its_help() -> None:
+    result = weft_command()
+    assert result.exit_code == 0
+    assert "doctor" in result.output
 
 
 @pytest.mark.usefixtures("_some_plugins")

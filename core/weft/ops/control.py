@@ -112,6 +112,8 @@ class StopGradientOp(IdentityOp):
 
 def sequential(ops: Iterable[Any]) -> Op:
     """Run ops in order and return the value of the last, which may yield no tensor."""
+    if isinstance(ops, Op):
+        raise ArgumentError("sequential takes a list of ops: sequential([a, b])")
     members = tuple(op if isinstance(op, Op) else as_op(op) for op in ops)
     if not members:
         raise ArgumentError("sequential needs at least one op")
@@ -120,6 +122,8 @@ def sequential(ops: Iterable[Any]) -> Op:
 
 def doall(ops: Iterable[Op]) -> ParallelOp:
     """Return an op that runs all the given ones and yields nothing."""
+    if isinstance(ops, Op):
+        raise ArgumentError("doall takes a list of ops: doall([a, b])")
     members = tuple(ops)
     for op in members:
         if not isinstance(op, Op):

@@ -217,16 +217,17 @@ def _state(kind: str, axes: Any, dtype: Any, initial_value: Any, options: dict[s
 
 
 def _initial(state: AssignableTensorOp, value: Any) -> TensorOp:
-    array = value if isinstance(value, TensorOp) else _host_array(value, state.dtype, "initial value")
+    is_op = isinstance(value, TensorOp)
+    array = value if is_op else _host_array(value, state.dtype, "initial value")
     if array.shape and not state.axes:
         raise AxesError(
             state.explain(
-                f"an initial value of shape {array.shape} does not fit a {state.kind} without axes: "
-                f"give its axes, as in variable({array.shape}, initial_value=...)"
+                f"an initial value of shape {array.shape} does not fit a scalar: give its axes, "
+                f"as in variable({array.shape}, initial_value=...)"
             )
         )
-    if isinstance(array, TensorOp):
-        return array
+    if is_op:
+        return value  # type: ignore[no-any-return]
     if not array.shape:
         return constant(array)
     if state.axes.is_static and array.shape != state.axes.lengths:

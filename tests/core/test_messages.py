@@ -1,0 +1,242 @@
+"""What a user or the author of an op gets wrong is answered with what to write instead."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import weft
+from weft import plugins
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.hookspecs import hookimpl
+
+H, W = weft.make_axis(2, "H"), weft.make_axis(3, "W")
+
+
+def x(*shape: Any, dtype: Any = "float32") -> Any:
+    return weft.placeholder(shape, dtype=dtype)
+
+
+class FieldOp(weft.TensorOp):
+    """An op with one attribute."""
+
+    k: int
+
+    def infer(self):
+        return self.args[0].axes, self.args[0].dtype
+
+
+class InferringOp(weft.TensorOp):
+    """An op that infers whatever it is given."""
+
+    inferred: Any
+
+    def infer(self):
+        return self.inferred
+
+
+class Case(NamedTuple):
+    """A mistake, the error it gives, and words of the message."""
+
+    make: Callable[[], Any]
+    error: type[WeftError]
+    words: tuple[str, ...]
+
+
+NO_VALUE = ("no value before it is computed",)
+AXES = weft.make_axes((2,))
+
+MISTAKES = {
+    # operators and functions
+    "where of ==": Case(
+        lambda: weft.where(x(2) == 2, x(2), 0), ArgumentError, ("value False", "weft.equal")
+    ),
+    "stack without a list": Case(
+        lambda: weft.stack(x(2), x(2)), ArgumentError, ("list of tensors: stack([x, y])",)
+    ),
+    "stack of a number": Case(lambda: weft.stack(3), ArgumentError, ("stack([x, y])",)),
+    "stack at a place": Case(
+        lambda: weft.stack([x(2), x(2)], axis=1), ArgumentError, ("new axis", "pos=1")
+    ),
+    "concat without a list": Case(
+        lambda: weft.concat(x(2), x(2)), ArgumentError, ("list of tensors: concat([x, y])",)
+    ),
+    "constant of ops": Case(
+        lambda: weft.constant([x(), 2.0]), ArgumentError, ("holds tensor ops", "stack()")
+    ),
+    "constant of nested ops": Case(
+        lambda: weft.constant([[1, 2], [x()]]), ArgumentError, ("holds tensor ops",)
+    ),
+    "ragged constant": Case(
+        lambda: weft.constant([[1, 2], [3]]), ArgumentError, ("[[1, 2], [3]] is ragged",)
+    ),
+    "ragged operand": Case(lambda: weft.add(x(2), [[1, 2], [3]]), ArgumentError, ("is ragged",)),
+    "and of floats": Case(lambda: x(2) & x(2), DTypeError, ("& is only for bool", "operand 1")),
+    "or with a number": Case(lambda: (x(2) > 0) | 1, DTypeError, ("| is only for bool",)),
+    "invert an integer": Case(
+        lambda: ~x(2, dtype="int32"), DTypeError, ("~ is only for bool", "int32")
+    ),
+    "one_hot of named axes": Case(
+        lambda: weft.one_hot(x(H), 4), AxesError, ("needs a name", "make_axis(4, 'name')")
+    ),
+    # values that are not known yet
+    "np.array": Case(lambda: np.array(x(2)), DTypeError, NO_VALUE),
+    "np.asarray": Case(lambda: np.asarray([x(2)], np.float32), DTypeError, NO_VALUE),
+    "float": Case(lambda: float(x()), DTypeError, NO_VALUE),
+    "int": Case(lambda: int(x()), DTypeError, NO_VALUE),
+    "complex": Case(lambda: complex(x()), DTypeError, NO_VALUE),
+    "len": Case(lambda: len(x(2)), DTypeError, ("no len()", "rank")),
+    "bool": Case(lambda: bool(x()), DTypeError, ("no truth value", "where()")),
+    "iteration": Case(lambda: list(x(2)), DTypeError, ("cannot be iterated",)),
+    # indices
+    "index of None": Case(lambda: x(4)[None], ArgumentError, ("Axes(4)", "expand_dims")),
+    "indices with None": Case(lambda: x(4)[:, None], ArgumentError, ("expand_dims",)),
+    "index of a mask": Case(
+        lambda: x(4, 3)[:, np.array([True, False, True])],
+        ArgumentError, ("dimension 1 (length 3)", "ndarray of bool", "where()"),
+    ),
+    "index of an array": Case(
+        lambda: x(4)[np.array([0, 1])], ArgumentError, ("dimension 0 (length 4)", "one_hot")
+    ),
+    "index of a list": Case(lambda: x(H)[[0]], ArgumentError, ("(length 2)", "dot()", "a list")),
+    "index of an op": Case(lambda: x(4)[x(4) > 0], ArgumentError, ("GreaterOp of bool", "where()")),
+    "index of a bool": Case(lambda: x(4)[True], ArgumentError, ("not True",)),
+    "slice of an array": Case(lambda: x(4)[np.arange(2):], ArgumentError, ("integer to integer",)),
+    "set_item of an array": Case(
+        lambda: weft.set_item(weft.variable((4,)), np.arange(2), 0), ArgumentError, ("length 4",)
+    ),
+    "slices that are no list": Case(
+        lambda: weft.tensor_slice(x(4), slice(2)), ArgumentError, ("one for each axis",)
+    ),
+    # axes and states
+    "initial value without axes": Case(
+        lambda: weft.variable(initial_value=[0.0, 0.0]),
+        AxesError, ("give its axes", "variable((2,), initial_value=...)"),
+    ),
+    "initial tensor without axes": Case(
+        lambda: weft.persistent_tensor(initial_value=x(2)), AxesError, ("give its axes",)
+    ),
+    "initial value of ops": Case(
+        lambda: weft.variable((2,), initial_value=[x(), 1]), ArgumentError, ("initial value",)
+    ),
+    "sizes one by one": Case(
+        lambda: weft.placeholder(3, 4), ArgumentError, ("one tuple", "placeholder((3, 4))")
+    ),
+    "axes one by one": Case(lambda: weft.variable(H, W), ArgumentError, ("((H=2, W=3))",)),
+    "None for a length": Case(
+        lambda: weft.placeholder((None, 3)),
+        AxesError, ("not None", "weft.symbol('n')", "weft.ax.N"),
+    ),
+    "-1 for a length": Case(
+        lambda: weft.placeholder((-1, 3)), AxesError, ("got -1", "weft.symbol('n')")
+    ),
+    "a fraction for axes": Case(lambda: weft.placeholder(1.5), AxesError, ("1.5", "sizes")),
+    "assign": Case(
+        lambda: weft.assign(
+            weft.variable((3,), name="to"), weft.placeholder((4, 5), name="what")
+        ),
+        AxesError, ("assign: what Axes(4, 5) does not fit to Axes(3)",),
+    ),
+    # ops of other authors
+    "an operand that is an array": Case(
+        lambda: FieldOp(np.ones(3), k=1), ArgumentError, ("FieldOp", "weft.as_op")
+    ),
+    "an operand that is a number": Case(
+        lambda: FieldOp(2.0, k=1), ArgumentError, ("FieldOp", "not 2.0", "weft.as_op")
+    ),
+    "a missing attribute": Case(lambda: FieldOp(x(2)), ArgumentError, ("FieldOp misses k",)),
+    "an extra attribute": Case(
+        lambda: FieldOp(x(2), k=1, z=2), ArgumentError, ("FieldOp has no attribute z", "takes k")
+    ),
+    "a misspelt attribute": Case(
+        lambda: FieldOp(x(2), z=2), ArgumentError, ("misses k and has no attribute z",)
+    ),
+    "infer without a dtype": Case(
+        lambda: InferringOp(x(2), inferred=AXES), ArgumentError, ("InferringOp: infer", "dtype")
+    ),
+    "infer of a tuple": Case(
+        lambda: InferringOp(x(2), inferred=((2,), AXES)), ArgumentError, ("weft.Axes",)
+    ),
+    "infer of nothing": Case(
+        lambda: InferringOp(x(2), inferred=None), ArgumentError, ("not None",)
+    ),
+    "infer of the name of a dtype": Case(
+        lambda: InferringOp(x(2), inferred=(AXES, "float32")), ArgumentError, ("'float32'",)
+    ),
+    # choosing a backend
+    "an option that there is not": Case(
+        lambda: weft.make_transformer("numpy", fastmath=True),
+        ArgumentError, ("'numpy' has no option 'fastmath'", "mean 'fast_math'", "passes"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_answered_with_what_to_write(case):
+    expected = MISTAKES[case]
+    with pytest.raises(WeftError) as caught:
+        expected.make()
+    assert type(caught.value) is expected.error
+    message = str(caught.value)
+    assert [word for word in expected.words if word not in message] == []
+    assert f'File "{__file__}", line {expected.make.__code__.co_firstlineno}' in message
+
+
+def test_operators_of_bool(transformer):
+    a, b = x(4, dtype="bool"), x(4, dtype="bool")
+    results = [a & b, a | b, a ^ b, ~a, a & True, False | a, np.array([True] * 4) ^ a]
+    left, right = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
+    got = transformer.computation(results, a, b)(left, right)
+    wanted = [left & right, left | right, left ^ right, ~left, left, left, ~left]
+    assert {op.dtype.name for op in results} == {"bool"}
+    assert [each.tolist() for each in got] == [each.tolist() for each in wanted]
+
+
+def test_ops_are_compared_by_identity():
+    a, b = x(2), x(2)
+    assert a == a
+    assert a != b
+    assert b in [a, 2, "text", b]
+    assert {a: 1, b: 2}[b] == 2
+
+
+def test_an_array_of_one_index_is_an_index():
+    assert x(4, 3)[np.array(1)].axes == weft.make_axes((3,))
+
+
+def test_an_error_of_the_backend_itself_is_not_taken_for_a_wrong_option():
+    class Broken(weft.NumPyTransformer):
+        def __init__(self, mark: int = 0, **options: Any) -> None:
+            super().__init__(**options)
+            self.mark = mark + 1
+
+    class Plugin:
+        @hookimpl
+        def weft_register_backends(self, register):
+            register("broken", Broken)
+
+    plugins.register(plugin := Plugin(), "broken")
+    try:
+        with pytest.raises(TypeError, match="str"):
+            weft.make_transformer("broken", mark="one")
+    finally:
+        plugins.unregister(plugin)
+
+
+def test_only_public_names_are_listed():
+    assert dir(weft) == sorted(weft.__all__)
+    assert weft.plugins is plugins
+
+
+@pytest.mark.parametrize("options", [[], ["--version"]])
+def test_the_command_as_a_module(options):
+    done = subprocess.run(
+        [sys.executable, "-m", "weft", *options], capture_output=True, encoding="utf-8", timeout=60
+    )
+    assert done.returncode == 0
+    assert ("Usage: weft" if not options else weft.__version__) in done.stdout
