@@ -8,7 +8,18 @@ import numpy as np
 
 from weft import dtypes
 from weft.op import Op
-from weft.ops import control, elementwise, linalg, movement, nn, random, reduction, state
+from weft.ops import (
+    control,
+    elementwise,
+    indexing,
+    joining,
+    linalg,
+    movement,
+    nn,
+    random,
+    reduction,
+    state,
+)
 from weft.rules import RuleTable
 from weft_numpy.codegen import Emitter
 
@@ -154,7 +165,7 @@ def copy_rule(op: Op, emit: Emitter) -> None:
     emit.line(f"copyto({emit.out}, {emit.args[0]})")
 
 
-@rules.on_type(movement.TransposeOp, movement.BroadcastOp, movement.SliceOp)
+@rules.on_type(movement.TransposeOp, movement.BroadcastOp, indexing.SliceOp)
 @rules.on_type(control.StopGradientOp, state.ValueOfOp)
 def view_rule(op: Op, emit: Emitter) -> None:
     """Write nothing: these are always views, which the plan describes."""
@@ -168,7 +179,7 @@ def reshape_rule(op: Op, emit: Emitter) -> None:
     emit.line(f"copyto({target}, {emit.args[0]})")
 
 
-@rules.on_type(movement.UpdateSliceOp)
+@rules.on_type(indexing.UpdateSliceOp)
 def update_slice_rule(op: Any, emit: Emitter) -> None:
     """Copy the first operand unless it is in place, then write the slice."""
     if emit.args[0] != emit.out:
@@ -176,7 +187,7 @@ def update_slice_rule(op: Any, emit: Emitter) -> None:
     emit.line(f"copyto({_slice(op.bounds, emit)}, {emit.args[1]})")
 
 
-@rules.on_type(movement.PadOp)
+@rules.on_type(joining.PadOp)
 def pad_rule(op: Any, emit: Emitter) -> None:
     """Fill, then copy the operand into the middle."""
     emit.line(f"{emit.out}.fill({emit.bind(np.asarray(op.fill, op.dtype)[()], 'fill')})")
@@ -184,17 +195,17 @@ def pad_rule(op: Any, emit: Emitter) -> None:
     emit.line(f"copyto({_slice(inner, emit)}, {emit.args[0]})")
 
 
-@rules.on_type(movement.ConcatOp)
+@rules.on_type(joining.ConcatOp)
 def concat_rule(op: Any, emit: Emitter) -> None:
     """Copy each operand into its part."""
     for bounds, arg in zip(op.parts(), emit.args, strict=True):
         emit.line(f"copyto({_slice(bounds, emit)}, {arg})")
 
 
-def _slice(bounds: movement.Bounds, emit: Emitter) -> str:
+def _slice(bounds: indexing.Bounds, emit: Emitter) -> str:
     parts = ", ".join(
         f"{part.start}:{'' if part.stop is None else part.stop}:{part.step or 1}"
-        for part in movement.python_slices(bounds)
+        for part in indexing.python_slices(bounds)
     )
     return emit.part(emit.out, emit.step.out, f"[{parts}]") if bounds else emit.out
 

@@ -81,28 +81,22 @@ from weft.ops.elementwise import (
     tanh,
     where,
 )
+from weft.ops.indexing import slice_along_axis, tensor_slice, update_slice
+from weft.ops.joining import concat, concat_along_axis, one_hot, pad, stack
 from weft.ops.linalg import dot, matmul
 from weft.ops.movement import (
     axes_with_order,
     broadcast,
     cast_axes,
     cast_role,
-    concat,
-    concat_along_axis,
     contiguous,
     expand_dims,
     flatten,
     flatten_at,
     map_roles,
-    one_hot,
-    pad,
     reshape,
-    slice_along_axis,
-    stack,
-    tensor_slice,
     transpose,
     unflatten,
-    update_slice,
 )
 from weft.ops.nn import (
     cross_entropy_binary,

@@ -1,6 +1,18 @@
 """The catalogue of ops, one module a family; every op class can be imported from here."""
 
-from weft.ops import control, elementwise, linalg, movement, nn, random, reduction, state, storage
+from weft.ops import (
+    control,
+    elementwise,
+    indexing,
+    joining,
+    linalg,
+    movement,
+    nn,
+    random,
+    reduction,
+    state,
+    storage,
+)
 from weft.ops.control import (
     ComputationOp,
     ParallelOp,
@@ -68,22 +80,20 @@ from weft.ops.elementwise import (
     Where,
     WhereOp,
 )
+from weft.ops.indexing import SliceOp, UpdateSliceOp
+from weft.ops.joining import ConcatOp, PadOp
 from weft.ops.linalg import (
     DotOp,
     MatmulOp,
 )
 from weft.ops.movement import (
     BroadcastOp,
-    ConcatOp,
     ContiguousOp,
     IdentityOp,
     IotaOp,
-    PadOp,
     ReshapeOp,
     SizeOp,
-    SliceOp,
     TransposeOp,
-    UpdateSliceOp,
 )
 from weft.ops.nn import (
     BinaryCrossEntropyLogitsOp,
@@ -229,6 +239,8 @@ __all__ = [
     "WhereOp",
     "control",
     "elementwise",
+    "indexing",
+    "joining",
     "linalg",
     "movement",
     "nn",

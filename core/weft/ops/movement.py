@@ -1,23 +1,19 @@
-"""Views and movement: the same elements under other axes, in another order, or put together."""
+"""Views and movement: the same elements under other axes, in another order, or repeated."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from weft import dtypes
 from weft.axes import Axes, Axis, FlattenedAxis, make_axes
 from weft.description import TensorDescription
 from weft.dtypes import DType
-from weft.errors import ArgumentError, AxesError
+from weft.errors import AxesError
 from weft.lengths import Length, floor_divide, product
-from weft.op import CompositeOp, Op, TensorOp, explain, operators
+from weft.op import CompositeOp, Op, TensorOp, operators
 from weft.ops.storage import as_op, constant
-
-Bounds = tuple[tuple[Any, Any, int], ...]
 
 
 class ReshapeOp(TensorOp):
@@ -132,165 +128,6 @@ class BroadcastOp(TensorOp):
         return operand.broadcast(self.axes.shape, self.dims)
 
 
-class SliceOp(TensorOp):
-    """Evenly spaced elements along each axis.
-
-    Attributes
-    ----------
-    bounds
-        For each axis ``(start, length, step)``: elements ``start + i * step`` for ``i < length``.
-    """
-
-    bounds: Bounds
-
-    def infer(self) -> tuple[Axes, DType]:
-        """Give each axis its new length and keep its name."""
-        (x,) = self.args
-        if len(self.bounds) != x.rank:
-            raise AxesError(f"{len(self.bounds)} slices for the {x.rank} axes {x.axes}")
-        return _sliced_axes(x.axes, self.bounds), x.dtype
-
-    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Put the adjoint into zeros."""
-        return (UpdateSliceOp(zeros_like(x), delta, bounds=self.bounds),)
-
-    def reference(self, x: Any) -> Any:
-        """Slice."""
-        return x[python_slices(self.bounds)]
-
-    def view(self, operand: TensorDescription) -> TensorDescription:
-        """Always a view."""
-        return operand.slice(self.bounds)
-
-
-class UpdateSliceOp(TensorOp):
-    """The first operand with a slice of it replaced by the second.
-
-    Attributes
-    ----------
-    bounds
-        The slice, as in `SliceOp`.
-    """
-
-    bounds: Bounds
-
-    def infer(self) -> tuple[Axes, DType]:
-        """Check that the second operand has the slice's axes."""
-        x, value = self.args
-        wanted = _sliced_axes(x.axes, self.bounds)
-        if value.axes != wanted or value.dtype != x.dtype:
-            raise AxesError(f"a slice of {x.dtype} {wanted} cannot take {value.dtype} {value.axes}")
-        return x.axes, x.dtype
-
-    def may_overwrite(self, index: int) -> bool:
-        """The slice can be written into the first operand."""
-        return index == 0
-
-    def generate_adjoints(self, delta: TensorOp, x: TensorOp, value: TensorOp) -> Any:
-        """Cut the slice out of the adjoint for the second, and zero it for the first."""
-        zeros = zeros_like(value)
-        return UpdateSliceOp(delta, zeros, bounds=self.bounds), SliceOp(delta, bounds=self.bounds)
-
-    def reference(self, x: Any, value: Any) -> Any:
-        """Copy and assign the slice."""
-        result = np.array(x)
-        result[python_slices(self.bounds)] = value
-        return result
-
-
-class PadOp(TensorOp):
-    """The operand with a constant around it.
-
-    Attributes
-    ----------
-    widths
-        For each axis the number of elements before and after.
-    fill
-        The value around the operand.
-    """
-
-    widths: tuple[tuple[int, int], ...]
-    fill: float
-
-    def infer(self) -> tuple[Axes, DType]:
-        """Lengthen the axes."""
-        (x,) = self.args
-        if len(self.widths) != x.rank or any(min(pair) < 0 for pair in self.widths):
-            raise AxesError(f"padding {self.widths} must give two counts >= 0 for each of {x.axes}")
-        lengths = (
-            before + axis.length + after
-            for axis, (before, after) in zip(x.axes, self.widths, strict=True)
-        )
-        return with_lengths(x.axes, lengths), x.dtype
-
-    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Cut the padding off."""
-        return (SliceOp(delta, bounds=self.inner_bounds(x.axes)),)
-
-    def inner_bounds(self, axes: Axes) -> Bounds:
-        """Return where the operand lies inside the result."""
-        return tuple(
-            (before, axis.length, 1) for axis, (before, _) in zip(axes, self.widths, strict=True)
-        )
-
-    def reference(self, x: Any) -> Any:
-        """Pad with the constant."""
-        result = np.full(self.axes.shape, self.fill, np.asarray(x).dtype)
-        result[python_slices(self.inner_bounds(make_axes(np.shape(x))))] = x
-        return result
-
-
-class ConcatOp(TensorOp):
-    """Several tensors one after the other along one axis.
-
-    Attributes
-    ----------
-    position
-        The place of that axis.
-    """
-
-    position: int
-
-    def infer(self) -> tuple[Axes, DType]:
-        """Add up the lengths along the axis; everything else must agree."""
-        first = self.args[0]
-        for x in self.args:
-            others = Axes(axis for place, axis in enumerate(x.axes) if place != self.position)
-            mine = Axes(axis for place, axis in enumerate(first.axes) if place != self.position)
-            if others != mine or x.dtype != first.dtype:
-                raise AxesError(
-                    f"cannot concatenate {first.dtype} {first.axes} and {x.dtype} {x.axes} along "
-                    f"dimension {self.position}: all others must be equal"
-                )
-        total = sum(x.axes[self.position].length for x in self.args)
-        lengths = list(first.axes.lengths)
-        lengths[self.position] = total
-        return with_lengths(first.axes, lengths), first.dtype
-
-    def parts(self) -> list[Bounds]:
-        """Return the slice of the result that each operand takes."""
-        start: Any = 0
-        found = []
-        for x in self.args:
-            bounds: list[tuple[Any, Any, int]] = [(0, axis.length, 1) for axis in x.axes]
-            length = x.axes[self.position].length
-            bounds[self.position] = (start, length, 1)
-            start = start + length
-            found.append(tuple(bounds))
-        return found
-
-    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp]:
-        """Give each operand its slice of the adjoint."""
-        return [
-            cast_axes(SliceOp(delta, bounds=bounds), x.axes)
-            for x, bounds in zip(args, self.parts(), strict=True)
-        ]
-
-    def reference(self, *args: Any) -> Any:
-        """Concatenate."""
-        return np.concatenate(args, axis=self.position)
-
-
 class IdentityOp(TensorOp):
     """The operand itself; subclasses say why it is an op of its own."""
 
@@ -374,33 +211,6 @@ class SizeOp(CompositeOp):
     def reference(self) -> Any:
         """Multiply the lengths."""
         return np.asarray(product(self.counted.shape), self.dtype)
-
-
-def with_lengths(axes: Axes, lengths: Any) -> Axes:
-    """Return axes of the same names with other lengths; an axis that keeps its length is kept."""
-    return Axes(
-        axis if axis.length == length else Axis(length, axis.name)
-        for axis, length in zip(axes, lengths, strict=True)
-    )
-
-
-def python_slices(bounds: Bounds) -> tuple[slice, ...]:
-    """Return bounds as slices that Python indexing takes."""
-    slices = []
-    for start, length, step in bounds:
-        stop = start + length * step
-        slices.append(slice(start, stop if stop >= 0 else None, step) if length else slice(0, 0))
-    return tuple(slices)
-
-
-def _sliced_axes(axes: Axes, bounds: Bounds) -> Axes:
-    for axis, (start, length, step) in zip(axes, bounds, strict=True):
-        places = (start, start + (length - 1) * step, axis.length)
-        if length and all(isinstance(place, int) for place in places):
-            first, last, size = places
-            if not (0 <= first < size and 0 <= last < size):
-                raise AxesError(f"a slice from {first} to {last} reaches outside axis {axis!r}")
-    return with_lengths(axes, (length for _, length, _ in bounds))
 
 
 def zeros_like(x: TensorOp) -> TensorOp:
@@ -535,206 +345,6 @@ def contiguous(x: Any) -> TensorOp:
     return ContiguousOp(as_op(x))
 
 
-def bounds_of(item: slice, length: Any, what: str) -> tuple[Any, Any, int]:
-    """Return a Python slice of an axis as ``(start, length, step)``.
-
-    Of an unknown length, only starts and stops counted from one end by integers can be taken, with
-    step 1 or -1.
-    """
-    for bound in (item.start, item.stop, item.step):
-        if not (bound is None or isinstance(bound, Length) or _as_index(bound) is not None):
-            raise ArgumentError(f"a slice of {what} goes from integer to integer, not {bound!r}")
-    step = 1 if item.step is None else int(item.step)
-    if step == 0:
-        raise ArgumentError(f"the step of the slice of {what} must not be 0")
-    if isinstance(length, int):
-        start, stop, _ = slice(_index(item.start), _index(item.stop), step).indices(length)
-        return start, max(0, -(-(stop - start) // step)), step
-    backwards = step < 0
-    start = _from_end(item.start, length, length - 1 if backwards else 0)
-    stop = _from_end(item.stop, length, -1 if backwards else length)
-    return start, floor_divide(stop - start + step - (1 if step > 0 else -1), step), step
-
-
-def _index(bound: Any) -> int | None:
-    return None if bound is None else int(bound.__index__())
-
-
-def _from_end(bound: Any, length: Any, default: Any) -> Any:
-    if bound is None:
-        return default
-    return bound + length if isinstance(bound, int) and bound < 0 else bound
-
-
-def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> TensorOp:
-    """Return a slice of the tensor: one slice or index for each axis; an index drops its axis.
-
-    `axes` renames what is left. Raises AxesError for an index out of range.
-    """
-    x = as_op(x)
-    bounds, dropped = _bounds_and_dropped(x, slices)
-    result = x
-    if any(bound != (0, n, 1) for bound, n in zip(bounds, x.axes.lengths, strict=True)):
-        result = SliceOp(x, bounds=bounds)
-    kept = Axes(axis for place, axis in enumerate(result.axes) if place not in dropped)
-    return cast_axes(result, kept if axes is None else make_axes(axes))
-
-
-def _bounds_and_dropped(x: TensorOp, slices: Sequence[Any]) -> tuple[Bounds, set[int]]:
-    if not isinstance(slices, Sequence):
-        raise ArgumentError(x.explain(f"slices must list one for each axis, not {slices!r}"))
-    slices = tuple(slices)
-    if any(part is None for part in slices):
-        raise ArgumentError(x.explain(f"None is no index of {x.axes}: expand_dims adds an axis"))
-    if any(part is Ellipsis for part in slices):
-        place = next(i for i, part in enumerate(slices) if part is Ellipsis)
-        fill = (slice(None),) * (x.rank - len(slices) + 1)
-        slices = (*slices[:place], *fill, *slices[place + 1 :])
-    if len(slices) > x.rank:
-        raise AxesError(x.explain(f"{len(slices)} indices for the {x.rank} axes {x.axes}"))
-    slices += (slice(None),) * (x.rank - len(slices))
-    bounds: list[tuple[Any, Any, int]] = []
-    dropped = set()
-    for place, (item, axis) in enumerate(zip(slices, x.axes, strict=True)):
-        if isinstance(item, slice):
-            bounds.append(bounds_of(item, axis.length, f"axis {axis!r}"))
-            continue
-        index = _as_index(item)
-        if index is None:
-            raise ArgumentError(
-                x.explain(
-                    f"an index of dimension {place} (length {axis.length}) of {x.axes} must be an "
-                    f"integer or a slice, not {_instead_of(item)}"
-                )
-            )
-        if isinstance(axis.length, int) and not -axis.length <= index < axis.length:
-            problem = f"index {index} is out of range for dimension {place} of {x.axes}"
-            raise AxesError(x.explain(problem))
-        dropped.add(place)
-        bounds.append((_from_end(index, axis.length, 0), 1, 1))
-    return tuple(bounds), dropped
-
-
-def _as_index(item: Any) -> int | None:
-    try:
-        return None if isinstance(item, bool) else operator.index(item)
-    except TypeError:
-        return None
-
-
-def _instead_of(item: Any) -> str:
-    if not hasattr(item, "dtype") and not isinstance(item, list):
-        return repr(item)
-    what = f"{type(item).__name__} of {item.dtype}" if hasattr(item, "dtype") else "a list"
-    return f"{what}: where() chooses by a mask, dot() with a one_hot() takes elements by index"
-
-
-def getitem(x: TensorOp, item: Any) -> TensorOp:
-    """Return ``x[item]`` for integers, slices and an ellipsis."""
-    return tensor_slice(x, item if isinstance(item, tuple) else (item,))
-
-
-def slice_along_axis(x: Any, axis: Any, index: int) -> TensorOp:
-    """Return the tensor at one index of an axis, which is dropped."""
-    x = as_op(x)
-    slices: list[Any] = [slice(None)] * x.rank
-    slices[x.axes.position(axis)] = index
-    return tensor_slice(x, slices)
-
-
-def update_slice(x: Any, slices: Sequence[Any], value: Any) -> TensorOp:
-    """Return the tensor with a slice of it replaced by a value, which is broadcast and cast."""
-    x = as_op(x)
-    bounds, dropped = _bounds_and_dropped(x, slices)
-    cut = _sliced_axes(x.axes, bounds)
-    kept = Axes(axis for place, axis in enumerate(cut) if place not in dropped)
-    value = operators["cast"](as_op(value), x.dtype)
-    return UpdateSliceOp(x, cast_axes(broadcast(value, kept), cut), bounds=bounds)
-
-
-def pad(x: Any, paddings: Sequence[Any], value: float = 0.0) -> TensorOp:
-    """Return the tensor with `value` around it.
-
-    `paddings` gives for each axis a pair of counts before and after, or one count for both.
-    """
-    if not isinstance(paddings, Sequence):
-        raise ArgumentError(f"paddings must list a count or a pair for each axis, not {paddings!r}")
-    op: TensorOp = as_op(x)
-    widths = tuple(
-        (int(pair), int(pair)) if hasattr(pair, "__index__") else (int(pair[0]), int(pair[1]))
-        for pair in paddings
-    )
-    if not any(map(any, widths)) and len(widths) == op.rank:
-        return op
-    fill = dtypes.host_array(value, op.dtype, what="padding").item()
-    return PadOp(op, widths=widths, fill=fill)
-
-
-def concat(tensors: Sequence[Any], axis: Any = 0) -> TensorOp:
-    """Return tensors one after the other along an axis, given as an axis, name or place.
-
-    Named tensors are brought into the axis order of the first; dtypes are promoted.
-    """
-    xs = _listed("concat", tensors)
-    dtype = xs[0].dtype
-    for x in xs[1:]:
-        dtype = dtypes.promote(dtype, x.dtype)
-    first = xs[0]
-    name = getattr(axis, "name", axis)
-    position = first.axes.position(name)
-    if first.axes.is_named:
-        xs = [transpose(x, [mine.name for mine in first.axes]) for x in xs]
-    return ConcatOp(*(operators["cast"](x, dtype) for x in xs), position=position)
-
-
-concat_along_axis = concat
-
-
-def _listed(function: str, tensors: Any) -> list[TensorOp]:
-    if isinstance(tensors, Op) or not isinstance(tensors, Iterable):
-        problem = f"{function} takes a list of tensors: {function}([x, y])"
-        raise ArgumentError(explain(function, problem, [tensors]))
-    xs = [as_op(x) for x in tensors]
-    if not xs:
-        raise ArgumentError(f"{function} needs at least one tensor")
-    return xs
-
-
-def stack(tensors: Sequence[Any], axis: Any = None, pos: int = 0) -> TensorOp:
-    """Return tensors of equal axes along a new axis at place `pos`.
-
-    A named `axis` must have the number of tensors as its length.
-    """
-    xs = _listed("stack", tensors)
-    if isinstance(axis, int):
-        raise ArgumentError(f"stack: axis= is the new axis, for its place say pos={axis}")
-    new = Axis(len(xs)) if axis is None else make_axes(axis)[0]
-    if new.length != len(xs):
-        raise AxesError(f"axis {new!r} cannot number {len(xs)} tensors")
-    one = Axis(1, new.name)
-    place = pos % (xs[0].rank + 1)
-    result = concat([expand_dims(broadcast(x, xs[0].axes), one, place) for x in xs], place)
-    return cast_axes(result, Axes((*result.axes[:place], new, *result.axes[place + 1 :])))
-
-
-def one_hot(x: Any, axis: Any, dtype: Any = dtypes.DEFAULT) -> TensorOp:
-    """Return 1 where the index along a new first axis equals the element, else 0.
-
-    An element outside the axis gives zeros only. `axis` is an axis, or a number of classes.
-    """
-    x, new = as_op(x), make_axes(axis)[0]
-    if not dtypes.is_integer(x.dtype) or x.dtype.itemsize < dtypes.int32.itemsize:
-        # In fewer bits the count along the axis could wrap around and meet an element twice.
-        x = operators["cast"](x, dtypes.int32)
-    if x.axes.is_named and new.name is None:
-        problem = f"the new axis needs a name beside {x.axes}: give make_axis({new!r}, 'name')"
-        raise AxesError(explain("one_hot", problem, (x,)))
-    target = Axes((new, *x.axes))
-    index = IotaOp(target_axes=target, target_dtype=x.dtype, position=0)
-    spread = BroadcastOp(x, target_axes=target, dims=tuple(range(1, len(target))))
-    return operators["cast"](operators["equal"](index, spread), dtypes.as_dtype(dtype))
-
-
 def scalar_value(op: Op) -> complex | None:
     """Return the number that a scalar constant, or one repeated over axes, holds; else None."""
     source = op.args[0] if isinstance(op, BroadcastOp) else op
@@ -751,4 +361,4 @@ def size_of(axes: Axes, dtype: DType) -> TensorOp:
     return SizeOp(counted=axes, target_dtype=dtype)
 
 
-operators.update(transpose=transpose, getitem=getitem)
+operators["transpose"] = transpose

@@ -27,16 +27,9 @@ from weft.ops.elementwise import (
     square,
     subtract,
 )
-from weft.ops.movement import (
-    BroadcastOp,
-    cast_axes,
-    flatten,
-    pad,
-    size_of,
-    tensor_slice,
-    transpose,
-    zeros_like,
-)
+from weft.ops.indexing import tensor_slice
+from weft.ops.joining import pad
+from weft.ops.movement import BroadcastOp, cast_axes, flatten, size_of, transpose, zeros_like
 from weft.ops.storage import as_op
 
 

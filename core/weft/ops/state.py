@@ -8,7 +8,8 @@ from weft.dtypes import DType
 from weft.errors import AxesError, StateError, WeftError
 from weft.op import Op, TensorOp, explain, operators
 from weft.ops.elementwise import cast
-from weft.ops.movement import IdentityOp, broadcast, update_slice
+from weft.ops.indexing import update_slice
+from weft.ops.movement import IdentityOp, broadcast
 from weft.ops.storage import AssignOp, as_op, constant
 
 

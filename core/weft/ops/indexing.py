@@ -1,0 +1,233 @@
+"""Slices: cut out of a tensor, and put into one."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.axes import Axes, Axis, make_axes
+from weft.description import TensorDescription
+from weft.dtypes import DType
+from weft.errors import ArgumentError, AxesError
+from weft.lengths import Length, floor_divide
+from weft.op import TensorOp, operators
+from weft.ops.movement import broadcast, cast_axes, zeros_like
+from weft.ops.storage import as_op
+
+Bounds = tuple[tuple[Any, Any, int], ...]
+
+
+class SliceOp(TensorOp):
+    """Evenly spaced elements along each axis.
+
+    Attributes
+    ----------
+    bounds
+        For each axis ``(start, length, step)``: elements ``start + i * step`` for ``i < length``.
+    """
+
+    bounds: Bounds
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Give each axis its new length and keep its name."""
+        (x,) = self.args
+        if len(self.bounds) != x.rank:
+            raise AxesError(f"{len(self.bounds)} slices for the {x.rank} axes {x.axes}")
+        return _sliced_axes(x.axes, self.bounds), x.dtype
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Put the adjoint into zeros."""
+        return (UpdateSliceOp(zeros_like(x), delta, bounds=self.bounds),)
+
+    def reference(self, x: Any) -> Any:
+        """Slice."""
+        return x[python_slices(self.bounds)]
+
+    def view(self, operand: TensorDescription) -> TensorDescription:
+        """Always a view."""
+        return operand.slice(self.bounds)
+
+
+class UpdateSliceOp(TensorOp):
+    """The first operand with a slice of it replaced by the second.
+
+    Attributes
+    ----------
+    bounds
+        The slice, as in `SliceOp`.
+    """
+
+    bounds: Bounds
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that the second operand has the slice's axes."""
+        x, value = self.args
+        wanted = _sliced_axes(x.axes, self.bounds)
+        if value.axes != wanted or value.dtype != x.dtype:
+            raise AxesError(f"a slice of {x.dtype} {wanted} cannot take {value.dtype} {value.axes}")
+        return x.axes, x.dtype
+
+    def may_overwrite(self, index: int) -> bool:
+        """The slice can be written into the first operand."""
+        return index == 0
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp, value: TensorOp) -> Any:
+        """Cut the slice out of the adjoint for the second, and zero it for the first."""
+        zeros = zeros_like(value)
+        return UpdateSliceOp(delta, zeros, bounds=self.bounds), SliceOp(delta, bounds=self.bounds)
+
+    def reference(self, x: Any, value: Any) -> Any:
+        """Copy and assign the slice."""
+        result = np.array(x)
+        result[python_slices(self.bounds)] = value
+        return result
+
+
+def with_lengths(axes: Axes, lengths: Any) -> Axes:
+    """Return axes of the same names with other lengths; an axis that keeps its length is kept."""
+    return Axes(
+        axis if axis.length == length else Axis(length, axis.name)
+        for axis, length in zip(axes, lengths, strict=True)
+    )
+
+
+def python_slices(bounds: Bounds) -> tuple[slice, ...]:
+    """Return bounds as slices that Python indexing takes."""
+    slices = []
+    for start, length, step in bounds:
+        stop = start + length * step
+        slices.append(slice(start, stop if stop >= 0 else None, step) if length else slice(0, 0))
+    return tuple(slices)
+
+
+def _sliced_axes(axes: Axes, bounds: Bounds) -> Axes:
+    for axis, (start, length, step) in zip(axes, bounds, strict=True):
+        places = (start, start + (length - 1) * step, axis.length)
+        if length and all(isinstance(place, int) for place in places):
+            first, last, size = places
+            if not (0 <= first < size and 0 <= last < size):
+                raise AxesError(f"a slice from {first} to {last} reaches outside axis {axis!r}")
+    return with_lengths(axes, (length for _, length, _ in bounds))
+
+
+def bounds_of(item: slice, length: Any, what: str) -> tuple[Any, Any, int]:
+    """Return a Python slice of an axis as ``(start, length, step)``.
+
+    Of an unknown length, only starts and stops counted from one end by integers can be taken, with
+    step 1 or -1.
+    """
+    for bound in (item.start, item.stop, item.step):
+        if not (bound is None or isinstance(bound, Length) or _as_index(bound) is not None):
+            raise ArgumentError(f"a slice of {what} goes from integer to integer, not {bound!r}")
+    step = 1 if item.step is None else int(item.step)
+    if step == 0:
+        raise ArgumentError(f"the step of the slice of {what} must not be 0")
+    if isinstance(length, int):
+        start, stop, _ = slice(_index(item.start), _index(item.stop), step).indices(length)
+        return start, max(0, -(-(stop - start) // step)), step
+    backwards = step < 0
+    start = _from_end(item.start, length, length - 1 if backwards else 0)
+    stop = _from_end(item.stop, length, -1 if backwards else length)
+    return start, floor_divide(stop - start + step - (1 if step > 0 else -1), step), step
+
+
+def _index(bound: Any) -> int | None:
+    return None if bound is None else int(bound.__index__())
+
+
+def _from_end(bound: Any, length: Any, default: Any) -> Any:
+    if bound is None:
+        return default
+    return bound + length if isinstance(bound, int) and bound < 0 else bound
+
+
+def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> TensorOp:
+    """Return a slice of the tensor: one slice or index for each axis; an index drops its axis.
+
+    `axes` renames what is left. Raises AxesError for an index out of range.
+    """
+    x = as_op(x)
+    bounds, dropped = _bounds_and_dropped(x, slices)
+    result = x
+    if any(bound != (0, n, 1) for bound, n in zip(bounds, x.axes.lengths, strict=True)):
+        result = SliceOp(x, bounds=bounds)
+    kept = Axes(axis for place, axis in enumerate(result.axes) if place not in dropped)
+    return cast_axes(result, kept if axes is None else make_axes(axes))
+
+
+def _bounds_and_dropped(x: TensorOp, slices: Sequence[Any]) -> tuple[Bounds, set[int]]:
+    if not isinstance(slices, Sequence):
+        raise ArgumentError(x.explain(f"slices must list one for each axis, not {slices!r}"))
+    slices = tuple(slices)
+    if any(part is None for part in slices):
+        raise ArgumentError(x.explain(f"None is no index of {x.axes}: expand_dims adds an axis"))
+    if any(part is Ellipsis for part in slices):
+        place = next(i for i, part in enumerate(slices) if part is Ellipsis)
+        fill = (slice(None),) * (x.rank - len(slices) + 1)
+        slices = (*slices[:place], *fill, *slices[place + 1 :])
+    if len(slices) > x.rank:
+        raise AxesError(x.explain(f"{len(slices)} indices for the {x.rank} axes {x.axes}"))
+    slices += (slice(None),) * (x.rank - len(slices))
+    bounds: list[tuple[Any, Any, int]] = []
+    dropped = set()
+    for place, (item, axis) in enumerate(zip(slices, x.axes, strict=True)):
+        if isinstance(item, slice):
+            bounds.append(bounds_of(item, axis.length, f"axis {axis!r}"))
+            continue
+        index = _as_index(item)
+        if index is None:
+            raise ArgumentError(
+                x.explain(
+                    f"an index of dimension {place} (length {axis.length}) of {x.axes} must be an "
+                    f"integer or a slice, not {_instead_of(item)}"
+                )
+            )
+        if isinstance(axis.length, int) and not -axis.length <= index < axis.length:
+            problem = f"index {index} is out of range for dimension {place} of {x.axes}"
+            raise AxesError(x.explain(problem))
+        dropped.add(place)
+        bounds.append((_from_end(index, axis.length, 0), 1, 1))
+    return tuple(bounds), dropped
+
+
+def _as_index(item: Any) -> int | None:
+    try:
+        return None if isinstance(item, bool) else operator.index(item)
+    except TypeError:
+        return None
+
+
+def _instead_of(item: Any) -> str:
+    if not hasattr(item, "dtype") and not isinstance(item, list):
+        return repr(item)
+    what = f"{type(item).__name__} of {item.dtype}" if hasattr(item, "dtype") else "a list"
+    return f"{what}: where() chooses by a mask, dot() with a one_hot() takes elements by index"
+
+
+def getitem(x: TensorOp, item: Any) -> TensorOp:
+    """Return ``x[item]`` for integers, slices and an ellipsis."""
+    return tensor_slice(x, item if isinstance(item, tuple) else (item,))
+
+
+def slice_along_axis(x: Any, axis: Any, index: int) -> TensorOp:
+    """Return the tensor at one index of an axis, which is dropped."""
+    x = as_op(x)
+    slices: list[Any] = [slice(None)] * x.rank
+    slices[x.axes.position(axis)] = index
+    return tensor_slice(x, slices)
+
+
+def update_slice(x: Any, slices: Sequence[Any], value: Any) -> TensorOp:
+    """Return the tensor with a slice of it replaced by a value, which is broadcast and cast."""
+    x = as_op(x)
+    bounds, dropped = _bounds_and_dropped(x, slices)
+    cut = _sliced_axes(x.axes, bounds)
+    kept = Axes(axis for place, axis in enumerate(cut) if place not in dropped)
+    value = operators["cast"](as_op(value), x.dtype)
+    return UpdateSliceOp(x, cast_axes(broadcast(value, kept), cut), bounds=bounds)
+
+
+operators["getitem"] = getitem
