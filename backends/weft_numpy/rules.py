@@ -9,6 +9,7 @@ import numpy as np
 from weft import dtypes
 from weft.op import Op
 from weft.ops import (
+    comparison,
     control,
     elementwise,
     indexing,
@@ -36,21 +37,21 @@ UFUNCS: dict[type[Op], np.ufunc] = {
     elementwise.SinOp: np.sin,
     elementwise.CosOp: np.cos,
     elementwise.TanhOp: np.tanh,
-    elementwise.LogicalNotOp: np.logical_not,
+    comparison.LogicalNotOp: np.logical_not,
     elementwise.AddOp: np.add,
     elementwise.SubtractOp: np.subtract,
     elementwise.MultiplyOp: np.multiply,
     elementwise.DivideOp: np.divide,
     elementwise.FloorDivideOp: np.floor_divide,
     elementwise.ModOp: np.remainder,
-    elementwise.MaximumOp: np.maximum,
-    elementwise.MinimumOp: np.minimum,
-    elementwise.EqualOp: np.equal,
-    elementwise.NotEqualOp: np.not_equal,
-    elementwise.GreaterOp: np.greater,
-    elementwise.GreaterEqualOp: np.greater_equal,
-    elementwise.LessOp: np.less,
-    elementwise.LessEqualOp: np.less_equal,
+    comparison.MaximumOp: np.maximum,
+    comparison.MinimumOp: np.minimum,
+    comparison.EqualOp: np.equal,
+    comparison.NotEqualOp: np.not_equal,
+    comparison.GreaterOp: np.greater,
+    comparison.GreaterEqualOp: np.greater_equal,
+    comparison.LessOp: np.less,
+    comparison.LessEqualOp: np.less_equal,
 }
 
 OUT_BY_NAME = (np.maximum, np.minimum)
@@ -105,7 +106,7 @@ def cast_rule(op: Op, emit: Emitter) -> None:
     emit.line(f"copyto({emit.out}, {emit.args[0]}, 'unsafe')")
 
 
-@rules.on_type(elementwise.WhereOp)
+@rules.on_type(comparison.WhereOp)
 def where_rule(op: Op, emit: Emitter) -> None:
     """Select bits: with y ^ ((x ^ y) * condition), several times faster than copies under a mask.
 

@@ -49,6 +49,18 @@ from weft.grad import deriv
 from weft.graph import Graph
 from weft.lengths import symbol
 from weft.op import CompositeOp, Op, TensorOp, const, is_constant, is_scalar, with_op_metadata
+from weft.ops.comparison import (
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_not,
+    maximum,
+    minimum,
+    not_equal,
+    where,
+)
 from weft.ops.control import computation, doall, print_op, sequential, stop_gradient
 from weft.ops.elementwise import (
     absolute,
@@ -56,21 +68,12 @@ from weft.ops.elementwise import (
     cast,
     cos,
     divide,
-    equal,
     exp,
     floordivide,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
     log,
-    logical_not,
-    maximum,
-    minimum,
     mod,
     multiply,
     negative,
-    not_equal,
     power,
     reciprocal,
     sign,
@@ -79,7 +82,6 @@ from weft.ops.elementwise import (
     square,
     subtract,
     tanh,
-    where,
 )
 from weft.ops.indexing import slice_along_axis, tensor_slice, update_slice
 from weft.ops.joining import concat, concat_along_axis, one_hot, pad, stack

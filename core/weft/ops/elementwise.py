@@ -14,10 +14,10 @@ import numpy as np
 from weft import dtypes
 from weft.axes import Axes, broadcast_axes
 from weft.dtypes import DType
-from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.errors import AxesError, DTypeError, WeftError
 from weft.op import TensorOp, explain, operators
 from weft.ops.movement import broadcast
-from weft.ops.storage import as_op, as_ops, constant
+from weft.ops.storage import as_op, constant
 
 
 def meaning(function: Callable[..., Any]) -> Any:
@@ -99,18 +99,6 @@ class InexactOp(ElementwiseOp):
     """Ops on floats; integers and bool count as float32."""
 
     operand_dtype = staticmethod(_inexact)
-
-
-class ComparisonOp(ElementwiseOp):
-    """Ops that yield bool and have no gradient: it is zero wherever it exists."""
-
-    def result_dtype(self, operand: DType) -> DType:
-        """Be bool."""
-        return dtypes.bool_
-
-    def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
-        """Let nothing flow."""
-        return [None] * len(args)
 
 
 class NegativeOp(ArithmeticOp):
@@ -225,12 +213,6 @@ class TanhOp(InexactOp):
         return (delta * (1 - square(self)),)
 
 
-class LogicalNotOp(ComparisonOp):
-    """Whether the operand is zero or False."""
-
-    reference = meaning(np.logical_not)
-
-
 class CastOp(ElementwiseOp):
     """The elements in another dtype, as C converts them: floats are cut off towards zero.
 
@@ -322,28 +304,6 @@ class ModOp(ArithmeticOp):
         return delta, -(delta * floordivide(x, y))
 
 
-class MaximumOp(ElementwiseOp):
-    """The larger of two; NaN if either is. At a tie the gradient flows to the first."""
-
-    reference = meaning(np.maximum)
-
-    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """1 for the operand that was taken, else 0."""
-        first = greater_equal(x, y)
-        return where(first, delta, 0), where(first, 0, delta)
-
-
-class MinimumOp(ElementwiseOp):
-    """The smaller of two; NaN if either is. At a tie the gradient flows to the first."""
-
-    reference = meaning(np.minimum)
-
-    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """1 for the operand that was taken, else 0."""
-        first = less_equal(x, y)
-        return where(first, delta, 0), where(first, 0, delta)
-
-
 class PowerOp(ArithmeticOp):
     """The first operand to the power of the second; NaN for a negative base and a fraction.
 
@@ -363,85 +323,18 @@ class PowerOp(ArithmeticOp):
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[Any, Any]:
         """Y x^(y-1), and x^y log x, which is taken as 0 where x is 0."""
         # Where y is 0 the factor y makes it 0; x ** -1 must not turn that into NaN at x = 0.
-        exponent = where(equal(y, 0), 1, y)
+        exponent = operators["where"](operators["equal"](y, 0), 1, y)
         base = delta * y * power(x, exponent - 1)
         if y.is_constant:
             return base, None
-        safe = where(equal(x, 0), 1, x)
+        safe = operators["where"](operators["equal"](x, 0), 1, x)
         return base, delta * self * log(safe)
-
-
-class EqualOp(ComparisonOp):
-    """Whether two are equal; NaN equals nothing."""
-
-    reference = meaning(np.equal)
-
-
-class NotEqualOp(ComparisonOp):
-    """Whether two differ; NaN differs from all."""
-
-    reference = meaning(np.not_equal)
-
-
-class GreaterOp(ComparisonOp):
-    """Whether the first is greater."""
-
-    reference = meaning(np.greater)
-
-
-class GreaterEqualOp(ComparisonOp):
-    """Whether the first is greater or equal."""
-
-    reference = meaning(np.greater_equal)
-
-
-class LessOp(ComparisonOp):
-    """Whether the first is less."""
-
-    reference = meaning(np.less)
-
-
-class LessEqualOp(ComparisonOp):
-    """Whether the first is less or equal."""
-
-    reference = meaning(np.less_equal)
-
-
-class WhereOp(ElementwiseOp):
-    """The second operand where the first, a bool, is true, and the third elsewhere."""
-
-    reference = meaning(np.where)
-
-    def infer(self) -> tuple[Axes, DType]:
-        """Check the condition and that both choices share a dtype."""
-        condition, x, y = self.args
-        if not dtypes.is_bool(condition.dtype) or x.dtype != y.dtype:
-            raise DTypeError(
-                f"where takes bool, and two of one dtype, not {condition.dtype}, "
-                f"{x.dtype}, {y.dtype}"
-            )
-        return self._common_axes(), x.dtype
-
-    def may_overwrite(self, index: int) -> bool:
-        """Only the second operand: the condition and the third are read to the end."""
-        return index == 1
-
-    def partials(self, delta: TensorOp, condition: TensorOp, x: TensorOp, y: TensorOp) -> Any:
-        """Send the adjoint to the choice that was taken."""
-        return None, where(condition, delta, 0), where(condition, 0, delta)
 
 
 Add, Subtract, Multiply, Divide, Negative = AddOp, SubtractOp, MultiplyOp, DivideOp, NegativeOp
 Exp, Log, Sqrt, Square, Tanh, Power = ExpOp, LogOp, SqrtOp, SquareOp, TanhOp, PowerOp
-Maximum, Minimum, Sign, Absolute, Reciprocal = (
-    MaximumOp,
-    MinimumOp,
-    SignOp,
-    AbsoluteOp,
-    ReciprocalOp,
-)
-Equal, NotEqual, Greater, Less = EqualOp, NotEqualOp, GreaterOp, LessOp
-Sin, Cos, Cast, Where, Mod = SinOp, CosOp, CastOp, WhereOp, ModOp
+Sign, Absolute, Reciprocal = SignOp, AbsoluteOp, ReciprocalOp
+Sin, Cos, Cast, Mod = SinOp, CosOp, CastOp, ModOp
 
 
 def cast(x: Any, dtype: Any) -> TensorOp:
@@ -506,179 +399,102 @@ def common_dtype(operands: Iterable[Any]) -> DType:
     return strong
 
 
-def _build(kind: type[ElementwiseOp], *operands: Any) -> TensorOp:
+def build(kind: type[ElementwiseOp], *operands: Any) -> TensorOp:
+    """Return an op of a class on aligned operands."""
     return kind(*align(kind, *operands))
 
 
 def negative(x: Any) -> TensorOp:
     """Return -x."""
-    return _build(NegativeOp, x)
+    return build(NegativeOp, x)
 
 
 def absolute(x: Any) -> TensorOp:
     """Return the absolute value of x."""
-    return _build(AbsoluteOp, x)
+    return build(AbsoluteOp, x)
 
 
 def sign(x: Any) -> TensorOp:
     """Return -1, 0 or 1."""
-    return _build(SignOp, x)
+    return build(SignOp, x)
 
 
 def square(x: Any) -> TensorOp:
     """Return x²."""
-    return _build(SquareOp, x)
+    return build(SquareOp, x)
 
 
 def sqrt(x: Any) -> TensorOp:
     """Return the square root."""
-    return _build(SqrtOp, x)
+    return build(SqrtOp, x)
 
 
 def reciprocal(x: Any) -> TensorOp:
     """Return 1 / x."""
-    return _build(ReciprocalOp, x)
+    return build(ReciprocalOp, x)
 
 
 def exp(x: Any) -> TensorOp:
     """Return e to the power of x."""
-    return _build(ExpOp, x)
+    return build(ExpOp, x)
 
 
 def log(x: Any) -> TensorOp:
     """Return the natural logarithm."""
-    return _build(LogOp, x)
+    return build(LogOp, x)
 
 
 def sin(x: Any) -> TensorOp:
     """Return the sine."""
-    return _build(SinOp, x)
+    return build(SinOp, x)
 
 
 def cos(x: Any) -> TensorOp:
     """Return the cosine."""
-    return _build(CosOp, x)
+    return build(CosOp, x)
 
 
 def tanh(x: Any) -> TensorOp:
     """Return the hyperbolic tangent."""
-    return _build(TanhOp, x)
-
-
-def logical_not(x: Any) -> TensorOp:
-    """Return whether x is zero or False."""
-    return _build(LogicalNotOp, x)
+    return build(TanhOp, x)
 
 
 def add(x: Any, y: Any) -> TensorOp:
     """Return x + y."""
-    return _build(AddOp, x, y)
+    return build(AddOp, x, y)
 
 
 def subtract(x: Any, y: Any) -> TensorOp:
     """Return x - y."""
-    return _build(SubtractOp, x, y)
+    return build(SubtractOp, x, y)
 
 
 def multiply(x: Any, y: Any) -> TensorOp:
     """Return x * y."""
-    return _build(MultiplyOp, x, y)
+    return build(MultiplyOp, x, y)
 
 
 def divide(x: Any, y: Any) -> TensorOp:
     """Return x / y; integers give float32."""
-    return _build(DivideOp, x, y)
+    return build(DivideOp, x, y)
 
 
 def floordivide(x: Any, y: Any) -> TensorOp:
     """Return x / y rounded down."""
-    return _build(FloorDivideOp, x, y)
+    return build(FloorDivideOp, x, y)
 
 
 def mod(x: Any, y: Any) -> TensorOp:
     """Return the remainder of x / y, with the sign of y."""
-    return _build(ModOp, x, y)
-
-
-def maximum(x: Any, y: Any) -> TensorOp:
-    """Return the larger of x and y."""
-    return _build(MaximumOp, x, y)
-
-
-def minimum(x: Any, y: Any) -> TensorOp:
-    """Return the smaller of x and y."""
-    return _build(MinimumOp, x, y)
+    return build(ModOp, x, y)
 
 
 def power(x: Any, y: Any) -> TensorOp:
     """Return x to the power of y."""
-    return _build(PowerOp, x, y)
-
-
-def equal(x: Any, y: Any) -> TensorOp:
-    """Return whether x equals y, as bool."""
-    return _build(EqualOp, x, y)
-
-
-def not_equal(x: Any, y: Any) -> TensorOp:
-    """Return whether x differs from y, as bool."""
-    return _build(NotEqualOp, x, y)
-
-
-def greater(x: Any, y: Any) -> TensorOp:
-    """Return whether x > y, as bool."""
-    return _build(GreaterOp, x, y)
-
-
-def greater_equal(x: Any, y: Any) -> TensorOp:
-    """Return whether x >= y, as bool."""
-    return _build(GreaterEqualOp, x, y)
-
-
-def less(x: Any, y: Any) -> TensorOp:
-    """Return whether x < y, as bool."""
-    return _build(LessOp, x, y)
-
-
-def less_equal(x: Any, y: Any) -> TensorOp:
-    """Return whether x <= y, as bool."""
-    return _build(LessEqualOp, x, y)
-
-
-def where(condition: Any, x: Any, y: Any) -> TensorOp:
-    """Return x where the condition is true and y elsewhere; a number counts as true if not 0."""
-    if isinstance(condition, bool):
-        raise ArgumentError(
-            f"where: the condition is the Python value {condition}, not a tensor: == and != "
-            "compare ops by identity, use weft.equal(x, y) or weft.not_equal(x, y)"
-        )
-    test = as_op(condition)
-    if not dtypes.is_bool(test.dtype):
-        test = not_equal(test, 0)
-    x, y = align(WhereOp, x, y)
-    axes = broadcast_axes(broadcast_axes(test.axes, x.axes), y.axes)
-    return WhereOp(*(op if not op.axes else broadcast(op, axes) for op in (test, x, y)))
-
-
-def _for_bool(symbol: str, function: Callable[..., TensorOp]) -> Callable[..., TensorOp]:
-    """Return a function as the operator of that symbol, which takes bool only."""
-
-    def operator(*operands: Any) -> TensorOp:
-        ops = as_ops(operands)
-        if not all(dtypes.is_bool(x.dtype) for x in ops):
-            problem = f"{symbol} is only for bool: compare first, as in (x > 0) {symbol} (y > 0)"
-            raise DTypeError(explain(symbol, problem, ops))
-        return function(*ops)
-
-    return operator
+    return build(PowerOp, x, y)
 
 
 _functions: tuple[Callable[..., TensorOp], ...] = (
-    negative, absolute, add, subtract, multiply, divide, floordivide, mod, power, equal,
-    greater, greater_equal, less, less_equal, cast,
+    negative, absolute, add, subtract, multiply, divide, floordivide, mod, power, cast
 )  # fmt: skip
 operators.update({function.__name__: function for function in _functions})
-operators["and"] = _for_bool("&", minimum)
-operators["or"] = _for_bool("|", maximum)
-operators["xor"] = _for_bool("^", not_equal)
-operators["invert"] = _for_bool("~", logical_not)

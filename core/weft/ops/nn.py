@@ -11,6 +11,7 @@ from weft.dtypes import DType
 from weft.errors import AxesError
 from weft.op import CompositeOp, TensorOp
 from weft.ops import reduction
+from weft.ops.comparison import greater, maximum, where
 from weft.ops.elementwise import (
     ElementwiseOp,
     InexactOp,
@@ -19,15 +20,12 @@ from weft.ops.elementwise import (
     align,
     divide,
     exp,
-    greater,
     log,
-    maximum,
     multiply,
     negative,
     square,
     subtract,
     tanh,
-    where,
 )
 from weft.ops.movement import BroadcastOp
 from weft.ops.reduction import MaxOp, ReductionOp, SumOp, reduced_positions

@@ -16,11 +16,11 @@ from weft.axes import Axes, Axis, make_axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, GradientError
 from weft.op import CompositeOp, TensorOp, operators
+from weft.ops.comparison import equal
 from weft.ops.elementwise import (
     absolute,
     cast,
     divide,
-    equal,
     multiply,
     reciprocal,
     sqrt,

@@ -1,0 +1,204 @@
+"""Comparisons, choices between two tensors, and logic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes, broadcast_axes
+from weft.dtypes import DType
+from weft.errors import ArgumentError, DTypeError
+from weft.op import TensorOp, explain, operators
+from weft.ops.elementwise import ElementwiseOp, align, build, meaning
+from weft.ops.movement import broadcast
+from weft.ops.storage import as_op, as_ops
+
+
+class ComparisonOp(ElementwiseOp):
+    """Ops that yield bool and have no gradient: it is zero wherever it exists."""
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Be bool."""
+        return dtypes.bool_
+
+    def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
+        """Let nothing flow."""
+        return [None] * len(args)
+
+
+class LogicalNotOp(ComparisonOp):
+    """Whether the operand is zero or False."""
+
+    reference = meaning(np.logical_not)
+
+
+class MaximumOp(ElementwiseOp):
+    """The larger of two; NaN if either is. At a tie the gradient flows to the first."""
+
+    reference = meaning(np.maximum)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """1 for the operand that was taken, else 0."""
+        first = greater_equal(x, y)
+        return where(first, delta, 0), where(first, 0, delta)
+
+
+class MinimumOp(ElementwiseOp):
+    """The smaller of two; NaN if either is. At a tie the gradient flows to the first."""
+
+    reference = meaning(np.minimum)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """1 for the operand that was taken, else 0."""
+        first = less_equal(x, y)
+        return where(first, delta, 0), where(first, 0, delta)
+
+
+class EqualOp(ComparisonOp):
+    """Whether two are equal; NaN equals nothing."""
+
+    reference = meaning(np.equal)
+
+
+class NotEqualOp(ComparisonOp):
+    """Whether two differ; NaN differs from all."""
+
+    reference = meaning(np.not_equal)
+
+
+class GreaterOp(ComparisonOp):
+    """Whether the first is greater."""
+
+    reference = meaning(np.greater)
+
+
+class GreaterEqualOp(ComparisonOp):
+    """Whether the first is greater or equal."""
+
+    reference = meaning(np.greater_equal)
+
+
+class LessOp(ComparisonOp):
+    """Whether the first is less."""
+
+    reference = meaning(np.less)
+
+
+class LessEqualOp(ComparisonOp):
+    """Whether the first is less or equal."""
+
+    reference = meaning(np.less_equal)
+
+
+class WhereOp(ElementwiseOp):
+    """The second operand where the first, a bool, is true, and the third elsewhere."""
+
+    reference = meaning(np.where)
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check the condition and that both choices share a dtype."""
+        condition, x, y = self.args
+        if not dtypes.is_bool(condition.dtype) or x.dtype != y.dtype:
+            raise DTypeError(
+                f"where takes bool, and two of one dtype, not {condition.dtype}, "
+                f"{x.dtype}, {y.dtype}"
+            )
+        return self._common_axes(), x.dtype
+
+    def may_overwrite(self, index: int) -> bool:
+        """Only the second operand: the condition and the third are read to the end."""
+        return index == 1
+
+    def partials(self, delta: TensorOp, condition: TensorOp, x: TensorOp, y: TensorOp) -> Any:
+        """Send the adjoint to the choice that was taken."""
+        return None, where(condition, delta, 0), where(condition, 0, delta)
+
+
+Equal, NotEqual, Greater, Less = EqualOp, NotEqualOp, GreaterOp, LessOp
+Maximum, Minimum, Where = MaximumOp, MinimumOp, WhereOp
+
+
+def logical_not(x: Any) -> TensorOp:
+    """Return whether x is zero or False."""
+    return build(LogicalNotOp, x)
+
+
+def maximum(x: Any, y: Any) -> TensorOp:
+    """Return the larger of x and y."""
+    return build(MaximumOp, x, y)
+
+
+def minimum(x: Any, y: Any) -> TensorOp:
+    """Return the smaller of x and y."""
+    return build(MinimumOp, x, y)
+
+
+def equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x equals y, as bool."""
+    return build(EqualOp, x, y)
+
+
+def not_equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x differs from y, as bool."""
+    return build(NotEqualOp, x, y)
+
+
+def greater(x: Any, y: Any) -> TensorOp:
+    """Return whether x > y, as bool."""
+    return build(GreaterOp, x, y)
+
+
+def greater_equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x >= y, as bool."""
+    return build(GreaterEqualOp, x, y)
+
+
+def less(x: Any, y: Any) -> TensorOp:
+    """Return whether x < y, as bool."""
+    return build(LessOp, x, y)
+
+
+def less_equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x <= y, as bool."""
+    return build(LessEqualOp, x, y)
+
+
+def where(condition: Any, x: Any, y: Any) -> TensorOp:
+    """Return x where the condition is true and y elsewhere; a number counts as true if not 0."""
+    if isinstance(condition, bool):
+        raise ArgumentError(
+            f"where: the condition is the Python value {condition}, not a tensor: == and != "
+            "compare ops by identity, use weft.equal(x, y) or weft.not_equal(x, y)"
+        )
+    test = as_op(condition)
+    if not dtypes.is_bool(test.dtype):
+        test = not_equal(test, 0)
+    x, y = align(WhereOp, x, y)
+    axes = broadcast_axes(broadcast_axes(test.axes, x.axes), y.axes)
+    return WhereOp(*(op if not op.axes else broadcast(op, axes) for op in (test, x, y)))
+
+
+def _for_bool(symbol: str, function: Callable[..., TensorOp]) -> Callable[..., TensorOp]:
+    """Return a function as the operator of that symbol, which takes bool only."""
+
+    def operator(*operands: Any) -> TensorOp:
+        ops = as_ops(operands)
+        if not all(dtypes.is_bool(x.dtype) for x in ops):
+            problem = f"{symbol} is only for bool: compare first, as in (x > 0) {symbol} (y > 0)"
+            raise DTypeError(explain(symbol, problem, ops))
+        return function(*ops)
+
+    return operator
+
+
+_functions: tuple[Callable[..., TensorOp], ...] = (
+    equal, greater, greater_equal, less, less_equal, where
+)  # fmt: skip
+operators.update({function.__name__: function for function in _functions})
+operators["and"] = _for_bool("&", minimum)
+operators["or"] = _for_bool("|", maximum)
+operators["xor"] = _for_bool("^", not_equal)
+operators["invert"] = _for_bool("~", logical_not)
