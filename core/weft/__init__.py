@@ -48,7 +48,7 @@ from weft.factory import (
 from weft.grad import deriv
 from weft.graph import Graph
 from weft.lengths import symbol
-from weft.op import CompositeOp, Op, TensorOp, const, is_constant, is_scalar, with_op_metadata
+from weft.op import Op, const, is_constant, is_scalar, with_op_metadata
 from weft.ops.comparison import (
     equal,
     greater,
@@ -141,6 +141,7 @@ from weft.passes import GraphPass, PeepholeGraphPass, visit
 from weft.program import Computation, Program
 from weft.scope import metadata, saved_user_deps
 from weft.target import Target
+from weft.tensor import CompositeOp, TensorOp
 from weft.text import parse
 from weft.transformer import Transformer
 

@@ -17,10 +17,11 @@ from weft import scope
 from weft.collection import paused_collection
 from weft.errors import ArgumentError, GraphError, StateError
 from weft.graph import Graph
-from weft.op import Op, TensorOp
+from weft.op import Op
 from weft.ops.control import ParallelOp, SequentialOp
 from weft.ops.movement import broadcast
 from weft.ops.storage import AssignableTensorOp, AssignOp, ParameterOp, ReadOp
+from weft.tensor import TensorOp
 from weft.traversal import dependencies, postorder
 
 

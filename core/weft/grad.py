@@ -14,7 +14,7 @@ from typing import Any
 from weft import dtypes, scope, source
 from weft.collection import paused_collection
 from weft.errors import ArgumentError, AxesError, GradientError
-from weft.op import Op, TensorOp
+from weft.op import Op
 from weft.ops.elementwise import add, cast
 from weft.ops.movement import broadcast, transpose, zeros_like
 from weft.ops.nn import (
@@ -25,6 +25,7 @@ from weft.ops.nn import (
     SoftmaxOp,
 )
 from weft.ops.storage import constant
+from weft.tensor import TensorOp
 from weft.traversal import operands, postorder
 
 

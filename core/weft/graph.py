@@ -16,8 +16,9 @@ from weft import scope
 from weft.axes import Axes
 from weft.errors import GraphError, WeftError
 from weft.lengths import Length, Symbol, substitute
-from weft.op import Op, TensorOp
+from weft.op import Op
 from weft.ops.storage import AssignableTensorOp, ParameterOp, ReadOp
+from weft.tensor import TensorOp
 from weft.traversal import postorder
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from weft.dtypes import DType
-from weft.op import CompositeOp, Op
+from weft.op import Op
+from weft.tensor import CompositeOp
 
 TOLERANCES: Mapping[str, tuple[float, float]] = {
     "float16": (4e-3, 4e-3),

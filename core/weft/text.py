@@ -30,7 +30,7 @@ from weft import dtypes, lengths, plugins, scope
 from weft.axes import Axes, Axis, FlattenedAxis
 from weft.errors import ParseError, WeftError
 from weft.graph import Graph
-from weft.op import Op, TensorOp, op_classes
+from weft.op import Op, op_classes
 from weft.ops.storage import (
     PERSISTENT,
     PLACEHOLDER,
@@ -40,6 +40,7 @@ from weft.ops.storage import (
     ReadOp,
     constant,
 )
+from weft.tensor import TensorOp
 
 _INLINE = 16
 _COMMENT = re.compile(r"\s*#\s+(.*):(\d+)\s*$")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.hookspecs import hookimpl
-from weft.op import CompositeOp
 from weft.passes import PeepholeGraphPass, visit
+from weft.tensor import CompositeOp
 
 
 class Decompose(PeepholeGraphPass):

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from weft.graph import Graph
 from weft.hookspecs import hookimpl
 from weft.lengths import product
-from weft.op import Op, TensorOp
+from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.movement import ReshapeOp, cast_axes, transpose
 from weft.ops.reduction import ReductionOp
 from weft.passes import PeepholeGraphPass, visit
 from weft.target import Target
+from weft.tensor import TensorOp
 
 
 class RequiredTensorShaping(PeepholeGraphPass):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.hookspecs import hookimpl
-from weft.op import Op, TensorOp
+from weft.op import Op
 from weft.ops.control import StopGradientOp
 from weft.ops.elementwise import (
     AddOp,
@@ -42,6 +42,7 @@ from weft.ops.reduction import SumOp
 from weft.ops.state import ValueOfOp
 from weft.ops.storage import constant
 from weft.passes import PeepholeGraphPass, visit
+from weft.tensor import TensorOp
 
 
 class SimplePrune(PeepholeGraphPass):

@@ -11,10 +11,11 @@ from weft import dtypes
 from weft.axes import Axes, broadcast_axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, DTypeError
-from weft.op import TensorOp, explain, operators
+from weft.op import explain
 from weft.ops.elementwise import ElementwiseOp, align, build, meaning
 from weft.ops.movement import broadcast
 from weft.ops.storage import as_op, as_ops
+from weft.tensor import TensorOp, operators
 
 
 class ComparisonOp(ElementwiseOp):

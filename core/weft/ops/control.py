@@ -8,9 +8,10 @@ from typing import Any
 from weft.axes import Axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, GradientError
-from weft.op import Op, TensorOp, operators
+from weft.op import Op
 from weft.ops.movement import IdentityOp
 from weft.ops.storage import AssignOp, as_op
+from weft.tensor import TensorOp, operators
 from weft.traversal import dependencies, postorder
 
 

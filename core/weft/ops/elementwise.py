@@ -15,9 +15,10 @@ from weft import dtypes
 from weft.axes import Axes, broadcast_axes
 from weft.dtypes import DType
 from weft.errors import AxesError, DTypeError, WeftError
-from weft.op import TensorOp, explain, operators
+from weft.op import explain
 from weft.ops.movement import broadcast
 from weft.ops.storage import as_op, constant
+from weft.tensor import TensorOp, operators
 
 
 def meaning(function: Callable[..., Any]) -> Any:

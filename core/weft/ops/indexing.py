@@ -13,9 +13,9 @@ from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError
 from weft.lengths import Length, floor_divide
-from weft.op import TensorOp, operators
 from weft.ops.movement import broadcast, cast_axes, zeros_like
 from weft.ops.storage import as_op
+from weft.tensor import TensorOp, operators
 
 Bounds = tuple[tuple[Any, Any, int], ...]
 

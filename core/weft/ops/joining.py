@@ -11,10 +11,11 @@ from weft import dtypes
 from weft.axes import Axes, Axis, make_axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError
-from weft.op import Op, TensorOp, explain, operators
+from weft.op import Op, explain
 from weft.ops.indexing import Bounds, SliceOp, python_slices, with_lengths
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, expand_dims, transpose
 from weft.ops.storage import as_op
+from weft.tensor import TensorOp, operators
 
 
 class PadOp(TensorOp):

@@ -11,10 +11,11 @@ from weft.axes import Axes, Axis, broadcast_axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.lengths import product
-from weft.op import CompositeOp, TensorOp, explain, operators
+from weft.op import explain
 from weft.ops.elementwise import cast, common_dtype
 from weft.ops.movement import TransposeOp, broadcast, cast_axes, transpose
 from weft.ops.storage import as_op
+from weft.tensor import CompositeOp, TensorOp, operators
 
 Places = tuple[int, ...]
 

@@ -12,8 +12,9 @@ from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.errors import AxesError
 from weft.lengths import Length, floor_divide, product
-from weft.op import CompositeOp, Op, TensorOp, operators
+from weft.op import Op
 from weft.ops.storage import as_op, constant
+from weft.tensor import CompositeOp, TensorOp, operators
 
 
 class ReshapeOp(TensorOp):

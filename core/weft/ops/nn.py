@@ -9,7 +9,6 @@ import numpy as np
 from weft.axes import Axes
 from weft.dtypes import DType
 from weft.errors import AxesError
-from weft.op import CompositeOp, TensorOp
 from weft.ops import reduction
 from weft.ops.comparison import greater, maximum, where
 from weft.ops.elementwise import (
@@ -29,6 +28,7 @@ from weft.ops.elementwise import (
 )
 from weft.ops.movement import BroadcastOp
 from weft.ops.reduction import MaxOp, ReductionOp, SumOp, reduced_positions
+from weft.tensor import CompositeOp, TensorOp
 
 SAFE_LOG_LOWEST = -50.0
 SAFE_LOG_FLOOR = float(np.exp(SAFE_LOG_LOWEST))

@@ -18,10 +18,10 @@ from weft import dtypes, scope
 from weft.axes import Axes, make_axes
 from weft.dtypes import DType
 from weft.errors import AxesError, DTypeError
-from weft.op import TensorOp
 from weft.ops.elementwise import cast, cos, floordivide, log, multiply, sqrt
 from weft.ops.state import assign
 from weft.ops.storage import persistent_tensor
+from weft.tensor import TensorOp
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)

@@ -15,7 +15,6 @@ from weft import dtypes
 from weft.axes import Axes, Axis, make_axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, GradientError
-from weft.op import CompositeOp, TensorOp, operators
 from weft.ops.comparison import equal
 from weft.ops.elementwise import (
     absolute,
@@ -31,6 +30,7 @@ from weft.ops.indexing import tensor_slice
 from weft.ops.joining import pad
 from weft.ops.movement import BroadcastOp, cast_axes, flatten, size_of, transpose, zeros_like
 from weft.ops.storage import as_op
+from weft.tensor import CompositeOp, TensorOp, operators
 
 
 class ReductionOp(TensorOp):

@@ -6,11 +6,12 @@ from typing import Any
 
 from weft.dtypes import DType
 from weft.errors import AxesError, StateError, WeftError
-from weft.op import Op, TensorOp, explain, operators
+from weft.op import Op, explain
 from weft.ops.elementwise import cast
 from weft.ops.indexing import update_slice
 from weft.ops.movement import IdentityOp, broadcast
 from weft.ops.storage import AssignOp, as_op, constant
+from weft.tensor import TensorOp, operators
 
 
 class ValueOfOp(IdentityOp):

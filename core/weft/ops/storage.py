@@ -13,8 +13,9 @@ from weft.axes import Axes, Axis, make_axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError, StateError, WeftError
 from weft.lengths import Length
-from weft.op import Op, TensorOp
+from weft.op import Op
 from weft.ordered import OrderedSet
+from weft.tensor import TensorOp
 
 CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
 _SIZES = (int, Axis, Length)

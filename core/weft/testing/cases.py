@@ -18,8 +18,9 @@ from weft import dtypes
 from weft.axes import Axes, Axis, make_axes
 from weft.dtypes import DType
 from weft.graph import Graph
-from weft.op import Op, TensorOp
+from weft.op import Op
 from weft.target import Target
+from weft.tensor import TensorOp
 from weft.testing.reference import evaluate_ops
 from weft.testing.rows import Operand, Row
 from weft.testing.samples import sample, special

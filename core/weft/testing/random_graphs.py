@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 import weft
 from weft import dtypes
 from weft.errors import AxesError
-from weft.op import Op, TensorOp
+from weft.op import Op
+from weft.tensor import TensorOp
 from weft.testing.rows import C, H, N
 from weft.testing.samples import sample
 

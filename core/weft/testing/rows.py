@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.axes import Axis
-from weft.op import TensorOp
+from weft.tensor import TensorOp
 
 Shapes = tuple[tuple[Any, ...], ...]
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import weft
 from weft import plugins
 from weft.graph import Graph
-from weft.op import CompositeOp
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.reduction import ReductionOp
 from weft.passes import PIPELINE
 from weft.target import Target
+from weft.tensor import CompositeOp
 from weft.testing.cases import Expectation, difference, expectations
 from weft.testing.random_graphs import RandomProgram, programs
 from weft.testing.reference import evaluate
