@@ -1,14 +1,12 @@
 """Computation: results and parameters bound to a transformer, callable with arrays.
 
-A computation compiles one `Program` for each solution of the lengths that were unknown. The way
-from a call to a program is itself generated, so that a call does no work that could have been done
-before it: per argument one test of type, dtype and shape.
+A computation compiles one `Program` for each solution of the lengths that were unknown.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.axes import Axes, Axis
+from weft.callpath import make_executor, structure
 from weft.capture import capture
 from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError, AxesError, DTypeError, PluginError
@@ -72,6 +71,8 @@ class Computation:
     ----------
     transformer, name
         Where it belongs, and its name there.
+    results, pack
+        The ops that are returned, and what gives their values the structure that was asked for.
     graph
         The captured graph, before any pass.
     executor
@@ -101,7 +102,7 @@ class Computation:
         else:
             ops, self.parameters = resolved(results, parameters)
             self.graph = capture(ops, self.parameters, name)
-        self.results, self._pack = _structure(results)
+        self.results, self.pack = structure(results)
         self.given = _given_sizes(axes)
         self.programs: dict[tuple[tuple[int, ...], ...], Program] = {}
         self.arity = len(self.parameters)
@@ -185,7 +186,7 @@ class Computation:
         ]
         with self.transformer.state_lock:
             program.run(*arrays, *out)
-        return self._pack(self._with_none(out))
+        return self.pack(self._with_none(out))
 
     def _with_none(self, values: Sequence[Any]) -> list[Any]:
         rest = iter(values)
@@ -348,95 +349,12 @@ def _converted(value: Any, array: Array, dtype: dtypes.DType, what: str) -> Arra
     raise DTypeError(f"{what}: {array.dtype} does not convert to {dtype}: cast it")
 
 
-def make_executor(computation: Computation, program: Program) -> Callable[..., Any]:
-    """Return a generated function from arguments to packed results.
-
-    For each argument it tests type, dtype and shape, and leaves everything else to the slow road;
-    the lock is taken only if the program touches state.
-    """
-    graph = program.graph
-    names = [f"a{number}" for number in range(len(graph.inputs))]
-    scope: dict[str, Any] = {
-        "__name__": "weft.generated",
-        "ndarray": np.ndarray, "empty": np.empty, "run": program.run, "coerce": computation.coerce,
-        "lock": computation.transformer.state_lock, "pack": computation._pack,
-    }  # fmt: skip
-    lines = [f"def {_identifier(computation.name)}({', '.join(names)}):"]
-    for number, op in enumerate(graph.inputs):
-        scope[f"d{number}"], scope[f"s{number}"] = op.dtype, op.axes.shape
-        contiguous = (
-            f" or not a{number}.flags.c_contiguous"
-            if op.rank > 1
-            else (f" or a{number}.strides != ({op.dtype.itemsize},)" if op.rank else "")
-        )
-        lines.append(
-            f"    if type(a{number}) is not ndarray or a{number}.dtype is not d{number} "
-            f"or a{number}.shape != s{number}{contiguous}:"
-        )
-        scope[f"axes{number}"] = op.axes
-        lines.append(f"        a{number} = coerce({number}, a{number}, axes{number})")
-    outputs = []
-    for number, output in enumerate(graph.outputs):
-        scope[f"t{number}"], scope[f"z{number}"] = output.dtype, output.axes.shape
-        lines.append(f"    r{number} = empty(z{number}, t{number})")
-        outputs.append(f"r{number}")
-    call = f"run({', '.join([*names, *outputs])})"
-    if graph.states or not computation.transformer.is_concurrent:
-        lines += ["    with lock:", f"        {call}"]
-    else:
-        lines.append(f"    {call}")
-    rest = iter(outputs)
-    values = [next(rest) if op.is_tensor else "None" for op in computation.results]
-    lines.append(f"    return {_packed(computation, values)}")
-    exec(compile("\n".join(lines), f"<weft call of {computation.name}>", "exec"), scope)
-    return scope[_identifier(computation.name)]  # type: ignore[no-any-return]
-
-
-def _packed(computation: Computation, values: list[str]) -> str:
-    if computation._pack is _single:
-        return values[0]
-    if computation._pack is tuple:
-        return f"({', '.join(values)},)" if values else "()"
-    return f"pack([{', '.join(values)}])"
-
-
-def _identifier(name: str) -> str:
-    return "call_" + "".join(letter if letter.isalnum() else "_" for letter in name)
-
-
-def _single(values: Sequence[Any]) -> Any:
-    return values[0]
-
-
-def _nothing(values: Sequence[Any]) -> None:
-    return None
-
-
-def _structure(results: Any) -> tuple[tuple[Any, ...], Callable[[Sequence[Any]], Any]]:
-    """Return the flat results, and how to give values the structure that the user asked for."""
-    if results is None:
-        return (), _nothing
-    if isinstance(results, Op):
-        return (results,), _single
-    if isinstance(results, Graph):
-        return results.outputs, tuple
-    if isinstance(results, Mapping):
-        keys = list(results)
-        return tuple(results.values()), lambda values: dict(zip(keys, values, strict=True))
-    if isinstance(results, list | tuple):
-        return tuple(results), tuple
-    if not isinstance(results, Iterable):
-        raise ArgumentError(f"a computation returns ops, not {results!r}")
-    ops = tuple(results)
-    return ops, lambda values: dict(zip(ops, values, strict=True))
-
-
 def resolved(results: Any, parameters: Sequence[Any]) -> tuple[tuple[Op, ...], tuple[Any, ...]]:
     """Return the results as a flat tuple, and the parameters with ``"all"`` spelled out.
 
     Raises ArgumentError for a result that is no op.
     """
-    ops, _ = _structure(results)
+    ops, _ = structure(results)
     for op in ops:
         if not isinstance(op, Op):
             raise ArgumentError(f"a computation returns ops, not {op!r}")
