@@ -96,6 +96,7 @@ from weft.ops.movement import (
     IotaOp,
     ReshapeOp,
     SizeOp,
+    Transpose,
     TransposeOp,
 )
 from weft.ops.nn import (
@@ -234,6 +235,7 @@ __all__ = [
     "SumOp",
     "Tanh",
     "TanhOp",
+    "Transpose",
     "TransposeOp",
     "UpdateSliceOp",
     "ValueOfOp",

@@ -214,6 +214,9 @@ class SizeOp(CompositeOp):
         return np.asarray(product(self.counted.shape), self.dtype)
 
 
+Transpose = TransposeOp
+
+
 def zeros_like(x: TensorOp) -> TensorOp:
     """Return zeros with the axes and dtype of a tensor."""
     return broadcast(constant(0, dtype=x.dtype), x.axes)
