@@ -17,13 +17,6 @@ from weft.errors import ArgumentError, AxesError, GradientError
 from weft.op import Op
 from weft.ops.elementwise import add, cast
 from weft.ops.movement import broadcast, transpose, zeros_like
-from weft.ops.nn import (
-    BinaryCrossEntropyLogitsOp,
-    CrossEntropyLogitsOp,
-    LogSumExpOp,
-    SigmoidOp,
-    SoftmaxOp,
-)
 from weft.ops.storage import constant
 from weft.tensor import TensorOp
 from weft.traversal import operands, postorder
@@ -50,7 +43,7 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
         raise GradientError(
             y.explain(f"deriv needs a scalar, but this has {y.axes}: sum it, or give error=")
         )
-    if error is not None and not error.axes.is_equal_set(y.axes):
+    if error is not None and not _has_axes_of(error, y):
         raise AxesError(y.explain(f"error has {error.axes}, but must have the axes {y.axes}"))
     adjoints = _adjoints(y, error)
     found = adjoints.get(x)
@@ -67,6 +60,13 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
     return zeros_like(x) if found is None else found
 
 
+def _has_axes_of(error: TensorOp, y: TensorOp) -> bool:
+    """Whether the axes agree: in any order where they have names, else as they are."""
+    if y.axes.is_named:
+        return error.axes.is_equal_set(y.axes)
+    return error.axes == y.axes
+
+
 def _check(y: Any, x: Any) -> None:
     for what, op in (("of", y), ("with respect to", x)):
         if not isinstance(op, TensorOp):
@@ -76,13 +76,13 @@ def _check(y: Any, x: Any) -> None:
 
 
 def _refuse_bypassed(y: TensorOp, x: TensorOp, adjoints: dict[Op, Any]) -> None:
-    """Refuse a derivative that is only zero because a loss took the logits instead of `x`."""
-    logits = x.meaning.args[0] if isinstance(x.meaning, SoftmaxOp | SigmoidOp) else None
-    if logits is None or logits not in adjoints:
+    """Refuse a derivative that is only zero because a loss took what `x` was made from instead."""
+    kinds = getattr(x.meaning, "bypassed_by", ())
+    if not kinds or x.meaning.args[0] not in adjoints:
         return
+    logits = x.meaning.args[0]
     for op in postorder([y], operands):
-        losses = CrossEntropyLogitsOp | BinaryCrossEntropyLogitsOp | LogSumExpOp
-        if isinstance(op.meaning, losses) and op.meaning.args[0] is logits:
+        if isinstance(op.meaning, kinds) and op.meaning.args[0] is logits:
             raise GradientError(
                 x.explain(
                     f"{op} was computed from the logits {logits}, not from this: differentiate "

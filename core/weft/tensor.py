@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from weft.errors import DTypeError
 from weft.op import Op
@@ -185,6 +185,9 @@ class TensorOp(Op):
 
 class CompositeOp(TensorOp):
     """An op with a decomposition into simpler ones, which backends without a rule for it get."""
+
+    bypassed_by: ClassVar[tuple[type[Op], ...]] = ()
+    """Ops that compute with this one's operand where they were given its result."""
 
     def decompose(self, *args: Any) -> TensorOp:
         """Return the same value made from simpler ops."""

@@ -99,6 +99,20 @@ def test_a_derivative_by_the_result_of_a_softmax_is_not_silently_zero():
     assert weft.deriv(weft.sum(chances * t), chances) is not None
 
 
+def test_a_derivative_by_the_result_of_a_sigmoid_is_not_silently_zero():
+    x, t = weft.placeholder((3,)), weft.placeholder((3,))
+    chances = weft.sigmoid(x)
+    with pytest.raises(weft.errors.GradientError, match="from the logits"):
+        weft.deriv(weft.cross_entropy_binary(chances, t), chances)
+    assert weft.deriv(weft.sum(chances * t), chances) is not None
+
+
+def test_an_adjoint_of_another_shape_is_refused():
+    x = weft.placeholder((2, 3))
+    with pytest.raises(weft.errors.AxesError, match="must have the axes"):
+        weft.deriv(weft.exp(x), x, error=weft.placeholder((3, 2)))
+
+
 @pytest.mark.parametrize("build", [weft.floordivide, weft.mod])
 def test_complex_numbers_have_no_rounded_quotient(build):
     x = weft.placeholder((2,), dtype="complex64")

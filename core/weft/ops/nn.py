@@ -224,6 +224,10 @@ class BinaryCrossEntropyLogitsOp(ElementwiseOp, CompositeOp):
         return delta * (SigmoidOp(x) - t), negative(delta * x)
 
 
+SoftmaxOp.bypassed_by = (CrossEntropyLogitsOp, LogSumExpOp)
+SigmoidOp.bypassed_by = (BinaryCrossEntropyLogitsOp,)
+
+
 def _repeat(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) -> TensorOp:
     """Return a reduced tensor repeated over the reduced axes."""
     kept = tuple(place for place in range(like.rank) if place not in positions)
