@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import source
 from weft.description import TensorDescription, contiguous
+from weft.dtypes import DType
 from weft.op import Op
 from weft.plan import CONSTANT, INPUT, RESULT, STATE, Step
 from weft.program import Program
@@ -87,23 +88,27 @@ class Emitter:
         """Return the name of memory of the caller, or of a view of it that each call makes."""
         buffer = description.base
         whole = f"{'x' if buffer.kind == INPUT else 'r'}{buffer.owner}"
-        shape = self.module.caller_shapes[whole]
-        if description.shape == shape and description.is_contiguous and not description.offset:
+        shape, dtype = self.module.caller_arrays[whole]
+        if (description.shape, description.dtype) == (shape, dtype) and (
+            description.is_contiguous and not description.offset
+        ):
             return whole
         found = self.call_views.get(description)
         if found is None:
             found = self.call_views[description] = self.module.new_name("w")
-            self.line(f"{found} = {self._view(description, whole, shape)}")
+            self.line(f"{found} = {self._view(description, whole, shape, dtype)}")
         return found
 
-    def _view(self, description: TensorDescription, whole: str, shape: tuple[int, ...]) -> str:
-        turned = contiguous(shape, description.dtype, description.base)
+    def _view(
+        self, description: TensorDescription, whole: str, shape: tuple[int, ...], dtype: DType
+    ) -> str:
+        turned = contiguous(shape, dtype, description.base)
         if description == turned.transpose(range(len(shape))[::-1]):
             return f"{whole}.T"
-        memory = f"{whole}.reshape(-1).view('u1')" if description.dtype.kind == "V" else whole
-        dtype = self.bind(description.dtype, "dtype")
+        memory = f"{whole}.reshape(-1).view('u1')" if dtype.kind == "V" else whole
+        element = self.bind(description.dtype, "dtype")
         place = f"{description.offset}, {description.strides}"
-        return f"ndarray({description.shape}, {dtype}, {memory}, {place})"
+        return f"ndarray({description.shape}, {element}, {memory}, {place})"
 
     def text(self, signature: str) -> str:
         """Return the source of the function ``bind``."""
@@ -152,9 +157,11 @@ class Module:
         self.kept: list[Any] = []
         self.counts: dict[str, int] = {}
         graph = program.plan.graph
-        self.caller_shapes = {
-            f"x{number}": op.axes.shape for number, op in enumerate(graph.inputs)
-        } | {f"r{number}": op.axes.shape for number, op in enumerate(graph.outputs)}
+        self.caller_arrays = {
+            f"{letter}{number}": (op.axes.shape, op.dtype)
+            for letter, ops in (("x", graph.inputs), ("r", graph.outputs))
+            for number, op in enumerate(ops)
+        }
 
     def new_name(self, hint: str) -> str:
         """Return a name that nothing in the module has."""
@@ -173,7 +180,7 @@ class Module:
 
     def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> list[Chunk]:
         """Return the source for steps in chunks, using the rules that `find` gives."""
-        signature = ", ".join(self.caller_shapes)
+        signature = ", ".join(self.caller_arrays)
         chunks = []
         for start in range(0, len(steps), CHUNK) or [0]:
             emitter = Emitter(self)

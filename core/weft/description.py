@@ -78,6 +78,27 @@ class TensorDescription:
             offset=self.offset + moved,
         )
 
+    def with_dtype(self, dtype: DType) -> TensorDescription:
+        """Return the same bytes as elements of another dtype of the same size."""
+        return replace(self, dtype=dtype)
+
+    def windows(self, spans: Sequence[tuple[int, int, int, int]]) -> TensorDescription:
+        """Return all windows that slide along each dimension, which overlap in memory.
+
+        `spans` gives for each dimension the number of windows, the step between them, the number of
+        elements in one and the step between those. Each dimension becomes two, the windows first.
+        """
+        pairs = [
+            ((count, step * stride), (length, gap * stride))
+            for (count, step, length, gap), stride in zip(spans, self.strides, strict=True)
+        ]
+        flat = [each for pair in pairs for each in pair]
+        return replace(
+            self,
+            shape=tuple(length for length, _ in flat),
+            strides=tuple(stride for _, stride in flat),
+        )
+
     def cast(self, shape: tuple[int, ...]) -> TensorDescription | None:
         """Return the same elements in row-major order under another shape, if strides allow."""
         strides = reshaped_strides(self.shape, self.strides, shape, self.dtype.itemsize)

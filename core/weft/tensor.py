@@ -142,6 +142,18 @@ class TensorOp(Op):
     def __rxor__(self, other: Any) -> TensorOp:
         return operators["xor"](other, self)
 
+    def __lshift__(self, other: Any) -> TensorOp:
+        return operators["lshift"](self, other)
+
+    def __rlshift__(self, other: Any) -> TensorOp:
+        return operators["lshift"](other, self)
+
+    def __rshift__(self, other: Any) -> TensorOp:
+        return operators["rshift"](self, other)
+
+    def __rrshift__(self, other: Any) -> TensorOp:
+        return operators["rshift"](other, self)
+
     def __invert__(self) -> TensorOp:
         return operators["invert"](self)
 

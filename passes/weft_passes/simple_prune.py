@@ -19,17 +19,14 @@ from weft.ops.control import StopGradientOp
 from weft.ops.elementwise import (
     AddOp,
     DivideOp,
-    ExpOp,
-    LogOp,
     MultiplyOp,
     NegativeOp,
-    PowerOp,
     SubtractOp,
-    log,
     negative,
     square,
     subtract,
 )
+from weft.ops.math import ExpOp, LogOp, PowerOp, log
 from weft.ops.movement import (
     BroadcastOp,
     ReshapeOp,

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import weft
-from weft.ops.elementwise import ExpOp
+from weft.ops.math import ExpOp
 from weft.testing.cases import make_cases, run_cases
 from weft.testing.numeric import ACCURACY, numeric_derivative
 from weft.testing.reference import evaluate
-from weft.testing.rows import Row
+from weft.testing.table.rows import Row
 
 SQUARE = Row("square", weft.square, expected=np.square)
 

@@ -259,14 +259,14 @@ def test_c33_the_generated_source_is_in_tracebacks():
     c = weft.make_transformer("numpy").computation(weft.print_op(x) + 1, x)
     c([1, 2, 3])
     shown = next(op for op in c.program.graph.ops if type(op).__name__ == "PrintOp")
-    object.__setattr__(shown, "show", Failing())
+    object.__setattr__(shown, "perform", Failing())
     again = weft.make_transformer("numpy").computation(weft.Graph(
         inputs=c.program.graph.inputs, outputs=c.program.graph.outputs, effects=[shown],
     ))  # fmt: skip
     with pytest.raises(Broken) as caught:
         again(np.ones(3, np.float32))
     lines = traceback.format_exception(caught.value)
-    assert any("<weft numpy" in line and "show" in line for line in lines)
+    assert any("<weft numpy" in line and "perform" in line for line in lines)
 
 
 def test_c35_two_transformers_share_a_graph_and_not_its_state(backend):

@@ -73,7 +73,7 @@ def test_a_gradient_through_a_sequence_that_updates_first(transformer):
 class Refusing(weft.ops.PrintOp):
     """Raises instead of printing, as printing into a closed pipe does."""
 
-    def show(self, value):
+    def perform(self, *values):
         raise BrokenPipeError("nobody reads this")
 
 

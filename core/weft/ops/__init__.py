@@ -1,12 +1,14 @@
-"""The catalogue of ops, one module a family; every op class can be imported from here."""
+"""The catalogue of ops, one module a family; every op class and function is exported here."""
 
 from weft.ops import (
+    bits,
     comparison,
     control,
     elementwise,
     indexing,
     joining,
     linalg,
+    math,
     movement,
     nn,
     random,
@@ -14,244 +16,33 @@ from weft.ops import (
     state,
     storage,
 )
-from weft.ops.comparison import (
-    ComparisonOp,
-    Equal,
-    EqualOp,
-    Greater,
-    GreaterEqualOp,
-    GreaterOp,
-    Less,
-    LessEqualOp,
-    LessOp,
-    LogicalNotOp,
-    Maximum,
-    MaximumOp,
-    Minimum,
-    MinimumOp,
-    NotEqual,
-    NotEqualOp,
-    Where,
-    WhereOp,
-)
-from weft.ops.control import (
-    ComputationOp,
-    ParallelOp,
-    PrintOp,
-    SequentialOp,
-    StopGradientOp,
-)
-from weft.ops.elementwise import (
-    Absolute,
-    AbsoluteOp,
-    Add,
-    AddOp,
-    ArithmeticOp,
-    Cast,
-    CastOp,
-    Cos,
-    CosOp,
-    Divide,
-    DivideOp,
-    ElementwiseOp,
-    Exp,
-    ExpOp,
-    FloorDivideOp,
-    InexactOp,
-    Log,
-    LogOp,
-    Mod,
-    ModOp,
-    Multiply,
-    MultiplyOp,
-    Negative,
-    NegativeOp,
-    Power,
-    PowerOp,
-    Reciprocal,
-    ReciprocalOp,
-    Sign,
-    SignOp,
-    Sin,
-    SinOp,
-    Sqrt,
-    SqrtOp,
-    Square,
-    SquareOp,
-    Subtract,
-    SubtractOp,
-    Tanh,
-    TanhOp,
-)
-from weft.ops.indexing import SliceOp, UpdateSliceOp
-from weft.ops.joining import ConcatOp, PadOp
-from weft.ops.linalg import (
-    DotOp,
-    MatmulOp,
-)
-from weft.ops.movement import (
-    BroadcastOp,
-    ContiguousOp,
-    IdentityOp,
-    IotaOp,
-    ReshapeOp,
-    SizeOp,
-    Transpose,
-    TransposeOp,
-)
-from weft.ops.nn import (
-    BinaryCrossEntropyLogitsOp,
-    CrossEntropyLogitsOp,
-    LogSumExpOp,
-    ReluOp,
-    SafeLogOp,
-    Schema,
-    SigmoidOp,
-    Softmax,
-    SoftmaxOp,
-)
-from weft.ops.random import (
-    RandomBitsOp,
-)
-from weft.ops.reduction import (
-    ArgExtremumOp,
-    ArgmaxOp,
-    ArgminOp,
-    ExtremumOp,
-    MaxOp,
-    MeanOp,
-    MinOp,
-    ProdOp,
-    ReductionOp,
-    SumOp,
-    VarianceOp,
-)
-from weft.ops.state import (
-    ValueOfOp,
-)
-from weft.ops.storage import (
-    AssignableTensorOp,
-    AssignOp,
-    InitTensorOp,
-    ParameterOp,
-    ReadOp,
-)
+from weft.ops.bits import *
+from weft.ops.comparison import *
+from weft.ops.control import *
+from weft.ops.elementwise import *
+from weft.ops.indexing import *
+from weft.ops.joining import *
+from weft.ops.linalg import *
+from weft.ops.math import *
+from weft.ops.movement import *
+from weft.ops.nn import *
+from weft.ops.random import *
+from weft.ops.reduction import *
+from weft.ops.state import *
+from weft.ops.storage import *
 
-__all__ = [
-    "Absolute",
-    "AbsoluteOp",
-    "Add",
-    "AddOp",
-    "ArgExtremumOp",
-    "ArgmaxOp",
-    "ArgminOp",
-    "ArithmeticOp",
-    "AssignOp",
-    "AssignableTensorOp",
-    "BinaryCrossEntropyLogitsOp",
-    "BroadcastOp",
-    "Cast",
-    "CastOp",
-    "ComparisonOp",
-    "ComputationOp",
-    "ConcatOp",
-    "ContiguousOp",
-    "Cos",
-    "CosOp",
-    "CrossEntropyLogitsOp",
-    "Divide",
-    "DivideOp",
-    "DotOp",
-    "ElementwiseOp",
-    "Equal",
-    "EqualOp",
-    "Exp",
-    "ExpOp",
-    "ExtremumOp",
-    "FloorDivideOp",
-    "Greater",
-    "GreaterEqualOp",
-    "GreaterOp",
-    "IdentityOp",
-    "InexactOp",
-    "InitTensorOp",
-    "IotaOp",
-    "Less",
-    "LessEqualOp",
-    "LessOp",
-    "Log",
-    "LogOp",
-    "LogSumExpOp",
-    "LogicalNotOp",
-    "MatmulOp",
-    "MaxOp",
-    "Maximum",
-    "MaximumOp",
-    "MeanOp",
-    "MinOp",
-    "Minimum",
-    "MinimumOp",
-    "Mod",
-    "ModOp",
-    "Multiply",
-    "MultiplyOp",
-    "Negative",
-    "NegativeOp",
-    "NotEqual",
-    "NotEqualOp",
-    "PadOp",
-    "ParallelOp",
-    "ParameterOp",
-    "Power",
-    "PowerOp",
-    "PrintOp",
-    "ProdOp",
-    "RandomBitsOp",
-    "ReadOp",
-    "Reciprocal",
-    "ReciprocalOp",
-    "ReductionOp",
-    "ReluOp",
-    "ReshapeOp",
-    "SafeLogOp",
-    "Schema",
-    "SequentialOp",
-    "SigmoidOp",
-    "Sign",
-    "SignOp",
-    "Sin",
-    "SinOp",
-    "SizeOp",
-    "SliceOp",
-    "Softmax",
-    "SoftmaxOp",
-    "Sqrt",
-    "SqrtOp",
-    "Square",
-    "SquareOp",
-    "StopGradientOp",
-    "Subtract",
-    "SubtractOp",
-    "SumOp",
-    "Tanh",
-    "TanhOp",
-    "Transpose",
-    "TransposeOp",
-    "UpdateSliceOp",
-    "ValueOfOp",
-    "VarianceOp",
-    "Where",
-    "WhereOp",
-    "comparison",
-    "control",
-    "elementwise",
-    "indexing",
-    "joining",
-    "linalg",
-    "movement",
-    "nn",
-    "random",
-    "reduction",
-    "state",
-    "storage",
-]
+__all__: list[str] = []
+__all__ += bits.__all__
+__all__ += comparison.__all__
+__all__ += control.__all__
+__all__ += elementwise.__all__
+__all__ += indexing.__all__
+__all__ += joining.__all__
+__all__ += linalg.__all__
+__all__ += math.__all__
+__all__ += movement.__all__
+__all__ += nn.__all__
+__all__ += random.__all__
+__all__ += reduction.__all__
+__all__ += state.__all__
+__all__ += storage.__all__

@@ -11,11 +11,45 @@ from weft import dtypes
 from weft.axes import Axes, broadcast_axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, DTypeError
-from weft.op import explain
+from weft.ops.bits import bitwise_and, bitwise_or, bitwise_xor
 from weft.ops.elementwise import ElementwiseOp, align, build, meaning
 from weft.ops.movement import broadcast
-from weft.ops.storage import as_op, as_ops
-from weft.tensor import TensorOp, operators
+from weft.ops.storage import as_op, constant
+from weft.tensor import CompositeOp, TensorOp, operators
+
+__all__ = [
+    "ComparisonOp",
+    "Equal",
+    "EqualOp",
+    "Greater",
+    "GreaterEqualOp",
+    "GreaterOp",
+    "Less",
+    "LessEqualOp",
+    "LessOp",
+    "LogicalNotOp",
+    "Maximum",
+    "MaximumOp",
+    "Minimum",
+    "MinimumOp",
+    "NotEqual",
+    "NotEqualOp",
+    "Where",
+    "WhereOp",
+    "equal",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "not_equal",
+    "where",
+]
 
 
 class ComparisonOp(ElementwiseOp):
@@ -30,10 +64,14 @@ class ComparisonOp(ElementwiseOp):
         return [None] * len(args)
 
 
-class LogicalNotOp(ComparisonOp):
+class LogicalNotOp(ComparisonOp, CompositeOp):
     """Whether the operand is zero or False."""
 
     reference = meaning(np.logical_not)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compare with 0."""
+        return equal(x, constant(0, dtype=x.dtype))
 
 
 class MaximumOp(ElementwiseOp):
@@ -47,10 +85,14 @@ class MaximumOp(ElementwiseOp):
         return where(first, delta, 0), where(first, 0, delta)
 
 
-class MinimumOp(ElementwiseOp):
+class MinimumOp(ElementwiseOp, CompositeOp):
     """The smaller of two; NaN if either is. At a tie the gradient flows to the first."""
 
     reference = meaning(np.minimum)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Take the first if it is less or NaN; a second that is NaN is taken as not greater."""
+        return where(logical_or(less(x, y), not_equal(x, x)), x, y)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
         """1 for the operand that was taken, else 0."""
@@ -64,22 +106,34 @@ class EqualOp(ComparisonOp):
     reference = meaning(np.equal)
 
 
-class NotEqualOp(ComparisonOp):
+class NotEqualOp(ComparisonOp, CompositeOp):
     """Whether two differ; NaN differs from all."""
 
     reference = meaning(np.not_equal)
 
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Negate equality."""
+        return logical_not(equal(x, y))
 
-class GreaterOp(ComparisonOp):
+
+class GreaterOp(ComparisonOp, CompositeOp):
     """Whether the first is greater."""
 
     reference = meaning(np.greater)
 
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Ask whether the second is less."""
+        return LessOp(y, x)
 
-class GreaterEqualOp(ComparisonOp):
+
+class GreaterEqualOp(ComparisonOp, CompositeOp):
     """Whether the first is greater or equal."""
 
     reference = meaning(np.greater_equal)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Ask whether the second is less or equal."""
+        return LessEqualOp(y, x)
 
 
 class LessOp(ComparisonOp):
@@ -88,10 +142,14 @@ class LessOp(ComparisonOp):
     reference = meaning(np.less)
 
 
-class LessEqualOp(ComparisonOp):
+class LessEqualOp(ComparisonOp, CompositeOp):
     """Whether the first is less or equal."""
 
     reference = meaning(np.less_equal)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Ask both; not greater would be wrong for NaN."""
+        return logical_or(LessOp(x, y), EqualOp(x, y))
 
 
 class WhereOp(ElementwiseOp):
@@ -125,6 +183,26 @@ Maximum, Minimum, Where = MaximumOp, MinimumOp, WhereOp
 def logical_not(x: Any) -> TensorOp:
     """Return whether x is zero or False."""
     return build(LogicalNotOp, x)
+
+
+def _as_bool(x: Any) -> TensorOp:
+    op = as_op(x)
+    return op if dtypes.is_bool(op.dtype) else not_equal(op, 0)
+
+
+def logical_and(x: Any, y: Any) -> TensorOp:
+    """Return whether both are true, that is, not 0."""
+    return bitwise_and(_as_bool(x), _as_bool(y))
+
+
+def logical_or(x: Any, y: Any) -> TensorOp:
+    """Return whether either is true, that is, not 0."""
+    return bitwise_or(_as_bool(x), _as_bool(y))
+
+
+def logical_xor(x: Any, y: Any) -> TensorOp:
+    """Return whether just one of both is true, that is, not 0."""
+    return bitwise_xor(_as_bool(x), _as_bool(y))
 
 
 def maximum(x: Any, y: Any) -> TensorOp:
@@ -174,32 +252,13 @@ def where(condition: Any, x: Any, y: Any) -> TensorOp:
             f"where: the condition is the Python value {condition}, not a tensor: == and != "
             "compare ops by identity, use weft.equal(x, y) or weft.not_equal(x, y)"
         )
-    test = as_op(condition)
-    if not dtypes.is_bool(test.dtype):
-        test = not_equal(test, 0)
+    test = _as_bool(condition)
     x, y = align(WhereOp, x, y)
     axes = broadcast_axes(broadcast_axes(test.axes, x.axes), y.axes)
     return WhereOp(*(op if not op.axes else broadcast(op, axes) for op in (test, x, y)))
-
-
-def _for_bool(symbol: str, function: Callable[..., TensorOp]) -> Callable[..., TensorOp]:
-    """Return a function as the operator of that symbol, which takes bool only."""
-
-    def operator(*operands: Any) -> TensorOp:
-        ops = as_ops(operands)
-        if not all(dtypes.is_bool(x.dtype) for x in ops):
-            problem = f"{symbol} is only for bool: compare first, as in (x > 0) {symbol} (y > 0)"
-            raise DTypeError(explain(symbol, problem, ops))
-        return function(*ops)
-
-    return operator
 
 
 _functions: tuple[Callable[..., TensorOp], ...] = (
     equal, greater, greater_equal, less, less_equal, where
 )  # fmt: skip
 operators.update({function.__name__: function for function in _functions})
-operators["and"] = _for_bool("&", minimum)
-operators["or"] = _for_bool("|", maximum)
-operators["xor"] = _for_bool("^", not_equal)
-operators["invert"] = _for_bool("~", logical_not)

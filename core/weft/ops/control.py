@@ -14,6 +14,20 @@ from weft.ops.storage import AssignOp, as_op
 from weft.tensor import TensorOp, operators
 from weft.traversal import dependencies, postorder
 
+__all__ = [
+    "ComputationOp",
+    "EffectOp",
+    "ParallelOp",
+    "PrintOp",
+    "SequentialOp",
+    "StopGradientOp",
+    "computation",
+    "doall",
+    "print_op",
+    "sequential",
+    "stop_gradient",
+]
+
 
 class SequentialOp(TensorOp):
     """Its members run in order, each op once; the value is the last member's.
@@ -81,7 +95,25 @@ class ComputationOp(Op):
     graph: Any
 
 
-class PrintOp(IdentityOp):
+class EffectOp(IdentityOp):
+    """The first operand, for the sake of something that the host does whenever it is computed.
+
+    A class says what in `perform`. The effect happens even if nothing uses the value.
+    """
+
+    has_effect = True
+
+    def perform(self, *values: Any) -> None:
+        """Act on the operands' values, given as NumPy arrays; an exception ends the call."""
+        raise NotImplementedError
+
+    def reference(self, *values: Any) -> Any:
+        """Perform the effect and pass the first operand on."""
+        self.perform(*values)
+        return values[0]
+
+
+class PrintOp(EffectOp):
     """The operand, which is printed whenever it is computed.
 
     Attributes
@@ -91,22 +123,17 @@ class PrintOp(IdentityOp):
     """
 
     prefix: str | None
-    has_effect = True
 
-    def show(self, value: Any) -> None:
-        """Print a value as the op does."""
+    def perform(self, *values: Any) -> None:
+        """Print the value, after the prefix."""
+        (value,) = values
         print(value if self.prefix is None else f"{self.prefix} {value}", flush=True)
-
-    def reference(self, x: Any) -> Any:
-        """Print the operand and pass it on."""
-        self.show(x)
-        return x
 
 
 class StopGradientOp(IdentityOp):
     """The operand, through which no gradient flows."""
 
-    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[None]:
         """Let nothing flow."""
         return (None,)
 

@@ -18,7 +18,48 @@ from weft.errors import AxesError, DTypeError, WeftError
 from weft.op import explain
 from weft.ops.movement import broadcast
 from weft.ops.storage import as_op, constant
-from weft.tensor import TensorOp, operators
+from weft.tensor import CompositeOp, TensorOp, operators
+
+__all__ = [
+    "Absolute",
+    "AbsoluteOp",
+    "Add",
+    "AddOp",
+    "ArithmeticOp",
+    "Cast",
+    "CastOp",
+    "Divide",
+    "DivideOp",
+    "ElementwiseOp",
+    "FloorDivideOp",
+    "InexactOp",
+    "Mod",
+    "ModOp",
+    "Multiply",
+    "MultiplyOp",
+    "Negative",
+    "NegativeOp",
+    "Reciprocal",
+    "ReciprocalOp",
+    "Sign",
+    "SignOp",
+    "Square",
+    "SquareOp",
+    "Subtract",
+    "SubtractOp",
+    "absolute",
+    "add",
+    "cast",
+    "divide",
+    "floordivide",
+    "mod",
+    "multiply",
+    "negative",
+    "reciprocal",
+    "sign",
+    "square",
+    "subtract",
+]
 
 
 def meaning(function: Callable[..., Any]) -> Any:
@@ -102,10 +143,14 @@ class InexactOp(ElementwiseOp):
     operand_dtype = staticmethod(_inexact)
 
 
-class NegativeOp(ArithmeticOp):
+class NegativeOp(ArithmeticOp, CompositeOp):
     """The negative; unsigned integers wrap around."""
 
     reference = meaning(np.negative)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """0 - x for integers; for floats -1 times x, which makes -0 of 0."""
+        return x * -1 if dtypes.is_inexact(x.dtype) else subtract(0, x)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Negate."""
@@ -122,38 +167,44 @@ class AbsoluteOp(ArithmeticOp):
         return (delta * sign(x),)
 
 
-class SignOp(ArithmeticOp):
-    """-1, 0 or 1, and NaN for NaN; its gradient is 0."""
+class SignOp(ArithmeticOp, CompositeOp):
+    """-1, 0 or 1, and NaN for NaN; x / abs(x) for complex numbers. Its gradient is 0."""
 
     reference = meaning(np.sign)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compare with 0; NaN, which is neither more nor less, stays."""
+        if x.dtype.kind == "c":
+            return operators["where"](operators["equal"](x, 0), 0, x / absolute(x))
+        choose, one = operators["where"], constant(1, dtype=x.dtype)
+        below = choose(operators["less"](x, 0), -one, x)
+        return choose(operators["less"](0, x), one, below)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
         """Let nothing flow."""
         return (None,)
 
 
-class SquareOp(ArithmeticOp):
+class SquareOp(ArithmeticOp, CompositeOp):
     """The square."""
 
     reference = meaning(np.square)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Write it as a product."""
+        return x * x
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """2 x."""
         return (delta * (x * 2),)
 
 
-class SqrtOp(InexactOp):
-    """The square root; NaN below 0, gradient infinite at 0."""
-
-    reference = meaning(np.sqrt)
-
-    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / (2 sqrt x)."""
-        return (delta * 0.5 / self,)
-
-
-class ReciprocalOp(InexactOp):
+class ReciprocalOp(InexactOp, CompositeOp):
     """1 / x; infinite at 0."""
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Divide 1."""
+        return divide(1, x)
 
     def reference(self, x: Any) -> Any:
         """Divide 1 by the operand."""
@@ -162,56 +213,6 @@ class ReciprocalOp(InexactOp):
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """-1 / x²."""
         return (-(delta * square(self)),)
-
-
-class ExpOp(InexactOp):
-    """The exponential function."""
-
-    reference = meaning(np.exp)
-
-    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Exp x."""
-        return (delta * self,)
-
-
-class LogOp(InexactOp):
-    """The natural logarithm; minus infinity at 0 and NaN below."""
-
-    reference = meaning(np.log)
-
-    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / x."""
-        return (delta / x,)
-
-
-class SinOp(InexactOp):
-    """The sine of an angle in radians."""
-
-    reference = meaning(np.sin)
-
-    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Cos x."""
-        return (delta * cos(x),)
-
-
-class CosOp(InexactOp):
-    """The cosine of an angle in radians."""
-
-    reference = meaning(np.cos)
-
-    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """-sin x."""
-        return (-(delta * sin(x)),)
-
-
-class TanhOp(InexactOp):
-    """The hyperbolic tangent."""
-
-    reference = meaning(np.tanh)
-
-    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 - tanh² x."""
-        return (delta * (1 - square(self)),)
 
 
 class CastOp(ElementwiseOp):
@@ -305,37 +306,9 @@ class ModOp(ArithmeticOp):
         return delta, -(delta * floordivide(x, y))
 
 
-class PowerOp(ArithmeticOp):
-    """The first operand to the power of the second; NaN for a negative base and a fraction.
-
-    An integer to a negative integer power gives 0, as the quotient rounded towards zero would,
-    except for the bases 1 and -1.
-    """
-
-    def reference(self, x: Any, y: Any) -> Any:
-        """Raise to the power."""
-        if not dtypes.is_integer(self.dtype):
-            return np.power(x, y)
-        negative = np.less(y, 0)
-        root = np.where(negative & (np.abs(x) != 1), 0, x)
-        result = np.power(root, np.abs(y))
-        return result.astype(self.dtype)
-
-    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[Any, Any]:
-        """Y x^(y-1), and x^y log x, which is taken as 0 where x is 0."""
-        # Where y is 0 the factor y makes it 0; x ** -1 must not turn that into NaN at x = 0.
-        exponent = operators["where"](operators["equal"](y, 0), 1, y)
-        base = delta * y * power(x, exponent - 1)
-        if y.is_constant:
-            return base, None
-        safe = operators["where"](operators["equal"](x, 0), 1, x)
-        return base, delta * self * log(safe)
-
-
 Add, Subtract, Multiply, Divide, Negative = AddOp, SubtractOp, MultiplyOp, DivideOp, NegativeOp
-Exp, Log, Sqrt, Square, Tanh, Power = ExpOp, LogOp, SqrtOp, SquareOp, TanhOp, PowerOp
-Sign, Absolute, Reciprocal = SignOp, AbsoluteOp, ReciprocalOp
-Sin, Cos, Cast, Mod = SinOp, CosOp, CastOp, ModOp
+Absolute, Sign, Square, Reciprocal = AbsoluteOp, SignOp, SquareOp, ReciprocalOp
+Cast, Mod = CastOp, ModOp
 
 
 def cast(x: Any, dtype: Any) -> TensorOp:
@@ -358,23 +331,23 @@ def align(kind: type[ElementwiseOp], *operands: Any) -> tuple[TensorOp, ...]:
     Raises AxesError or DTypeError, naming every operand and its line.
     """
     first, last = operands[0], operands[-1]
-    if (
-        isinstance(first, TensorOp)
-        and isinstance(last, TensorOp)
-        and first.dtype is last.dtype
-        and (first.axes is last.axes or not last.axes)
-        and len(operands) <= 2
-        and kind.operand_dtype(first.dtype) is first.dtype
-    ):
-        return operands
-    known = [x for x in operands if isinstance(x, TensorOp)]
     try:
+        if (
+            isinstance(first, TensorOp)
+            and isinstance(last, TensorOp)
+            and first.dtype is last.dtype
+            and (first.axes is last.axes or not last.axes)
+            and len(operands) <= 2
+            and kind.operand_dtype(first.dtype) is first.dtype
+        ):
+            return operands
         dtype = kind.operand_dtype(common_dtype(operands))
         ops = [_with_dtype(as_op(x, _weak(x, dtype)), dtype) for x in operands]
         axes = ops[0].axes
         for x in ops[1:]:
             axes = broadcast_axes(axes, x.axes)
     except WeftError as error:
+        known = [x for x in operands if isinstance(x, TensorOp)]
         raise type(error)(explain(kind.__name__, error.problem, known)) from None
     return tuple(x if not x.axes else broadcast(x, axes) for x in ops)
 
@@ -425,39 +398,9 @@ def square(x: Any) -> TensorOp:
     return build(SquareOp, x)
 
 
-def sqrt(x: Any) -> TensorOp:
-    """Return the square root."""
-    return build(SqrtOp, x)
-
-
 def reciprocal(x: Any) -> TensorOp:
     """Return 1 / x."""
     return build(ReciprocalOp, x)
-
-
-def exp(x: Any) -> TensorOp:
-    """Return e to the power of x."""
-    return build(ExpOp, x)
-
-
-def log(x: Any) -> TensorOp:
-    """Return the natural logarithm."""
-    return build(LogOp, x)
-
-
-def sin(x: Any) -> TensorOp:
-    """Return the sine."""
-    return build(SinOp, x)
-
-
-def cos(x: Any) -> TensorOp:
-    """Return the cosine."""
-    return build(CosOp, x)
-
-
-def tanh(x: Any) -> TensorOp:
-    """Return the hyperbolic tangent."""
-    return build(TanhOp, x)
 
 
 def add(x: Any, y: Any) -> TensorOp:
@@ -490,12 +433,7 @@ def mod(x: Any, y: Any) -> TensorOp:
     return build(ModOp, x, y)
 
 
-def power(x: Any, y: Any) -> TensorOp:
-    """Return x to the power of y."""
-    return build(PowerOp, x, y)
-
-
 _functions: tuple[Callable[..., TensorOp], ...] = (
-    negative, absolute, add, subtract, multiply, divide, floordivide, mod, power, cast
+    negative, absolute, add, subtract, multiply, divide, floordivide, mod, cast
 )  # fmt: skip
 operators.update({function.__name__: function for function in _functions})

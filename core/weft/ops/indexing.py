@@ -17,6 +17,14 @@ from weft.ops.movement import broadcast, cast_axes, zeros_like
 from weft.ops.storage import as_op
 from weft.tensor import TensorOp, operators
 
+__all__ = [
+    "SliceOp",
+    "UpdateSliceOp",
+    "slice_along_axis",
+    "tensor_slice",
+    "update_slice",
+]
+
 Bounds = tuple[tuple[Any, Any, int], ...]
 
 

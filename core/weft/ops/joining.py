@@ -12,13 +12,23 @@ from weft.axes import Axes, Axis, make_axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError
 from weft.op import Op, explain
-from weft.ops.indexing import Bounds, SliceOp, python_slices, with_lengths
+from weft.ops.indexing import Bounds, SliceOp, UpdateSliceOp, python_slices, with_lengths
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, expand_dims, transpose
-from weft.ops.storage import as_op
-from weft.tensor import TensorOp, operators
+from weft.ops.storage import as_op, constant
+from weft.tensor import CompositeOp, TensorOp, operators
+
+__all__ = [
+    "ConcatOp",
+    "PadOp",
+    "concat",
+    "concat_along_axis",
+    "one_hot",
+    "pad",
+    "stack",
+]
 
 
-class PadOp(TensorOp):
+class PadOp(CompositeOp):
     """The operand with a constant around it.
 
     Attributes
@@ -52,6 +62,11 @@ class PadOp(TensorOp):
         return tuple(
             (before, axis.length, 1) for axis, (before, _) in zip(axes, self.widths, strict=True)
         )
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Write the operand into the constant."""
+        around = broadcast(constant(self.fill, dtype=x.dtype), self.axes)
+        return UpdateSliceOp(around, x, bounds=self.inner_bounds(x.axes))
 
     def reference(self, x: Any) -> Any:
         """Pad with the constant."""

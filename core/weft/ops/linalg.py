@@ -17,6 +17,13 @@ from weft.ops.movement import TransposeOp, broadcast, cast_axes, transpose
 from weft.ops.storage import as_op
 from weft.tensor import CompositeOp, TensorOp, operators
 
+__all__ = [
+    "DotOp",
+    "MatmulOp",
+    "dot",
+    "matmul",
+]
+
 Places = tuple[int, ...]
 
 

@@ -16,6 +16,29 @@ from weft.op import Op
 from weft.ops.storage import as_op, constant
 from weft.tensor import CompositeOp, TensorOp, operators
 
+__all__ = [
+    "BroadcastOp",
+    "ContiguousOp",
+    "IdentityOp",
+    "IotaOp",
+    "ReshapeOp",
+    "SizeOp",
+    "Transpose",
+    "TransposeOp",
+    "axes_with_order",
+    "broadcast",
+    "cast_axes",
+    "cast_role",
+    "contiguous",
+    "expand_dims",
+    "flatten",
+    "flatten_at",
+    "map_roles",
+    "reshape",
+    "transpose",
+    "unflatten",
+]
+
 
 class ReshapeOp(TensorOp):
     """The elements in row-major order under other axes of the same size.
@@ -144,9 +167,9 @@ class IdentityOp(TensorOp):
         """The operand's own memory."""
         return operand
 
-    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp | None]:
-        """Pass the adjoint on."""
-        return (delta,)
+    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[TensorOp | None, ...]:
+        """Pass the adjoint on to the first operand, whose value this is."""
+        return (delta, *(None for _ in args[1:]))
 
 
 class ContiguousOp(IdentityOp):

@@ -18,17 +18,35 @@ from weft.ops.elementwise import (
     add,
     align,
     divide,
-    exp,
-    log,
     multiply,
     negative,
     square,
     subtract,
-    tanh,
 )
+from weft.ops.math import exp, log, tanh
 from weft.ops.movement import BroadcastOp
 from weft.ops.reduction import MaxOp, ReductionOp, SumOp, reduced_positions
 from weft.tensor import CompositeOp, TensorOp
+
+__all__ = [
+    "BinaryCrossEntropyLogitsOp",
+    "CrossEntropyLogitsOp",
+    "LogSumExpOp",
+    "ReluOp",
+    "SafeLogOp",
+    "Schema",
+    "SigmoidOp",
+    "Softmax",
+    "SoftmaxOp",
+    "cross_entropy_binary",
+    "cross_entropy_binary_inner",
+    "cross_entropy_multi",
+    "relu",
+    "safelog",
+    "sigmoid",
+    "sigmoidAtomic",
+    "softmax",
+]
 
 SAFE_LOG_LOWEST = -50.0
 SAFE_LOG_FLOOR = float(np.exp(SAFE_LOG_LOWEST))

@@ -18,10 +18,21 @@ from weft import dtypes, scope
 from weft.axes import Axes, make_axes
 from weft.dtypes import DType
 from weft.errors import AxesError, DTypeError
-from weft.ops.elementwise import cast, cos, floordivide, log, multiply, sqrt
+from weft.ops.bits import shift_right
+from weft.ops.elementwise import cast, multiply
+from weft.ops.joining import stack
+from weft.ops.math import cos, log, sqrt
+from weft.ops.movement import IotaOp, broadcast, cast_axes, reshape
 from weft.ops.state import assign
-from weft.ops.storage import persistent_tensor
-from weft.tensor import TensorOp
+from weft.ops.storage import constant, persistent_tensor
+from weft.tensor import CompositeOp, TensorOp
+
+__all__ = [
+    "RandomBitsOp",
+    "normal",
+    "random_bits",
+    "uniform",
+]
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -36,7 +47,12 @@ def philox(counter: Any, key: tuple[int, int]) -> Any:
     >>> philox(np.zeros((4, 1), np.uint32), (0, 0))[:, 0].tolist()
     [1713891541, 3781805453, 3159862348, 2600524760]
     """
-    words = [np.asarray(word, np.uint64) for word in counter]
+    words = rounds([np.asarray(word, np.uint64) for word in counter], key)
+    return np.stack(words).astype(np.uint32)
+
+
+def rounds(words: list[Any], key: tuple[int, int]) -> list[Any]:
+    """Return the four words after ten rounds; given and returned as uint64, arrays or tensors."""
     low, high = key
     mask, shift = np.uint64(_WORD), np.uint64(32)
     for _ in range(10):
@@ -49,10 +65,10 @@ def philox(counter: Any, key: tuple[int, int]) -> Any:
             first & mask,
         ]
         low, high = (low + _KEY_STEPS[0]) & _WORD, (high + _KEY_STEPS[1]) & _WORD
-    return np.stack(words).astype(np.uint32)
+    return words
 
 
-class RandomBitsOp(TensorOp):
+class RandomBitsOp(CompositeOp):
     """32 random bits for each element, as uint32; the operand is the number of the call.
 
     Element i has word ``i % 4`` of the block with the counter ``(i // 4, 0, call, 0)``; beyond 2³²
@@ -88,6 +104,18 @@ class RandomBitsOp(TensorOp):
         bits = philox(counter, (self.seed & _WORD, self.stream & _WORD))
         return bits.T.reshape(-1)[:size].reshape(self.axes.shape)
 
+    def decompose(self, call: TensorOp) -> TensorOp:
+        """Run Philox in 64-bit integers."""
+        size = self.axes.size
+        axes = make_axes((-(-size // 4),))
+        block = IotaOp(target_axes=axes, target_dtype=dtypes.uint64, position=0)
+        zero = broadcast(constant(0, dtype=dtypes.uint64), axes)
+        number = broadcast(cast(call, dtypes.uint64), axes)
+        counter = [block & np.uint64(_WORD), block >> np.uint64(32), number, zero]
+        words = rounds(counter, (self.seed & _WORD, self.stream & _WORD))
+        bits = cast(stack(words, pos=1), dtypes.uint32)
+        return cast_axes(reshape(bits, (-1,))[:size], self.axes)
+
     def generate_adjoints(self, delta: TensorOp, call: TensorOp) -> tuple[None]:
         """Let nothing flow."""
         return (None,)
@@ -117,7 +145,7 @@ def _working_dtype(dtype: Any) -> DType:
 
 def _unit(axes: Any, dtype: DType, digits: int, seed: int, stream: int | None) -> TensorOp:
     """Return multiples of 2 to the power of -digits in [0, 1)."""
-    bits = floordivide(random_bits(axes, seed, stream), 1 << (32 - digits))
+    bits = shift_right(random_bits(axes, seed, stream), 32 - digits)
     return multiply(cast(bits, dtype), 2.0**-digits)
 
 

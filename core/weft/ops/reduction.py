@@ -15,22 +15,51 @@ from weft import dtypes
 from weft.axes import Axes, Axis, make_axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, GradientError
+from weft.ops.bits import bitwise_not
 from weft.ops.comparison import equal
 from weft.ops.elementwise import (
     absolute,
     cast,
     divide,
     multiply,
+    negative,
     reciprocal,
-    sqrt,
     square,
     subtract,
 )
 from weft.ops.indexing import tensor_slice
 from weft.ops.joining import pad
+from weft.ops.math import sqrt
 from weft.ops.movement import BroadcastOp, cast_axes, flatten, size_of, transpose, zeros_like
 from weft.ops.storage import as_op
 from weft.tensor import CompositeOp, TensorOp, operators
+
+__all__ = [
+    "ArgExtremumOp",
+    "ArgmaxOp",
+    "ArgminOp",
+    "ExtremumOp",
+    "L1_norm",
+    "L2_norm",
+    "MaxOp",
+    "MeanOp",
+    "MinOp",
+    "ProdOp",
+    "ReductionOp",
+    "SumOp",
+    "VarianceOp",
+    "argmax",
+    "argmin",
+    "batch_size",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "squared_L2",
+    "sum",
+    "tensor_size",
+    "variance",
+]
 
 
 class ReductionOp(TensorOp):
@@ -136,6 +165,14 @@ def _shifted(x: TensorOp, by: int, step: int) -> TensorOp:
     return pad(tensor_slice(x, (Ellipsis, inner)), widths, 1)
 
 
+def reversed_order(x: TensorOp) -> TensorOp:
+    """Return numbers whose order is the opposite: negative floats, or integers' other bits.
+
+    The negative of the smallest integer would be itself. Applied twice, it gives `x` again.
+    """
+    return negative(x) if dtypes.is_inexact(x.dtype) else bitwise_not(x)
+
+
 class ExtremumOp(ReductionOp):
     """The largest or smallest element; its gradient is split evenly among ties."""
 
@@ -161,8 +198,12 @@ class MaxOp(ExtremumOp):
         return np.max(x, axis=self.positions)
 
 
-class MinOp(ExtremumOp):
+class MinOp(ExtremumOp, CompositeOp):
     """The smallest element; NaN if any is."""
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Take the largest in the reversed order."""
+        return reversed_order(MaxOp(reversed_order(x), positions=self.positions))
 
     def reference(self, x: Any) -> Any:
         """Choose the smallest."""
@@ -195,8 +236,12 @@ class ArgmaxOp(ArgExtremumOp):
         return np.argmax(x, axis=self.positions[0])
 
 
-class ArgminOp(ArgExtremumOp):
+class ArgminOp(ArgExtremumOp, CompositeOp):
     """The index of the first smallest element; of the first NaN if there is one."""
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Find the largest in the reversed order."""
+        return ArgmaxOp(reversed_order(x), positions=self.positions)
 
     def reference(self, x: Any) -> Any:
         """Find the smallest."""

@@ -13,6 +13,15 @@ from weft.ops.movement import IdentityOp, broadcast
 from weft.ops.storage import AssignOp, as_op, constant
 from weft.tensor import TensorOp, operators
 
+__all__ = [
+    "SetItem",
+    "ValueOfOp",
+    "assign",
+    "fill",
+    "set_item",
+    "value_of",
+]
+
 
 class ValueOfOp(IdentityOp):
     """The value that the operand has when this op is built, whatever is written later."""

@@ -17,6 +17,21 @@ from weft.op import Op
 from weft.ordered import OrderedSet
 from weft.tensor import TensorOp
 
+__all__ = [
+    "AssignOp",
+    "AssignableTensorOp",
+    "InitTensorOp",
+    "ParameterOp",
+    "ReadOp",
+    "as_op",
+    "as_ops",
+    "constant",
+    "persistent_tensor",
+    "placeholder",
+    "temporary",
+    "variable",
+]
+
 CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
 _SIZES = (int, Axis, Length)
 

@@ -22,8 +22,8 @@ from weft.op import Op
 from weft.target import Target
 from weft.tensor import TensorOp
 from weft.testing.reference import evaluate_ops
-from weft.testing.rows import Operand, Row
 from weft.testing.samples import sample, special
+from weft.testing.table.rows import Operand, Row
 
 Array = np.ndarray[Any, Any]
 Layout = Callable[[Axes, DType], tuple[Any, TensorOp]]

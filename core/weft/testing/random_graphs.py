@@ -19,8 +19,8 @@ from weft import dtypes
 from weft.errors import AxesError
 from weft.op import Op
 from weft.tensor import TensorOp
-from weft.testing.rows import C, H, N
 from weft.testing.samples import sample
+from weft.testing.table.rows import C, H, N
 
 MAX_STEPS = 14
 MAX_SIZE = 200

@@ -11,9 +11,9 @@ import weft
 from weft import dtypes
 from weft.testing.cases import Case, make_case, make_cases, run_cases, seeded
 from weft.testing.numeric import ACCURACY, numeric_derivative
-from weft.testing.op_table import TABLE, functions_without_row
 from weft.testing.reference import evaluate
-from weft.testing.rows import INTEGERS, NARROW, Row
+from weft.testing.table import REFUSALS, TABLE, functions_without_row
+from weft.testing.table.rows import INTEGERS, NARROW, Refusal, Row
 
 ROWS = {row.name: row for row in TABLE}
 RUNS = [pytest.param(row, dtype, id=f"{row.name}-{dtype}") for row in TABLE for dtype in row.dtypes]
@@ -45,9 +45,18 @@ def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str) -> None:
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
     model = "float32" if dtype in NARROW else "int32"
-    cases = [case for row in TABLE if model in row.dtypes for case in make_cases(row, dtype, True)]
+    rows = [row for row in TABLE if row.is_generic and model in row.dtypes]
+    cases = [case for row in rows for case in make_cases(row, dtype, True)]
     problems = run_cases(transformer, cases)
     assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("refusal", [pytest.param(each, id=each.name) for each in REFUSALS])
+def test_wrong_use_is_refused(refusal: Refusal) -> None:
+    """The error is of the class and in the words that the row says, and names a line."""
+    with pytest.raises(refusal.error, match=refusal.words) as caught:
+        refusal.build()
+    assert ", line " in str(caught.value)
 
 
 @pytest.mark.parametrize(("row", "dtype"), RUNS)

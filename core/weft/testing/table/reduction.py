@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.testing.rows import (
+from weft.testing.table.rows import (
     ALL,
     CUBE,
     NAMED,
@@ -20,6 +20,7 @@ from weft.testing.rows import (
     H,
     N,
     Operand,
+    Refusal,
     Row,
     Shapes,
     W,
@@ -160,4 +161,6 @@ _PRODUCTS = [
     ),
 ]  # fmt: skip
 
-REDUCTION_ROWS: tuple[Row, ...] = (*_reductions(), *_index_rows(), *_NORMS, *_PRODUCTS)
+ROWS: tuple[Row, ...] = (*_reductions(), *_index_rows(), *_NORMS, *_PRODUCTS)
+
+REFUSALS: tuple[Refusal, ...] = ()

@@ -1,37 +1,31 @@
-"""The table of ops: every public function of weft, the operands it takes, and what comes out.
-
-The conformance tests run each row on every backend, in several dtypes, ranks and layouts. A
-function without a row fails a test, so the table cannot fall behind.
-"""
+"""Rows of the op table: arithmetic, functions of one operand, comparisons, choices, casts."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import weft
-from weft.testing.movement_rows import MOVEMENT_ROWS
-from weft.testing.reduction_rows import REDUCTION_ROWS
-from weft.testing.rows import (
+from weft.errors import AxesError
+from weft.testing.table.rows import (
     ALL,
     FIXED,
     FLOATS,
-    MATRIX,
     NUMBERS,
     ONE,
     TWO,
     C,
     H,
     Operand,
+    Refusal,
     Row,
     Shapes,
     fixed,
     operands,
 )
-from weft.testing.state_rows import STATE_ROWS
 
 _UNARY: dict[str, tuple[str, tuple[str, ...], Callable[..., Any]]] = {
     "negative": ("any", NUMBERS, np.negative),
@@ -60,9 +54,20 @@ _BINARY: dict[str, tuple[tuple[str, str], tuple[str, ...], Callable[..., Any]]] 
     "mod": (("distinct", "positive"), FLOATS, np.mod),
 }
 
+_BITS = ("int32", "bool")
+
 _WITHOUT_GRADIENT: dict[str, tuple[tuple[str, ...], tuple[str, ...], Callable[..., Any]]] = {
     "sign": (("any",), NUMBERS, np.sign),
     "logical_not": (("any",), ALL, np.logical_not),
+    "logical_and": (("any", "any"), ALL, np.logical_and),
+    "logical_or": (("any", "any"), ALL, np.logical_or),
+    "logical_xor": (("any", "any"), ALL, np.logical_xor),
+    "bitwise_not": (("any",), _BITS, np.bitwise_not),
+    "bitwise_and": (("any", "any"), _BITS, np.bitwise_and),
+    "bitwise_or": (("any", "any"), _BITS, np.bitwise_or),
+    "bitwise_xor": (("any", "any"), _BITS, np.bitwise_xor),
+    "shift_left": (("any", "positive"), ("int32",), np.left_shift),
+    "shift_right": (("any", "positive"), ("int32",), np.right_shift),
     "floordivide": (("any", "nonzero"), NUMBERS, np.floor_divide),
     "mod": (("any", "nonzero"), ("int32",), np.mod),
     "equal": (("any", "any"), ALL, np.equal),
@@ -140,6 +145,10 @@ _MORE_ELEMENTWISE = [
         is_special=True),
     Row("where", lambda x, y: weft.where(x, y, 0), (FIXED, Operand()), TWO, NUMBERS,
         lambda x, y: np.where(x != 0, y, 0), case="number"),
+    Row("bitcast", lambda x: weft.bitcast(x, "int32"), fixed("any"), ONE, ("float32",),
+        lambda x: x.view(np.int32), is_special=True, is_generic=False),
+    Row("bitcast", lambda x: weft.bitcast(weft.bitcast(x, "float32"), "uint32"), fixed("any"), ONE,
+        ("int32",), lambda x: x.view(np.uint32), case="back", is_generic=False),
     Row("safelog", lambda x: weft.safelog(x * 0), expected=lambda x: np.full(x.shape, -50.0),
         case="limited"),
     Row("add", _mixed, operands("any", "any"), TWO[:3], expected=_mixed, case="operators"),
@@ -158,93 +167,11 @@ _MORE_ELEMENTWISE = [
     ),
 ]  # fmt: skip
 
+ROWS = (*_elementwise_rows(), *_MORE_ELEMENTWISE)
 
-def _softmax(x: Any, axis: Any) -> Any:
-    powers = np.exp(x - x.max(axis=axis, keepdims=True))
-    return powers / powers.sum(axis=axis, keepdims=True)
+_X, _UNFIT = weft.placeholder((2, 3)), weft.placeholder((4,))
 
-
-def _entropy(y: Any, t: Any, axis: Any) -> Any:
-    return -(t * np.log(y)).sum(axis=axis)
-
-
-def _binary_entropy(y: Any, t: Any) -> Any:
-    return -(t * np.log(y) + (1 - t) * np.log(1 - y))
-
-
-def _logistic(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
-_LOGITS = operands("any", "shares")
-_PAIR: Shapes = (((3, 4), (3, 4)),)
-_NAMED_PAIR: Shapes = (((C, H), (C, H)), ((C, weft.Axis(3, "N")), (C, weft.Axis(3, "N"))))
-
-_NN = [
-    Row("softmax", weft.softmax, shapes=(((2, 3),), ((4,),), ((1, 1),), ((2, 3, 1, 2, 2),)),
-        expected=lambda x: _softmax(x, -1), twice=True),
-    Row("softmax", lambda x: weft.softmax(x, (0, 2)), shapes=(((2, 3, 4),), ((1, 0, 2),)),
-        expected=lambda x: _softmax(x, (0, 2)), case="several-axes", twice=True),
-    Row("softmax", weft.softmax, shapes=(((C, weft.Axis(3, "N")),), ((H, C),)),
-        expected=lambda x: _softmax(x, 0), case="named"),
-    Row("softmax", lambda x: weft.softmax(x, normalization_axes=[C]), shapes=(((H, C),),),
-        expected=lambda x: _softmax(x, 1), case="named-subset", twice=True),
-    Row("softmax", lambda x: weft.softmax(x * 1000), shapes=MATRIX,
-        expected=lambda x: _softmax(x * 1000, -1), case="large", operands=fixed("distinct")),
-    Row("cross_entropy_multi", lambda x, t: weft.cross_entropy_multi(weft.softmax(x), t), _LOGITS,
-        (*_PAIR, *_NAMED_PAIR), expected=lambda x, t: _entropy(_softmax(x, -1), t, -1),
-        case="softmax", twice=True),
-    Row("cross_entropy_multi", lambda x, t: weft.cross_entropy_multi(weft.softmax(x), t),
-        operands("any", "positive"), _PAIR, case="softmax-unnormalised",
-        expected=lambda x, t: _entropy(_softmax(x, -1), t, -1)),
-    Row("cross_entropy_multi", weft.cross_entropy_multi, operands("unit", "shares"), _PAIR,
-        expected=lambda y, t: _entropy(y, t, -1), case="probabilities"),
-    Row("cross_entropy_multi", lambda y, t: weft.cross_entropy_multi(y, t, usebits=True),
-        operands("unit", "shares"), _PAIR, case="bits",
-        expected=lambda y, t: _entropy(y, t, -1) / np.log(2)),
-    Row("cross_entropy_multi", lambda x, t: weft.cross_entropy_multi(
-            weft.softmax(x), t, usebits=True, out_axes=(H,)), _LOGITS, _NAMED_PAIR[:1],
-        expected=lambda x, t: _entropy(_softmax(x, (0, 1)), t, 0) / np.log(2), case="out-axes"),
-    Row("cross_entropy_binary_inner",
-        lambda x, t: weft.cross_entropy_binary_inner(weft.sigmoid(x), t),
-        operands("distinct", "unit"), TWO[:4], case="sigmoid",
-        expected=lambda x, t: _binary_entropy(_logistic(x), t), twice=True),
-    Row("cross_entropy_binary_inner", weft.cross_entropy_binary_inner, operands("unit", "unit"),
-        TWO[:4], expected=_binary_entropy, case="probabilities"),
-    Row("cross_entropy_binary", lambda x, t: weft.cross_entropy_binary(weft.sigmoid(x), t),
-        operands("distinct", "unit"), _PAIR,
-        expected=lambda x, t: _binary_entropy(_logistic(x), t).sum(), case="sigmoid"),
-    Row("cross_entropy_binary", lambda y, t: weft.cross_entropy_binary(y, t, out_axes=(H,)),
-        operands("unit", "unit"), (((C, H), (C, H)),),
-        expected=lambda y, t: _binary_entropy(y, t).sum(axis=0), case="out-axes"),
-]  # fmt: skip
-
-
-TABLE: tuple[Row, ...] = (
-    *_elementwise_rows(),
-    *_MORE_ELEMENTWISE,
-    *_NN,
-    *REDUCTION_ROWS,
-    *MOVEMENT_ROWS,
-    *STATE_ROWS,
+REFUSALS = tuple(
+    Refusal(name, "shapes", partial(_function(name), _X, _UNFIT), AxesError, "2, 3")
+    for name in _BINARY
 )
-"""Every row."""
-
-
-def public_functions() -> dict[str, Any]:
-    """Return by name the functions of `weft` that make ops."""
-    found = ((name, getattr(weft, name)) for name in weft.__all__)
-    return {
-        name: value
-        for name, value in found
-        if inspect.isfunction(value) and value.__module__.startswith("weft.ops.")
-    }
-
-
-def functions_without_row() -> list[str]:
-    """Return the names of the public functions that the table lacks; an alias needs no row.
-
-    Nor does `weft.computation`, which yields no tensor; the conformance tests call it.
-    """
-    covered = {getattr(weft, row.function) for row in TABLE} | {weft.computation}
-    return sorted(name for name, value in public_functions().items() if value not in covered)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.axes import Axis
+from weft.errors import WeftError
 from weft.tensor import TensorOp
 
 Shapes = tuple[tuple[Any, ...], ...]
@@ -89,6 +90,8 @@ class Row:
         Whether the second derivative is tested as well.
     is_special
         Whether it is defined at NaN and infinities, and at every pair of small integers.
+    is_generic
+        Whether it is also run in the rarer dtypes, floats of 16 bits and other integers.
     """
 
     function: str
@@ -100,6 +103,7 @@ class Row:
     case: str = ""
     twice: bool = False
     is_special: bool = False
+    is_generic: bool = True
 
     @property
     def name(self) -> str:
@@ -110,6 +114,36 @@ class Row:
     def gradients(self) -> tuple[int, ...]:
         """The numbers of the operands with a gradient."""
         return tuple(i for i, operand in enumerate(self.operands) if operand.differentiable)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One wrong use of one public function, refused while the graph is built.
+
+    Attributes
+    ----------
+    function
+        Its name in `weft`.
+    case
+        Tells refusals of one function apart.
+    build
+        Makes the wrong call.
+    error
+        The class of the error that it raises.
+    words
+        A regular expression found in the message.
+    """
+
+    function: str
+    case: str
+    build: Callable[[], Any]
+    error: type[WeftError]
+    words: str
+
+    @property
+    def name(self) -> str:
+        """The function and the case."""
+        return f"{self.function}-{self.case}"
 
 
 FIXED = Operand(differentiable=False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.testing.rows import ALL, NUMBERS, ONE, Row, Shapes, fixed, operands
+from weft.testing.table.rows import ALL, NUMBERS, ONE, Refusal, Row, Shapes, fixed, operands
 
 _NOTHING: Shapes = ((),)
 
@@ -88,7 +88,7 @@ def _with_slices(x: Any) -> Any:
     return result
 
 
-STATE_ROWS: tuple[Row, ...] = (
+ROWS: tuple[Row, ...] = (
     Row("assign", _assigned, fixed("any"), ONE, NUMBERS, lambda x: x + x),
     Row("SetItem", _assigned_twice, fixed("any"), dtypes=NUMBERS, expected=lambda x: 3 * x),
     Row("set_item", _assigned_slice, fixed("any"), dtypes=NUMBERS, expected=_with_slices),
@@ -118,3 +118,5 @@ STATE_ROWS: tuple[Row, ...] = (
         ("float32",)),
     Row("normal", lambda: weft.normal((3, 5), 1, 2, "float32", 1, 2), (), _NOTHING, ("float32",)),
 )  # fmt: skip
+
+REFUSALS: tuple[Refusal, ...] = ()

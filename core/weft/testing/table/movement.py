@@ -8,8 +8,21 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.testing.rows import ALL, CUBE, FIXED, MATRIX, C, H, N, Operand, Row, Shapes, W
 from weft.testing.samples import CLASSES
+from weft.testing.table.rows import (
+    ALL,
+    CUBE,
+    FIXED,
+    MATRIX,
+    C,
+    H,
+    N,
+    Operand,
+    Refusal,
+    Row,
+    Shapes,
+    W,
+)
 
 _CN: Shapes = (((C, H),),)
 _PAIR = (Operand(), Operand())
@@ -148,4 +161,6 @@ _JOIN_ROWS = [
     Row("stop_gradient", lambda x: weft.stop_gradient(x) + 1, (FIXED,), expected=lambda x: x + 1),
 ]  # fmt: skip
 
-MOVEMENT_ROWS: tuple[Row, ...] = (*_SHAPE_ROWS, *_SLICE_ROWS, *_JOIN_ROWS)
+ROWS: tuple[Row, ...] = (*_SHAPE_ROWS, *_SLICE_ROWS, *_JOIN_ROWS)
+
+REFUSALS: tuple[Refusal, ...] = ()

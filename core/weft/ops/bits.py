@@ -1,0 +1,184 @@
+"""Bits of integers and bools: logic, shifts, and the same bits read as another dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes
+from weft.description import TensorDescription
+from weft.dtypes import DType
+from weft.errors import DTypeError
+from weft.ops.elementwise import ElementwiseOp, build, meaning
+from weft.ops.storage import as_op
+from weft.tensor import CompositeOp, TensorOp, operators
+
+__all__ = [
+    "BitcastOp",
+    "BitwiseAndOp",
+    "BitwiseNotOp",
+    "BitwiseOp",
+    "BitwiseOrOp",
+    "BitwiseXorOp",
+    "ShiftLeftOp",
+    "ShiftOp",
+    "ShiftRightOp",
+    "bitcast",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "shift_left",
+    "shift_right",
+]
+
+
+def _bits(dtype: DType) -> DType:
+    if not (dtypes.is_bool(dtype) or dtypes.is_integer(dtype)):
+        raise DTypeError(
+            f"only bool and integers have bits to combine, not {dtype}: compare first, as in "
+            "(x > 0) & (y > 0)"
+        )
+    return dtype
+
+
+def _integer(dtype: DType) -> DType:
+    if not dtypes.is_integer(dtype):
+        raise DTypeError(f"only integers are shifted, not {dtype}")
+    return dtype
+
+
+class BitwiseOp(ElementwiseOp):
+    """Ops on the bits of integers, or on bools; they have no gradient."""
+
+    operand_dtype = staticmethod(_bits)
+
+    def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
+        """Let nothing flow."""
+        return [None] * len(args)
+
+
+class BitwiseAndOp(BitwiseOp):
+    """The bits that both have."""
+
+    reference = meaning(np.bitwise_and)
+
+
+class BitwiseOrOp(BitwiseOp):
+    """The bits that either has."""
+
+    reference = meaning(np.bitwise_or)
+
+
+class BitwiseXorOp(BitwiseOp):
+    """The bits that just one of both has."""
+
+    reference = meaning(np.bitwise_xor)
+
+
+class BitwiseNotOp(BitwiseOp, CompositeOp):
+    """The bits that the operand lacks; the order of values is reversed."""
+
+    reference = meaning(np.bitwise_not)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Flip each bit."""
+        every = np.bitwise_not(np.zeros((), x.dtype))
+        return BitwiseXorOp(x, as_op(every))
+
+
+class ShiftOp(BitwiseOp):
+    """Ops that move the bits of integers; a count below 0 or beyond the width moves all out."""
+
+    operand_dtype = staticmethod(_integer)
+
+
+class ShiftLeftOp(ShiftOp):
+    """The bits moved towards the higher ones; zeros follow."""
+
+    reference = meaning(np.left_shift)
+
+
+class ShiftRightOp(ShiftOp):
+    """The bits moved towards the lower ones; the sign follows, zeros in unsigned integers."""
+
+    reference = meaning(np.right_shift)
+
+
+class BitcastOp(TensorOp):
+    """The same bits read as another dtype of the same size.
+
+    Attributes
+    ----------
+    target
+        The name of the result's dtype.
+    """
+
+    target: str
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that sizes agree; bool is refused, most bits are none."""
+        (x,) = self.args
+        target = dtypes.as_dtype(self.target)
+        if x.dtype.itemsize != target.itemsize or dtypes.bool_ in (x.dtype, target):
+            raise DTypeError(f"the bits of {x.dtype} cannot be read as {target}")
+        return x.axes, target
+
+    def reference(self, x: Any) -> Any:
+        """View the bits of the declared dtype, also where floats are wider for comparison."""
+        bits = np.ascontiguousarray(x, self.args[0].dtype)
+        return bits.view(dtypes.as_dtype(self.target)).astype(self.dtype).reshape(np.shape(x))
+
+    def view(self, operand: TensorDescription) -> TensorDescription:
+        """Always a view."""
+        return operand.with_dtype(dtypes.as_dtype(self.target))
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Let nothing flow."""
+        return (None,)
+
+
+def bitwise_and(x: Any, y: Any) -> TensorOp:
+    """Return the bits that both have; of bools, whether both are true."""
+    return build(BitwiseAndOp, x, y)
+
+
+def bitwise_or(x: Any, y: Any) -> TensorOp:
+    """Return the bits that either has; of bools, whether one is true."""
+    return build(BitwiseOrOp, x, y)
+
+
+def bitwise_xor(x: Any, y: Any) -> TensorOp:
+    """Return the bits that just one of both has; of bools, whether they differ."""
+    return build(BitwiseXorOp, x, y)
+
+
+def bitwise_not(x: Any) -> TensorOp:
+    """Return the bits that x lacks; of bools, the opposite."""
+    return build(BitwiseNotOp, x)
+
+
+def shift_left(x: Any, count: Any) -> TensorOp:
+    """Return x with its bits moved up by counts; a count outside the width gives 0."""
+    return build(ShiftLeftOp, x, count)
+
+
+def shift_right(x: Any, count: Any) -> TensorOp:
+    """Return x with its bits moved down by counts, filled up with the sign."""
+    return build(ShiftRightOp, x, count)
+
+
+def bitcast(x: Any, dtype: Any) -> TensorOp:
+    """Return the same bits as another dtype of the same size; raises DTypeError for others."""
+    op, target = as_op(x), dtypes.as_dtype(dtype)
+    return op if op.dtype == target else BitcastOp(op, target=target.name)
+
+
+operators["and"] = bitwise_and
+operators["or"] = bitwise_or
+operators["xor"] = bitwise_xor
+operators["invert"] = bitwise_not
+operators["lshift"] = shift_left
+operators["rshift"] = shift_right
