@@ -1,6 +1,29 @@
 """How each op becomes NumPy calls that write into memory they are given; a module a family."""
 
-from weft_numpy.rules import effects, elementwise, movement, products, random, reduction
+from weft_numpy.rules import (
+    decompositions,
+    effects,
+    elementwise,
+    functions,
+    gathering,
+    movement,
+    products,
+    random,
+    reduction,
+    sorting,
+)
 from weft_numpy.rules.table import rules
 
-__all__ = ["effects", "elementwise", "movement", "products", "random", "reduction", "rules"]
+__all__ = [
+    "decompositions",
+    "effects",
+    "elementwise",
+    "functions",
+    "gathering",
+    "movement",
+    "products",
+    "random",
+    "reduction",
+    "rules",
+    "sorting",
+]

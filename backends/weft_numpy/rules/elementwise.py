@@ -6,7 +6,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.op import Op
-from weft.ops import bits, comparison, elementwise, math, nn
+from weft.ops import activation, bits, comparison, elementwise, math
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 
@@ -65,7 +65,7 @@ def reciprocal_rule(op: Op, emit: Emitter) -> None:
     emit.line(f"{emit.bind(np.divide, 'divide')}({one}, {emit.args[0]}, {emit.out})")
 
 
-@rules.on_type(nn.ReluOp)
+@rules.on_type(activation.ReluOp)
 def relu_rule(op: Op, emit: Emitter) -> None:
     """Take the maximum with a row of zeros, which NumPy does several times faster than with one."""
     shape = op.axes.shape[-1:]

@@ -1,48 +1,108 @@
 """The catalogue of ops, one module a family; every op class and function is exported here."""
 
 from weft.ops import (
+    activation,
+    arrangement,
     bits,
     comparison,
+    contraction,
     control,
+    convolutions,
+    creation,
+    ctc,
+    cumulative,
+    decompositions,
+    distributions,
     elementwise,
+    gathering,
+    heads,
     indexing,
     joining,
     linalg,
+    losses,
     math,
     movement,
-    nn,
+    normalization,
+    optimizers,
+    pooling,
+    probabilities,
     random,
+    recurrent,
     reduction,
+    resampling,
+    rounding,
+    sorting,
     state,
     storage,
+    windows,
 )
+from weft.ops.activation import *
+from weft.ops.arrangement import *
 from weft.ops.bits import *
 from weft.ops.comparison import *
+from weft.ops.contraction import *
 from weft.ops.control import *
+from weft.ops.convolutions import *
+from weft.ops.creation import *
+from weft.ops.ctc import *
+from weft.ops.cumulative import *
+from weft.ops.decompositions import *
+from weft.ops.distributions import *
 from weft.ops.elementwise import *
+from weft.ops.gathering import *
+from weft.ops.heads import *
 from weft.ops.indexing import *
 from weft.ops.joining import *
 from weft.ops.linalg import *
+from weft.ops.losses import *
 from weft.ops.math import *
 from weft.ops.movement import *
-from weft.ops.nn import *
+from weft.ops.normalization import *
+from weft.ops.optimizers import *
+from weft.ops.pooling import *
+from weft.ops.probabilities import *
 from weft.ops.random import *
+from weft.ops.recurrent import *
 from weft.ops.reduction import *
+from weft.ops.resampling import *
+from weft.ops.rounding import *
+from weft.ops.sorting import *
 from weft.ops.state import *
 from weft.ops.storage import *
+from weft.ops.windows import *
 
 __all__: list[str] = []
+__all__ += activation.__all__
+__all__ += arrangement.__all__
+__all__ += heads.__all__
 __all__ += bits.__all__
 __all__ += comparison.__all__
 __all__ += control.__all__
+__all__ += convolutions.__all__
+__all__ += creation.__all__
+__all__ += ctc.__all__
+__all__ += cumulative.__all__
+__all__ += decompositions.__all__
+__all__ += distributions.__all__
+__all__ += contraction.__all__
 __all__ += elementwise.__all__
+__all__ += gathering.__all__
 __all__ += indexing.__all__
 __all__ += joining.__all__
 __all__ += linalg.__all__
+__all__ += losses.__all__
 __all__ += math.__all__
 __all__ += movement.__all__
-__all__ += nn.__all__
+__all__ += normalization.__all__
+__all__ += optimizers.__all__
+__all__ += pooling.__all__
 __all__ += random.__all__
+__all__ += recurrent.__all__
 __all__ += reduction.__all__
+__all__ += resampling.__all__
+__all__ += rounding.__all__
+__all__ += probabilities.__all__
+__all__ += sorting.__all__
 __all__ += state.__all__
 __all__ += storage.__all__
+__all__ += windows.__all__

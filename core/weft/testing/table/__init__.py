@@ -11,10 +11,60 @@ import inspect
 from typing import Any
 
 import weft
-from weft.testing.table import elementwise, movement, networks, reduction, state
+from weft.testing.table import (
+    activation,
+    arrangement,
+    convolutions,
+    creation,
+    ctc,
+    cumulative,
+    decompositions,
+    distributions,
+    elementwise,
+    functions,
+    gathering,
+    heads,
+    linalg,
+    losses,
+    movement,
+    normalization,
+    optimizers,
+    pooling,
+    recurrent,
+    reduction,
+    resampling,
+    sorting,
+    state,
+    windows,
+)
 from weft.testing.table.rows import Refusal, Row
 
-_FAMILIES = (elementwise, networks, reduction, movement, state)
+_FAMILIES = (
+    elementwise,
+    functions,
+    activation,
+    reduction,
+    cumulative,
+    sorting,
+    movement,
+    creation,
+    arrangement,
+    gathering,
+    linalg,
+    decompositions,
+    windows,
+    convolutions,
+    pooling,
+    resampling,
+    normalization,
+    losses,
+    ctc,
+    heads,
+    recurrent,
+    distributions,
+    state,
+    optimizers,
+)
 
 TABLE: tuple[Row, ...] = tuple(row for family in _FAMILIES for row in family.ROWS)
 """Every row."""

@@ -1,0 +1,5 @@
+"""Linear systems: Cholesky's decomposition, solutions, inverses, determinants."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

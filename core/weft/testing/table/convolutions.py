@@ -1,0 +1,9 @@
+"""Rows of the op table: convolution."""
+
+from __future__ import annotations
+
+from weft.testing.table.rows import Refusal, Row
+
+ROWS: tuple[Row, ...] = ()
+
+REFUSALS: tuple[Refusal, ...] = ()
