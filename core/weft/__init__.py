@@ -45,7 +45,7 @@ from weft.factory import (
     set_transformer_factory,
     transformer_choices,
 )
-from weft.grad import deriv
+from weft.grad import deriv, gradient_of, jvp
 from weft.graph import Graph
 from weft.lengths import symbol
 from weft.op import Op, const, is_constant, is_scalar, with_op_metadata
@@ -92,6 +92,7 @@ __all__ = [
     "deriv",
     "dtypes",
     "errors",
+    "gradient_of",
     "float16",
     "float32",
     "float64",
@@ -101,6 +102,7 @@ __all__ = [
     "int64",
     "is_constant",
     "is_scalar",
+    "jvp",
     "make_axes",
     "make_axis",
     "make_transformer",

@@ -62,6 +62,10 @@ class GradientError(WeftError, ValueError):
     """A gradient was asked for that does not exist."""
 
 
+class CheckFailed(WeftError, AssertionError):
+    """A check that the user put into a graph failed while it was computed."""
+
+
 class PassError(WeftError, RuntimeError):
     """A pass broke one of the rules that every pass must keep."""
 

@@ -8,7 +8,7 @@ so that a gradient reads the state that the forward computation read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft import dtypes, scope, source
@@ -54,10 +54,61 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
         raise GradientError(
             found.op.explain(
                 f"has no gradient, and {x} is reached through it ({path}): give the class a "
-                "generate_adjoints, or cut the path with stop_gradient"
+                "generate_adjoints, or a rule by gradient_of, or cut the path with stop_gradient"
             )
         )
     return zeros_like(x) if found is None else found
+
+
+def jvp(y: TensorOp, x: TensorOp, tangent: TensorOp) -> TensorOp:
+    """Return an op for the change of `y` when `x` changes in the direction of `tangent`.
+
+    The result has the axes and dtype of `y`, `tangent` has the axes of `x`. It costs two reverse
+    walks and no rules of its own: the derivative by x is linear in the adjoint of y, and the
+    derivative of that by the adjoint is the one wanted. (The trick is due to J. Townsend, 2017.)
+    Raises what `deriv` raises.
+    """
+    _check(y, x)
+    # An operand of the walk, whose value nothing reads: the result does not depend on it.
+    adjoint = zeros_like(y)
+    if not _has_axes_of(tangent, x):
+        raise AxesError(x.explain(f"tangent has {tangent.axes}, but must have the axes {x.axes}"))
+    return deriv(deriv(y, x, error=adjoint), adjoint, error=tangent)
+
+
+Rule = Callable[..., Iterable[Any]]
+_overrides: dict[type[Op], Rule] = {}
+
+
+def gradient_of(kind: type[Op]) -> Callable[[Rule], Rule]:
+    """Decorate a function as the gradient of an op class, in the place of the one it has.
+
+    It is called as ``rule(op, delta, *args)`` and returns what `Op.generate_adjoints` does: for
+    each operand an op with its share of the adjoint `delta`, or None. It holds for subclasses
+    without a gradient of their own, from now on and everywhere, so it is meant for op classes of
+    one's own and for those that lack a gradient. For one place in a graph write
+    ``x + stop_gradient(f(x) - x)``, which has the value of f and the gradient of x. Raises
+    ArgumentError for anything but an op class, and for a second rule.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Op)):
+        raise ArgumentError(f"gradient_of takes an op class, not {kind!r}")
+
+    def mark(rule: Rule) -> Rule:
+        if _overrides.setdefault(kind, rule) is not rule:
+            raise ArgumentError(f"{kind.__name__} has a rule of gradient_of already")
+        return rule
+
+    return mark
+
+
+def _rule_of(kind: type[Op]) -> Rule | None:
+    """Return the nearest override, unless the class has a gradient of its own that is nearer."""
+    for base in kind.__mro__:
+        if base in _overrides:
+            return _overrides[base]
+        if "generate_adjoints" in vars(base) or "partials" in vars(base):
+            return None
+    return None
 
 
 def _has_axes_of(error: TensorOp, y: TensorOp) -> bool:
@@ -131,7 +182,10 @@ def _shares(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
     if isinstance(adjoint, _Missing):
         return [_Missing(adjoint.op, (*adjoint.path, op))] * len(meaning.args)
     with scope.pinned_reads(meaning):
+        rule = _rule_of(type(meaning)) if _overrides else None
         try:
+            if rule is not None:
+                return list(rule(meaning, adjoint, *meaning.args))
             return list(meaning.generate_adjoints(adjoint, *meaning.args))
         except NotImplementedError:
             return [_Missing(op, (op,))] * len(meaning.args)

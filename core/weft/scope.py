@@ -93,10 +93,15 @@ def all_ops() -> Iterator[list[Op]]:
         yield recorder
 
 
+def pinned(versions: Mapping[Any, Op | None]) -> _Entered:
+    """Make ops built inside read these versions of states."""
+    return _changed(pinned=dict(versions)) if versions else _Entered(current.get())
+
+
 def pinned_reads(op: Op) -> _Entered:
     """Make ops built inside read the versions of state that `op` read."""
-    pins = {arg: read for arg, read in zip(op.args, op.reads, strict=True) if arg.is_state}
-    return _changed(pinned=pins) if pins else _Entered(current.get())
+    reads = zip(op.args, op.reads, strict=True)
+    return pinned({arg: read for arg, read in reads if arg.is_state})
 
 
 def located(location: Location) -> _Entered:

@@ -28,6 +28,7 @@ from weft.ops import (
     probabilities,
     random,
     recurrent,
+    recomputation,
     reduction,
     resampling,
     rounding,
@@ -63,6 +64,7 @@ from weft.ops.pooling import *
 from weft.ops.probabilities import *
 from weft.ops.random import *
 from weft.ops.recurrent import *
+from weft.ops.recomputation import *
 from weft.ops.reduction import *
 from weft.ops.resampling import *
 from weft.ops.rounding import *
@@ -98,6 +100,7 @@ __all__ += optimizers.__all__
 __all__ += pooling.__all__
 __all__ += random.__all__
 __all__ += recurrent.__all__
+__all__ += recomputation.__all__
 __all__ += reduction.__all__
 __all__ += resampling.__all__
 __all__ += rounding.__all__

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
+from weft import dtypes
 from weft.axes import Axes
 from weft.dtypes import DType
-from weft.errors import ArgumentError, GradientError
+from weft.errors import ArgumentError, CheckFailed, DTypeError, GradientError
 from weft.op import Op
 from weft.ops.movement import IdentityOp
 from weft.ops.storage import AssignOp, as_op
@@ -15,12 +18,16 @@ from weft.tensor import TensorOp, operators
 from weft.traversal import dependencies, postorder
 
 __all__ = [
+    "AssertOp",
+    "CheckFiniteOp",
     "ComputationOp",
     "EffectOp",
     "ParallelOp",
     "PrintOp",
     "SequentialOp",
     "StopGradientOp",
+    "assert_op",
+    "check_finite",
     "computation",
     "doall",
     "print_op",
@@ -107,10 +114,10 @@ class EffectOp(IdentityOp):
         """Act on the operands' values, given as NumPy arrays; an exception ends the call."""
         raise NotImplementedError
 
-    def reference(self, *values: Any) -> Any:
+    def reference(self, x: Any, *others: Any) -> Any:
         """Perform the effect and pass the first operand on."""
-        self.perform(*values)
-        return values[0]
+        self.perform(x, *others)
+        return x
 
 
 class PrintOp(EffectOp):
@@ -128,6 +135,50 @@ class PrintOp(EffectOp):
         """Print the value, after the prefix."""
         (value,) = values
         print(value if self.prefix is None else f"{self.prefix} {value}", flush=True)
+
+
+class AssertOp(EffectOp):
+    """The first operand; the call raises CheckFailed unless the second, bools, is all true.
+
+    Attributes
+    ----------
+    message
+        What the error says.
+    """
+
+    message: str
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that the condition is bool."""
+        if not dtypes.is_bool(self.args[1].dtype):
+            raise DTypeError(f"the condition must be bool, not {self.args[1].dtype}")
+        return super().infer()
+
+    def perform(self, *values: Any) -> None:
+        """Raise an error that says where the condition is false."""
+        _, condition = values
+        if not np.all(condition):
+            raise CheckFailed(self.explain(f"{self.message}{_places(~np.asarray(condition))}"))
+
+
+class CheckFiniteOp(EffectOp):
+    """The operand; the call raises CheckFailed if it holds NaN or an infinity."""
+
+    def perform(self, *values: Any) -> None:
+        """Raise an error that says where."""
+        (value,) = values
+        if dtypes.is_inexact(self.dtype):
+            wrong = ~np.isfinite(value)
+            if wrong.any():
+                raise CheckFailed(self.explain(f"NaN or infinity{_places(wrong)}"))
+
+
+def _places(wrong: Any) -> str:
+    """Return how many elements are wrong and the first places of them; nothing for a scalar."""
+    if not wrong.ndim:
+        return ""
+    first = ", ".join(str(tuple(place)) for place in np.argwhere(wrong)[:3].tolist())
+    return f" in {np.sum(wrong)} of {wrong.size} elements, first at {first}"
 
 
 class StopGradientOp(IdentityOp):
@@ -176,6 +227,27 @@ def computation(results: Any, *parameters: Any) -> ComputationOp:
 def print_op(x: Any, prefix: str | None = None) -> TensorOp:
     """Return the tensor, printed (after `prefix`) whenever it is computed."""
     return PrintOp(as_op(x), prefix=prefix)
+
+
+def assert_op(x: Any, condition: Any, message: str = "the condition is false") -> TensorOp:
+    """Return the tensor; a call that computes it raises CheckFailed unless a condition is all true.
+
+    The condition is bool, of any shape. The error carries the message and the line of this call.
+    """
+    if isinstance(condition, bool):
+        raise ArgumentError(
+            f"assert_op: the condition is the Python value {condition}, not a tensor: == and != "
+            "compare ops by identity, use weft.equal(x, y) or weft.not_equal(x, y)"
+        )
+    return AssertOp(as_op(x), as_op(condition), message=str(message))
+
+
+def check_finite(x: Any) -> TensorOp:
+    """Return the tensor; a call that computes it raises CheckFailed if it is not finite.
+
+    The error says how many elements are NaN or infinite, and where the first of them are.
+    """
+    return CheckFiniteOp(as_op(x))
 
 
 def stop_gradient(x: Any) -> TensorOp:

@@ -14,6 +14,7 @@ import weft
 from weft.testing.table import (
     activation,
     arrangement,
+    control,
     convolutions,
     creation,
     ctc,
@@ -63,6 +64,7 @@ _FAMILIES = (
     recurrent,
     distributions,
     state,
+    control,
     optimizers,
 )
 

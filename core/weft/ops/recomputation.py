@@ -1,0 +1,102 @@
+"""Recomputation: memory traded for time, where a gradient would keep a long chain of values.
+
+Forward, a `CheckpointOp` is the value it marks. Its gradient does not read what lies between that
+value and the inputs: it computes it anew, from copies of the ops that start at barriers, which
+become available only when the adjoint has arrived. So the planner is free to reuse the memory of
+everything in between. (Griewank and Walther, Evaluating Derivatives, chapter 12; Chen, Xu, Zhang
+and Guestrin, Training deep nets with sublinear memory cost, 2016.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from weft import scope
+from weft.errors import ArgumentError, StateError
+from weft.op import Op, explain
+from weft.ops.control import EffectOp, SequentialOp
+from weft.ops.movement import IdentityOp
+from weft.ops.storage import AssignOp, as_op
+from weft.tensor import TensorOp
+from weft.traversal import operands, postorder
+
+__all__ = ["BarrierOp", "CheckpointOp", "checkpoint"]
+
+
+class BarrierOp(IdentityOp):
+    """The first operand, not before the others have been computed as well."""
+
+
+class CheckpointOp(IdentityOp):
+    """The first operand, which gradients compute anew from the others.
+
+    These are all that the ops in between read: whatever way to the first operand there is leads
+    through one of them.
+    """
+
+    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[TensorOp | None, ...]:
+        """Differentiate a copy of what lies between."""
+        from weft.grad import adjoints_through
+
+        y, *starts = args
+        barriers = [BarrierOp(x, delta) for x in starts]
+        copy = _copied(y, dict(zip(starts, barriers, strict=True)))
+        return (None, *adjoints_through(copy, delta, barriers))
+
+
+def _copied(y: Op, starts: Mapping[Op, Op]) -> Any:
+    """Return `y` computed from other ops in the place of those at the start; without effects."""
+    copies = dict(starts)
+    for op in postorder([y], lambda op: () if op in starts else operands(op)):
+        if op in starts:
+            continue
+        args = tuple(copies[arg] for arg in operands(op))
+        if isinstance(op, EffectOp):
+            copies[op] = args[0]
+            continue
+        copies[op] = copy = op.meaning.with_args(args)
+        copy.__dict__.update(order=copy.serial, location=op.location)
+    return copies[y]
+
+
+def checkpoint(y: Any, inputs: Iterable[Any] | None = None) -> TensorOp:
+    """Return y, whose gradient computes anew what lies between the inputs and y.
+
+    So these values need no memory between the forward and the backward computation; the price is
+    that they are computed twice. `inputs` are tensors that y depends on; by default the
+    placeholders and states. What depends on none of them is kept. Random numbers are the same
+    again, and effects such as printing happen once only. Raises ArgumentError for an input that y
+    does not depend on, and StateError if a state is read both before and after a write.
+    """
+    op = as_op(y)
+    found = postorder([op])
+    chosen = [x for x in found if x.is_state] if inputs is None else list(inputs)
+    for x in set(chosen).difference(found):
+        raise ArgumentError(explain("checkpoint", f"{op} does not depend on {x}", (op,)))
+    between = _between(op, set(chosen))
+    if op not in between:
+        return op
+    starts = dict.fromkeys(x for each in between for x in operands(each) if x not in between)
+    with scope.pinned(_versions(between)):
+        return CheckpointOp(op, *starts)
+
+
+def _between(y: Op, starts: set[Op]) -> dict[Op, None]:
+    """Return, in order, the ops that lead from any of the starts to `y`."""
+    found: dict[Op, None] = {}
+    for op in postorder([y], lambda op: () if op in starts else operands(op)):
+        leads = any(arg in starts or arg in found for arg in operands(op))
+        if leads and op not in starts and not isinstance(op, SequentialOp | AssignOp):
+            found[op] = None
+    return found
+
+
+def _versions(ops: Iterable[Op]) -> dict[Op, Op | None]:
+    versions: dict[Op, Op | None] = {}
+    for op in ops:
+        for state, read in zip(op.meaning.args, op.meaning.reads, strict=True):
+            if state.is_state and versions.setdefault(state, read) is not read:
+                problem = f"reads {state} before and after a write: put the checkpoint before it"
+                raise StateError(op.explain(problem))
+    return versions

@@ -1,0 +1,207 @@
+"""Derivatives in a direction, rules from outside, recomputation, checks in a graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft import grad
+from weft.errors import ArgumentError, AxesError, CheckFailed, GradientError, StateError
+from weft.testing.numeric import ACCURACY, STEP
+from weft.testing.reference import evaluate
+
+
+def value_of(op, arrays, placeholders):
+    (value,), _ = evaluate(weft.capture([op], placeholders), arrays, wide=True)
+    return value
+
+
+FUNCTIONS = {
+    "elementwise": lambda x: weft.tanh(x) * x,
+    "reduction": lambda x: weft.sum(x * x) * weft.sin(x),
+    "softmax": weft.softmax,
+    "product": lambda x: x @ weft.transpose(x),
+    "of itself": lambda x: x,
+    "constant": lambda x: weft.constant(np.ones(2)),
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_jvp_is_a_central_difference(function):
+    x, direction = weft.placeholder((2, 3), "float64"), weft.placeholder((2, 3), "float64")
+    y = function(x)
+    tangent = weft.jvp(y, x, direction)
+    assert (tangent.axes, tangent.dtype) == (y.axes, y.dtype)
+    random = np.random.default_rng(7)
+    at, along = random.uniform(-2, 2, (2, 3)), random.uniform(-1, 1, (2, 3))
+    above, below = (value_of(y, [at + sign * STEP * along], [x]) for sign in (1, -1))
+    got = value_of(tangent, [at, along], [x, direction])
+    np.testing.assert_allclose(got, (above - below) / (2 * STEP), atol=10 * ACCURACY)
+
+
+def test_a_jvp_can_be_differentiated():
+    x, direction = weft.placeholder((), "float64"), weft.placeholder((), "float64")
+    second = weft.deriv(weft.jvp(x**3, x, direction), x)
+    assert value_of(second, [2.0, 5.0], [x, direction]) == pytest.approx(6 * 2 * 5)
+
+
+def test_a_tangent_must_have_the_axes_of_x():
+    x = weft.placeholder((2,))
+    with pytest.raises(AxesError, match="tangent has"):
+        weft.jvp(x, x, weft.placeholder((3,)))
+
+
+class HalvedOp(weft.TensorOp):
+    def infer(self):
+        return self.args[0].axes, self.args[0].dtype
+
+    def reference(self, x):
+        return x / 2
+
+
+class RootOp(weft.ElementwiseOp):
+    reference = staticmethod(np.sqrt)
+
+    def partials(self, delta, x):
+        return (delta / (2 * self),)
+
+
+@pytest.fixture
+def _no_rules(monkeypatch):
+    monkeypatch.setattr(grad, "_overrides", {})
+
+
+@pytest.mark.usefixtures("_no_rules")
+def test_a_class_without_a_gradient_gets_one():
+    x = weft.placeholder((2,))
+    with pytest.raises(GradientError, match="gradient_of"):
+        weft.deriv(weft.sum(HalvedOp(x)), x)
+
+    @weft.gradient_of(HalvedOp)
+    def rule(op, delta, operand):
+        assert isinstance(op, HalvedOp)
+        assert operand is x
+        return (delta / 2,)
+
+    y = HalvedOp(x)
+    assert value_of(weft.deriv(weft.sum(y), x), [[1, 2]], [x]).tolist() == [0.5, 0.5]
+    with pytest.raises(ArgumentError, match="already"):
+        weft.gradient_of(HalvedOp)(lambda op, delta, x: (None,))
+
+
+@pytest.mark.usefixtures("_no_rules")
+def test_a_rule_replaces_the_gradient_of_a_class_and_of_subclasses_without_one():
+    class SameOp(RootOp):
+        pass
+
+    class OtherOp(RootOp):
+        def partials(self, delta, x):
+            return (delta * 7,)
+
+    weft.gradient_of(RootOp)(lambda op, delta, x: (delta * 3,))
+    found = []
+    for kind in (RootOp, SameOp, OtherOp):
+        x = weft.placeholder(())
+        found.append(value_of(weft.deriv(kind(x), x), [4.0], [x]))
+    assert found == [3, 3, 7]
+
+
+def test_only_op_classes_get_rules():
+    with pytest.raises(ArgumentError, match="takes an op class"):
+        weft.gradient_of("HalvedOp")
+
+
+def layers(x, count, every=None):
+    h = start = x
+    for number in range(1, count + 1):
+        h = weft.tanh(h * 1.5) + weft.sin(h)
+        if every and number % every == 0:
+            h = start = weft.checkpoint(h, [start])
+    return h
+
+
+@pytest.mark.parametrize("every", [1, 4, 6, 36])
+def test_checkpoints_trade_memory_for_time(every):
+    x = weft.placeholder((1000,))
+    sizes, steps, gradients = [], [], []
+    for distance in (None, every):
+        y = weft.sum(layers(x, 36, distance))
+        computation = weft.make_transformer("numpy").computation(weft.deriv(y, x), x)
+        gradients.append(computation(np.linspace(-1, 1, 1000)))
+        computation.plan.verify()
+        sizes.append(computation.plan.arena_size)
+        steps.append(len(computation.plan.steps))
+    np.testing.assert_array_equal(*gradients)
+    if every == 6:
+        assert sizes[1] < sizes[0] / 3
+    assert steps[1] < 2 * steps[0]
+
+
+def test_recomputation_draws_the_same_random_numbers_and_prints_once(capsys):
+    x = weft.placeholder((50,))
+    noise = weft.uniform((50,), seed=3)
+    inner = weft.print_op(x, "seen") * noise
+    y = weft.checkpoint(weft.sin(inner) * noise, [x])
+    computation = weft.make_transformer("numpy").computation(
+        [y, weft.deriv(weft.sum(y), x), noise], x
+    )
+    for _ in range(2):
+        at = np.linspace(0, 1, 50, dtype=np.float32)
+        _, gradient, drawn = computation(at)
+        np.testing.assert_allclose(gradient, np.cos(at * drawn) * drawn**2, rtol=1e-5)
+    assert capsys.readouterr().out.count("seen") == 2
+
+
+def test_recomputation_reads_the_state_that_was_read():
+    w = weft.variable((3,), initial_value=[1.0, 2.0, 3.0])
+    y = weft.checkpoint(weft.tanh(w * 0.5), [w])
+    weft.assign(w, w - weft.deriv(weft.sum(y), w))
+    computation = weft.make_transformer("numpy").computation(w)
+    want = np.array([1.0, 2.0, 3.0])
+    for _ in range(2):
+        want = want - 0.5 * (1 - np.tanh(want * 0.5) ** 2)
+        np.testing.assert_allclose(computation(), want, rtol=1e-5)
+
+
+def test_gradients_reach_what_a_checkpoint_does_not_name():
+    x, w = weft.placeholder((3,)), weft.variable((3,), initial_value=2)
+    kept = weft.exp(w)
+    h = weft.tanh(x * kept)
+    y = weft.sum(weft.checkpoint(h * w + kept, [h]))
+    plain = weft.sum(h * w + kept)
+    computation = weft.make_transformer("numpy").computation(
+        [weft.deriv(each, by) for each in (y, plain) for by in (x, w)], x
+    )
+    first, second, *wanted = computation([0.1, 0.2, 0.3])
+    np.testing.assert_allclose([first, second], wanted, rtol=1e-6)
+
+
+def test_a_checkpoint_must_not_span_a_write():
+    x, w = weft.placeholder((3,)), weft.variable((3,))
+    before = x * w
+    weft.assign(w, w + 1)
+    with pytest.raises(StateError, match="before and after a write"):
+        weft.checkpoint(before * w, [x])
+
+
+@pytest.mark.parametrize(
+    ("build", "argument", "words"),
+    [
+        (weft.check_finite, [1, np.nan, np.inf], "in 2 of 3 elements, first at (1,), (2,)"),
+        (lambda x: weft.assert_op(x, x > 0, "too small"), [1, 0, 2], "too small in 1 of 3"),
+        (lambda x: weft.assert_op(x, weft.sum(x) > 0), [0, 0, 0], "the condition is false"),
+    ],
+)
+def test_a_failed_check_ends_the_call(transformer, build, argument, words):
+    x = weft.placeholder((3,))
+    w = weft.variable((), initial_value=0)
+    weft.assign(w, w + 1)
+    computation = transformer.computation([build(x), w], x)
+    assert computation([1, 2, 3])[1] == 1
+    with pytest.raises(CheckFailed) as caught:
+        computation(argument)
+    assert words in str(caught.value)
+    assert "test_gradients.py" in str(caught.value)
+    assert isinstance(caught.value, AssertionError)
+    assert computation([1, 2, 3])[1] == 2
