@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 # PYTEST_ARGS narrows the tests down: make test PYTEST_ARGS="tests/core -k grad"
 PYTEST_ARGS ?=
 
-.PHONY: demo test fast lint types bench clean
+.PHONY: demo test fast lint types bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/digits.py --out out
@@ -23,6 +23,11 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+# The pages that are written from the code: all ops, and which backend has which.
+docs: $(READY)
+	$(BIN)/python docs/catalogue.py
+	$(BIN)/python docs/support.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py

@@ -59,9 +59,11 @@ from weft.text import parse
 from weft.transformer import Transformer
 
 if TYPE_CHECKING:
+    from weft.array_transformer import ArrayTransformer
     from weft_numpy.transformer import NumPyTransformer
 
 __all__ = [
+    "ArrayTransformer",
     "Axes",
     "Axis",
     "CompositeOp",
@@ -92,10 +94,10 @@ __all__ = [
     "deriv",
     "dtypes",
     "errors",
-    "gradient_of",
     "float16",
     "float32",
     "float64",
+    "gradient_of",
     "int8",
     "int16",
     "int32",
@@ -133,6 +135,8 @@ def __getattr__(name: str) -> Any:
         from weft import plugins
 
         return plugins.load(plugins.BACKENDS, "numpy")
+    if name == "ArrayTransformer":
+        return importlib.import_module("weft.array_transformer").ArrayTransformer
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
     if name in ("testing", "plugins"):

@@ -7,6 +7,7 @@ NumPy's broadcasting. One tensor's axes are all named or all positional.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, SupportsIndex, overload
@@ -121,7 +122,7 @@ def _checked(length: int | Length, name: str | None) -> int | Length:
 
 
 def _unknown_hint(length: Any) -> str:
-    if length is None or length == -1:
+    if length is None or (isinstance(length, int) and length == -1):
         return ": for an unknown length take weft.symbol('n') or a named axis such as weft.ax.N"
     return ""
 
@@ -195,10 +196,14 @@ class Axes(tuple[Axis, ...]):
 
         Raises AxesError if there is none such, and lists what there is.
         """
-        if isinstance(axis, int):
-            if not -len(self) <= axis < len(self):
-                raise AxesError(f"dimension {axis} is out of range for {self} of rank {len(self)}")
-            return axis % len(self)
+        if hasattr(axis, "__index__") and not isinstance(axis, bool):
+            try:
+                place = operator.index(axis)
+            except TypeError:
+                raise AxesError(f"{axis!r} is no place among {self}") from None
+            if not -len(self) <= place < len(self):
+                raise AxesError(f"dimension {place} is out of range for {self} of rank {len(self)}")
+            return place % len(self)
         name = axis.name if isinstance(axis, Axis) else axis
         for place, mine in enumerate(self):
             if mine is axis or (name is not None and mine.name == name):
@@ -209,7 +214,8 @@ class Axes(tuple[Axis, ...]):
 
     def positions(self, axes: Any) -> tuple[int, ...]:
         """Return the places of one axis or of several; raises AxesError for repeats."""
-        several = (axes,) if isinstance(axes, Axis | str | int) else tuple(axes)
+        is_one = isinstance(axes, str) or not isinstance(axes, Iterable)
+        several = (axes,) if is_one else tuple(axes)
         places = tuple(self.position(axis) for axis in several)
         if len(set(places)) != len(places):
             raise AxesError(f"axes {_listed(several)} name a dimension of {self} twice")
@@ -265,6 +271,10 @@ class Axes(tuple[Axis, ...]):
     def is_equal_set(self, other: Iterable[Axis]) -> bool:
         """Whether both hold the same axes in any order."""
         return set(self) == set(other)
+
+    def agrees_with(self, other: Axes) -> bool:
+        """Whether both have the same axes, in any order if these have names."""
+        return self.is_equal_set(other) if self.is_named else self == other
 
     def is_not_equal_set(self, other: Iterable[Axis]) -> bool:
         """Whether one holds an axis that the other lacks."""

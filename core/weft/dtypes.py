@@ -97,6 +97,25 @@ def is_inexact(dtype: DType) -> bool:
     return is_float(dtype) or dtype.kind == "c"
 
 
+def least(dtype: DType) -> Any:
+    """Return the least value of a dtype: minus infinity for floats."""
+    if is_inexact(dtype):
+        return -np.inf
+    return False if is_bool(dtype) else int(np.iinfo(dtype).min)
+
+
+def greatest(dtype: DType) -> Any:
+    """Return the greatest value of a dtype: infinity for floats."""
+    if is_inexact(dtype):
+        return np.inf
+    return True if is_bool(dtype) else int(np.iinfo(dtype).max)
+
+
+def working_dtype(dtype: DType) -> DType:
+    """Return the dtype in which many elements of a dtype are combined: float32 for 16 bits."""
+    return float32 if is_float(dtype) and dtype.itemsize == 2 else dtype
+
+
 _order = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 _promoted: dict[tuple[DType, DType], DType] = {}
 
@@ -154,6 +173,11 @@ def weak_dtype(value: Any, partner: DType) -> DType:
     return complex128 if partner == float64 else complex64
 
 
+_SMALL = 2**24
+_ROOMY = {int: (int32, int64, float32, float64), float: (float32, float64)}
+"""By class of a Python number, the dtypes that hold any small one without a further look."""
+
+
 def host_array(value: Any, dtype: DType | None, what: str = "constant") -> np.ndarray[Any, Any]:
     """Return `value` as an array of `dtype` that shares no memory with it.
 
@@ -161,6 +185,8 @@ def host_array(value: Any, dtype: DType | None, what: str = "constant") -> np.nd
     DTypeError if a value does not fit: NaN, infinity, a fraction or an overflow in an integer
     dtype, text, or objects.
     """
+    if dtype is not None and dtype in _ROOMY.get(value.__class__, ()) and -_SMALL < value < _SMALL:
+        return np.array(value, dtype)
     array = np.array(value)
     if dtype is None:
         dtype = as_dtype(array.dtype) if hasattr(value, "dtype") else _default_of(array, what)

@@ -26,9 +26,14 @@ class WeftError(Exception):
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
-        here = source.file_info(source.user_location())
-        if self.is_located and here not in problem:
-            problem = f"{problem}\n  {here}"
+        if self.is_located:
+            location, function = source.entry()
+            here = source.file_info(location)
+            said = f"{here}, calling {function}" if function else here
+            if here not in problem:
+                problem = f"{problem}\n  {said}"
+            elif said not in problem:
+                problem = problem.replace(here, said, 1)
         super().__init__(problem)
 
 
@@ -42,6 +47,10 @@ class DTypeError(WeftError, TypeError):
 
 class ArgumentError(WeftError, ValueError):
     """A call was given the wrong number, kind or value of arguments."""
+
+
+class IndexOutOfRange(WeftError, IndexError):
+    """An index among the elements of a tensor lies outside the axis that it counts along."""
 
 
 class StateError(WeftError, ValueError):
@@ -93,4 +102,14 @@ class BackendError(WeftError, RuntimeError):
 
 
 class UnsupportedOpError(BackendError):
-    """A graph holds ops that the chosen backend has no rule for; all of them are listed."""
+    """A graph holds ops that the chosen backend has no rule for; all of them are listed.
+
+    Attributes
+    ----------
+    kinds
+        The names of their classes.
+    """
+
+    def __init__(self, problem: str, kinds: tuple[str, ...] = ()) -> None:
+        super().__init__(problem)
+        self.kinds = kinds

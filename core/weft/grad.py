@@ -43,7 +43,7 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
         raise GradientError(
             y.explain(f"deriv needs a scalar, but this has {y.axes}: sum it, or give error=")
         )
-    if error is not None and not _has_axes_of(error, y):
+    if error is not None and not y.axes.agrees_with(error.axes):
         raise AxesError(y.explain(f"error has {error.axes}, but must have the axes {y.axes}"))
     adjoints = _adjoints(y, error)
     found = adjoints.get(x)
@@ -71,7 +71,7 @@ def jvp(y: TensorOp, x: TensorOp, tangent: TensorOp) -> TensorOp:
     _check(y, x)
     # An operand of the walk, whose value nothing reads: the result does not depend on it.
     adjoint = zeros_like(y)
-    if not _has_axes_of(tangent, x):
+    if not x.axes.agrees_with(tangent.axes):
         raise AxesError(x.explain(f"tangent has {tangent.axes}, but must have the axes {x.axes}"))
     return deriv(deriv(y, x, error=adjoint), adjoint, error=tangent)
 
@@ -109,13 +109,6 @@ def _rule_of(kind: type[Op]) -> Rule | None:
         if "generate_adjoints" in vars(base) or "partials" in vars(base):
             return None
     return None
-
-
-def _has_axes_of(error: TensorOp, y: TensorOp) -> bool:
-    """Whether the axes agree: in any order where they have names, else as they are."""
-    if y.axes.is_named:
-        return error.axes.is_equal_set(y.axes)
-    return error.axes == y.axes
 
 
 def _check(y: Any, x: Any) -> None:

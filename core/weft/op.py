@@ -28,6 +28,10 @@ _put = object.__setattr__
 _NO_AXES = Axes()
 _SETTABLE = frozenset({"name", "metadata"})
 
+_RESERVED = frozenset(
+    {"args", "axes", "dtype", "label", "location", "metadata", "name", "order", "reads", "serial"}
+)
+
 op_classes: dict[str, type[Op]] = {}
 """Every op class by its name, for parsing and for listings."""
 
@@ -61,16 +65,19 @@ class Op:
     reads: tuple[Op | None, ...]
     axes: Axes
     dtype: DType
-    label: str | None
+    label: str | None = None
     location: source.Location
     serial: int
-    _name: str | None
-    _metadata: dict[str, Any] | None
+    _name: str | None = None
+    _metadata: dict[str, Any] | None = None
     order: int
 
     fields: ClassVar[tuple[str, ...]] = ()
+    _field_set: ClassVar[frozenset[str]] = frozenset()
     is_tensor: bool = False
     has_effect: ClassVar[bool] = False
+    may_raise: ClassVar[bool] = False
+    """Whether a call may end where it is computed; no state is written before that."""
     is_state: bool = False
     is_constant: bool = False
 
@@ -82,6 +89,10 @@ class Op:
             if not name.startswith("_") and "ClassVar" not in str(kind)
         )
         cls.fields = (*cls.fields, *(name for name in own if name not in cls.fields))
+        taken = sorted(_RESERVED.intersection(cls.fields))
+        if taken:
+            raise TypeError(f"{cls.__name__}: every op has {', '.join(taken)}: rename the field")
+        cls._field_set = frozenset(cls.fields)
         op_classes.setdefault(cls.__name__, cls)
 
     def __init__(
@@ -92,26 +103,21 @@ class Op:
         **fields: Any,
     ) -> None:
         context = scope.current.get()
-        _put(self, "args", args)
-        try:
-            for key in self.fields:
-                _put(self, key, fields[key])
-        except KeyError:
-            raise self._refusal_of_fields(fields) from None
-        if len(fields) != len(self.fields):
+        if len(fields) != len(self.fields) or not fields.keys() >= self._field_set:
             raise self._refusal_of_fields(fields)
-        _put(self, "location", context.location or source.user_location())
-        _put(self, "serial", next(_serials))
+        mine = self.__dict__
+        if fields:
+            mine.update(fields)
+        mine["args"] = args
+        mine["location"] = context.location or source.user_location()
+        mine["serial"] = serial = next(_serials)
         origin = context.origin
-        _put(self, "order", self.serial if origin is None else origin.order)
+        mine["order"] = serial if origin is None else origin.order
         try:
-            _put(self, "reads", _versions(args, context))
+            mine["reads"] = _versions(args, context)
         except AttributeError:
             self._require_ops()
             raise
-        _put(self, "_name", None)
-        _put(self, "label", None)
-        _put(self, "_metadata", None)
         try:
             inferred = self.infer()
         except WeftError as error:
@@ -123,8 +129,8 @@ class Op:
             fits = False
         if not fits:
             raise self._refusal_of_inferred(inferred)
-        _put(self, "axes", axes)
-        _put(self, "dtype", dtype)
+        mine["axes"] = axes
+        mine["dtype"] = dtype
         if metadata is not None or context.metadata is not None:
             self.metadata = {**(context.metadata or {}), **_checked_metadata(metadata)}
         if name is not None:
@@ -317,6 +323,15 @@ def explain(
             what = f"{arg.dtype} {arg.axes}" if arg.is_tensor else "no tensor"
             lines.append(f"  operand {index}: {arg} ({what}) from {arg.file_info}")
     return "\n".join(lines)
+
+
+def explained(kind: str, operands: Any, function: Any, *args: Any) -> Any:
+    """Return what a function returns; an error of its gets the name of the op and its operands."""
+    try:
+        return function(*args)
+    except WeftError as error:
+        known = [x for x in operands if isinstance(x, Op)]
+        raise type(error)(explain(kind, error.problem, known)) from None
 
 
 def _versions(args: tuple[Any, ...], context: scope.BuildContext) -> tuple[Op | None, ...]:

@@ -114,22 +114,19 @@ class _PeepholeRun:
         self.replacements: dict[Op, Op] = {}
         self.settled: set[Op] = set()
         self.visitors: dict[type, Callable[..., Any] | None] = {}
-        self.spent = 0
 
     def run(self, graph: Graph) -> Graph:
         token = _active.set((*_active.get(), self))
         try:
-            return graph.rewrite(self.start)
+            return graph.rewrite(self.settle)
         finally:
             _active.reset(token)
 
-    def start(self, op: Op) -> Op:
-        """Settle an op of the graph, whose operands are settled."""
-        self.spent = 0
-        return self.settle(op)
+    def settle(self, op: Op, depth: int = 0) -> Op:
+        """Visit an op, whose operands are settled, until nothing replaces it.
 
-    def settle(self, op: Op) -> Op:
-        """Visit an op until nothing replaces it; `bound` limits the recursion as well."""
+        `depth` counts the replacements that led to it; the bound of that is one of recursion too.
+        """
         visitor = self.visitor(op)
         while visitor is not None:
             with scope.replacing(op):
@@ -141,13 +138,14 @@ class _PeepholeRun:
             new = self.replacements.pop(op, op)
             if new is op:
                 break
-            self.check(op, new)
-            op = self.settle_operands(new)
+            self.check(op, new, depth)
+            depth += 1
+            op = self.settle_operands(new, depth)
             visitor = self.visitor(op)
         self.settled.add(op)
         return op
 
-    def settle_operands(self, root: Op) -> Op:
+    def settle_operands(self, root: Op, depth: int) -> Op:
         """Return a new op with every new op below it settled."""
         if root in self.settled:
             return root
@@ -156,7 +154,7 @@ class _PeepholeRun:
         final: dict[Op, Op] = {}
         for op in fresh:
             op_now = on_new_operands(op, final)
-            final[op] = op_now if op is root else self.settle(op_now)
+            final[op] = op_now if op is root else self.settle(op_now, depth)
         return final[root]
 
     def visitor(self, op: Op) -> Callable[..., Any] | None:
@@ -168,7 +166,7 @@ class _PeepholeRun:
             self.visitors[kind] = found
         return self.visitors[kind]
 
-    def check(self, op: Op, new: Op) -> None:
+    def check(self, op: Op, new: Op, depth: int) -> None:
         """Refuse a replacement of other axes or dtype, and one too many."""
         if (new.axes, new.dtype) != (op.axes, op.dtype):
             raise PassError(
@@ -177,8 +175,7 @@ class _PeepholeRun:
                     f"{op.dtype} {op.axes} to {new.dtype} {new.axes}: a replacement must keep both"
                 )
             )
-        self.spent += 1
-        if self.spent > self.owner.bound:
+        if depth >= self.owner.bound:
             raise PassDidNotConverge(
                 op.explain(
                     f"pass {self.owner.name} went on replacing it after {self.owner.bound} times, "

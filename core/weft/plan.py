@@ -236,6 +236,8 @@ class _Planner:
 
     def _add_step(self, op: Op) -> None:
         number = self._add_reader(op)
+        if op.may_raise:
+            self.last_effect = number
         if not op.is_tensor:
             return
         buffer = Buffer(ARENA, op.axes.size * op.dtype.itemsize, number)

@@ -315,6 +315,10 @@ def backend_status(name: str) -> BackendStatus:
     except PluginError as error:
         steps = 0 if isinstance(error, UnknownPluginError) else 1
         return _status_after(steps, name, distribution, str(error))
+    missing = sorted(getattr(backend, "__abstractmethods__", ()))
+    if missing:
+        reason = f"the class {backend.__name__} does not define {', '.join(missing)}"
+        return _status_after(2, name, distribution, reason)
     try:
         device, reason = backend.probe()
     except Exception as error:

@@ -51,6 +51,13 @@ class RuleTable:
             self._ask_plugins()
         return next((self._rules[base] for base in kind.__mro__ if base in self._rules), None)
 
+    def __getitem__(self, kind: type[Op]) -> Callable[..., Any]:
+        """Return the rule for an op class; raises KeyError if there is none."""
+        rule = self.find(kind)
+        if rule is None:
+            raise KeyError(f"backend {self.backend} has no rule for {kind.__name__}")
+        return rule
+
     def _ask_plugins(self) -> None:
         own = {kind: rule for kind, rule in self._rules.items() if kind not in self._from_plugins}
         self._rules = dict(own)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import linecache
 import sys
+from types import FrameType
 
 Location = tuple[str, int]
 
 _internal_roots = {"weft"}
+_KIT = "weft.testing"
 _is_internal: dict[str, bool] = {}
+"""By file, whether it is part of weft or of a plugin."""
 
 
 def add_internal_package(root: str) -> None:
@@ -20,17 +23,51 @@ def add_internal_package(root: str) -> None:
 def user_location() -> Location:
     """Return file and line of the innermost frame that is the user's own."""
     frame = sys._getframe(2)
+    known = _is_internal
     while True:
-        name = frame.f_globals.get("__name__", "")
-        internal = _is_internal.get(name)
+        filename = frame.f_code.co_filename
+        internal = known.get(filename)
         if internal is None:
-            internal = _is_internal[name] = name.partition(".")[0] in _internal_roots
-        if not internal:
-            return frame.f_code.co_filename, frame.f_lineno
-        outer = frame.f_back
+            internal = _classified(frame, filename)
+        outer = frame.f_back if internal else None
         if outer is None:
-            return frame.f_code.co_filename, frame.f_lineno
+            return filename, frame.f_lineno
         frame = outer
+
+
+def entry() -> tuple[Location, str]:
+    """Return the user's file and line, and the name of the public function that was called there.
+
+    The name is empty where it was none, but a method or a class.
+    """
+    frame = sys._getframe(2)
+    name = ""
+    while frame.f_back is not None and _classified(frame, frame.f_code.co_filename):
+        if _is_public(frame):
+            name = frame.f_code.co_name
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno), name
+
+
+def _is_public(frame: FrameType) -> bool:
+    """Whether a frame is of an operator, a function that weft exports or one of a plugin."""
+    import weft
+
+    name = frame.f_code.co_name
+    if name.startswith(("_", "<")):
+        return name.startswith("__") and name != "__init__"
+    is_own = frame.f_globals.get("__name__", "").partition(".")[0] == "weft"
+    return not is_own or name in getattr(weft, "__all__", ())
+
+
+def _classified(frame: FrameType, filename: str) -> bool:
+    """Return whether a frame is internal, and remember it for real files; others share names."""
+    module = frame.f_globals.get("__name__", "")
+    # The conformance kit is a user: what it builds points at its rows.
+    internal = module.partition(".")[0] in _internal_roots and not module.startswith(_KIT)
+    if not filename.startswith("<"):
+        _is_internal[filename] = internal
+    return internal
 
 
 def file_info(location: Location) -> str:

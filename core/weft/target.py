@@ -42,6 +42,9 @@ class Target:
         The scratch bytes that an op needs while it runs.
     dtypes
         The names of the dtypes that the device computes with.
+    lacks
+        By the name of an op class that the backend cannot compute, the reason. The conformance kit
+        expects such an op to be refused, and fails if it is computed after all.
     fast_math
         Whether passes may change values in rare cases, such as ``0 * x`` to 0.
     tolerances
@@ -57,6 +60,7 @@ class Target:
     dtypes: frozenset[str] = frozenset(
         "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()  # noqa: SIM905
     )
+    lacks: Mapping[str, str] = field(default_factory=dict)
     fast_math: bool = False
     tolerances: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
 

@@ -34,6 +34,11 @@ class TensorOp(Op):
         return operators["transpose"](self)
 
     @property
+    def mT(self) -> TensorOp:  # noqa: N802
+        """The tensor with its last two axes swapped."""
+        return operators["matrix_transpose"](self)
+
+    @property
     def schemas(self) -> list[Any]:
         """What the op means as part of a larger pattern, newest first."""
         found: list[Any] = self.__dict__.setdefault("_schemas", [])

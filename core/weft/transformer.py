@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from weft import dtypes, plugins, scope
+from weft.axes import Axes
 from weft.collection import paused_collection
 from weft.description import contiguous
 from weft.device import DeviceBufferStorage, DeviceTensor
@@ -25,7 +26,7 @@ from weft.graph import Graph
 from weft.lengths import Symbol
 from weft.op import Op
 from weft.ops.control import doall, sequential
-from weft.ops.storage import AssignableTensorOp
+from weft.ops.storage import AssignableTensorOp, ReadOp
 from weft.ordered import OrderedSet
 from weft.passes import PIPELINE, GraphPass, run_passes
 from weft.plan import ARENA, CONSTANT, STATE, Buffer, Plan, Step, make_plan, unsupported
@@ -304,20 +305,19 @@ class Transformer(ABC):
             self._refuse_unsupported(program.graph)
 
     def _refuse_unsupported(self, graph: Graph) -> None:
-        missing = unsupported(graph.ops, self.target)
-        if missing:
-            lines = [
-                f"  {type(op).__name__} on {op.dtype} {op.axes}, {op.file_info}" for op in missing
-            ]
-            raise UnsupportedOpError(
-                "\n".join(
-                    [
-                        f"backend {self.target.name} cannot run these ops, nothing was compiled:",
-                        *lines,
-                        "use another backend, or install a plugin with rules for them",
-                    ]
-                )
-            )
+        target = self.target
+        missing = unsupported(graph.ops, target)
+        if not missing:
+            return
+        lines = [f"backend {target.name} cannot run these ops, nothing was compiled:"]
+        for op in missing:
+            kind = type(op).__name__
+            reason = target.lacks.get(kind)
+            why = f" ({reason})" if reason else ""
+            lines.append(f"  {kind} on {op.dtype} {op.axes}{why}, {op.file_info}")
+        lines.append("use another backend, or install a plugin with rules for them")
+        kinds = dict.fromkeys(type(op).__name__ for op in missing)
+        raise UnsupportedOpError("\n".join(lines), tuple(kinds))
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
         """Return the initialisers of the states among ops that have no value here yet.
@@ -364,8 +364,9 @@ class Transformer(ABC):
     def initialize_tensor_descriptions(self, program: Program) -> None:
         """Create the device buffers and tensors of a program's plan."""
         plan = program.plan
+        solved = _solved_axes(plan.graph)
         for buffer in plan.buffers:
-            storage = self._storage(buffer, plan)
+            storage = self._storage(buffer, plan, solved)
             if storage is not None:
                 program.storages[buffer] = storage
         for op, description in plan.tensors.items():
@@ -373,26 +374,21 @@ class Transformer(ABC):
             if found is not None:
                 program.tensors[op] = found.device_tensor(description)
 
-    def _storage(self, buffer: Buffer, plan: Plan) -> DeviceBufferStorage | None:
+    def _storage(
+        self, buffer: Buffer, plan: Plan, solved: Mapping[Any, Axes]
+    ) -> DeviceBufferStorage | None:
         if buffer.kind == ARENA:
             if self.arena is None or self.arena.bytes < plan.arena_size:
                 self.arena = self.device_buffer_storage(plan.arena_size, "arena")
             return self.arena
         if buffer.kind == STATE:
-            return self._state_tensor(buffer.owner, buffer.nbytes, plan).storage
+            return self._state_tensor(buffer.owner, buffer.nbytes, solved[buffer.owner]).storage
         return self.constant_storage(buffer.owner) if buffer.kind == CONSTANT else None
 
-    def _state_tensor(self, state: Any, nbytes: int, plan: Plan) -> DeviceTensor:
+    def _state_tensor(self, state: Any, nbytes: int, axes: Axes) -> DeviceTensor:
         found = self.state_tensors.get(state)
         if found is None:
             storage = self.device_buffer_storage(nbytes, state.name)
-            axes = next(
-                value.axes
-                for value in (
-                    *(value for other, value in plan.graph.updates if other is state),
-                    *(op for op in plan.graph.ops if getattr(op, "state", None) is state),
-                )
-            )
             description = contiguous(axes.shape, state.dtype)
             found = self.state_tensors[state] = storage.device_tensor(description)
         if found.storage.bytes != nbytes:
@@ -475,6 +471,12 @@ class Transformer(ABC):
 
 def _closed(*args: Any) -> None:
     raise StateError("the transformer of this computation has been closed: make another one")
+
+
+def _solved_axes(graph: Graph) -> dict[Any, Axes]:
+    """Return the axes of each state in a graph, which are known where its own may not be."""
+    solved = {op.state: op.axes for op in graph.ops if isinstance(op, ReadOp)}
+    return solved | {state: value.axes for state, value in graph.updates}
 
 
 def _loaded(passes: Iterable[str | GraphPass]) -> list[GraphPass]:

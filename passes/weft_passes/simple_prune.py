@@ -78,7 +78,7 @@ class SimplePrune(PeepholeGraphPass):
                 self.replace_op(op, x)
                 return
             if value == -1 and _same(op, x):
-                self.replace_op(op, negative(x))
+                self.replace_by_composite(op, negative(x))
                 return
             if value == 0 and self.target.fast_math:
                 self.replace_op(op, broadcast(constant(0, dtype=op.dtype), op.axes))
@@ -99,7 +99,12 @@ class SimplePrune(PeepholeGraphPass):
         if value == 1 and _same(op, x):
             self.replace_op(op, x)
         elif value == 2 and _same(op, x):
-            self.replace_op(op, square(x))
+            self.replace_by_composite(op, square(x))
+
+    def replace_by_composite(self, op: Op, composite: Op) -> None:
+        """Replace an op unless the composite would be decomposed into the like of it again."""
+        if self.target.keeps_whole(composite):
+            self.replace_op(op, composite)
 
     @visit.on_type(SumOp)
     def prune_sum(self, op: Any) -> None:

@@ -77,7 +77,7 @@ BUILT = {
     "concat": Case(lambda: weft.concat([x(2), x(2, 2)]), AxesError, ("ConcatOp", "dimension 0")),
     "concat of nothing": Case(lambda: weft.concat([]), ArgumentError, ("at least one",)),
     "stack": Case(lambda: weft.stack([x(2)], weft.make_axis(3, "S")), AxesError, ("S=3", "1")),
-    "pad": Case(lambda: weft.pad(x(2), [(1, -1)]), AxesError, ("PadOp", "-1")),
+    "pad": Case(lambda: weft.pad(x(2), [(1, -1)]), AxesError, ("padding", "-1")),
     "max of nothing": Case(lambda: weft.max(x(0)), AxesError, ("MaxOp", "no elements")),
     "expand_dims": Case(lambda: weft.expand_dims(x(2), dim=5), AxesError, ("place 5",)),
     "constant": Case(lambda: weft.constant([1, 2], (3,)), AxesError, ("shape (2,)", "Axes(3)")),
@@ -220,6 +220,8 @@ BUILTINS = {
         UnknownPluginError,
     ),
     TypeError: (DTypeError,),
+    IndexError: (errors.IndexOutOfRange,),
+    AssertionError: (errors.CheckFailed,),
     RuntimeError: (
         PassError, PassDidNotConverge, errors.PlanError, PluginError, errors.BackendError,
         UnsupportedOpError,

@@ -184,7 +184,6 @@ def test_c31_it_computes_more_than_that(toy):
 def test_c31_its_abstract_methods_are_all_that_it_defines(toy):
     defined = {name for name in vars(type(toy)) if not name.startswith("_")}
     assert defined == {"transformer_name", *weft.Transformer.__abstractmethods__}
-    assert len((SOURCE / "weft_toy.py").read_text().splitlines()) < 130
 
 
 def test_c31_it_can_be_registered_by_hand(tmp_path, monkeypatch):

@@ -62,15 +62,16 @@ def named(short):
 def test_promotion(pair, result):
     left, right = map(named, pair)
     x, y = weft.placeholder((2,), dtype=left), weft.placeholder((2,), dtype=right)
+    condition = weft.placeholder((2,), dtype="bool")
     if result == REFUSED:
         with pytest.raises(DTypeError, match="no common"):
             dtypes.promote(left, right)
         with pytest.raises(TypeError, match="cast one of them") as caught:
-            weft.maximum(x, y)
+            weft.where(condition, x, y)
         assert str(caught.value).count(f'File "{__file__}", line') == 3
     else:
         assert dtypes.promote(left, right) == named(result)
-        assert weft.maximum(x, y).dtype == named(result)
+        assert weft.where(condition, x, y).dtype == named(result)
 
 
 # The dtype of `x + scalar` for a Python bool, int, float and complex; bool counts as int32 in sums.

@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft import plugins
-from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange, WeftError
 from weft.hookspecs import hookimpl
 
 H, W = weft.make_axis(2, "H"), weft.make_axis(3, "W")
@@ -98,15 +98,22 @@ MISTAKES = {
         lambda: x(4, 3)[:, np.array([True, False, True])],
         ArgumentError, ("dimension 1 (length 3)", "ndarray of bool", "where()"),
     ),
-    "index of an array": Case(
-        lambda: x(4)[np.array([0, 1])], ArgumentError, ("dimension 0 (length 4)", "one_hot")
+    "index of floats": Case(
+        lambda: x(4)[np.array([0.5])], ArgumentError, ("dimension 0 (length 4)", "cast()")
     ),
-    "index of a list": Case(lambda: x(H)[[0]], ArgumentError, ("(length 2)", "dot()", "a list")),
+    "index of a list of floats": Case(
+        lambda: x(H)[[0.0]], ArgumentError, ("(length 2)", "list of float64")
+    ),
+    "index of a ragged list": Case(lambda: x(4)[[0, [1]]], ArgumentError, ("[0, [1]]",)),
+    "index out of range": Case(
+        lambda: x(4, 3)[:, [0, 3]], IndexOutOfRange, ("index 3 at (1,)", "dimension 1 of length 3")
+    ),
     "index of an op": Case(lambda: x(4)[x(4) > 0], ArgumentError, ("GreaterOp of bool", "where()")),
     "index of a bool": Case(lambda: x(4)[True], ArgumentError, ("not True",)),
     "slice of an array": Case(lambda: x(4)[np.arange(2):], ArgumentError, ("integer to integer",)),
     "set_item of an array": Case(
-        lambda: weft.set_item(weft.variable((4,)), np.arange(2), 0), ArgumentError, ("length 4",)
+        lambda: weft.set_item(weft.variable((4,)), np.arange(2), 0),
+        ArgumentError, ("length 4", "scatter()"),
     ),
     "slices that are no list": Case(
         lambda: weft.tensor_slice(x(4), slice(2)), ArgumentError, ("one for each axis",)
@@ -115,6 +122,13 @@ MISTAKES = {
     "initial value without axes": Case(
         lambda: weft.variable(initial_value=[0.0, 0.0]),
         AxesError, ("give its axes", "variable((2,), initial_value=...)"),
+    ),
+    "a value in the place of axes": Case(
+        lambda: weft.variable(np.zeros((2, 3))),
+        ArgumentError, ("no shape", "variable((2, 3), initial_value=...)"),
+    ),
+    "a length that is an array": Case(
+        lambda: weft.zeros((np.zeros(2),)), AxesError, ("must be an integer",)
     ),
     "initial tensor without axes": Case(
         lambda: weft.persistent_tensor(initial_value=x(2)), AxesError, ("give its axes",)

@@ -120,3 +120,53 @@ def test_complex_numbers_have_no_rounded_quotient(build):
         build(x, 2)
     with pytest.raises(weft.errors.DTypeError, match="do not fit float32"):
         weft.cast(x, "float32")
+
+
+def test_a_target_whose_logarithm_is_infinite_adds_nothing_to_a_divergence(transformer):
+    x, t = weft.placeholder((3,), "float64"), weft.placeholder((3,), "float64")
+    loss = weft.kl_div(x, t, log_target=True, reduction="sum")
+    results = [loss, weft.deriv(loss, x), weft.deriv(loss, t)]
+    step = transformer.computation(results, x, t)
+    found, dx, dt = step([-1, 0, -np.inf], [-np.inf, 0, -np.inf])
+    assert found == 0
+    assert dx.tolist() == [0, -1, 0]
+    assert dt.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("normalise", [weft.softmax, weft.log_softmax])
+def test_nothing_is_normalised_along_an_empty_axis(normalise):
+    with pytest.raises(weft.errors.AxesError, match="no elements to normalise"):
+        normalise(weft.placeholder((2, 0)))
+
+
+@pytest.mark.parametrize("axis", [True, int, np.zeros((2, 2)), 1.5])
+@pytest.mark.parametrize(
+    ("name", "build"),
+    [
+        ("SumOp", weft.sum),
+        ("layer_norm", lambda x, axis: weft.layer_norm(x, axes=axis)),
+        ("softmax", weft.log_softmax),
+        ("cosine_similarity", lambda x, axis: weft.cosine_similarity(x, x, axis)),
+        ("glu", weft.glu),
+        ("sort", weft.sort),
+    ],
+)
+def test_what_is_no_axis_is_refused_by_name(name, build, axis):
+    with pytest.raises(weft.errors.AxesError, match=f"^{name}: "):
+        build(weft.placeholder((3, 4)), axis)
+
+
+@pytest.mark.parametrize("inputs", [1.5, [[1]], [np.zeros(2)], ["x"]])
+def test_a_checkpoint_starts_at_ops(inputs):
+    y = weft.exp(weft.placeholder((3,)))
+    with pytest.raises(weft.errors.ArgumentError, match="checkpoint"):
+        weft.checkpoint(y, inputs)
+
+
+@pytest.mark.parametrize("number", [np.float32(0.5), np.int64(1), 2])
+def test_numbers_of_numpy_are_numbers_and_those_too_large_are_refused(number):
+    x = weft.placeholder((3,))
+    assert weft.layer_norm(x, epsilon=number).epsilon == number
+    assert weft.norm(x, number).shape == ()
+    with pytest.raises(weft.errors.ArgumentError, match="epsilon must be a finite number"):
+        weft.layer_norm(x, epsilon=10**400)

@@ -480,3 +480,17 @@ def test_the_status_of_an_unknown_backend_is_no_error() -> None:
     assert not status.installed
     assert status.distribution is None
     assert "no backend named 'nowhere-to-be-found'" in status.usable.reason
+
+
+def test_a_backend_that_is_not_finished_is_not_usable(site: Site) -> None:
+    text = IMPORT_HOOKIMPL + (
+        "import weft\nclass Half(weft.Transformer):\n    target = None\n"
+        "@hookimpl\ndef weft_register_backends(register):\n    register('half', Half)\n"
+    )
+    site.install("weft-half", "[weft.backends]\nhalf = half_engine\n", {"half_engine": text})
+    status = plugins.backend_status("half")
+    assert status.importable
+    assert not status.usable
+    assert "Half does not define device_buffer_storage, transform_ordered_ops" in (
+        status.usable.reason
+    )

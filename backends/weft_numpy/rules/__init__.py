@@ -11,6 +11,7 @@ from weft_numpy.rules import (
     random,
     reduction,
     sorting,
+    windows,
 )
 from weft_numpy.rules.table import rules
 
@@ -26,4 +27,5 @@ __all__ = [
     "reduction",
     "rules",
     "sorting",
+    "windows",
 ]

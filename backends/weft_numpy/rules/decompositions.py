@@ -1,3 +1,16 @@
 """Rules for linear systems, which NumPy's linear algebra solves."""
 
 from __future__ import annotations
+
+from weft.op import Op
+from weft.ops import decompositions
+from weft_numpy.codegen import Emitter
+from weft_numpy.rules.table import rules
+
+
+@rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp)
+@rules.on_type(decompositions.DeterminantOp, decompositions.InverseOp)
+def decomposition_rule(op: Op, emit: Emitter) -> None:
+    """Call the reference, which turns NumPy's errors into NaN; no solver writes into memory."""
+    reference = emit.bind(op.reference, "linear_algebra")
+    emit.line(f"copyto({emit.out}, {reference}({', '.join(emit.args)}))")

@@ -6,7 +6,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.op import Op
-from weft.ops import activation, bits, comparison, elementwise, math
+from weft.ops import activation, bits, comparison, complex_parts, elementwise, math
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 
@@ -21,6 +21,8 @@ UFUNCS: dict[type[Op], np.ufunc] = {
     math.SinOp: np.sin,
     math.CosOp: np.cos,
     math.TanhOp: np.tanh,
+    math.AtanOp: np.arctan,
+    complex_parts.ConjOp: np.conjugate,
     bits.BitwiseAndOp: np.bitwise_and,
     bits.BitwiseOrOp: np.bitwise_or,
     bits.BitwiseXorOp: np.bitwise_xor,
@@ -50,12 +52,16 @@ OUT_BY_NAME = (np.maximum, np.minimum)
 INTEGER_OF_SIZE = {1: "i1", 2: "i2", 4: "i4", 8: "i8"}
 
 
-@rules.on_type(*UFUNCS)
-def elementwise_rule(op: Op, emit: Emitter) -> None:
-    """Call the ufunc with its result in place."""
-    ufunc = UFUNCS[type(op)]
+def call_ufunc(ufunc: np.ufunc, emit: Emitter) -> None:
+    """Call a ufunc on all operands, with its result in place."""
     out = f"out={emit.out}" if ufunc in OUT_BY_NAME else emit.out
     emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*emit.args, out])})")
+
+
+@rules.on_type(*UFUNCS)
+def elementwise_rule(op: Op, emit: Emitter) -> None:
+    """Call the ufunc."""
+    call_ufunc(UFUNCS[type(op)], emit)
 
 
 @rules.on_type(elementwise.ReciprocalOp)
@@ -89,6 +95,25 @@ def cast_rule(op: Op, emit: Emitter) -> None:
     emit.line(f"copyto({emit.out}, {emit.args[0]}, 'unsafe')")
 
 
+@rules.on_type(complex_parts.RealOp)
+def real_rule(op: Op, emit: Emitter) -> None:
+    """Copy the real part."""
+    emit.line(f"copyto({emit.out}, {emit.args[0]}.real)")
+
+
+@rules.on_type(complex_parts.ImagOp)
+def imag_rule(op: Op, emit: Emitter) -> None:
+    """Copy the imaginary part."""
+    emit.line(f"copyto({emit.out}, {emit.args[0]}.imag)")
+
+
+@rules.on_type(complex_parts.ComplexOp)
+def complex_rule(op: Op, emit: Emitter) -> None:
+    """Write each part in its place."""
+    for part, arg in zip(("real", "imag"), emit.args, strict=True):
+        emit.line(f"copyto({emit.out}.{part}, {arg})")
+
+
 @rules.on_type(comparison.WhereOp)
 def where_rule(op: Op, emit: Emitter) -> None:
     """Select bits: with y ^ ((x ^ y) * condition), several times faster than copies under a mask.
@@ -98,8 +123,9 @@ def where_rule(op: Op, emit: Emitter) -> None:
     condition, x, y = emit.args
     bits = INTEGER_OF_SIZE.get(op.dtype.itemsize)
     if bits is None:
-        emit.line(f"copyto({emit.out}, {y})")
-        emit.line(f"copyto({emit.out}, {x}, 'no', {condition})")
+        # The result may lie where the second operand does, so that one goes first.
+        emit.line(f"copyto({emit.out}, {x})")
+        emit.line(f"copyto({emit.out}, {y}, 'no', ~{condition})")
         return
     as_bits = f".view('{bits}')"
     x, y = (emit.part(n, d, as_bits) for n, d in zip((x, y), emit.step.args[1:], strict=True))

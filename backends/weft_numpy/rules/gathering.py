@@ -1,3 +1,97 @@
 """Rules for elements taken and put by index."""
 
 from __future__ import annotations
+
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.ops import dynamic_slices, gathering
+from weft_numpy.codegen import Emitter
+from weft_numpy.rules.table import rules
+
+Array = np.ndarray[Any, Any]
+
+
+@rules.on_type(gathering.TakeOp)
+def take_rule(op: gathering.TakeOp, emit: Emitter) -> None:
+    """Check the indices and take; NumPy's own check would need a copy of the result.
+
+    Nor does it take from an operand that is not contiguous without copying the whole of it.
+    """
+    x, places = emit.args[0], _places(op, emit)
+    if emit.step.args[0].is_contiguous:
+        take = emit.bind(np.take, "take")
+        emit.line(f"{take}({x}, {places}, {op.position}, {emit.out}, 'wrap')")
+    else:
+        emit.line(f"copyto({emit.out}, {x}[{':, ' * op.position}{places}])")
+
+
+@rules.on_type(gathering.TakeAlongAxisOp)
+def take_along_axis_rule(op: gathering.TakeAlongAxisOp, emit: Emitter) -> None:
+    """Call NumPy's function."""
+    take = emit.bind(np.take_along_axis, "take_along_axis")
+    taken = f"{take}({emit.args[0]}, {_places(op, emit)}, {op.position})"
+    emit.line(f"copyto({emit.out}, {taken})")
+
+
+@rules.on_type(gathering.ScatterOp)
+def scatter_rule(op: gathering.ScatterOp, emit: Emitter) -> None:
+    """Copy the first operand unless it is in place, then put into it.
+
+    Floats of 16 bits are put into a copy in float32.
+    """
+    x, _, updates = emit.args
+    places = _places(op, emit)
+    target = emit.out
+    is_wide = op.working_dtype != op.dtype
+    if is_wide:
+        target = f"{x}.astype({emit.bind(op.working_dtype, 'dtype')})"
+    elif x != emit.out:
+        emit.line(f"copyto({emit.out}, {x})")
+    if op.reduction == "set":
+        emit.line(f"{emit.out}[{':, ' * op.position}{places}] = {updates}")
+        return
+    ufunc = gathering.REDUCTIONS[op.reduction].ufunc
+    put = emit.bind(partial(_put, ufunc, op.position), f"{op.reduction}_at")
+    call = f"{put}({target}, {places}, {updates})"
+    emit.line(f"copyto({emit.out}, {call}, 'unsafe')" if is_wide else call)
+
+
+@rules.on_type(dynamic_slices.DynamicSliceOp)
+def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, emit: Emitter) -> None:
+    """Copy the block."""
+    x, *starts = emit.args
+    block = f"{emit.bind(op.block, 'block')}({', '.join(starts)})"
+    emit.line(f"copyto({emit.out}, {x}[{block}])")
+
+
+@rules.on_type(dynamic_slices.DynamicUpdateSliceOp)
+def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, emit: Emitter) -> None:
+    """Copy the first operand unless it is in place, then write the block."""
+    x, update, *starts = emit.args
+    block = f"{emit.bind(op.block, 'block')}({', '.join(starts)})"
+    if x != emit.out:
+        emit.line(f"copyto({emit.out}, {x})")
+    emit.line(f"{emit.out}[{block}] = {update}")
+
+
+def _places(op: gathering.IndexedOp, emit: Emitter) -> str:
+    return f"{emit.bind(op.places, 'places')}({emit.args[1]})"
+
+
+def _put(ufunc: np.ufunc, position: int, target: Array, places: Array, updates: Array) -> Array:
+    """Combine updates with the elements of a contiguous array, as one vector.
+
+    NumPy's `at` is several times faster on vectors than on arrays of more dimensions.
+    """
+    length, after = target.shape[position], prod(target.shape[position + 1 :])
+    before = prod(target.shape[:position])
+    linear = places.reshape(-1)
+    if before * after != 1:
+        linear = np.where(linear < 0, linear + length, linear)[:, None] * after + np.arange(after)
+        linear = (np.arange(before)[:, None] * (length * after) + linear.reshape(-1)).reshape(-1)
+    ufunc.at(target.reshape(-1), linear, updates.reshape(-1).astype(target.dtype, copy=False))
+    return target

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.op import Op
-from weft.ops import bits, control, indexing, joining, movement, state
+from weft.ops import bits, indexing, joining, movement, windows
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 
@@ -19,7 +19,7 @@ def copy_rule(op: Op, emit: Emitter) -> None:
 
 
 @rules.on_type(movement.TransposeOp, movement.BroadcastOp, indexing.SliceOp)
-@rules.on_type(bits.BitcastOp, control.StopGradientOp, state.ValueOfOp)
+@rules.on_type(bits.BitcastOp, movement.IdentityOp, windows.WindowsOp)
 def view_rule(op: Op, emit: Emitter) -> None:
     """Write nothing: these are always views, which the plan describes."""
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from weft.op import Op
+from functools import partial
+from typing import Any
+
 from weft.ops import random
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 
+PART = 2**15
+"""The number of elements whose words stay in the cache between the rounds."""
+
 
 @rules.on_type(random.RandomBitsOp)
-def random_bits_rule(op: Op, emit: Emitter) -> None:
-    """Run Philox on whole arrays."""
-    emit.line(f"copyto({emit.out}, {emit.bind(op.reference, 'random_bits')}({emit.args[0]}))")
+def random_bits_rule(op: Any, emit: Emitter) -> None:
+    """Run Philox on parts that fit into the cache."""
+    fill = emit.bind(partial(_fill, (op.seed, op.stream)), "random_bits")
+    emit.line(f"{fill}({emit.args[0]}, {emit.out})")
+
+
+def _fill(key: tuple[int, int], call: Any, out: Any) -> None:
+    for start in range(0, out.size, PART):
+        size = min(PART, out.size - start)
+        out.flat[start : start + size] = random.bits_of(size, call, key, start // 4)

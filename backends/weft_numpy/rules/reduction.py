@@ -17,6 +17,8 @@ REDUCTIONS: dict[type[Op], np.ufunc] = {
     reduction.ProdOp: np.multiply,
     reduction.MaxOp: np.maximum,
     reduction.MinOp: np.minimum,
+    reduction.AnyOp: np.logical_or,
+    reduction.AllOp: np.logical_and,
 }
 
 

@@ -1,3 +1,65 @@
 """Rules for sorting, and for running sums, products and extrema."""
 
 from __future__ import annotations
+
+from weft import dtypes
+from weft.description import TensorDescription
+from weft.op import Op
+from weft.ops import cumulative, sorting
+from weft_numpy.codegen import Emitter
+from weft_numpy.rules.table import rules
+
+
+@rules.on_type(sorting.ArgsortOp, sorting.SearchSortedOp)
+def index_rule(op: Op, emit: Emitter) -> None:
+    """Call the reference, because NumPy has no such function that writes into given memory."""
+    reference = emit.bind(op.reference, type(op).__name__.removesuffix("Op").lower())
+    emit.line(f"copyto({emit.out}, {reference}({', '.join(emit.args)}))")
+
+
+@rules.on_type(sorting.SortOp)
+def sort_rule(op: sorting.SortOp, emit: Emitter) -> None:
+    """Sort the result in place; in descending order seen from the end."""
+    if op.dtype.kind == "V":
+        # The order of NumPy's bfloat16 does not know NaN.
+        index_rule(op, emit)
+        return
+    emit.line(f"copyto({emit.out}, {emit.args[0]})")
+    seen = _part(emit, emit.out, emit.step.out, op.position, "::-1" if op.descending else "")
+    emit.line(f"{seen}.sort({op.position})")
+
+
+@rules.on_type(cumulative.CumulativeOp)
+def cumulative_rule(op: cumulative.CumulativeOp, emit: Emitter) -> None:
+    """Accumulate, over views from the end in reverse, and without the last if exclusive."""
+    taken, filled, first = SLICES[op.exclusive, op.reverse]
+    x = _part(emit, emit.args[0], emit.step.args[0], op.position, taken)
+    out = _part(emit, emit.out, emit.step.out, op.position, filled)
+    call = f"{emit.bind(op.ufunc, op.ufunc.__name__)}.accumulate"
+    wide = dtypes.working_dtype(op.dtype)
+    dtype = emit.bind(wide, "dtype")
+    if wide != op.dtype:
+        emit.line(f"copyto({out}, {call}({x}, {op.position}, {dtype}), 'unsafe')")
+    else:
+        emit.line(f"{call}({x}, {op.position}, {dtype}, {out})")
+    if op.exclusive:
+        beginning = _part(emit, emit.out, emit.step.out, op.position, first)
+        emit.line(f"{beginning}.fill({emit.bind(op.nothing(op.dtype), 'nothing')})")
+
+
+SLICES = {
+    (False, False): ("", "", ""),
+    (False, True): ("::-1", "::-1", ""),
+    (True, False): (":-1", "1:", ":1"),
+    (True, True): (":0:-1", "-2::-1", "-1:"),
+}
+"""What is read and written where an op is exclusive, in reverse, and the place left to fill."""
+
+
+def _part(
+    emit: Emitter, array: str, description: TensorDescription, position: int, slice_: str
+) -> str:
+    """Return the name of an array sliced along one axis."""
+    if not slice_:
+        return array
+    return emit.part(array, description, f"[{':, ' * position}{slice_}]")

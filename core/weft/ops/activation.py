@@ -1,26 +1,88 @@
-"""Activations: the nonlinear functions between the layers of a network."""
+"""Activations: the nonlinear functions between the layers of a network.
+
+Where one has a kink, its gradient there is 0, or that of the side towards 0.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from weft.ops.comparison import greater, maximum, where
-from weft.ops.elementwise import ElementwiseOp, InexactOp, build, square
-from weft.ops.math import tanh
+from weft.errors import ArgumentError, AxesError
+from weft.op import explain, explained
+from weft.ops.arguments import as_number
+from weft.ops.comparison import clip, greater, less_equal, maximum, minimum, where
+from weft.ops.elementwise import (
+    FloatOp,
+    InexactOp,
+    RealNumberOp,
+    absolute,
+    align,
+    build,
+    multiply,
+    reciprocal,
+    square,
+    subtract,
+)
+from weft.ops.indexing import tensor_slice
+from weft.ops.math import exp, expm1, log1p, tanh
+from weft.ops.special import erfc
 from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
+    "EluOp",
+    "GeluOp",
+    "LeakyReluOp",
+    "MishOp",
     "ReluOp",
     "SigmoidOp",
+    "SiluOp",
+    "SoftplusOp",
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hard_shrink",
+    "hard_sigmoid",
+    "hard_swish",
+    "hard_tanh",
+    "leaky_relu",
+    "log_sigmoid",
+    "mish",
+    "prelu",
     "relu",
+    "relu6",
+    "selu",
     "sigmoid",
     "sigmoidAtomic",
+    "silu",
+    "soft_shrink",
+    "softplus",
+    "swish",
+    "tanh_shrink",
+    "threshold",
 ]
 
+_FAR = 40.0
+"""Further from 0 the smooth functions here are x or 0 to the last digit, and their slopes even."""
 
-class ReluOp(ElementwiseOp, CompositeOp):
+SELU_SCALE = 1.0507009873554804934193349852946
+SELU_ALPHA = 1.6732632423543772848170429916717
+"""With these two, mean 0 and variance 1 are a fixed point (Klambauer et al., 2017)."""
+
+
+def _number(function: str, name: str, value: Any, above: float = -math.inf) -> float:
+    """Return an argument as a float; raises ArgumentError if it is no number or too small."""
+    number = as_number(value)
+    if number > above:
+        return number
+    bound = f" above {above:g}" if math.isfinite(above) else ""
+    raise ArgumentError(f"{function}: {name} must be a Python number{bound}, not {value!r}")
+
+
+class ReluOp(RealNumberOp, CompositeOp):
     """The larger of the operand and 0; its gradient at 0 is 0."""
 
     def reference(self, x: Any) -> Any:
@@ -36,26 +98,226 @@ class ReluOp(ElementwiseOp, CompositeOp):
         return (where(greater(self, 0), delta, 0),)
 
 
-class SigmoidOp(InexactOp, CompositeOp):
-    """The logistic function 1 / (1 + exp(-x)), without overflow."""
+class LeakyReluOp(FloatOp, CompositeOp):
+    """The operand above 0, and a part of it below; at 0 the gradient is that of below.
+
+    Attributes
+    ----------
+    negative_slope
+        The part.
+    """
+
+    negative_slope: float
 
     def reference(self, x: Any) -> Any:
-        """Use the hyperbolic tangent, which does not overflow."""
-        half = np.asarray(0.5, np.asarray(x).dtype)
-        return half * np.tanh(half * x) + half
+        """Choose by sign."""
+        return np.where(np.greater(x, 0), x, x * np.asarray(self.negative_slope, x.dtype))
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Write it as a hyperbolic tangent."""
-        return tanh(x * 0.5) * 0.5 + 0.5
+        """Choose by sign."""
+        return where(greater(x, 0), x, x * self.negative_slope)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """1 above 0, else the slope."""
+        return (where(greater(x, 0), delta, delta * self.negative_slope),)
+
+
+class EluOp(FloatOp, CompositeOp):
+    """The operand above 0, and alpha (exp(x) - 1) below; at 0 the gradient is that of below.
+
+    Attributes
+    ----------
+    alpha
+        The limit below, negated.
+    """
+
+    alpha: float
+
+    def reference(self, x: Any) -> Any:
+        """Choose by sign."""
+        alpha = np.asarray(self.alpha, x.dtype)
+        return np.where(np.greater(x, 0), x, alpha * np.expm1(np.minimum(x, np.zeros_like(x))))
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Choose by sign."""
+        return where(greater(x, 0), x, expm1(minimum(x, 0)) * self.alpha)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """1 above 0, else alpha exp(x)."""
+        return (where(greater(x, 0), delta, delta * (exp(minimum(x, 0)) * self.alpha)),)
+
+
+class SigmoidOp(InexactOp, CompositeOp):
+    """The logistic function 1 / (1 + exp(-x)), exact relative to itself where it is tiny."""
+
+    def reference(self, x: Any) -> Any:
+        """Divide; use the hyperbolic tangent for complex numbers, whose infinities make NaN."""
+        x = np.asarray(x)
+        if x.dtype.kind != "c":
+            return 1 / (np.exp(-x) + 1)
+        return np.tanh(x / 2) / 2 + np.asarray(0.5, x.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Divide; use the hyperbolic tangent for complex numbers, whose infinities make NaN."""
+        return tanh(x * 0.5) * 0.5 + 0.5 if x.dtype.kind == "c" else reciprocal(exp(-x) + 1)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Self (1 - self)."""
         return (delta * (self - square(self)),)
 
 
+class SoftplusOp(FloatOp, CompositeOp):
+    """log(1 + exp(x)), without overflow."""
+
+    def reference(self, x: Any) -> Any:
+        """Add exponentials, one of them 1."""
+        return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Add what the smaller exponential gives to the larger."""
+        return maximum(x, 0) + log1p(exp(-absolute(x)))
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Sigmoid."""
+        return (delta * SigmoidOp(x),)
+
+
+class SiluOp(FloatOp, CompositeOp):
+    """X times its sigmoid (Elfwing et al., 2018)."""
+
+    def reference(self, x: Any) -> Any:
+        """Divide."""
+        return x / (np.exp(-x) + 1)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Multiply with the sigmoid."""
+        return x * SigmoidOp(x)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """S + x s (1 - s) for the sigmoid s, whose slope is 0 far out."""
+        s = SigmoidOp(x)
+        return (delta * (s + clip(x, -_FAR, _FAR) * (s - square(s))),)
+
+
+class MishOp(FloatOp, CompositeOp):
+    """X tanh(softplus(x)) (Misra, 2019)."""
+
+    def reference(self, x: Any) -> Any:
+        """Multiply with the hyperbolic tangent."""
+        return x * np.tanh(np.logaddexp(x, np.zeros((), np.asarray(x).dtype)))
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Multiply with the hyperbolic tangent."""
+        return x * tanh(SoftplusOp(x))
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """T + x (1 - t²) s for the hyperbolic tangent t, flat far out, and the sigmoid s."""
+        t = tanh(SoftplusOp(x))
+        return (delta * (t + clip(x, -_FAR, _FAR) * ((1 - square(t)) * SigmoidOp(x))),)
+
+
+class GeluOp(FloatOp, CompositeOp):
+    """X times the chance that a normal number is below x (Hendrycks and Gimpel, 2016).
+
+    Attributes
+    ----------
+    approximate
+        "none", or "tanh" for the paper's approximation of that chance.
+    """
+
+    approximate: str
+
+    def reference(self, x: Any) -> Any:
+        """Multiply with the chance, computed in float64."""
+        wide = np.asarray(x, np.float64)
+        if self.approximate == "tanh":
+            chance = 0.5 + 0.5 * np.tanh(_GELU_SCALE * (wide + _GELU_CUBE * wide**3))
+        else:
+            chance = 0.5 * np.vectorize(math.erfc, otypes=[float])(wide * -math.sqrt(0.5))
+        return (wide * chance).astype(x.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Multiply with the chance."""
+        return x * self._chance(x)
+
+    def _chance(self, x: TensorOp) -> TensorOp:
+        if self.approximate == "tanh":
+            x = clip(x, -_FAR, _FAR)
+            return tanh((square(x) * x * _GELU_CUBE + x) * _GELU_SCALE) * 0.5 + 0.5
+        return erfc(x * -math.sqrt(0.5)) * 0.5
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """The chance and x times its slope, which is 0 far out, where a square might overflow."""
+        chance, near = self._chance(x), clip(x, -_FAR, _FAR)
+        if self.approximate == "tanh":
+            inner = square(near) * (3 * _GELU_CUBE * _GELU_SCALE) + _GELU_SCALE
+            slope = (chance - square(chance)) * 2 * inner
+        else:
+            slope = exp(square(near) * -0.5) * (1 / math.sqrt(2 * math.pi))
+        return (delta * (chance + near * slope),)
+
+
+_GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+
+
 def relu(x: Any) -> TensorOp:
     """Return the larger of x and 0."""
     return build(ReluOp, x)
+
+
+def relu6(x: Any) -> TensorOp:
+    """Return x limited to the range from 0 to 6; its gradient at both limits is 0."""
+    return minimum(6, relu(x))
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> TensorOp:
+    """Return x above 0, and `negative_slope` x below."""
+    slope = _number("leaky_relu", "negative_slope", negative_slope)
+    return LeakyReluOp(*align(LeakyReluOp, x), negative_slope=slope)
+
+
+def prelu(x: Any, weight: Any) -> TensorOp:
+    """Return x above 0, and `weight` x below.
+
+    The weight, a tensor that is usually trained, broadcasts against x: by name, or from the right,
+    so that one weight a channel of ``(N, C, H, W)`` has the shape ``(C, 1, 1)``.
+    """
+    x, weight = align(FloatOp, x, weight)
+    return where(greater(x, 0), x, multiply(x, weight))
+
+
+def elu(x: Any, alpha: float = 1.0) -> TensorOp:
+    """Return x above 0, and `alpha` (exp(x) - 1) below (Clevert et al., 2016)."""
+    return EluOp(*align(EluOp, x), alpha=_number("elu", "alpha", alpha))
+
+
+def selu(x: Any) -> TensorOp:
+    """Return `elu` with the scales that keep mean 0 and variance 1 (Klambauer et al., 2017)."""
+    return elu(x, SELU_ALPHA) * SELU_SCALE
+
+
+def celu(x: Any, alpha: float = 1.0) -> TensorOp:
+    """Return x above 0, and `alpha` (exp(x / `alpha`) - 1) below (Barron, 2017).
+
+    Raises ArgumentError unless `alpha` is positive.
+    """
+    alpha = _number("celu", "alpha", alpha, above=0)
+    (x,) = align(FloatOp, x)
+    return where(greater(x, 0), x, expm1(minimum(x, 0) / alpha) * alpha)
+
+
+def gelu(x: Any, approximate: str = "none") -> TensorOp:
+    """Return x times the chance that a normal number is below x.
+
+    With `approximate` "tanh" the chance is 0.5 + 0.5 tanh(sqrt(2 / π) (x + 0.044715 x³)), which
+    differs by less than 0.001. (Hendrycks and Gimpel, 2016.)
+    """
+    (x,) = align(GeluOp, x)
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(
+            explain("gelu", f"approximate must be 'none' or 'tanh', not {approximate!r}", [x])
+        )
+    return GeluOp(x, approximate=approximate)
 
 
 def sigmoid(x: Any) -> TensorOp:
@@ -64,3 +326,102 @@ def sigmoid(x: Any) -> TensorOp:
 
 
 sigmoidAtomic = sigmoid  # noqa: N816
+
+
+def log_sigmoid(x: Any) -> TensorOp:
+    """Return the logarithm of `sigmoid`, finite wherever x is."""
+    (x,) = align(SoftplusOp, x)
+    return -SoftplusOp(-x)
+
+
+def softplus(x: Any, beta: float = 1.0) -> TensorOp:
+    """Return log(1 + exp(`beta` x)) / `beta`, without overflow.
+
+    Raises ArgumentError unless `beta` is positive.
+    """
+    beta = _number("softplus", "beta", beta, above=0)
+    (x,) = align(SoftplusOp, x)
+    return SoftplusOp(x) if beta == 1 else SoftplusOp(x * beta) / beta
+
+
+def silu(x: Any) -> TensorOp:
+    """Return x times its sigmoid (Elfwing et al., 2018)."""
+    return build(SiluOp, x)
+
+
+swish = silu
+
+
+def mish(x: Any) -> TensorOp:
+    """Return x tanh(softplus(x)) (Misra, 2019)."""
+    return build(MishOp, x)
+
+
+def hard_sigmoid(x: Any) -> TensorOp:
+    """Return `relu6` of x + 3 over 6: 0 below -3, 1 above 3, and a line between."""
+    (x,) = align(FloatOp, x)
+    return relu6(x + 3) * (1 / 6)
+
+
+def hard_swish(x: Any) -> TensorOp:
+    """Return x times its `hard_sigmoid` (Howard et al., 2019)."""
+    (x,) = align(FloatOp, x)
+    return multiply(x, hard_sigmoid(x))
+
+
+def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> TensorOp:
+    """Return x limited to the range from `min_val` to `max_val`, with gradient 0 at both.
+
+    Raises ArgumentError where the limits cross.
+    """
+    low = _number("hard_tanh", "min_val", min_val)
+    high = _number("hard_tanh", "max_val", max_val)
+    if low > high:
+        raise ArgumentError(explain("hard_tanh", f"the limits {low} and {high} cross", [x]))
+    return minimum(high, maximum(low, x))
+
+
+def hard_shrink(x: Any, lambd: float = 0.5) -> TensorOp:
+    """Return x where it is further than `lambd` from 0, and 0 elsewhere; NaN stays."""
+    limit = _number("hard_shrink", "lambd", lambd)
+    (x,) = align(FloatOp, x)
+    return where(less_equal(absolute(x), limit), 0, x)
+
+
+def soft_shrink(x: Any, lambd: float = 0.5) -> TensorOp:
+    """Return x moved towards 0 by `lambd`, and 0 where it is nearer."""
+    limit = _number("soft_shrink", "lambd", lambd)
+    (x,) = align(FloatOp, x)
+    return subtract(x, clip(x, -limit, limit))
+
+
+def tanh_shrink(x: Any) -> TensorOp:
+    """Return x - tanh(x)."""
+    (x,) = align(FloatOp, x)
+    return subtract(x, tanh(x))
+
+
+def threshold(x: Any, threshold: float, value: float) -> TensorOp:
+    """Return x where it is above `threshold`, and `value` elsewhere; NaN stays."""
+    limit = _number("threshold", "threshold", threshold)
+    return where(less_equal(x, limit), _number("threshold", "value", value), x)
+
+
+def glu(x: Any, axis: Any = -1) -> TensorOp:
+    """Return the first half of x along an axis times the sigmoid of the second half.
+
+    The axis keeps its name and has half its length, which must be known and even (AxesError).
+    (Dauphin et al., 2017.)
+    """
+    (x,) = align(FloatOp, x)
+    place = explained("glu", (x,), x.axes.position, axis)
+    length = x.axes[place].length
+    if not isinstance(length, int) or length % 2:
+        raise AxesError(
+            explain("glu", f"the axis has the length {length}, but must fall into two halves", [x])
+        )
+    first, second = (
+        tensor_slice(x, (*[slice(None)] * place, half))
+        for half in (slice(0, length // 2), slice(length // 2, None))
+    )
+    return first * sigmoid(second)

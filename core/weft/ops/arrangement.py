@@ -1,5 +1,313 @@
-"""The same elements arranged anew: flipped, rolled, repeated, split, padded."""
+"""The same elements arranged anew: flipped, rolled, repeated, split, put on diagonals."""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from weft.axes import Axes, Axis, broadcast_axes, make_axes
+from weft.errors import ArgumentError, AxesError
+from weft.op import explain
+from weft.ops.arguments import whole_number
+from weft.ops.comparison import where
+from weft.ops.creation import below_diagonal, zeros
+from weft.ops.gathering import nameless, take, with_length
+from weft.ops.indexing import SliceOp, UpdateSliceOp, slice_along_axis
+from weft.ops.joining import ConcatOp
+from weft.ops.linalg import diagonal
+from weft.ops.movement import BroadcastOp, broadcast, cast_axes, flatten, transpose
+from weft.ops.storage import as_op, as_ops, constant
+from weft.tensor import TensorOp
+
+__all__ = [
+    "broadcast_arrays",
+    "chunk",
+    "diag",
+    "flip",
+    "moveaxis",
+    "repeat",
+    "roll",
+    "split",
+    "squeeze",
+    "swapaxes",
+    "tile",
+    "tril",
+    "triu",
+    "unsqueeze",
+    "unstack",
+]
+
+
+def _part(x: TensorOp, position: int, start: Any, length: Any, step: int = 1) -> TensorOp:
+    """Return evenly spaced elements along one axis, the whole of the others."""
+    bounds: list[Any] = [(0, axis.length, 1) for axis in x.axes]
+    bounds[position] = (start, length, step)
+    return SliceOp(x, bounds=tuple(bounds))
+
+
+def _known_length(function: str, x: TensorOp, position: int) -> int:
+    length = x.axes[position].length
+    if not isinstance(length, int):
+        problem = f"axis {x.axes[position]!r} of {x.axes} must have a known length"
+        raise AxesError(explain(function, problem, (x,)))
+    return length
+
+
+def flip(x: Any, axis: Any = None) -> TensorOp:
+    """Return the elements in reversed order along an axis or several, by default along all."""
+    op: TensorOp = as_op(x)
+    for place in range(op.rank) if axis is None else op.axes.positions(axis):
+        length = op.axes[place].length
+        op = _part(op, place, length - 1, length, -1)
+    return op
+
+
+def roll(x: Any, shift: Any, axis: Any = None) -> TensorOp:
+    """Return the elements moved on by `shift` places along an axis; what falls out comes back in.
+
+    With several axes, `shift` is one number for all, or one for each. Without an axis the elements
+    are moved in row-major order. Along an axis of unknown length, a call whose axis is shorter than
+    the shift raises AxesError.
+    """
+    op: TensorOp = as_op(x)
+    if axis is None:
+        return cast_axes(roll(flatten(op), shift, 0), op.axes)
+    places = op.axes.positions(axis)
+    shifts = [shift] * len(places) if hasattr(shift, "__index__") else shift
+    if not isinstance(shifts, Sequence) or len(shifts) != len(places):
+        problem = f"shift must be one number, or one for each of {len(places)} axes, not {shift!r}"
+        raise ArgumentError(explain("roll", problem, (op,)))
+    for place, count in zip(places, shifts, strict=True):
+        op = _rolled(op, place, whole_number("roll", "shift", count))
+    return op
+
+
+def _rolled(x: TensorOp, place: int, count: int) -> TensorOp:
+    length = x.axes[place].length
+    if isinstance(length, int):
+        count = count % length if length else 0
+    if count == 0:
+        return x
+    middle = length - count if count > 0 else -count
+    tail, head = _part(x, place, middle, length - middle), _part(x, place, 0, middle)
+    return ConcatOp(tail, head, position=place)
+
+
+def tile(x: Any, repetitions: Any) -> TensorOp:
+    """Return the tensor repeated as a whole, the given number of times along each axis.
+
+    A number, or fewer than there are axes, count for the last axes; more add axes in front, which
+    named tensors cannot have.
+    """
+    x = as_op(x)
+    given = (repetitions,) if hasattr(repetitions, "__index__") else repetitions
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        problem = f"repetitions must be one number, or one for each axis, not {repetitions!r}"
+        raise ArgumentError(explain("tile", problem, (x,)))
+    counts = [whole_number("tile", "a repetition", count, 0) for count in given]
+    if x.axes.is_named and len(counts) > x.rank:
+        problem = f"{len(counts)} repetitions add axes without names to {x.axes}"
+        raise AxesError(explain("tile", problem, (x,)))
+    rank = max(len(counts), x.rank)
+    counts = [1] * (rank - len(counts)) + counts
+    lengths = [1] * (rank - x.rank) + list(x.axes.lengths)
+    if all(count == 1 for count in counts):
+        return cast_axes(x, x.axes if rank == x.rank else lengths)
+    pairs = make_axes(size for pair in zip(counts, lengths, strict=True) for size in pair)
+    dims = tuple(range(2 * (rank - x.rank) + 1, 2 * rank, 2))
+    repeated = BroadcastOp(nameless(x), target_axes=pairs, dims=dims)
+    sizes = [count * length for count, length in zip(counts, lengths, strict=True)]
+    names = x.axes.names if x.axes.is_named else (None,) * rank
+    return cast_axes(repeated, Axes(map(Axis, sizes, names)))
+
+
+def repeat(x: Any, repeats: Any, axis: Any = None) -> TensorOp:
+    """Return each element repeated, one after the other, along an axis.
+
+    `repeats` is one number, or a list of one for each element. Without an axis, the elements are
+    taken in row-major order.
+    """
+    x = as_op(x)
+    if axis is None:
+        return repeat(cast_axes(x, make_axes((x.axes.size,))), repeats, 0)
+    place = x.axes.position(axis)
+    if not hasattr(repeats, "__index__"):
+        return _repeated_each(x, repeats, place)
+    count = whole_number("repeat", "repeats", repeats, 0)
+    lengths = x.axes.lengths
+    pairs = make_axes((*lengths[: place + 1], count, *lengths[place + 1 :]))
+    dims = tuple(d if d <= place else d + 1 for d in range(x.rank))
+    spread = BroadcastOp(nameless(x), target_axes=pairs, dims=dims)
+    return cast_axes(spread, with_length(x.axes, place, lengths[place] * count))
+
+
+def _repeated_each(x: TensorOp, repeats: Any, place: int) -> TensorOp:
+    length = _known_length("repeat", x, place)
+    if not isinstance(repeats, Sequence | np.ndarray) or len(repeats) != length:
+        problem = f"repeats must be one number, or a list of {length}, not {repeats!r}"
+        raise ArgumentError(explain("repeat", problem, (x,)))
+    counts = [whole_number("repeat", "repeats", count, 0) for count in repeats]
+    index = constant(np.repeat(np.arange(length), counts))
+    taken = take(nameless(x), index, place)
+    return cast_axes(taken, with_length(x.axes, place, sum(counts)))
+
+
+def squeeze(x: Any, axis: Any = None) -> TensorOp:
+    """Return the tensor without axes of length 1: those given, or all there are."""
+    x = as_op(x)
+    if axis is None:
+        places = tuple(place for place, each in enumerate(x.axes) if each.length == 1)
+    else:
+        places = x.axes.positions(axis)
+    for place in places:
+        if x.axes[place].length != 1:
+            problem = f"only an axis of length 1 can go, not {x.axes[place]!r} of {x.axes}"
+            raise AxesError(explain("squeeze", problem, (x,)))
+    return cast_axes(x, Axes(each for place, each in enumerate(x.axes) if place not in places))
+
+
+def unsqueeze(x: Any, axis: Any) -> TensorOp:
+    """Return the tensor with axes of length 1 more, at places in the result.
+
+    For named tensors, whose new axes need names, there is `expand_dims`.
+    """
+    x = as_op(x)
+    given = tuple(axis) if isinstance(axis, Iterable) else (axis,)
+    if x.axes.is_named and given:
+        problem = f"a new axis needs a name beside {x.axes}: use expand_dims(x, make_axis(1, name))"
+        raise AxesError(explain("unsqueeze", problem, (x,)))
+    rank = x.rank + len(given)
+    frame = make_axes((1,) * rank)
+    places = frame.positions(whole_number("unsqueeze", "axis", place) for place in given)
+    lengths = iter(x.axes.lengths)
+    return cast_axes(x, make_axes(1 if p in places else next(lengths) for p in range(rank)))
+
+
+def moveaxis(x: Any, source: Any, destination: Any) -> TensorOp:
+    """Return the tensor with an axis, or several, moved to other places; the others keep order."""
+    x = as_op(x)
+    sources, goals = x.axes.positions(source), x.axes.positions(destination)
+    if len(sources) != len(goals):
+        problem = f"{len(sources)} axes cannot be moved to {len(goals)} places"
+        raise AxesError(explain("moveaxis", problem, (x,)))
+    order = [place for place in range(x.rank) if place not in sources]
+    for goal, place in sorted(zip(goals, sources, strict=True)):
+        order.insert(goal, place)
+    return transpose(x, order)
+
+
+def swapaxes(x: Any, first: Any, second: Any) -> TensorOp:
+    """Return the tensor with two axes exchanged."""
+    x = as_op(x)
+    order = list(range(x.rank))
+    a, b = x.axes.position(first), x.axes.position(second)
+    order[a], order[b] = b, a
+    return transpose(x, order)
+
+
+def broadcast_arrays(*tensors: Any) -> list[TensorOp]:
+    """Return tensors repeated until all have the same axes, aligned by name or from the right."""
+    ops = as_ops(tensors)
+    if not ops:
+        return []
+    try:
+        axes = reduce(broadcast_axes, (op.axes for op in ops))
+    except AxesError as error:
+        raise AxesError(explain("broadcast_arrays", error.problem, ops)) from None
+    return [broadcast(op, axes) for op in ops]
+
+
+def split(x: Any, parts: Any, axis: Any = 0) -> list[TensorOp]:
+    """Return parts of the tensor along an axis: a number of equal ones, or ones of given lengths.
+
+    A list gives the lengths of the parts, which add up to that of the axis, not the places between
+    them, as it does in NumPy.
+    """
+    x = as_op(x)
+    place = x.axes.position(axis)
+    length = _known_length("split", x, place)
+    if hasattr(parts, "__index__"):
+        count = whole_number("split", "parts", parts, 1)
+        lengths = [length // count] * count
+    elif isinstance(parts, Sequence) and not isinstance(parts, str):
+        lengths = [whole_number("split", "a length", part, 0) for part in parts]
+    else:
+        problem = f"parts must be a number, or a list of lengths, not {parts!r}"
+        raise ArgumentError(explain("split", problem, (x,)))
+    if sum(lengths) != length:
+        problem = f"parts of lengths {lengths} do not add up to {x.axes[place]!r} of {x.axes}"
+        raise AxesError(explain("split", problem, (x,)))
+    return _parts(x, place, lengths)
+
+
+def chunk(x: Any, count: int, axis: Any = 0) -> list[TensorOp]:
+    """Return at most `count` parts of equal length along an axis; the last may be shorter.
+
+    As in PyTorch, they have the length of the axis over `count`, rounded up.
+    """
+    x = as_op(x)
+    place = x.axes.position(axis)
+    length = _known_length("chunk", x, place)
+    size = -(-length // whole_number("chunk", "count", count, 1))
+    starts = range(0, length, size) if size else [0]
+    return _parts(x, place, [min(size, length - start) for start in starts])
+
+
+def _parts(x: TensorOp, place: int, lengths: list[int]) -> list[TensorOp]:
+    starts = [sum(lengths[:number]) for number in range(len(lengths))]
+    return [_part(x, place, *bounds) for bounds in zip(starts, lengths, strict=True)]
+
+
+def unstack(x: Any, axis: Any = 0) -> list[TensorOp]:
+    """Return the tensors at each index of an axis, which is dropped."""
+    x = as_op(x)
+    place = x.axes.position(axis)
+    return [slice_along_axis(x, place, i) for i in range(_known_length("unstack", x, place))]
+
+
+def tril(x: Any, k: int = 0) -> TensorOp:
+    """Return matrices with zeros above a diagonal, the k-th above the main one.
+
+    The last two axes are those of the matrices.
+    """
+    x = as_op(x)
+    return where(below_diagonal(_last_two("tril", x), "tril", k), x, constant(0, dtype=x.dtype))
+
+
+def triu(x: Any, k: int = 0) -> TensorOp:
+    """Return matrices with zeros below a diagonal, the k-th above the main one.
+
+    The last two axes are those of the matrices.
+    """
+    x = as_op(x)
+    below = below_diagonal(_last_two("triu", x), "triu", whole_number("triu", "k", k) - 1)
+    return where(below, constant(0, dtype=x.dtype), x)
+
+
+def _last_two(function: str, x: TensorOp) -> Axes:
+    if x.rank < 2:
+        raise AxesError(explain(function, f"{x.axes} is no matrix, it needs two axes", (x,)))
+    return x.axes[-2:]
+
+
+def diag(x: Any, k: int = 0) -> TensorOp:
+    """Return a matrix with a vector on its k-th diagonal above the main one, or that of a matrix.
+
+    The matrix is square, positional, and zero elsewhere.
+    """
+    x = as_op(x)
+    k = whole_number("diag", "k", k)
+    if x.rank == 2:
+        return diagonal(x, k)
+    if x.rank != 1 or x.axes.is_named:
+        problem = f"diag takes a vector without a name, or a matrix, not {x.axes}"
+        raise AxesError(explain("diag", problem, (x,)))
+    length = _known_length("diag", x, 0)
+    size = length + abs(k)
+    start = k if k >= 0 else -k * size
+    bounds = ((start, length, size + 1),)
+    flat = UpdateSliceOp(zeros((size * size,), x.dtype), x, bounds=bounds)
+    return cast_axes(flat, make_axes((size, size)))

@@ -27,8 +27,11 @@ __all__ = [
     "ShiftRightOp",
     "bitcast",
     "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
     "bitwise_not",
     "bitwise_or",
+    "bitwise_right_shift",
     "bitwise_xor",
     "shift_left",
     "shift_right",
@@ -175,6 +178,8 @@ def bitcast(x: Any, dtype: Any) -> TensorOp:
     op, target = as_op(x), dtypes.as_dtype(dtype)
     return op if op.dtype == target else BitcastOp(op, target=target.name)
 
+
+bitwise_invert, bitwise_left_shift, bitwise_right_shift = bitwise_not, shift_left, shift_right
 
 operators["and"] = bitwise_and
 operators["or"] = bitwise_or

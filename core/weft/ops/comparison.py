@@ -12,7 +12,7 @@ from weft.axes import Axes, broadcast_axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, DTypeError
 from weft.ops.bits import bitwise_and, bitwise_or, bitwise_xor
-from weft.ops.elementwise import ElementwiseOp, align, build, meaning
+from weft.ops.elementwise import ElementwiseOp, OrderedOp, align, build, meaning
 from weft.ops.movement import broadcast
 from weft.ops.storage import as_op, constant
 from weft.tensor import CompositeOp, TensorOp, operators
@@ -34,8 +34,10 @@ __all__ = [
     "MinimumOp",
     "NotEqual",
     "NotEqualOp",
+    "OrderOp",
     "Where",
     "WhereOp",
+    "clip",
     "equal",
     "greater",
     "greater_equal",
@@ -64,6 +66,10 @@ class ComparisonOp(ElementwiseOp):
         return [None] * len(args)
 
 
+class OrderOp(ComparisonOp, OrderedOp):
+    """Comparisons of which is the larger; complex numbers are refused."""
+
+
 class LogicalNotOp(ComparisonOp, CompositeOp):
     """Whether the operand is zero or False."""
 
@@ -74,7 +80,7 @@ class LogicalNotOp(ComparisonOp, CompositeOp):
         return equal(x, constant(0, dtype=x.dtype))
 
 
-class MaximumOp(ElementwiseOp):
+class MaximumOp(OrderedOp):
     """The larger of two; NaN if either is. At a tie the gradient flows to the first."""
 
     reference = meaning(np.maximum)
@@ -85,7 +91,7 @@ class MaximumOp(ElementwiseOp):
         return where(first, delta, 0), where(first, 0, delta)
 
 
-class MinimumOp(ElementwiseOp, CompositeOp):
+class MinimumOp(OrderedOp, CompositeOp):
     """The smaller of two; NaN if either is. At a tie the gradient flows to the first."""
 
     reference = meaning(np.minimum)
@@ -116,7 +122,7 @@ class NotEqualOp(ComparisonOp, CompositeOp):
         return logical_not(equal(x, y))
 
 
-class GreaterOp(ComparisonOp, CompositeOp):
+class GreaterOp(OrderOp, CompositeOp):
     """Whether the first is greater."""
 
     reference = meaning(np.greater)
@@ -126,7 +132,7 @@ class GreaterOp(ComparisonOp, CompositeOp):
         return LessOp(y, x)
 
 
-class GreaterEqualOp(ComparisonOp, CompositeOp):
+class GreaterEqualOp(OrderOp, CompositeOp):
     """Whether the first is greater or equal."""
 
     reference = meaning(np.greater_equal)
@@ -136,13 +142,13 @@ class GreaterEqualOp(ComparisonOp, CompositeOp):
         return LessEqualOp(y, x)
 
 
-class LessOp(ComparisonOp):
+class LessOp(OrderOp):
     """Whether the first is less."""
 
     reference = meaning(np.less)
 
 
-class LessEqualOp(ComparisonOp, CompositeOp):
+class LessEqualOp(OrderOp, CompositeOp):
     """Whether the first is less or equal."""
 
     reference = meaning(np.less_equal)
@@ -213,6 +219,16 @@ def maximum(x: Any, y: Any) -> TensorOp:
 def minimum(x: Any, y: Any) -> TensorOp:
     """Return the smaller of x and y."""
     return build(MinimumOp, x, y)
+
+
+def clip(x: Any, min: Any = None, max: Any = None) -> TensorOp:
+    """Return x limited to the range from `min` to `max`; a limit that is None is not there.
+
+    Where the limits cross, `max` wins; where one is NaN, so is the result. At a limit itself the
+    gradient still flows to x.
+    """
+    x = as_op(x) if min is None else maximum(x, min)
+    return x if max is None else minimum(x, max)
 
 
 def equal(x: Any, y: Any) -> TensorOp:

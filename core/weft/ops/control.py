@@ -189,11 +189,16 @@ class StopGradientOp(IdentityOp):
         return (None,)
 
 
+def listed(function: str, ops: Any) -> list[Any]:
+    """Return the members of a list of ops; raises ArgumentError for what is none."""
+    if isinstance(ops, Op) or not isinstance(ops, Iterable):
+        raise ArgumentError(f"{function} takes a list of ops: {function}([a, b]), not {ops!r}")
+    return list(ops)
+
+
 def sequential(ops: Iterable[Any]) -> Op:
     """Run ops in order and return the value of the last, which may yield no tensor."""
-    if isinstance(ops, Op):
-        raise ArgumentError("sequential takes a list of ops: sequential([a, b])")
-    members = tuple(op if isinstance(op, Op) else as_op(op) for op in ops)
+    members = tuple(op if isinstance(op, Op) else as_op(op) for op in listed("sequential", ops))
     if not members:
         raise ArgumentError("sequential needs at least one op")
     return SequentialOp(*members)
@@ -201,9 +206,7 @@ def sequential(ops: Iterable[Any]) -> Op:
 
 def doall(ops: Iterable[Op]) -> ParallelOp:
     """Return an op that runs all the given ones and yields nothing."""
-    if isinstance(ops, Op):
-        raise ArgumentError("doall takes a list of ops: doall([a, b])")
-    members = tuple(ops)
+    members = tuple(listed("doall", ops))
     for op in members:
         if not isinstance(op, Op):
             raise ArgumentError(f"doall takes ops, not {op!r}")

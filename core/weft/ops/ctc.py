@@ -1,5 +1,381 @@
-"""Connectionist temporal classification: the loss of an unaligned sequence of labels."""
+"""Connectionist temporal classification: the loss of an unaligned sequence of labels.
+
+A network gives, at each time, a probability for each class, one of which is the blank. A path
+names a class at each time; without repeats, and then without blanks, it is a sequence of labels.
+The loss is minus the logarithm of the probability of all paths that are the given labels. (Graves,
+Fernandez, Gomez and Schmidhuber, 2006.)
+
+The states of the recursion are the labels with a blank before, between and after them: from one
+time to the next a path stays, moves on by one state, or skips a blank between labels that differ.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes, make_axes
+from weft.dtypes import DType, working_dtype
+from weft.errors import AxesError, DTypeError, IndexOutOfRange
+from weft.op import explain
+from weft.ops.arguments import of_axes, reduced, spread, whole_number
+from weft.ops.comparison import (
+    equal,
+    greater,
+    less,
+    logical_and,
+    logical_or,
+    maximum,
+    not_equal,
+    where,
+)
+from weft.ops.control import stop_gradient
+from weft.ops.elementwise import FloatOp, align, cast, negative
+from weft.ops.gathering import TakeOp, as_indices
+from weft.ops.indexing import tensor_slice, update_slice
+from weft.ops.joining import pad, stack
+from weft.ops.linalg import MatmulOp
+from weft.ops.math import exp, log
+from weft.ops.movement import (
+    BroadcastOp,
+    IotaOp,
+    broadcast,
+    cast_axes,
+    size_of,
+    transpose,
+    zeros_like,
+)
+from weft.ops.reduction import MaxOp, SumOp
+from weft.ops.storage import constant
+from weft.tensor import CompositeOp, TensorOp
+
+__all__ = ["CtcLossOp", "CtcOp", "CtcPosteriorOp", "ctc_loss"]
+
+IMPOSSIBLE = -1e30
+"""Stands for the logarithm of 0: a sum of it stays finite, and far below other logarithms."""
+
+
+class Lattice(NamedTuple):
+    """What the recursions run over, for T times, N samples and S states.
+
+    Attributes
+    ----------
+    classes
+        The class of each state, (N, S).
+    emissions
+        The logarithm of the probability of each state at each time, (T, N, S).
+    is_on
+        Whether a time counts for a sample, (T, N, S).
+    skips
+        0 for states that may be reached from the last but one, else `IMPOSSIBLE`, (N, S).
+    starts, ends
+        0 where a path is before the first time, and may be after the last; likewise.
+    """
+
+    classes: TensorOp
+    emissions: TensorOp
+    is_on: TensorOp
+    skips: TensorOp
+    starts: TensorOp
+    ends: TensorOp
+
+    def at(self, time: int) -> tuple[TensorOp, TensorOp]:
+        """Return which samples are on at a time, and the emissions."""
+        return tensor_slice(self.is_on, (time,)), tensor_slice(self.emissions, (time,))
+
+    def forward(self) -> list[TensorOp]:
+        """Return before, and after each time the probability of having come to each state."""
+        found = [self.starts]
+        for time in range(self.emissions.axes[0].length):
+            is_on, emission = self.at(time)
+            states = found[-1]
+            reached = _log_sum(states, _shifted(states, 1), _shifted(states, 2) + self.skips)
+            found.append(where(is_on, reached + emission, states))
+        return found
+
+    def backward(self) -> list[TensorOp]:
+        """Return after each time the probability of coming from each state to an end."""
+        found, skips = [self.ends], _shifted(self.skips, -2)
+        for time in range(self.emissions.axes[0].length - 1, 0, -1):
+            is_on, emission = self.at(time)
+            states = found[-1] + emission
+            reached = _log_sum(states, _shifted(states, -1), _shifted(states, -2) + skips)
+            found.append(where(is_on, reached, found[-1]))
+        return found[::-1]
+
+    def total(self, last: TensorOp) -> TensorOp:
+        """Return the logarithm of the probability of all paths, (N,), from that of each state."""
+        ended = last + self.ends
+        top = stop_gradient(MaxOp(ended, positions=(1,)))
+        powers = exp(ended - spread(top, ended, (0,)))
+        return log(SumOp(powers, positions=(1,))) + top
+
+
+def _shifted(x: TensorOp, by: int, fill: float = IMPOSSIBLE) -> TensorOp:
+    """Return states moved to later ones, or with a negative number to earlier ones."""
+    widths, kept = ((by, 0), slice(0, -by)) if by > 0 else ((0, -by), slice(-by, None))
+    return tensor_slice(pad(x, [(0, 0), widths], fill), (slice(None), kept))
+
+
+def _log_sum(*parts: TensorOp) -> TensorOp:
+    """Return the logarithm of the sum of exponentials; none flows through what is subtracted."""
+    top = parts[0]
+    for part in parts[1:]:
+        top = maximum(top, part)
+    top = stop_gradient(top)
+    total = exp(parts[0] - top)
+    for part in parts[1:]:
+        total = total + exp(part - top)
+    return log(total) + top
+
+
+class CtcOp(CompositeOp):
+    """The base of the loss and of its gradient.
+
+    Operands are logarithms of probabilities (T, N, C), labels (N, L), and for each sample how many
+    times and how many labels count, all int64. Floats of 16 bits are computed in float32.
+
+    Attributes
+    ----------
+    blank
+        The class that stands for no label.
+    """
+
+    blank: int
+    may_raise = True
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that the operands fit together."""
+        x, labels, times, counts = self.args
+        ranks = [each.rank for each in self.args]
+        if ranks != [3, 2, 1, 1] or any(each.axes.is_named for each in self.args):
+            raise AxesError("takes positional axes: (T, N, C), labels (N, L), and two counts (N,)")
+        if any(each.axes[0] != x.axes[1] for each in (labels, times, counts)):
+            raise AxesError(f"{x.axes[1]} samples need as many labels and counts")
+        if any(each.dtype != dtypes.int64 for each in (labels, times, counts)):
+            raise DTypeError("labels and counts must be int64")
+        classes = x.axes[2].length
+        if isinstance(classes, int) and not 0 <= self.blank < classes:
+            raise AxesError(f"the blank {self.blank} is none of {classes} classes")
+        return x.axes, x.dtype
+
+    def lattice(self, x: TensorOp, labels: TensorOp, times: TensorOp, counts: TensorOp) -> Lattice:
+        """Return what the recursions run over."""
+        lengths = (x.axes[0].length, labels.axes[1].length)
+        if not all(isinstance(length, int) for length in lengths):
+            raise AxesError(
+                f"the recursion needs known numbers of times and labels, not {lengths}: give "
+                "computation(axes=...) their lengths, or make placeholders with known ones"
+            )
+        classes = self._states(x, labels, counts)
+        place = _count_along(classes.axes, 1)
+        last = spread(counts, classes, (0,)) * 2
+        is_end = logical_or(equal(place, last), equal(place, last - 1))
+        before = _shifted(classes, 2, self.blank)
+        is_skip = logical_and(not_equal(classes, self.blank), not_equal(classes, before))
+        wide = cast(x, working_dtype(x.dtype))
+        zero = constant(0, dtype=wide.dtype)
+        skips, starts, ends = (
+            where(each, zero, IMPOSSIBLE) for each in (is_skip, equal(place, 0), is_end)
+        )
+        emissions = _emissions(wide, classes)
+        is_on = less(_count_along(emissions.axes, 0), spread(times, emissions, (1,)))
+        return Lattice(classes, emissions, is_on, skips, starts, ends)
+
+    def _states(self, x: TensorOp, labels: TensorOp, counts: TensorOp) -> TensorOp:
+        """Return the class of each state: blanks, and between them labels, as far as they count."""
+        samples, length = labels.axes.lengths
+        counted = less(_count_along(labels.axes, 1), spread(counts, labels, (0,)))
+        beyond = labels - size_of(x.axes[2:], labels.dtype)
+        labels = where(counted, where(less(labels, 0), beyond, labels), self.blank)
+        blank = constant(self.blank, dtype=labels.dtype)
+        blanks = broadcast(blank, make_axes((samples, 2 * length + 1)))
+        return update_slice(blanks, (slice(None), slice(1, None, 2)), labels)
+
+    def walks(self, x: Any, labels: Any, times: Any, counts: Any) -> Iterator[Walk]:
+        """Yield in NumPy the walk of each sample that has as many labels as count."""
+        for sample, (time, count) in enumerate(zip(times, counts, strict=True)):
+            if 0 <= count <= labels.shape[1]:
+                classes = np.full(2 * count + 1, self.blank)
+                classes[1::2] = labels[sample, :count]
+                if not np.all((classes >= 0) & (classes < x.shape[2])):
+                    problem = f"a label of sample {sample} is none of {x.shape[2]} classes"
+                    raise IndexOutOfRange(self.explain(problem))
+                yield Walk(sample, classes, x[: max(time, 0), sample, classes], self.blank)
+
+
+class Walk:
+    """The recursion in NumPy for one sample, of which all labels and times count.
+
+    Attributes
+    ----------
+    sample, classes
+        Its number, and the class of each state.
+    ahead, back
+        The logarithm of the probability of having come to each state, before and after each time;
+        and of coming from it to an end, after each time.
+    total
+        That of all paths.
+    """
+
+    def __init__(self, sample: int, classes: Any, emissions: Any, blank: int) -> None:
+        self.sample, self.classes = sample, classes
+        self.ahead, _ = _walked(emissions, classes, blank)
+        _, back = _walked(emissions[::-1, ::-1], classes[::-1], blank)
+        self.back = back[::-1, ::-1]
+        self.total = np.logaddexp.reduce(self.ahead[-1, -2:])
+
+
+def _walked(emissions: Any, classes: Any, blank: int) -> tuple[Any, Any]:
+    """Return where a walk is before and after each time, and that without the time's emission."""
+    rows = np.full((len(emissions) + 1, len(classes)), -np.inf, emissions.dtype)
+    steps = np.full_like(emissions, -np.inf)
+    rows[0, 0] = 0
+    may_skip = (classes[2:] != blank) & (classes[2:] != classes[:-2])
+    for time, emission in enumerate(emissions):
+        step = np.array(rows[time])
+        step[1:] = np.logaddexp(step[1:], rows[time, :-1])
+        step[2:] = np.where(may_skip, np.logaddexp(step[2:], rows[time, :-2]), step[2:])
+        steps[time], rows[time + 1] = step, step + emission
+    return rows, steps
+
+
+class CtcLossOp(CtcOp):
+    """Minus the logarithm of the probability of all paths, for each sample; infinite for none."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Keep the samples only."""
+        axes, dtype = super().infer()
+        return axes[1:2], dtype
+
+    def reference(self, x: Any, labels: Any, times: Any, counts: Any) -> Any:
+        """Walk ahead."""
+        wide = np.asarray(x, working_dtype(self.dtype))
+        losses = np.full(x.shape[1], np.inf, wide.dtype)
+        for walk in self.walks(wide, labels, times, counts):
+            losses[walk.sample] = -walk.total
+        return losses.astype(self.dtype)
+
+    def decompose(self, *args: TensorOp) -> TensorOp:
+        """Walk ahead, all samples at once."""
+        lattice = self.lattice(*args)
+        total = lattice.total(lattice.forward()[-1])
+        return cast(where(_is_possible(total), negative(total), math.inf), self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> Any:
+        """Take the posterior, negated."""
+        posterior = CtcPosteriorOp(*args, blank=self.blank)
+        return negative(posterior * spread(delta, posterior, (1,))), None, None, None
+
+
+class CtcPosteriorOp(CtcOp):
+    """The share of all paths that is in each class at each time; 0 where there are no paths."""
+
+    def reference(self, x: Any, labels: Any, times: Any, counts: Any) -> Any:
+        """Walk ahead and back, and meet."""
+        wide = np.asarray(x, working_dtype(self.dtype))
+        result = np.zeros_like(wide)
+        for walk in self.walks(wide, labels, times, counts):
+            if np.isfinite(walk.total):
+                shares = np.exp(walk.ahead[1:] + walk.back - walk.total)
+                for row, share in zip(result[:, walk.sample], shares, strict=False):
+                    np.add.at(row, walk.classes, share)
+        return result.astype(self.dtype)
+
+    def decompose(self, *args: TensorOp) -> TensorOp:
+        """Walk ahead and back, all samples at once, and meet."""
+        x = args[0]
+        lattice = self.lattice(*args)
+        if not x.axes[0].length:
+            return zeros_like(x)
+        ahead = lattice.forward()[1:]
+        total = lattice.total(ahead[-1])
+        met = stack(ahead) + stack(lattice.backward())
+        is_met = logical_and(lattice.is_on, spread(_is_possible(total), met, (1,)))
+        shares = where(is_met, exp(met - spread(total, met, (1,))), 0)
+        samples, classes = x.axes[1:].lengths
+        target = make_axes((samples, lattice.classes.axes[1].length, classes))
+        here = BroadcastOp(lattice.classes, target_axes=target, dims=(0, 1))
+        is_here = cast(equal(here, _count_along(target, 2)), shares.dtype)
+        by_class = MatmulOp(transpose(shares, (1, 0, 2)), is_here)
+        return cast(transpose(by_class, (1, 0, 2)), self.dtype)
+
+
+def _count_along(axes: Axes, position: int) -> TensorOp:
+    return IotaOp(target_axes=axes, target_dtype=dtypes.int64, position=position)
+
+
+def _emissions(x: TensorOp, classes: TensorOp) -> TensorOp:
+    """Return the logarithm of the probability of each state at each time."""
+    times, samples, length = x.axes.lengths
+    # Taken from a table, a class out of range is found, and never becomes one of another sample.
+    within = TakeOp(_count_along(make_axes((length,)), 0), classes, position=0)
+    rows = _count_along(classes.axes, 0) * size_of(x.axes[2:], dtypes.int64)
+    taken = TakeOp(cast_axes(x, (times, samples * length)), rows + within, position=1)
+    return maximum(taken, IMPOSSIBLE)
+
+
+def _is_possible(total: TensorOp) -> TensorOp:
+    return greater(total, IMPOSSIBLE / 2)
+
+
+def ctc_loss(
+    log_probabilities: Any,
+    labels: Any,
+    input_lengths: Any = None,
+    label_lengths: Any = None,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> TensorOp:
+    """Return minus the logarithm of the probability that a sequence of classes is of given labels.
+
+    `log_probabilities` are those of each class at each time (T, N, C), as by `log_softmax`. The
+    labels (N, L) are integers, and none is the blank. Of each sample count the first
+    `input_lengths` times and the first `label_lengths` labels; what comes after may be anything. By
+    default all count, as do all times where the input length is more than T.
+
+    A sample whose labels need more times than there are, or more than L labels, has an infinite
+    loss, or with `zero_infinity` 0, and gradient 0. For ``"mean"`` each loss is divided by its
+    number of labels (1 for none); ``"sum"`` and ``"none"`` leave it. A call with a label that is no
+    class raises IndexOutOfRange.
+
+    T and L must be known when it is compiled: the recursion has a few ops for each time. (Graves,
+    Fernandez, Gomez and Schmidhuber, 2006.)
+    """
+    function = "ctc_loss"
+    (x,) = align(FloatOp, log_probabilities)
+    labels = as_indices(labels)
+    if x.rank != 3 or labels.rank != 2 or x.axes.is_named or labels.axes.is_named:
+        problem = f"takes (T, N, C) and labels (N, L) without names, not {x.axes}, {labels.axes}"
+        raise AxesError(explain(function, f"{problem}: cast_axes takes names away", (x, labels)))
+    length = size_of(x.axes[:1], dtypes.int64) if input_lengths is None else input_lengths
+    count = size_of(labels.axes[1:], dtypes.int64) if label_lengths is None else label_lengths
+    samples = x.axes[1:2]
+    integers = (
+        _integers(function, what, value, axes)
+        for what, value, axes in (
+            ("the labels", labels, Axes((*samples, *labels.axes[1:]))),
+            ("input_lengths", length, samples),
+            ("label_lengths", count, samples),
+        )
+    )
+    labels, length, count = integers
+    blank = whole_number(function, "blank", blank, 0)
+    losses: TensorOp = CtcLossOp(x, labels, length, count, blank=blank)
+    if zero_infinity:
+        losses = where(equal(losses, math.inf), 0, losses)
+    if reduction == "mean":
+        losses = losses / maximum(cast(count, losses.dtype), 1)
+    return reduced(function, losses, reduction)
+
+
+def _integers(function: str, what: str, value: Any, axes: Axes) -> TensorOp:
+    op = as_indices(value)
+    if not dtypes.is_integer(op.dtype):
+        raise DTypeError(explain(function, f"{what} must be integers, not {op.dtype}", (op,)))
+    return broadcast(cast(of_axes(function, what, op, axes), dtypes.int64), axes)

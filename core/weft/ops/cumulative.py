@@ -1,5 +1,369 @@
-"""Running sums, products and extrema along an axis."""
+"""Running sums, products and extrema along an axis.
+
+They are decomposed by doubling the reach of what has been combined (Hillis and Steele, Data
+Parallel Algorithms, 1986): the logarithm of the length as many elementwise steps.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from typing import Any, ClassVar
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes
+from weft.dtypes import DType
+from weft.dtypes import working_dtype as working_dtype
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.op import explain
+from weft.ops.comparison import equal, logical_not, maximum, minimum, where
+from weft.ops.elementwise import ArithmeticOp, FloatOp, add, align, cast, multiply
+from weft.ops.indexing import Bounds, SliceOp, UpdateSliceOp
+from weft.ops.joining import pad
+from weft.ops.math import LogaddexpOp, exp
+from weft.ops.rounding import isnan
+from weft.ops.storage import as_op
+from weft.tensor import CompositeOp, TensorOp
+
+__all__ = [
+    "CummaxOp",
+    "CumminOp",
+    "CumprodOp",
+    "CumsumOp",
+    "CumulativeOp",
+    "LinearRecurrenceOp",
+    "LogCumSumExpOp",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
+    "logcumsumexp",
+]
+
+
+class RunningOp(CompositeOp):
+    """The base of ops in which each element depends on those before it along an axis.
+
+    Attributes
+    ----------
+    position
+        The place of that axis.
+    reverse
+        Whether to begin at the end of the axis.
+    """
+
+    position: int
+    reverse: bool
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Keep axes and dtype; operands must agree in both."""
+        first = self.args[0]
+        for x in self.args[1:]:
+            if x.axes != first.axes or x.dtype != first.dtype:
+                raise AxesError(f"{first.dtype} {first.axes} and {x.dtype} {x.axes} differ")
+        if not 0 <= self.position < first.rank:
+            raise AxesError(f"{self.position} is no place among {first.axes}")
+        return first.axes, first.dtype
+
+    @property
+    def length(self) -> int:
+        """The number of elements along the axis; raises AxesError while it is unknown."""
+        axis = self.axes[self.position]
+        if not isinstance(axis.length, int):
+            raise AxesError(self.explain(f"the length of {axis!r} is unknown until a call"))
+        return axis.length
+
+    def moved(self, x: TensorOp, fill: Any, back: bool = False) -> TensorOp:
+        """Return the tensor moved on by one place; `back` moves it towards the beginning.
+
+        `fill` takes the place that becomes free.
+        """
+        to_end = self.reverse == back
+        widths = [(0, 0)] * x.rank
+        widths[self.position] = (1, 0) if to_end else (0, 1)
+        bounds = self._bounds(0 if to_end else 1, x.axes[self.position].length)
+        return SliceOp(pad(x, widths, fill), bounds=bounds)
+
+    def reach(self, by: int) -> tuple[Bounds, Bounds]:
+        """Return the slices of elements with another one `by` places before, and of those."""
+        rest = self.length - by
+        ends = self._bounds(0, rest), self._bounds(by, rest)
+        return ends if self.reverse else ends[::-1]
+
+    def _bounds(self, start: int, length: Any) -> Bounds:
+        bounds: list[tuple[Any, Any, int]] = [(0, axis.length, 1) for axis in self.args[0].axes]
+        bounds[self.position] = (start, length, 1)
+        return tuple(bounds)
+
+    def turned(self, x: Any) -> Any:
+        """Return, in NumPy, the array with the axis first and counted from the beginning."""
+        front = np.moveaxis(x, self.position, 0)
+        return front[::-1] if self.reverse else front
+
+    def turned_back(self, x: Any) -> Any:
+        """Undo `turned`."""
+        return np.moveaxis(x[::-1] if self.reverse else x, 0, self.position)
+
+
+class LinearRecurrenceOp(RunningOp):
+    """Of weights a and terms b, the running y with ``y[k] = a[k] y[k - 1] + b[k]``.
+
+    The first element is b's, whatever the first weight.
+    """
+
+    def reference(self, weights: Any, terms: Any) -> Any:
+        """Go along the axis."""
+        factors, result = self.turned(weights), np.array(self.turned(terms))
+        for k in range(1, len(result)):
+            result[k] += factors[k] * result[k - 1]
+        return self.turned_back(result)
+
+    def decompose(self, weights: TensorOp, terms: TensorOp) -> TensorOp:
+        """Double the distance over which the recurrence holds."""
+        by = 1
+        while by < self.length:
+            here, before = self.reach(by)
+            factor = SliceOp(weights, bounds=here)
+            reached = factor * SliceOp(terms, bounds=before)
+            terms = UpdateSliceOp(terms, SliceOp(terms, bounds=here) + reached, bounds=here)
+            weights = UpdateSliceOp(weights, factor * SliceOp(weights, bounds=before), bounds=here)
+            by *= 2
+        return terms
+
+    def generate_adjoints(self, delta: TensorOp, weights: TensorOp, terms: TensorOp) -> Any:
+        """Run the other way round, with each weight at the place before."""
+        share = backwards(self, self.moved(weights, 0, back=True), delta)
+        return share * self.moved(self, 0), share
+
+
+def backwards(op: RunningOp, weights: TensorOp, delta: TensorOp) -> TensorOp:
+    """Return the adjoint summed up against an op's direction, weighted with each step."""
+    return LinearRecurrenceOp(weights, delta, position=op.position, reverse=not op.reverse)
+
+
+class CumulativeOp(RunningOp):
+    """The base of ops that combine, for each element, all up to it along an axis.
+
+    Floats of 16 bits are combined in float32.
+
+    Attributes
+    ----------
+    exclusive
+        Whether the element itself is left out, so that nothing is combined at the first.
+    """
+
+    exclusive: bool
+    ufunc: ClassVar[np.ufunc]
+    combine: ClassVar[Any]
+
+    @staticmethod
+    def nothing(dtype: DType) -> Any:
+        """Return what no elements are combined to."""
+        raise NotImplementedError
+
+    def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
+        """Return the adjoint of x where the op is not exclusive."""
+        raise NotImplementedError
+
+    def inclusive(self, x: TensorOp) -> TensorOp:
+        """Return the same op of x that leaves no element out."""
+        return type(self)(x, position=self.position, reverse=self.reverse, exclusive=False)
+
+    def reference(self, x: Any) -> Any:
+        """Accumulate."""
+        wide = self.turned(np.asarray(x, working_dtype(self.dtype)))
+        result = self.ufunc.accumulate(wide, axis=0, dtype=wide.dtype)
+        if self.exclusive and len(result):
+            first = np.full_like(result[:1], self.nothing(self.dtype))
+            result = np.concatenate([first, result[:-1]])
+        return self.turned_back(result).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Double the number of elements that are combined."""
+        total = cast(x, working_dtype(self.dtype))
+        by = 1
+        while by < self.length:
+            here, before = self.reach(by)
+            both = self.combine(SliceOp(total, bounds=before), SliceOp(total, bounds=here))
+            total = UpdateSliceOp(total, both, bounds=here)
+            by *= 2
+        result = cast(total, self.dtype)
+        return self.moved(result, self.nothing(self.dtype)) if self.exclusive else result
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Take an exclusive op for one that was moved on by one place."""
+        if self.exclusive:
+            delta = self.moved(delta, 0, back=True)
+        wide = working_dtype(self.dtype)
+        return (cast(self.adjoint(cast(delta, wide), cast(x, wide)), self.dtype),)
+
+
+class CumsumOp(CumulativeOp):
+    """The running sum; integers wrap around."""
+
+    ufunc = np.add
+    combine = staticmethod(add)
+
+    @staticmethod
+    def nothing(dtype: DType) -> Any:
+        """0."""
+        return 0
+
+    def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
+        """Sum up the other way round."""
+        return CumsumOp(delta, position=self.position, reverse=not self.reverse, exclusive=False)
+
+
+class CumprodOp(CumulativeOp):
+    """The running product; integers wrap around."""
+
+    ufunc = np.multiply
+    combine = staticmethod(multiply)
+
+    @staticmethod
+    def nothing(dtype: DType) -> Any:
+        """1."""
+        return 1
+
+    def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
+        """Multiply what comes before by the adjoint of what comes after.
+
+        Nothing is divided, so it is exact where elements are zero, at every order.
+        """
+        before = CumprodOp(x, position=self.position, reverse=self.reverse, exclusive=True)
+        return before * backwards(self, self.moved(x, 0, back=True), delta)
+
+
+class RunningExtremumOp(CumulativeOp):
+    """The base of running extrema; their gradient goes to the first of equal elements."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Refuse what has no order."""
+        if self.args[0].dtype.kind == "c":
+            raise DTypeError(f"{self.args[0].dtype} numbers have no order: take real() or imag()")
+        return super().infer()
+
+    def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
+        """Sum the adjoint up over the places at which an element stays the result."""
+        result = self.inclusive(x)
+        follower = self.moved(result, 0, back=True)
+        stays = equal(result, follower) | isnan(result)
+        is_new = logical_not(self.moved(stays, False))
+        return where(is_new, backwards(self, cast(stays, delta.dtype), delta), 0)
+
+
+class CummaxOp(RunningExtremumOp):
+    """The running maximum; NaN from the first NaN on."""
+
+    ufunc = np.maximum
+    combine = staticmethod(maximum)
+
+    @staticmethod
+    def nothing(dtype: DType) -> Any:
+        """The least number."""
+        return dtypes.least(dtype)
+
+
+class CumminOp(RunningExtremumOp):
+    """The running minimum; NaN from the first NaN on."""
+
+    ufunc = np.minimum
+    combine = staticmethod(minimum)
+
+    @staticmethod
+    def nothing(dtype: DType) -> Any:
+        """The greatest number."""
+        return dtypes.greatest(dtype)
+
+
+class LogCumSumExpOp(CumulativeOp):
+    """The logarithm of the running sum of exponentials, without overflow."""
+
+    ufunc = np.logaddexp
+    combine = LogaddexpOp
+
+    @staticmethod
+    def nothing(dtype: DType) -> Any:
+        """The logarithm of 0."""
+        return -np.inf
+
+    def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
+        """Sum up the other way round, with the share that each sum has in the next one.
+
+        Neither that share, nor an element's in its own sum, is above 1. No share is that of 0 in 0.
+        """
+        total = self.inclusive(x)
+        divisor = where(equal(total, -np.inf), 0, total)
+        share = exp(total - self.moved(divisor, np.inf, back=True))
+        return exp(x - divisor) * backwards(self, share, delta)
+
+
+def place(function: str, x: TensorOp, axis: Any) -> int:
+    """Return the place of the axis that a function works along; None stands for the only one."""
+    try:
+        if axis is None and x.rank != 1:
+            raise ArgumentError(f"say along which axis of {x.axes}, as in axis=0")
+        return x.axes.position(0 if axis is None else axis)
+    except (ArgumentError, AxesError) as error:
+        raise type(error)(explain(function, error.problem, (x,))) from None
+
+
+def _accumulate(
+    kind: type[CumulativeOp], function: str, x: TensorOp, axis: Any, exclusive: bool, reverse: bool
+) -> TensorOp:
+    position = place(function, x, axis)
+    return kind(x, position=position, exclusive=bool(exclusive), reverse=bool(reverse))
+
+
+def cumsum(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
+    """Return the running sum along an axis, of the elements up to each one.
+
+    `exclusive` leaves the element itself out, `reverse` begins at the end; `axis` may be left out
+    for a vector. Integers keep their dtype and wrap around, bool gives int32.
+    """
+    (x,) = align(ArithmeticOp, x)
+    return _accumulate(CumsumOp, "cumsum", x, axis, exclusive, reverse)
+
+
+def cumprod(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
+    """Return the running product along an axis, of the elements up to each one; see `cumsum`.
+
+    The gradient is exact where elements are zero.
+    """
+    (x,) = align(ArithmeticOp, x)
+    return _accumulate(CumprodOp, "cumprod", x, axis, exclusive, reverse)
+
+
+def cummax(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
+    """Return the running maximum along an axis, of the elements up to each one; see `cumsum`.
+
+    NaN from the first NaN on. With `exclusive` the first is minus infinity, or the dtype's least
+    number. The gradient goes to the element that was taken, the first among equal ones.
+    """
+    return _accumulate(CummaxOp, "cummax", as_op(x), axis, exclusive, reverse)
+
+
+def cummin(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
+    """Return the running minimum along an axis, of the elements up to each one; see `cumsum`.
+
+    NaN from the first NaN on. With `exclusive` the first is infinity, or the dtype's greatest
+    number. The gradient goes to the element that was taken, the first among equal ones.
+    """
+    return _accumulate(CumminOp, "cummin", as_op(x), axis, exclusive, reverse)
+
+
+def logcumsumexp(
+    x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False
+) -> TensorOp:
+    """Return the logarithm of the running sum of exponentials along an axis; see `cumsum`.
+
+    Without overflow. Minus infinity counts as the logarithm of 0, with gradient 0 where there is
+    nothing else; integers count as float32.
+    """
+    (x,) = align(FloatOp, x)
+    return _accumulate(LogCumSumExpOp, "logcumsumexp", x, axis, exclusive, reverse)
+
+
+cumulative_sum, cumulative_prod = cumsum, cumprod

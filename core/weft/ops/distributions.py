@@ -1,5 +1,403 @@
-"""Random choices: drawn from distributions, dropped out, permuted."""
+"""Random choices: integers, classes, orders, samples of distributions, and dropout.
+
+All come from `random_bits`: they are fresh at every call, repeat from the start, and take `seed`
+and `stream` as it does. Integers, orders and what is dropped are the same on every backend; floats
+are the same but for the rounding of functions such as the logarithm.
+
+Distributions that are drawn by rejection, such as gamma and Poisson, are missing: a graph has no
+loop that ends when a sample is accepted.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from collections.abc import Callable
+from math import erfc
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes, Axis, make_axes
+from weft.dtypes import DType
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.lengths import Length
+from weft.op import explain
+from weft.ops.bits import bitwise_or, shift_left
+from weft.ops.comparison import greater, less, maximum, minimum, where
+from weft.ops.cumulative import place
+from weft.ops.elementwise import FloatOp, InexactOp, absolute, align, cast, negative, square
+from weft.ops.gathering import take
+from weft.ops.math import log, sqrt
+from weft.ops.movement import cast_axes, zeros_like
+from weft.ops.random import (
+    RandomBitsOp,
+    axes_of,
+    bits_of,
+    call_number,
+    float_to_compute_in,
+    key_of,
+    parameter,
+    random_bits,
+    unit,
+)
+from weft.ops.reduction import argmax
+from weft.ops.sorting import argsort
+from weft.ops.special import polynomial
+from weft.ops.storage import as_op, constant
+from weft.tensor import CompositeOp, TensorOp
+
+__all__ = [
+    "DropoutOp",
+    "bernoulli",
+    "categorical",
+    "dropout",
+    "exponential",
+    "gumbel",
+    "laplace",
+    "permutation",
+    "randint",
+    "shuffle",
+    "truncated_normal",
+]
+
+_WORDS = 2**32
+
+
+class DropoutOp(CompositeOp):
+    """The operand with each element set to 0 by chance, or else divided by the chance to stay.
+
+    The second operand is the number of the call. It decides with seed and stream what is dropped,
+    as `RandomBitsOp` does, so the gradient drops the same without having stored it.
+
+    Attributes
+    ----------
+    rate
+        The chance of 0, from 0 to less than 1.
+    seed, stream
+        The key of the random bits.
+    """
+
+    rate: float
+    seed: int
+    stream: int
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Keep the operand's axes and dtype."""
+        x, call = self.args
+        if not dtypes.is_inexact(x.dtype):
+            raise DTypeError(f"only floats can be scaled, not {x.dtype}: cast them")
+        if call.axes or call.dtype != dtypes.uint32:
+            raise AxesError(f"the call's number is a uint32 scalar, not {call.dtype} {call.axes}")
+        return x.axes, x.dtype
+
+    def may_overwrite(self, index: int) -> bool:
+        """The first operand's memory will do."""
+        return index == 0
+
+    @property
+    def scale(self) -> float:
+        """What the elements that stay are multiplied by."""
+        return 1 / (1 - self.rate)
+
+    def reference(self, x: Any, call: Any) -> Any:
+        """Compare random bits with the rate."""
+        bits = bits_of(self.axes.size, call, (self.seed, self.stream)).reshape(self.axes.shape)
+        stays = bits >= np.uint64(_threshold(self.rate))
+        return np.where(stays, x * np.asarray(self.scale, self.dtype), np.zeros((), self.dtype))
+
+    def decompose(self, x: TensorOp, call: TensorOp) -> TensorOp:
+        """Compare random bits with the rate."""
+        bits = RandomBitsOp(call, target_axes=x.axes, seed=self.seed, stream=self.stream)
+        drops = less(bits, constant(_threshold(self.rate), dtype=dtypes.uint32))
+        return where(drops, 0, x * self.scale)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp, call: TensorOp) -> Any:
+        """Drop and scale the adjoint alike."""
+        return DropoutOp(delta, call, **self.attributes()), None
+
+
+def _threshold(chance: float) -> int:
+    """Return how many of the 2³² words are taken to say yes."""
+    return int(chance * _WORDS)
+
+
+def _chance(function: str, name: str, value: Any) -> float:
+    if isinstance(value, int | float) and 0 <= value <= 1:
+        return float(value)
+    problem = f"{name} must be a number from 0 to 1, not {value!r}"
+    raise ArgumentError(explain(function, problem, ()))
+
+
+def dropout(
+    x: Any, rate: float, training: bool = True, seed: int = 0, stream: int | None = None
+) -> TensorOp:
+    """Return x with each element set to 0 with chance `rate`, and the others scaled to make up.
+
+    They are divided by ``1 - rate``, so the mean stays; without `training` x comes back as it is.
+    Integers count as float32. The gradient drops the same elements. (Srivastava, Hinton,
+    Krizhevsky, Sutskever and Salakhutdinov: Dropout, 2014.)
+    """
+    if not isinstance(training, bool):
+        problem = f"training must be True or False when the graph is built, not {training!r}"
+        raise ArgumentError(explain("dropout", problem, ()))
+    chance, key = _chance("dropout", "rate", rate), key_of("dropout", seed, stream)
+    (op,) = align(InexactOp, x)
+    if not training or chance == 0:
+        return op
+    if chance == 1:
+        return zeros_like(op)
+    return DropoutOp(op, call_number(), rate=chance, seed=key[0], stream=key[1])
+
+
+def bernoulli(
+    p: Any, axes: Any = None, dtype: Any = "bool", seed: int = 0, stream: int | None = None
+) -> TensorOp:
+    """Return True with chance `p`, a number or a tensor, for each element of axes.
+
+    Without `axes` those of `p` are taken; else it must fit them. A chance counts in steps of 2⁻³²,
+    below 0 as 0 and above 1 as 1. No gradient flows to it.
+    """
+    if isinstance(p, int | float):
+        target = axes_of(() if axes is None else axes)
+        yes: TensorOp = constant(_threshold(_chance("bernoulli", "p", p)), dtype=dtypes.uint64)
+    else:
+        chance = as_op(p)
+        if not dtypes.is_float(chance.dtype):
+            problem = f"p must be a chance, a float, not {chance.dtype}"
+            raise DTypeError(explain("bernoulli", problem, (chance,)))
+        target = chance.axes if axes is None else axes_of(axes)
+        chance = as_op(parameter("bernoulli", "p", chance, target))
+        wide = cast(chance, float_to_compute_in("bernoulli", chance.dtype))
+        yes = cast(minimum(maximum(wide, 0.0), 1.0) * float(_WORDS), dtypes.uint64)
+    return cast(less(cast(random_bits(target, seed, stream), dtypes.uint64), yes), dtype)
+
+
+def randint(
+    axes: Any,
+    low: int,
+    high: int,
+    dtype: Any = dtypes.int32,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return integers drawn evenly from low to high - 1, fresh at every call; see `random_bits`.
+
+    They are the upper half of the product of 64 random bits and the range, which may be 2³² at
+    most: no chance is off by more than 2⁻⁶⁴. (Lemire: Fast random integer generation in an
+    interval, 2019; without its rejection.)
+    """
+    target, kind = axes_of(axes), dtypes.as_dtype(dtype)
+    lowest, count = _range(low, high, kind)
+    words = cast(random_bits(make_axes((2, target.size)), seed, stream), dtypes.uint64)
+    half, times = np.uint64(32), np.uint64(count)
+    drawn = (words[0] * times + (words[1] * times >> half)) >> half
+    wide = dtypes.uint64 if kind == dtypes.uint64 else dtypes.int64
+    return cast_axes(cast(cast(drawn, wide) + lowest, kind), target)
+
+
+def _range(low: Any, high: Any, dtype: DType) -> tuple[int, int]:
+    """Return the lowest integer and how many there are; raises for bounds that do not fit."""
+    if not dtypes.is_integer(dtype):
+        problem = f"the result must be integers, not {dtype}: cast it, or take uniform"
+        raise DTypeError(explain("randint", problem, ()))
+    limits = np.iinfo(dtype)
+    for bound in (low, high):
+        if isinstance(bound, bool) or not hasattr(bound, "__index__"):
+            problem = f"low and high must be integers, not {bound!r}"
+            raise ArgumentError(explain("randint", problem, ()))
+    lowest, end = int(low.__index__()), int(high.__index__())
+    if not (limits.min <= lowest < end <= limits.max + 1) or end - lowest > _WORDS:
+        problem = (
+            f"from {lowest} to below {end} there must be 1 to 2**32 integers, and {dtype} must "
+            "hold each"
+        )
+        raise ArgumentError(explain("randint", problem, ()))
+    return lowest, end - lowest
+
+
+def categorical(logits: Any, axis: Any = -1, seed: int = 0, stream: int | None = None) -> TensorOp:
+    """Return along an axis an index drawn with the chances ``softmax(logits)``, as int64.
+
+    It is the index of the largest sum of a logit and a number of the Gumbel distribution (Gumbel,
+    1954), so an index of logit -inf is drawn only where all are. No gradient flows to the logits.
+    """
+    (x,) = align(FloatOp, logits)
+    position = place("categorical", x, axis)
+    working = float_to_compute_in("categorical", x.dtype)
+    noise = gumbel(x.axes, dtype=working, seed=seed, stream=stream)
+    return argmax(cast(x, working) + noise, position)
+
+
+def permutation(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
+    """Return the indices below x in random order, as int64; of a tensor, what `shuffle` gives.
+
+    `x` is a number, or an axis, which the result then has. All orders are equally likely: indices
+    are sorted by 64 random bits each, the same on every backend.
+    """
+    if not isinstance(x, int | Axis | Length) or isinstance(x, bool):
+        return shuffle(x, axis, seed, stream)
+    target = make_axes(x)
+    words = cast(random_bits(make_axes((2, target.size)), seed, stream), dtypes.uint64)
+    keys = bitwise_or(shift_left(words[0], np.uint64(32)), words[1])
+    return cast_axes(argsort(keys), target)
+
+
+def shuffle(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
+    """Return the slices of x along an axis in random order, see `permutation`.
+
+    The order is the same for everything along that axis, and the gradient follows it.
+    """
+    op = as_op(x)
+    position = place("shuffle", op, axis)
+    return take(op, permutation(op.axes[position], seed=seed, stream=stream), position)
+
+
+def _sample(
+    function: str,
+    standard: Callable[[TensorOp], TensorOp],
+    axes: Any,
+    loc: Any,
+    scale: Any,
+    dtype: Any,
+    seed: int,
+    stream: int | None,
+) -> TensorOp:
+    """Return ``standard(u) * scale + loc`` for numbers u strictly between 0 and 1.
+
+    These are the middles of 2²³ equal steps, each exact in float32.
+    """
+    target, working = axes_of(axes), float_to_compute_in(function, dtype)
+    if isinstance(scale, int | float) and not scale >= 0:
+        raise ArgumentError(explain(function, f"scale must be at least 0, not {scale!r}", ()))
+    loc = parameter(function, "loc", loc, target)
+    scale = parameter(function, "scale", scale, target)
+    u = unit(target, working, 23, seed, stream) + 2.0**-24
+    return cast(standard(u) * scale + loc, dtype)
+
+
+def exponential(
+    axes: Any,
+    scale: Any = 1.0,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return numbers of the exponential distribution, whose mean is `scale`; see `random_bits`.
+
+    By inversion: minus the logarithm of a uniform number.
+    """
+    return _sample("exponential", lambda u: negative(log(u)), axes, 0.0, scale, dtype, seed, stream)
+
+
+def gumbel(
+    axes: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return numbers of the Gumbel distribution, that of the largest of many; see `random_bits`.
+
+    By inversion. Their mean is ``loc + 0.5772 * scale``, their variance ``(pi * scale)² / 6``.
+    """
+    return _sample("gumbel", _standard_gumbel, axes, loc, scale, dtype, seed, stream)
+
+
+def _standard_gumbel(u: TensorOp) -> TensorOp:
+    return negative(log(negative(log(u))))
+
+
+def laplace(
+    axes: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return numbers of the Laplace distribution, exponential on both sides; see `random_bits`.
+
+    By inversion. Their mean is `loc`, their variance ``2 * scale²``.
+    """
+    return _sample("laplace", _standard_laplace, axes, loc, scale, dtype, seed, stream)
+
+
+def _standard_laplace(u: TensorOp) -> TensorOp:
+    tail = log(2.0 * minimum(u, 1.0 - u))
+    return where(less(u, 0.5), tail, negative(tail))
+
+
+def truncated_normal(
+    axes: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    low: float = -2.0,
+    high: float = 2.0,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return normally distributed numbers, but for those outside of bounds; see `random_bits`.
+
+    `loc` and `scale` are those before the truncation; `low` and `high` count in standard deviations
+    from `loc`, and may be infinite. By inversion, with quantiles exact to 1e-7; also far from the
+    middle, where few numbers lie.
+    """
+    for bound in (low, high):
+        if isinstance(bound, bool) or not isinstance(bound, int | float):
+            problem = f"low and high must be numbers, not {bound!r}"
+            raise ArgumentError(explain("truncated_normal", problem, ()))
+    if not low < high:
+        problem = f"low must be below high, not {low} and {high}"
+        raise ArgumentError(explain("truncated_normal", problem, ()))
+    # Chances near 1 have no digits left, so an interval far above 0 is mirrored.
+    side = -1.0 if low + high > 0 else 1.0
+    first, last = sorted((side * low, side * high))
+    below, inside = _share_below(first), _share_below(last) - _share_below(first)
+
+    def standard(u: TensorOp) -> TensorOp:
+        x = _normal_quantile(u * inside + below)
+        return minimum(maximum(x, first), last) * side
+
+    return _sample("truncated_normal", standard, axes, loc, scale, dtype, seed, stream)
+
+
+def _share_below(x: float) -> float:
+    """Return the normal distribution function."""
+    return 0.5 * erfc(-x / 2**0.5)
+
+
+# By ever lower powers, above and below the line; for |p - 1/2| up to 0.425, and p down to exp(-25).
+_MIDDLE = (
+    (59.109374720, 159.29113202, 50.434271938, 3.3871327179),
+    (67.187563600, 78.757757664, 17.895169469, 1.0),
+)
+_FLANK = (
+    (0.17023821103, 1.3067284816, 2.7568153900, 1.4234372777),
+    (0.12021132975, 0.73700164250, 1.0),
+)
+_TAIL = (
+    (0.017337203997, 0.42868294337, 3.0812263860, 6.6579051150),
+    (0.012258202635, 0.24197894225, 1.0),
+)
+
+
+def _normal_quantile(p: TensorOp) -> TensorOp:
+    """Return x below which a normal number lies with chance p, strictly between 0 and 1.
+
+    Three quotients of polynomials (Wichura: The percentage points of the normal distribution,
+    algorithm AS 241, 1988, PPND7). Unlike `erfinv` they keep their digits where p is close to 0.
+    """
+    centred = p - 0.5
+    depth = sqrt(negative(log(minimum(p, 1.0 - p))))
+    outside = where(less(depth, 5.0), _quotient(_FLANK, depth - 1.6), _quotient(_TAIL, depth - 5.0))
+    outside = where(greater(centred, 0), outside, negative(outside))
+    middle = centred * _quotient(_MIDDLE, 0.180625 - square(centred))
+    return where(less(absolute(centred), 0.425), middle, outside)
+
+
+def _quotient(rows: tuple[tuple[float, ...], tuple[float, ...]], x: TensorOp) -> TensorOp:
+    above, below = rows
+    result: TensorOp = polynomial(x, above) / polynomial(x, below)
+    return result

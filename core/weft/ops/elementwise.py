@@ -31,6 +31,7 @@ __all__ = [
     "Divide",
     "DivideOp",
     "ElementwiseOp",
+    "FloatOp",
     "FloorDivideOp",
     "InexactOp",
     "Mod",
@@ -39,6 +40,8 @@ __all__ = [
     "MultiplyOp",
     "Negative",
     "NegativeOp",
+    "OrderedOp",
+    "RealNumberOp",
     "Reciprocal",
     "ReciprocalOp",
     "Sign",
@@ -47,15 +50,19 @@ __all__ = [
     "SquareOp",
     "Subtract",
     "SubtractOp",
+    "abs",
     "absolute",
     "add",
     "cast",
     "divide",
+    "floor_divide",
     "floordivide",
     "mod",
     "multiply",
     "negative",
+    "positive",
     "reciprocal",
+    "remainder",
     "sign",
     "square",
     "subtract",
@@ -121,10 +128,17 @@ def _number(dtype: DType) -> DType:
     return dtypes.int32 if dtypes.is_bool(dtype) else dtype
 
 
-def _real(dtype: DType) -> DType:
+def _ordered(dtype: DType) -> DType:
     if dtype.kind == "c":
-        raise DTypeError(f"{dtype} numbers have no order, so no quotient rounded down")
-    return _number(dtype)
+        raise DTypeError(
+            f"{dtype} numbers have no order, so none is less and none is rounded: take real(), "
+            "imag() or absolute()"
+        )
+    return dtype
+
+
+def _real(dtype: DType) -> DType:
+    return _number(_ordered(dtype))
 
 
 def _inexact(dtype: DType) -> DType:
@@ -137,10 +151,41 @@ class ArithmeticOp(ElementwiseOp):
     operand_dtype = staticmethod(_number)
 
 
+def _float(dtype: DType) -> DType:
+    if dtype.kind == "c":
+        raise DTypeError(
+            f"this function takes no {dtype} numbers: take real(), imag() or absolute()"
+        )
+    return _inexact(dtype)
+
+
+def real_dtype(dtype: DType) -> DType:
+    """Return the dtype of the parts of complex numbers, and any other as it is."""
+    return np.dtype(f"float{dtype.itemsize * 4}") if dtype.kind == "c" else dtype
+
+
+class OrderedOp(ElementwiseOp):
+    """Ops that compare; complex numbers are refused."""
+
+    operand_dtype = staticmethod(_ordered)
+
+
+class RealNumberOp(ElementwiseOp):
+    """Ops on real numbers; bool counts as int32, complex numbers are refused."""
+
+    operand_dtype = staticmethod(_real)
+
+
 class InexactOp(ElementwiseOp):
-    """Ops on floats; integers and bool count as float32."""
+    """Ops on floats and complex numbers; integers and bool count as float32."""
 
     operand_dtype = staticmethod(_inexact)
+
+
+class FloatOp(ElementwiseOp):
+    """Ops on real floats; integers and bool count as float32, complex numbers are refused."""
+
+    operand_dtype = staticmethod(_float)
 
 
 class NegativeOp(ArithmeticOp, CompositeOp):
@@ -158,30 +203,42 @@ class NegativeOp(ArithmeticOp, CompositeOp):
 
 
 class AbsoluteOp(ArithmeticOp):
-    """The absolute value; its gradient at 0 is 0."""
+    """The absolute value, which is real for complex numbers; its gradient at 0 is 0."""
 
     reference = meaning(np.absolute)
 
+    def result_dtype(self, operand: DType) -> DType:
+        """Be real."""
+        return real_dtype(operand)
+
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Multiply by the sign."""
-        return (delta * sign(x),)
+        """Multiply by the sign, for complex numbers by its conjugate."""
+        return (delta * (operators["conj"](sign(x)) if x.dtype.kind == "c" else sign(x)),)
 
 
 class SignOp(ArithmeticOp, CompositeOp):
-    """-1, 0 or 1, and NaN for NaN; x / abs(x) for complex numbers. Its gradient is 0."""
+    """-1, 0 or 1, and NaN for NaN; x / abs(x) for complex numbers.
+
+    The gradient is 0 for real numbers, and at 0.
+    """
 
     reference = meaning(np.sign)
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Compare with 0; NaN, which is neither more nor less, stays."""
         if x.dtype.kind == "c":
-            return operators["where"](operators["equal"](x, 0), 0, x / absolute(x))
+            # 0 / 1 is 0, with a gradient that is not NaN.
+            is_zero = operators["equal"](x, 0)
+            direction = x / absolute(operators["where"](is_zero, 1, x))
+            return operators["where"](is_zero, 0, direction)
         choose, one = operators["where"], constant(1, dtype=x.dtype)
         below = choose(operators["less"](x, 0), -one, x)
         return choose(operators["less"](0, x), one, below)
 
-    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+    def partials(self, delta: TensorOp, x: TensorOp) -> Iterable[Any]:
+        """Let nothing flow; through complex numbers, differentiate the quotient."""
+        if x.dtype.kind == "c":
+            return CompositeOp.generate_adjoints(self, delta, x)
         return (None,)
 
 
@@ -239,8 +296,11 @@ class CastOp(ElementwiseOp):
         return np.asarray(x).astype(self.target_dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp | None]:
-        """Cast the adjoint back; none flows into integers."""
-        return (cast(delta, x.dtype) if dtypes.is_inexact(x.dtype) else None,)
+        """Cast the adjoint back; none flows into integers, the real part into real numbers."""
+        if not dtypes.is_inexact(x.dtype):
+            return (None,)
+        is_widened = delta.dtype.kind == "c" and x.dtype.kind != "c"
+        return (cast(operators["real"](delta) if is_widened else delta, x.dtype),)
 
 
 class AddOp(ArithmeticOp):
@@ -284,22 +344,20 @@ class DivideOp(InexactOp):
         return share, -(share * self)
 
 
-class FloorDivideOp(ArithmeticOp):
+class FloorDivideOp(RealNumberOp):
     """The quotient rounded down; an integer divided by 0 gives 0. The gradient is 0."""
 
     reference = meaning(np.floor_divide)
-    operand_dtype = staticmethod(_real)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[None, None]:
         """Let nothing flow."""
         return None, None
 
 
-class ModOp(ArithmeticOp):
+class ModOp(RealNumberOp):
     """The remainder with the divisor's sign; an integer modulo 0 gives 0."""
 
     reference = meaning(np.mod)
-    operand_dtype = staticmethod(_real)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
         """1 and -floor(x / y)."""
@@ -383,8 +441,13 @@ def negative(x: Any) -> TensorOp:
     return build(NegativeOp, x)
 
 
+def positive(x: Any) -> TensorOp:
+    """Return x as it is; bool as int32."""
+    return align(ArithmeticOp, x)[0]
+
+
 def absolute(x: Any) -> TensorOp:
-    """Return the absolute value of x."""
+    """Return the absolute value of x, which is real for complex numbers."""
     return build(AbsoluteOp, x)
 
 
@@ -432,6 +495,8 @@ def mod(x: Any, y: Any) -> TensorOp:
     """Return the remainder of x / y, with the sign of y."""
     return build(ModOp, x, y)
 
+
+abs, remainder, floor_divide = absolute, mod, floordivide
 
 _functions: tuple[Callable[..., TensorOp], ...] = (
     negative, absolute, add, subtract, multiply, divide, floordivide, mod, cast

@@ -1,5 +1,401 @@
-"""Attention, its masks and its cache of keys and values; rotary embedding of places."""
+"""Attention, its masks and its cache of keys and values; and the rows of a table by index.
+
+Tensors lie as (..., heads, sequence, depth), with positional axes.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes, broadcast_axes
+from weft.dtypes import DType
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.lengths import Length, product
+from weft.op import explain
+from weft.ops.arguments import checked_number, whole_number
+from weft.ops.comparison import equal, greater, greater_equal, logical_and, logical_or, where
+from weft.ops.control import stop_gradient
+from weft.ops.cumulative import place, working_dtype
+from weft.ops.dynamic_slices import dynamic_update_slice
+from weft.ops.elementwise import FloatOp, add, cast, common_dtype
+from weft.ops.gathering import as_indices, take
+from weft.ops.linalg import MatmulOp, explained, matmul, matrix_transpose, require_positional
+from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, transpose
+from weft.ops.probabilities import SoftmaxOp
+from weft.ops.reduction import MaxOp, SumOp
+from weft.ops.state import assign, value_of
+from weft.ops.storage import as_op
+from weft.tensor import CompositeOp, TensorOp
+
+__all__ = [
+    "AttentionOp",
+    "attention",
+    "attention_with_cache",
+    "embedding",
+    "multi_head_attention",
+    "update_cache",
+]
+
+
+class AttentionOp(CompositeOp):
+    """For each query the mean of the values, weighted by how well their keys fit the query.
+
+    The weights are ``softmax(scale * query keyᵀ + bias)`` along the keys; where all are excluded,
+    the result is 0. Operands are query, key and value, and then, if there are such, a mask (bool,
+    True where a query may look) and a bias, both with the axes (..., heads, queries, keys). Keys
+    and values may have fewer heads, each for as many consecutive ones of the query. Floats of 16
+    bits are computed in float32. (Vaswani and others: Attention is all you need, 2017; Ainslie and
+    others: GQA, 2023.)
+
+    Attributes
+    ----------
+    is_causal
+        Whether a query looks at no later key; the last query is as late as the last key.
+    scale
+        The factor of the products of queries and keys.
+    """
+
+    is_causal: bool
+    scale: float
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check the axes against each other."""
+        query, key, value, *extras = self.args
+        ranks = {query.rank, key.rank, value.rank}
+        if len(ranks) != 1 or query.rank < 3:
+            raise AxesError(
+                f"query, key and value must have the axes (..., heads, sequence, depth), not "
+                f"{query.axes}, {key.axes} and {value.axes}"
+            )
+        self._check_pairs(query.axes, key.axes, value.axes)
+        if {key.dtype, value.dtype} != {query.dtype} or not dtypes.is_float(query.dtype):
+            given = f"{query.dtype}, {key.dtype} and {value.dtype}"
+            raise DTypeError(f"query, key and value must be floats of one dtype, not {given}")
+        kinds = [x.dtype for x in extras]
+        if kinds not in ([], [dtypes.bool_], [query.dtype], [dtypes.bool_, query.dtype]):
+            raise DTypeError(f"a mask is bool and a bias {query.dtype}, not {kinds}")
+        for x in extras:
+            if x.axes != self.score_axes:
+                raise AxesError(f"{x.axes} of a mask or bias are not {self.score_axes}")
+        return Axes((*query.axes[:-1], value.axes[-1])), query.dtype
+
+    def _check_pairs(self, query: Axes, key: Axes, value: Axes) -> None:
+        if query[:-3] != key[:-3] or key[:-1] != value[:-1]:
+            raise AxesError(
+                f"key {key} and value {value} must agree but for the depth, and in the leading "
+                f"axes with the query {query}"
+            )
+        if query[-1] != key[-1]:
+            raise AxesError(f"query {query} and key {key} differ in depth")
+        heads, groups = query[-3].length, key[-3].length
+        both_known = isinstance(heads, int) and isinstance(groups, int)
+        if heads != groups and not (both_known and groups and heads % groups == 0):
+            raise AxesError(f"{heads} heads of the query are no multiple of {groups} of the key")
+
+    @property
+    def score_axes(self) -> Axes:
+        """The axes of the products of all queries and keys."""
+        query, key = self.args[0].axes, self.args[1].axes
+        return Axes((*query[:-1], key[-2]))
+
+    def reference(self, query: Any, key: Any, value: Any, *extras: Any) -> Any:
+        """Weigh the values."""
+        wide = working_dtype(self.dtype)
+        repeats = query.shape[-3] // key.shape[-3] if key.shape[-3] else 1
+        key, value = (np.repeat(np.asarray(x, wide), repeats, axis=-3) for x in (key, value))
+        scores = np.asarray(query, wide) @ np.swapaxes(key, -1, -2) * np.asarray(self.scale, wide)
+        for x in extras:
+            scores = np.where(x, scores, -np.inf) if x.dtype == bool else scores + x.astype(wide)
+        if self.is_causal:
+            queries, keys = scores.shape[-2:]
+            scores = np.where(np.tri(queries, keys, keys - queries, bool), scores, -np.inf)
+        top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+        powers = np.exp(scores - np.where(top == -np.inf, 0, top))
+        total = np.sum(powers, axis=-1, keepdims=True)
+        return (powers / np.where(total == 0, 1, total) @ value).astype(self.dtype)
+
+    def decompose(self, *args: TensorOp) -> TensorOp:
+        """Weigh the values."""
+        query, key, value = self._wide(*args[:3])
+        weights = self._grouped(self._weights(query, key, args[3:]))
+        return cast(cast_axes(MatmulOp(weights, value), self.axes), self.dtype)
+
+    def _wide(self, *operands: TensorOp) -> list[TensorOp]:
+        return [cast(x, working_dtype(self.dtype)) for x in operands]
+
+    def _grouped(self, x: TensorOp) -> TensorOp:
+        """Return a tensor with all queries that share keys along one axis."""
+        *batch, groups = self.args[1].axes[:-2]
+        repeats = x.axes[-3].length // groups.length if groups.length else 1
+        rows = x.axes[-2].length * repeats
+        return cast_axes(x, (*(axis.length for axis in batch), groups, rows, x.axes[-1]))
+
+    def _weights(self, query: TensorOp, key: TensorOp, extras: Sequence[TensorOp]) -> TensorOp:
+        """Return the weights with all heads of the query."""
+        products = MatmulOp(self._grouped(query * self.scale), matrix_transpose(key))
+        scores = cast_axes(products, self.score_axes)
+        may_exclude_all = bool(extras)
+        for x in extras:
+            is_mask = dtypes.is_bool(x.dtype)
+            scores = where(x, scores, -math.inf) if is_mask else add(scores, cast(x, scores.dtype))
+        if self.is_causal:
+            scores = where(_not_later(self.score_axes), scores, -math.inf)
+            excess = self.score_axes[-1].length - self.score_axes[-2].length
+            may_exclude_all = may_exclude_all or not (isinstance(excess, int) and excess >= 0)
+        if scores.axes[-1].length == 0:
+            return scores
+        positions = (scores.rank - 1,)
+        if not may_exclude_all:
+            return SoftmaxOp(scores, positions=positions)
+        top = MaxOp(scores, positions=positions)
+        dims = tuple(range(scores.rank - 1))
+        looks = BroadcastOp(greater(top, -math.inf), target_axes=scores.axes, dims=dims)
+        return where(looks, SoftmaxOp(where(looks, scores, 0), positions=positions), 0)
+
+    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp | None]:
+        """Differentiate the products and the softmax, from weights that are computed anew."""
+        query, key, value, slopes, result = self._wide(*args[:3], delta, self)
+        weights = self._grouped(self._weights(query, key, args[3:]))
+        slopes, result = self._grouped(slopes), self._grouped(result)
+        by_value = MatmulOp(matrix_transpose(weights), slopes)
+        share = SumOp(slopes * result, positions=(slopes.rank - 1,))
+        spread = BroadcastOp(share, target_axes=weights.axes, dims=tuple(range(share.rank)))
+        by_score = weights * (MatmulOp(slopes, matrix_transpose(value)) - spread)
+        by_query = cast_axes(MatmulOp(by_score, key) * self.scale, query.axes)
+        by_key = MatmulOp(matrix_transpose(by_score), self._grouped(query)) * self.scale
+        by_bias = cast_axes(by_score, self.score_axes)
+        by_extras = [None if dtypes.is_bool(x.dtype) else by_bias for x in args[3:]]
+        return [
+            None if share is None else cast(share, self.dtype)
+            for share in (by_query, by_key, by_value, *by_extras)
+        ]
+
+
+def _not_later(axes: Axes) -> TensorOp:
+    """Return, for scores of these axes, whether the key is not later than the query."""
+    square = Axes(axes[-2:])
+    row, column = (
+        IotaOp(target_axes=square, target_dtype=dtypes.int32, position=place) for place in (0, 1)
+    )
+    excess = square[1].length - square[0].length
+    if isinstance(excess, Length):
+        queries, keys = (size_of(Axes((axis,)), dtypes.int32) for axis in square)
+        excess = keys - queries
+    # As the gradient builds this too, it says nothing that a pass would simplify: both are merged.
+    last = row if isinstance(excess, int) and excess == 0 else row + excess
+    allowed = greater_equal(last, column)
+    return BroadcastOp(allowed, target_axes=axes, dims=(len(axes) - 2, len(axes) - 1))
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    bias: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> TensorOp:
+    """Return for each query the mean of values, weighted by ``softmax(scale query keyᵀ + bias)``.
+
+    Operands lie as (..., heads, sequence, depth), or (sequence, depth) for one head; leading axes
+    broadcast. Keys and values may have fewer heads, a divisor of the query's: each serves as many
+    consecutive ones. The result has the query's axes, but the value's depth.
+
+    `mask` is bool, True where a query may look at a key, or floats, which are added as a `bias` is;
+    both broadcast to (..., heads, queries, keys). With `is_causal` a query looks at no later key,
+    where the last query is as late as the last key: that suits a cache, whose keys are more. A
+    query that may look nowhere gives 0. `scale` is 1 / sqrt(depth) unless given.
+
+    Integers count as float32, floats of 16 bits are computed in float32. Raises AxesError for named
+    axes and for shapes that do not fit, DTypeError for other masks, and ArgumentError for other
+    options.
+    """
+    given = [as_op(x) for x in (query, key, value)]
+    extras = [as_op(x) for x in (mask, bias) if x is not None]
+    require_positional("attention", *given, *extras)
+    if not isinstance(is_causal, bool):
+        problem = f"is_causal must be True or False, not {is_causal!r}"
+        raise ArgumentError(explain("attention", problem, given))
+    operands = explained("attention", given, _aligned, given, extras)
+    factor = _scale(operands[0]) if scale is None else scale
+    factor = checked_number("attention", "scale", factor, low=-math.inf)
+    result = AttentionOp(*operands, is_causal=is_causal, scale=factor)
+    return cast_axes(result, result.axes[1:]) if given[0].rank == 2 else result
+
+
+def _aligned(given: Sequence[TensorOp], extras: Sequence[TensorOp]) -> list[TensorOp]:
+    """Return the operands of an `AttentionOp`: of one dtype, with common leading axes."""
+    masks = [x for x in extras if dtypes.is_bool(x.dtype)]
+    biases = [x for x in extras if not dtypes.is_bool(x.dtype)]
+    for x in biases:
+        if not dtypes.is_float(x.dtype):
+            raise DTypeError(f"a mask must be bool, or floats to add, not {x.dtype}")
+    dtype = FloatOp.operand_dtype(common_dtype([*given, *biases]))
+    ranks = {x.rank for x in given}
+    if min(ranks) < 3 and ranks != {2}:
+        listed = ", ".join(str(x.axes) for x in given)
+        raise AxesError(f"query, key and value need ranks of 3 or more, or all of 2, not {listed}")
+    ops = [cast(x, dtype) for x in given]
+    if ranks == {2}:
+        ops = [cast_axes(x, (1, *x.axes.lengths)) for x in ops]
+    batch = reduce(broadcast_axes, (x.axes[:-3] for x in ops))
+    ops = [broadcast(x, Axes((*batch, *x.axes[-3:]))) for x in ops]
+    scores = Axes((*ops[0].axes[:-1], ops[1].axes[-2]))
+    ops += [broadcast(reduce(logical_and, masks), scores)] if masks else []
+    return ops + ([broadcast(cast(reduce(add, biases), dtype), scores)] if biases else [])
+
+
+def _scale(query: TensorOp) -> float:
+    depth = query.axes[-1].length
+    if not isinstance(depth, int):
+        problem = f"the depth of {query.axes} is unknown until a call: give a scale"
+        raise AxesError(explain("attention", problem, (query,)))
+    return 1 / math.sqrt(depth) if depth else 1.0
+
+
+def update_cache(cache: Any, new: Any, position: Any, axis: Any = -2) -> TensorOp:
+    """Return a state in which new slices along an axis have replaced those from a position on.
+
+    It is a write: whatever computation uses the result makes it. `position` is an integer, or an
+    integer scalar such as a state. Slices that would reach beyond the end are put before it, as by
+    `dynamic_update_slice`. Raises StateError if the cache is no state.
+    """
+    new, at = as_op(new), _position("update_cache", position)
+    rank = as_op(cache).rank
+    starts = [0] * rank
+    if rank:
+        starts[place("update_cache", cache, axis)] = at
+    assign(cache, explained("update_cache", (cache, new), dynamic_update_slice, cache, new, starts))
+    return value_of(cache)
+
+
+def _position(function: str, position: Any) -> Any:
+    """Return a place in a sequence: an integer, or an integer scalar."""
+    if not isinstance(position, TensorOp):
+        return whole_number(function, "position", position, low=0)
+    if position.axes or not dtypes.is_integer(position.dtype):
+        problem = f"position must be an integer scalar, not {position.dtype} {position.axes}"
+        raise AxesError(explain(function, problem, (position,)))
+    return position
+
+
+def attention_with_cache(
+    query: Any,
+    key: Any,
+    value: Any,
+    key_cache: Any,
+    value_cache: Any,
+    position: Any,
+    bias: Any = None,
+    scale: float | None = None,
+) -> TensorOp:
+    """Return the causal `attention` of new queries over all keys up to now, which two states hold.
+
+    New keys and values are written into the caches at `position`, the number of those that came
+    before, by `update_cache`; their sequences are as long as the new queries'. A query looks at
+    all keys before it and its own. So one computation decodes token by token: name the caches as
+    states of shape (..., heads, longest sequence, depth), and let a state count the position.
+    """
+    at = _position("attention_with_cache", position)
+    keys = update_cache(key_cache, key, at)
+    values = update_cache(value_cache, value, at)
+    new, longest = as_op(query).axes[-2:-1], keys.axes[-2:-1]
+    axes = Axes((*new, *longest))
+    row, column = (
+        IotaOp(target_axes=axes, target_dtype=dtypes.int64, position=number) for number in (0, 1)
+    )
+    last = row + (cast(at, dtypes.int64) if isinstance(at, TensorOp) else at)
+    return attention(query, keys, values, greater_equal(last, column), bias, scale=scale)
+
+
+def multi_head_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    weights: Sequence[Any],
+    heads: int,
+    biases: Sequence[Any] | None = None,
+    key_heads: int | None = None,
+    mask: Any = None,
+    bias: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> TensorOp:
+    """Return the `attention` of several heads between projections of query, key, value and result.
+
+    Operands lie as (..., sequence, features). `weights` are the matrices for query, key, value and
+    result, each of shape (features after, features before) as PyTorch has them, and `biases` a
+    vector for each, or None. What comes out for query, key and value is split evenly among the
+    `heads`, of which keys and values may have fewer, `key_heads`. See `attention` for the rest.
+    """
+    count = whole_number("multi_head_attention", "heads", heads, low=1)
+    fewer = whole_number("multi_head_attention", "key_heads", key_heads or heads, low=1)
+    pairs = list(zip(_four("weights", weights), _four("biases", biases or [None] * 4), strict=True))
+    query, key, value = (
+        _split_heads(_projected(as_op(x), *pair), number)
+        for x, pair, number in zip((query, key, value), pairs, (count, fewer, fewer), strict=False)
+    )
+    result = attention(query, key, value, mask, bias, is_causal, scale)
+    order = (*range(result.rank - 3), result.rank - 2, result.rank - 3, result.rank - 1)
+    rows = transpose(result, order)
+    merged = cast_axes(rows, (*rows.axes[:-2], product(rows.axes[-2:].lengths)))
+    return _projected(merged, *pairs[3])
+
+
+def _four(name: str, several: Any) -> list[Any]:
+    if not isinstance(several, list | tuple) or len(several) != 4:
+        problem = f"{name} must list one each for query, key, value and result, not {several!r}"
+        raise ArgumentError(explain("multi_head_attention", problem, ()))
+    return list(several)
+
+
+def _projected(x: TensorOp, weight: Any, bias: Any) -> TensorOp:
+    """Return the product of the last axis with the last of a matrix, plus a bias."""
+    matrix = as_op(weight)
+    require_positional("multi_head_attention", x, matrix)
+    if x.rank < 2 or matrix.rank != 2 or x.axes[-1] != matrix.axes[-1]:
+        problem = f"a matrix {matrix.axes} does not project the features of {x.axes}"
+        raise AxesError(explain("multi_head_attention", problem, (x, matrix)))
+    result = matmul(x, matrix_transpose(matrix))
+    return result if bias is None else result + bias
+
+
+def _split_heads(x: TensorOp, heads: int) -> TensorOp:
+    *batch, sequence, features = x.axes.lengths
+    if not isinstance(features, int) or features % heads:
+        problem = f"{features} features cannot be split among {heads} heads"
+        raise AxesError(explain("multi_head_attention", problem, (x,)))
+    rows = cast_axes(x, (*batch, sequence, heads, features // heads))
+    rank = rows.rank
+    return transpose(rows, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
+
+
+def embedding(table: Any, indices: Any, padding_index: int | None = None) -> TensorOp:
+    """Return the rows of a table at indices: its first axis gives way to the indices' axes.
+
+    As `take` along that axis: indices are integers, and a call with one out of range raises
+    IndexOutOfRange. The gradient adds up in the rows that were taken; that at `padding_index`
+    gets none.
+    """
+    rows, places = as_op(table), as_indices(indices)
+    if not rows.axes:
+        problem = "the table needs an axis to take along, it is a scalar"
+        raise AxesError(explain("embedding", problem, (rows,)))
+    result = take(rows, places, 0)
+    if padding_index is None:
+        return result
+    padding, length = whole_number("embedding", "padding_index", padding_index), rows.axes[0].length
+    if not isinstance(length, int) or not -length <= padding < length:
+        problem = f"padding_index {padding} is no row of a table with {length}"
+        raise AxesError(explain("embedding", problem, (rows,)))
+    wide = cast(places, dtypes.int64)
+    is_padding = logical_or(equal(wide, padding % length), equal(wide, padding % length - length))
+    spread = BroadcastOp(is_padding, target_axes=result.axes, dims=tuple(range(places.rank)))
+    return where(spread, stop_gradient(result), result)

@@ -106,7 +106,7 @@ def python_slices(bounds: Bounds) -> tuple[slice, ...]:
     """Return bounds as slices that Python indexing takes."""
     slices = []
     for start, length, step in bounds:
-        stop = start + length * step
+        stop = start + (length - 1) * step + (1 if step > 0 else -1)
         slices.append(slice(start, stop if stop >= 0 else None, step) if length else slice(0, 0))
     return tuple(slices)
 
@@ -166,22 +166,26 @@ def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> TensorOp:
     return cast_axes(result, kept if axes is None else make_axes(axes))
 
 
-def _bounds_and_dropped(x: TensorOp, slices: Sequence[Any]) -> tuple[Bounds, set[int]]:
-    if not isinstance(slices, Sequence):
-        raise ArgumentError(x.explain(f"slices must list one for each axis, not {slices!r}"))
-    slices = tuple(slices)
-    if any(part is None for part in slices):
+def one_for_each_axis(x: TensorOp, items: Any) -> tuple[Any, ...]:
+    """Return the items of an index with its ellipsis, and what is left out, written as slices."""
+    if not isinstance(items, Sequence):
+        raise ArgumentError(x.explain(f"slices must list one for each axis, not {items!r}"))
+    items = tuple(items)
+    if any(item is None for item in items):
         raise ArgumentError(x.explain(f"None is no index of {x.axes}: expand_dims adds an axis"))
-    if any(part is Ellipsis for part in slices):
-        place = next(i for i, part in enumerate(slices) if part is Ellipsis)
-        fill = (slice(None),) * (x.rank - len(slices) + 1)
-        slices = (*slices[:place], *fill, *slices[place + 1 :])
-    if len(slices) > x.rank:
-        raise AxesError(x.explain(f"{len(slices)} indices for the {x.rank} axes {x.axes}"))
-    slices += (slice(None),) * (x.rank - len(slices))
+    if any(item is Ellipsis for item in items):
+        place = next(i for i, item in enumerate(items) if item is Ellipsis)
+        fill = (slice(None),) * (x.rank - len(items) + 1)
+        items = (*items[:place], *fill, *items[place + 1 :])
+    if len(items) > x.rank:
+        raise AxesError(x.explain(f"{len(items)} indices for the {x.rank} axes {x.axes}"))
+    return (*items, *(slice(None),) * (x.rank - len(items)))
+
+
+def _bounds_and_dropped(x: TensorOp, slices: Sequence[Any]) -> tuple[Bounds, set[int]]:
     bounds: list[tuple[Any, Any, int]] = []
     dropped = set()
-    for place, (item, axis) in enumerate(zip(slices, x.axes, strict=True)):
+    for place, (item, axis) in enumerate(zip(one_for_each_axis(x, slices), x.axes, strict=True)):
         if isinstance(item, slice):
             bounds.append(bounds_of(item, axis.length, f"axis {axis!r}"))
             continue
@@ -209,15 +213,39 @@ def _as_index(item: Any) -> int | None:
 
 
 def _instead_of(item: Any) -> str:
-    if not hasattr(item, "dtype") and not isinstance(item, list):
+    dtype = _dtype_of(item)
+    if dtype is None:
         return repr(item)
-    what = f"{type(item).__name__} of {item.dtype}" if hasattr(item, "dtype") else "a list"
-    return f"{what}: where() chooses by a mask, dot() with a one_hot() takes elements by index"
+    what = f"{type(item).__name__} of {dtype}"
+    if dtype.kind == "b":
+        return f"{what}: where() chooses by a mask, nonzero() gives the indices for take()"
+    if dtype.kind in "iu":
+        return f"{what}: take() takes and scatter() puts elements by indices that are tensors"
+    return f"{what}: cast() makes integers"
+
+
+def _dtype_of(item: Any) -> DType | None:
+    """Return the dtype of a tensor, an array or a list; None for anything else."""
+    if isinstance(item, list):
+        try:
+            item = np.asarray(item if item else np.empty(0, np.int64))
+        except ValueError:
+            return None
+    return getattr(item, "dtype", None)
+
+
+def is_index_tensor(item: Any) -> bool:
+    """Whether an item of an index holds several integers, or one that only a call will know."""
+    dtype = _dtype_of(item)
+    return dtype is not None and dtype.kind in "iu" and _as_index(item) is None
 
 
 def getitem(x: TensorOp, item: Any) -> TensorOp:
-    """Return ``x[item]`` for integers, slices and an ellipsis."""
-    return tensor_slice(x, item if isinstance(item, tuple) else (item,))
+    """Return ``x[item]`` for integers, slices, an ellipsis, and tensors of integers."""
+    items = item if isinstance(item, tuple) else (item,)
+    if any(map(is_index_tensor, items)):
+        return operators["take_at"](x, items)
+    return tensor_slice(x, items)
 
 
 def slice_along_axis(x: Any, axis: Any, index: int) -> TensorOp:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,15 @@ from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError
 from weft.op import Op, explain
 from weft.ops.indexing import Bounds, SliceOp, UpdateSliceOp, python_slices, with_lengths
-from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, expand_dims, transpose
+from weft.ops.movement import (
+    BroadcastOp,
+    IotaOp,
+    broadcast,
+    cast_axes,
+    expand_dims,
+    new_place,
+    transpose,
+)
 from weft.ops.storage import as_op, constant
 from weft.tensor import CompositeOp, TensorOp, operators
 
@@ -126,22 +134,102 @@ class ConcatOp(TensorOp):
         return np.concatenate(args, axis=self.position)
 
 
-def pad(x: Any, paddings: Sequence[Any], value: float = 0.0) -> TensorOp:
-    """Return the tensor with `value` around it.
+def pad(x: Any, paddings: Any, value: Any = 0.0, mode: str = "constant") -> TensorOp:
+    """Return the tensor with more elements around it: a `value`, or copies of its own.
 
-    `paddings` gives for each axis a pair of counts before and after, or one count for both.
+    `paddings` gives for each axis a pair of counts before and after, or one count for both; or such
+    for some axes, in a dictionary. What is added depends on the mode:
+
+    * ``constant``: the value;
+    * ``edge`` (or ``replicate``): the first and the last element;
+    * ``reflect``: the elements in reversed order, without the first and the last one;
+    * ``symmetric``: the same with them;
+    * ``wrap`` (or ``circular``): the elements of the other end.
+
+    Raises AxesError where the axis has too few elements; `reflect` needs one more than it adds.
     """
-    if not isinstance(paddings, Sequence):
-        raise ArgumentError(f"paddings must list a count or a pair for each axis, not {paddings!r}")
     op: TensorOp = as_op(x)
-    widths = tuple(
-        (int(pair), int(pair)) if hasattr(pair, "__index__") else (int(pair[0]), int(pair[1]))
-        for pair in paddings
+    widths = _widths(op, paddings)
+    mode = _SAME_MODE.get(mode, mode) if isinstance(mode, str) else repr(mode)
+    fill = dtypes.host_array(value, op.dtype, what="padding")
+    problem = None
+    if mode != "constant" and mode not in _BORDERS:
+        known = ", ".join(["constant", *_BORDERS, *_SAME_MODE])
+        problem = f"unknown mode of padding {mode!r}: use one of {known}"
+    elif fill.shape:
+        problem = f"it takes one value, not an array of shape {fill.shape}"
+    elif mode != "constant" and fill:
+        problem = f"padding by {mode} takes no value, got {value!r}"
+    if problem is not None:
+        raise ArgumentError(explain("pad", problem, (op,)))
+    if mode == "constant":
+        return PadOp(op, widths=widths, fill=fill.item()) if any(map(any, widths)) else op
+    for place, pair in enumerate(widths):
+        if any(pair):
+            op = _bordered(op, place, pair, mode)
+    return op
+
+
+_SAME_MODE = {"replicate": "edge", "circular": "wrap"}
+"""Other names of modes, from PyTorch."""
+
+_BORDERS: dict[str, tuple[int, Callable[[Any, int, int], Bounds]]] = {
+    "edge": (1, lambda n, before, after: ((0, 1, 1), (n - 1, 1, 1))),
+    "reflect": (1, lambda n, before, after: ((before, before, -1), (n - 2, after, -1))),
+    "symmetric": (0, lambda n, before, after: ((before - 1, before, -1), (n - 1, after, -1))),
+    "wrap": (0, lambda n, before, after: ((n - before, before, 1), (0, after, 1))),
+}
+"""By mode, how many elements more than it adds an axis needs, and which it adds at both ends."""
+
+
+def _widths(x: TensorOp, paddings: Any) -> tuple[tuple[int, int], ...]:
+    """Return for each axis how many elements are added before and after."""
+    if isinstance(paddings, Mapping):
+        given = {x.axes.position(axis): pair for axis, pair in paddings.items()}
+        paddings = [given.get(place, 0) for place in range(x.rank)]
+    if not isinstance(paddings, Sequence) or len(paddings) != x.rank:
+        problem = f"paddings must list a count or a pair for each axis, not {paddings!r}"
+        raise ArgumentError(explain("pad", problem, (x,)))
+    return tuple(_width(x, pair) for pair in paddings)
+
+
+def _width(x: TensorOp, pair: Any) -> tuple[int, int]:
+    both = (pair, pair) if hasattr(pair, "__index__") else pair
+    is_pair = isinstance(both, Sequence) and len(both) == 2
+    if not is_pair or not all(hasattr(n, "__index__") and not isinstance(n, bool) for n in both):
+        raise ArgumentError(
+            explain("pad", f"padding is a count, or a pair of counts, not {pair!r}", (x,))
+        )
+    if min(both) < 0:
+        raise AxesError(explain("pad", f"padding adds 0 elements or more, not {pair!r}", (x,)))
+    return int(both[0]), int(both[1])
+
+
+def _bordered(x: TensorOp, place: int, pair: tuple[int, int], mode: str) -> TensorOp:
+    """Return the tensor with elements of its own added at both ends of one axis."""
+    length = x.axes[place].length
+    surplus, borders = _BORDERS[mode]
+    needed = 1 if mode == "edge" else max(pair) + surplus
+    if isinstance(length, int) and length < needed:
+        problem = f"padding {x.axes[place]!r} of {x.axes} by {mode} needs {needed} elements"
+        raise AxesError(explain("pad", problem, (x,)))
+    before, after = (
+        _border(x, place, bound, count) if count else None
+        for bound, count in zip(borders(length, *pair), pair, strict=True)
     )
-    if not any(map(any, widths)) and len(widths) == op.rank:
-        return op
-    fill = dtypes.host_array(value, op.dtype, what="padding").item()
-    return PadOp(op, widths=widths, fill=fill)
+    return ConcatOp(*(part for part in (before, x, after) if part is not None), position=place)
+
+
+def _border(x: TensorOp, place: int, bound: tuple[Any, Any, int], count: int) -> TensorOp:
+    bounds: list[tuple[Any, Any, int]] = [(0, axis.length, 1) for axis in x.axes]
+    bounds[place] = bound
+    border = SliceOp(x, bounds=tuple(bounds))
+    lengths = list(border.axes.lengths)
+    if lengths[place] == count:
+        return border
+    lengths[place] = count
+    target = with_lengths(x.axes, lengths)
+    return BroadcastOp(border, target_axes=target, dims=tuple(range(x.rank)))
 
 
 def concat(tensors: Sequence[Any], axis: Any = 0) -> TensorOp:
@@ -182,19 +270,30 @@ def stack(tensors: Sequence[Any], axis: Any = None, pos: int = 0) -> TensorOp:
     xs = _listed("stack", tensors)
     if isinstance(axis, int):
         raise ArgumentError(f"stack: axis= is the new axis, for its place say pos={axis}")
+    if not all(xs[0].axes.agrees_with(x.axes) for x in xs):
+        problem = "only tensors of equal axes can be stacked: broadcast() them first"
+        raise AxesError(explain("stack", problem, xs))
     new = Axis(len(xs)) if axis is None else make_axes(axis)[0]
     if new.length != len(xs):
         raise AxesError(f"axis {new!r} cannot number {len(xs)} tensors")
     one = Axis(1, new.name)
-    place = pos % (xs[0].rank + 1)
+    place = new_place("stack", xs[0], pos)
     result = concat([expand_dims(broadcast(x, xs[0].axes), one, place) for x in xs], place)
     return cast_axes(result, Axes((*result.axes[:place], new, *result.axes[place + 1 :])))
 
 
-def one_hot(x: Any, axis: Any, dtype: Any = dtypes.DEFAULT) -> TensorOp:
-    """Return 1 where the index along a new first axis equals the element, else 0.
+def one_hot(
+    x: Any,
+    axis: Any,
+    dtype: Any = dtypes.DEFAULT,
+    pos: int = 0,
+    on_value: Any = 1,
+    off_value: Any = 0,
+) -> TensorOp:
+    """Return 1 where the index along a new axis, at place `pos`, equals the element, else 0.
 
-    An element outside the axis gives zeros only. `axis` is an axis, or a number of classes.
+    An element outside the axis gives zeros only. `axis` is an axis, or a number of classes;
+    `on_value` and `off_value` take the place of 1 and 0.
     """
     x, new = as_op(x), make_axes(axis)[0]
     if not dtypes.is_integer(x.dtype) or x.dtype.itemsize < dtypes.int32.itemsize:
@@ -203,7 +302,11 @@ def one_hot(x: Any, axis: Any, dtype: Any = dtypes.DEFAULT) -> TensorOp:
     if x.axes.is_named and new.name is None:
         problem = f"the new axis needs a name beside {x.axes}: give make_axis({new!r}, 'name')"
         raise AxesError(explain("one_hot", problem, (x,)))
-    target = Axes((new, *x.axes))
-    index = IotaOp(target_axes=target, target_dtype=x.dtype, position=0)
-    spread = BroadcastOp(x, target_axes=target, dims=tuple(range(1, len(target))))
-    return operators["cast"](operators["equal"](index, spread), dtypes.as_dtype(dtype))
+    place = new_place("one_hot", x, pos)
+    target = Axes((*x.axes[:place], new, *x.axes[place:]))
+    index = IotaOp(target_axes=target, target_dtype=x.dtype, position=place)
+    dims = tuple(d if d < place else d + 1 for d in range(x.rank))
+    is_hot = operators["equal"](index, BroadcastOp(x, target_axes=target, dims=dims))
+    if (on_value, off_value) == (1, 0):
+        return operators["cast"](is_hot, dtypes.as_dtype(dtype))
+    return operators["where"](is_hot, as_op(on_value, dtype), as_op(off_value, dtype))

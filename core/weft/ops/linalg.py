@@ -1,4 +1,4 @@
-"""Products of tensors: contraction of shared axes, and the batched matrix product below it."""
+"""Products of matrices and of tensors over shared axes, and what else matrices are asked for."""
 
 from __future__ import annotations
 
@@ -7,30 +7,41 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes
-from weft.axes import Axes, Axis, broadcast_axes
-from weft.dtypes import DType
+from weft.axes import Axes, broadcast_axes
+from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.lengths import product
+from weft.lengths import Length, product
 from weft.op import explain
+from weft.op import explained as explained
+from weft.ops.arguments import whole_number
 from weft.ops.elementwise import cast, common_dtype
+from weft.ops.indexing import SliceOp, slice_along_axis
+from weft.ops.joining import stack
 from weft.ops.movement import TransposeOp, broadcast, cast_axes, transpose
-from weft.ops.storage import as_op
+from weft.ops.reduction import SumOp
+from weft.ops.storage import as_op, constant
 from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "DotOp",
     "MatmulOp",
+    "cross",
+    "diagonal",
     "dot",
     "matmul",
+    "matrix_transpose",
+    "trace",
 ]
 
 Places = tuple[int, ...]
+accumulation_dtype = working_dtype
 
 
 class MatmulOp(TensorOp):
     """The matrix product of the last two axes, for each place of equal leading axes.
 
-    The result has the first operand's axes with the last replaced by the second's last.
+    The result has the first operand's axes with the last replaced by the second's last. Floats of
+    16 bits are added up in float32; integers wrap around.
     """
 
     def infer(self) -> tuple[Axes, DType]:
@@ -53,7 +64,8 @@ class MatmulOp(TensorOp):
 
     def reference(self, x: Any, y: Any) -> Any:
         """Multiply matrices."""
-        return np.matmul(x, y)
+        wide = working_dtype(self.dtype)
+        return np.matmul(np.asarray(x, wide), np.asarray(y, wide)).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> Any:
         """Delta yᵀ and xᵀ delta."""
@@ -110,7 +122,10 @@ class DotOp(CompositeOp):
             right[theirs] = left[mine]
         free_x, free_y = self.free()
         out = [left[i] for i in (*self.batched[0], *free_x)] + [right[i] for i in free_y]
-        return np.einsum(f"{''.join(left)},{''.join(right)}->{''.join(out)}", x, y)
+        equation = f"{''.join(left)},{''.join(right)}->{''.join(out)}"
+        wide = working_dtype(self.dtype)
+        total = np.einsum(equation, np.asarray(x, wide), np.asarray(y, wide))
+        return total.astype(self.dtype)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
         """Bring both into matrices (one a batch place) and multiply those."""
@@ -155,11 +170,18 @@ def _in_place(x: TensorOp, places: Places, axes: Axes) -> TensorOp:
     return cast_axes(transpose(x, order), axes)
 
 
-def _operands(kind: str, x: Any, y: Any) -> tuple[TensorOp, TensorOp]:
-    dtype = common_dtype((x, y))
+def as_factors(kind: str, *operands: Any) -> tuple[TensorOp, ...]:
+    """Return operands of one dtype, of which products can be added up: bool counts as int32."""
+    dtype = explained(kind, operands, common_dtype, operands)
     if dtypes.is_bool(dtype):
         dtype = dtypes.int32
-    return cast(as_op(x), dtype), cast(as_op(y), dtype)
+    return tuple(_factor(x, dtype) for x in operands)
+
+
+def _factor(x: Any, dtype: DType) -> TensorOp:
+    if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
+        return constant(x, dtype=dtype)
+    return cast(as_op(x), dtype)
 
 
 def dot(x: Any, y: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
@@ -169,9 +191,9 @@ def dot(x: Any, y: Any, reduction_axes: Any = None, out_axes: Any = None) -> Ten
     `reduction_axes`; shared axes that are not contracted run along in both. The result has them
     first, then what is left of `x` and of `y`, or the order of `out_axes`. Positional axes: the
     last of `x` with the last but one of `y` (or its only one), as in NumPy's dot. A scalar
-    multiplies.
+    multiplies. Bool counts as int32, and floats of 16 bits are added up in float32.
     """
-    x, y = _operands("dot", x, y)
+    x, y = as_factors("dot", x, y)
     if not x.axes or not y.axes:
         return operators["multiply"](x, y)
     if x.axes.is_named != y.axes.is_named:
@@ -195,8 +217,8 @@ def dot(x: Any, y: Any, reduction_axes: Any = None, out_axes: Any = None) -> Ten
 def _contracted_names(x: TensorOp, y: TensorOp, shared: Any, reduction_axes: Any) -> Any:
     if reduction_axes is None:
         return [name for name in shared if name != "N"]
-    wanted = (reduction_axes,) if isinstance(reduction_axes, Axis | str) else reduction_axes
-    names = [getattr(axis, "name", axis) for axis in wanted]
+    places = explained("dot", (x, y), x.axes.positions, reduction_axes)
+    names = [x.axes[place].name for place in places]
     for name in names:
         if name not in shared:
             problem = f"axis {name!r} cannot be contracted: the operands share {shared}"
@@ -204,25 +226,133 @@ def _contracted_names(x: TensorOp, y: TensorOp, shared: Any, reduction_axes: Any
     return names
 
 
+def require_positional(kind: str, *operands: TensorOp) -> None:
+    """Raise AxesError if an operand has named axes."""
+    for x in operands:
+        if x.axes.is_named:
+            problem = f"takes positional axes, not {x.axes}: use dot, or cast_axes to lengths"
+            raise AxesError(explain(kind, problem, operands))
+
+
+def require_matrices(kind: str, x: TensorOp) -> None:
+    """Raise AxesError if there are fewer than two axes, or named ones."""
+    require_positional(kind, x)
+    if x.rank < 2:
+        problem = f"takes matrices along the last two axes, which {x.axes} lacks"
+        raise AxesError(explain(kind, problem, (x,)))
+
+
 def matmul(x: Any, y: Any) -> TensorOp:
     """Return the matrix product of positional tensors, with NumPy's rules.
 
-    One axis counts as a row on the left and as a column on the right; leading axes broadcast.
+    One axis counts as a row on the left and as a column on the right; leading axes broadcast. Bool
+    counts as int32, integers wrap around, floats of 16 bits are added up in float32, and an empty
+    contraction gives zeros.
     """
-    x, y = _operands("matmul", x, y)
+    x, y = as_factors("matmul", x, y)
     if not x.axes or not y.axes or x.axes.is_named or y.axes.is_named:
         problem = "a matrix product takes positional axes, one at least: use dot for named ones"
         raise AxesError(explain("matmul", problem, (x, y)))
     left = cast_axes(x, (1, *x.axes.lengths)) if x.rank == 1 else x
     right = cast_axes(y, (*y.axes.lengths, 1)) if y.rank == 1 else y
-    head = broadcast_axes(left.axes[:-2], right.axes[:-2])
-    result: TensorOp = MatmulOp(
-        broadcast(left, Axes((*head, *left.axes[-2:]))),
-        broadcast(right, Axes((*head, *right.axes[-2:]))),
-    )
-    rows = () if x.rank == 1 else (left.axes[-2],)
-    columns = () if y.rank == 1 else (right.axes[-1],)
+    head = explained("matmul", (x, y), broadcast_axes, left.axes[:-2], right.axes[:-2])
+    if right.rank == 2 and left.rank > 2:
+        # One product of many rows is faster than many products, and so is its gradient.
+        left = cast_axes(left, (product(left.axes[:-1].lengths), left.axes[-1].length))
+        result: TensorOp = MatmulOp(left, right)
+    else:
+        result = MatmulOp(
+            broadcast(left, Axes((*head, *left.axes[-2:]))),
+            broadcast(right, Axes((*head, *right.axes[-2:]))),
+        )
+    rows = () if x.rank == 1 else (x.axes[-2],)
+    columns = () if y.rank == 1 else (y.axes[-1],)
     return cast_axes(result, Axes((*head, *rows, *columns)))
 
 
+def matrix_transpose(x: Any) -> TensorOp:
+    """Return the tensor with its last two axes swapped; also `x.mT`. A view."""
+    x = as_op(x)
+    if x.rank < 2:
+        raise AxesError(explain("matrix_transpose", f"takes two axes or more, not {x.axes}", (x,)))
+    return transpose(x, (*range(x.rank - 2), x.rank - 1, x.rank - 2))
+
+
+def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> TensorOp:
+    """Return the diagonals of the matrices along two axes, by default the last, as a last axis.
+
+    `offset` counts diagonals to the right of the main one, or below it if negative; one outside
+    the matrix has no elements. A view where the matrices are contiguous. Unknown lengths must be
+    those of square matrices.
+    """
+    x, places = as_op(x), whole_number("diagonal", "offset", offset)
+    require_matrices("diagonal", x)
+    matrix = explained("diagonal", (x,), x.axes.positions, (axis1, axis2))
+    x = transpose(x, (*(place for place in range(x.rank) if place not in matrix), *matrix))
+    rows, columns = x.axes[-2:].lengths
+    count = _diagonal_length(x, rows, columns, places)
+    start = places if places >= 0 else -places * columns
+    flat = cast_axes(x, (*x.axes[:-2], rows * columns))
+    whole = tuple((0, length, 1) for length in x.axes[:-2].lengths)
+    return SliceOp(flat, bounds=(*whole, (start if count else 0, count, columns + 1)))
+
+
+def _diagonal_length(x: TensorOp, rows: Any, columns: Any, offset: int) -> Any:
+    if rows == columns and isinstance(rows, Length):
+        return rows - abs(offset)
+    if isinstance(rows, Length) or isinstance(columns, Length):
+        problem = f"{rows} by {columns} matrices have diagonals of unknown length: make them square"
+        raise AxesError(explain("diagonal", problem, (x,)))
+    return max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+
+
+def trace(x: Any, offset: int = 0) -> TensorOp:
+    """Return the sum of each diagonal of the matrices along the last two axes; see `diagonal`.
+
+    Integers keep their dtype, bool gives int32.
+    """
+    x = as_op(x)
+    require_matrices("trace", x)
+    return SumOp(diagonal(x, offset), positions=(x.rank - 2,))
+
+
+def cross(x: Any, y: Any, axis: Any = -1) -> TensorOp:
+    """Return the cross product of vectors of length 3 along an axis; other axes broadcast.
+
+    A place is counted in each operand, and in the result; a name must be in both.
+    """
+    x, y = as_factors("cross", x, y)
+    if x.axes.is_named:
+        axis = x.axes[explained("cross", (x, y), x.axes.position, axis)].name
+    x, y = _triples(x, axis), _triples(y, axis)
+    axes = explained("cross", (x, y), broadcast_axes, x.axes, y.axes)
+    place = axes.position(axis) if axes.is_named else len(axes) - 1
+    a, b = (
+        [slice_along_axis(broadcast(each, axes), place, index) for index in range(3)]
+        for each in (x, y)
+    )
+    # Indices below 0 count from the end, so that i - 2 and i - 1 are the two after i, in a circle.
+    parts = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
+    result = stack(parts, axes[place], place)
+    if axes.is_named:
+        return result
+    order = list(range(place))
+    order.insert(axes.position(axis), place)
+    return transpose(result, order)
+
+
+def _triples(x: TensorOp, axis: Any) -> TensorOp:
+    place = explained("cross", (x,), x.axes.position, axis)
+    if x.axes[place].length != 3:
+        problem = f"takes vectors of length 3 along axis {axis!r}, not {x.axes}"
+        raise AxesError(explain("cross", problem, (x,)))
+    return x if x.axes.is_named else axis_last(x, place)
+
+
+def axis_last(x: TensorOp, place: int) -> TensorOp:
+    """Return the tensor with the axis at a place moved to the end."""
+    return transpose(x, (*(i for i in range(x.rank) if i != place), place))
+
+
 operators["matmul"] = matmul
+operators["matrix_transpose"] = matrix_transpose

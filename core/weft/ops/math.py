@@ -1,35 +1,70 @@
-"""Functions of real numbers: roots, powers, exponentials, logarithms, trigonometry."""
+"""Roots, powers, exponentials and logarithms, and the primitives of trigonometry."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes
-from weft.ops.comparison import equal, where
-from weft.ops.elementwise import ArithmeticOp, InexactOp, build, meaning, square
-from weft.tensor import TensorOp, operators
+from weft.ops.comparison import equal, less, maximum, minimum, where
+from weft.ops.elementwise import (
+    ArithmeticOp,
+    FloatOp,
+    InexactOp,
+    absolute,
+    align,
+    build,
+    meaning,
+    reciprocal,
+    sign,
+    square,
+)
+from weft.ops.rounding import IsinfOp
+from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
+    "AtanOp",
+    "CbrtOp",
     "Cos",
     "CosOp",
     "Exp",
+    "Exp2Op",
     "ExpOp",
+    "Expm1Op",
+    "HypotOp",
     "Log",
+    "Log1pOp",
+    "Log2Op",
+    "Log10Op",
     "LogOp",
+    "LogaddexpOp",
     "Power",
     "PowerOp",
+    "RsqrtOp",
     "Sin",
     "SinOp",
     "Sqrt",
     "SqrtOp",
     "Tanh",
     "TanhOp",
+    "atan",
+    "cbrt",
     "cos",
     "exp",
+    "exp2",
+    "expm1",
+    "hypot",
+    "lerp",
     "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "pow",
     "power",
+    "rsqrt",
     "sin",
     "sqrt",
     "tanh",
@@ -86,6 +121,16 @@ class CosOp(InexactOp):
         return (-(delta * sin(x)),)
 
 
+class AtanOp(InexactOp):
+    """The angle from -π/2 to π/2 whose tangent is the operand."""
+
+    reference = meaning(np.arctan)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """1 / (1 + x²)."""
+        return (delta / (square(x) + 1),)
+
+
 class TanhOp(InexactOp):
     """The hyperbolic tangent."""
 
@@ -109,7 +154,8 @@ class PowerOp(ArithmeticOp):
             return np.power(x, y)
         negative = np.less(y, 0)
         root = np.where(negative & (np.abs(x) != 1), 0, x)
-        result = np.power(root, np.abs(y))
+        # The least integer has no negative; that a power is even or odd is all that matters here.
+        result = np.power(root, np.where(negative, 2 - y % 2, y))
         return result.astype(self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[Any, Any]:
@@ -121,6 +167,148 @@ class PowerOp(ArithmeticOp):
             return base, None
         safe = where(equal(x, 0), 1, x)
         return base, delta * self * log(safe)
+
+
+class RsqrtOp(InexactOp, CompositeOp):
+    """1 over the square root; infinite at 0 and NaN below."""
+
+    def reference(self, x: Any) -> Any:
+        """Divide 1 by the root."""
+        return np.divide(np.ones((), np.asarray(x).dtype), np.sqrt(x))
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Divide 1 by the root."""
+        return reciprocal(sqrt(x))
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """-1 / (2 x sqrt x)."""
+        return (delta * -0.5 * (self / x),)
+
+
+class CbrtOp(FloatOp, CompositeOp):
+    """The cube root, negative below 0; its gradient at 0 is infinite."""
+
+    reference = meaning(np.cbrt)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Raise the size to the power of 1/3."""
+        return sign(x) * power(absolute(x), 1 / 3)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """1 / (3 cbrt² x)."""
+        return (delta / (square(self) * 3),)
+
+
+class Exp2Op(FloatOp, CompositeOp):
+    """2 to the power of the operand."""
+
+    reference = meaning(np.exp2)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Raise 2 to the power, which most devices do exactly for whole numbers."""
+        return power(2, x)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """2^x log 2."""
+        return (delta * self * math.log(2),)
+
+
+class Expm1Op(InexactOp, CompositeOp):
+    """exp(x) - 1, exact to the last digits near 0 as well."""
+
+    reference = meaning(np.expm1)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """tanh(x / 2) = (exp(x) - 1) / (exp(x) + 1), in which nothing cancels."""
+        return tanh(x * 0.5) * (exp(x) + 1)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Exp x."""
+        return (delta * exp(x),)
+
+
+class Log1pOp(InexactOp, CompositeOp):
+    """log(1 + x), exact to the last digits near 0 as well; minus infinity at -1 and NaN below."""
+
+    reference = meaning(np.log1p)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Scale the logarithm of the rounded sum u by x / (u - 1) (Kahan; HP-15C, 1982)."""
+        u = x + 1
+        scale = where(equal(u, x), 1, x / (u - 1))
+        return where(equal(u, 1), x, log(u) * scale)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """1 / (1 + x)."""
+        return (delta / (x + 1),)
+
+
+class Log2Op(InexactOp, CompositeOp):
+    """The logarithm to base 2; minus infinity at 0 and NaN below."""
+
+    reference = meaning(np.log2)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Divide by the logarithm of the base."""
+        return log(x) / math.log(2)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """1 / (x log 2)."""
+        return (delta / (x * math.log(2)),)
+
+
+class Log10Op(InexactOp, CompositeOp):
+    """The logarithm to base 10; minus infinity at 0 and NaN below."""
+
+    reference = meaning(np.log10)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Divide by the logarithm of the base."""
+        return log(x) / math.log(10)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """1 / (x log 10)."""
+        return (delta / (x * math.log(10)),)
+
+
+class LogaddexpOp(FloatOp, CompositeOp):
+    """log(exp(x) + exp(y)), without overflow."""
+
+    reference = meaning(np.logaddexp)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Add what the smaller gives to the larger; equal infinities have no difference."""
+        distance = where(equal(x, y), 0, absolute(x - y))
+        return maximum(x, y) + log1p(exp(-distance))
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """The share of each power in the sum; 1 where it is all of it, also at an infinity."""
+        return delta * self._share(x), delta * self._share(y)
+
+    def _share(self, x: TensorOp) -> TensorOp:
+        return exp(where(equal(x, self), 0, x - self))
+
+
+class HypotOp(FloatOp, CompositeOp):
+    """The length of the hypotenuse, without overflow; infinite beside NaN too, as in C.
+
+    The gradient at the origin is 0.
+    """
+
+    reference = meaning(np.hypot)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Take the longer side out of the root; equal sides may be 0 or infinite."""
+        x, y = absolute(x), absolute(y)
+        longer = maximum(x, y)
+        ratio = where(equal(x, y), 1, minimum(x, y) / longer)
+        length = longer * sqrt(square(ratio) + 1)
+        return where(IsinfOp(x) | IsinfOp(y), math.inf, length)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Each side over the length."""
+        length = where(equal(self, 0), 1, self)
+        return delta * (x / length), delta * (y / length)
 
 
 Sqrt, Exp, Log, Power = SqrtOp, ExpOp, LogOp, PowerOp
@@ -142,6 +330,58 @@ def log(x: Any) -> TensorOp:
     return build(LogOp, x)
 
 
+def rsqrt(x: Any) -> TensorOp:
+    """Return 1 / sqrt(x); infinite at 0 and NaN below."""
+    return build(RsqrtOp, x)
+
+
+def cbrt(x: Any) -> TensorOp:
+    """Return the cube root, negative below 0; its gradient at 0 is infinite."""
+    return build(CbrtOp, x)
+
+
+def exp2(x: Any) -> TensorOp:
+    """Return 2 to the power of x."""
+    return build(Exp2Op, x)
+
+
+def expm1(x: Any) -> TensorOp:
+    """Return exp(x) - 1, exact near 0 as well."""
+    return build(Expm1Op, x)
+
+
+def log1p(x: Any) -> TensorOp:
+    """Return log(1 + x), exact near 0 as well; minus infinity at -1 and NaN below."""
+    return build(Log1pOp, x)
+
+
+def log2(x: Any) -> TensorOp:
+    """Return the logarithm to base 2."""
+    return build(Log2Op, x)
+
+
+def log10(x: Any) -> TensorOp:
+    """Return the logarithm to base 10."""
+    return build(Log10Op, x)
+
+
+def logaddexp(x: Any, y: Any) -> TensorOp:
+    """Return log(exp(x) + exp(y)), without overflow."""
+    return build(LogaddexpOp, x, y)
+
+
+def hypot(x: Any, y: Any) -> TensorOp:
+    """Return sqrt(x² + y²), without overflow; the gradient at the origin is 0."""
+    return build(HypotOp, x, y)
+
+
+def lerp(x: Any, y: Any, weight: Any) -> TensorOp:
+    """Return x + weight (y - x), which is exactly x at weight 0 and y at weight 1."""
+    x, y, weight = align(FloatOp, x, y, weight)
+    step = y - x
+    return where(less(weight, 0.5), x + weight * step, y - (1 - weight) * step)
+
+
 def sin(x: Any) -> TensorOp:
     """Return the sine."""
     return build(SinOp, x)
@@ -150,6 +390,11 @@ def sin(x: Any) -> TensorOp:
 def cos(x: Any) -> TensorOp:
     """Return the cosine."""
     return build(CosOp, x)
+
+
+def atan(x: Any) -> TensorOp:
+    """Return the angle, from -π/2 to π/2, whose tangent is x."""
+    return build(AtanOp, x)
 
 
 def tanh(x: Any) -> TensorOp:
@@ -161,5 +406,7 @@ def power(x: Any, y: Any) -> TensorOp:
     """Return x to the power of y."""
     return build(PowerOp, x, y)
 
+
+pow = power
 
 operators["power"] = power

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,9 @@ import numpy as np
 from weft.axes import Axes, Axis, FlattenedAxis, make_axes
 from weft.description import TensorDescription
 from weft.dtypes import DType
-from weft.errors import AxesError
+from weft.errors import ArgumentError, AxesError
 from weft.lengths import Length, floor_divide, product
-from weft.op import Op
+from weft.op import Op, explain
 from weft.ops.storage import as_op, constant
 from weft.tensor import CompositeOp, TensorOp, operators
 
@@ -27,6 +27,7 @@ __all__ = [
     "TransposeOp",
     "axes_with_order",
     "broadcast",
+    "broadcast_to",
     "cast_axes",
     "cast_role",
     "contiguous",
@@ -34,6 +35,8 @@ __all__ = [
     "flatten",
     "flatten_at",
     "map_roles",
+    "permute_dims",
+    "ravel",
     "reshape",
     "transpose",
     "unflatten",
@@ -159,8 +162,8 @@ class IdentityOp(TensorOp):
         """Keep axes and dtype."""
         return self.args[0].axes, self.args[0].dtype
 
-    def reference(self, x: Any) -> Any:
-        """Pass the operand on."""
+    def reference(self, x: Any, *others: Any) -> Any:
+        """Pass the first operand on."""
         return x
 
     def view(self, operand: TensorDescription) -> TensorDescription | None:
@@ -175,7 +178,7 @@ class IdentityOp(TensorOp):
 class ContiguousOp(IdentityOp):
     """A copy of the operand in row-major order."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Any, *others: Any) -> Any:
         """Copy."""
         return np.array(x, order="C")
 
@@ -252,6 +255,8 @@ def reshape(x: Any, shape: Any) -> TensorOp:
         return cast_axes(x, shape)
     if isinstance(shape, Axis | int | Length):
         shape = (shape,)
+    if not isinstance(shape, Iterable):
+        raise AxesError(explain("reshape", f"{shape!r} is no shape", (x,)))
     sizes = list(shape)
     if sizes.count(-1) > 1:
         raise AxesError(f"only one of the sizes {tuple(sizes)} may be -1")
@@ -285,6 +290,9 @@ def cast_role(x: Any, axes: Any) -> TensorOp:
 def map_roles(x: Any, mapping: Mapping[Any, Any]) -> TensorOp:
     """Return the tensor with axes renamed; keys and values are axes or names."""
     x = as_op(x)
+    if not isinstance(mapping, Mapping):
+        problem = f"new names are given in a dictionary, as {{'C': 'K'}}, not by {mapping!r}"
+        raise ArgumentError(explain("map_roles", problem, (x,)))
     names = {getattr(old, "name", old): getattr(new, "name", new) for old, new in mapping.items()}
     for name in names:
         x.axes.position(name)
@@ -299,6 +307,9 @@ def transpose(x: Any, axes: Any = None) -> TensorOp:
     if len(places) != x.rank:
         raise AxesError(x.explain(f"transpose needs all of {x.axes}, but got {axes}"))
     return x if places == tuple(range(x.rank)) else TransposeOp(x, permutation=places)
+
+
+permute_dims = transpose
 
 
 def axes_with_order(x: Any, axes: Any) -> TensorOp:
@@ -327,6 +338,9 @@ def broadcast(x: Any, axes: Any) -> TensorOp:
     return BroadcastOp(op, target_axes=target, dims=tuple(sorted(places)))
 
 
+broadcast_to = broadcast
+
+
 def expand_dims(x: Any, axis: Any = None, dim: int = 0) -> TensorOp:
     """Return the tensor with one more axis at place `dim`, repeated along it.
 
@@ -334,9 +348,7 @@ def expand_dims(x: Any, axis: Any = None, dim: int = 0) -> TensorOp:
     """
     x = as_op(x)
     new = Axis(1) if axis is None else make_axes(axis)[0]
-    if not -x.rank - 1 <= dim <= x.rank:
-        raise AxesError(x.explain(f"place {dim} is out of range for a new axis of {x.axes}"))
-    place = dim % (x.rank + 1)
+    place = new_place("expand_dims", x, dim)
     target = Axes((*x.axes[:place], new, *x.axes[place:]))
     if new.length == 1:
         return cast_axes(x, target)
@@ -350,9 +362,23 @@ def flatten(x: Any) -> TensorOp:
     return cast_axes(x, Axes((x.axes.flatten(),)))
 
 
+ravel = flatten
+
+
+def new_place(function: str, x: TensorOp, place: Any) -> int:
+    """Return the place of a new axis, counted from 0; raises AxesError where there is none."""
+    if not hasattr(place, "__index__") or not -x.rank - 1 <= place <= x.rank:
+        problem = f"place {place!r} is out of range for a new axis of {x.axes}"
+        raise AxesError(explain(function, problem, (x,)))
+    return int(place) % (x.rank + 1)
+
+
 def flatten_at(x: Any, place: int) -> TensorOp:
     """Return the axes before `place` flattened into one, and the rest into another."""
     x = as_op(x)
+    if not hasattr(place, "__index__") or not -x.rank <= place <= x.rank:
+        problem = f"{place!r} is no place between the axes of {x.axes}"
+        raise AxesError(explain("flatten_at", problem, (x,)))
     if place in (0, x.rank):
         return flatten(x)
     return cast_axes(x, Axes((x.axes[:place].flatten(), x.axes[place:].flatten())))

@@ -1,5 +1,410 @@
-"""Normalisation over batches, layers, groups and instances."""
+"""Normalisation: to mean 0 and variance 1 over batches, layers, groups or instances; to norm 1."""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+import functools
+from typing import Any
+
+import numpy as np
+
+from weft import scope
+from weft.axes import Axes
+from weft.dtypes import DType, working_dtype
+from weft.errors import ArgumentError, AxesError
+from weft.op import Op, explain, explained
+from weft.ops.arguments import checked_number, checked_order, of_axes, spread, whole_number
+from weft.ops.comparison import maximum
+from weft.ops.control import sequential
+from weft.ops.elementwise import (
+    FloatOp,
+    add,
+    align,
+    cast,
+    common_dtype,
+    divide,
+    square,
+    subtract,
+)
+from weft.ops.indexing import tensor_slice
+from weft.ops.joining import pad
+from weft.ops.math import power, rsqrt
+from weft.ops.movement import broadcast, cast_axes, size_of
+from weft.ops.probabilities import repeated
+from weft.ops.reduction import MeanOp, VarianceOp
+from weft.ops.state import moving_average
+from weft.ops.statistics import norm
+from weft.ops.storage import constant
+from weft.tensor import CompositeOp, TensorOp
+
+__all__ = [
+    "NormalizeOp",
+    "RmsNormOp",
+    "StandardizeOp",
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "normalize",
+    "rms_norm",
+    "standardize",
+]
+
+
+class NormalizeOp(CompositeOp):
+    """The base of ops that divide by a root mean square over some axes, and then scale.
+
+    Operands are x, a scale and perhaps a bias, all with the same axes; those that are repeated
+    are views. Floats of 16 bits are computed in float32.
+
+    Attributes
+    ----------
+    positions
+        The places of the axes over which means are taken, increasing.
+    epsilon
+        Added to the mean square.
+    """
+
+    positions: tuple[int, ...]
+    epsilon: float
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that all operands agree."""
+        x = self.args[0]
+        for other in self.args[1:]:
+            if other.axes != x.axes or other.dtype != x.dtype:
+                raise AxesError(f"{other.dtype} {other.axes} must be {x.dtype} {x.axes}")
+        return x.axes, x.dtype
+
+    def centred(self, x: TensorOp) -> TensorOp:
+        """Return what is divided by its root mean square."""
+        raise NotImplementedError
+
+    def mean(self, x: TensorOp) -> TensorOp:
+        """Return the mean, repeated over the axes that it is taken over."""
+        return repeated(MeanOp(x, positions=self.positions), x, self.positions)
+
+    def unit(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Return x before it is scaled, and the factor that made it so."""
+        centred = self.centred(x)
+        total = MeanOp(square(centred), positions=self.positions) + self.epsilon
+        factor = repeated(rsqrt(total), x, self.positions)
+        return centred * factor, factor
+
+    def decompose(self, x: TensorOp, scale: TensorOp, *bias: TensorOp) -> TensorOp:
+        """Take two passes, the mean and then the distances, which loses no digits."""
+        wide = [cast(each, working_dtype(self.dtype)) for each in (x, scale, *bias)]
+        result = self.unit(wide[0])[0] * wide[1]
+        return cast(result + wide[2] if bias else result, self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp, scale: TensorOp, *bias: Any) -> Any:
+        """Factor (centred share - unit mean(share unit)), for the share ``delta scale``.
+
+        (Ioffe and Szegedy, 2015, with the sums written as means.)
+        """
+        wide, x, scale = (cast(each, working_dtype(self.dtype)) for each in (delta, x, scale))
+        unit, factor = self.unit(x)
+        share = wide * scale
+        dx = factor * (self.centred(share) - unit * self.mean(share * unit))
+        return cast(dx, self.dtype), cast(wide * unit, self.dtype), *(delta for _ in bias)
+
+
+class StandardizeOp(NormalizeOp):
+    """(x - mean) / sqrt(variance + epsilon) over some axes, then times a scale, plus a bias."""
+
+    def centred(self, x: TensorOp) -> TensorOp:
+        """Return the distance from the mean."""
+        return subtract(x, self.mean(x))
+
+    def reference(self, x: Any, scale: Any, bias: Any) -> Any:
+        """Subtract the mean, divide by the standard deviation, scale and shift."""
+        x, scale, bias = (np.asarray(each, working_dtype(self.dtype)) for each in (x, scale, bias))
+        if not x.size:
+            return x.astype(self.dtype)
+        centred = x - np.mean(x, axis=self.positions, keepdims=True)
+        variance = np.var(x, axis=self.positions, keepdims=True)
+        return (centred / np.sqrt(variance + self.epsilon) * scale + bias).astype(self.dtype)
+
+
+class RmsNormOp(NormalizeOp):
+    """The operand over its root mean square along some axes, then times a scale."""
+
+    def centred(self, x: TensorOp) -> TensorOp:
+        """Return x as it is."""
+        return x
+
+    def reference(self, x: Any, scale: Any) -> Any:
+        """Divide by the root of the mean square, and scale."""
+        x, scale = (np.asarray(each, working_dtype(self.dtype)) for each in (x, scale))
+        if not x.size:
+            return x.astype(self.dtype)
+        total = np.mean(np.square(x), axis=self.positions, keepdims=True) + self.epsilon
+        return (x / np.sqrt(total) * scale).astype(self.dtype)
+
+
+def _channels(function: str, x: TensorOp, axis: Any) -> tuple[int, ...]:
+    """Return the places of the channels: of the axis named C, or 1, unless some are given."""
+    if axis is None:
+        axis = x.axes.channel_axis if x.axes.is_named else range(1, x.rank)[:1]
+    places = () if axis is None else explained(function, (x,), x.axes.positions, axis)
+    if not places:
+        problem = f"which axis of {x.axes} is that of the channels? Say axis="
+        raise AxesError(explain(function, problem, (x,)))
+    return tuple(sorted(places))
+
+
+def _samples(x: TensorOp, channels: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the places that number samples: those of N and REC, or 0."""
+    if not x.axes.is_named:
+        return () if 0 in channels else (0,)
+    return tuple(i for i, axis in enumerate(x.axes) if axis.is_batch or axis.is_recurrent)
+
+
+def _all_but(function: str, x: TensorOp, kept: tuple[int, ...]) -> tuple[int, ...]:
+    positions = tuple(place for place in range(x.rank) if place not in kept)
+    if not positions:
+        problem = f"{x.axes} has no axes left to take a mean over, beside those that are kept"
+        raise AxesError(explain(function, problem, (x,)))
+    return positions
+
+
+def _operands(function: str, x: TensorOp, axes: Axes, **others: Any) -> list[TensorOp]:
+    """Return x and others, which have some axes of x or none, in one dtype; without one, 1 or 0."""
+    given = {what: value for what, value in others.items() if value is not None}
+    dtype = FloatOp.operand_dtype(common_dtype((x, *given.values())))
+    ops = [cast(x, dtype)]
+    for what in others:
+        neutral = constant(float(what == "scale"), dtype=dtype)
+        op = of_axes(function, what, given[what], axes) if what in given else neutral
+        ops.append(cast(op, dtype))
+    return ops
+
+
+def _normalized(
+    kind: type[NormalizeOp],
+    function: str,
+    x: TensorOp,
+    positions: tuple[int, ...],
+    places: tuple[int, ...],
+    epsilon: float,
+    **others: Any,
+) -> TensorOp:
+    """Return x normalised over axes, and scaled along others, by an op of a class."""
+    epsilon = checked_number(function, "epsilon", epsilon)
+    axes = Axes(x.axes[place] for place in places)
+    operands = _operands(function, x, axes, **others)
+    others_spread = (spread(each, x, places) for each in operands[1:])
+    return kind(operands[0], *others_spread, positions=positions, epsilon=epsilon)
+
+
+def standardize(x: Any, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
+    """Return (x - mean) / sqrt(variance + epsilon), with mean and variance over axes.
+
+    That has mean 0 and, but for epsilon, variance 1. Where all elements are equal it is 0, and NaN
+    with epsilon 0. Integers count as float32; floats of 16 bits are computed in float32.
+    """
+    return layer_norm(x, axes=axes, epsilon=epsilon)
+
+
+def layer_norm(
+    x: Any, scale: Any = None, bias: Any = None, axes: Any = -1, epsilon: float = 1e-5
+) -> TensorOp:
+    """Return x standardised over axes, for each sample by itself, times a scale plus a bias.
+
+    `axes` are given as axes, names or places; scale and bias have these axes, in the order in
+    which x has them, or none, and may be left out. See `standardize`. (Ba, Kiros and Hinton, 2016.)
+    """
+    (x,) = align(FloatOp, x)
+    positions = tuple(sorted(explained("layer_norm", (x,), x.axes.positions, axes)))
+    return _normalized(
+        StandardizeOp, "layer_norm", x, positions, positions, epsilon, scale=scale, bias=bias
+    )
+
+
+def rms_norm(x: Any, scale: Any = None, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
+    """Return x / sqrt(mean(x²) + epsilon), with the mean over axes, times a scale.
+
+    The scale is as for `layer_norm`. (Zhang and Sennrich, 2019.)
+    """
+    (x,) = align(FloatOp, x)
+    positions = tuple(sorted(explained("rms_norm", (x,), x.axes.positions, axes)))
+    return _normalized(RmsNormOp, "rms_norm", x, positions, positions, epsilon, scale=scale)
+
+
+def batch_norm(
+    x: Any,
+    scale: Any = None,
+    bias: Any = None,
+    mean: Any = None,
+    variance: Any = None,
+    training: bool = False,
+    axis: Any = None,
+    momentum: float = 0.1,
+    epsilon: float = 1e-5,
+) -> TensorOp:
+    """Return x standardised for each channel, by given statistics or by those of the batch.
+
+    `axis` is that of the channels, or several; by default the axis named ``C``, or place 1. Scale,
+    bias, mean and variance have that axis, or none.
+
+    In training the mean and the variance, divided by the count n, are those of x over all other
+    axes. `mean` and `variance` are then left out, or states, which become
+    ``(1 - momentum) * state + momentum * statistic`` whenever the result is computed; that variance
+    is divided by n - 1. They are written as under `saved_user_deps`, so a computation of something
+    else leaves them alone, and each can be written for one result only. (Ioffe and Szegedy, 2015.)
+    """
+    (x,) = align(FloatOp, x)
+    places = _channels("batch_norm", x, axis)
+    momentum = checked_number("batch_norm", "momentum", momentum, high=1)
+    if (mean is None) != (variance is None) or (mean is None and not training):
+        problem = "give the mean and the variance, or training=True for those of the batch"
+        raise ArgumentError(explain("batch_norm", problem, (x,)))
+    if not training:
+        return _by_statistics(x, places, epsilon, mean, variance, scale, bias)
+    positions = _all_but("batch_norm", x, places)
+    result = _normalized(
+        StandardizeOp, "batch_norm", x, positions, places, epsilon, scale=scale, bias=bias
+    )
+    if mean is None:
+        return result
+    with scope.saved_user_deps():
+        writes = _running_averages(x, positions, mean, variance, momentum)
+        return sequential([*writes, result])  # type: ignore[return-value]
+
+
+def _by_statistics(
+    x: TensorOp, places: tuple[int, ...], epsilon: float, mean: Any, variance: Any, *affine: Any
+) -> TensorOp:
+    epsilon = checked_number("batch_norm", "epsilon", epsilon)
+    axes = Axes(x.axes[place] for place in places)
+    others = dict(zip(("scale", "bias"), affine, strict=True), mean=mean, variance=variance)
+    operands = _operands("batch_norm", x, axes, **others)
+    dtype = operands[0].dtype
+    x, scale, bias, mean, variance = (cast(each, working_dtype(dtype)) for each in operands)
+    factor = broadcast(scale * rsqrt(variance + epsilon), axes)
+    result = (x - spread(mean, x, places)) * spread(factor, x, places)
+    return cast(result + spread(bias, x, places), dtype)
+
+
+def _running_averages(
+    x: TensorOp, positions: tuple[int, ...], mean: Any, variance: Any, momentum: float
+) -> list[Op]:
+    wide = cast(x, working_dtype(x.dtype))
+    count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
+    correction = divide(count, maximum(count - 1, 1))
+    statistics = (
+        MeanOp(wide, positions=positions),
+        VarianceOp(wide, positions=positions) * correction,
+    )
+    return [
+        moving_average(state, value, 1 - momentum)
+        for state, value in zip((mean, variance), statistics, strict=True)
+    ]
+
+
+def instance_norm(
+    x: Any, scale: Any = None, bias: Any = None, axis: Any = None, epsilon: float = 1e-5
+) -> TensorOp:
+    """Return x standardised for each sample and each channel, times a scale plus a bias.
+
+    `axis` is that of the channels, by default the one named ``C``, or place 1; scale and bias have
+    it, or no axes. Samples are numbered by place 0, or by the axes named ``N`` and ``REC``.
+    (Ulyanov, Vedaldi and Lempitsky, 2016.)
+    """
+    (x,) = align(FloatOp, x)
+    places = _channels("instance_norm", x, axis)
+    positions = _all_but("instance_norm", x, (*places, *_samples(x, places)))
+    return _normalized(
+        StandardizeOp, "instance_norm", x, positions, places, epsilon, scale=scale, bias=bias
+    )
+
+
+def group_norm(
+    x: Any,
+    groups: int,
+    scale: Any = None,
+    bias: Any = None,
+    axis: Any = None,
+    epsilon: float = 1e-5,
+) -> TensorOp:
+    """Return x standardised for each sample and group of channels, times a scale plus a bias.
+
+    The channels are cut into groups of equal size, one after the other; mean and variance are over
+    the channels of a group and all axes but that of the samples. The other arguments are those of
+    `instance_norm`. (Wu and He, 2018.)
+    """
+    (x,) = align(FloatOp, x)
+    groups = whole_number("group_norm", "groups", groups, 1)
+    channel, *more = _channels("group_norm", x, axis)
+    axes = x.axes[channel : channel + 1]
+    length = axes.size
+    if more or not isinstance(length, int) or length % groups:
+        problem = f"{groups} groups need one axis of a known length that they divide, not {axes}"
+        raise AxesError(explain("group_norm", problem, (x,)))
+    lengths = x.axes.lengths
+    inner = (groups, length // groups)
+    split = cast_axes(x, (*lengths[:channel], *inner, *lengths[channel + 1 :]))
+    kept = (channel, *(place + (place > channel) for place in _samples(x, (channel,))))
+    affine = {
+        what: None if value is None else _grouped(what, value, axes, inner)
+        for what, value in (("scale", scale), ("bias", bias))
+    }
+    positions = _all_but("group_norm", split, kept)
+    places = (channel, channel + 1)
+    result = _normalized(StandardizeOp, "group_norm", split, positions, places, epsilon, **affine)
+    return cast_axes(result, x.axes)
+
+
+def _grouped(what: str, value: Any, axes: Axes, inner: tuple[int, int]) -> TensorOp:
+    op = of_axes("group_norm", what, value, axes)
+    return cast_axes(op, inner) if op.axes else op
+
+
+def local_response_norm(
+    x: Any,
+    size: int,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    k: float = 1.0,
+    axis: Any = None,
+) -> TensorOp:
+    """Return x over (k + alpha mean(x²))^beta, with the mean over `size` channels around each.
+
+    ``size // 2`` of them come before, and squares beyond the first and the last channel count as 0.
+    `axis` is that of the channels, by default the one named ``C``, or place 1. With k = 0 a window
+    of zeros gives NaN. (Krizhevsky, Sutskever and Hinton, 2012, with alpha over the size.)
+    """
+    (x,) = align(FloatOp, x)
+    size = whole_number("local_response_norm", "size", size, 1)
+    channel, *more = _channels("local_response_norm", x, axis)
+    if more:
+        problem = f"windows move along one axis of {x.axes}, not {axis!r}"
+        raise AxesError(explain("local_response_norm", problem, (x,)))
+    alpha, beta, k = (
+        checked_number("local_response_norm", what, value)
+        for what, value in (("alpha", alpha), ("beta", beta), ("k", k))
+    )
+    wide = cast(x, working_dtype(x.dtype))
+    widths = [(0, 0)] * x.rank
+    widths[channel] = (size // 2, (size - 1) // 2)
+    padded = pad(square(wide), widths)
+    length = x.axes[channel].length
+    around = (slice(None),) * channel
+    windows = [tensor_slice(padded, (*around, slice(i, i + length))) for i in range(size)]
+    total = functools.reduce(add, windows)
+    return cast(wide / power(k + (alpha / size) * cast_axes(total, x.axes), beta), x.dtype)
+
+
+def normalize(x: Any, p: float = 2, axes: Any = -1, epsilon: float = 1e-12) -> TensorOp:
+    """Return x over its p-norm along axes, or over epsilon where the norm is less.
+
+    `p` is at least 1, or infinity for the largest size. Zeros stay zeros, with the gradient
+    1 / epsilon; with epsilon 0 they give NaN. Integers count as float32; floats of 16 bits are
+    computed in float32.
+    """
+    (x,) = align(FloatOp, x)
+    positions = tuple(sorted(explained("normalize", (x,), x.axes.positions, axes)))
+    wide = cast(x, working_dtype(x.dtype))
+    epsilon = checked_number("normalize", "epsilon", epsilon)
+    length = norm(wide, checked_order("normalize", p), positions)
+    return cast(wide / repeated(maximum(length, epsilon), x, positions), x.dtype)

@@ -1,5 +1,443 @@
-"""Optimisers: updates of trainable states from gradients, as graphs."""
+"""Optimisers: from a loss, or gradients, to one op that makes one step of every variable.
+
+All gradients, and all new values, are computed from the values before the step. What an optimiser
+remembers lies in persistent tensors, its slots, which begin at 0 and are named after the variable:
+``weight_velocity``. Variables of 16 bits are updated in float32, and so are their slots.
+
+The writes are kept apart, as by `saved_user_deps`: only a computation that names the op trains.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from weft import dtypes, scope
+from weft.dtypes import DType
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.op import Op, explain
+from weft.ops.arguments import checked_number
+from weft.ops.comparison import equal, logical_or, maximum, where
+from weft.ops.control import doall
+from weft.ops.cumulative import working_dtype
+from weft.ops.elementwise import cast, negative, sign, square
+from weft.ops.math import expm1, sqrt
+from weft.ops.movement import broadcast
+from weft.ops.reduction import sum_over
+from weft.ops.state import assign, value_of
+from weft.ops.storage import as_op, persistent_tensor
+from weft.tensor import TensorOp
+
+__all__ = [
+    "adadelta",
+    "adagrad",
+    "adam",
+    "adamw",
+    "lamb",
+    "lion",
+    "rmsprop",
+    "sgd",
+]
+
+
+class Slots:
+    """What an optimiser remembers, and everything that its step writes.
+
+    Attributes
+    ----------
+    function
+        The optimiser's name.
+    variable
+        The variable whose turn it is.
+    dtype
+        The dtype in which its step is computed.
+    writes
+        Pairs of a state and its new value.
+    """
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+        self.variable: Any = None
+        self.dtype: DType = dtypes.DEFAULT
+        self.writes: list[tuple[TensorOp, TensorOp]] = []
+        self._steps: TensorOp | None = None
+
+    def turn_to(self, variable: Any) -> TensorOp:
+        """Go on to the next variable, and return its value."""
+        self.variable = variable
+        self.dtype = working_dtype(variable.dtype)
+        return cast(variable, self.dtype)
+
+    def old(self, name: str) -> TensorOp:
+        """Return a new slot, which holds 0 at the first step."""
+        label = f"{self.variable.name}_{name}"
+        slot: TensorOp = persistent_tensor(self.variable.axes, self.dtype, name=label)
+        return slot
+
+    def write(self, state: TensorOp, value: TensorOp) -> TensorOp:
+        """Note what a state is to hold after the step, and return that."""
+        self.writes.append((state, value))
+        return value
+
+    def average(self, name: str, value: TensorOp, decay: float) -> TensorOp:
+        """Return the new exponential moving average of a value, kept in a slot."""
+        old = self.old(name)
+        return self.write(old, old * decay + value * (1 - decay))
+
+    def unbiased(self, average: TensorOp, decay: float) -> TensorOp:
+        """Return an average without the share of the 0 that it began with."""
+        if self._steps is None:
+            count = persistent_tensor((), dtypes.int32, name=f"{self.function}_steps")
+            self._steps = self.write(count, count + 1)
+        # 1 - decay ** steps, without cancellation where decay is close to 1.
+        rest = negative(expm1(cast(self._steps, self.dtype) * math.log(decay))) if decay else 1.0
+        return average / rest
+
+
+Rule = Callable[[TensorOp, TensorOp, Slots], TensorOp]
+"""From a variable's value, its gradient and the slots to the change, before the learning rate."""
+
+
+def _optimised(function: str, given: Any, variables: Any, learning_rate: Any, rule: Rule) -> Op:
+    """Return the op that takes ``learning_rate`` times what the rule gives from each variable."""
+    pairs = _pairs(function, given, variables)
+    rate = _rate(function, learning_rate)
+    outer, slots = scope.current.get().scope, Slots(function)
+    with scope.saved_user_deps() as inner:
+        for variable, _ in pairs:
+            write = variable.last_write(outer)
+            if write is not None:
+                variable.record_write(inner, write)
+        for variable, gradient in pairs:
+            value = slots.turn_to(variable)
+            change = rule(value, cast(gradient, slots.dtype), slots)
+            slots.write(variable, value - change * _in_dtype(rate, slots.dtype))
+        # In a sequence a write counts at once: every value must have been computed before.
+        values = [value for _, value in slots.writes]
+        return doall([*values, *(assign(state, value) for state, value in slots.writes)])
+
+
+def _pairs(function: str, given: Any, variables: Any) -> list[tuple[Any, TensorOp]]:
+    """Return each variable with its gradient."""
+    from weft.grad import deriv
+
+    if isinstance(given, TensorOp):
+        chosen = list(given.variables() if variables is None else _listed(function, variables))
+        if not chosen:
+            raise ArgumentError(explain(function, "the loss depends on no variable", (given,)))
+        _check_variables(function, chosen)
+        return [(variable, deriv(given, variable)) for variable in chosen]
+    if variables is None:
+        problem = f"takes a scalar loss, or a list of gradients and their variables, not {given!r}"
+        raise ArgumentError(explain(function, problem, ()))
+    gradients, chosen = _listed(function, given), _listed(function, variables)
+    if len(gradients) != len(chosen):
+        problem = f"{len(gradients)} gradients were given for {len(chosen)} variables"
+        raise ArgumentError(explain(function, problem, chosen))
+    _check_variables(function, chosen)
+    return [
+        (variable, _gradient_of(function, variable, gradient))
+        for variable, gradient in zip(chosen, gradients, strict=True)
+    ]
+
+
+def _listed(function: str, several: Any) -> list[Any]:
+    if isinstance(several, Op | str) or not isinstance(several, Iterable):
+        problem = f"takes a list, not {several!r}"
+        raise ArgumentError(explain(function, problem, ()))
+    return list(several)
+
+
+def _check_variables(function: str, variables: list[Any]) -> None:
+    for variable in variables:
+        if not isinstance(variable, Op) or not variable.is_state:
+            problem = f"{variable!r} is no variable, so it cannot be optimised"
+            raise ArgumentError(explain(function, problem, ()))
+        if not dtypes.is_float(variable.dtype):
+            problem = f"{variable} holds {variable.dtype}, but a step needs floats"
+            raise DTypeError(explain(function, problem, (variable,)))
+    if len(set(variables)) != len(variables):
+        raise ArgumentError(explain(function, "a variable is listed twice", variables))
+
+
+def _gradient_of(function: str, variable: Any, gradient: Any) -> TensorOp:
+    op = _current(as_op(gradient))
+    try:
+        return broadcast(op, variable.axes)
+    except WeftError:
+        problem = f"a gradient with {op.axes} does not fit {variable} {variable.axes}"
+        raise AxesError(explain(function, problem, (variable, op))) from None
+
+
+def _current(x: TensorOp) -> TensorOp:
+    """Return what a state holds at this point, and any other tensor as it is."""
+    return value_of(x) if x.is_state else x
+
+
+def _rate(function: str, learning_rate: Any) -> TensorOp | float:
+    if isinstance(learning_rate, TensorOp):
+        is_real = dtypes.is_float(learning_rate.dtype) or dtypes.is_integer(learning_rate.dtype)
+        if learning_rate.axes or not is_real:
+            problem = f"learning_rate must be a real scalar, not {learning_rate.dtype} "
+            raise AxesError(explain(function, f"{problem}{learning_rate.axes}", (learning_rate,)))
+        return _current(learning_rate)
+    return checked_number(function, "learning_rate", learning_rate)
+
+
+def _in_dtype(x: TensorOp | float, dtype: DType) -> TensorOp | float:
+    return x if isinstance(x, float) else cast(x, dtype)
+
+
+def _check_numbers(function: str, **numbers: Any) -> None:
+    """Refuse anything but finite numbers from 0 up."""
+    for name, value in numbers.items():
+        checked_number(function, name, value)
+
+
+def _check_decays(function: str, **decays: Any) -> None:
+    """Refuse anything but numbers from 0 to less than 1."""
+    _check_numbers(function, **decays)
+    for name, value in decays.items():
+        if value >= 1:
+            problem = f"{name} must be less than 1, not {value!r}"
+            raise ArgumentError(explain(function, problem, ()))
+
+
+def sgd(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.01,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
+    dampening: float = 0.0,
+) -> Op:
+    """Return an op that makes a step of gradient descent, with momentum if it is given.
+
+    ``g += weight_decay * w; v = momentum * v + (1 - dampening) * g; w -= learning_rate * v``;
+    with `nesterov` it takes ``g + momentum * v`` in the place of v. (Polyak, 1964; Sutskever,
+    Martens, Dahl and Hinton: On the importance of initialization and momentum, 2013.) The velocity
+    v begins at 0, so `dampening` holds for the first step too.
+
+    Every optimiser takes a scalar loss, and `variables` or all that the loss depends on; or a list
+    of gradients and the list of their variables. `learning_rate` is a number or a scalar op, such
+    as a state or a schedule computed from one.
+    """
+    _check_numbers("sgd", momentum=momentum, weight_decay=weight_decay, dampening=dampening)
+    if nesterov and (not momentum or dampening):
+        problem = "nesterov needs a momentum, and no dampening"
+        raise ArgumentError(explain("sgd", problem, ()))
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        gradient = _decayed(gradient, value, weight_decay)
+        if not momentum:
+            return gradient
+        old = slots.old("velocity")
+        velocity = slots.write(old, old * momentum + gradient * (1 - dampening))
+        return gradient + velocity * momentum if nesterov else velocity
+
+    return _optimised("sgd", loss_or_gradients, variables, learning_rate, rule)
+
+
+def _decayed(gradient: TensorOp, value: TensorOp, weight_decay: float) -> TensorOp:
+    """Return the gradient with that of ``weight_decay / 2 * value²``."""
+    return gradient + value * weight_decay if weight_decay else gradient
+
+
+def adam(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
+) -> Op:
+    """Return an op that makes a step by running averages of the gradient and its square.
+
+    ``w -= learning_rate * m̂ / (sqrt(v̂) + epsilon)`` with unbiased averages m̂ and v̂ (Kingma and Ba:
+    Adam, 2015). `weight_decay` adds ``weight_decay * w`` to the gradient; see `adamw` for the
+    other way. See `sgd` for the first three arguments.
+    """
+    _check_decays("adam", beta1=beta1, beta2=beta2)
+    _check_numbers("adam", epsilon=epsilon, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        gradient = _decayed(gradient, value, weight_decay)
+        return _adam_step(gradient, slots, beta1, beta2, epsilon)
+
+    return _optimised("adam", loss_or_gradients, variables, learning_rate, rule)
+
+
+def _adam_step(
+    gradient: TensorOp, slots: Slots, beta1: float, beta2: float, epsilon: float
+) -> TensorOp:
+    first = slots.unbiased(slots.average("first_moment", gradient, beta1), beta1)
+    second = slots.unbiased(slots.average("second_moment", square(gradient), beta2), beta2)
+    return first / (sqrt(second) + epsilon)
+
+
+def adamw(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.01,
+) -> Op:
+    """Return an op that makes a step as `adam` does, with the weight decay beside the averages.
+
+    ``w -= learning_rate * (m̂ / (sqrt(v̂) + epsilon) + weight_decay * w)`` (Loshchilov and Hutter:
+    Decoupled weight decay regularization, 2019). See `sgd` for the first three arguments.
+    """
+    _check_decays("adamw", beta1=beta1, beta2=beta2)
+    _check_numbers("adamw", epsilon=epsilon, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        return _decayed(_adam_step(gradient, slots, beta1, beta2, epsilon), value, weight_decay)
+
+    return _optimised("adamw", loss_or_gradients, variables, learning_rate, rule)
+
+
+def lamb(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-6,
+    weight_decay: float = 0.01,
+) -> Op:
+    """Return an op that makes a step as `adamw` does, as long as the variable's own norm.
+
+    The step of each variable is multiplied by its norm over that of the step, or by 1 where either
+    is 0 (You and others: Large batch optimization for deep learning, 2020). See `sgd` for the first
+    three arguments.
+    """
+    _check_decays("lamb", beta1=beta1, beta2=beta2)
+    _check_numbers("lamb", epsilon=epsilon, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        step = _decayed(_adam_step(gradient, slots, beta1, beta2, epsilon), value, weight_decay)
+        norm, length = _norm(value), _norm(step)
+        is_none = logical_or(equal(norm, 0), equal(length, 0))
+        return step * where(is_none, 1, norm / where(is_none, 1, length))
+
+    return _optimised("lamb", loss_or_gradients, variables, learning_rate, rule)
+
+
+def rmsprop(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.01,
+    decay: float = 0.99,
+    epsilon: float = 1e-8,
+    momentum: float = 0.0,
+    centered: bool = False,
+    weight_decay: float = 0.0,
+) -> Op:
+    """Return an op that makes a step by the gradient over the root of its mean square.
+
+    ``v = decay * v + (1 - decay) * g²; w -= learning_rate * g / (sqrt(v) + epsilon)`` (Tieleman and
+    Hinton: Lecture 6.5, 2012). `centered` takes the variance in the place of v (Graves: Generating
+    sequences with recurrent neural networks, 2013); with `momentum` the quotients add up in a
+    velocity. `weight_decay` is added to the gradient. See `sgd` for the first three arguments.
+    """
+    _check_decays("rmsprop", decay=decay)
+    _check_numbers("rmsprop", epsilon=epsilon, momentum=momentum, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        gradient = _decayed(gradient, value, weight_decay)
+        spread = slots.average("mean_square", square(gradient), decay)
+        if centered:
+            mean = slots.average("mean", gradient, decay)
+            spread = maximum(spread - square(mean), 0.0)
+        step = gradient / (sqrt(spread) + epsilon)
+        if not momentum:
+            return step
+        old = slots.old("velocity")
+        return slots.write(old, old * momentum + step)
+
+    return _optimised("rmsprop", loss_or_gradients, variables, learning_rate, rule)
+
+
+def adagrad(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.01,
+    epsilon: float = 1e-10,
+    weight_decay: float = 0.0,
+) -> Op:
+    """Return an op that makes a step by the gradient over the root of the sum of its squares.
+
+    ``s += g²; w -= learning_rate * g / (sqrt(s) + epsilon)`` (Duchi, Hazan and Singer: Adaptive
+    subgradient methods, 2011). `weight_decay` is added to the gradient. See `sgd` for the first
+    three arguments.
+    """
+    _check_numbers("adagrad", epsilon=epsilon, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        gradient = _decayed(gradient, value, weight_decay)
+        old = slots.old("sum_of_squares")
+        return gradient / (sqrt(slots.write(old, old + square(gradient))) + epsilon)
+
+    return _optimised("adagrad", loss_or_gradients, variables, learning_rate, rule)
+
+
+def adadelta(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 1.0,
+    decay: float = 0.9,
+    epsilon: float = 1e-6,
+    weight_decay: float = 0.0,
+) -> Op:
+    """Return an op that makes a step as long as the steps so far, by the gradient's mean square.
+
+    ``d = g * sqrt(u + epsilon) / sqrt(v + epsilon)`` with running means v of g² and u of d², the
+    latter from before the step; ``w -= learning_rate * d`` (Zeiler: Adadelta, 2012).
+    `weight_decay` is added to the gradient. See `sgd` for the first three arguments.
+    """
+    _check_decays("adadelta", decay=decay)
+    _check_numbers("adadelta", epsilon=epsilon, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        gradient = _decayed(gradient, value, weight_decay)
+        spread = slots.average("mean_square", square(gradient), decay)
+        old = slots.old("mean_square_step")
+        step = gradient * (sqrt(old + epsilon) / sqrt(spread + epsilon))
+        slots.write(old, old * decay + square(step) * (1 - decay))
+        return step
+
+    return _optimised("adadelta", loss_or_gradients, variables, learning_rate, rule)
+
+
+def lion(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.0001,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    weight_decay: float = 0.0,
+) -> Op:
+    """Return an op that makes a step of the same size everywhere, by the sign of an average.
+
+    ``w -= learning_rate * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w)``, and then
+    ``m = beta2 * m + (1 - beta2) * g`` (Chen and others: Symbolic discovery of optimization
+    algorithms, 2023). See `sgd` for the first three arguments.
+    """
+    _check_decays("lion", beta1=beta1, beta2=beta2)
+    _check_numbers("lion", weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        old = slots.old("momentum")
+        slots.write(old, old * beta2 + gradient * (1 - beta2))
+        return _decayed(sign(old * beta1 + gradient * (1 - beta1)), value, weight_decay)
+
+    return _optimised("lion", loss_or_gradients, variables, learning_rate, rule)
+
+
+def _norm(x: TensorOp) -> TensorOp:
+    return sqrt(sum_over(square(x), tuple(range(x.rank))))

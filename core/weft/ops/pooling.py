@@ -1,5 +1,444 @@
-"""Pooling: the maximum, mean or p-norm of each window; and their inverses."""
+"""Pooling: the maximum, mean or p-norm of each window.
+
+Images have the axes N, C, then one to three spatial ones, all positional.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+import math
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes, make_axes
+from weft.dtypes import DType
+from weft.errors import AxesError, DTypeError
+from weft.ops import reduction
+from weft.ops.arguments import checked_number
+from weft.ops.comparison import equal, greater, less, logical_and, logical_or, not_equal, where
+from weft.ops.elementwise import (
+    FloatOp,
+    absolute,
+    align,
+    cast,
+    divide,
+    floordivide,
+    mod,
+    multiply,
+    sign,
+)
+from weft.ops.linalg import accumulation_dtype
+from weft.ops.math import power
+from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, transpose
+from weft.ops.reduction import ArgmaxOp, MaxOp, SumOp
+from weft.ops.resampling import blended
+from weft.ops.spatial import Numbers, Pairs, Sliding, Use
+from weft.ops.storage import as_op, constant
+from weft.ops.windows import folded_into, swapped, windows_over
+from weft.tensor import CompositeOp, TensorOp
+
+__all__ = [
+    "AvgPoolOp",
+    "LpPoolOp",
+    "MaxPoolIndexOp",
+    "MaxPoolOp",
+    "PoolingOp",
+    "adaptive_avg_pool",
+    "avg_pool",
+    "global_avg_pool",
+    "global_max_pool",
+    "lp_pool",
+    "max_pool",
+    "max_pool_with_indices",
+]
+
+
+class PoolingOp(CompositeOp):
+    """The base of ops that make one number of each window.
+
+    Attributes
+    ----------
+    kernel, stride, dilation
+        For each spatial axis the elements of a window, the step between windows, and that between
+        elements of one.
+    padding
+        For each spatial axis the number of places around the images, which count as nothing.
+    """
+
+    kernel: Numbers
+    stride: Numbers
+    padding: Pairs
+    dilation: Numbers
+
+    @property
+    def sliding(self) -> Sliding:
+        """The windows."""
+        return Sliding(self.kernel, self.stride, self.padding, self.dilation)
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Count the windows; each must hold an element of the images."""
+        (x,) = self.args
+        if x.axes.is_named or x.rank != 2 + len(self.kernel):
+            raise AxesError(f"windows of {self.kernel} do not slide over the axes {x.axes}")
+        lengths = x.axes.lengths[2:]
+        self._check_padding(lengths)
+        return make_axes((*x.axes.lengths[:2], *self.sliding.counts(lengths))), self.result_dtype(x)
+
+    def _check_padding(self, lengths: Any) -> None:
+        parts = zip(lengths, self.padding, self.sliding.extents, self.dilation, strict=True)
+        for n, pair, extent, gap in parts:
+            if max(pair) >= extent or (any(pair) and isinstance(n, int) and n < gap):
+                raise AxesError(
+                    f"with padding {self.padding}, a window of kernel {self.kernel} and dilation "
+                    f"{self.dilation} may hold no element of {tuple(lengths)}: take less padding"
+                )
+
+    def result_dtype(self, x: TensorOp) -> DType:
+        """Return the dtype of the result."""
+        return x.dtype
+
+    def windows(self, x: TensorOp, fill: Any = 0) -> TensorOp:
+        """Return the elements of windows along the first axes: whole tensors are reduced."""
+        count = len(self.kernel)
+        windows = windows_over(x, self.sliding, fill)
+        return transpose(windows, (*range(self.rank, self.rank + count), *range(self.rank)))
+
+    def folded(self, windows: TensorOp, x: TensorOp) -> TensorOp:
+        """Return what the elements of windows add up to in the operand."""
+        count = len(self.kernel)
+        turned = transpose(windows, (*range(count, windows.rank), *range(count)))
+        return folded_into(x.axes, turned, self.sliding)
+
+    @property
+    def inner(self) -> Numbers:
+        """The places of the elements of a window among the axes of `windows`."""
+        return tuple(range(len(self.kernel)))
+
+    def spread(self, value: TensorOp, windows: TensorOp) -> TensorOp:
+        """Return a number for each window repeated over its elements."""
+        dims = tuple(range(len(self.kernel), windows.rank))
+        return BroadcastOp(value, target_axes=windows.axes, dims=dims)
+
+
+class MaxPoolOp(PoolingOp):
+    """The largest element of each window, NaN if any is; its gradient is split among ties."""
+
+    def reference(self, x: Any) -> Any:
+        """Take the larger of the result and one element of all windows after the other."""
+        result = np.full(self.axes.shape, dtypes.least(self.dtype), self.dtype)
+        for at, elements, _ in self.sliding.taps(x.shape[2:]):
+            result[at] = np.maximum(result[at], x[elements])
+        return result
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Reduce the windows."""
+        return MaxOp(self.windows(x, dtypes.least(x.dtype)), positions=self.inner)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Split the adjoint of a window evenly among its largest elements."""
+        windows = self.windows(x, dtypes.least(x.dtype))
+        chosen = cast(equal(windows, self.spread(self, windows)), x.dtype)
+        share = divide(delta, SumOp(chosen, positions=self.inner))
+        return (self.folded(chosen * self.spread(share, windows), x),)
+
+
+class MaxPoolIndexOp(PoolingOp):
+    """Where the first largest element of each window lies, counted over the spatial axes: int64."""
+
+    def result_dtype(self, x: TensorOp) -> DType:
+        """Be int64."""
+        return dtypes.int64
+
+    def reference(self, x: Any) -> Any:
+        """Look at one element of all windows after the other; NaN counts as the largest."""
+        best = np.zeros(self.axes.shape, x.dtype)
+        result = np.full(self.axes.shape, -1, self.dtype)
+        number = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])
+        for at, elements, _ in self.sliding.taps(x.shape[2:]):
+            value = x[elements]
+            is_larger = (value > best[at]) | ((value != value) & (best[at] == best[at]))
+            is_taken = (result[at] < 0) | is_larger
+            best[at] = np.where(is_taken, value, best[at])
+            result[at] = np.where(is_taken, number[elements], result[at])
+        return result
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Find the element in its window, and add where the window begins."""
+        inside = self._place_in_window(x)
+        found: TensorOp = constant(0, dtype=dtypes.int64)
+        unit = 1
+        sizes = zip(x.axes.shape[2:], *self.sliding, strict=True)
+        for place, (n, size, step, (before, _), gap) in reversed(list(enumerate(sizes, 2))):
+            window = IotaOp(target_axes=self.axes, target_dtype=dtypes.int64, position=place)
+            element = window * step + (mod(inside, size) * gap - before)
+            found = found + element * unit
+            inside = floordivide(inside, size)
+            unit *= n
+        return found
+
+    def _place_in_window(self, x: TensorOp) -> TensorOp:
+        windows = self.windows(x, dtypes.least(x.dtype))
+        if any(map(any, self.padding)):
+            # The padding may be as large as the largest element, so that is not enough to tell.
+            top = self.spread(MaxOp(windows, positions=self.inner), windows)
+            is_top = logical_or(equal(windows, top), not_equal(windows, windows))
+            count = len(self.kernel)
+            inner = broadcast(constant(True), make_axes(x.axes.lengths[2:]))
+            is_inner = swapped(windows_over(inner, self.sliding, False), count)
+            dims = (*self.inner, *range(count + 2, windows.rank))
+            is_inner = BroadcastOp(is_inner, target_axes=windows.axes, dims=dims)
+            windows = cast(logical_and(is_top, is_inner), dtypes.int32)
+        flat = cast_axes(windows, (math.prod(self.kernel), *self.axes.lengths))
+        return ArgmaxOp(flat, positions=(0,))
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Let nothing flow."""
+        return (None,)
+
+
+class AvgPoolOp(PoolingOp):
+    """The mean of each window; floats of 16 bits are added up in float32.
+
+    Attributes
+    ----------
+    counted
+        For each spatial axis the part of the padding that the mean counts, as zeros.
+    """
+
+    counted: Pairs
+
+    def result_dtype(self, x: TensorOp) -> DType:
+        """Keep the dtype, which must be a float."""
+        if not dtypes.is_inexact(x.dtype):
+            raise DTypeError(f"means need floats, not {x.dtype}")
+        return super().result_dtype(x)
+
+    def reference(self, x: Any) -> Any:
+        """Add one element of all windows after the other, and count them."""
+        total = np.zeros(self.axes.shape, accumulation_dtype(self.dtype))
+        for windows, elements, _ in self.sliding.taps(x.shape[2:]):
+            total[windows] += x[elements]
+        return (total / self.numbers(total.dtype)).astype(self.dtype)
+
+    def numbers(self, dtype: DType) -> Any:
+        """Return as an array how many elements count in each window."""
+        counting, lengths = self._counted(self.args[0].axes.shape[2:])
+        result = np.zeros(self.axes.shape[2:], dtype)
+        for windows, _, _ in counting.taps(lengths):
+            result[windows] += 1
+        return result
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Divide the sums of windows by the numbers of elements that count."""
+        wide = accumulation_dtype(x.dtype)
+        total = SumOp(self.windows(cast(x, wide)), positions=self.inner)
+        return cast(divide(total, self._numbers(x, wide)), self.dtype)
+
+    def _counted(self, lengths: Any) -> tuple[Sliding, tuple[Any, ...]]:
+        """Return the windows over what counts, and the lengths of that."""
+        whole = self.sliding._replace(padding=self.counted).padded(lengths)
+        rest = zip(self.padding, self.counted, strict=True)
+        padding = tuple((a - c, b - d) for (a, b), (c, d) in rest)
+        return self.sliding._replace(padding=padding), whole
+
+    def _numbers(self, x: TensorOp, dtype: DType) -> TensorOp:
+        """Return how many elements count in each window, the product over the spatial axes."""
+        if self.padding == self.counted:
+            return constant(math.prod(self.kernel), dtype=dtype)
+        counting, lengths = self._counted(x.axes.lengths[2:])
+        numbers: TensorOp = constant(1, dtype=dtype)
+        for place, n in enumerate(lengths):
+            ones = broadcast(constant(1, dtype=dtype), make_axes((n,)))
+            line = SumOp(windows_over(ones, counting.along(place)), positions=(1,))
+            behind = len(lengths) - 1 - place
+            numbers = multiply(numbers, cast_axes(line, (line.axes[0], *(1,) * behind)))
+        return broadcast(numbers, self.axes)
+
+
+class LpPoolOp(PoolingOp):
+    """The p-norm of each window, without overflow; its gradient at a norm of 0 is 0.
+
+    Floats of 16 bits are raised and added up in float32.
+
+    Attributes
+    ----------
+    p
+        The order of the norm, at least 1.
+    """
+
+    p: float
+
+    def reference(self, x: Any) -> Any:
+        """Add up powers of elements over the largest in the window."""
+        size = np.abs(np.asarray(x, accumulation_dtype(self.dtype)))
+        top, total = np.zeros((2, *self.axes.shape), size.dtype)
+        for at, elements, _ in self.sliding.taps(x.shape[2:]):
+            top[at] = np.maximum(top[at], size[elements])
+        unit = np.where((top > 0) & (top < np.inf), top, 1)
+        for at, elements, _ in self.sliding.taps(x.shape[2:]):
+            total[at] += (size[elements] / unit[at]) ** self.p
+        return (unit * total ** (1 / self.p)).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Add up powers of elements over the largest in the window."""
+        windows = absolute(self.windows(cast(x, accumulation_dtype(x.dtype))))
+        if self.p == 1:
+            return cast(SumOp(windows, positions=self.inner), self.dtype)
+        top = MaxOp(windows, positions=self.inner)
+        unit = where(logical_and(greater(top, 0), less(top, math.inf)), top, 1)
+        ratios = power(windows / self.spread(unit, windows), self.p)
+        total = power(SumOp(ratios, positions=self.inner), 1 / self.p)
+        return cast(unit * total, self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """(abs x / norm) ** (p - 1), with the sign of x."""
+        wide = accumulation_dtype(x.dtype)
+        windows = self.windows(cast(x, wide))
+        norm = cast(where(equal(self, 0), 1, self), wide)
+        ratios = absolute(windows) / self.spread(norm, windows)
+        slopes = power(ratios, self.p - 1) * sign(windows)
+        shares = slopes * self.spread(cast(delta, wide), windows)
+        return (cast(self.folded(shares, x), x.dtype),)
+
+
+def _windows(
+    use: Use, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[Sliding, Pairs]:
+    """Return the windows of a pooling, and the padding that the user asked for."""
+    lengths = use.spatial_lengths()
+    if use.operands[0].dtype.kind == "c":
+        raise use.refusal("pooling takes real numbers, not complex ones", DTypeError)
+    steps = kernel if stride is None else stride
+    asked = use.sliding(lengths, kernel, steps, padding, dilation)
+    if not ceil_mode:
+        return use.fitting(asked, lengths), asked.padding
+    if not all(isinstance(n, int) for n in lengths):
+        raise use.refusal(f"ceil_mode needs known lengths, not {lengths}", AxesError)
+    pairs = tuple(map(_reaching_over, lengths, asked.extents, asked.stride, asked.padding))
+    return use.fitting(asked._replace(padding=pairs), lengths), asked.padding
+
+
+def _reaching_over(n: int, extent: int, step: int, pair: tuple[int, int]) -> tuple[int, int]:
+    """Return padding that completes a last window, if it begins before the padding at the end."""
+    before, after = pair
+    size = before + n + after
+    count = -(-(size - extent) // step) + 1
+    if (count - 1) * step >= before + n:
+        count -= 1
+    return before, after + max((count - 1) * step + extent - size, 0)
+
+
+def max_pool(
+    x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> TensorOp:  # fmt: skip
+    """Return the largest element of each window over images; NaN if there is one.
+
+    `x` has the axes (N, C, one to three spatial ones), positional. `kernel`, the length of a
+    window, `stride`, the step between windows (by default the kernel), and `dilation`, that between
+    elements of one, are integers or lists with one for each spatial axis; `padding` is as for
+    `conv`, but never chosen, and must leave an element of the images in each window. With
+    `ceil_mode`, a window that begins in the images or the padding before them may reach beyond the
+    end. The gradient is split evenly among ties, as that of `max`.
+    """
+    x = as_op(x)
+    sliding, _ = _windows(Use("max_pool", (x,)), kernel, stride, padding, dilation, ceil_mode)
+    return MaxPoolOp(x, **sliding._asdict())
+
+
+def max_pool_with_indices(
+    x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> tuple[TensorOp, TensorOp]:  # fmt: skip
+    """Return the largest element of each window as `max_pool` does, and where it lies.
+
+    That is the index of the first such element, or of the first NaN, counted in row-major order
+    over the spatial axes of `x`, as int64; `max_unpool` takes it.
+    """
+    x = as_op(x)
+    use = Use("max_pool_with_indices", (x,))
+    sliding, _ = _windows(use, kernel, stride, padding, dilation, ceil_mode)
+    fields = sliding._asdict()
+    return MaxPoolOp(x, **fields), MaxPoolIndexOp(x, **fields)
+
+
+def avg_pool(
+    x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, count_include_pad: bool = True,
+) -> TensorOp:  # fmt: skip
+    """Return the mean of each window over images; integers give float32.
+
+    The arguments are those of `max_pool`. Padding counts as zeros, or not at all without
+    `count_include_pad`; what a window reaches beyond the padding in `ceil_mode` never counts.
+    """
+    (x,) = align(FloatOp, x)
+    sliding, asked = _windows(Use("avg_pool", (x,)), kernel, stride, padding, dilation, ceil_mode)
+    counted = asked if count_include_pad else ((0, 0),) * len(asked)
+    return AvgPoolOp(x, **sliding._asdict(), counted=counted)
+
+
+def lp_pool(
+    x: Any, p: float, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> TensorOp:  # fmt: skip
+    """Return the p-norm of each window over images, (sum of abs(x) ** p) ** (1 / p), for p >= 1.
+
+    The arguments are those of `max_pool`; integers give float32. It overflows only where the norm
+    does. The gradient at a norm of 0 is 0.
+    """
+    (x,) = align(FloatOp, x)
+    use = Use("lp_pool", (x,))
+    sliding, _ = _windows(use, kernel, stride, padding, dilation, ceil_mode)
+    return LpPoolOp(x, **sliding._asdict(), p=checked_number("lp_pool", "p", p, 1))
+
+
+def global_avg_pool(x: Any, keepdims: bool = True) -> TensorOp:
+    """Return the mean over the spatial axes, which are all but the first two, or but N and C.
+
+    With `keepdims` they stay, with length 1. Integers give float32.
+    """
+    return reduction.mean(x, _spatial("global_avg_pool", x), keepdims=keepdims)
+
+
+def global_max_pool(x: Any, keepdims: bool = True) -> TensorOp:
+    """Return the largest element over the spatial axes, all but the first two, or but N and C.
+
+    With `keepdims` they stay, with length 1. The gradient is split evenly among ties.
+    """
+    return reduction.max(x, _spatial("global_max_pool", x), keepdims=keepdims)
+
+
+def _spatial(function: str, x: Any) -> tuple[int, ...]:
+    op = as_op(x)
+    if not op.axes.is_named:
+        places = tuple(range(2, op.rank))
+    else:
+        named = enumerate(op.axes)
+        places = tuple(i for i, axis in named if not (axis.is_batch or axis.is_channel))
+    if not places:
+        problem = f"{op.axes} has no spatial axes: they follow batch and channel, or are named"
+        raise Use(function, (op,)).refusal(f"{problem} otherwise than N and C", AxesError)
+    return places
+
+
+def adaptive_avg_pool(x: Any, lengths: Any) -> TensorOp:
+    """Return means over windows so chosen that the spatial axes get these lengths.
+
+    `lengths` is an integer, or a list with one for each spatial axis of `x`, which has the axes (N,
+    C, one to three spatial ones), positional. Of n elements, the window i of m goes from ``floor(i
+    n / m)`` up to, without it, ``ceil((i + 1) n / m)``. Integers give float32.
+    """
+    (result,) = align(FloatOp, x)
+    use = Use("adaptive_avg_pool", (result,))
+    have = use.spatial_lengths()
+    want = use.numbers("lengths", lengths, len(have))
+    if not all(isinstance(n, int) and n for n in have):
+        raise use.refusal(f"the lengths must be known and not 0, not {have}", AxesError)
+    if not any(n % m for n, m in zip(have, want, strict=True)):
+        return avg_pool(result, [n // m for n, m in zip(have, want, strict=True)])
+    for place, (n, m) in enumerate(zip(have, want, strict=True), 2):
+        index, element = np.arange(m)[:, None], np.arange(n)
+        is_inside = (index * n // m <= element) & (element < -(-(index + 1) * n // m))
+        result = blended(result, is_inside / is_inside.sum(axis=1, keepdims=True), place)
+    return result

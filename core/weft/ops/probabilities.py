@@ -1,4 +1,4 @@
-"""Softmax and the logarithm of a sum of exponentials, and the schema by which losses know them."""
+"""Softmax, its logarithm and its kin, and the schema by which losses know it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,33 @@ from typing import Any
 
 import numpy as np
 
+from weft import dtypes
 from weft.axes import Axes
-from weft.dtypes import DType
-from weft.ops.elementwise import InexactOp, align, divide, subtract
+from weft.dtypes import DType, working_dtype
+from weft.errors import AxesError, DTypeError
+from weft.op import explain, explained
+from weft.ops.comparison import equal, where
+from weft.ops.control import stop_gradient
+from weft.ops.elementwise import FloatOp, align, cast, divide, negative, subtract
 from weft.ops.math import exp, log
 from weft.ops.movement import BroadcastOp
-from weft.ops.reduction import MaxOp, ReductionOp, SumOp, reduced_positions
+from weft.ops.reduced_axes import reduced_positions
+from weft.ops.reduction import MaxOp, ReductionOp, SumOp
+from weft.ops.rounding import isfinite
+from weft.ops.storage import as_op, constant
 from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
+    "LogSoftmaxOp",
     "LogSumExpOp",
+    "LogitsOp",
     "Schema",
     "Softmax",
     "SoftmaxOp",
+    "log_softmax",
+    "masked_softmax",
     "softmax",
+    "softmin",
 ]
 
 
@@ -55,54 +68,121 @@ class Softmax(Schema):
         return self.composite.positions
 
 
-class SoftmaxOp(CompositeOp):
-    """exp(x) over its sum along some axes, computed after subtracting the largest element.
+class LogitsOp(CompositeOp):
+    """The base of functions of logits that normalise along some axes.
+
+    Floats of 16 bits are computed in float32.
 
     Attributes
     ----------
     positions
-        The places of the axes along which the result sums to 1.
+        The places of the axes along which probabilities sum to 1.
     """
 
     positions: tuple[int, ...]
 
     def infer(self) -> tuple[Axes, DType]:
-        """Keep axes and dtype."""
-        return self.args[0].axes, self.args[0].dtype
+        """Keep axes and dtype; refuse an empty axis, along which nothing sums to 1."""
+        x = self.args[0]
+        if 0 in (x.axes[place].length for place in self.positions):
+            raise AxesError(f"{x.axes} has no elements to normalise along {self.positions}")
+        return x.axes, x.dtype
+
+    def widened(self, *operands: TensorOp) -> tuple[TensorOp, ...]:
+        """Return operands in the dtype in which sums are taken."""
+        return tuple(cast(each, working_dtype(self.dtype)) for each in operands)
+
+    def below_largest(self, x: TensorOp) -> TensorOp:
+        """Return the distance of each element from the largest, at most 0."""
+        return x - repeated(MaxOp(x, positions=self.positions), x, self.positions)
+
+    def total(self, x: TensorOp) -> TensorOp:
+        """Return the sum along the normalised axes, repeated over them."""
+        return repeated(SumOp(x, positions=self.positions), x, self.positions)
+
+    def normalised(self, x: Any) -> tuple[Any, Any]:
+        """Return, in NumPy, the distances from the largest, and the sums of their exponentials."""
+        wide = np.asarray(x, working_dtype(self.dtype))
+        below = wide - np.max(wide, axis=self.positions, keepdims=True)
+        return below, np.sum(np.exp(below), axis=self.positions, keepdims=True)
+
+
+class SoftmaxOp(LogitsOp):
+    """exp(x) over its sum along some axes, computed after subtracting the largest element."""
 
     def reference(self, x: Any) -> Any:
         """Exponentiate and normalise."""
-        powers = np.exp(x - np.max(x, axis=self.positions, keepdims=True))
-        return powers / np.sum(powers, axis=self.positions, keepdims=True)
+        below, total = self.normalised(x)
+        return (np.exp(below) / total).astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Exponentiate and normalise."""
-        powers = exp(x - repeated(MaxOp(x, positions=self.positions), x, self.positions))
-        return powers / repeated(SumOp(powers, positions=self.positions), x, self.positions)
+        (wide,) = self.widened(x)
+        powers = exp(self.below_largest(wide))
+        return cast(powers / self.total(powers), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Self (delta - sum of delta self), over the normalised axes only."""
-        share = SumOp(delta * self, positions=self.positions)
-        return (self * (delta - repeated(share, x, self.positions)),)
+        wide, shares = self.widened(delta, self)
+        return (cast(shares * (wide - self.total(wide * shares)), self.dtype),)
+
+
+class LogSoftmaxOp(LogitsOp):
+    """The logarithm of softmax, finite where softmax itself underflows."""
+
+    def reference(self, x: Any) -> Any:
+        """Subtract the largest, then the logarithm of the sum of exponentials."""
+        below, total = self.normalised(x)
+        return (below - np.log(total)).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Subtract the largest, then the logarithm of the sum of exponentials."""
+        (wide,) = self.widened(x)
+        below = self.below_largest(wide)
+        total = log(SumOp(exp(below), positions=self.positions))
+        return cast(below - repeated(total, x, self.positions), self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Delta - softmax times the sum of delta, over the normalised axes only."""
+        wide, logarithms = self.widened(delta, self)
+        return (cast(wide - exp(logarithms) * self.total(wide), self.dtype),)
 
 
 class LogSumExpOp(ReductionOp, CompositeOp):
-    """The logarithm of the sum of exponentials along some axes, without overflow."""
+    """The logarithm of the sum of exponentials along some axes, without overflow.
+
+    Minus infinity for nothing, and for nothing but minus infinity, where the gradient is 0. Floats
+    of 16 bits are added up in float32.
+    """
 
     def reference(self, x: Any) -> Any:
-        """Subtract the largest, and add it again."""
-        top = np.max(x, axis=self.positions, keepdims=True)
-        total = np.log(np.sum(np.exp(x - top), axis=self.positions, keepdims=True)) + top
-        return np.squeeze(total, axis=self.positions)
+        """Subtract the largest where it is finite, and add it again."""
+        wide = np.asarray(x, working_dtype(self.dtype))
+        top = np.max(wide, axis=self.positions, keepdims=True, initial=-np.inf)
+        top = np.where(np.isfinite(top), top, 0)
+        total = np.log(np.sum(np.exp(wide - top), axis=self.positions, keepdims=True)) + top
+        return np.squeeze(total, axis=self.positions).astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Subtract the largest, and add it again."""
-        top = MaxOp(x, positions=self.positions)
-        return log(SumOp(exp(x - self.spread(top, x)), positions=self.positions)) + top
+        """Subtract the largest where it is finite, and add it again."""
+        top, powers = self._powers(x)
+        return cast(log(SumOp(powers, positions=self.positions)) + top, self.dtype)
+
+    def _powers(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Return what is subtracted, through which no gradient flows, and the exponentials."""
+        wide = cast(x, working_dtype(self.dtype))
+        if 0 in (x.axes[place].length for place in self.positions):
+            return constant(0, dtype=wide.dtype), exp(wide)
+        largest = stop_gradient(MaxOp(wide, positions=self.positions))
+        top = where(isfinite(largest), largest, 0)
+        return top, exp(wide - self.spread(top, x))
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Softmax."""
-        return (self.spread(delta, x) * SoftmaxOp(x, positions=self.positions),)
+        """Take the share of each exponential in the sum."""
+        _, powers = self._powers(x)
+        total = SumOp(powers, positions=self.positions)
+        share = cast(delta, powers.dtype) / where(equal(total, 0), 1, total)
+        return (cast(powers * self.spread(share, x), self.dtype),)
 
 
 def repeated(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) -> TensorOp:
@@ -117,8 +197,12 @@ def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
     By default those are all but ``N`` and ``REC`` for named axes, and the last for positional ones.
     The result is a quotient that carries a `Softmax` schema, from which the cross entropies take
     the logits; gradients and computations use the composite that the schema names.
+
+    Integers count as float32. Finite operands give neither NaN nor overflow. An element of minus
+    infinity gives 0; a row of nothing else gives NaN, as plus infinity does, but `masked_softmax`
+    gives 0 for it.
     """
-    (x,) = align(InexactOp, x)
+    (x,) = align(FloatOp, x)
     positions = normalised_positions(x, normalization_axes)
     composite = SoftmaxOp(x, positions=positions)
     powers = exp(subtract(x, repeated(MaxOp(x, positions=positions), x, positions)))
@@ -127,9 +211,37 @@ def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
     return result
 
 
+def log_softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
+    """Return the logarithm of the `softmax` with the same arguments, without underflow."""
+    (x,) = align(FloatOp, x)
+    return LogSoftmaxOp(x, positions=normalised_positions(x, normalization_axes))
+
+
+def softmin(x: Any, normalization_axes: Any = None) -> TensorOp:
+    """Return the softmax of -x: the smallest element has the largest share."""
+    return softmax(negative(*align(FloatOp, x)), normalization_axes)
+
+
+def masked_softmax(x: Any, mask: Any, normalization_axes: Any = None) -> TensorOp:
+    """Return the softmax over the elements where a mask is true, and 0 elsewhere.
+
+    The mask is bool, of any axes that broadcast with those of x. Where it is false x may be
+    anything, NaN included, and has gradient 0; a row in which it is false throughout is all 0.
+    """
+    (x,), mask = align(FloatOp, x), as_op(mask)
+    if not dtypes.is_bool(mask.dtype):
+        problem = f"the mask must be bool, not {mask.dtype}: compare it, as with not_equal(mask, 0)"
+        raise DTypeError(explain("masked_softmax", problem, (x, mask)))
+    wide = cast(x, working_dtype(x.dtype))
+    lowest = float(np.finfo(wide.dtype).min)
+    shares = softmax(where(mask, wide, lowest), normalization_axes)
+    return cast(where(mask, shares, 0), x.dtype)
+
+
 def normalised_positions(x: TensorOp, axes: Any) -> tuple[int, ...]:
+    """Return the places of the axes that a softmax normalises."""
     if axes is not None:
-        return tuple(sorted(x.axes.positions(axes)))
+        return tuple(sorted(explained("softmax", (x,), x.axes.positions, axes)))
     if not x.axes.is_named:
         return (x.rank - 1,) if x.axes else ()
     return reduced_positions(x, None, None)

@@ -17,14 +17,16 @@ import numpy as np
 from weft import dtypes, scope
 from weft.axes import Axes, make_axes
 from weft.dtypes import DType
-from weft.errors import AxesError, DTypeError
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.op import explain
 from weft.ops.bits import shift_right
+from weft.ops.cumulative import working_dtype
 from weft.ops.elementwise import cast, multiply
 from weft.ops.joining import stack
 from weft.ops.math import cos, log, sqrt
 from weft.ops.movement import IotaOp, broadcast, cast_axes, reshape
-from weft.ops.state import assign
-from weft.ops.storage import constant, persistent_tensor
+from weft.ops.state import assign, value_of
+from weft.ops.storage import as_op, constant, persistent_tensor
 from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
@@ -38,7 +40,7 @@ _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
 _DIGITS = {"float16": 11, "bfloat16": 8}
-_streams = itertools.count()
+_streams = itertools.count(2**31)
 
 
 def philox(counter: Any, key: tuple[int, int]) -> Any:
@@ -68,6 +70,16 @@ def rounds(words: list[Any], key: tuple[int, int]) -> list[Any]:
     return words
 
 
+def bits_of(size: int, call: Any, key: tuple[int, int], first: int = 0) -> Any:
+    """Return, of the bits that `RandomBitsOp` yields, those from a block on, in one dimension."""
+    blocks = np.arange(first, first - (-size // 4), dtype=np.uint64)
+    counter = np.zeros((4, blocks.size), np.uint64)
+    counter[0] = blocks & np.uint64(_WORD)
+    counter[1] = blocks >> np.uint64(32)
+    counter[2] = call
+    return philox(counter, key).T.reshape(-1)[:size]
+
+
 class RandomBitsOp(CompositeOp):
     """32 random bits for each element, as uint32; the operand is the number of the call.
 
@@ -95,14 +107,8 @@ class RandomBitsOp(CompositeOp):
 
     def reference(self, call: Any) -> Any:
         """Run Philox for each block of four elements."""
-        size = self.axes.size
-        blocks = np.arange(-(-size // 4), dtype=np.uint64)
-        counter = np.zeros((4, blocks.size), np.uint64)
-        counter[0] = blocks & np.uint64(_WORD)
-        counter[1] = blocks >> np.uint64(32)
-        counter[2] = call
-        bits = philox(counter, (self.seed & _WORD, self.stream & _WORD))
-        return bits.T.reshape(-1)[:size].reshape(self.axes.shape)
+        bits = bits_of(self.axes.size, call, (self.seed, self.stream))
+        return bits.reshape(self.axes.shape)
 
     def decompose(self, call: TensorOp) -> TensorOp:
         """Run Philox in 64-bit integers."""
@@ -112,7 +118,7 @@ class RandomBitsOp(CompositeOp):
         zero = broadcast(constant(0, dtype=dtypes.uint64), axes)
         number = broadcast(cast(call, dtypes.uint64), axes)
         counter = [block & np.uint64(_WORD), block >> np.uint64(32), number, zero]
-        words = rounds(counter, (self.seed & _WORD, self.stream & _WORD))
+        words = rounds(counter, (self.seed, self.stream))
         bits = cast(stack(words, pos=1), dtypes.uint32)
         return cast_axes(reshape(bits, (-1,))[:size], self.axes)
 
@@ -124,26 +130,65 @@ class RandomBitsOp(CompositeOp):
 def random_bits(axes: Any, seed: int = 0, stream: int | None = None) -> TensorOp:
     """Return fresh random uint32 at every call; `axes` may be a tensor whose axes to take.
 
-    Each op made has a stream of its own unless one is given: two ops of the same seed and stream
-    give the same numbers.
+    `seed` is below 2³² and a given `stream` below 2³¹. Each op made has a stream of its own unless
+    one is given: two ops of the same seed and stream give the same numbers.
     """
-    target = axes.axes if isinstance(axes, TensorOp) else make_axes(axes)
-    number = next(_streams) if stream is None else stream
+    key, calls = key_of("random_bits", seed, stream), call_number()
+    return RandomBitsOp(calls, target_axes=axes_of(axes), seed=key[0], stream=key[1])
+
+
+def call_number() -> TensorOp:
+    """Return the number of the call, from 1 up, as a uint32 scalar that a state counts."""
     calls = persistent_tensor((), dtypes.uint32, 0)
     with scope.saved_user_deps():
         assign(calls, calls + 1)
-        return RandomBitsOp(calls, target_axes=target, seed=seed, stream=number)
+        return value_of(calls)
 
 
-def _working_dtype(dtype: Any) -> DType:
-    """Return the dtype to compute in: float32 for floats of 16 bits."""
+def key_of(function: str, seed: Any, stream: Any) -> tuple[int, int]:
+    """Return seed and stream, a new stream where none is given; raises ArgumentError."""
+    number = _word(function, "stream", stream, 31) if stream is not None else next(_streams)
+    return _word(function, "seed", seed, 32), number
+
+
+def _word(function: str, name: str, value: Any, digits: int) -> int:
+    if not isinstance(value, bool) and hasattr(value, "__index__"):
+        number = int(value.__index__())
+        if 0 <= number < 2**digits:
+            return number
+    problem = f"{name} must be an integer from 0 to 2**{digits} - 1, not {value!r}"
+    raise ArgumentError(explain(function, problem, ()))
+
+
+def axes_of(axes: Any) -> Axes:
+    """Return axes, or those of a tensor."""
+    return axes.axes if isinstance(axes, TensorOp) else make_axes(axes)
+
+
+def float_to_compute_in(function: str, dtype: Any) -> DType:
+    """Return float32 for floats of 16 bits, and another float itself; raises DTypeError."""
     target = dtypes.as_dtype(dtype)
     if not dtypes.is_float(target):
-        raise DTypeError(f"random numbers of {dtype} are not floats: cast them")
-    return dtypes.float32 if target.itemsize == 2 else target
+        problem = f"random numbers of {target} are not floats: cast them"
+        raise DTypeError(explain(function, problem, ()))
+    return working_dtype(target)
 
 
-def _unit(axes: Any, dtype: DType, digits: int, seed: int, stream: int | None) -> TensorOp:
+def parameter(function: str, name: str, value: Any, axes: Axes) -> TensorOp | float:
+    """Return a parameter of a distribution: a number, or a tensor repeated over the axes."""
+    if isinstance(value, int | float):
+        return value
+    try:
+        op = as_op(value)
+        if op.dtype.kind == "c":
+            raise DTypeError(f"{op.dtype} numbers have no order")
+        return broadcast(op, axes) if op.axes else op
+    except WeftError as error:
+        problem = f"{name} must be a number, or a tensor that fits {axes}: {error.problem}"
+        raise type(error)(explain(function, problem, ())) from None
+
+
+def unit(axes: Axes, dtype: DType, digits: int, seed: int, stream: int | None) -> TensorOp:
     """Return multiples of 2 to the power of -digits in [0, 1)."""
     bits = shift_right(random_bits(axes, seed, stream), 32 - digits)
     return multiply(cast(bits, dtype), 2.0**-digits)
@@ -151,37 +196,51 @@ def _unit(axes: Any, dtype: DType, digits: int, seed: int, stream: int | None) -
 
 def uniform(
     axes: Any,
-    low: float = 0.0,
-    high: float = 1.0,
+    low: Any = 0.0,
+    high: Any = 1.0,
     dtype: Any = dtypes.DEFAULT,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
     """Return numbers drawn evenly from [low, high), fresh at every call; see `random_bits`.
 
-    They are 2²⁴ equal steps of the interval, fewer where the dtype has fewer digits. Where steps
-    are finer than the dtype around `high`, rounding can give `high` itself.
+    `low` and `high` are numbers or tensors that fit the axes. The result is one of 2²⁴ equal steps
+    of the interval, of fewer where the dtype has fewer digits. Where steps are finer than the dtype
+    around `high`, rounding can give `high` itself.
     """
+    target = axes_of(axes)
+    working = float_to_compute_in("uniform", dtype)
+    low, high = (
+        parameter("uniform", name, value, target) for name, value in (("low", low), ("high", high))
+    )
     digits = _DIGITS.get(dtypes.as_dtype(dtype).name, 24)
-    unit = _unit(axes, _working_dtype(dtype), digits, seed, stream)
-    return cast(unit * (high - low) + low, dtype)
+    return cast(unit(target, working, digits, seed, stream) * (high - low) + low, dtype)
 
 
 def normal(
     axes: Any,
-    loc: float = 0.0,
-    scale: float = 1.0,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
     dtype: Any = dtypes.DEFAULT,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
     """Return normally distributed numbers, fresh at every call; see `random_bits`.
 
-    By the method of Box and Muller (1958), from two uniform numbers an element. A given `stream`
-    takes the streams ``2 * stream`` and ``2 * stream + 1`` of `random_bits`.
+    `loc` and `scale`, the mean and the standard deviation, are numbers or tensors that fit the
+    axes. By the method of Box and Muller (1958), from two uniform numbers an element. A given
+    `stream` takes the streams ``2 * stream`` and ``2 * stream + 1`` of `random_bits`, and so must
+    be below 2³⁰.
     """
-    first, second = (None, None) if stream is None else (2 * stream, 2 * stream + 1)
-    working = _working_dtype(dtype)
-    radius = sqrt(log(1.0 - _unit(axes, working, 24, seed, first)) * -2.0)
-    angle = _unit(axes, working, 24, seed, second) * (2 * math.pi)
+    target = axes_of(axes)
+    working = float_to_compute_in("normal", dtype)
+    loc, scale = (
+        parameter("normal", name, value, target) for name, value in (("loc", loc), ("scale", scale))
+    )
+    first, second = (None, None)
+    if stream is not None:
+        first = 2 * _word("normal", "stream", stream, 30)
+        second = first + 1
+    radius = sqrt(log(1.0 - unit(target, working, 24, seed, first)) * -2.0)
+    angle = unit(target, working, 24, seed, second) * (2 * math.pi)
     return cast(radius * cos(angle) * scale + loc, dtype)

@@ -15,7 +15,7 @@ from typing import Any
 from weft import scope
 from weft.errors import ArgumentError, StateError
 from weft.op import Op, explain
-from weft.ops.control import EffectOp, SequentialOp
+from weft.ops.control import EffectOp, SequentialOp, listed
 from weft.ops.movement import IdentityOp
 from weft.ops.storage import AssignOp, as_op
 from weft.tensor import TensorOp
@@ -71,9 +71,10 @@ def checkpoint(y: Any, inputs: Iterable[Any] | None = None) -> TensorOp:
     """
     op = as_op(y)
     found = postorder([op])
-    chosen = [x for x in found if x.is_state] if inputs is None else list(inputs)
-    for x in set(chosen).difference(found):
-        raise ArgumentError(explain("checkpoint", f"{op} does not depend on {x}", (op,)))
+    chosen = [x for x in found if x.is_state] if inputs is None else listed("checkpoint", inputs)
+    for x in chosen:
+        if not isinstance(x, Op) or x not in found:
+            raise ArgumentError(explain("checkpoint", f"{op} does not depend on {x!r}", (op,)))
     between = _between(op, set(chosen))
     if op not in between:
         return op

@@ -1,8 +1,8 @@
 """Reductions: many elements into one along some axes.
 
 By default all positional axes are reduced, and all named axes but the batch axis ``N`` and the
-recurrent axis ``REC``. `reduction_axes` names those to reduce, `out_axes` those to keep, in the
-order wanted.
+recurrent axis ``REC``. `reduction_axes`, or `axis` as NumPy says, names those to reduce, `out_axes`
+those to keep, in the order wanted. `keepdims` keeps reduced axes with length 1.
 """
 
 from __future__ import annotations
@@ -12,35 +12,25 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes
-from weft.axes import Axes, Axis, make_axes
-from weft.dtypes import DType
-from weft.errors import ArgumentError, AxesError, GradientError
+from weft.axes import Axes
+from weft.dtypes import DType, working_dtype
+from weft.errors import AxesError, DTypeError
 from weft.ops.bits import bitwise_not
-from weft.ops.comparison import equal
-from weft.ops.elementwise import (
-    absolute,
-    cast,
-    divide,
-    multiply,
-    negative,
-    reciprocal,
-    square,
-    subtract,
-)
-from weft.ops.indexing import tensor_slice
-from weft.ops.joining import pad
-from weft.ops.math import sqrt
-from weft.ops.movement import BroadcastOp, cast_axes, flatten, size_of, transpose, zeros_like
+from weft.ops.comparison import equal, greater, logical_not, not_equal
+from weft.ops.cumulative import CumprodOp
+from weft.ops.elementwise import cast, divide, multiply, negative, reciprocal, square, subtract
+from weft.ops.movement import BroadcastOp, size_of
+from weft.ops.reduced_axes import arranged, joined, reduce, reduced_positions, takes_axis
 from weft.ops.storage import as_op
 from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
+    "AllOp",
+    "AnyOp",
     "ArgExtremumOp",
     "ArgmaxOp",
     "ArgminOp",
     "ExtremumOp",
-    "L1_norm",
-    "L2_norm",
     "MaxOp",
     "MeanOp",
     "MinOp",
@@ -48,17 +38,18 @@ __all__ = [
     "ReductionOp",
     "SumOp",
     "VarianceOp",
+    "all",
+    "any",
     "argmax",
     "argmin",
     "batch_size",
+    "count_nonzero",
     "max",
     "mean",
     "min",
     "prod",
-    "squared_L2",
     "sum",
     "tensor_size",
-    "variance",
 ]
 
 
@@ -76,9 +67,7 @@ class ReductionOp(TensorOp):
     def infer(self) -> tuple[Axes, DType]:
         """Drop the reduced axes."""
         (x,) = self.args
-        if list(self.positions) != sorted(set(self.positions)) or any(
-            not 0 <= place < x.rank for place in self.positions
-        ):
+        if self.positions != tuple(i for i in range(x.rank) if i in self.positions):
             raise AxesError(f"{self.positions} are not increasing places among {x.axes}")
         return Axes(x.axes[place] for place in self.kept()), self.result_dtype(x.dtype)
 
@@ -98,7 +87,10 @@ class ReductionOp(TensorOp):
 
 
 class SumOp(ReductionOp):
-    """The sum; 0 for no elements, bool counts as int32."""
+    """The sum; 0 for no elements, bool counts as int32.
+
+    Floats of 16 bits are added up in float32, and so they are in a product.
+    """
 
     def result_dtype(self, operand: DType) -> DType:
         """Keep the dtype, with bool as int32."""
@@ -106,7 +98,8 @@ class SumOp(ReductionOp):
 
     def reference(self, x: Any) -> Any:
         """Add up."""
-        return np.sum(x, axis=self.positions, dtype=self.dtype)
+        wide = working_dtype(self.dtype)
+        return np.sum(x, axis=self.positions, dtype=wide).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Repeat the adjoint."""
@@ -122,47 +115,20 @@ class ProdOp(ReductionOp):
 
     def reference(self, x: Any) -> Any:
         """Multiply up."""
-        return np.prod(x, axis=self.positions, dtype=self.dtype)
+        wide = working_dtype(self.dtype)
+        return np.prod(x, axis=self.positions, dtype=wide).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply by the product of the elements before and of those after each one.
 
         That needs no division, so it is exact where elements are zero, at every order.
         """
-        kept = self.kept()
-        order = (*kept, *self.positions)
-        turned = transpose(x, order)
-        tail = Axes(x.axes[place] for place in self.positions).size
-        if not isinstance(tail, int):
-            raise GradientError("the gradient of a product needs axes of known length")
-        if not tail:
-            return (zeros_like(x),)
-        rows = cast_axes(turned, (*(x.axes[place].length for place in kept), tail))
-        others = _products_before(rows, 1) * _products_before(rows, -1)
-        inverse = tuple(map(int, np.argsort(order)))
-        others = transpose(cast_axes(others, turned.axes), inverse)
-        return (self.spread(delta, x) * others,)
-
-
-def _products_before(x: TensorOp, step: int) -> TensorOp:
-    """Return, along the last axis, the product of all elements before each one (after, for -1).
-
-    By doubling the reach of a shifted product (Hillis and Steele, 1986).
-    """
-    length = x.axes[-1].length
-    result = _shifted(x, 1, step)
-    reach = 1
-    while reach < length:
-        result = result * _shifted(result, reach, step)
-        reach *= 2
-    return result
-
-
-def _shifted(x: TensorOp, by: int, step: int) -> TensorOp:
-    length = x.axes[-1].length
-    inner = slice(0, length - by) if step > 0 else slice(by, length)
-    widths = [(0, 0)] * (x.rank - 1) + [(by, 0) if step > 0 else (0, by)]
-    return pad(tensor_slice(x, (Ellipsis, inner)), widths, 1)
+        rows, back = joined(x, self.positions)
+        before, after = (
+            CumprodOp(rows, position=rows.rank - 1, exclusive=True, reverse=reverse)
+            for reverse in (False, True)
+        )
+        return (self.spread(delta, x) * back(before * after),)
 
 
 def reversed_order(x: TensorOp) -> TensorOp:
@@ -177,9 +143,11 @@ class ExtremumOp(ReductionOp):
     """The largest or smallest element; its gradient is split evenly among ties."""
 
     def infer(self) -> tuple[Axes, DType]:
-        """Refuse an empty axis: nothing is the largest of no elements."""
+        """Refuse complex numbers, and an empty axis: nothing is the largest of no elements."""
         (x,) = self.args
-        if any(x.axes[place].length == 0 for place in self.positions):
+        if x.dtype.kind == "c":
+            raise DTypeError(f"{x.dtype} numbers have no order: take real() or absolute()")
+        if 0 in (x.axes[place].length for place in self.positions):
             raise AxesError(f"{x.axes} has no elements to choose from along {self.positions}")
         return super().infer()
 
@@ -248,6 +216,43 @@ class ArgminOp(ArgExtremumOp, CompositeOp):
         return np.argmin(x, axis=self.positions[0])
 
 
+class AnyOp(ReductionOp, CompositeOp):
+    """Whether any element is true, that is, not 0, as NaN is not; False for no elements."""
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Be bool."""
+        return dtypes.bool_
+
+    def reference(self, x: Any) -> Any:
+        """Look for one."""
+        return np.any(np.not_equal(x, 0), axis=self.positions)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Count those that are."""
+        return greater(SumOp(truth(x), positions=self.positions), 0)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Let nothing flow."""
+        return (None,)
+
+
+class AllOp(AnyOp):
+    """Whether all elements are true, that is, not 0, as NaN is not; True for no elements."""
+
+    def reference(self, x: Any) -> Any:
+        """Look for another."""
+        return np.all(np.not_equal(x, 0), axis=self.positions)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Look for any that is not true."""
+        return logical_not(AnyOp(logical_not(truth(x)), positions=self.positions))
+
+
+def truth(x: TensorOp) -> TensorOp:
+    """Return whether each element is not 0, as bool."""
+    return x if dtypes.is_bool(x.dtype) else not_equal(x, 0)
+
+
 class MeanOp(ReductionOp, CompositeOp):
     """The arithmetic mean; integers give float32, no elements NaN.
 
@@ -261,7 +266,7 @@ class MeanOp(ReductionOp, CompositeOp):
     @property
     def working_dtype(self) -> DType:
         """The dtype in which sums and counts are taken."""
-        return dtypes.float32 if self.dtype.itemsize == 2 else self.dtype
+        return working_dtype(self.dtype)
 
     def share(self, x: TensorOp) -> TensorOp:
         """Return 1 over the number of elements that are reduced into one."""
@@ -287,6 +292,13 @@ class MeanOp(ReductionOp, CompositeOp):
 
 class VarianceOp(MeanOp):
     """The mean of squared distances from the mean (without Bessel's correction)."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Refuse complex numbers."""
+        if self.args[0].dtype.kind == "c":
+            problem = "the variance of complex numbers is that of real() and imag(), added up"
+            raise DTypeError(problem)
+        return super().infer()
 
     def reference(self, x: Any) -> Any:
         """Average the squared distances; NaN for no elements."""
@@ -315,103 +327,115 @@ def sum_over(x: TensorOp, positions: tuple[int, ...]) -> TensorOp:
     return SumOp(x, positions=positions) if positions else x
 
 
-def default_positions(axes: Axes) -> tuple[int, ...]:
-    """Return the places that a reduction takes when none are given."""
-    return tuple(i for i, axis in enumerate(axes) if not (axis.is_batch or axis.is_recurrent))
-
-
-def reduced_positions(x: TensorOp, reduction_axes: Any, out_axes: Any) -> tuple[int, ...]:
-    """Return the places to reduce from the two ways of saying so."""
-    if out_axes is not None:
-        if reduction_axes is not None:
-            raise ArgumentError(x.explain("give reduction_axes or out_axes, not both"))
-        kept = x.axes.positions(make_axes(out_axes) if x.axes.is_named else out_axes)
-        return tuple(place for place in range(x.rank) if place not in kept)
-    if reduction_axes is None:
-        return default_positions(x.axes)
-    return tuple(sorted(x.axes.positions(reduction_axes)))
-
-
-def _reduce(
-    kind: type[ReductionOp], x: Any, reduction_axes: Any, out_axes: Any, keepdims: bool = False
-) -> TensorOp:
-    x = as_op(x)
-    positions = reduced_positions(x, reduction_axes, out_axes)
-    result: TensorOp = kind(x, positions=positions)
-    if out_axes is not None and x.axes.is_named:
-        return transpose(result, make_axes(out_axes))
-    if keepdims:
-        ones = (Axis(1, a.name) if i in positions else a for i, a in enumerate(x.axes))
-        return cast_axes(result, Axes(ones))
-    return result
-
-
+@takes_axis
 def sum(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
     """Return the sum over axes; integers keep their dtype, bool gives int32."""
-    return _reduce(SumOp, x, reduction_axes, out_axes, keepdims)
+    return reduce(SumOp, x, reduction_axes, out_axes, keepdims)
 
 
+@takes_axis
 def prod(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the product over axes; integers keep their dtype, bool gives int32."""
-    return _reduce(ProdOp, x, reduction_axes, out_axes, keepdims)
+    """Return the product over axes; integers keep their dtype, bool gives int32.
+
+    The gradient is exact where elements are zero.
+    """
+    return reduce(ProdOp, x, reduction_axes, out_axes, keepdims)
 
 
+@takes_axis
 def max(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the largest element over axes."""
-    return _reduce(MaxOp, x, reduction_axes, out_axes, keepdims)
+    """Return the largest element over axes, NaN if any is.
+
+    The gradient is split evenly among ties. Of no elements it is refused.
+    """
+    return reduce(MaxOp, x, reduction_axes, out_axes, keepdims)
 
 
+@takes_axis
 def min(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the smallest element over axes."""
-    return _reduce(MinOp, x, reduction_axes, out_axes, keepdims)
+    """Return the smallest element over axes, NaN if any is.
+
+    The gradient is split evenly among ties. Of no elements it is refused.
+    """
+    return reduce(MinOp, x, reduction_axes, out_axes, keepdims)
 
 
+@takes_axis
 def mean(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the mean over axes."""
-    return _reduce(MeanOp, x, reduction_axes, out_axes, keepdims)
+    """Return the mean over axes; integers give float32, no elements NaN."""
+    return reduce(MeanOp, x, reduction_axes, out_axes, keepdims)
 
 
-def variance(
+@takes_axis
+def any(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the variance over axes, divided by the number of elements."""
-    return _reduce(VarianceOp, x, reduction_axes, out_axes, keepdims)
+    """Return whether any element over axes is true, that is, not 0; False for no elements."""
+    return reduce(AnyOp, x, reduction_axes, out_axes, keepdims)
 
 
-def _arg(kind: type[ArgExtremumOp], x: Any, reduction_axes: Any, out_axes: Any) -> TensorOp:
+@takes_axis
+def all(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return whether all elements over axes are true, that is, not 0; True for no elements."""
+    return reduce(AllOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis
+def count_nonzero(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the number of elements over axes that are not 0, as int32; NaN is not 0."""
+    return reduce(SumOp, truth(as_op(x)), reduction_axes, out_axes, keepdims)
+
+
+def _arg(
+    kind: type[ArgExtremumOp], x: Any, reduction_axes: Any, out_axes: Any, keepdims: bool
+) -> TensorOp:
     x = as_op(x)
     positions = reduced_positions(x, reduction_axes, out_axes)
-    kept = [place for place in range(x.rank) if place not in positions]
-    if len(positions) != 1:
-        x = transpose(x, (*kept, *positions))
-        tail = Axes(x.axes[len(kept) :])
-        x = cast_axes(x, Axes((*x.axes[: len(kept)], tail.flatten()))) if x.rank else flatten(x)
-        positions = (len(kept),)
-    result = kind(x, positions=positions)
-    named = out_axes is not None and x.axes.is_named
-    return transpose(result, make_axes(out_axes)) if named else result
+    if len(positions) == 1:
+        found = kind(x, positions=positions)
+    else:
+        rows, _ = joined(x, positions)
+        found = kind(rows, positions=(rows.rank - 1,))
+    return arranged(found, x, positions, out_axes, keepdims)
 
 
-def argmax(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
-    """Return the index of the first largest element; over several axes, in row-major order."""
-    return _arg(ArgmaxOp, x, reduction_axes, out_axes)
+@takes_axis
+def argmax(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the index of the first largest element; over several axes, in row-major order.
+
+    That of the first NaN if there is one. It is an int64, which has no gradient.
+    """
+    return _arg(ArgmaxOp, x, reduction_axes, out_axes, keepdims)
 
 
-def argmin(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
-    """Return the index of the first smallest element; over several axes, in row-major order."""
-    return _arg(ArgminOp, x, reduction_axes, out_axes)
+@takes_axis
+def argmin(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the index of the first smallest element; over several axes, in row-major order.
+
+    That of the first NaN if there is one. It is an int64, which has no gradient.
+    """
+    return _arg(ArgminOp, x, reduction_axes, out_axes, keepdims)
 
 
+@takes_axis
 def tensor_size(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
     """Return the number of elements over axes as a float32 scalar."""
     x = as_op(x)
@@ -422,24 +446,6 @@ def tensor_size(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Ten
 def batch_size(x: Any) -> TensorOp:
     """Return the length of the batch axis as a float32 scalar; 1 without one."""
     return size_of(as_op(x).axes.batch_axes(), dtypes.DEFAULT)
-
-
-def squared_L2(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
-    """Return the sum of squares, over all axes unless some are given."""
-    x = as_op(x)
-    if reduction_axes is None and out_axes is None:
-        reduction_axes = range(x.rank)
-    return sum(square(x), reduction_axes, out_axes)
-
-
-def L2_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
-    """Return the Euclidean length, over the default axes unless some are given."""
-    return sqrt(sum(square(as_op(x)), reduction_axes, out_axes))
-
-
-def L1_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
-    """Return the sum of absolute values, over the default axes unless some are given."""
-    return sum(absolute(as_op(x)), reduction_axes, out_axes)
 
 
 operators["sum_over"] = sum_over

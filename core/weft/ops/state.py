@@ -1,13 +1,18 @@
-"""Writes of state: the whole of it, a slice, or one value everywhere; and the value at a moment."""
+"""Writes of state: the whole of it, a slice, or one value everywhere; sums and averages kept there.
+
+Each write is an effect: a computation does it if it names the write, or an op built after it.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from weft import dtypes
 from weft.dtypes import DType
-from weft.errors import AxesError, StateError, WeftError
+from weft.errors import AxesError, DTypeError, StateError, WeftError
 from weft.op import Op, explain
-from weft.ops.elementwise import cast
+from weft.ops.cumulative import working_dtype
+from weft.ops.elementwise import cast, subtract
 from weft.ops.indexing import update_slice
 from weft.ops.movement import IdentityOp, broadcast
 from weft.ops.storage import AssignOp, as_op, constant
@@ -16,8 +21,11 @@ from weft.tensor import TensorOp, operators
 __all__ = [
     "SetItem",
     "ValueOfOp",
+    "accumulate",
     "assign",
     "fill",
+    "moving_average",
+    "scaled_add",
     "set_item",
     "value_of",
 ]
@@ -28,23 +36,26 @@ class ValueOfOp(IdentityOp):
 
 
 def assign(state: Any, value: Any) -> AssignOp:
-    """Write a value, broadcast and cast, into a state; what is built afterwards reads it.
+    """Return a write of a value, broadcast and cast, into a state; what is built later reads it.
 
     Raises StateError for anything but a variable, persistent tensor or placeholder, and AxesError
     or DTypeError for a value that does not fit.
     """
+    return AssignOp(state, cast(_fitting("assign", state, value), state.dtype))
+
+
+def _fitting(function: str, state: Any, value: Any) -> TensorOp:
+    """Return a value as a scalar, or repeated over the axes of the state that is to take it."""
     if not isinstance(state, Op) or not state.is_state:
         what = "a constant" if isinstance(state, Op) and state.is_constant else "no stored tensor"
-        problem = f"{state} is not assignable, it is {what}: assign to a variable"
-        raise StateError(explain("assign", problem, [state] if isinstance(state, Op) else []))
+        problem = f"{state} is not assignable, it is {what}: {function} takes a variable"
+        raise StateError(explain(function, problem, [state] if isinstance(state, Op) else []))
     value = _number_for(value, state.dtype)
     try:
-        if value.axes:
-            value = broadcast(value, state.axes)
+        return broadcast(value, state.axes) if value.axes else value
     except WeftError:
         problem = f"{value} {value.axes} does not fit {state} {state.axes}"
-        raise AxesError(explain("assign", problem, (state, value))) from None
-    return AssignOp(state, cast(value, state.dtype))  # type: ignore[arg-type]
+        raise AxesError(explain(function, problem, (state, value))) from None
 
 
 def _number_for(value: Any, dtype: DType) -> TensorOp:
@@ -54,12 +65,12 @@ def _number_for(value: Any, dtype: DType) -> TensorOp:
 
 
 def SetItem(state: Any, value: Any) -> AssignOp:  # noqa: N802
-    """Write the whole of a state, as `assign` does."""
+    """Return a write of the whole of a state, as by `assign`."""
     return assign(state, value)
 
 
 def set_item(state: Any, item: Any, value: Any) -> AssignOp:
-    """Write a slice of a state; steps may be negative."""
+    """Return a write into a slice of a state; steps may be negative."""
     slices = item if isinstance(item, tuple) else (item,)
     if all(part is Ellipsis or _is_everything(part) for part in slices):
         return assign(state, value)
@@ -71,8 +82,42 @@ def _is_everything(part: Any) -> bool:
 
 
 def fill(state: Any, value: Any) -> AssignOp:
-    """Write one number into every element of a state."""
+    """Return a write of one number into every element of a state."""
     return assign(state, value)
+
+
+def accumulate(state: Any, value: Any, factor: Any = 1) -> AssignOp:
+    """Return a write that adds ``factor * value`` to a state, as in ``state += value``.
+
+    See `scaled_add`.
+    """
+    return scaled_add(state, _fitting("accumulate", state, value), 1, factor)
+
+
+def scaled_add(state: Any, value: Any, a: Any = 1, b: Any = 1) -> AssignOp:
+    """Return a write of ``a * state + b * value`` into a state.
+
+    The value is broadcast to the state; the factors are numbers or tensors that broadcast likewise.
+    Floats of 16 bits are added in float32; what comes out is cast to the state's dtype as `cast`
+    does, so integers lose a fraction. Raises as `assign` does.
+    """
+    value = _fitting("scaled_add", state, value)
+    old, new = (cast(x, working_dtype(x.dtype)) for x in (state, value))
+    return assign(state, old * a + new * b)
+
+
+def moving_average(state: Any, value: Any, decay: Any) -> AssignOp:
+    """Return a write of the exponential moving average ``decay * state + (1 - decay) * value``.
+
+    `decay` is a number or a scalar. From a state that begins at 0, divide by
+    ``1 - decay ** calls`` to be rid of that beginning. Raises DTypeError for a state that holds no
+    floats, else as `assign` does.
+    """
+    value = _fitting("moving_average", state, value)
+    if not dtypes.is_inexact(state.dtype):
+        problem = f"{state} holds {state.dtype}, which cannot hold an average: make it a float"
+        raise DTypeError(explain("moving_average", problem, (state,)))
+    return scaled_add(state, value, decay, subtract(1.0, decay))
 
 
 def value_of(x: Any) -> TensorOp:

@@ -34,6 +34,7 @@ __all__ = [
 
 CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
 _SIZES = (int, Axis, Length)
+_NO_AXES = Axes()
 
 
 class AssignableTensorOp(TensorOp):
@@ -53,16 +54,13 @@ class AssignableTensorOp(TensorOp):
     target_axes: Axes
     target_dtype: DType
     value: Any
-    _initializers: tuple[Op, ...]
-    _writers: weakref.WeakKeyDictionary[scope.EffectScope, Op] | None
+    _initializers: tuple[Op, ...] = ()
+    _writers: weakref.WeakKeyDictionary[scope.EffectScope, Op] | None = None
 
     def __init__(self, *args: Op, **options: Any) -> None:
         super().__init__(*args, **options)
-        put = object.__setattr__
-        put(self, "is_constant", self.kind == CONSTANT)
-        put(self, "is_state", self.kind != CONSTANT)
-        put(self, "_initializers", ())
-        put(self, "_writers", None)
+        is_constant = self.kind == CONSTANT
+        self.__dict__.update(is_constant=is_constant, is_state=not is_constant)
 
     def infer(self) -> tuple[Axes, DType]:
         """Take the declared axes and dtype."""
@@ -182,7 +180,7 @@ def constant(value: Any, axes: Any = None, dtype: Any = None, name: str | None =
     """
     array = _host_array(value, None if dtype is None else dtypes.as_dtype(dtype), "constant")
     if axes is None:
-        target = make_axes(array.shape)
+        target = make_axes(array.shape) if array.shape else _NO_AXES
     else:
         target = make_axes(axes)
         if not array.shape and target:
@@ -213,15 +211,21 @@ def _holds_ops(value: Any) -> bool:
     return any(map(_holds_ops, value)) if several else isinstance(value, Op)
 
 
-def _state(kind: str, axes: Any, dtype: Any, initial_value: Any, options: dict[str, Any]) -> Any:
+def _state(
+    kind: str, axes: Any, dtype: Any, initial_value: Any, name: str | None, metadata: Any
+) -> Any:
     if isinstance(axes, _SIZES) and isinstance(dtype, _SIZES):
         raise ArgumentError(f"a shape is one tuple, as in placeholder(({axes!r}, {dtype!r}))")
+    if isinstance(axes, np.ndarray) and axes.ndim:
+        example = f"variable({axes.shape}, initial_value=...)"
+        raise ArgumentError(f"an array of shape {axes.shape} is no shape: say {example}")
     state = AssignableTensorOp(
         kind=kind,
         target_axes=make_axes(axes),
         target_dtype=dtypes.as_dtype(dtype),
         value=None,
-        **options,
+        name=name,
+        metadata=metadata,
     )
     if callable(initial_value):
         initial_value = initial_value()
@@ -254,28 +258,41 @@ def _initial(state: AssignableTensorOp, value: Any) -> TensorOp:
 
 
 def placeholder(
-    axes: Any = (), dtype: Any = dtypes.DEFAULT, initial_value: Any = None, **options: Any
+    axes: Any = (),
+    dtype: Any = dtypes.DEFAULT,
+    initial_value: Any = None,
+    name: str | None = None,
+    metadata: dict[str, Any] | None = None,
 ) -> Any:
     """Return a tensor whose value a computation takes as a parameter.
 
     Where it is not listed as one it holds what was assigned last, or its initial value, or zeros.
-    `axes` are axes, sizes or a shape; a callable `initial_value` is called once, now.
+    `axes` are axes, sizes or a shape, in which `symbol` makes a length that is unknown until a
+    call; a callable `initial_value` is called once, now. Messages and programs show the `name`.
     """
-    return _state(PLACEHOLDER, axes, dtype, initial_value, options)
+    return _state(PLACEHOLDER, axes, dtype, initial_value, name, metadata)
 
 
 def variable(
-    axes: Any = (), dtype: Any = dtypes.DEFAULT, initial_value: Any = None, **options: Any
+    axes: Any = (),
+    dtype: Any = dtypes.DEFAULT,
+    initial_value: Any = None,
+    name: str | None = None,
+    metadata: dict[str, Any] | None = None,
 ) -> Any:
     """Return a trainable state; see `placeholder` for the arguments."""
-    return _state(VARIABLE, axes, dtype, initial_value, options)
+    return _state(VARIABLE, axes, dtype, initial_value, name, metadata)
 
 
 def persistent_tensor(
-    axes: Any = (), dtype: Any = dtypes.DEFAULT, initial_value: Any = None, **options: Any
+    axes: Any = (),
+    dtype: Any = dtypes.DEFAULT,
+    initial_value: Any = None,
+    name: str | None = None,
+    metadata: dict[str, Any] | None = None,
 ) -> Any:
     """Return a state that outlives a call and is not trained; see `placeholder`."""
-    return _state(PERSISTENT, axes, dtype, initial_value, options)
+    return _state(PERSISTENT, axes, dtype, initial_value, name, metadata)
 
 
 temporary = persistent_tensor

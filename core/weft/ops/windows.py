@@ -2,4 +2,338 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes, Axis, make_axes
+from weft.description import TensorDescription
+from weft.dtypes import DType
+from weft.errors import AxesError, DTypeError
+from weft.lengths import floor_divide, product
+from weft.ops.elementwise import add, cast
+from weft.ops.gathering import take
+from weft.ops.indexing import SliceOp, slice_along_axis, tensor_slice, update_slice
+from weft.ops.joining import pad
+from weft.ops.linalg import accumulation_dtype
+from weft.ops.movement import broadcast, cast_axes, transpose
+from weft.ops.spatial import SPATIAL, Sliding, Span, Use
+from weft.ops.storage import as_op, constant
+from weft.tensor import CompositeOp, TensorOp
+
+__all__ = [
+    "FoldOp",
+    "WindowsOp",
+    "fold",
+    "sliding_windows",
+    "unfold",
+]
+
+
+class WindowsOp(CompositeOp):
+    """All windows that slide along each axis, a view in which they overlap.
+
+    Attributes
+    ----------
+    spans
+        For each axis the number of windows, the step between them, the number of elements in one
+        and the step between those. Each axis becomes two, the windows first; ``(n, 1, 1, 1)``
+        stands for an axis of n elements that does not slide.
+    """
+
+    spans: tuple[Span, ...]
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Split each axis in two; the last window must end inside it."""
+        (x,) = self.args
+        _check_spans(self.spans, x.axes)
+        return window_axes(self.spans), x.dtype
+
+    def view(self, operand: TensorDescription) -> TensorDescription:
+        """Always a view, in which elements of several windows share their memory."""
+        return operand.windows(self.spans)
+
+    def reference(self, x: Any) -> Any:
+        """Take the windows along one axis after the other."""
+        for place, span in enumerate(self.spans):
+            x = np.take(x, _indices(span), axis=2 * place)
+        return x
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Take the windows along one axis after the other."""
+        for place, span in enumerate(self.spans):
+            at = 2 * place
+            if is_whole(span, x.axes[at].length):
+                x = cast_axes(x, (*x.axes[:at], span[0], span[2], *x.axes[at + 1 :]))
+            else:
+                x = take(x, constant(_indices(span), dtype=dtypes.int64), at)
+        return x
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Add up what comes from the windows that an element is in."""
+        return (FoldOp(delta, spans=self.spans, target_axes=x.axes),)
+
+
+class FoldOp(CompositeOp):
+    """The sum of overlapping windows: each element is added to where `WindowsOp` would take it.
+
+    Elements that no window reaches are 0. Floats of 16 bits are added up in float32.
+
+    Attributes
+    ----------
+    spans
+        The windows, as in `WindowsOp`.
+    target_axes
+        The axes of the result.
+    """
+
+    spans: tuple[Span, ...]
+    target_axes: Axes
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that the operand has the axes of the windows of the result."""
+        (x,) = self.args
+        _check_spans(self.spans, self.target_axes)
+        if x.axes != window_axes(self.spans):
+            raise AxesError(f"{x.axes} are not the axes of windows over {self.target_axes}")
+        if dtypes.is_bool(x.dtype):
+            raise DTypeError("sums need numbers, not bool: cast them")
+        return self.target_axes, x.dtype
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Look at the adjoint through the windows."""
+        return (WindowsOp(delta, spans=self.spans),)
+
+    def parts(self) -> Iterator[tuple[Any, Any]]:
+        """Yield slices of the result, with the indices of what is to be added there.
+
+        Along each axis there is one part for each element of a window, or for each window if that
+        makes fewer.
+        """
+        choices = []
+        for count, step, length, gap in self.spans:
+            several: list[tuple[Any, ...]]
+            if length <= count:
+                several = [(_spaced(i * gap, count, step), slice(None), i) for i in range(length)]
+            else:
+                several = [(_spaced(i * step, length, gap), i, slice(None)) for i in range(count)]
+            choices.append(several)
+        for chosen in itertools.product(*choices):
+            yield tuple(where for where, *_ in chosen), tuple(i for _, *at in chosen for i in at)
+
+    def reference(self, x: Any) -> Any:
+        """Add part by part."""
+        result = np.zeros(self.axes.shape, accumulation_dtype(self.dtype))
+        for where, part in self.parts():
+            result[where] += x[part]
+        return result.astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Add up the windows along one axis after the other."""
+        result = cast(x, accumulation_dtype(x.dtype))
+        for place, (span, axis) in enumerate(zip(self.spans, self.target_axes, strict=True)):
+            result = _folded_along(result, place, span, axis.length)
+        return cast(result, self.dtype)
+
+
+def _check_spans(spans: Sequence[Span], axes: Axes) -> None:
+    if axes.is_named or len(spans) != len(axes):
+        raise AxesError(f"{len(spans)} spans for the axes {axes}: positional ones need one each")
+    for (count, step, length, gap), axis in zip(spans, axes, strict=True):
+        if min(step, length, gap) < 1 or (isinstance(count, int) and count < 0):
+            raise AxesError(f"{(count, step, length, gap)} is no span of windows that move upwards")
+        reach = (count - 1) * step + (length - 1) * gap + 1
+        if (
+            count
+            and isinstance(reach, int)
+            and isinstance(axis.length, int)
+            and reach > axis.length
+        ):
+            raise AxesError(
+                f"{count} windows of {length} elements reach over {reach} elements, more than the "
+                f"axis of length {axis.length} has"
+            )
+
+
+def window_axes(spans: Iterable[Span]) -> Axes:
+    """Return the axes of windows: for each span first the windows, then the elements in one."""
+    return make_axes([length for count, _, size, _ in spans for length in (count, size)])
+
+
+def is_whole(span: Span, size: Any) -> bool:
+    """Whether windows show each element of an axis of that size once, and in order."""
+    count, step, length, gap = span
+    each = length == 1 and count == size and (step == 1 or count == 1)
+    return each or (count == 1 and length == size and gap == 1)
+
+
+def _indices(span: Span) -> Any:
+    count, step, length, gap = span
+    return np.arange(count)[:, None] * step + np.arange(length) * gap
+
+
+def _spaced(start: int, length: int, step: int) -> slice:
+    return slice(start, start + (length - 1) * step + 1 if length else start, step)
+
+
+def _folded_along(x: TensorOp, place: int, span: Span, size: int) -> TensorOp:
+    """Return the windows at a place, and the elements in one at the next, summed into one axis."""
+    count, step, length, gap = span
+    head, tail = x.axes[:place], x.axes[place + 2 :]
+    target = make_axes((*head, size, *tail))
+    if is_whole(span, size):
+        return cast_axes(x, target)
+    before = (slice(None),) * place
+    if count and gap == 1 and step >= length:
+        run = cast_axes(_lengthened(x, place + 1, step), (*head, count * step, *tail))
+        return tensor_slice(_lengthened(run, place, size), (*before, slice(size)))
+    if length <= count:
+        parts = [(_spaced(i * gap, count, step), place + 1, i) for i in range(length)]
+    else:
+        parts = [(_spaced(i * step, length, gap), place, i) for i in range(count)]
+    total: TensorOp = broadcast(constant(0, dtype=x.dtype), target)
+    for number, (where, axis, index) in enumerate(parts):
+        at = (*before, where)
+        part = slice_along_axis(x, axis, index)
+        total = update_slice(total, at, add(tensor_slice(total, at), part) if number else part)
+    return total
+
+
+def _lengthened(x: TensorOp, place: int, length: int) -> TensorOp:
+    """Return the tensor with zeros after it up to a length, which it may exceed already."""
+    missing = max(length - x.axes[place].length, 0)
+    return pad(x, [(0, missing if i == place else 0) for i in range(x.rank)])
+
+
+def windows_at(x: TensorOp, spans: dict[int, Span]) -> TensorOp:
+    """Return windows along axes given by place, the elements of one along new axes at the end."""
+    every = [spans.get(place, (n, 1, 1, 1)) for place, n in enumerate(x.axes.lengths)]
+    lengths: list[Any] = []
+    places = []
+    for place, (count, _, size, _) in enumerate(every):
+        places.append(len(lengths))
+        lengths += (count, size) if place in spans else (count,)
+    if not all(map(is_whole, every, x.axes.lengths)):
+        x = WindowsOp(cast_axes(x, x.axes.lengths), spans=tuple(every))
+    order = (*places, *(places[place] + 1 for place in spans))
+    return transpose(cast_axes(x, lengths), order)
+
+
+def windows_over(x: TensorOp, sliding: Sliding, fill: Any = 0) -> TensorOp:
+    """Return the windows over the padded tensor, the elements of one along the last axes."""
+    head = x.rank - len(sliding.kernel)
+    spans = sliding.spans(x.axes.lengths[head:])
+    around = pad(x, [(0, 0)] * head + list(sliding.padding), fill)
+    return windows_at(around, dict(enumerate(spans, head)))
+
+
+def folded_into(axes: Axes, windows: TensorOp, sliding: Sliding) -> TensorOp:
+    """Return the sum of windows, as `windows_over` gives them, in a tensor without the padding."""
+    count = len(sliding.kernel)
+    head = len(axes) - count
+    lengths = axes.lengths[head:]
+    every = (*((n, 1, 1, 1) for n in axes.lengths[:head]), *sliding.spans(lengths))
+    around = make_axes((*axes.lengths[:head], *sliding.padded(lengths)))
+    pairs = (place for i in range(head, len(axes)) for place in (i, i + count))
+    total = transpose(windows, (*range(head), *pairs))
+    if all(map(is_whole, every, around.lengths)):
+        total = cast_axes(total, around)
+    else:
+        total = FoldOp(cast_axes(total, window_axes(every)), spans=every, target_axes=around)
+    padding = (*((0, 0) for _ in range(head)), *sliding.padding)
+    inner = zip((before for before, _ in padding), axes.lengths, (1,) * len(axes), strict=True)
+    return SliceOp(total, bounds=tuple(inner)) if any(map(any, padding)) else total
+
+
+def swapped(x: TensorOp, count: int) -> TensorOp:
+    """Return a tensor with its last `count` axes before the `count` axes in front of them."""
+    head = x.rank - 2 * count
+    return transpose(x, (*range(head), *range(head + count, x.rank), *range(head, head + count)))
+
+
+def sliding_windows(
+    x: Any, lengths: Any, axes: Any = None, stride: Any = 1, dilation: Any = 1
+) -> TensorOp:
+    """Return all windows that slide along axes, as a view: elements of one along new last axes.
+
+    `lengths` gives the number of elements of a window along each of the `axes`, by default the last
+    ones; `stride` is the step between windows and `dilation` that between the elements of one. The
+    new axes of a tensor with named axes need names: give a length as ``make_axis(3, "K")``.
+
+    >>> import weft
+    >>> weft.sliding_windows(weft.constant([1, 2, 3, 4]), 3).shape
+    (2, 3)
+    """
+    x, sizes = as_op(x), make_axes(lengths)
+    use = Use("sliding_windows", (x,))
+    if axes is None and len(sizes) > x.rank:
+        raise use.refusal(f"{len(sizes)} lengths for the axes {x.axes}", AxesError)
+    places = range(x.rank - len(sizes), x.rank) if axes is None else x.axes.positions(axes)
+    if len(places) != len(sizes):
+        raise use.refusal(f"{len(sizes)} lengths for {len(places)} axes", AxesError)
+    if sizes and x.axes.is_named != sizes.is_named:
+        problem = f"the elements of windows over {x.axes} cannot have the axes {sizes}"
+        raise use.refusal(f"{problem}: name all or none, as in make_axis(3, 'K')", AxesError)
+    along = [x.axes.lengths[place] for place in places]
+    kernel = use.numbers("lengths", sizes.lengths, len(sizes))
+    sliding = use.sliding(along, kernel, stride, 0, dilation)
+    spans = dict(zip(places, use.fitting(sliding, along).spans(along), strict=True))
+    kept = (
+        Axis(spans[place][0], axis.name) if place in spans else axis
+        for place, axis in enumerate(x.axes)
+    )
+    return cast_axes(windows_at(x, spans), Axes((*kept, *sizes)))
+
+
+def unfold(x: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> TensorOp:
+    """Return each window over images as a column, of all channels' elements: im2col.
+
+    From axes (N, C, then one to three spatial ones) it makes (N, C times the elements of a window,
+    the number of windows), both in row-major order. The padding is 0; `kernel`, `stride`, `padding`
+    and `dilation` are as for `conv`.
+    """
+    x = as_op(x)
+    use = Use("unfold", (x,))
+    lengths = use.spatial_lengths()
+    sliding = use.fitting(use.sliding(lengths, kernel, stride, padding, dilation), lengths)
+    rows = product((x.axes[1].length, *sliding.kernel))
+    columns = product(sliding.counts(lengths))
+    windows = swapped(windows_over(x, sliding), len(lengths))
+    return cast_axes(windows, (x.axes[0], rows, columns))
+
+
+def fold(
+    x: Any, lengths: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1
+) -> TensorOp:
+    """Return images of spatial `lengths` in which the columns that `unfold` gives add up.
+
+    It is the adjoint of `unfold`, not its inverse: an element that several windows share is their
+    sum, and one in no window 0; what lies on the padding is left out. Bool counts as int32; floats
+    of 16 bits are added up in float32.
+    """
+    x = as_op(x)
+    x = cast(x, dtypes.int32) if dtypes.is_bool(x.dtype) else x
+    use = Use("fold", (x,))
+    if x.rank != 3 or x.axes.is_named:
+        problem = f"the axes must be positional and three, as unfold gives them, not {x.axes}"
+        raise use.refusal(problem, AxesError)
+    count = len(lengths) if isinstance(lengths, list | tuple) else 1
+    sizes = use.numbers("lengths", lengths, count, 0)
+    if count not in SPATIAL:
+        raise use.refusal(f"lengths must list one to three spatial axes, not {lengths!r}")
+    sliding = use.fitting(use.sliding(sizes, kernel, stride, padding, dilation), sizes)
+    batch, rows, columns = x.axes.lengths
+    counts, elements = sliding.counts(sizes), prod(sliding.kernel)
+    if columns != prod(counts) or (isinstance(rows, int) and rows % elements):
+        raise use.refusal(
+            f"{prod(counts)} windows of {elements} elements need as many columns, and a multiple "
+            f"of {elements} rows, not {columns} and {rows}",
+            AxesError,
+        )
+    channels = floor_divide(rows, elements)
+    windows = cast_axes(x, (batch, channels, *sliding.kernel, *counts))
+    return folded_into(make_axes((batch, channels, *sizes)), swapped(windows, count), sliding)

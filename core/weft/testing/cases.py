@@ -144,13 +144,18 @@ def make_special_case(row: Row, dtype: str) -> Case:
     return Case(f"{row.name} {dtype} special values", placeholders, arrays, value, {}, None)
 
 
-def make_cases(row: Row, dtype: str, brief: bool = False) -> list[Case]:
-    """Return the cases of a row in a dtype: all shapes, then all layouts of the first; or one."""
+def make_cases(
+    row: Row, dtype: str, brief: bool = False, with_gradients: bool = True
+) -> list[Case]:
+    """Return the cases of a row in a dtype: all shapes, then all layouts of the first; or one.
+
+    Without gradients operands are in the plain layout only.
+    """
     if brief:
         return [make_case(row, row.shapes[0], dtype)]
-    cases = [make_case(row, shapes, dtype) for shapes in row.shapes]
+    cases = [make_case(row, shapes, dtype, with_gradients=with_gradients) for shapes in row.shapes]
     first = row.shapes[0]
-    if all(make_axes(axes) for axes in first):
+    if with_gradients and all(make_axes(axes) for axes in first):
         cases += [make_case(row, first, dtype, name) for name in LAYOUTS if name != "plain"]
     if row.is_special:
         cases.append(make_special_case(row, dtype))
@@ -224,19 +229,27 @@ def _close(got: Array, want: Array, relative: float, absolute: float) -> Any:
     return near | (wide == want) | (np.isnan(wide) & np.isnan(want))
 
 
-def run_cases(transformer: Any, cases: Sequence[Case]) -> list[str]:
+def run_cases(
+    transformer: Any, cases: Sequence[Case], lacking: set[str] | None = None
+) -> list[str]:
     """Compute cases in one computation; return a line for each result that is wrong.
 
     Where that raises an error, each case is computed alone, so that one does not hide the others.
-    Cases with a dtype that the target does not compute with are left out.
+    Cases with a dtype that the target does not compute with are left out. An op that the target
+    says it lacks must be refused; `lacking` gets the names of those that were.
     """
     chosen = [case for case in cases if _dtypes(case) <= transformer.target.dtypes]
     try:
         return _problems(transformer, chosen)
     except Exception as error:
+        missing = set(getattr(error, "kinds", ()))
+        if len(chosen) == 1 and missing and missing <= set(transformer.target.lacks):
+            if lacking is not None:
+                lacking.update(missing)
+            return []
         if len(chosen) == 1:
             return [f"{chosen[0].label}: {type(error).__name__}: {error}"]
-    return [problem for case in chosen for problem in run_cases(transformer, [case])]
+    return [problem for case in chosen for problem in run_cases(transformer, [case], lacking)]
 
 
 def _dtypes(case: Case) -> set[str]:
@@ -250,12 +263,17 @@ def _problems(transformer: Any, cases: Sequence[Case]) -> list[str]:
     computation = transformer.computation(results, *placeholders)
     wanted = expectations(computation.graph, arrays, transformer.target)
     got = computation(*arrays)
+    computation.plan.verify()
     labels = [
         f"{case.label}, {what}"
         for case in cases
         for what in ("value", *(f"gradient by operand {number}" for number in case.gradients))
     ]
-    problems = []
+    kinds = {type(op).__name__ for op in computation.program.graph.ops}
+    problems = [
+        f"{cases[0].label}: the target says it lacks {kind}, and yet computes it"
+        for kind in sorted(kinds & set(transformer.target.lacks))
+    ]
     for label, op, value, expected in zip(labels, results, got, wanted, strict=True):
         problem = difference(value, op, expected, transformer.target)
         if problem:

@@ -1,20 +1,27 @@
-"""The pytest plugin: the option ``--weft-backend``, and the fixtures that follow from it."""
+"""The pytest plugin: which backends to test and how far, the fixtures, and the report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from weft.testing.levels import LEVELS, MARK, includes
+
 if TYPE_CHECKING:
-    from weft.transformer import Transformer
+    from weft import Transformer
+    from weft.testing.report import Outcome
 
 OPTION = "--weft-backend"
+LEVEL_OPTION = "--weft-level"
+REPORT_OPTION = "--weft-report"
+LACKING_PROPERTY = "weft_lacking"
+"""Recorded by a test for an op that the target says it lacks."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that names the backends to test."""
+    """Add the options of the kit."""
     group = parser.getgroup("weft", "weft conformance kit")
     group.addoption(
         OPTION,
@@ -23,6 +30,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="test this backend; may be repeated (default: every backend that is installed)",
     )
+    group.addoption(
+        LEVEL_OPTION,
+        choices=LEVELS,
+        default=LEVELS[-1],
+        help="test backends up to this level (default: everything)",
+    )
+    group.addoption(
+        REPORT_OPTION,
+        metavar="PATH",
+        default=None,
+        help="write what was found to PATH.md and PATH.json",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark of levels, and the writer of the report if one is wanted."""
+    config.addinivalue_line("markers", f"{MARK}(name): a test of the kit that begins at a level")
+    path = config.getoption(REPORT_OPTION)
+    if path:
+        config.pluginmanager.register(ReportWriter(path), "weft-report")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -40,6 +67,23 @@ def _is_parametrized(metafunc: pytest.Metafunc) -> bool:
     )
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is above the chosen level and, for a named backend, tests of weft itself."""
+    highest, named = config.getoption(LEVEL_OPTION), config.getoption(OPTION)
+
+    def is_wanted(item: pytest.Item) -> bool:
+        mark = item.get_closest_marker(MARK)
+        if mark is not None:
+            return includes(highest, mark.args[0])
+        module = getattr(item, "module", None)
+        return not (named and getattr(module, "__name__", "").startswith("weft.testing."))
+
+    wanted = [item for item in items if is_wanted(item)]
+    if len(wanted) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(wanted)])
+        items[:] = wanted
+
+
 def backends(config: pytest.Config) -> list[str]:
     """Return the backends named on the command line, or else all that are installed."""
     named: list[str] | None = config.getoption(OPTION)
@@ -48,6 +92,13 @@ def backends(config: pytest.Config) -> list[str]:
     from weft import plugins
 
     return plugins.names(plugins.BACKENDS)
+
+
+@pytest.fixture(scope="session")
+def highest_level(request: pytest.FixtureRequest) -> str:
+    """The level up to which backends are tested."""
+    name: str = request.config.getoption(LEVEL_OPTION)
+    return name
 
 
 @pytest.fixture(scope="session")
@@ -73,3 +124,61 @@ def transformer(backend: str) -> Iterator[Transformer]:
     made = make_transformer(backend)
     yield made
     made.close()
+
+
+class ReportWriter:
+    """Gathers what the tests of the kit say about backends, and writes it at the end."""
+
+    def __init__(self, path: str) -> None:
+        from weft.testing.report import Report
+
+        self.path = path
+        self.report = Report()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note the outcome of a test of the kit."""
+        report = yield
+        if report.when == "call" or (not report.passed and report.when == "setup"):
+            outcome = _outcome(item, report)
+            if outcome is not None:
+                self.report.add(outcome)
+        return report
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the report."""
+        self.report.write(self.path)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say where the report is."""
+        terminalreporter.write_line(f"weft: report in {self.path}.md and {self.path}.json")
+
+
+def _outcome(item: pytest.Item, report: pytest.TestReport) -> Outcome | None:
+    from weft.testing.report import LACKING, Outcome
+
+    mark = item.get_closest_marker(MARK)
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if mark is None or "backend" not in parameters:
+        return None
+    lacking = dict(report.user_properties).get(LACKING_PROPERTY)
+    row = parameters.get("row")
+    return Outcome(
+        backend=parameters["backend"],
+        level=mark.args[0],
+        test=item.name,
+        function=getattr(row, "function", None),
+        dtype=parameters.get("dtype"),
+        result=LACKING if lacking and report.passed else report.outcome,
+        reason=str(lacking) if lacking else "" if report.passed else _reason(report),
+    )
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Return the last words of a failure, or why a test was skipped."""
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message) if crash else report.longreprtext

@@ -46,19 +46,31 @@ FLOATS: dict[str, Callable[[tuple[int, ...], Generator, int], Array]] = {
     "any": lambda shape, random, index: random.uniform(-2, 2, shape),
     "positive": lambda shape, random, index: random.uniform(0.5, 2, shape),
     "nonzero": _signed,
+    "inside": lambda shape, random, index: random.uniform(-0.8, 0.8, shape),
+    "beyond": lambda shape, random, index: random.uniform(1.2, 3, shape),
     "unit": lambda shape, random, index: random.uniform(0.1, 0.9, shape),
     "distinct": _spread,
     "shares": _shares,
 }
 """By domain, how floats are drawn: from the shape, a generator and the operand's number."""
 
-_INTEGER_BOUNDS = {"positive": (1, 4), "unit": (0, 1), "shares": (0, 3), "index": (-1, CLASSES)}
+_INTEGER_BOUNDS = {
+    "positive": (1, 4),
+    "inside": (0, 0),
+    "beyond": (2, 4),
+    "unit": (0, 1),
+    "shares": (0, 3),
+    "index": (-1, CLASSES),
+    "place": (-3, 2),
+}
 
 
 def sample(
     domain: str, shape: tuple[int, ...], dtype: DType, random: Generator, index: int = 0
 ) -> Array:
     """Return values of a domain: those of `FLOATS`, or ``index``, whole numbers from -1 up.
+
+    ``place`` are integers that are indices of an axis of length 3, or longer.
 
     Integers are small, so that no sum or product of a few overflows; `index` is the operand's
     number, by which the domain ``distinct`` keeps operands apart.
@@ -70,7 +82,9 @@ def sample(
         values = random.integers(low, high, shape, endpoint=True)
         if domain == "nonzero":
             values = np.where(values == 0, 3, values)
-        return (np.abs(values) if dtype.kind == "u" else values).astype(dtype)
+        if dtype.kind == "u":
+            values = values % 3 if domain == "place" else np.abs(values)
+        return values.astype(dtype)
     return FLOATS[domain](shape, random, index).astype(dtype)
 
 

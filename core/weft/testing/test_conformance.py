@@ -11,11 +11,22 @@ import numpy as np
 import pytest
 
 import weft
-from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.errors import (
+    ArgumentError,
+    AxesError,
+    CheckFailed,
+    DTypeError,
+    IndexOutOfRange,
+    UnsupportedOpError,
+    WeftError,
+)
+from weft.testing.levels import BEHAVIOUR, THREADS, level
 from weft.testing.programs import PROGRAMS, numbers
 from weft.testing.reference import evaluate
 
-THREADS, CALLS = 8, 25
+pytestmark = level(BEHAVIOUR)
+
+WORKERS, CALLS = 8, 25
 
 
 @pytest.mark.parametrize(
@@ -301,18 +312,95 @@ def test_print_op_prints(transformer: Any, capsys: pytest.CaptureFixture[str]) -
     assert "x is" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("index", [[0, 3], [-4, 1]])
+def test_an_index_out_of_range_ends_the_call(transformer: Any, index: list[int]) -> None:
+    """The error names the op and the line; no state is written, and the next call works."""
+    x, at = weft.placeholder((3,)), weft.placeholder((2,), "int32")
+    calls = weft.variable((), initial_value=0)
+    weft.assign(calls, calls + 1)
+    taken = weft.take(x, at)
+    added = weft.scatter(x, at, weft.take(x, at % 3) * 2, axis=0, reduction="add")
+    for result in (taken, added):
+        computation = transformer.computation([result, calls], x, at)
+        before = transformer.get_value(calls).item()
+        with pytest.raises(IndexOutOfRange, match="length 3") as caught:
+            computation([1, 2, 3], index)
+        assert "test_conformance.py" in str(caught.value)
+        assert transformer.get_value(calls).item() == before
+        assert computation([1, 2, 3], [0, -1])[1].item() == before + 1
+
+
+CHECKS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "finite": (lambda x: weft.check_finite(x + 1), "in 1 of 3 elements, first at (1,)"),
+    "condition": (lambda x: weft.assert_op(x, x > 0, "too small"), "too small in 1 of 3"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_failed_check_ends_the_call(transformer: Any, name: str) -> None:
+    """The error says where; no state is written, and the next call works."""
+    build, words = CHECKS[name]
+    x, calls = weft.placeholder((3,)), weft.variable((), initial_value=0)
+    weft.assign(calls, calls + 1)
+    computation = transformer.computation([build(x), calls], x)
+    assert computation([1, 2, 3])[1].item() == 1
+    with pytest.raises(CheckFailed) as caught:
+        computation([1, np.nan, 3])
+    assert words in str(caught.value)
+    assert "test_conformance.py" in str(caught.value)
+    assert computation([1, 2, 3])[1].item() == 2
+
+
+def test_what_a_backend_lacks_is_refused_with_its_line(backend: str) -> None:
+    """No op falls back in silence: one without a rule is named before anything is compiled."""
+
+    class UnknownOp(weft.TensorOp):
+        def infer(self) -> Any:
+            return self.args[0].axes, self.args[0].dtype
+
+    x = weft.placeholder((3,))
+    with weft.make_transformer(backend) as transformer:
+        with pytest.raises(UnsupportedOpError) as caught:
+            transformer.computation(UnknownOp(x) + 1, x)([1, 2, 3])
+        assert caught.value.kinds == ("UnknownOp",)
+        assert "test_conformance.py" in str(caught.value)
+        assert transformer.computation(x + 1, x)([1, 2, 3]).tolist() == [2, 3, 4]
+
+
+RANDOM_WORDS = [
+    [0x429A20E1, 0xAAACE2BB, 0x29B016F8, 0xCED4D02A, 0xC5754F5C, 0x4E631157],
+    [0x37445FEF, 0x6EB34920, 0x3942C0A4, 0x2D93D220, 0xAEC57D08, 0x832F938F],
+]
+"""What two calls draw with the seed 7 and the stream 2: the first words of two blocks of Philox."""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_random_numbers_are_the_same_to_the_bit(transformer: Any, dtype: str) -> None:
+    """Integers, and uniform numbers made from them, do not depend on the backend."""
+    if not {dtype, "uint32"} <= transformer.target.dtypes:
+        pytest.skip(f"{transformer.target.name} does not compute with {dtype} and uint32")
+    bits = weft.random_bits((2, 3), seed=7, stream=2)
+    unit = weft.uniform((2, 3), dtype=dtype, seed=7, stream=2)
+    computation = transformer.computation([bits, unit])
+    for words in RANDOM_WORDS:
+        drawn, uniform = computation()
+        assert drawn.reshape(-1).tolist() == words
+        assert uniform.reshape(-1).tolist() == [(word >> 8) * 2.0**-24 for word in words]
+
+
 def _in_threads(work: Callable[[int], Any]) -> list[Any]:
     """Return what `work` gives for each thread's number, all starting at once."""
-    barrier = Barrier(THREADS)
+    barrier = Barrier(WORKERS)
 
     def run(number: int) -> Any:
         barrier.wait()
         return work(number)
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(run, range(THREADS)))
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(pool.map(run, range(WORKERS)))
 
 
+@level(THREADS)
 def test_threads_may_call_one_computation(transformer: Any) -> None:
     """Concurrent calls without state do not disturb each other."""
     x, y = _layer()
@@ -329,6 +417,7 @@ def test_threads_may_call_one_computation(transformer: Any) -> None:
             _close(transformer, got, want)
 
 
+@level(THREADS)
 def test_threads_see_each_others_writes(transformer: Any) -> None:
     """Concurrent calls that write a state happen one after the other."""
     w = weft.variable((100,), initial_value=0)
@@ -337,9 +426,10 @@ def test_threads_see_each_others_writes(transformer: Any) -> None:
     results = _in_threads(lambda number: [computation() for _ in range(CALLS)])
     assert all(np.ptp(array) == 0 for of_thread in results for array in of_thread)
     counts = sorted(array[0].item() for of_thread in results for array in of_thread)
-    assert counts == list(range(1, THREADS * CALLS + 1))
+    assert counts == list(range(1, WORKERS * CALLS + 1))
 
 
+@level(THREADS)
 def test_threads_may_specialise_at_once(transformer: Any) -> None:
     """Concurrent first calls with different lengths compile what each needs."""
     n = weft.symbol("n")
@@ -349,7 +439,7 @@ def test_threads_may_specialise_at_once(transformer: Any) -> None:
     def work(number: int) -> float:
         return computation(np.ones(number % 4 + 1, np.float32)).item()  # type: ignore[no-any-return]
 
-    assert _in_threads(work) == [number % 4 + 1 for number in range(THREADS)]
+    assert _in_threads(work) == [number % 4 + 1 for number in range(WORKERS)]
 
 
 def test_a_computation_op_is_captured_when_it_is_built(backend: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,19 @@ import pytest
 import weft
 from weft import dtypes
 from weft.testing.cases import Case, make_case, make_cases, run_cases, seeded
+from weft.testing.levels import DTYPES, GRADIENTS, VALUES, includes, level
 from weft.testing.numeric import ACCURACY, numeric_derivative
+from weft.testing.pytest_plugin import LACKING_PROPERTY
 from weft.testing.reference import evaluate
-from weft.testing.table import REFUSALS, TABLE, functions_without_row
+from weft.testing.table import (
+    REFUSALS,
+    TABLE,
+    functions_without_refusal,
+    functions_without_row,
+)
 from weft.testing.table.rows import INTEGERS, NARROW, Refusal, Row
 
+KIT = Path(__file__).parent
 ROWS = {row.name: row for row in TABLE}
 RUNS = [pytest.param(row, dtype, id=f"{row.name}-{dtype}") for row in TABLE for dtype in row.dtypes]
 DIFFERENTIABLE = [pytest.param(row, id=row.name) for row in TABLE if row.gradients]
@@ -25,20 +34,34 @@ def test_every_public_function_has_a_row() -> None:
     assert functions_without_row() == []
 
 
+def test_every_public_function_refuses_something() -> None:
+    """Wrong uses are in the table as well."""
+    assert functions_without_refusal() == []
+
+
 def test_rows_have_names_of_their_own() -> None:
     """A name stands for one row."""
     assert len(ROWS) == len(TABLE)
+    assert len({refusal.name for refusal in REFUSALS}) == len(REFUSALS)
 
 
+@level(VALUES)
 @pytest.mark.parametrize(("row", "dtype"), RUNS)
-def test_row_gives_what_the_reference_gives(transformer: Any, row: Row, dtype: str) -> None:
+def test_row_gives_what_the_reference_gives(
+    transformer: Any, row: Row, dtype: str, highest_level: str, record_property: Any
+) -> None:
     """In every shape and layout, value and gradient are those of the reference."""
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
-    problems = run_cases(transformer, make_cases(row, dtype))
+    lacking: set[str] = set()
+    cases = make_cases(row, dtype, with_gradients=includes(highest_level, GRADIENTS))
+    problems = run_cases(transformer, cases, lacking)
+    if lacking:
+        record_property(LACKING_PROPERTY, ", ".join(sorted(lacking)))
     assert not problems, "\n".join(problems)
 
 
+@level(DTYPES)
 @pytest.mark.parametrize("dtype", [*NARROW, *INTEGERS])
 def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str) -> None:
     """The first shapes of each row, where floats or integers are taken, in one computation."""
@@ -56,7 +79,9 @@ def test_wrong_use_is_refused(refusal: Refusal) -> None:
     """The error is of the class and in the words that the row says, and names a line."""
     with pytest.raises(refusal.error, match=refusal.words) as caught:
         refusal.build()
-    assert ", line " in str(caught.value)
+    message = str(caught.value)
+    assert f'File "{KIT}' in message
+    assert refusal.function in message or "Op:" in message
 
 
 @pytest.mark.parametrize(("row", "dtype"), RUNS)

@@ -20,6 +20,7 @@ from weft.passes import PIPELINE
 from weft.target import Target
 from weft.tensor import CompositeOp
 from weft.testing.cases import Expectation, difference, expectations
+from weft.testing.levels import RANDOM, level
 from weft.testing.random_graphs import RandomProgram, programs
 from weft.testing.reference import evaluate
 
@@ -44,6 +45,7 @@ def _exact_target(**options: Any) -> Target:
     return Target("reference", supports=lambda op: not isinstance(op, CompositeOp), **options)
 
 
+@level(RANDOM)
 @reproducible
 @given(data=st.data())
 def test_compiled_program_gives_what_the_reference_gives(backend: str, data: Any) -> None:

@@ -1,9 +1,212 @@
-"""Rows of the op table: convolution."""
+"""Rows of the op table: convolutions."""
 
 from __future__ import annotations
 
-from weft.testing.table.rows import Refusal, Row
+from typing import Any
 
-ROWS: tuple[Row, ...] = ()
+import numpy as np
 
-REFUSALS: tuple[Refusal, ...] = ()
+import weft
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.testing.table.rows import FLOATS, NUMBERS, C, H, N, Refusal, Row, Shapes, operands
+from weft.testing.table.windows import counts_of, windows_of
+
+_Pairs = tuple[tuple[int, int], ...]
+
+
+def _naive(
+    x: Any, w: Any, stride: Any, padding: _Pairs, dilation: Any, groups: int = 1, bias: Any = None
+) -> Any:
+    """Convolve number by number."""
+    geometry = (x.shape[2:], w.shape[2:], stride, padding, dilation)
+    result = np.zeros((x.shape[0], w.shape[0], *counts_of(*geometry)), x.dtype)
+    for image, filter_, channel in np.ndindex(x.shape[0], *w.shape[:2]):
+        own = filter_ // (w.shape[0] // groups) * w.shape[1] + channel
+        for window, elements in windows_of(*geometry):
+            for place, element in elements:
+                product = x[image, own][element] * w[filter_, channel][place]
+                result[image, filter_][window] += product
+    return result if bias is None else result + bias.reshape(-1, *[1] * (x.ndim - 2))
+
+
+def _naive_transpose(
+    x: Any, w: Any, stride: Any, padding: _Pairs, extra: Any, dilation: Any, groups: int = 1
+) -> Any:
+    """Lay out filters number by number, then cut the padding off."""
+    parts = zip(x.shape[2:], w.shape[2:], stride, dilation, extra, strict=True)
+    lengths = [(n - 1) * step + gap * (k - 1) + 1 + more for n, k, step, gap, more in parts]
+    result = np.zeros((x.shape[0], w.shape[1] * groups, *lengths), x.dtype)
+    for image, channel, own in np.ndindex(*x.shape[:2], w.shape[1]):
+        target = channel // (x.shape[1] // groups) * w.shape[1] + own
+        for at in np.ndindex(*x.shape[2:]):
+            for place in np.ndindex(*w.shape[2:]):
+                steps = zip(at, stride, place, dilation, strict=True)
+                element = tuple(i * step + j * gap for i, step, j, gap in steps)
+                result[image, target][element] += x[image, channel][at] * w[channel, own][place]
+    for axis, (before, after) in enumerate(padding, 2):
+        result = np.take(result, range(before, result.shape[axis] - after), axis)
+    return result
+
+
+_Case = tuple[Shapes, dict[str, Any], tuple[Any, ...]]
+
+_NONE2: _Pairs = ((0, 0), (0, 0))
+
+_CONVOLUTIONS: dict[str, _Case] = {
+    "plain": ((((2, 2, 3, 4), (3, 2, 2, 2)),), {}, ((1, 1), _NONE2, (1, 1))),
+    "points": ((((2, 2, 2, 3), (3, 2, 1, 1)), ((1, 1, 1, 1), (1, 1, 1, 1))), {},
+               ((1, 1), _NONE2, (1, 1))),
+    "strided": ((((1, 2, 4, 5), (2, 2, 3, 2)),), {"stride": (1, 2)}, ((1, 2), _NONE2, (1, 1))),
+    "skipping": ((((2, 1, 5, 4), (2, 1, 1, 1)),), {"stride": (2, 3)}, ((2, 3), _NONE2, (1, 1))),
+    "padded": ((((2, 1, 3, 2), (2, 1, 3, 3)),), {"padding": 1},
+               ((1, 1), ((1, 1), (1, 1)), (1, 1))),
+    "uneven": ((((1, 2, 2, 3), (2, 2, 2, 3)),), {"padding": [(0, 2), 1], "stride": 2},
+               ((2, 2), ((0, 2), (1, 1)), (1, 1))),
+    "dilated": ((((1, 2, 5, 4), (2, 2, 2, 3)),), {"dilation": (3, 1), "padding": (1, 0)},
+                ((1, 1), ((1, 1), (0, 0)), (3, 1))),
+    "same": ((((1, 1, 4, 5), (2, 1, 2, 3)),), {"padding": "same", "stride": (1, 2)},
+             ((1, 2), ((0, 1), (1, 1)), (1, 1))),
+    "same-lower": ((((1, 1, 4, 5), (2, 1, 2, 4)),), {"padding": "same_lower", "stride": 2},
+                   ((2, 2), ((0, 0), (2, 1)), (1, 1))),
+    "valid": ((((1, 2, 3, 3), (2, 2, 2, 2)),), {"padding": "valid"}, ((1, 1), _NONE2, (1, 1))),
+    "groups": ((((1, 4, 2, 3), (4, 2, 2, 2)),), {"groups": 2}, ((1, 1), _NONE2, (1, 1), 2)),
+    "depthwise": ((((1, 3, 4, 3), (6, 1, 2, 2)),), {"groups": 3, "padding": 1},
+                  ((1, 1), ((1, 1), (1, 1)), (1, 1), 3)),
+    "whole": ((((3, 2, 2, 3), (2, 2, 2, 3)),), {}, ((1, 1), _NONE2, (1, 1))),
+}  # fmt: skip
+"""By name, shapes, options, and the geometry in numbers; all of it in two dimensions."""
+
+_LINE: _Case = (
+    (((2, 2, 5), (2, 2, 3)), ((1, 1, 7), (1, 1, 2))),
+    {"stride": 2, "padding": [(1, 0)]},
+    ((2,), ((1, 0),), (1,)),
+)
+_VOLUME: _Case = (
+    (((1, 2, 2, 3, 2), (2, 2, 2, 2, 1)),),
+    {"padding": (0, 1, 0), "stride": (1, 2, 1)},
+    ((1, 2, 1), ((0, 0), (1, 1), (0, 0)), (1, 1, 1)),
+)
+
+_TRANSPOSED: dict[str, _Case] = {
+    "plain": ((((2, 2, 2, 3), (2, 3, 2, 2)),), {}, ((1, 1), _NONE2, (0, 0), (1, 1))),
+    "points": ((((2, 2, 2, 3), (2, 3, 1, 1)),), {}, ((1, 1), _NONE2, (0, 0), (1, 1))),
+    "strided": ((((1, 2, 3, 2), (2, 2, 2, 3)),), {"stride": (3, 2)},
+                ((3, 2), _NONE2, (0, 0), (1, 1))),
+    "padded": ((((1, 2, 3, 2), (2, 1, 3, 3)),), {"stride": 2, "padding": [1, (0, 2)]},
+               ((2, 2), ((1, 1), (0, 2)), (0, 0), (1, 1))),
+    "extended": ((((1, 1, 2, 3), (1, 2, 2, 3)),),
+                 {"stride": (3, 2), "padding": (0, 1), "output_padding": (2, 1)},
+                 ((3, 2), ((0, 0), (1, 1)), (2, 1), (1, 1))),
+    "dilated": ((((2, 1, 2, 2), (1, 2, 2, 2)),), {"dilation": (2, 1), "padding": 1},
+                ((1, 1), ((1, 1), (1, 1)), (0, 0), (2, 1))),
+    "groups": ((((1, 4, 2, 2), (4, 2, 2, 1)),), {"groups": 2, "stride": 2},
+               ((2, 2), _NONE2, (0, 0), (1, 1), 2)),
+    "line": ((((2, 2, 3), (2, 2, 3)),), {"stride": 2, "output_padding": 1},
+             ((2,), ((0, 0),), (1,), (1,))),
+    "volume": ((((1, 2, 2, 1, 2), (2, 1, 2, 2, 1)),), {"padding": (1, 0, 0)},
+               ((1, 1, 1), ((1, 1), (0, 0), (0, 0)), (0, 0, 0), (1, 1, 1))),
+}  # fmt: skip
+
+
+def _row(function: str, name: str, case: _Case, naive: Any) -> Row:
+    shapes, options, geometry = case
+    build = getattr(weft, function)
+    return Row(
+        function, lambda x, w: build(x, w, **options), operands("any", "any"), shapes,
+        NUMBERS if name in ("padded", "groups", "points") else FLOATS,
+        lambda x, w: naive(x, w, *geometry), name, twice=True,
+    )  # fmt: skip
+
+
+def _bias_row(function: str, *shapes: tuple[int, ...]) -> Row:
+    build, rank = getattr(weft, function), len(shapes[0]) - 2
+    ones = ((1,) * rank, ((0, 0),) * rank, (1,) * rank)
+    return Row(
+        function, lambda x, w, b: build(x, w, bias=b), operands("any", "any", "any"),
+        ((*shapes, shapes[1][:1]),), NUMBERS, lambda x, w, b: _naive(x, w, *ones, bias=b), "bias",
+    )  # fmt: skip
+
+
+def _transposed_bias(x: Any, w: Any, b: Any) -> Any:
+    plain = _naive_transpose(x, w, (1, 1), _NONE2, (0, 0), (1, 1))
+    return plain + b.reshape(-1, 1, 1)
+
+
+ROWS: tuple[Row, ...] = (
+    *(_row("conv", name, case, _naive) for name, case in _CONVOLUTIONS.items()),
+    *(_row("conv_transpose", name, case, _naive_transpose) for name, case in _TRANSPOSED.items()),
+    _row("conv", "line", _LINE, _naive),
+    _row("conv", "volume", _VOLUME, _naive),
+    _bias_row("conv", (1, 2, 2, 3), (2, 2, 2, 2)),
+    _bias_row("conv1d", (2, 1, 4), (3, 1, 2)),
+    _bias_row("conv2d", (1, 1, 3, 2), (2, 1, 2, 1)),
+    _bias_row("conv3d", (1, 1, 2, 2, 1), (2, 1, 2, 1, 1)),
+    Row("conv_transpose", lambda x, w, b: weft.conv_transpose(x, w, bias=b),
+        operands("any", "any", "any"), (((1, 2, 2, 3), (2, 3, 2, 2), (3,)),), NUMBERS,
+        _transposed_bias, "bias"),
+    Row("conv", lambda x, w: weft.conv(x, w), operands("any", "any"),
+        (((0, 2, 3, 3), (3, 2, 2, 2)),), NUMBERS, lambda x, w: np.zeros((0, 3, 2, 2)), "empty"),
+    Row("conv", lambda x, w: weft.conv(x > 0, w), operands("any", "any"),
+        (((2, 2, 4), (3, 2, 2)),), NUMBERS,
+        lambda x, w: _naive((x > 0).astype(w.dtype), w, (1,), ((0, 0),), (1,)), "bool"),
+)  # fmt: skip
+
+
+def _images(*shape: Any, dtype: str = "float32") -> Any:
+    return weft.placeholder(shape, dtype)
+
+
+_x, _w = (1, 2, 4, 4), (3, 2, 2, 2)
+
+REFUSALS: tuple[Refusal, ...] = (
+    Refusal("conv", "rank", lambda: weft.conv(_images(2, 4), _images(*_w)), AxesError,
+            "N, C, 1 to 3 spatial"),
+    Refusal("conv", "named", lambda: weft.conv(_images(N, C, H), _images(3, 4, 1)),
+            AxesError, "cast_axes"),
+    Refusal("conv", "filter-rank", lambda: weft.conv(_images(*_x), _images(3, 2, 2)),
+            AxesError, "filters need 4 positional axes"),
+    Refusal("conv", "channels", lambda: weft.conv(_images(*_x), _images(3, 1, 2, 2)),
+            AxesError, "images of 2 channels"),
+    Refusal("conv", "groups", lambda: weft.conv(_images(*_x), _images(3, 1, 2, 2), groups=2),
+            AxesError, "in 2 groups"),
+    Refusal("conv", "no-groups", lambda: weft.conv(_images(*_x), _images(*_w), groups=0),
+            ArgumentError, "groups must be"),
+    Refusal("conv", "padding", lambda: weft.conv(_images(*_x), _images(*_w), padding="SAME"),
+            ArgumentError, "same_lower"),
+    Refusal("conv", "stride", lambda: weft.conv(_images(*_x), _images(*_w), stride=1.5),
+            ArgumentError, "stride"),
+    Refusal("conv", "dilation", lambda: weft.conv(_images(*_x), _images(*_w), dilation="2"),
+            ArgumentError, "dilation"),
+    Refusal("conv", "too-small", lambda: weft.conv(_images(1, 2, 1, 4), _images(*_w)),
+            AxesError, "no window of"),
+    Refusal("conv", "bias", lambda: weft.conv(_images(*_x), _images(*_w), bias=_images(2)),
+            AxesError, "bias must have one number for each of 3 filters"),
+    Refusal("conv", "empty-filter", lambda: weft.conv(_images(*_x), _images(3, 2, 0, 2)),
+            ArgumentError, "kernel must be"),
+    Refusal("conv", "dtypes",
+            lambda: weft.conv(_images(*_x, dtype="float16"), _images(*_w, dtype="bfloat16")),
+            DTypeError, "float16"),
+    Refusal("conv1d", "rank", lambda: weft.conv1d(_images(*_x), _images(*_w)),
+            AxesError, "N, C, 1 spatial"),
+    Refusal("conv2d", "rank", lambda: weft.conv2d(_images(1, 2, 3), _images(3, 2, 1)),
+            AxesError, "N, C, 2 spatial"),
+    Refusal("conv3d", "rank", lambda: weft.conv3d(_images(*_x), _images(*_w)),
+            AxesError, "N, C, 3 spatial"),
+    Refusal("conv_transpose", "rank", lambda: weft.conv_transpose(_images(2, 4), _images(*_w)),
+            AxesError, "N, C, 1 to 3 spatial"),
+    Refusal("conv_transpose", "channels",
+            lambda: weft.conv_transpose(_images(*_x), _images(3, 2, 2, 2)),
+            AxesError, "filters"),
+    Refusal("conv_transpose", "padding",
+            lambda: weft.conv_transpose(_images(*_x), _images(2, 3, 2, 2), padding="same"),
+            ArgumentError, "padding must be counts"),
+    Refusal("conv_transpose", "all-padding",
+            lambda: weft.conv_transpose(_images(1, 2, 1, 1), _images(2, 3, 2, 2), padding=1),
+            AxesError, "leaves nothing"),
+    Refusal("conv_transpose", "output-padding",
+            lambda: weft.conv_transpose(_images(*_x), _images(2, 3, 2, 2), output_padding=1),
+            ArgumentError, "less than the stride"),
+    Refusal("conv_transpose", "groups",
+            lambda: weft.conv_transpose(_images(*_x), _images(2, 3, 2, 2), groups=None),
+            ArgumentError, "groups must be"),
+)  # fmt: skip

@@ -1,9 +1,256 @@
-"""Rows of the op table: distributions."""
+"""Rows of the op table: random bits, and what is made of them; at the first call of a computation.
+
+What is expected is computed from the published generator, in Python's integers where it matters.
+"""
 
 from __future__ import annotations
 
-from weft.testing.table.rows import Refusal, Row
+from collections.abc import Callable
+from functools import partial
+from statistics import NormalDist
+from typing import Any
 
-ROWS: tuple[Row, ...] = ()
+import numpy as np
 
-REFUSALS: tuple[Refusal, ...] = ()
+import weft
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ops.random import philox
+from weft.testing.table.rows import (
+    FIXED,
+    FLOATS,
+    ONE,
+    C,
+    H,
+    N,
+    Operand,
+    Refusal,
+    Row,
+    Shapes,
+    fixed,
+    operands,
+)
+
+_NOTHING: Shapes = ((),)
+_SEED, _STREAM = 5, 3
+
+
+def _bits(shape: tuple[int, ...], seed: int = _SEED, stream: int = _STREAM) -> Any:
+    """Return the bits of the first call, block by block."""
+    size = int(np.prod(shape))
+    blocks = [philox(np.array([[n], [0], [1], [0]]), (seed, stream)) for n in range(-(-size // 4))]
+    words = np.concatenate([np.zeros(0, np.uint32), *(block[:, 0] for block in blocks)])
+    return words[:size].reshape(shape)
+
+
+def _unit(shape: tuple[int, ...], digits: int = 24, **key: int) -> Any:
+    return (_bits(shape, **key) >> np.uint32(32 - digits)) / 2.0**digits
+
+
+def _open_unit(shape: tuple[int, ...]) -> Any:
+    return _unit(shape, 23) + 2.0**-24
+
+
+def _long_words(shape: tuple[int, ...], stream: int = _STREAM) -> list[int]:
+    """Return integers of 64 bits for the elements of a shape."""
+    upper, lower = _bits((2, int(np.prod(shape))), stream=stream).tolist()
+    return [high * 2**32 + low for high, low in zip(upper, lower, strict=True)]
+
+
+def _integers(shape: tuple[int, ...], low: int, high: int) -> Any:
+    drawn = [low + word * (high - low) // 2**64 for word in _long_words(shape)]
+    return np.array(drawn, object).reshape(shape)
+
+
+def _order(length: int) -> Any:
+    words = _long_words((length,))
+    return np.array(sorted(range(length), key=words.__getitem__), np.int64)
+
+
+def _box_muller(shape: tuple[int, ...]) -> Any:
+    radius = np.sqrt(-2 * np.log(1 - _unit(shape, stream=2 * _STREAM)))
+    return radius * np.cos(2 * np.pi * _unit(shape, stream=2 * _STREAM + 1))
+
+
+def _truncated(shape: tuple[int, ...], low: float, high: float) -> Any:
+    normal = NormalDist()
+    if low + high > 0:
+        return -_truncated(shape, -high, -low)
+    below, above = normal.cdf(low), normal.cdf(high)
+    chances = below + _open_unit(shape) * (above - below)
+    return np.array([normal.inv_cdf(p) for p in chances.flat]).reshape(shape)
+
+
+def _dropped(x: Any, rate: float) -> Any:
+    return np.where(_bits(x.shape) < int(rate * 2**32), 0, x / (1 - rate))
+
+
+def _largest(x: Any, axis: int) -> Any:
+    return np.argmax(x - np.log(-np.log(_open_unit(x.shape))), axis=axis)
+
+
+_KEY = {"seed": _SEED, "stream": _STREAM}
+
+_LOCATED: dict[str, tuple[Callable[..., Any], Callable[[tuple[int, ...]], Any]]] = {
+    "uniform": (lambda x, loc, scale: weft.uniform(x, loc, loc + scale, x.dtype, **_KEY), _unit),
+    "normal": (lambda x, *rest: weft.normal(x, *rest, x.dtype, **_KEY), _box_muller),
+    "gumbel": (lambda x, *rest: weft.gumbel(x, *rest, x.dtype, **_KEY),
+               lambda shape: -np.log(-np.log(_open_unit(shape)))),
+    "laplace": (lambda x, *rest: weft.laplace(x, *rest, x.dtype, **_KEY),
+                lambda shape: np.sign(_open_unit(shape) - 0.5)
+                * -np.log(1 - 2 * np.abs(_open_unit(shape) - 0.5))),
+    "truncated_normal": (lambda x, *rest: weft.truncated_normal(
+        x, *rest, -1.5, 2.5, x.dtype, **_KEY), lambda shape: _truncated(shape, -1.5, 2.5)),
+    "exponential": (lambda x, loc, scale: loc + weft.exponential(x, scale, x.dtype, **_KEY),
+                    lambda shape: -np.log(_open_unit(shape))),
+}  # fmt: skip
+"""By distribution, with a location and a scale: how it is built, and its standard form."""
+
+
+def _located_rows() -> list[Row]:
+    return [
+        Row(name, build, (FIXED, *operands("any", "positive")),
+            (((2, 3), (2, 3), (3,)), ((2, 3), (), ()), ((), (), ()), ((0,), (), ())),
+            FLOATS[:1] if name == "truncated_normal" else FLOATS,
+            lambda x, loc, scale, f=standard: loc + scale * f(x.shape))
+        for name, (build, standard) in _LOCATED.items()
+    ]  # fmt: skip
+
+
+def _plain(name: str, case: str, first: Any, expected: Any, *rest: Any) -> Row:
+    function = getattr(weft, name)
+    return Row(name, lambda: function(first, *rest, **_KEY), (), _NOTHING, ("float32",),
+               lambda: expected, case, is_generic=False)  # fmt: skip
+
+
+ROWS: tuple[Row, ...] = (
+    *_located_rows(),
+    Row("random_bits", lambda: weft.random_bits((2, 3), seed=7, stream=3), (), _NOTHING,
+        ("float32",), lambda: _bits((2, 3), 7, 3), is_generic=False),
+    Row("random_bits", lambda: weft.random_bits((5,), 2**32 - 1, 1), (), _NOTHING, ("float32",),
+        lambda: _bits((5,), 2**32 - 1, 1), case="large-seed", is_generic=False),
+    Row("random_bits", lambda x: weft.random_bits(x, **_KEY), (FIXED,), ONE, ("float32",),
+        lambda x: _bits(x.shape), case="like"),
+    _plain("uniform", "numbers", (3, 5), -1 + 4 * _unit((3, 5)), -1, 3),
+    _plain("normal", "numbers", (3, 5), 1 + 2 * _box_muller((3, 5)), 1, 2),
+    _plain("truncated_normal", "tail", (3, 4), 1 + 2 * _truncated((3, 4), 5.0, 6.0), 1, 2, 5, 6),
+    _plain("truncated_normal", "half", (7,), _truncated((7,), -np.inf, 0.0), 0, 1, -np.inf, 0),
+    *(
+        _plain("randint", f"{dtype}-{low}-{high}", shape, _integers(shape, low, high), low, high,
+               dtype)
+        for dtype, low, high, shape in (
+            ("int32", -3, 9, (3, 4)), ("int8", -128, 128, (9,)), ("uint8", 0, 1, (2,)),
+            ("int32", -2**31, 2**31, (5,)), ("int64", 2**62, 2**62 + 3, (5,)),
+            ("uint64", 2**64 - 2**32, 2**64, (5,)), ("uint32", 7, 2**31, ()), ("int16", 0, 5, (0,)),
+        )
+    ),
+    _plain("permutation", "number", 7, _order(7)),
+    _plain("permutation", "axis", C, _order(4)),
+    _plain("permutation", "one", 1, _order(1)),
+    _plain("permutation", "none", 0, _order(0)),
+    Row("permutation", lambda x: weft.permutation(x, 1, **_KEY), operands("any"),
+        (((2, 5),), ((C, H),)), ("float32", "int32"), lambda x: x[:, _order(5)], case="tensor"),
+    Row("shuffle", lambda x: weft.shuffle(x, **_KEY), operands("any"),
+        (((5, 2),), ((1, 3),), ((0, 2),), ((4,),), ((N, C),)), expected=lambda x: x[_order(5)]),
+    Row("shuffle", lambda x: weft.shuffle(x, "C", **_KEY), operands("any"), (((N, C, H),),),
+        expected=lambda x: x[:, _order(4)], case="named"),
+    Row("bernoulli", lambda p: weft.bernoulli(p, **_KEY), fixed("unit"), ONE, FLOATS,
+        lambda p: _bits(p.shape) < np.floor(p.astype(np.float64) * 2**32)),
+    Row("bernoulli", lambda p: weft.bernoulli(p, (4, 3), p.dtype, **_KEY), fixed("unit"),
+        (((3,),), ((),)), FLOATS, lambda p: _bits((4, 3)) / 2.0**32 < p, case="axes"),
+    Row("bernoulli", lambda p: weft.bernoulli(p * 10, **_KEY), fixed("distinct"), (((3, 5),),),
+        FLOATS, lambda p: p > 0, case="certain"),
+    *(
+        Row("bernoulli", lambda p=p: weft.bernoulli(p, (4, 5), **_KEY), (), _NOTHING, ("float32",),
+            lambda p=p: _bits((4, 5)) / 2.0**32 < p, case=f"number-{p}", is_generic=False)
+        for p in (0, 0.3, 1)
+    ),
+    Row("categorical", lambda x: weft.categorical(x, **_KEY), fixed("any"),
+        (((5, 3),), ((4,),), ((2, 1),), ((0, 2),)), FLOATS, lambda x: _largest(x, -1)),
+    Row("categorical", lambda x: weft.categorical(x, "C", **_KEY), fixed("any"), (((N, C, H),),),
+        FLOATS, lambda x: _largest(x, 1), case="named"),
+    Row("categorical", lambda x: weft.categorical(weft.where(weft.less(x, 0), x, -np.inf), **_KEY),
+        (Operand("distinct", differentiable=False),), (((4, 5),),), FLOATS,
+        lambda x: _largest(np.where(x < 0, x, -np.inf), -1), case="impossible"),
+    Row("dropout", lambda x: weft.dropout(x, 0.4, **_KEY), operands("any"), ONE,
+        expected=lambda x: _dropped(x, 0.4), twice=True),
+    Row("dropout", lambda x: weft.square(weft.dropout(weft.square(x), 0.5, **_KEY)),
+        operands("any"), (((3, 4),),), expected=lambda x: _dropped(x * x, 0.5) ** 2, case="squares",
+        twice=True),
+    Row("dropout", lambda x: weft.dropout(x, 0.5, **_KEY), (FIXED,), (((3, 4),),), ("int32",),
+        lambda x: _dropped(x, 0.5), case="integers", is_generic=False),
+    *(
+        Row("dropout", lambda x, o=options: weft.dropout(x, *o), operands("any"), (((3, 4),),),
+            expected=lambda x, f=factor: x * f, case=case)
+        for case, options, factor in (
+            ("not-training", (0.5, False), 1), ("nothing", (0,), 1), ("everything", (1,), 0),
+        )
+    ),
+)  # fmt: skip
+
+_X, _COMPLEX = weft.placeholder((2, 3)), weft.placeholder((3,), "complex64")
+_INTEGERS = weft.placeholder((2,), "int32")
+
+REFUSALS: tuple[Refusal, ...] = (
+    *(
+        Refusal(name, case, partial(getattr(weft, name), *args, **options), error, words)
+        for name, args in (
+            ("random_bits", ((3,),)), ("uniform", ((3,),)), ("normal", ((3,),)),
+            ("gumbel", ((3,),)), ("laplace", ((3,),)), ("exponential", ((3,),)),
+            ("truncated_normal", ((3,),)), ("randint", ((3,), 0, 5)), ("permutation", (3,)),
+            ("shuffle", (_X,)), ("categorical", (_X,)), ("bernoulli", (0.5,)),
+            ("dropout", (_X, 0.5)),
+        )
+        for case, options, error, words in (
+            ("negative-seed", {"seed": -1}, ArgumentError, "seed must be an integer from 0 to"),
+            ("large-seed", {"seed": 2**32}, ArgumentError, "seed must be an integer from 0 to"),
+            ("stream", {"stream": "first"}, ArgumentError, "stream must be an integer from 0"),
+        )
+    ),
+    *(
+        Refusal(name, case, partial(getattr(weft, name), (3,), **options), error, words)
+        for name in ("uniform", "normal", "gumbel", "laplace", "exponential", "truncated_normal")
+        for first in ["low" if name == "uniform" else "scale"]
+        for case, options, error, words in (
+            ("dtype", {"dtype": "int32"}, DTypeError, "are not floats: cast them"),
+            ("text", {first: "one"}, DTypeError, "must be a number, or a tensor that fits"),
+            ("shape", {first: _X}, AxesError, "must be a number, or a tensor that fits"),
+            ("complex", {first: _COMPLEX}, DTypeError, "complex64 numbers have no order"),
+        )
+    ),
+    *(
+        Refusal(name, "scale", partial(getattr(weft, name), (3,), scale=-1), ArgumentError,
+                "scale must be at least 0, not -1")
+        for name in ("gumbel", "laplace", "exponential", "truncated_normal")
+    ),
+    Refusal("random_bits", "axes", lambda: weft.random_bits("axes"), AxesError, "cannot be made"),
+    Refusal("normal", "large-stream", lambda: weft.normal((3,), stream=2**30), ArgumentError,
+            "stream must be an integer from 0"),
+    Refusal("truncated_normal", "bounds", lambda: weft.truncated_normal((3,), low=2, high=2),
+            ArgumentError, "low must be below high"),
+    Refusal("truncated_normal", "bound", lambda: weft.truncated_normal((3,), low=_X),
+            ArgumentError, "low and high must be numbers"),
+    Refusal("randint", "empty", lambda: weft.randint((3,), 5, 5), ArgumentError, "1 to 2\\*\\*32"),
+    Refusal("randint", "wide", lambda: weft.randint((3,), 0, 2**32 + 1, "int64"), ArgumentError,
+            "1 to 2\\*\\*32"),
+    Refusal("randint", "dtype-range", lambda: weft.randint((3,), 0, 257, "uint8"), ArgumentError,
+            "uint8 must hold each"),
+    Refusal("randint", "dtype", lambda: weft.randint((3,), 0, 2, "float32"), DTypeError,
+            "must be integers, not float32"),
+    Refusal("randint", "bound", lambda: weft.randint((3,), 0, 2.5), ArgumentError,
+            "must be integers, not 2.5"),
+    Refusal("permutation", "negative", lambda: weft.permutation(-2), AxesError, "not be negative"),
+    Refusal("permutation", "text", lambda: weft.permutation("abc"), DTypeError, "not made of"),
+    Refusal("shuffle", "axis", lambda: weft.shuffle(_X, 2), AxesError, "shuffle: dimension 2"),
+    Refusal("categorical", "axis", lambda: weft.categorical(_X, "C"), AxesError,
+            "categorical: unknown axis"),
+    Refusal("categorical", "none", lambda: weft.categorical(weft.placeholder((2, 0))), AxesError,
+            "no elements"),
+    Refusal("categorical", "complex", lambda: weft.categorical(_COMPLEX), DTypeError, "complex"),
+    Refusal("bernoulli", "chance", lambda: weft.bernoulli(1.5), ArgumentError, "from 0 to 1"),
+    Refusal("bernoulli", "integers", lambda: weft.bernoulli(_INTEGERS), DTypeError, "not int32"),
+    Refusal("bernoulli", "shape", lambda: weft.bernoulli(_X, (4,)), AxesError, "that fits"),
+    Refusal("dropout", "rate", lambda: weft.dropout(_X, -0.1), ArgumentError, "from 0 to 1"),
+    Refusal("dropout", "no-rate", lambda: weft.dropout(_X, None), ArgumentError, "not None"),
+    Refusal("dropout", "training", lambda: weft.dropout(_X, 0.5, _X), ArgumentError,
+            "training must be True or False"),
+)  # fmt: skip

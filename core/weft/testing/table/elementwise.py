@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.errors import AxesError
+from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.testing.table.rows import (
     ALL,
     FIXED,
@@ -28,6 +28,7 @@ from weft.testing.table.rows import (
 )
 
 _UNARY: dict[str, tuple[str, tuple[str, ...], Callable[..., Any]]] = {
+    "positive": ("any", ALL, np.array),
     "negative": ("any", NUMBERS, np.negative),
     "absolute": ("distinct", NUMBERS, np.absolute),
     "square": ("any", NUMBERS, np.square),
@@ -38,8 +39,6 @@ _UNARY: dict[str, tuple[str, tuple[str, ...], Callable[..., Any]]] = {
     "sin": ("any", FLOATS, np.sin),
     "cos": ("any", FLOATS, np.cos),
     "tanh": ("any", FLOATS, np.tanh),
-    "sigmoid": ("any", FLOATS, lambda x: 1 / (1 + np.exp(-x))),
-    "relu": ("distinct", NUMBERS, lambda x: np.maximum(x, 0)),
     "safelog": ("positive", FLOATS, np.log),
 }
 
@@ -149,6 +148,15 @@ _MORE_ELEMENTWISE = [
         lambda x: x.view(np.int32), is_special=True, is_generic=False),
     Row("bitcast", lambda x: weft.bitcast(weft.bitcast(x, "float32"), "uint32"), fixed("any"), ONE,
         ("int32",), lambda x: x.view(np.uint32), case="back", is_generic=False),
+    Row("clip", weft.clip, operands("any", "inside", "beyond"), TERNARY, NUMBERS,
+        lambda x, low, high: np.minimum(np.maximum(x, low), high), is_special=True),
+    *(
+        Row("clip", lambda x, limits=limits: weft.clip(x, *limits), operands("distinct"), ONE[:4],
+            NUMBERS, lambda x, limits=limits: np.clip(x, *limits), case)
+        for case, limits in {
+            "numbers": (0, 1), "below": (1, None), "above": (None, 1), "unlimited": (None, None),
+        }.items()
+    ),
     Row("safelog", lambda x: weft.safelog(x * 0), expected=lambda x: np.full(x.shape, -50.0),
         case="limited"),
     Row("add", _mixed, operands("any", "any"), TWO[:3], expected=_mixed, case="operators"),
@@ -171,7 +179,35 @@ ROWS = (*_elementwise_rows(), *_MORE_ELEMENTWISE)
 
 _X, _UNFIT = weft.placeholder((2, 3)), weft.placeholder((4,))
 
-REFUSALS = tuple(
-    Refusal(name, "shapes", partial(_function(name), _X, _UNFIT), AxesError, "2, 3")
-    for name in _BINARY
-)
+_Z = weft.placeholder((2, 3), "complex64")
+
+REFUSALS = (
+    *(
+        Refusal(name, "shapes", partial(_function(name), _X, _UNFIT), AxesError, "2, 3")
+        for name in (*_BINARY, "clip", "equal", "not_equal", "less", "logical_and", "logical_or",
+                     "logical_xor")
+    ),
+    *(
+        Refusal(name, "complex", partial(_function(name), _Z, _Z), DTypeError, "no order")
+        for name in (
+            "maximum", "minimum", "less", "less_equal", "greater", "greater_equal", "clip", "mod",
+            "floordivide",
+        )
+    ),
+    *(
+        Refusal(name, "text", partial(_function(name), "three"), DTypeError, "not made of numbers")
+        for name in (*_UNARY, "sign", "logical_not")
+    ),
+    *(
+        Refusal(name, "floats", partial(_function(name), *[_X] * count), DTypeError, "not float32")
+        for name, count in {
+            "bitwise_not": 1, "bitwise_and": 2, "bitwise_or": 2, "bitwise_xor": 2,
+            "shift_left": 2, "shift_right": 2,
+        }.items()
+    ),
+    Refusal("where", "value", lambda: weft.where(True, _X, _X), ArgumentError, "by identity"),
+    Refusal("where", "shapes", lambda: weft.where(_X, _X, _UNFIT), AxesError, "2, 3"),
+    Refusal("cast", "dtype", lambda: weft.cast(_X, "float12"), DTypeError, "not a dtype of weft"),
+    Refusal("cast", "complex", lambda: weft.cast(_Z, "float32"), DTypeError, "do not fit float32"),
+    Refusal("bitcast", "size", lambda: weft.bitcast(_X, "int16"), DTypeError, "cannot be read"),
+)  # fmt: skip

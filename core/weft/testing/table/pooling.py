@@ -1,9 +1,363 @@
-"""Rows of the op table: pooling."""
+"""Rows of the op table: pooling and its inverses."""
 
 from __future__ import annotations
 
-from weft.testing.table.rows import Refusal, Row
+from collections.abc import Callable, Iterator
+from typing import Any
 
-ROWS: tuple[Row, ...] = ()
+import numpy as np
 
-REFUSALS: tuple[Refusal, ...] = ()
+import weft
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.testing.table.rows import (
+    FIXED,
+    FLOATS,
+    NUMBERS,
+    C,
+    H,
+    N,
+    Operand,
+    Refusal,
+    Row,
+    Shapes,
+    W,
+    operands,
+)
+from weft.testing.table.windows import Index, counts_of, windows_of
+
+_Pairs = tuple[tuple[int, int], ...]
+_Geometry = tuple[Index, Index, _Pairs, Index]
+
+_LINE: _Geometry = ((2,), (2,), ((0, 0),), (1,))
+_SQUARE: _Geometry = ((2, 2), (2, 2), ((0, 0),) * 2, (1, 1))
+_STEPS: _Geometry = ((2, 2), (1, 1), ((0, 0),) * 2, (1, 1))
+_AROUND: _Geometry = ((3, 3), (2, 2), ((1, 1),) * 2, (1, 1))
+
+_POOLS: dict[str, tuple[Shapes, dict[str, Any], _Geometry]] = {
+    "line": ((((2, 2, 6),), ((1, 1, 2),)), {"kernel": 2}, _LINE),
+    "square": ((((2, 1, 4, 5),), ((0, 2, 2, 2),)), {"kernel": 2}, _SQUARE),
+    "volume": ((((1, 2, 2, 3, 2),),), {"kernel": (1, 3, 2)},
+               ((1, 3, 2), (1, 3, 2), ((0, 0),) * 3, (1, 1, 1))),
+    "overlapping": ((((1, 2, 3, 4),),), {"kernel": (2, 3), "stride": 1},
+                    ((2, 3), (1, 1), ((0, 0),) * 2, (1, 1))),
+    "padded": ((((1, 2, 4, 3),),), {"kernel": 3, "stride": 2, "padding": 1},
+               ((3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1))),
+    "uneven": ((((2, 1, 5),),), {"kernel": 4, "stride": 3, "padding": [(3, 1)]},
+               ((4,), (3,), ((3, 1),), (1,))),
+    "same": ((((1, 1, 5, 4),),), {"kernel": (2, 3), "stride": (2, 1), "padding": "same"},
+             ((2, 3), (2, 1), ((0, 1), (1, 1)), (1, 1))),
+    "dilated": ((((1, 1, 4, 6),),), {"kernel": 2, "stride": 1, "dilation": (1, 3), "padding": 1},
+                ((2, 2), (1, 1), ((1, 1), (1, 1)), (1, 3))),
+    "points": ((((1, 2, 2, 3),),), {"kernel": 1}, ((1, 1), (1, 1), ((0, 0),) * 2, (1, 1))),
+    "whole": ((((2, 2, 2, 3),),), {"kernel": (2, 3)}, ((2, 3), (2, 3), ((0, 0),) * 2, (1, 1))),
+}  # fmt: skip
+"""By name, shapes, options, and the geometry in numbers."""
+
+_CEILED: dict[str, tuple[Shapes, dict[str, Any], _Geometry]] = {
+    "ceil": ((((1, 2, 5, 4),),), {"kernel": 2, "ceil_mode": True},
+             ((2, 2), (2, 2), ((0, 1), (0, 0)), (1, 1))),
+    "ceil-padded": ((((1, 1, 6),),), {"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True},
+                    ((3,), (2,), ((1, 2),), (1,))),
+    # A fourth window would begin in the padding behind the images.
+    "ceil-left-out": ((((1, 2, 5),),),
+                      {"kernel": 3, "stride": 3, "padding": 1, "ceil_mode": True},
+                      ((3,), (3,), ((1, 1),), (1,))),
+    "ceil-short": ((((1, 2, 2),),), {"kernel": 3, "stride": 2, "ceil_mode": True},
+                   ((3,), (2,), ((0, 1),), (1,))),
+}  # fmt: skip
+"""The same where a last window reaches beyond the end, with the padding that completes it."""
+
+
+def _each(x: Any, geometry: _Geometry, function: Callable[..., Any], dtype: Any = None) -> Any:
+    """Call a function with the elements of each window, the first axis, and where they are."""
+    counts = counts_of(x.shape[2:], *geometry)
+    result = np.zeros((*x.shape[:2], *counts), dtype or x.dtype)
+    for window, elements in windows_of(x.shape[2:], *geometry):
+        values = np.stack([x[element] for _, element in elements])
+        places = np.array([element[1:] for _, element in elements])
+        result[window] = function(values, places, window[1:])
+    return result
+
+
+def _largest(x: Any, geometry: _Geometry) -> Any:
+    return _each(x, geometry, lambda values, *_: values.max(axis=0))
+
+
+def _first(x: Any, geometry: _Geometry) -> Any:
+    def number(values: Any, places: Any, _: Any) -> Any:
+        linear = np.ravel_multi_index(tuple(places.T), x.shape[2:])
+        return linear[np.argmax(values, axis=0)]
+
+    return _each(x, geometry, number, np.int64)
+
+
+def _inner_mean(x: Any, geometry: _Geometry) -> Any:
+    return _each(x.astype(np.float64), geometry, lambda values, *_: values.mean(axis=0))
+
+
+def _mean(x: Any, geometry: _Geometry, asked: _Pairs | None = None) -> Any:
+    """Divide by the places of a window within the padding that was asked for."""
+
+    def mean(values: Any, _: Any, window: Any) -> Any:
+        count = 1
+        along = zip(window, *geometry, x.shape[2:], asked or geometry[2], strict=True)
+        for i, size, step, (before, _), gap, n, (front, back) in along:
+            places = [i * step + j * gap - before for j in range(size)]
+            count *= sum(-front <= place < n + back for place in places)
+        return values.sum(axis=0) / count
+
+    return _each(x.astype(np.float64), geometry, mean)
+
+
+def _norm(x: Any, p: float, geometry: _Geometry) -> Any:
+    def norm(values: Any, *_: Any) -> Any:
+        return (np.abs(values) ** p).sum(axis=0) ** (1 / p)
+
+    return _each(x.astype(np.float64), geometry, norm)
+
+
+def _pool_rows(
+    case: str, shapes: Shapes, options: dict[str, Any], geometry: _Geometry
+) -> Iterator[Row]:
+    rows: list[tuple[str, str, Any, str, Any]] = [
+        ("max_pool", "distinct", lambda x: weft.max_pool(x, **options), case,
+         lambda x: _largest(x, geometry)),
+        ("avg_pool", "any", lambda x: weft.avg_pool(x, **options, count_include_pad=False),
+         f"{case}-inner", lambda x: _inner_mean(x, geometry)),
+        ("lp_pool", "nonzero", lambda x: weft.lp_pool(x, 2, **options), case,
+         lambda x: _norm(x, 2, geometry)),
+    ]  # fmt: skip
+    twice = case in ("padded", "dilated")
+    for function, domain, build, name, expected in rows:
+        dtypes = NUMBERS if (function, case) == ("max_pool", "padded") else FLOATS
+        yield Row(function, build, operands(domain), shapes, dtypes, expected, name,
+                  twice=twice and function != "max_pool")  # fmt: skip
+    yield Row("max_pool_with_indices", lambda x: weft.max_pool_with_indices(x, **options)[1],
+              (FIXED,), shapes, NUMBERS if case == "padded" else FLOATS,
+              lambda x: _first(x, geometry), case)  # fmt: skip
+
+
+_ROWS = [
+    *(row for case, rest in (_POOLS | _CEILED).items() for row in _pool_rows(case, *rest)),
+    *(
+        Row("avg_pool", lambda x, o=options: weft.avg_pool(x, **o), operands("any"), shapes,
+            NUMBERS if case == "padded" else FLOATS, lambda x, g=geometry: _mean(x, g), case)
+        for case, (shapes, options, geometry) in _POOLS.items()
+    ),
+    *(
+        Row("avg_pool", lambda x, o=options: weft.avg_pool(x, **o), operands("any"), shapes,
+            FLOATS, lambda x, g=geometry, a=asked: _mean(x, g, a), case)
+        for (case, (shapes, options, geometry)), asked in zip(
+            _CEILED.items(), (((0, 0), (0, 0)), ((1, 1),), ((1, 1),), ((0, 0),)), strict=True
+        )
+    ),
+    Row("max_pool_with_indices", lambda x: weft.max_pool_with_indices(x, 2, 1)[0],
+        operands("distinct"), (((1, 2, 3, 3),),), NUMBERS,
+        lambda x: _largest(x, _STEPS), "values"),
+    Row("max_pool_with_indices", lambda x: weft.max_pool_with_indices(x, 3, 2, 1)[1],
+        (Operand("index", differentiable=False),), (((2, 3, 5, 4),),), NUMBERS,
+        lambda x: _first(x, _AROUND), "ties"),
+    # Elements that are as small as the padding, and the least of all.
+    Row("max_pool_with_indices",
+        lambda x: weft.max_pool_with_indices(weft.where(x > 0, x, float("-inf")), 3, 2, 1)[1],
+        (FIXED,), (((1, 2, 5, 4),),), FLOATS,
+        lambda x: _first(np.where(x > 0, x, -np.inf), _AROUND),
+        "infinity"),
+    Row("max_pool_with_indices",
+        lambda x: weft.max_pool_with_indices(weft.where(x > 0.5, float("nan"), x), 3, 2, 1)[1],
+        (FIXED,), (((1, 2, 5, 4),),), FLOATS,
+        lambda x: _first(np.where(x > 0.5, np.nan, x), _AROUND),
+        "nan"),
+    Row("lp_pool", lambda x: weft.lp_pool(x, 3, 2), (FIXED,), (((1, 2, 4),),), ("int32",),
+        lambda x: _norm(x, 3, _LINE), "integers"),
+    Row("max_pool", lambda x: weft.max_pool(x, 3, 2, 1), (FIXED,), (((1, 2, 4, 3),),), ("bool",),
+        lambda x: _largest(x, _AROUND), "bool"),
+    Row("max_pool", lambda x: weft.max_pool(weft.where(x > 0, float("-inf"), x), 2, padding=1),
+        (FIXED,), (((1, 2, 4, 3),),), FLOATS,
+        lambda x: _largest(np.where(x > 0, -np.inf, x), ((2, 2), (2, 2), ((1, 1),) * 2, (1, 1))),
+        "infinity"),
+    Row("max_pool", lambda x: weft.max_pool(x * x, 2, 1), operands("distinct"), (((1, 1, 3, 3),),),
+        FLOATS, lambda x: _largest(x * x, _STEPS), "squares",
+        twice=True),
+    *(
+        Row("lp_pool", lambda x, p=p: weft.lp_pool(x, p, 2, 1), operands("nonzero"),
+            (((1, 2, 3, 3),),), FLOATS,
+            lambda x, p=p: _norm(x, p, _STEPS), f"order-{p}",
+            twice=True)
+        for p in (1, 3, 2.5)
+    ),
+    # A window of zeros, and numbers whose squares overflow or vanish.
+    Row("lp_pool", lambda x: weft.lp_pool(weft.concat([x * 0, x * 1e-30, x * 1e30], 2), 2, 2),
+        operands("nonzero"), (((1, 2, 4),),), FLOATS,
+        lambda x: np.concatenate([_norm(x * s, 2, _LINE) for s in (0, 1e-30, 1e30)], 2), "scales",
+        is_generic=False),
+]  # fmt: skip
+
+
+def _share(x: Any, parts: int) -> Any:
+    """Return the matrix of an adaptive pooling, a row for each window."""
+    rows = np.zeros((parts, x))
+    for i in range(parts):
+        begin, end = i * x // parts, -(-(i + 1) * x // parts)
+        rows[i, begin:end] = 1 / (end - begin)
+    return rows
+
+
+def _filled(x: Any, kernel: Index, stride: Index, lengths: Index) -> Any:
+    result = np.zeros((*x.shape[:2], *lengths), x.dtype)
+    for window in np.ndindex(*x.shape[2:]):
+        for place in np.ndindex(*kernel):
+            at = (i * s + j for i, s, j in zip(window, stride, place, strict=True))
+            result[(..., *at)] = x[(..., *window)]
+    return result
+
+
+def _put(x: Any, index: Any, lengths: Index) -> Any:
+    result = np.zeros((*x.shape[:2], int(np.prod(lengths))), x.dtype)
+    for at in np.ndindex(*x.shape):
+        result[at[0], at[1], index[at]] = x[at]
+    return result.reshape(*x.shape[:2], *lengths)
+
+
+_INDEX = weft.constant(np.array([[[[0, 3], [9, 11]], [[5, 2], [8, 10]]]]))
+
+_WHOLE: list[Row] = [
+    Row("global_avg_pool", weft.global_avg_pool, operands("any"),
+        (((2, 3, 2, 4),), ((2, 1, 3),), ((0, 1, 2),)), NUMBERS,
+        lambda x: x.mean(axis=(2, 3), keepdims=True), twice=True),
+    Row("global_avg_pool", lambda x: weft.global_avg_pool(x, False), operands("any"),
+        (((H, N, W, C),),), NUMBERS, lambda x: x.mean(axis=(0, 2)), "named"),
+    Row("global_max_pool", weft.global_max_pool, operands("distinct"),
+        (((2, 3, 2, 4),), ((2, 1, 3),)), NUMBERS, lambda x: x.max(axis=(2, 3), keepdims=True)),
+    Row("global_max_pool", lambda x: weft.global_max_pool(x, keepdims=False), operands("distinct"),
+        (((N, C, H),),), NUMBERS, lambda x: x.max(axis=2), "named"),
+    Row("adaptive_avg_pool", lambda x: weft.adaptive_avg_pool(x, (2, 3)), operands("any"),
+        (((2, 2, 4, 3),),), NUMBERS, lambda x: x.reshape(2, 2, 2, 2, 3).mean(axis=3), "even",
+        twice=True),
+    Row("adaptive_avg_pool", lambda x: weft.adaptive_avg_pool(x, (3, 2)), operands("any"),
+        (((1, 2, 5, 3),), ((0, 2, 2, 2),)), NUMBERS,
+        lambda x: np.einsum("ncij,ai,bj->ncab", x, _share(5, 3), _share(3, 2)), "uneven",
+        twice=True),
+    Row("adaptive_avg_pool", lambda x: weft.adaptive_avg_pool(x, 3), operands("any"),
+        (((2, 2, 2),),), NUMBERS, lambda x: np.einsum("nci,ai->nca", x, _share(2, 3)), "more"),
+    Row("max_unpool", lambda x: weft.max_unpool(x, _INDEX, (3, 4)), operands("any"),
+        (((1, 2, 2, 2),),), NUMBERS, lambda x: _put(x, _INDEX.const, (3, 4)), twice=True),
+    Row("max_unpool",
+        lambda x: weft.max_unpool(*weft.max_pool_with_indices(x, 2, 1), x.axes.lengths[2:]),
+        operands("distinct"), (((1, 2, 3, 3),), ((1, 1, 5),), ((0, 2, 4),)), FLOATS,
+        lambda x: _put(_largest(x, _STEPS), _first(x, _STEPS), (3, 3)),
+        "overlapping"),
+    Row("avg_unpool", lambda x: weft.avg_unpool(x, (2, 1)), operands("any"),
+        (((2, 2, 2, 3),), ((0, 1, 1, 1),)), NUMBERS,
+        lambda x: _filled(x, (2, 1), (2, 1), (4, 3)), "plain"),
+    Row("avg_unpool", lambda x: weft.avg_unpool(x, 2, 3, 9), operands("any"), (((2, 2, 3),),),
+        NUMBERS, lambda x: _filled(x, (2,), (3,), (9,)), "apart"),
+    Row("avg_unpool", lambda x: weft.avg_pool(weft.avg_unpool(x, 2, 3), 2, 3), operands("any"),
+        (((2, 2, 2, 2),),), FLOATS, np.asarray, "undone", twice=True),
+    Row("lp_unpool", lambda x: weft.lp_unpool(x, 2, (2, 3)), operands("any"),
+        (((2, 2, 1, 2),),), NUMBERS, lambda x: _filled(x / 6**0.5, (2, 3), (2, 3), (2, 6)),
+        "plain"),
+    Row("lp_unpool", lambda x: weft.lp_pool(weft.lp_unpool(x, 3, 2, lengths=5), 3, 2),
+        operands("positive"), (((2, 2, 2),),), FLOATS, np.asarray, "undone", twice=True),
+]  # fmt: skip
+
+ROWS: tuple[Row, ...] = (*_ROWS, *_WHOLE)
+
+
+def _images(*shape: Any, dtype: str = "float32") -> Any:
+    return weft.placeholder(shape, dtype)
+
+
+def _refusal(
+    name: str, case: str, build: Any, args: Any, options: Any, error: Any, words: str
+) -> Refusal:
+    return Refusal(name, case, lambda: build(_images(1, 2, 4), *args, **options), error, words)
+
+
+def _refusals(name: str, build: Callable[..., Any]) -> list[Refusal]:
+    """Return the refusals that all functions on windows share."""
+    return [
+        Refusal(name, "rank", lambda: build(_images(2, 3), 1), AxesError, "N, C, 1 to 3 spatial"),
+        Refusal(name, "named", lambda: build(_images(N, C, H), 1), AxesError, "positional"),
+        Refusal(name, "kernel", lambda: build(_images(1, 2, 4), 0), ArgumentError, "kernel"),
+        Refusal(name, "stride", lambda: build(_images(1, 2, 4), 1, stride="1"),
+                ArgumentError, "stride"),
+    ]  # fmt: skip
+
+
+def _padding_refusals(name: str, build: Callable[..., Any]) -> list[Refusal]:
+    return [
+        Refusal(name, "padding", lambda: build(_images(1, 2, 4), 2, padding=-1),
+                ArgumentError, "padding must be"),
+        Refusal(name, "much-padding", lambda: build(_images(1, 2, 4), 2, padding=2),
+                AxesError, "take less padding"),
+        Refusal(name, "far-apart", lambda: build(_images(1, 2, 2), 2, padding=2, dilation=3),
+                AxesError, "take less padding"),
+        Refusal(name, "too-small", lambda: build(_images(1, 2, 4), 5), AxesError, "no window of"),
+        Refusal(name, "complex", lambda: build(_images(1, 2, 4, dtype="complex64"), 2),
+                DTypeError, "complex"),
+        Refusal(name, "ceil-unknown",
+                lambda: build(_images(1, 2, weft.symbol("n")), 2, ceil_mode=True),
+                AxesError, "known lengths"),
+    ]  # fmt: skip
+
+
+def _lp_pool(x: Any, kernel: Any, **options: Any) -> Any:
+    return weft.lp_pool(x, 2, kernel, **options)
+
+
+def _lp_unpool(x: Any, kernel: Any, **options: Any) -> Any:
+    return weft.lp_unpool(x, 2, kernel, **options)
+
+
+_POOLINGS = {
+    "max_pool": weft.max_pool,
+    "max_pool_with_indices": weft.max_pool_with_indices,
+    "avg_pool": weft.avg_pool,
+    "lp_pool": _lp_pool,
+}
+
+_UNPOOLINGS = {"avg_unpool": weft.avg_unpool, "lp_unpool": _lp_unpool}
+
+REFUSALS: tuple[Refusal, ...] = (
+    *(each for name, build in (_POOLINGS | _UNPOOLINGS).items() for each in _refusals(name, build)),
+    *(each for name, build in _POOLINGS.items() for each in _padding_refusals(name, build)),
+    *(
+        _refusal(name, case, build, (2,), options, error, words)
+        for name, build in _UNPOOLINGS.items()
+        for case, options, error, words in (
+            ("overlap", {"stride": 1}, ArgumentError, "overlap"),
+            ("lengths", {"lengths": 11}, AxesError, "do not make the lengths"),
+            ("no-lengths", {"lengths": "8"}, ArgumentError, "lengths must be"),
+        )
+    ),
+    *(
+        _refusal("lp_pool", f"order-{p}", weft.lp_pool, (p, 2), {}, ArgumentError, "p must be")
+        for p in (0, None, float("inf"), "2")
+    ),
+    Refusal("lp_unpool", "order", lambda: weft.lp_unpool(_images(1, 2, 4), 0.5, 2),
+            ArgumentError, "p must be"),
+    Refusal("global_avg_pool", "no-space", lambda: weft.global_avg_pool(_images(2, 3)),
+            AxesError, "no spatial axes"),
+    Refusal("global_max_pool", "no-space", lambda: weft.global_max_pool(_images(N, C)),
+            AxesError, "no spatial axes"),
+    Refusal("global_max_pool", "empty", lambda: weft.global_max_pool(_images(2, 3, 0)),
+            AxesError, "no elements"),
+    Refusal("adaptive_avg_pool", "lengths",
+            lambda: weft.adaptive_avg_pool(_images(1, 2, 4), (2, 2)), ArgumentError, "lengths"),
+    Refusal("adaptive_avg_pool", "zero", lambda: weft.adaptive_avg_pool(_images(1, 2, 4), 0),
+            ArgumentError, "lengths must be an integer >= 1"),
+    Refusal("adaptive_avg_pool", "unknown",
+            lambda: weft.adaptive_avg_pool(_images(1, 2, weft.symbol("n")), 2),
+            AxesError, "must be known"),
+    Refusal("adaptive_avg_pool", "named", lambda: weft.adaptive_avg_pool(_images(N, C, H), 2),
+            AxesError, "positional"),
+    Refusal("max_unpool", "axes",
+            lambda: weft.max_unpool(_images(1, 2, 2), _images(1, 2, 3, dtype="int64"), 4),
+            AxesError, "indices of the same axes"),
+    Refusal("max_unpool", "floats", lambda: weft.max_unpool(_images(1, 2, 2), _images(1, 2, 2), 4),
+            DTypeError, "indices must be integers"),
+    Refusal("max_unpool", "lengths",
+            lambda: weft.max_unpool(_images(1, 2, 2), _images(1, 2, 2, dtype="int64"), (2, 2)),
+            ArgumentError, "lengths must be"),
+)  # fmt: skip

@@ -1,16 +1,21 @@
-"""Rows of the op table: reductions, norms and products of matrices."""
+"""Rows of the op table: reductions, norms, quantiles."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import weft
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.testing.table.rows import (
     ALL,
     CUBE,
+    FLOATS,
+    MATRIX,
     NAMED,
     NUMBERS,
     ONE,
@@ -19,14 +24,17 @@ from weft.testing.table.rows import (
     C,
     H,
     N,
-    Operand,
     Refusal,
     Row,
     Shapes,
-    W,
     fixed,
     operands,
 )
+
+
+def _log_sum_exp(x: Any, **along: Any) -> Any:
+    return np.log(np.sum(np.exp(x), **along))
+
 
 _REDUCTIONS: dict[str, tuple[str, tuple[str, ...], Shapes, Callable[..., Any]]] = {
     "sum": ("any", ALL, ONE, np.sum),
@@ -35,6 +43,12 @@ _REDUCTIONS: dict[str, tuple[str, tuple[str, ...], Shapes, Callable[..., Any]]] 
     "min": ("distinct", NUMBERS, ONE_FILLED, np.min),
     "mean": ("any", NUMBERS, ONE, np.mean),
     "variance": ("any", NUMBERS, ONE, np.var),
+    "std": ("any", NUMBERS, ONE_FILLED, np.std),
+    "logsumexp": ("any", NUMBERS, ONE, _log_sum_exp),
+    "median": ("distinct", NUMBERS, ONE_FILLED, np.median),
+    "any": ("index", ALL, ONE, np.any),
+    "all": ("index", ALL, ONE, np.all),
+    "count_nonzero": ("index", ALL, ONE, np.count_nonzero),
 }
 
 _KEPT_AXES: tuple[tuple[str, dict[str, Any], Shapes, dict[str, Any]], ...] = (
@@ -42,6 +56,7 @@ _KEPT_AXES: tuple[tuple[str, dict[str, Any], Shapes, dict[str, Any]], ...] = (
     ("first", {"reduction_axes": 0}, (((2, 3, 4),), ((5,),)), {"axis": 0}),
     ("outer", {"reduction_axes": (0, 2)}, (((2, 3, 4),), ((2, 1, 3, 2, 2),)), {"axis": (0, 2)}),
     ("none", {"reduction_axes": ()}, CUBE, {"axis": ()}),
+    ("axis", {"axis": 1}, CUBE, {"axis": 1}),
     ("keepdims", {"reduction_axes": 1, "keepdims": True}, CUBE, {"axis": 1, "keepdims": True}),
     ("out-axes", {"out_axes": (1,)}, CUBE, {"axis": (0, 2)}),
     ("batch", {}, NAMED, {"axis": (1, 2)}),
@@ -56,7 +71,7 @@ def _reductions() -> list[Row]:
     rows = []
     for name, (domain, dtypes, shapes, function) in _REDUCTIONS.items():
         weft_function = getattr(weft, name)
-        values = operands(domain)
+        values = fixed(domain) if domain == "index" else operands(domain)
         rows.append(Row(name, weft_function, values, shapes, dtypes, function, "all", twice=True))
         rows += [
             Row(name, lambda x, f=weft_function, o=options: f(x, **o), values, chosen, dtypes,
@@ -77,6 +92,11 @@ def _index_rows() -> list[Row]:
         chosen: list[tuple[str, Shapes, Callable[..., Any], Callable[..., Any]]] = [
             ("all", ONE_FILLED, find, function),
             ("axis", CUBE, lambda x, f=find: f(x, 1), lambda x, f=function: f(x, axis=1)),
+            ("keepdims", CUBE, lambda x, f=find: f(x, axis=-1, keepdims=True),
+             lambda x, f=function: f(x, axis=-1, keepdims=True)),
+            ("all-keepdims", (*CUBE, *NAMED), lambda x, f=find: f(x, keepdims=True),
+             lambda x, f=function: f(x, keepdims=True)),
+            ("none", (*CUBE, *NAMED), lambda x, f=find: f(x, ()), lambda x: np.zeros(x.shape)),
             ("several", CUBE, lambda x, f=find: f(x, (0, 2)),
              lambda x, f=function: f(x.transpose(1, 0, 2).reshape(3, 8), axis=1)),
             ("batch", NAMED, find, lambda x, f=function: f(x.reshape(3, 8), axis=1)),
@@ -114,53 +134,171 @@ _NORMS = [
         expected=lambda x: x / 3),
 ]  # fmt: skip
 
-_PAIR = (Operand(), Operand())
+_ORDERS: tuple[tuple[str, float, str], ...] = (
+    ("euclidean", 2, "nonzero"),
+    ("cubic", 3, "nonzero"),
+    ("root", 0.5, "nonzero"),
+    ("harmonic", -1, "nonzero"),
+    ("sum", 1, "nonzero"),
+    ("largest", np.inf, "distinct"),
+    ("smallest", -np.inf, "distinct"),
+)
 
-_PRODUCTS = [
+
+def _norm(x: Any, order: float, **along: Any) -> Any:
+    if np.isinf(order):
+        return (np.max if order > 0 else np.min)(np.abs(x), **along)
+    return np.sum(np.abs(x) ** float(order), **along) ** (1 / order)
+
+
+_GENERAL_NORMS = [
     *(
-        Row("dot", weft.dot, _PAIR, (pair,), NUMBERS, np.dot, case)
-        for case, pair in {
-            "vectors": ((5,), (5,)),
-            "matrix-vector": ((3, 4), (4,)),
-            "vector-matrix": ((4,), (4, 2)),
-            "matrices": ((3, 4), (4, 2)),
-            "ranks-3-2": ((2, 3, 4), (4, 5)),
-            "ranks-3-3": ((2, 3, 4), (5, 4, 2)),
-            "scalar": ((), (3, 2)),
-            "empty": ((2, 0), (0, 3)),
-        }.items()
+        Row("norm", lambda x, p=order: weft.norm(x, p, -1), operands(domain), (((3, 4),), ((1,),)),
+            NUMBERS, lambda x, p=order: _norm(x, p, axis=-1), case, twice=True)
+        for case, order, domain in _ORDERS
+    ),
+    Row("norm", weft.norm, operands("nonzero"), (*ONE, *NAMED), expected=lambda x: _norm(x, 2),
+        case="all"),
+    Row("norm", lambda x: weft.norm(x, 0, keepdims=True), fixed("index"), ONE, ALL,
+        lambda x: np.sum(x != 0, keepdims=True), "count"),
+    Row("norm", lambda x: weft.norm(x, "fro", (0, 2)), operands("nonzero"),
+        expected=lambda x: _norm(x, 2, axis=(0, 2)), case="frobenius"),
+    Row("norm", lambda x: weft.norm(x * 1e30, 3, "C", keepdims=True), fixed("nonzero"), NAMED,
+        expected=lambda x: _norm(np.float64(x), 3, axis=1, keepdims=True) * 1e30, case="large",
+        is_generic=False),
+    Row("norm", lambda x: weft.norm(x * np.inf, 2, -1), fixed("nonzero"), MATRIX,
+        expected=lambda x: np.full(3, np.inf), case="infinite"),
+    *(
+        Row("norm", lambda x, p=order: weft.deriv(weft.norm(x * 0, p), x), fixed("nonzero"), MATRIX,
+            expected=np.zeros_like, case=f"{case}-slope-at-0")
+        for case, order, _ in _ORDERS
+    ),
+    Row("std", lambda x: weft.deriv(weft.std(x * 0), x), fixed("any"), MATRIX,
+        expected=np.zeros_like, case="slope-at-0"),
+]  # fmt: skip
+
+
+def _holes(where: Any, x: Any, value: float) -> Any:
+    """Return x with a value where it is above 0.5, and the first row full of it."""
+    row = np.arange(3).reshape(3, 1) == 0
+    return where((x > 0.5) | row, value, x)
+
+
+_WITH_HOLES: tuple[tuple[Callable[..., Any], Callable[..., Any], float], ...] = (
+    (weft.nansum, np.nansum, np.nan),
+    (weft.nanmean, np.nanmean, np.nan),
+    (weft.nanmax, np.nanmax, np.nan),
+    (weft.nanmin, np.nanmin, np.nan),
+    (weft.median, np.median, np.nan),
+    (weft.max, np.max, np.nan),
+    (weft.any, np.any, np.nan),
+    (weft.logsumexp, _log_sum_exp, -np.inf),
+    (weft.logsumexp, _log_sum_exp, np.inf),
+    (weft.logsumexp, _log_sum_exp, np.nan),
+)
+
+_FAR = [
+    *(
+        Row(ours.__name__, lambda x, f=ours, v=value: f(_holes(weft.where, x, v), -1),
+            fixed("any"), MATRIX, FLOATS,
+            lambda x, f=theirs, v=value: _quiet(f, _holes(np.where, x, v), axis=-1),
+            f"with-{value}")
+        for ours, theirs, value in _WITH_HOLES
     ),
     *(
-        Row("dot", lambda x, y, o=options: weft.dot(x, y, **o), _PAIR, (pair,), NUMBERS,
-            lambda x, y, e=einsum: np.einsum(e, x, y), case, twice=case == "batch")
-        for case, pair, options, einsum in (
-            ("named", ((H, C), (C, W)), {}, "hc,cw->hw"),
-            ("batch", ((H, C, N), (C, N)), {}, "hcn,cn->nh"),
-            ("two-contracted", ((C, H, N), (H, C, W)), {}, "chn,hcw->nw"),
-            ("reduction-axes", ((C, N), (C, N)), {"reduction_axes": N}, "cn,cn->c"),
-            ("all-axes", ((C, N), (N, C)), {"reduction_axes": (C, N)}, "cn,nc->"),
-            ("no-axes", ((H, C), (C,)), {"reduction_axes": ()}, "hc,c->ch"),
-            ("out-axes", ((H, C), (C, W)), {"out_axes": (W, H)}, "hc,cw->wh"),
-            ("outer", ((H,), (W,)), {}, "h,w->hw"),
+        Row(ours.__name__, lambda x, f=ours: f(x, axis=1, keepdims=True), operands(domain),
+            dtypes=NUMBERS, expected=lambda x, f=theirs: f(x, axis=1, keepdims=True))
+        for ours, domain, theirs in (
+            (weft.nansum, "any", np.sum), (weft.nanmean, "any", np.mean),
+            (weft.nanmax, "distinct", np.max), (weft.nanmin, "distinct", np.min),
+        )
+    ),
+    Row("nanmean", lambda x: weft.nanmean(_holes(weft.where, x, np.nan)[1:], -1), operands("any"),
+        MATRIX, expected=lambda x: np.nanmean(_holes(np.where, x, np.nan)[1:], axis=-1),
+        case="slope"),
+    Row("logsumexp", lambda x: weft.maximum(weft.logsumexp(_holes(weft.where, x, -np.inf), -1), -9),
+        operands("distinct"), MATRIX, case="slope-at-minus-infinity", twice=True,
+        expected=lambda x: np.maximum(_log_sum_exp(_holes(np.where, x, -np.inf), axis=-1), -9)),
+    Row("logsumexp", lambda x: weft.logsumexp(x * 1000, -1), operands("distinct"), MATRIX,
+        expected=lambda x: np.max(x * 1000, axis=-1), case="large", is_generic=False),
+]  # fmt: skip
+
+
+def _quiet(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*args, **options)
+
+
+_DIVIDED = [
+    *(
+        Row(ours.__name__, lambda x, f=ours, c=correction: f(x, -1, correction=c), dtypes=NUMBERS,
+            expected=lambda x, f=theirs, c=correction: f(x, axis=-1, ddof=c),
+            case=f"correction-{correction}", twice=correction == 1)
+        for ours, theirs in ((weft.variance, np.var), (weft.std, np.std))
+        for correction in (1, 2.5)
+    ),
+    Row("variance", lambda x: weft.var(x, -1, correction=1), fixed("any"), (((3, 1),),),
+        expected=lambda x: np.full(3, np.nan), case="nothing-left"),
+    *(
+        Row("quantile", lambda x, q=q: weft.quantile(x, q, (0, 2)), operands("distinct"),
+            (((2, 3, 4),), ((2, 1, 1),)), NUMBERS,
+            lambda x, q=q: np.quantile(x, q, axis=(0, 2)), f"{q}")
+        for q in (0, 0.3, 0.5, 1)
+    ),
+    Row("quantile", lambda x: weft.quantile(x, 0.25, "C", keepdims=True), operands("distinct"),
+        NAMED, expected=lambda x: np.quantile(x, 0.25, axis=1, keepdims=True), case="named"),
+]  # fmt: skip
+
+ROWS: tuple[Row, ...] = (
+    *_reductions(), *_index_rows(), *_NORMS, *_GENERAL_NORMS, *_FAR, *_DIVIDED
+)  # fmt: skip
+
+_OVER_AXES = (*_REDUCTIONS, "argmax", "argmin", "norm", "L1_norm", "L2_norm", "squared_L2",
+              "nansum", "nanmean", "nanmax", "nanmin", "tensor_size")  # fmt: skip
+
+
+def _x(*axes: Any, dtype: str = "float32") -> Any:
+    return weft.placeholder(axes, dtype)
+
+
+def _refusal(case: str, build: Callable[[], Any], error: type[WeftError], words: str) -> Refusal:
+    return Refusal(case.partition("-")[0], case.partition("-")[2], build, error, words)
+
+
+REFUSALS: tuple[Refusal, ...] = (
+    *(
+        Refusal(name, case, partial(getattr(weft, name), _x(2, 3), axis=axis), AxesError, words)
+        for name in _OVER_AXES
+        for case, axis, words in (
+            ("far", 2, "dimension 2 is out of range"),
+            ("twice", (1, -1), "twice"),
+            ("fraction", 0.5, "unknown axis 0.5"),
         )
     ),
     *(
-        Row("matmul", weft.matmul, _PAIR, (pair,), NUMBERS, np.matmul, case,
-            twice=case == "batched")
-        for case, pair in {
-            "matrices": ((3, 4), (4, 2)),
-            "vectors": ((4,), (4,)),
-            "vector-matrix": ((4,), (4, 2)),
-            "matrix-vector": ((3, 4), (4,)),
-            "batched": ((2, 3, 4), (2, 4, 2)),
-            "broadcast": ((2, 1, 3, 4), (3, 4, 2)),
-            "rank-5": ((2, 1, 2, 3, 2), (1, 3, 1, 2, 2)),
-            "empty": ((2, 0), (0, 3)),
-            "ones": ((1, 1), (1, 1)),
-        }.items()
+        _refusal(*case)
+        for case in (
+            ("sum-unknown-name", lambda: weft.sum(_x(N, C), "H"), AxesError, "unknown axis 'H'"),
+            ("sum-both", lambda: weft.sum(_x(2), 0, (0,)), ArgumentError, "not both"),
+            ("sum-nothing", lambda: weft.sum(None), DTypeError, "not made of numbers"),
+            ("batch_size-text", lambda: weft.batch_size("N"), DTypeError, "not"),
+            ("max-empty", lambda: weft.max(_x(2, 0)), AxesError, "no elements"),
+            ("max-complex", lambda: weft.max(_x(2, dtype="c8")), DTypeError, "no order"),
+            ("argmin-empty", lambda: weft.argmin(_x(0, 2), 0), AxesError, "no elements"),
+            ("median-empty", lambda: weft.median(_x(0)), AxesError, "no elements"),
+            ("median-complex", lambda: weft.median(_x(2, dtype="c8")), DTypeError, "complex"),
+            ("quantile-share", lambda: weft.quantile(_x(2), 1.5), ArgumentError, "from 0 to 1"),
+            ("quantile-list", lambda: weft.quantile(_x(2), [0.5]), ArgumentError, "a number from"),
+            ("quantile-axis", lambda: weft.quantile(_x(2), 0.5, 1), AxesError, "out of range"),
+            ("norm-order", lambda: weft.norm(_x(2), "nuc"), ArgumentError, "or 'fro', not 'nuc'"),
+            ("norm-no-order", lambda: weft.norm(_x(2), None), ArgumentError, "not None"),
+            ("norm-nan", lambda: weft.norm(_x(2), np.nan), ArgumentError, "not nan"),
+            ("norm-vector", lambda: weft.norm(_x(2), "fro"), ArgumentError, "over two axes"),
+            ("norm-empty", lambda: weft.norm(_x(0), np.inf), AxesError, "no elements"),
+            ("variance-of", lambda: weft.var(_x(2), correction="1"), ArgumentError, "not '1'"),
+            ("variance-complex", lambda: weft.var(_x(2, dtype="c8")), DTypeError, "complex"),
+            ("std-of", lambda: weft.std(_x(2), correction=None), ArgumentError, "not None"),
+        )
     ),
-]  # fmt: skip
-
-ROWS: tuple[Row, ...] = (*_reductions(), *_index_rows(), *_NORMS, *_PRODUCTS)
-
-REFUSALS: tuple[Refusal, ...] = ()
+)  # fmt: skip

@@ -1,15 +1,15 @@
-"""Rows of the op table: stored tensors, writes, order, random numbers."""
+"""Rows of the op table: stored tensors, writes, order."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import weft
-from weft.testing.table.rows import ALL, NUMBERS, ONE, Refusal, Row, Shapes, fixed, operands
-
-_NOTHING: Shapes = ((),)
+from weft.errors import AxesError, DTypeError, StateError
+from weft.testing.table.rows import ALL, CUBE, NUMBERS, ONE, Refusal, Row, fixed, operands
 
 
 def _like(x: Any) -> Any:
@@ -69,6 +69,27 @@ def _in_order(x: Any) -> Any:
     return weft.sequential(members)
 
 
+def _changed(write: Any) -> Any:
+    """Return a builder of a state of ones after a write that takes the operand."""
+
+    def build(x: Any) -> Any:
+        state = weft.persistent_tensor(x.axes, x.dtype, 1)
+        return _after(write(state, x), state + 0)
+
+    return build
+
+
+def _averaged_twice(x: Any, decay: Any) -> Any:
+    state = weft.persistent_tensor(x.axes, x.dtype, 1)
+    weft.moving_average(state, x, decay)
+    weft.moving_average(state, x, decay)
+    return weft.value_of(state)
+
+
+def _function(name: str) -> Any:
+    return getattr(weft, name)
+
+
 def _stored(kind: Any) -> Any:
     def build(x: Any) -> Any:
         initial = np.ones(x.axes.shape, x.dtype)
@@ -110,13 +131,47 @@ ROWS: tuple[Row, ...] = (
         expected=lambda x: np.concatenate([x, x])),
     Row("print_op", lambda x: weft.print_op(x + x, "twice:"), operands("any"), dtypes=NUMBERS,
         expected=lambda x: x + x),
-    Row("random_bits", lambda: weft.random_bits((2, 3), seed=7, stream=3), (), _NOTHING,
-        ("float32",)),
-    Row("random_bits", lambda: weft.random_bits((5,), 2**32 - 1, 1), (), _NOTHING, ("float32",),
-        case="large-seed"),
-    Row("uniform", lambda: weft.uniform((3, 5), -1, 3, "float32", 1, 2), (), _NOTHING,
-        ("float32",)),
-    Row("normal", lambda: weft.normal((3, 5), 1, 2, "float32", 1, 2), (), _NOTHING, ("float32",)),
+    *(
+        Row("accumulate", _changed(lambda state, x, f=factor: weft.accumulate(state, x, *f)),
+            fixed("any"), shapes, NUMBERS, lambda x, f=factor: 1 + x * (f or (1,))[0], case)
+        for case, factor, shapes in (("", (), ONE), ("factor", (2,), CUBE))
+    ),
+    Row("scaled_add", _changed(lambda state, x: weft.scaled_add(state, x, 3, 2)), fixed("any"),
+        ONE, NUMBERS, lambda x: 3 + 2 * x),
+    Row("scaled_add", _changed(lambda state, x: weft.scaled_add(state, 2, x, x)), fixed("any"),
+        dtypes=NUMBERS, expected=lambda x: 3 * x, case="tensors"),
+    Row("moving_average", _changed(lambda state, x: weft.moving_average(state, x, 0.75)),
+        fixed("any"), ONE, expected=lambda x: 0.75 + 0.25 * x),
+    Row("moving_average", _averaged_twice, fixed("any", "unit"), (((2, 3), ()),),
+        expected=lambda x, d: (d * (d + (1 - d) * x) + (1 - d) * x), case="twice"),
 )  # fmt: skip
 
-REFUSALS: tuple[Refusal, ...] = ()
+_STATE, _COUNT, _UNFIT = (
+    weft.persistent_tensor((2, 3)), weft.persistent_tensor((), "int32"), weft.placeholder((4,))
+)  # fmt: skip
+
+REFUSALS: tuple[Refusal, ...] = (
+    *(
+        Refusal(name, case, partial(_function(name), target, value, *rest), error, words)
+        for name, rest in (
+            ("assign", ()), ("SetItem", ()), ("fill", ()), ("accumulate", ()), ("scaled_add", ()),
+            ("moving_average", (0.5,)),
+        )
+        for case, target, value, error, words in (
+            ("no-state", _STATE + 1, 1, StateError, "is not assignable, it is no stored tensor"),
+            ("constant", weft.constant(1), 1, StateError, "it is a constant"),
+            ("shape", _STATE, _UNFIT, AxesError, "does not fit"),
+            ("text", _STATE, "one", DTypeError, "not made of numbers"),
+            ("complex", _STATE, 1j, DTypeError, "do not fit float32"),
+        )
+    ),
+    Refusal("set_item", "no-state", lambda: weft.set_item(_STATE + 1, 0, 1), StateError,
+            "is not assignable"),
+    Refusal("set_item", "range", lambda: weft.set_item(_STATE, 2, 1), AxesError, "out of range"),
+    Refusal("set_item", "shape", lambda: weft.set_item(_STATE, 0, _UNFIT), AxesError, "broadcast"),
+    Refusal("value_of", "text", lambda: weft.value_of("x"), DTypeError, "not made of numbers"),
+    Refusal("accumulate", "fraction", lambda: weft.accumulate(_COUNT, 0.5), DTypeError,
+            "holds fractions"),
+    Refusal("moving_average", "integers", lambda: weft.moving_average(_COUNT, 1, 0.5), DTypeError,
+            "cannot hold an average"),
+)  # fmt: skip

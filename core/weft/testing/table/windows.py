@@ -2,8 +2,226 @@
 
 from __future__ import annotations
 
-from weft.testing.table.rows import Refusal, Row
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-ROWS: tuple[Row, ...] = ()
+import numpy as np
 
-REFUSALS: tuple[Refusal, ...] = ()
+import weft
+from weft.errors import ArgumentError, AxesError
+from weft.testing.table.rows import ALL, FIXED, FLOATS, NUMBERS, C, H, N, Refusal, Row, Shapes, W
+
+Index = tuple[int, ...]
+Place = tuple[Any, ...]
+
+
+def windows_of(
+    lengths: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+) -> Iterator[tuple[Place, list[tuple[Place, Place]]]]:
+    """Yield each window with the places in it and the elements there; padding is left out.
+
+    They index the last axes. It is written once more, index by index, for what the rows expect.
+    """
+    counts = [
+        (before + n + after - gap * (size - 1) - 1) // step + 1
+        for n, size, step, (before, after), gap in zip(
+            lengths, kernel, stride, padding, dilation, strict=True
+        )
+    ]
+    for window in itertools.product(*map(range, counts)):
+        elements = []
+        for place in itertools.product(*map(range, kernel)):
+            element = tuple(
+                i * step + j * gap - before
+                for i, j, step, gap, (before, _) in zip(
+                    window, place, stride, dilation, padding, strict=True
+                )
+            )
+            if all(0 <= e < n for e, n in zip(element, lengths, strict=True)):
+                elements.append(((..., *place), (..., *element)))
+        yield (..., *window), elements
+
+
+def counts_of(*geometry: Any) -> Index:
+    """Return the numbers of windows along each axis."""
+    *_, ((_, *last), _) = windows_of(*geometry)
+    return tuple(i + 1 for i in last)
+
+
+def _slide(x: Any, kernel: Index, stride: Index, dilation: Index) -> Any:
+    head = x.ndim - len(kernel)
+    geometry = (x.shape[head:], kernel, stride, ((0, 0),) * len(kernel), dilation)
+    result = np.zeros((*x.shape[:head], *counts_of(*geometry), *kernel), x.dtype)
+    for window, elements in windows_of(*geometry):
+        for place, element in elements:
+            result[(*window, *place[1:])] = x[element]
+    return result
+
+
+_Geometry = tuple[Index, Index, tuple[tuple[int, int], ...], Index]
+
+_GEOMETRIES: dict[str, tuple[Index, dict[str, Any], _Geometry]] = {
+    "vector": ((6,), {"kernel": 3}, ((3,), (1,), ((0, 0),), (1,))),
+    "image": ((4, 3), {"kernel": 2}, ((2, 2), (1, 1), ((0, 0),) * 2, (1, 1))),
+    "volume": ((2, 3, 2), {"kernel": (1, 2, 2)}, ((1, 2, 2), (1, 1, 1), ((0, 0),) * 3, (1, 1, 1))),
+    "blocks": ((4, 4), {"kernel": 2, "stride": 2}, ((2, 2), (2, 2), ((0, 0),) * 2, (1, 1))),
+    "apart": ((8,), {"kernel": 2, "stride": 3}, ((2,), (3,), ((0, 0),), (1,))),
+    "elements": ((3, 2), {"kernel": 1}, ((1, 1), (1, 1), ((0, 0),) * 2, (1, 1))),
+    "whole": ((3, 2), {"kernel": (3, 2)}, ((3, 2), (1, 1), ((0, 0),) * 2, (1, 1))),
+    "large": ((5,), {"kernel": 4}, ((4,), (1,), ((0, 0),), (1,))),
+    "skipping": ((7,), {"kernel": 1, "stride": 3}, ((1,), (3,), ((0, 0),), (1,))),
+    "dilated": ((7,), {"kernel": 3, "stride": 2, "dilation": 2, "padding": [(2, 1)]},
+                ((3,), (2,), ((2, 1),), (2,))),
+    "padded": ((3, 4), {"kernel": (3, 2), "padding": (1, (0, 1)), "stride": (2, 1)},
+               ((3, 2), (2, 1), ((1, 1), (0, 1)), (1, 1))),
+    "same": ((5,), {"kernel": 4, "stride": 2, "padding": "same"}, ((4,), (2,), ((1, 2),), (1,))),
+    "same-lower": ((5, 3), {"kernel": (4, 2), "padding": "same_lower"},
+                   ((4, 2), (1, 1), ((2, 1), (1, 0)), (1, 1))),
+    "valid": ((3,), {"kernel": 2, "padding": "valid"}, ((2,), (1,), ((0, 0),), (1,))),
+}  # fmt: skip
+"""By name, spatial lengths, the geometry as a user says it, and as all numbers of it."""
+
+
+def _unfold(x: Any, geometry: _Geometry) -> Any:
+    columns = []
+    for _, elements in windows_of(x.shape[2:], *geometry):
+        window = np.zeros((*x.shape[:2], *geometry[0]), x.dtype)
+        for place, element in elements:
+            window[place] = x[element]
+        columns.append(window.reshape(x.shape[0], -1))
+    return np.stack(columns, axis=-1)
+
+
+def _fold(x: Any, lengths: Index, geometry: _Geometry) -> Any:
+    blocks = x.reshape(x.shape[0], -1, *geometry[0], x.shape[-1])
+    result = np.zeros((*blocks.shape[:2], *lengths), x.dtype)
+    for number, (_, elements) in enumerate(windows_of(lengths, *geometry)):
+        for place, element in elements:
+            result[element] += blocks[(*place, number)]
+    return result
+
+
+def _columns(lengths: Index, geometry: _Geometry, channels: int = 1) -> Index:
+    return channels * int(np.prod(geometry[0])), int(np.prod(counts_of(lengths, *geometry)))
+
+
+def _row(function: str, case: str, build: Any, expected: Any, shapes: Shapes, **rest: Any) -> Row:
+    return Row(function, build, shapes=shapes, expected=expected, case=case, **rest)
+
+
+_SLIDING = [
+    _row("sliding_windows", "vector", lambda x: weft.sliding_windows(x, 3),
+         lambda x: _slide(x, (3,), (1,), (1,)), (((2, 6),), ((3,),), ((0, 4),)), dtypes=ALL),
+    _row("sliding_windows", "image",
+         lambda x: weft.sliding_windows(x, (3, 2), stride=(2, 1), dilation=(1, 2)),
+         lambda x: _slide(x, (3, 2), (2, 1), (1, 2)), (((2, 5, 4),), ((3, 3),)), dtypes=ALL),
+    _row("sliding_windows", "axes", lambda x: weft.sliding_windows(x, (2, 3), axes=(2, 0)),
+         lambda x: _slide(x.transpose(1, 2, 0), (2, 3), (1, 1), (1, 1)).transpose(2, 0, 1, 3, 4),
+         (((4, 2, 3),),), dtypes=NUMBERS),
+    _row("sliding_windows", "named",
+         lambda x: weft.sliding_windows(x, weft.make_axis(2, "K"), W, stride=2),
+         lambda x: _slide(x.transpose(0, 2, 1), (2,), (2,), (1,)).transpose(0, 2, 1, 3),
+         (((C, W, H),),), dtypes=NUMBERS),
+    _row("sliding_windows", "none", lambda x: weft.sliding_windows(x, ()), np.asarray,
+         (((2, 3),), ((),)), dtypes=NUMBERS),
+    _row("sliding_windows", "whole", lambda x: weft.sliding_windows(x, (3, 1)),
+         lambda x: x.transpose(0, 2, 1).reshape(2, 1, 4, 3, 1), (((2, 3, 4),),), dtypes=NUMBERS),
+    # The exponential must not be written over the sine, whose elements several windows share.
+    _row("sliding_windows", "in-place", lambda x: weft.exp(weft.sliding_windows(weft.sin(x), 2)),
+         lambda x: np.exp(_slide(np.sin(x), (2,), (1,), (1,))), (((2, 4),), ((5,),)), twice=True),
+    # There are as many elements in all windows as in the sine.
+    _row("sliding_windows", "in-place-same-size",
+         lambda x: weft.exp(weft.sliding_windows(weft.sin(x), 3, stride=2)),
+         lambda x: np.exp(_slide(np.sin(x), (3,), (2,), (1,))), (((6,),), ((2, 6),))),
+    _row("sliding_windows", "reduced",
+         lambda x: weft.sum(weft.sliding_windows(x * x, (2, 2)), (-2, -1)),
+         lambda x: _slide(x * x, (2, 2), (1, 1), (1, 1)).sum(axis=(-2, -1)),
+         (((3, 4),),), dtypes=NUMBERS, twice=True),
+]  # fmt: skip
+
+_FOLDS = [
+    row
+    for case, (lengths, options, geometry) in _GEOMETRIES.items()
+    for row in (
+        _row("unfold", case, lambda x, o=options: weft.unfold(x, **o),
+             lambda x, g=geometry: _unfold(x, g), (((1, 2, *lengths),), ((2, 1, *lengths),)),
+             dtypes=ALL if case == "padded" else FLOATS),
+        _row("fold", case, lambda x, n=lengths, o=options: weft.fold(x, n, **o),
+             lambda x, n=lengths, g=geometry: _fold(x, n, g),
+             (((1, *_columns(lengths, geometry, 2)),),),
+             dtypes=NUMBERS if case in ("padded", "blocks") else FLOATS),
+    )
+]  # fmt: skip
+
+_MORE_FOLDS = [
+    _row("unfold", "empty-batch", lambda x: weft.unfold(x, 2), lambda x: np.zeros((0, 4, 6)),
+         (((0, 1, 4, 3),),)),
+    _row("fold", "empty-batch", lambda x: weft.fold(x, (4, 3), 2),
+         lambda x: np.zeros((0, 1, 4, 3)), (((0, 4, 6),),)),
+    _row("fold", "integer-length", lambda x: weft.fold(x, 6, 3),
+         lambda x: _fold(x, (6,), ((3,), (1,), ((0, 0),), (1,))), (((2, 3, 4),),), dtypes=FLOATS),
+    _row("fold", "squared", lambda x: weft.fold(weft.unfold(x, 2) * weft.unfold(x, 2), (3, 3), 2),
+         lambda x: x * x * np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]]), (((1, 2, 3, 3),),),
+         twice=True),
+    _row("fold", "bool", lambda x: weft.fold(x > 0, 3, 2),
+         lambda x: _fold((x > 0).astype(np.int32), (3,), ((2,), (1,), ((0, 0),), (1,))),
+         (((1, 2, 2),),), dtypes=NUMBERS, operands=(FIXED,)),
+]  # fmt: skip
+
+ROWS: tuple[Row, ...] = (*_SLIDING, *_FOLDS, *_MORE_FOLDS)
+
+
+def _images(*shape: Any) -> Any:
+    return weft.placeholder(shape)
+
+
+REFUSALS: tuple[Refusal, ...] = (
+    Refusal("sliding_windows", "too-long", lambda: weft.sliding_windows(_images(2, 3), 4),
+            AxesError, "no window of"),
+    Refusal("sliding_windows", "rank", lambda: weft.sliding_windows(_images(3), (2, 2)),
+            AxesError, "2 lengths for"),
+    Refusal("sliding_windows", "axes", lambda: weft.sliding_windows(_images(3, 4), 2, axes=(0, 1)),
+            AxesError, "1 lengths for 2 axes"),
+    Refusal("sliding_windows", "same-axis",
+            lambda: weft.sliding_windows(_images(3, 4), (2, 2), axes=(0, 0)), AxesError, "twice"),
+    Refusal("sliding_windows", "no-name", lambda: weft.sliding_windows(_images(N, H), 2),
+            AxesError, "name all or none"),
+    Refusal("sliding_windows", "zero", lambda: weft.sliding_windows(_images(3), 0),
+            ArgumentError, "lengths must be"),
+    Refusal("sliding_windows", "stride", lambda: weft.sliding_windows(_images(3), 2, stride=0),
+            ArgumentError, "stride must be an integer >= 1"),
+    Refusal("sliding_windows", "text", lambda: weft.sliding_windows(_images(3), "2"),
+            AxesError, "text"),
+    Refusal("unfold", "rank", lambda: weft.unfold(_images(3, 4), 2), AxesError,
+            "N, C, 1 to 3 spatial"),
+    Refusal("unfold", "named", lambda: weft.unfold(_images(N, C, H), 2), AxesError, "positional"),
+    Refusal("unfold", "kernel", lambda: weft.unfold(_images(1, 2, 5), (2, 2)),
+            ArgumentError, "kernel must be an integer >= 1, or a list of 1"),
+    Refusal("unfold", "no-kernel", lambda: weft.unfold(_images(1, 2, 5), None),
+            ArgumentError, "kernel"),
+    Refusal("unfold", "dilation", lambda: weft.unfold(_images(1, 2, 5), 2, dilation=True),
+            ArgumentError, "dilation"),
+    Refusal("unfold", "padding", lambda: weft.unfold(_images(1, 2, 5), 2, padding=-1),
+            ArgumentError, "padding must be a count"),
+    Refusal("unfold", "padding-pair", lambda: weft.unfold(_images(1, 2, 5), 2, padding=(1, 2)),
+            ArgumentError, r"a pair \(before, after\)"),
+    Refusal("unfold", "padding-name", lambda: weft.unfold(_images(1, 2, 5), 2, padding="full"),
+            ArgumentError, "'same'"),
+    Refusal("unfold", "unknown-length",
+            lambda: weft.unfold(_images(1, 2, weft.symbol("n")), 2, 2, "same"),
+            AxesError, "known length"),
+    Refusal("unfold", "too-small", lambda: weft.unfold(_images(1, 2, 3), 2, dilation=3),
+            AxesError, "no window of"),
+    Refusal("fold", "rank", lambda: weft.fold(_images(4, 2), 3, 2), AxesError, "three"),
+    Refusal("fold", "columns", lambda: weft.fold(_images(1, 4, 3), 5, 2), AxesError, "4 windows"),
+    Refusal("fold", "rows", lambda: weft.fold(_images(1, 3, 4), 5, 2), AxesError, "multiple"),
+    Refusal("fold", "lengths", lambda: weft.fold(_images(1, 4, 4), (2, 2, 2, 2), 1),
+            ArgumentError, "one to three"),
+    Refusal("fold", "no-lengths", lambda: weft.fold(_images(1, 4, 4), None, 2),
+            ArgumentError, "lengths must be"),
+)  # fmt: skip

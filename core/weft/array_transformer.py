@@ -1,0 +1,171 @@
+"""ArrayTransformer: any namespace of the array API standard as a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from weft import dtypes
+from weft.array_rules import Array, ArrayLibrary, Rule, rules
+from weft.description import TensorDescription
+from weft.device import DeviceBufferStorage, DeviceTensor
+from weft.graph import Graph
+from weft.op import Op
+from weft.ops.storage import ReadOp
+from weft.plan import Step
+from weft.program import Program
+from weft.target import Target
+from weft.transformer import Transformer
+
+
+class ArrayBuffer(DeviceBufferStorage):
+    """One array of the library: a state or a constant. Other values live only while a call runs."""
+
+    transformer: ArrayTransformer
+    value: Array = None
+
+    def allocate(self) -> None:
+        """Wait: arrays are made when they are first needed."""
+
+    def make_tensor(self, description: TensorDescription) -> ArrayTensor:
+        """Return a tensor that is the buffer's array."""
+        return ArrayTensor(self, description)
+
+
+class ArrayTensor(DeviceTensor):
+    """The array of a buffer, zeros until it is set."""
+
+    storage: ArrayBuffer
+
+    def attach(self) -> None:
+        """Do nothing: there is no memory to view."""
+
+    @property
+    def array(self) -> Array:
+        """The library's array."""
+        if self.storage.value is None:
+            self[...] = np.zeros(self.shape, self.dtype)
+        return self.storage.value
+
+    def get(self, out: Any = None) -> np.ndarray[Any, Any]:
+        """Copy the elements into `out`, or into a new array, and return it."""
+        host = self.storage.transformer.library.to_host(self.array)
+        if out is None:
+            return np.array(host)
+        np.copyto(out, host)
+        return out  # type: ignore[no-any-return]
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        return np.array(self.get()[key])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        host = np.empty(self.shape, self.dtype) if key is Ellipsis else self.get()
+        host[key] = value
+        self.storage.value = self.storage.transformer.library.from_host(host)
+
+
+class ArrayTransformer(Transformer):
+    """A backend made of a namespace of the array API standard, one function call an op.
+
+    Correct rather than fast: it computes op by op, in memory that the library manages. A subclass
+    names the `namespace` and, if it likes, overrides rules in the table `weft.array_rules.rules` by
+    way of the plugin group ``weft.rules``. ::
+
+        class StrictTransformer(weft.ArrayTransformer):
+            transformer_name = "strict"
+
+            @classmethod
+            def namespace(cls):
+                import array_api_strict
+
+                return array_api_strict
+
+    Parameters
+    ----------
+    namespace
+        The namespace, for a class that names none.
+    device
+        A device of the library; None for its default.
+    """
+
+    transformer_name: ClassVar[str] = "array"
+
+    def __init__(self, namespace: Any = None, *, device: Any = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.library = ArrayLibrary(namespace or self.namespace(), device)
+
+    @classmethod
+    def namespace(cls) -> Any:
+        """Return the namespace that transformers of this class use unless they are given one."""
+        raise TypeError(f"{cls.__name__} names no array namespace: {cls.__name__}(namespace)")
+
+    @cached_property
+    def target(self) -> Target:
+        """Any rank and any strides; the dtypes that the library has."""
+        return Target(
+            name=self.transformer_name,
+            supports=_supports,
+            dtypes=frozenset(filter(self.library.has, dtypes.NAMES)),
+            fast_math=self.fast_math,
+        )
+
+    def device_buffer_storage(self, nbytes: int, name: str) -> ArrayBuffer:
+        """Return a new buffer."""
+        return ArrayBuffer(self, nbytes, name)
+
+    def transform_ordered_ops(
+        self, program: Program, ordered_ops: Sequence[Step], name: str
+    ) -> Callable[..., None]:
+        """Return a function that computes the graph op by op.
+
+        The plan's addresses are not needed: every value is an array of its own, which goes when
+        the last op has read it.
+        """
+        graph, library = program.graph, self.library
+        program.source = "".join(f"{op} = {_call(op)}  # {op.file_info}\n" for op in graph.ops)
+        inputs, outputs, updates = graph.inputs, graph.outputs, graph.updates
+        constants = [op for op in graph.ops if op.is_constant]
+        reads = [op for op in graph.ops if isinstance(op, ReadOp)]
+        given = {*inputs, *constants, *reads}
+        computed = _with_rules(graph, [op for op in graph.ops if op not in given])
+        states: dict[Op, Any] = self.state_tensors
+        tensors: dict[Op, Any] = program.tensors
+
+        def run(*arrays: Any) -> None:
+            values: dict[Op, Array] = {}
+            values.update(zip(inputs, map(library.from_host, arrays), strict=False))
+            values.update((op, tensors[op].array) for op in constants)
+            values.update((op, states[op.state].array) for op in reads)
+            with np.errstate(all="ignore"):
+                for op, rule, dead in computed:
+                    values[op] = rule(op, library, *[values[arg] for arg in op.args])
+                    for each in dead:
+                        del values[each]
+            for op, out in zip(outputs, arrays[len(inputs) :], strict=True):
+                np.copyto(out, library.to_host(values[op]))
+            for state, value in updates:
+                states[state].storage.value = values[value]
+
+        return run
+
+
+def _call(op: Op) -> str:
+    return f"{type(op).__name__}({', '.join(map(str, op.args))})"
+
+
+def _with_rules(graph: Graph, ops: Sequence[Op]) -> list[tuple[Op, Rule, list[Op]]]:
+    """Return each op with its rule, and with the values that nothing reads after it."""
+    kept = {*graph.outputs, *(value for _, value in graph.updates)}
+    last: dict[Op, Op] = {arg: op for op in ops for arg in op.args}
+    dead: dict[Op, list[Op]] = {}
+    for arg, op in last.items():
+        if arg not in kept:
+            dead.setdefault(op, []).append(arg)
+    return [(op, rules[type(op)], dead.get(op, [])) for op in ops]
+
+
+def _supports(op: Op) -> bool:
+    return rules.find(type(op)) is not None

@@ -1,0 +1,144 @@
+"""What arguments of normalisations and losses have in common: checks, axes, and reductions."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from weft.axes import Axes
+from weft.dtypes import working_dtype
+from weft.errors import ArgumentError, AxesError
+from weft.op import explain, explained
+from weft.ops.elementwise import FloatOp, align, cast, divide
+from weft.ops.movement import BroadcastOp, broadcast, transpose
+from weft.ops.reduction import MeanOp, SumOp
+from weft.ops.storage import as_op
+from weft.tensor import TensorOp
+
+REDUCTIONS = ("mean", "sum", "none")
+"""The ways to make one number of many losses, or to leave them."""
+
+
+def as_number(value: Any) -> float:
+    """Return a number as a float, infinite if it is too large; NaN for what is no real number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def checked_number(
+    function: str, what: str, value: Any, low: float = 0, high: float = math.inf
+) -> float:
+    """Return a number as a float; raises ArgumentError unless it is finite and in range."""
+    number = as_number(value)
+    if not low <= number <= high or math.isinf(number):
+        above, below = ("" if math.isinf(limit) else f" {limit}" for limit in (low, high))
+        limits = f" from{above} to{below}" if below else f" of at least{above}" if above else ""
+        problem = f"{what} must be a finite number{limits}, not {value!r}"
+        raise ArgumentError(explain(function, problem, ()))
+    return number
+
+
+def whole_number(function: str, what: str, value: Any, low: float = -math.inf) -> int:
+    """Return a Python integer; raises ArgumentError for anything else, and below a limit."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < low:
+        limit = "" if math.isinf(low) else f", at least {low}"
+        problem = f"{what} must be a whole number{limit}, not {value!r}"
+        raise ArgumentError(explain(function, problem, ()))
+    return number
+
+
+def checked_order(function: str, p: Any) -> float:
+    """Return the order of a norm; raises ArgumentError unless it is at least 1, or infinity."""
+    if as_number(p) == math.inf:
+        return math.inf
+    return checked_number(function, "p", p, low=1)
+
+
+def of_axes(function: str, what: str, value: Any, axes: Axes) -> TensorOp:
+    """Return a tensor with these axes, in this order, or without any."""
+    op = as_op(value)
+    if not op.axes or op.axes == axes:
+        return op
+    if op.axes.is_named and axes.is_named and op.axes.is_equal_set(axes):
+        return transpose(op, axes)
+    problem = f"{what} has {op.axes}, but must have {axes}, or no axes"
+    raise AxesError(explain(function, problem, (op,)))
+
+
+def spread(value: TensorOp, x: TensorOp, places: tuple[int, ...]) -> TensorOp:
+    """Return a tensor that has the axes of x at some places, or none, with all of them."""
+    return BroadcastOp(value, target_axes=x.axes, dims=places if value.axes else ())
+
+
+def without(axes: Axes, position: int) -> Axes:
+    """Return the axes but for one."""
+    return Axes((*axes[:position], *axes[position + 1 :]))
+
+
+def class_position(function: str, x: TensorOp, axis: Any) -> int:
+    """Return the place of the classes: that given, or of the axis named C, or the last."""
+    if axis is None and x.axes.is_named:
+        axis = x.axes.channel_axis
+    elif axis is None and x.axes:
+        axis = -1
+    if axis is None:
+        problem = f"which axis of {x.axes} is that of the classes? Say axis="
+        raise AxesError(explain(function, problem, (x,)))
+    return int(explained(function, (x,), x.axes.position, axis))
+
+
+def repeated_over(function: str, what: str, factors: Any, losses: TensorOp) -> TensorOp:
+    """Return factors of losses repeated over all their axes."""
+    op = as_op(factors, losses.dtype if isinstance(factors, int | float) else None)
+    try:
+        return broadcast(op, losses.axes)
+    except AxesError:
+        problem = f"{what} {op.axes} cannot be broadcast to the losses' axes {losses.axes}"
+        raise AxesError(explain(function, problem, (op, losses))) from None
+
+
+def paired(function: str, x: Any, targets: Any) -> tuple[TensorOp, ...]:
+    """Return predictions and targets of the same axes, or a number, as floats of one dtype."""
+    given: list[Any] = [v if isinstance(v, bool | int | float) else as_op(v) for v in (x, targets)]
+    axes = [op.axes for op in given if isinstance(op, TensorOp) and op.axes]
+    is_same = Axes.is_equal_set if axes and axes[0].is_named else Axes.__eq__
+    if len(axes) == 2 and not is_same(*axes):
+        problem = f"predictions {axes[0]} and targets {axes[1]} must have the same axes"
+        raise AxesError(explain(function, f"{problem}: broadcast() one", given))
+    return tuple(align(FloatOp, *given))
+
+
+def reduced(
+    function: str, losses: TensorOp, reduction: str, weights: TensorOp | None = None
+) -> TensorOp:
+    """Return the mean or the sum of losses over all axes, or the losses themselves.
+
+    With the weights that are in the losses already, the mean is over their sum. Raises
+    ArgumentError for other reductions.
+    """
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
+        problem = f"the reduction {reduction!r} must be one of {', '.join(map(repr, REDUCTIONS))}"
+        raise ArgumentError(explain(function, problem, (losses,)))
+    if reduction == "none":
+        return losses
+    if reduction == "mean" and weights is None:
+        return MeanOp(losses, positions=tuple(range(losses.rank)))
+    total = _total(losses)
+    if reduction == "mean" and weights is not None:
+        total = divide(total, _total(weights))
+    return cast(total, losses.dtype)
+
+
+def _total(x: TensorOp) -> TensorOp:
+    return SumOp(cast(x, working_dtype(x.dtype)), positions=tuple(range(x.rank)))

@@ -1,0 +1,98 @@
+"""Which axes a reduction takes, and how the axes of its result are arranged."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.axes import Axes, Axis, make_axes
+from weft.errors import ArgumentError, WeftError
+from weft.op import explain
+from weft.ops.movement import cast_axes, transpose
+from weft.ops.storage import as_op
+from weft.tensor import TensorOp
+
+
+def takes_axis(reduction: Callable[..., TensorOp]) -> Callable[..., TensorOp]:
+    """Let a reduction take NumPy's keyword `axis` for `reduction_axes`."""
+
+    @functools.wraps(reduction)
+    def with_axis(*args: Any, axis: Any = None, **options: Any) -> TensorOp:
+        if axis is not None:
+            options = {"reduction_axes": axis, **options}
+        return reduction(*args, **options)
+
+    signature = inspect.signature(reduction)
+    keyword = inspect.Parameter(
+        "axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any"
+    )
+    with_axis.__dict__["__signature__"] = signature.replace(
+        parameters=[*signature.parameters.values(), keyword]
+    )
+    return with_axis
+
+
+def default_positions(axes: Axes) -> tuple[int, ...]:
+    """Return the places that a reduction takes when none are given."""
+    return tuple(i for i, axis in enumerate(axes) if not (axis.is_batch or axis.is_recurrent))
+
+
+def reduced_positions(
+    x: TensorOp, reduction_axes: Any, out_axes: Any, function: str = "reduction"
+) -> tuple[int, ...]:
+    """Return the places to reduce from the two ways of saying so."""
+    try:
+        if out_axes is not None:
+            if reduction_axes is not None:
+                raise ArgumentError("give reduction_axes or out_axes, not both")
+            kept = x.axes.positions(make_axes(out_axes) if x.axes.is_named else out_axes)
+            return tuple(place for place in range(x.rank) if place not in kept)
+        if reduction_axes is None:
+            return default_positions(x.axes)
+        return tuple(sorted(x.axes.positions(reduction_axes)))
+    except WeftError as error:
+        raise type(error)(explain(function, error.problem, (x,))) from None
+
+
+def arranged(
+    result: TensorOp, x: TensorOp, positions: tuple[int, ...], out_axes: Any, keepdims: bool
+) -> TensorOp:
+    """Return a reduced tensor with its axes as `out_axes` orders them, or the reduced ones kept."""
+    if out_axes is not None and x.axes.is_named:
+        return transpose(result, make_axes(out_axes))
+    if keepdims:
+        ones = (Axis(1, a.name) if i in positions else a for i, a in enumerate(x.axes))
+        return cast_axes(result, Axes(ones))
+    return result
+
+
+def reduce(
+    kind: type[TensorOp],
+    x: Any,
+    reduction_axes: Any,
+    out_axes: Any,
+    keepdims: bool,
+    **fields: Any,
+) -> TensorOp:
+    """Return an op of a class of reductions, with its axes arranged."""
+    x = as_op(x)
+    positions = reduced_positions(x, reduction_axes, out_axes, kind.__name__)
+    return arranged(kind(x, positions=positions, **fields), x, positions, out_axes, keepdims)
+
+
+def joined(x: TensorOp, positions: tuple[int, ...]) -> tuple[TensorOp, Callable[..., TensorOp]]:
+    """Return the tensor with the axes at some places joined into the last, and how to undo that."""
+    order = (*(place for place in range(x.rank) if place not in positions), *positions)
+    turned = transpose(x, order)
+    kept, gone = turned.axes[: x.rank - len(positions)], turned.axes[x.rank - len(positions) :]
+    last = gone.flatten() if gone else Axis(1, "()" if x.axes.is_named else None)
+    inverse = tuple(map(int, np.argsort(order)))
+
+    def back(y: TensorOp) -> TensorOp:
+        return transpose(cast_axes(y, turned.axes), inverse)
+
+    return cast_axes(turned, Axes((*kept, last))), back

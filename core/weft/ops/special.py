@@ -1,0 +1,390 @@
+"""Special functions: the error function and its inverse, the gamma function, x log(y), sinc.
+
+All but xlogy are evaluated in float32 where the operand is a float of 16 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.ops.comparison import equal, less, minimum, where
+from weft.ops.complex_parts import real
+from weft.ops.elementwise import (
+    FloatOp,
+    InexactOp,
+    absolute,
+    align,
+    build,
+    cast,
+    square,
+)
+from weft.ops.math import cos, exp, log, log1p, sin, sqrt
+from weft.ops.rounding import CopysignOp, FloorOp, round
+from weft.tensor import CompositeOp, TensorOp
+
+__all__ = [
+    "DigammaOp",
+    "ErfOp",
+    "ErfcOp",
+    "ErfinvOp",
+    "LgammaOp",
+    "XlogyOp",
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "lgamma",
+    "sinc",
+    "xlogy",
+]
+
+Coefficients = tuple[float, ...]
+
+
+def polynomial(x: TensorOp, coefficients: Coefficients) -> TensorOp:
+    """Return a polynomial by Horner's rule; the coefficient of the highest power comes first."""
+    highest, second, *others = coefficients
+    result = x * highest + second
+    for coefficient in others:
+        result = result * x + coefficient
+    return result
+
+
+def _elements(function: Callable[[float], float]) -> Any:
+    """Return a function of one float in the form of an op's `reference`."""
+    each = np.vectorize(function, otypes=[np.float64])
+    return staticmethod(lambda x: np.asarray(each(x)).astype(np.asarray(x).dtype))
+
+
+def _wide(x: TensorOp) -> TensorOp:
+    return cast(x, dtypes.float32) if x.dtype.itemsize < 4 else x
+
+
+# W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969), in
+# the form of his program CALERF: erf up to 0.46875, erfc up to 4, and erfc above.
+_ERF_SPLIT = 0.46875
+_ERF_ABOVE: Coefficients = (
+    1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
+    3.20937758913846947e3,
+)  # fmt: skip
+_ERF_BELOW: Coefficients = (
+    1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
+    2.84423683343917062e3,
+)  # fmt: skip
+_ERFC_SPLIT = 4.0
+_ERFC_ABOVE: Coefficients = (
+    2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
+    2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
+    1.23033935479799725e3,
+)  # fmt: skip
+_ERFC_BELOW: Coefficients = (
+    1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
+    1.62138957456669019e3, 3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3,
+    1.23033935480374942e3,
+)  # fmt: skip
+_FAR_ABOVE: Coefficients = (
+    1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1,
+    1.60837851487422766e-2, 6.58749161529837803e-4,
+)  # fmt: skip
+_FAR_BELOW: Coefficients = (
+    1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.27905102951428412e-1,
+    6.05183413124413191e-2, 2.33520497626869185e-3,
+)  # fmt: skip
+_FARTHEST = 30.0
+"""erfc is 0 beyond, also in float64."""
+
+
+def _near_erf(x: TensorOp) -> TensorOp:
+    """Return erf up to `_ERF_SPLIT` on both sides."""
+    x2 = square(x)
+    return x * polynomial(x2, _ERF_ABOVE) / polynomial(x2, _ERF_BELOW)
+
+
+def _far_erfc(size: TensorOp) -> TensorOp:
+    """Return erfc from `_ERF_SPLIT` on, exact relative to itself."""
+    size = minimum(size, _FARTHEST)
+    middle = polynomial(size, _ERFC_ABOVE) / polynomial(size, _ERFC_BELOW)
+    z = 1 / square(size)
+    rest = z * polynomial(z, _FAR_ABOVE) / polynomial(z, _FAR_BELOW)
+    far = (1 / math.sqrt(math.pi) - rest) / size
+    # The square of a multiple of 1/16 is exact, so exp loses no digits of the square.
+    coarse = FloorOp(size * 16) * (1 / 16)
+    power = exp(-square(coarse)) * exp((coarse - size) * (coarse + size))
+    return power * where(less(size, _ERFC_SPLIT), middle, far)
+
+
+class ErfOp(FloatOp, CompositeOp):
+    """The error function, from -1 to 1."""
+
+    reference = _elements(math.erf)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Use a rational function near 0, and 1 - erfc elsewhere."""
+        x = _wide(x)
+        size = absolute(x)
+        far = CopysignOp(1 - _far_erfc(size), x)
+        return cast(where(less(size, _ERF_SPLIT), _near_erf(x), far), self.dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """2 / sqrt π exp(-x²)."""
+        return (delta * (exp(-square(x)) * (2 / math.sqrt(math.pi))),)
+
+
+class ErfcOp(FloatOp, CompositeOp):
+    """1 - erf(x), exact relative to itself where it is tiny."""
+
+    reference = _elements(math.erfc)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Use a rational function times exp(-x²), and 1 - erf near 0."""
+        x = _wide(x)
+        size = absolute(x)
+        far = _far_erfc(size)
+        both = where(less(x, 0), 2 - far, far)
+        return cast(where(less(size, _ERF_SPLIT), 1 - _near_erf(x), both), self.dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """-2 / sqrt π exp(-x²)."""
+        return (delta * (exp(-square(x)) * (-2 / math.sqrt(math.pi))),)
+
+
+# M. Giles, Approximating the erfinv function, GPU Computing Gems Jade (2011), for double precision:
+# polynomials in w = -log(1 - x²) up to 6.25, and in its root up to 4 and above.
+_ERFINV_NEAR: Coefficients = (
+    -3.6444120640178196996e-21, -1.685059138182016589e-19, 1.2858480715256400167e-18,
+    1.115787767802518096e-17, -1.333171662854620906e-16, 2.0972767875968561637e-17,
+    6.6376381343583238325e-15, -4.0545662729752068639e-14, -8.1519341976054721522e-14,
+    2.6335093153082322977e-12, -1.2975133253453532498e-11, -5.4154120542946279317e-11,
+    1.051212273321532285e-09, -4.1126339803469836976e-09, -2.9070369957882005086e-08,
+    4.2347877827932403518e-07, -1.3654692000834678645e-06, -1.3882523362786468719e-05,
+    0.0001867342080340571352, -0.00074070253416626697512, -0.0060336708714301490533,
+    0.24015818242558961693, 1.6536545626831027356,
+)  # fmt: skip
+_ERFINV_MIDDLE: Coefficients = (
+    2.2137376921775787049e-09, 9.0756561938885390979e-08, -2.7517406297064545428e-07,
+    1.8239629214389227755e-08, 1.5027403968909827627e-06, -4.013867526981545969e-06,
+    2.9234449089955446044e-06, 1.2475304481671778723e-05, -4.7318229009055733981e-05,
+    6.8284851459573175448e-05, 2.4031110387097893999e-05, -0.0003550375203628474796,
+    0.00095328937973738049703, -0.0016882755560235047313, 0.0024914420961078508066,
+    -0.0037512085075692412107, 0.005370914553590063617, 1.0052589676941592334,
+    3.0838856104922207635,
+)  # fmt: skip
+_ERFINV_FAR: Coefficients = (
+    -2.7109920616438573243e-11, -2.5556418169965252055e-10, 1.5076572693500548083e-09,
+    -3.7894654401267369937e-09, 7.6157012080783393804e-09, -1.4960026627149240478e-08,
+    2.9147953450901080826e-08, -6.7711997758452339498e-08, 2.2900482228026654717e-07,
+    -9.9298272942317002539e-07, 4.5260625972231537039e-06, -1.9681778105531670567e-05,
+    7.5995277030017761139e-05, -0.00021503011930044477347, -0.00013871931833623122026,
+    1.0103004648645343977, 4.8499064014085844221,
+)  # fmt: skip
+
+
+class ErfinvOp(FloatOp, CompositeOp):
+    """The number whose error function is the operand; infinite at -1 and 1, NaN outside."""
+
+    def reference(self, x: Any) -> Any:
+        """Evaluate the polynomials."""
+        w = -np.log((1 - x) * (1 + x))
+        root = np.sqrt(w)
+        near, middle, far = (
+            np.polyval(np.asarray(coefficients, x.dtype), z)
+            for coefficients, z in (
+                (_ERFINV_NEAR, w - 3.125),
+                (_ERFINV_MIDDLE, root - 3.25),
+                (_ERFINV_FAR, root - 5),
+            )
+        )
+        slope = np.where(w < 6.25, near, np.where(w < 16, middle, far))
+        return np.where(np.abs(x) == 1, x * np.inf, x * slope).astype(x.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Evaluate the polynomials."""
+        x = _wide(x)
+        w = -log((1 - x) * (x + 1))
+        root = sqrt(w)
+        tail = where(
+            less(w, 16), polynomial(root - 3.25, _ERFINV_MIDDLE), polynomial(root - 5, _ERFINV_FAR)
+        )
+        slope = where(less(w, 6.25), polynomial(w - 3.125, _ERFINV_NEAR), tail)
+        return cast(where(equal(absolute(x), 1), x * math.inf, x * slope), self.dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """exp(self²) sqrt(π) / 2."""
+        return (delta * (exp(square(self)) * (math.sqrt(math.pi) / 2)),)
+
+
+# C. Lanczos, A precision approximation of the gamma function, SIAM J. Numer. Anal. 1 (1964), with
+# g = 7 and nine coefficients by P. Godfrey: exact to 15 digits.
+_LANCZOS_G = 7.0
+_LANCZOS_T = _LANCZOS_G + 0.5
+_LANCZOS_FIRST = 0.99999999999980993227684700473478
+_LANCZOS: Coefficients = (
+    676.520368121885098567009190444019, -1259.13921672240287047156078755283,
+    771.3234287776530788486528258894, -176.61502916214059906584551354,
+    12.507343278686904814458936853, -0.13857109526572011689554707, 9.984369578019570859563e-6,
+    1.50563273514931155834e-7,
+)  # fmt: skip
+
+
+_SINC: Coefficients = tuple(
+    (-1.0) ** order / math.factorial(2 * order + 1) for order in reversed(range(7))
+)
+"""The power series of sin(x) / x in x²."""
+
+
+def _lanczos(z: TensorOp) -> tuple[TensorOp, TensorOp]:
+    """Return the series for gamma(z + 1), and its derivative."""
+    series: Any = _LANCZOS_FIRST
+    slope: Any = 0.0
+    for place, coefficient in enumerate(_LANCZOS, 1):
+        term = coefficient / (z + place)
+        series, slope = series + term, slope - term / (z + place)
+    return series, slope
+
+
+def _lanczos_logarithm(z: TensorOp) -> TensorOp:
+    """Return log(z + g + 1/2), in which a small z is not lost."""
+    return log1p(z / _LANCZOS_T) + math.log(_LANCZOS_T)
+
+
+def _lgamma(x: float) -> float:
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):
+        return math.inf
+
+
+class LgammaOp(FloatOp, CompositeOp):
+    """The logarithm of the size of the gamma function; infinite at 0, -1, -2 and so on."""
+
+    reference = _elements(_lgamma)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Use Lanczos's series from 1/2 on, and reflect what is below."""
+        x = _wide(x)
+        is_low = less(x, 0.5)
+        z = where(is_low, -x, x - 1)
+        series, _ = _lanczos(z)
+        log_t = _lanczos_logarithm(z)
+        # Factored, because t ** (z + 1/2) and exp(t) overflow long before their quotient.
+        powers = (z + 0.5 - (z + _LANCZOS_T) / log_t) * log_t
+        high = powers + log(series) + math.log(2 * math.pi) / 2
+        size = absolute(x)
+        fraction = size - FloorOp(size)
+        angle = minimum(fraction, 1 - fraction) * math.pi
+        result = where(is_low, math.log(math.pi) - log(sin(angle)) - high, high)
+        # All large numbers are whole, so that below 0 they are poles; above, infinity - infinity.
+        is_infinite = is_low & equal(fraction, 0) | equal(size, math.inf)
+        return cast(where(is_infinite, math.inf, result), self.dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Digamma."""
+        return (delta * DigammaOp(x),)
+
+
+def _digamma(x: float) -> float:
+    if math.isinf(x) or math.isnan(x):
+        return x if x > 0 else math.nan
+    if x <= 0:
+        rest = x - math.floor(x)
+        return _digamma(1 - x) - math.pi / math.tan(math.pi * rest) if rest else math.nan
+    total = 0.0
+    while x < 10:
+        total -= 1 / x
+        x += 1
+    inverse = (1 / x) ** 2
+    bernoulli = (691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12, 0)
+    return total + math.log(x) - 0.5 / x + float(np.polyval(bernoulli, inverse))
+
+
+class DigammaOp(FloatOp, CompositeOp):
+    """The derivative of the logarithm of the gamma function; NaN at 0, -1, -2 and so on."""
+
+    reference = _elements(_digamma)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Differentiate Lanczos's series from 1/2 on, and reflect what is below."""
+        x = _wide(x)
+        is_low = less(x, 0.5)
+        z = where(is_low, -x, x - 1)
+        series, slope = _lanczos(z)
+        high = _lanczos_logarithm(z) + slope / series - _LANCZOS_G / (z + _LANCZOS_T)
+        angle = where(is_low, x - FloorOp(x + 0.5), 0.25) * math.pi
+        low = high - cos(angle) / sin(angle) * math.pi
+        is_pole = equal(angle, 0) | equal(x, -math.inf)
+        return cast(where(is_pole, math.nan, where(is_low, low, high)), self.dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> Iterable[Any]:
+        """Differentiate the decomposition."""
+        return CompositeOp.generate_adjoints(self, delta, x)
+
+
+class XlogyOp(InexactOp, CompositeOp):
+    """The product of the first operand and the logarithm of the second; 0 where the first is 0."""
+
+    def reference(self, x: Any, y: Any) -> Any:
+        """Multiply, except for zeros."""
+        is_zero = np.equal(x, 0) & ~np.isnan(y)
+        return np.where(is_zero, np.zeros((), self.dtype), x * np.log(y))
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Multiply, except for zeros."""
+        return where(equal(x, 0) & equal(y, y), 0, x * log(y))
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Log y, and x / y, which is 0 where x is 0."""
+        return delta * log(y), delta * where(equal(x, 0), 0, x / y)
+
+
+def erf(x: Any) -> TensorOp:
+    """Return the error function, the chance of a normal number of variance 1/2 to lie within x."""
+    return build(ErfOp, x)
+
+
+def erfc(x: Any) -> TensorOp:
+    """Return 1 - erf(x), exact where it is tiny as well."""
+    return build(ErfcOp, x)
+
+
+def erfinv(x: Any) -> TensorOp:
+    """Return the number whose error function is x; infinite at -1 and 1, NaN outside."""
+    return build(ErfinvOp, x)
+
+
+def lgamma(x: Any) -> TensorOp:
+    """Return the logarithm of the absolute value of the gamma function.
+
+    It is infinite at 0, -1, -2 and so on. The gradient is `digamma`.
+    """
+    return build(LgammaOp, x)
+
+
+def digamma(x: Any) -> TensorOp:
+    """Return the derivative of `lgamma`; NaN at 0, -1, -2 and so on."""
+    return build(DigammaOp, x)
+
+
+def xlogy(x: Any, y: Any) -> TensorOp:
+    """Return x log(y), which is 0 where x is 0 unless y is NaN.
+
+    The gradient with respect to x is log(y) everywhere, so it is infinite at y = 0.
+    """
+    return build(XlogyOp, x, y)
+
+
+def sinc(x: Any) -> TensorOp:
+    """Return sin(πx) / (πx), and 1 at 0, with its derivatives there as well."""
+    (given,) = align(InexactOp, x)
+    x = _wide(given)
+    angle = x * math.pi
+    is_small = less(absolute(angle), 0.25)
+    # Without full turns the sine is exact, and finite where the angle is not.
+    turn = (x - round(real(x) * 0.5) * 2) * math.pi
+    # The series is exact there, and so are its derivatives, where the quotient cancels.
+    series = polynomial(square(where(is_small, angle, 0)), _SINC)
+    return cast(where(is_small, series, sin(turn) / where(is_small, 1, angle)), given.dtype)

@@ -1,0 +1,375 @@
+"""Variances, quantiles, norms and the like: reductions that are made of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.axes import Axes
+from weft.dtypes import DType, working_dtype
+from weft.errors import ArgumentError, AxesError
+from weft.op import explain
+from weft.ops.arguments import as_number
+from weft.ops.comparison import equal, greater, less, maximum, where
+from weft.ops.elementwise import (
+    FloatOp,
+    InexactOp,
+    absolute,
+    align,
+    cast,
+    real_dtype,
+    sign,
+    square,
+)
+from weft.ops.indexing import slice_along_axis
+from weft.ops.math import power, sqrt
+from weft.ops.movement import size_of
+from weft.ops.probabilities import LogSumExpOp
+from weft.ops.reduced_axes import joined, reduce, reduced_positions, takes_axis
+from weft.ops.reduction import (
+    MaxOp,
+    MinOp,
+    ReductionOp,
+    SumOp,
+    VarianceOp,
+    all,
+    count_nonzero,
+    max,
+    min,
+    sum,
+)
+from weft.ops.rounding import isnan
+from weft.ops.sorting import SortOp
+from weft.ops.storage import as_op, constant
+from weft.tensor import CompositeOp, TensorOp
+
+__all__ = [
+    "L1_norm",
+    "L2_norm",
+    "NormOp",
+    "QuantileOp",
+    "logsumexp",
+    "median",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nansum",
+    "norm",
+    "quantile",
+    "squared_L2",
+    "std",
+    "var",
+    "variance",
+]
+
+
+class NormOp(ReductionOp, CompositeOp):
+    """The p-norm ``(sum abs(x) ** p) ** (1 / p)``, scaled so that no power overflows.
+
+    The gradient is 0 where the norm is 0, and in an element that is 0. Floats of 16 bits are
+    computed in float32.
+
+    Attributes
+    ----------
+    exponent
+        The number p, finite and not 0.
+    """
+
+    exponent: float
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check the exponent."""
+        if not math.isfinite(self.exponent) or self.exponent == 0:
+            raise ArgumentError(f"the exponent must be finite and not 0, not {self.exponent}")
+        return super().infer()
+
+    def reference(self, x: Any) -> Any:
+        """Scale, take the root of the sum of powers, and scale back."""
+        size = np.abs(np.asarray(x, working_dtype(self.dtype)))
+        choose, other = (np.max, 0) if self.exponent > 0 else (np.min, np.inf)
+        scale = choose(size, axis=self.positions, keepdims=True, initial=other)
+        scale = np.where((scale > 0) & (scale < np.inf), scale, 1)
+        total = np.sum(np.power(size / scale, self.exponent), axis=self.positions, keepdims=True)
+        result = np.power(total, 1 / self.exponent) * scale
+        return np.squeeze(result, axis=self.positions).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Scale, take the root of the sum of powers, and scale back."""
+        size = absolute(cast(x, working_dtype(self.dtype)))
+        scale = self._scale(size)
+        parts = size / self.spread(scale, x)
+        powers = square(parts) if self.exponent == 2 else power(parts, self.exponent)
+        total = SumOp(powers, positions=self.positions)
+        root = sqrt(total) if self.exponent == 2 else power(total, 1 / self.exponent)
+        return cast(root * scale, self.dtype)
+
+    def _scale(self, size: TensorOp) -> TensorOp:
+        """Return the size that has the largest power, or 1 where that is no number to divide by."""
+        if 0 in (size.axes[place].length for place in self.positions):
+            return constant(np.ones(self.axes.shape, size.dtype), self.axes)
+        choose = MaxOp if self.exponent > 0 else MinOp
+        chosen = choose(size, positions=self.positions)
+        return where(greater(chosen, 0) & less(chosen, math.inf), chosen, 1)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Sign(x) (abs(x) / norm) ** (p - 1)."""
+        wide, total, share = (cast(y, working_dtype(self.dtype)) for y in (x, self, delta))
+        is_zero = equal(total, 0)
+        parts = wide / self.spread(where(is_zero, 1, total), x)
+        if self.exponent != 2:
+            safe = where(equal(parts, 0), 1, absolute(parts))
+            parts = sign(parts) * power(safe, self.exponent - 1)
+        share = self.spread(where(is_zero, 0, share), x)
+        return (cast(share * parts, self.dtype),)
+
+
+class QuantileOp(ReductionOp, CompositeOp):
+    """The element that a share of the others is below, interpolated between two neighbours.
+
+    NaN if any is. Floats of 16 bits are interpolated in float32.
+
+    Attributes
+    ----------
+    share
+        From 0, which gives the smallest, to 1, which gives the largest.
+    """
+
+    share: float
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Refuse an empty axis and a share outside 0 to 1."""
+        (x,) = self.args
+        if not 0 <= self.share <= 1:
+            raise ArgumentError(f"the share must be from 0 to 1, not {self.share}")
+        if 0 in (x.axes[place].length for place in self.positions):
+            raise AxesError(f"{x.axes} has no elements to choose from along {self.positions}")
+        return super().infer()
+
+    def neighbours(self, count: int) -> tuple[int, int, float]:
+        """Return the places of two of sorted elements, and the weight of the second."""
+        place = self.share * (count - 1)
+        low = math.floor(place)
+        return low, math.ceil(place), place - low
+
+    def reference(self, x: Any) -> Any:
+        """Sort and interpolate."""
+        kept = self.kept()
+        shape = (*(np.shape(x)[place] for place in kept), -1)
+        rows = np.transpose(np.asarray(x, working_dtype(self.dtype)), (*kept, *self.positions))
+        ordered = np.sort(np.reshape(rows, shape), axis=-1)
+        low, high, weight = self.neighbours(ordered.shape[-1])
+        result = ordered[..., low]
+        if weight:
+            result = result * (1 - weight) + ordered[..., high] * weight
+        return np.where(np.isnan(ordered[..., -1]), np.nan, result).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Sort and interpolate."""
+        rows, _ = joined(x, self.positions)
+        count = rows.axes[-1].length
+        if not isinstance(count, int):
+            problem = f"a quantile needs the number of elements, {count} is unknown until a call"
+            raise AxesError(self.explain(problem))
+        ordered = SortOp(rows, position=rows.rank - 1, descending=False)
+        low, high, weight = self.neighbours(count)
+        below, above, last = (
+            cast(slice_along_axis(ordered, rows.rank - 1, place), working_dtype(self.dtype))
+            for place in (low, high, count - 1)
+        )
+        result = below * (1 - weight) + above * weight if weight else below
+        return cast(where(isnan(last), last, result), self.dtype)
+
+
+@takes_axis
+def variance(
+    x: Any,
+    reduction_axes: Any = None,
+    out_axes: Any = None,
+    keepdims: bool = False,
+    correction: float = 0,
+) -> TensorOp:
+    """Return the variance over axes, divided by the number of elements less `correction`.
+
+    A correction of 1 is Bessel's; what it leaves of the number is never below 0. Integers count as
+    float32.
+    """
+    (x,) = align(FloatOp, x)
+    if math.isnan(as_number(correction)):
+        problem = f"correction must be a number, not {correction!r}"
+        raise ArgumentError(explain("variance", problem, (x,)))
+    if correction == 0:
+        return reduce(VarianceOp, x, reduction_axes, out_axes, keepdims)
+    wide = cast(x, working_dtype(x.dtype))
+    positions = reduced_positions(x, reduction_axes, out_axes)
+    count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
+    result = reduce(VarianceOp, wide, reduction_axes, out_axes, keepdims)
+    return cast(result * (count / maximum(count - correction, 0)), x.dtype)
+
+
+var = variance
+
+
+@takes_axis
+def std(
+    x: Any,
+    reduction_axes: Any = None,
+    out_axes: Any = None,
+    keepdims: bool = False,
+    correction: float = 0,
+) -> TensorOp:
+    """Return the standard deviation over axes, the root of the `variance`.
+
+    Its gradient is 0 where it is 0.
+    """
+    (x,) = align(FloatOp, x)
+    wide = cast(x, working_dtype(x.dtype))
+    squared = variance(wide, reduction_axes, out_axes, keepdims, correction)
+    is_zero = equal(squared, 0)
+    return cast(where(is_zero, 0, sqrt(where(is_zero, 1, squared))), x.dtype)
+
+
+@takes_axis
+def quantile(
+    x: Any, q: float, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the q-quantile over axes: the element that a share q, from 0 to 1, lies below.
+
+    Between two elements it is interpolated linearly, and the gradient goes to both. NaN if any
+    element is; refused of no elements, and a gradient needs to know their number. Integers count as
+    float32.
+    """
+    (x,) = align(FloatOp, x)
+    if math.isnan(as_number(q)):
+        problem = f"q must be a number from 0 to 1, not {q!r}"
+        raise ArgumentError(explain("quantile", problem, (x,)))
+    return reduce(QuantileOp, x, reduction_axes, out_axes, keepdims, share=as_number(q))
+
+
+@takes_axis
+def median(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the median over axes, of an even number the mean of two elements; see `quantile`."""
+    return quantile(x, 0.5, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis
+def logsumexp(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the logarithm of the sum of exponentials over axes, without overflow.
+
+    Minus infinity for no elements, and for nothing but minus infinity, where the gradient is 0.
+    Integers count as float32.
+    """
+    (x,) = align(FloatOp, x)
+    return reduce(LogSumExpOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis
+def norm(
+    x: Any,
+    ord: Any = 2,
+    reduction_axes: Any = None,
+    out_axes: Any = None,
+    keepdims: bool = False,
+) -> TensorOp:
+    """Return the norm of order `ord` of the vector that all elements over axes make.
+
+    That is ``(sum abs(x) ** ord) ** (1 / ord)``; for 0 the number of elements that are not 0, for
+    infinity the largest absolute value, for minus infinity the smallest. ``"fro"`` is the Frobenius
+    norm of a matrix, the order 2 over two axes. Finite wherever the norm itself is in range. The
+    gradient is 0 where the norm is 0, and in an element that is 0; at an extremum ties share it.
+    Integers count as float32.
+    """
+    (x,) = align(InexactOp, x)
+    arguments = (reduction_axes, out_axes, keepdims)
+    if isinstance(ord, str) and ord == "fro":
+        if len(reduced_positions(x, reduction_axes, out_axes)) != 2:
+            problem = f"a Frobenius norm is taken over two axes: say which of {x.axes}"
+            raise ArgumentError(explain("norm", problem, (x,)))
+        ord = 2
+    if math.isnan(as_number(ord)):
+        problem = f"ord must be a number or 'fro', not {ord!r}"
+        raise ArgumentError(explain("norm", problem, (x,)))
+    ord = as_number(ord)
+    if ord == 0:
+        return cast(count_nonzero(x, *arguments), real_dtype(x.dtype))
+    if x.dtype.kind == "c" or abs(ord) in (1, math.inf):
+        x = absolute(x)
+    simple = {1: sum, math.inf: max, -math.inf: min}.get(ord)
+    if simple is not None:
+        return simple(x, *arguments)
+    return reduce(NormOp, x, *arguments, exponent=ord)
+
+
+@takes_axis
+def L2_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+    """Return the Euclidean length over axes; see `norm`."""
+    return norm(x, 2, reduction_axes, out_axes)
+
+
+@takes_axis
+def L1_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+    """Return the sum of absolute values over axes; integers keep their dtype."""
+    return sum(absolute(x), reduction_axes, out_axes)
+
+
+@takes_axis
+def squared_L2(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+    """Return the sum of squares, over all axes unless some are given; integers keep their dtype."""
+    x = as_op(x)
+    if reduction_axes is None and out_axes is None:
+        reduction_axes = range(x.rank)
+    total = sum(square(cast(x, working_dtype(x.dtype))), reduction_axes, out_axes)
+    return cast(total, x.dtype) if dtypes.is_inexact(x.dtype) else total
+
+
+@takes_axis
+def nansum(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the sum over axes of the elements that are not NaN."""
+    return sum(where(isnan(x), 0, x), reduction_axes, out_axes, keepdims)
+
+
+@takes_axis
+def nanmean(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the mean over axes of the elements that are not NaN; NaN if there are none."""
+    (x,) = align(InexactOp, x)
+    wide = cast(x, working_dtype(x.dtype))
+    total = nansum(wide, reduction_axes, out_axes, keepdims)
+    count = sum(~isnan(x), reduction_axes, out_axes, keepdims)
+    return cast(total / cast(count, wide.dtype), x.dtype)
+
+
+@takes_axis
+def nanmax(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the largest over axes of the elements that are not NaN; NaN if there are none."""
+    return _known_extremum(max, -math.inf, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis
+def nanmin(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the smallest over axes of the elements that are not NaN; NaN if there are none."""
+    return _known_extremum(min, math.inf, x, reduction_axes, out_axes, keepdims)
+
+
+def _known_extremum(
+    choose: Callable[..., TensorOp], instead: float, x: Any, *arguments: Any
+) -> TensorOp:
+    x = as_op(x)
+    if not dtypes.is_float(x.dtype):
+        return choose(x, *arguments)
+    chosen = choose(where(isnan(x), instead, x), *arguments)
+    return where(all(isnan(x), *arguments), math.nan, chosen)

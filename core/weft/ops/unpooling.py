@@ -1,0 +1,86 @@
+"""The inverses of pooling: each window filled from the one number made of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.axes import make_axes
+from weft.errors import AxesError
+from weft.lengths import product
+from weft.ops.arguments import checked_number
+from weft.ops.elementwise import FloatOp, align
+from weft.ops.movement import BroadcastOp, broadcast, cast_axes
+from weft.ops.multi_index import scatter_along_axis
+from weft.ops.spatial import Use
+from weft.ops.storage import as_op, constant
+from weft.ops.windows import folded_into
+from weft.tensor import TensorOp
+
+__all__ = [
+    "avg_unpool",
+    "lp_unpool",
+    "max_unpool",
+]
+
+
+def max_unpool(x: Any, indices: Any, lengths: Any) -> TensorOp:
+    """Return zeros of spatial `lengths` in which each element of x is put at its index.
+
+    `x` and `indices` are what `max_pool_with_indices` gives, `lengths` those of what was pooled. Of
+    elements with the same index, as windows that overlap may have, one is kept, unspecified which:
+    they are equal if they come from one pooling. A call with an index out of range raises
+    IndexOutOfRange.
+    """
+    x, indices = as_op(x), as_op(indices)
+    use = Use("max_unpool", (x, indices))
+    counts = use.spatial_lengths()
+    sizes = use.numbers("lengths", lengths, len(counts))
+    if indices.axes != x.axes:
+        raise use.refusal(f"{x.axes} needs indices of the same axes, not {indices.axes}", AxesError)
+    rows = (*x.axes.lengths[:2], product(counts))
+    zeros = broadcast(constant(0, dtype=x.dtype), make_axes((*rows[:2], math.prod(sizes))))
+    found = scatter_along_axis(zeros, cast_axes(indices, rows), cast_axes(x, rows))
+    return cast_axes(found, (*rows[:2], *sizes))
+
+
+def avg_unpool(x: Any, kernel: Any, stride: Any = None, lengths: Any = None) -> TensorOp:
+    """Return images in which each window is filled with its mean, the element of x.
+
+    It undoes `avg_pool` with the same `kernel` and `stride` as far as that can be: pooling the
+    result gives `x` again. Windows must not overlap, so the stride (by default the kernel) is no
+    less than the kernel; between windows there are zeros. `lengths` are those of the spatial axes,
+    by default the least.
+    """
+    return _unpooled("avg_unpool", as_op(x), kernel, stride, lengths)
+
+
+def lp_unpool(x: Any, p: float, kernel: Any, stride: Any = None, lengths: Any = None) -> TensorOp:
+    """Return images in which each window is filled with its p-norm over count ** (1 / p).
+
+    The count is the number of elements of a window. Pooling the result with `lp_pool` gives the
+    absolute value of `x`, the norms, again. The arguments are those of `avg_unpool`; integers give
+    float32.
+    """
+    (x,) = align(FloatOp, x)
+    use = Use("lp_unpool", (x,))
+    sizes = use.numbers("kernel", kernel, len(use.spatial_lengths()))
+    share = x * math.prod(sizes) ** (-1 / checked_number("lp_unpool", "p", p, 1))
+    return _unpooled("lp_unpool", share, kernel, stride, lengths)
+
+
+def _unpooled(function: str, x: TensorOp, kernel: Any, stride: Any, lengths: Any) -> TensorOp:
+    use = Use(function, (x,))
+    counts = use.spatial_lengths()
+    sliding = use.sliding(counts, kernel, kernel if stride is None else stride, 0, 1)
+    if any(step < size for step, size in zip(sliding.stride, sliding.kernel, strict=True)):
+        problem = f"windows of {sliding.kernel} at every {sliding.stride} overlap"
+        raise use.refusal(f"{problem}: the stride must be no less than the kernel")
+    least = sliding.lengths(counts)
+    sizes = least if lengths is None else use.numbers("lengths", lengths, len(counts))
+    if use.fitting(sliding, sizes).counts(sizes) != counts:
+        problem = f"{counts} windows do not make the lengths {sizes}, but {least} or a bit more"
+        raise use.refusal(problem, AxesError)
+    target = make_axes((*x.axes.lengths, *sliding.kernel))
+    windows = BroadcastOp(x, target_axes=target, dims=tuple(range(x.rank)))
+    return folded_into(make_axes((*x.axes.lengths[:2], *sizes)), windows, sliding)

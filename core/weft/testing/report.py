@@ -1,0 +1,176 @@
+"""The report of a run of the kit: which op works on which backend, in Markdown and in JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+PASSED, FAILED, SKIPPED, LACKING = "passed", "failed", "skipped", "lacking"
+_WORST_FIRST = (FAILED, LACKING, PASSED, SKIPPED)
+_SIGNS = {PASSED: "yes", FAILED: "**no**", LACKING: "lacks", SKIPPED: "-"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one test of the kit said about a backend.
+
+    Attributes
+    ----------
+    backend
+        Its name.
+    level
+        The level that the test belongs to; see `weft.testing.levels`.
+    test
+        The name of the test.
+    function, dtype
+        The public function and the dtype, where the test is about one.
+    result
+        ``passed``, ``failed``, ``skipped``, or ``lacking`` for an op that the target says it lacks.
+    reason
+        Why it failed or was skipped.
+    """
+
+    backend: str
+    level: str
+    test: str
+    function: str | None
+    dtype: str | None
+    result: str
+    reason: str = ""
+
+
+class Report:
+    """The outcomes of a run, added as they come."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    @property
+    def backends(self) -> list[str]:
+        """The backends that were tested, in order."""
+        return list(dict.fromkeys(outcome.backend for outcome in self.outcomes))
+
+    def add(self, outcome: Outcome) -> None:
+        """Add what a test said."""
+        self.outcomes.append(outcome)
+
+    def counts(self, backend: str) -> dict[str, Counter[str]]:
+        """Return by level how many tests of a backend ended how."""
+        found: dict[str, Counter[str]] = {}
+        for outcome in self.outcomes:
+            if outcome.backend == backend:
+                found.setdefault(outcome.level, Counter())[outcome.result] += 1
+        return found
+
+    def functions(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Return by function, backend and dtype the worst result."""
+        found: dict[str, dict[str, dict[str, str]]] = {}
+        for outcome in self.outcomes:
+            if outcome.function and outcome.dtype:
+                of_backend = found.setdefault(outcome.function, {}).setdefault(outcome.backend, {})
+                results = (outcome.result, of_backend.get(outcome.dtype, outcome.result))
+                of_backend[outcome.dtype] = min(results, key=_WORST_FIRST.index)
+        return dict(sorted(found.items()))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as data; ``format`` counts up when its shape changes."""
+        failures = [asdict(o) for o in self.outcomes if o.result == FAILED]
+        return {
+            "format": 1,
+            "weft": _version(),
+            "python": platform.python_version(),
+            "backends": {
+                name: {
+                    "device": _device(name),
+                    "levels": {level: dict(count) for level, count in self.counts(name).items()},
+                }
+                for name in self.backends
+            },
+            "functions": self.functions(),
+            "failures": failures,
+        }
+
+    def as_markdown(self) -> str:
+        """Return a page: a table of levels, a table of functions, and what failed."""
+        return "\n".join([*self._summary(), "", *self._table(), *self._failures(), ""])
+
+    def _summary(self) -> list[str]:
+        lines = [
+            "# Ops by backend",
+            "",
+            f"What the conformance kit of weft {_version()} found. The first table counts tests by "
+            "level, the second says for each function in which dtypes it works.",
+            "",
+            "| backend | level | passed | failed | lacking | skipped |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        for name in self.backends:
+            for level, count in self.counts(name).items():
+                numbers = (count[each] for each in (PASSED, FAILED, LACKING, SKIPPED))
+                lines.append(f"| {name} | {level} | {' | '.join(map(str, numbers))} |")
+        return lines
+
+    def _table(self) -> list[str]:
+        lines = [
+            f"| function | {' | '.join(self.backends)} |",
+            f"| --- |{' --- |' * len(self.backends)}",
+        ]
+        for function, by_backend in self.functions().items():
+            cells = (_cell(by_backend.get(name, {})) for name in self.backends)
+            lines.append(f"| `{function}` | {' | '.join(cells)} |")
+        return lines
+
+    def _failures(self) -> Iterable[str]:
+        failed = [outcome for outcome in self.outcomes if outcome.result == FAILED]
+        if failed:
+            yield from ("", "## What failed", "")
+        for outcome in failed:
+            first, *_ = outcome.reason.splitlines() or [""]
+            yield f"* {outcome.backend}, {outcome.test}: {first}"
+
+    def write(self, path: str | os.PathLike[str]) -> tuple[Path, Path]:
+        """Write both forms beside each other, each in one go; `path` has no suffix."""
+        stem = Path(path).with_suffix("")
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        page, data = stem.with_suffix(".md"), stem.with_suffix(".json")
+        _write(page, self.as_markdown())
+        _write(data, json.dumps(self.as_json(), indent=1) + "\n")
+        return page, data
+
+
+def _cell(by_dtype: Mapping[str, str]) -> str:
+    """Return the dtypes by result, the results that are not good first."""
+    groups: dict[str, list[str]] = {}
+    for dtype, result in by_dtype.items():
+        groups.setdefault(result, []).append(dtype)
+    parts = (
+        f"{', '.join(groups[result])}" if result == PASSED
+        else f"{_SIGNS[result]}: {', '.join(groups[result])}"
+        for result in _WORST_FIRST
+        if result in groups and result != SKIPPED
+    )  # fmt: skip
+    return "; ".join(parts) or _SIGNS[SKIPPED]
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def _version() -> str:
+    import weft
+
+    return weft.__version__
+
+
+def _device(backend: str) -> str:
+    from weft import plugins
+
+    return str(plugins.backend_status(backend).usable.reason or "")

@@ -1,0 +1,56 @@
+"""Every composite in the op table has the value of its decomposition, primitives alone."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from weft import plugins
+from weft.graph import Graph
+from weft.target import Target
+from weft.tensor import CompositeOp
+from weft.testing.cases import Case, difference, expectations, make_case, make_special_case
+from weft.testing.reference import evaluate
+from weft.testing.table import TABLE
+from weft.testing.table.rows import Row
+
+PRIMITIVES = Target("primitives", supports=lambda op: not isinstance(op, CompositeOp))
+"""A backend with nothing but what a backend must have."""
+
+CHECKED = ("float64", "int32")
+
+
+def _dtypes(row: Row) -> tuple[str, ...]:
+    return tuple(name for name in CHECKED if name in row.dtypes) or row.dtypes[:1]
+
+
+@pytest.mark.parametrize(
+    ("row", "dtype"),
+    [pytest.param(row, dtype, id=f"{row.name}-{dtype}") for row in TABLE for dtype in _dtypes(row)],
+)
+def test_decomposition_has_the_value_of_the_composite(row: Row, dtype: str) -> None:
+    """At samples, and at special values where the row is defined there."""
+    cases = [make_case(row, row.shapes[0], dtype, with_gradients=False)]
+    if row.is_special:
+        cases.append(make_special_case(row, dtype))
+    problems = [problem for case in cases if (problem := _problem(case)) is not None]
+    assert not problems, "\n".join(problems)
+
+
+def _problem(case: Case) -> str | None:
+    graph = weft.capture([case.value], case.placeholders)
+    simple = decomposed(graph)
+    if simple is graph:
+        return None
+    left = {type(op).__name__ for op in simple.ops if isinstance(op, CompositeOp)}
+    assert not left, f"{case.label}: {left} are still there"
+    (wanted,) = expectations(graph, case.arrays, PRIMITIVES)
+    (got,), _ = evaluate(simple, case.arrays)
+    found = difference(got, case.value, wanted, PRIMITIVES)
+    return found and f"{case.label}: {found}"
+
+
+def decomposed(graph: Graph) -> Graph:
+    """Return a graph of the same value that is made of primitives alone."""
+    made: Graph = plugins.load(plugins.PASSES, "decompose")().do_pass(graph, PRIMITIVES)
+    return made

@@ -1,0 +1,51 @@
+"""ArrayTransformer passes the kit on the strictest namespace of the array API there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import array_api_strict
+import pytest
+
+import weft
+from weft import plugins
+from weft.hookspecs import hookimpl
+from weft.testing.test_conformance import *  # noqa: F403
+from weft.testing.test_ops import (
+    test_row_gives_what_the_reference_gives,
+    test_rows_in_a_rarer_dtype,
+)
+from weft.testing.test_random_graphs import test_compiled_program_gives_what_the_reference_gives
+
+__all__ = [
+    "test_compiled_program_gives_what_the_reference_gives",
+    "test_row_gives_what_the_reference_gives",
+    "test_rows_in_a_rarer_dtype",
+]
+
+
+class StrictTransformer(weft.ArrayTransformer):
+    """All that a backend for another array library needs."""
+
+    transformer_name = "array-api-strict"
+
+    @classmethod
+    def namespace(cls):
+        return array_api_strict
+
+
+class StrictPlugin:
+    @hookimpl
+    def weft_register_backends(self, register):
+        register(StrictTransformer.transformer_name, StrictTransformer)
+
+
+pytestmark = pytest.mark.parametrize("backend", [StrictTransformer.transformer_name])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered() -> Iterator[None]:
+    plugin = StrictPlugin()
+    plugins.register(plugin)
+    yield
+    plugins.unregister(plugin)

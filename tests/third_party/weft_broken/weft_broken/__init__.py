@@ -1,0 +1,1 @@
+"""Each module fails in a way of its own."""

@@ -1,0 +1,3 @@
+"""Raises an error when it is imported."""
+
+raise RuntimeError("the firmware is upside down")

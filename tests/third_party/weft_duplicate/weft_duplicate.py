@@ -1,0 +1,9 @@
+"""A backend under the name of another one."""
+
+from weft import Transformer
+from weft.hookspecs import hookimpl
+
+
+@hookimpl
+def weft_register_backends(register):
+    register("toy", Transformer)

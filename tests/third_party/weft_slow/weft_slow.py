@@ -1,0 +1,19 @@
+"""A backend that takes its time to import."""
+
+import time
+
+import weft
+from weft.hookspecs import hookimpl
+
+time.sleep(2)
+
+
+class SlowTransformer(weft.NumPyTransformer):
+    """Works like the NumPy backend once it is there."""
+
+    transformer_name = "slow"
+
+
+@hookimpl
+def weft_register_backends(register):
+    register("slow", SlowTransformer)
