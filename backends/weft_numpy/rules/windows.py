@@ -11,7 +11,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.ops import linalg, pooling, windows
+from weft.ops import pooling, windows
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 
@@ -29,7 +29,7 @@ def _total(out: Array, dtype: DType) -> Array:
 def fold_rule(op: windows.FoldOp, emit: Emitter) -> None:
     """Add each part where it belongs; floats of 16 bits in float32."""
     parts = list(op.parts())
-    wide = linalg.accumulation_dtype(op.dtype)
+    wide = dtypes.working_dtype(op.dtype)
 
     def fold(x: Array, out: Array) -> None:
         total = _total(out, wide)
@@ -61,7 +61,7 @@ def max_pool_rule(op: pooling.MaxPoolOp, emit: Emitter) -> None:
 def avg_pool_rule(op: pooling.AvgPoolOp, emit: Emitter) -> None:
     """Add one element of all windows after the other, and divide; in float32 for 16 bits."""
     taps = list(op.sliding.taps(op.args[0].axes.shape[2:]))
-    wide = linalg.accumulation_dtype(op.dtype)
+    wide = dtypes.working_dtype(op.dtype)
     numbers = op.numbers(wide)
 
     def avg_pool(x: Array, out: Array) -> None:

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.dtypes import working_dtype
 from weft.errors import ArgumentError, AxesError
-from weft.op import explain
+from weft.op import explain, explained
 from weft.ops import activation, math
-from weft.ops.cumulative import working_dtype
 from weft.ops.elementwise import FloatOp, cast, common_dtype
-from weft.ops.linalg import explained, matmul, matrix_transpose, require_positional
+from weft.ops.linalg import matmul, matrix_transpose, require_positional
 from weft.ops.storage import as_op
 from weft.tensor import TensorOp
 

@@ -16,14 +16,7 @@ from weft.lengths import Length, substitute
 from weft.op import explain, explained
 from weft.ops.complex_parts import conj
 from weft.ops.elementwise import multiply
-from weft.ops.linalg import (
-    DotOp,
-    as_factors,
-    axis_last,
-    diagonal,
-    dot,
-    require_positional,
-)
+from weft.ops.linalg import DotOp, as_factors, axis_last, diagonal, dot, require_positional
 from weft.ops.movement import BroadcastOp, broadcast, cast_axes, transpose
 from weft.ops.reduction import SumOp
 from weft.tensor import TensorOp

@@ -17,11 +17,11 @@ import numpy as np
 
 from weft import dtypes
 from weft.axes import Axes, make_axes
-from weft.dtypes import DType
+from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
 from weft.lengths import floor_divide, product
 from weft.ops.elementwise import cast, common_dtype
-from weft.ops.linalg import MatmulOp, accumulation_dtype, matrix_transpose
+from weft.ops.linalg import MatmulOp, matrix_transpose
 from weft.ops.movement import BroadcastOp, cast_axes, transpose
 from weft.ops.spatial import SPATIAL, Numbers, Pairs, Sliding, Use, is_count
 from weft.ops.storage import as_op
@@ -243,7 +243,7 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
 
 def _split(x: Any, place: int, op: BilinearConvolutionOp) -> Any:
     """Return an array, in the dtype to add up in, with an axis split in groups and the rest."""
-    wide = np.asarray(x, accumulation_dtype(op.dtype))
+    wide = np.asarray(x, working_dtype(op.dtype))
     length = x.shape[place] // op.groups
     return wide.reshape(*x.shape[:place], op.groups, length, *x.shape[place + 1 :])
 

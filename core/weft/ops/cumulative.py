@@ -12,8 +12,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.axes import Axes
-from weft.dtypes import DType
-from weft.dtypes import working_dtype as working_dtype
+from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.op import explain
 from weft.ops.comparison import equal, logical_not, maximum, minimum, where

@@ -14,18 +14,18 @@ import numpy as np
 
 from weft import dtypes
 from weft.axes import Axes, broadcast_axes
-from weft.dtypes import DType
+from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.lengths import Length, product
-from weft.op import explain
+from weft.op import explain, explained
 from weft.ops.arguments import checked_number, whole_number
 from weft.ops.comparison import equal, greater, greater_equal, logical_and, logical_or, where
 from weft.ops.control import stop_gradient
-from weft.ops.cumulative import place, working_dtype
+from weft.ops.cumulative import place
 from weft.ops.dynamic_slices import dynamic_update_slice
 from weft.ops.elementwise import FloatOp, add, cast, common_dtype
 from weft.ops.gathering import as_indices, take
-from weft.ops.linalg import MatmulOp, explained, matmul, matrix_transpose, require_positional
+from weft.ops.linalg import MatmulOp, matmul, matrix_transpose, require_positional
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, transpose
 from weft.ops.probabilities import SoftmaxOp
 from weft.ops.reduction import MaxOp, SumOp

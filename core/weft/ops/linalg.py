@@ -11,8 +11,7 @@ from weft.axes import Axes, broadcast_axes
 from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.lengths import Length, product
-from weft.op import explain
-from weft.op import explained as explained
+from weft.op import explain, explained
 from weft.ops.arguments import whole_number
 from weft.ops.elementwise import cast, common_dtype
 from weft.ops.indexing import SliceOp, slice_along_axis
@@ -34,7 +33,6 @@ __all__ = [
 ]
 
 Places = tuple[int, ...]
-accumulation_dtype = working_dtype
 
 
 class MatmulOp(TensorOp):

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft import dtypes, scope
-from weft.dtypes import DType
+from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.op import Op, explain
 from weft.ops.arguments import checked_number
 from weft.ops.comparison import equal, logical_or, maximum, where
 from weft.ops.control import doall
-from weft.ops.cumulative import working_dtype
 from weft.ops.elementwise import cast, negative, sign, square
 from weft.ops.math import expm1, sqrt
 from weft.ops.movement import broadcast

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.axes import Axes, make_axes
-from weft.dtypes import DType
+from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
 from weft.ops import reduction
 from weft.ops.arguments import checked_number
@@ -28,7 +28,6 @@ from weft.ops.elementwise import (
     multiply,
     sign,
 )
-from weft.ops.linalg import accumulation_dtype
 from weft.ops.math import power
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, transpose
 from weft.ops.reduction import ArgmaxOp, MaxOp, SumOp
@@ -216,7 +215,7 @@ class AvgPoolOp(PoolingOp):
 
     def reference(self, x: Any) -> Any:
         """Add one element of all windows after the other, and count them."""
-        total = np.zeros(self.axes.shape, accumulation_dtype(self.dtype))
+        total = np.zeros(self.axes.shape, working_dtype(self.dtype))
         for windows, elements, _ in self.sliding.taps(x.shape[2:]):
             total[windows] += x[elements]
         return (total / self.numbers(total.dtype)).astype(self.dtype)
@@ -231,7 +230,7 @@ class AvgPoolOp(PoolingOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Divide the sums of windows by the numbers of elements that count."""
-        wide = accumulation_dtype(x.dtype)
+        wide = working_dtype(x.dtype)
         total = SumOp(self.windows(cast(x, wide)), positions=self.inner)
         return cast(divide(total, self._numbers(x, wide)), self.dtype)
 
@@ -271,7 +270,7 @@ class LpPoolOp(PoolingOp):
 
     def reference(self, x: Any) -> Any:
         """Add up powers of elements over the largest in the window."""
-        size = np.abs(np.asarray(x, accumulation_dtype(self.dtype)))
+        size = np.abs(np.asarray(x, working_dtype(self.dtype)))
         top, total = np.zeros((2, *self.axes.shape), size.dtype)
         for at, elements, _ in self.sliding.taps(x.shape[2:]):
             top[at] = np.maximum(top[at], size[elements])
@@ -282,7 +281,7 @@ class LpPoolOp(PoolingOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Add up powers of elements over the largest in the window."""
-        windows = absolute(self.windows(cast(x, accumulation_dtype(x.dtype))))
+        windows = absolute(self.windows(cast(x, working_dtype(x.dtype))))
         if self.p == 1:
             return cast(SumOp(windows, positions=self.inner), self.dtype)
         top = MaxOp(windows, positions=self.inner)
@@ -293,7 +292,7 @@ class LpPoolOp(PoolingOp):
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """(abs x / norm) ** (p - 1), with the sign of x."""
-        wide = accumulation_dtype(x.dtype)
+        wide = working_dtype(x.dtype)
         windows = self.windows(cast(x, wide))
         norm = cast(where(equal(self, 0), 1, self), wide)
         ratios = absolute(windows) / self.spread(norm, windows)

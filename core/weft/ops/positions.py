@@ -9,15 +9,14 @@ import numpy as np
 
 from weft import dtypes
 from weft.axes import Axes, make_axes
-from weft.dtypes import DType
+from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.lengths import Length
-from weft.op import explain
+from weft.op import explain, explained
 from weft.ops.arguments import checked_number, whole_number
-from weft.ops.cumulative import working_dtype
 from weft.ops.elementwise import FloatOp, absolute, align, cast, negative
 from weft.ops.joining import concat, stack
-from weft.ops.linalg import explained, require_positional
+from weft.ops.linalg import require_positional
 from weft.ops.math import cos as cosine
 from weft.ops.math import sin as sine
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of

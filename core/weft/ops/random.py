@@ -16,11 +16,10 @@ import numpy as np
 
 from weft import dtypes, scope
 from weft.axes import Axes, make_axes
-from weft.dtypes import DType
+from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.op import explain
 from weft.ops.bits import shift_right
-from weft.ops.cumulative import working_dtype
 from weft.ops.elementwise import cast, multiply
 from weft.ops.joining import stack
 from weft.ops.math import cos, log, sqrt

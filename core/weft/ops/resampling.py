@@ -12,7 +12,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.axes import Axes, make_axes
-from weft.dtypes import DType
+from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
 from weft.lengths import floor_divide, product
 from weft.ops.arguments import checked_number
@@ -20,7 +20,7 @@ from weft.ops.comparison import clip, greater_equal, less, logical_and, where
 from weft.ops.elementwise import FloatOp, InexactOp, absolute, align, cast, common_dtype, mod
 from weft.ops.gathering import take, with_length
 from weft.ops.indexing import slice_along_axis, with_lengths
-from weft.ops.linalg import MatmulOp, accumulation_dtype, matrix_transpose
+from weft.ops.linalg import MatmulOp, matrix_transpose
 from weft.ops.movement import broadcast, cast_axes, transpose
 from weft.ops.multi_index import take_along_axis
 from weft.ops.rounding import floor, round
@@ -248,7 +248,7 @@ class GridSampleOp(CompositeOp):
     def reference(self, x: Any, grid: Any) -> Any:
         """Add up the weighed neighbours of each place."""
         lengths = x.shape[2:]
-        wide = np.asarray(grid, accumulation_dtype(self.dtype))
+        wide = np.asarray(grid, working_dtype(self.dtype))
         places = [
             self._inside(wide[..., -1 - d], n, np.abs, np.mod, np.clip)
             for d, n in enumerate(lengths)
@@ -273,7 +273,7 @@ class GridSampleOp(CompositeOp):
     def decompose(self, x: TensorOp, grid: TensorOp) -> TensorOp:
         """Add up the weighed neighbours of each place."""
         batch, channels, *lengths = x.axes.lengths
-        wide = accumulation_dtype(self.dtype)
+        wide = working_dtype(self.dtype)
         line = (batch, 1, product(grid.axes.lengths[1:-1]))
         lows, fractions = [], []
         for d, n in enumerate(lengths):

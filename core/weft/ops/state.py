@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft import dtypes
-from weft.dtypes import DType
+from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError, StateError, WeftError
 from weft.op import Op, explain
-from weft.ops.cumulative import working_dtype
 from weft.ops.elementwise import cast, subtract
 from weft.ops.indexing import update_slice
 from weft.ops.movement import IdentityOp, broadcast

@@ -12,14 +12,13 @@ import numpy as np
 from weft import dtypes
 from weft.axes import Axes, Axis, make_axes
 from weft.description import TensorDescription
-from weft.dtypes import DType
+from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
 from weft.lengths import floor_divide, product
 from weft.ops.elementwise import add, cast
 from weft.ops.gathering import take
 from weft.ops.indexing import SliceOp, slice_along_axis, tensor_slice, update_slice
 from weft.ops.joining import pad
-from weft.ops.linalg import accumulation_dtype
 from weft.ops.movement import broadcast, cast_axes, transpose
 from weft.ops.spatial import SPATIAL, Sliding, Span, Use
 from weft.ops.storage import as_op, constant
@@ -127,14 +126,14 @@ class FoldOp(CompositeOp):
 
     def reference(self, x: Any) -> Any:
         """Add part by part."""
-        result = np.zeros(self.axes.shape, accumulation_dtype(self.dtype))
+        result = np.zeros(self.axes.shape, working_dtype(self.dtype))
         for where, part in self.parts():
             result[where] += x[part]
         return result.astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Add up the windows along one axis after the other."""
-        result = cast(x, accumulation_dtype(x.dtype))
+        result = cast(x, working_dtype(x.dtype))
         for place, (span, axis) in enumerate(zip(self.spans, self.target_axes, strict=True)):
             result = _folded_along(result, place, span, axis.length)
         return cast(result, self.dtype)
