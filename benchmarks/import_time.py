@@ -5,10 +5,12 @@ The limit is reading the modules that weft itself consists of; nothing heavy bel
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from tempfile import TemporaryDirectory
 
 from measure import Row, busy, main
 
@@ -22,18 +24,21 @@ print(middle - start, perf_counter() - middle)
 """
 
 
-def imported() -> tuple[float, float]:
+def imported(bytecode: str) -> tuple[float, float]:
     """Return the seconds that NumPy takes, and those that weft takes after it."""
     command = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    variables = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
     numpy, weft = map(float, done.stdout.split())
     return numpy, weft
 
 
 def benchmark(rounds: int) -> Iterator[Row]:
-    """Import again and again; the first time, which may write bytecode, does not count."""
-    imported()
-    numpy, weft = zip(*(imported() for _ in range(max(rounds, 2))), strict=True)
+    """Import again and again; the first time, which writes bytecode, does not count."""
+    with TemporaryDirectory() as bytecode:
+        imported(bytecode)
+        numpy, weft = zip(*(imported(bytecode) for _ in range(max(rounds, 2))), strict=True)
     yield Row(
         "import weft after import numpy", statistics.median(weft) * 1e3, "ms", 150, busy(weft)
     )

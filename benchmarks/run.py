@@ -31,6 +31,7 @@ BENCHMARKS = (
     "scalar_call",
     "import_time",
     "compile_time",
+    "build",
     "scaling",
     "elementwise",
     "softmax",

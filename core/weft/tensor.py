@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from weft.errors import DTypeError
 from weft.op import Op
@@ -27,6 +27,16 @@ class TensorOp(Op):
     def shape(self) -> tuple[Any, ...]:
         """The lengths of the axes."""
         return self.axes.lengths
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes, under NumPy's name."""
+        return len(self.axes)
+
+    @property
+    def size(self) -> Any:
+        """The number of elements."""
+        return self.axes.size
 
     @property
     def T(self) -> TensorOp:  # noqa: N802
@@ -59,6 +69,14 @@ class TensorOp(Op):
             if schema.composite is not None:
                 return schema.composite  # type: ignore[no-any-return]
         return self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            import weft
+
+            hint = f": use weft.{name}(x)" if callable(vars(weft).get(name)) else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     def __add__(self, other: Any) -> TensorOp:
         return operators["add"](self, other)

@@ -307,7 +307,8 @@ class Transformer(ABC):
     def _refuse_unsupported(self, graph: Graph) -> None:
         target = self.target
         missing = unsupported(graph.ops, target)
-        if not missing:
+        foreign = [op for op in graph.ops if op.is_tensor and op.dtype.name not in target.dtypes]
+        if not missing and not foreign:
             return
         lines = [f"backend {target.name} cannot run these ops, nothing was compiled:"]
         for op in missing:
@@ -315,7 +316,10 @@ class Transformer(ABC):
             reason = target.lacks.get(kind)
             why = f" ({reason})" if reason else ""
             lines.append(f"  {kind} on {op.dtype} {op.axes}{why}, {op.file_info}")
-        lines.append("use another backend, or install a plugin with rules for them")
+        for op in foreign:
+            kind = type(op).__name__
+            lines.append(f"  {kind}: it does not compute with {op.dtype}, {op.file_info}")
+        lines.append("use another backend, a cast, or install a plugin with rules for them")
         kinds = dict.fromkeys(type(op).__name__ for op in missing)
         raise UnsupportedOpError("\n".join(lines), tuple(kinds))
 

@@ -155,3 +155,17 @@ def test_the_reason_of_a_gap_is_in_the_error():
     with pytest.raises(UnsupportedOpError, match="the device has no sine") as caught:
         Partial().computation(weft.sin(x), x)([1, 2])
     assert caught.value.kinds == ("SinOp",)
+
+
+def test_a_dtype_that_the_target_does_not_list_is_refused():
+    class Narrow(weft.NumPyTransformer):
+        @property
+        def target(self):
+            whole = super().target
+            return Target("narrow", supports=whole.supports, dtypes=frozenset({"float32", "bool"}))
+
+    x = weft.placeholder((2,))
+    with pytest.raises(UnsupportedOpError, match="does not compute with int64") as caught:
+        Narrow().computation(weft.argmax(x), x)([1, 2])
+    assert "test_report.py" in str(caught.value)
+    assert Narrow().computation(weft.sum(x), x)([1, 2]) == 3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.errors import AxesError
+from weft.errors import ArgumentError, AxesError
 
 N = weft.symbol("n")
 
@@ -102,3 +102,42 @@ def test_a_range_along_an_axis_has_its_name():
     assert weft.arange(c).axes == weft.make_axes(c)
     assert weft.linspace(0, 1, c).axes == weft.make_axes(c)
     assert weft.arange(1, c).axes == weft.make_axes(weft.make_axis(3, "C"))
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        (slice(None), None),
+        (None,),
+        (..., None),
+        (0, None, slice(1, 3)),
+        (None, ..., None, slice(None)),
+        (slice(None), slice(None), None, 1),
+    ],
+)
+def test_none_is_a_new_axis(items):
+    x = weft.placeholder((2, 3, 4))
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    got = weft.make_transformer("numpy").computation(x[items], x)(array)
+    np.testing.assert_array_equal(got, array[items])
+
+
+def test_none_needs_positional_axes():
+    with pytest.raises(AxesError, match="see expand_dims"):
+        weft.placeholder((weft.make_axis(3, "C"),))[None]
+
+
+def test_a_method_that_is_a_function_is_named():
+    x = weft.placeholder((2, 3))
+    assert (x.ndim, x.size) == (2, 6)
+    with pytest.raises(AttributeError, match=r"'exp': use weft\.exp\(x\)"):
+        x.exp()
+    with pytest.raises(AttributeError, match=r"has no attribute 'exponential_of'$"):
+        x.exponential_of()
+
+
+def test_softmax_takes_numpys_axis():
+    x = weft.placeholder((2, 3))
+    assert weft.softmax(x, axis=0).axes == x.axes
+    with pytest.raises(ArgumentError, match="give normalization_axes or axis, not both"):
+        weft.softmax(x, normalization_axes=1, axis=0)

@@ -147,7 +147,7 @@ def test_the_dtype_of_a_constant(value, dtype):
         ("text", None, "not made of numbers"),
         ("text", "float32", "not a number"),
         (None, None, "not made of numbers"),
-        (object(), "float32", "not a number"),
+        (object, "float32", "not a number"),
     ],
     ids=str,
 )

@@ -92,8 +92,8 @@ MISTAKES = {
     "bool": Case(lambda: bool(x()), DTypeError, ("no truth value", "where()")),
     "iteration": Case(lambda: list(x(2)), DTypeError, ("cannot be iterated",)),
     # indices
-    "index of None": Case(lambda: x(4)[None], ArgumentError, ("Axes(4)", "expand_dims")),
-    "indices with None": Case(lambda: x(4)[:, None], ArgumentError, ("expand_dims",)),
+    "None among names": Case(lambda: x(H)[None], AxesError, ("expand_dims",)),
+    "None among index tensors": Case(lambda: x(4)[[0, 1], None], AxesError, ("expand_dims",)),
     "index of a mask": Case(
         lambda: x(4, 3)[:, np.array([True, False, True])],
         ArgumentError, ("dimension 1 (length 3)", "ndarray of bool", "where()"),

@@ -19,8 +19,8 @@ from weft.ops.arguments import (
 )
 from weft.ops.comparison import greater, maximum, minimum, where
 from weft.ops.elementwise import FloatOp, absolute, align, cast, square
-from weft.ops.gathering import TakeOp
-from weft.ops.losses import PickOp, class_weights, is_label, labels_for
+from weft.ops.gathering import TakeOp, as_indices
+from weft.ops.losses import PickOp, class_weights, is_label, labels_for, require_order
 from weft.ops.math import exp, log, power
 from weft.ops.movement import broadcast
 from weft.ops.normalization import normalize
@@ -170,6 +170,8 @@ def multi_margin_loss(
     gradient is 0. (Crammer and Singer, 2001.)
     """
     function = "multi_margin_loss"
+    labels = as_indices(labels)
+    require_order(function, scores, labels)
     (x,) = align(FloatOp, scores)
     position = class_position(function, x, axis)
     labels = labels_for(function, x, labels, position)

@@ -241,11 +241,34 @@ def is_index_tensor(item: Any) -> bool:
 
 
 def getitem(x: TensorOp, item: Any) -> TensorOp:
-    """Return ``x[item]`` for integers, slices, an ellipsis, and tensors of integers."""
+    """Return ``x[item]`` for integers, slices, an ellipsis, None, and tensors of integers."""
     items = item if isinstance(item, tuple) else (item,)
+    if any(part is None for part in items):
+        return _with_new_axes(x, items)
     if any(map(is_index_tensor, items)):
         return operators["take_at"](x, items)
     return tensor_slice(x, items)
+
+
+def _with_new_axes(x: TensorOp, items: tuple[Any, ...]) -> TensorOp:
+    """Return ``x[items]``, where each None stands for a new axis of length 1."""
+    if x.axes.is_named or any(map(is_index_tensor, items)):
+        problem = "None adds an axis beside positional axes and slices only: see expand_dims"
+        raise AxesError(x.explain(problem))
+    inner = getitem(x, tuple(part for part in items if part is not None))
+    if not any(part is Ellipsis for part in items):
+        items = (*items, Ellipsis)
+    rest = inner.rank - sum(isinstance(part, slice) for part in items)
+    lengths = iter(inner.shape)
+    shape: list[Any] = []
+    for part in items:
+        if part is None:
+            shape.append(1)
+        elif part is Ellipsis:
+            shape.extend(next(lengths) for _ in range(rest))
+        elif isinstance(part, slice):
+            shape.append(next(lengths))
+    return cast_axes(inner, shape)
 
 
 def slice_along_axis(x: Any, axis: Any, index: int) -> TensorOp:

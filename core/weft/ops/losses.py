@@ -9,7 +9,7 @@ import numpy as np
 from weft import dtypes
 from weft.axes import Axes, Axis
 from weft.dtypes import DType, working_dtype
-from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
 from weft.op import explain
 from weft.ops import reduction as reductions
 from weft.ops.activation import SigmoidOp
@@ -48,7 +48,7 @@ from weft.ops.probabilities import (
     repeated,
 )
 from weft.ops.reduction import MeanOp, SumOp
-from weft.ops.storage import constant
+from weft.ops.storage import as_op, constant
 from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "CrossEntropyLogitsOp",
     "PickOp",
     "SafeLogOp",
+    "TakeLabelsOp",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "cross_entropy",
@@ -138,12 +139,43 @@ class CrossEntropyLogitsOp(CompositeOp):
         return cast(dx, self.dtype), cast(dt, self.dtype)
 
 
+def _label_problem(labels: Any, classes: int) -> str | None:
+    """Return what is wrong with the first label that is none of the classes."""
+    if not labels.size or (labels.min() >= 0 and labels.max() < classes):
+        return None
+    first = tuple(np.argwhere((labels < 0) | (labels >= classes))[0].tolist())
+    at = f" at {first}" if first else ""
+    return f"label {labels[first]}{at} is out of range for {classes} classes"
+
+
+class TakeLabelsOp(TakeAlongAxisOp):
+    """One element along an axis by its label, less the number of classes where that is below 0.
+
+    So no label counts from the end, and an error can name each.
+    """
+
+    def places(self, indices: Any) -> Any:
+        """Return the indices as NumPy takes them; raises IndexOutOfRange that names a label."""
+        indices = np.asarray(indices)
+        count = self.args[0].axes[self.position].length
+        labels = np.where(indices < 0, indices + count, indices)
+        problem = _label_problem(np.squeeze(labels, self.position), count)
+        if problem is not None:
+            raise IndexOutOfRange(self.explain(problem))
+        return indices.astype(np.intp, copy=False)
+
+
 class PickOp(IndexedOp, CompositeOp):
     """For each label, the element at that place along one axis, which the result lacks.
 
     Labels count from 0; unlike other indices, those below are out of range. The gradient compares
     each place along the axis with the label, which is faster than a scatter.
     """
+
+    def _check(self, indices: Any) -> None:
+        problem = _label_problem(indices, self.args[0].axes[self.position].length)
+        if problem is not None:
+            raise IndexOutOfRange(problem)
 
     def infer(self) -> tuple[Axes, DType]:
         """Check that the labels have the other axes."""
@@ -157,8 +189,8 @@ class PickOp(IndexedOp, CompositeOp):
 
     def reference(self, x: Any, labels: Any) -> Any:
         """Take."""
-        places = self.places(np.where(labels < 0, labels - x.shape[self.position], labels))
-        taken = np.take_along_axis(x, np.expand_dims(places, self.position), self.position)
+        places = np.expand_dims(self.places(labels), self.position)
+        taken = np.take_along_axis(x, places, self.position)
         return np.squeeze(taken, self.position)
 
     def decompose(self, x: TensorOp, labels: TensorOp) -> TensorOp:
@@ -168,7 +200,7 @@ class PickOp(IndexedOp, CompositeOp):
         places = where(less(labels, 0), labels - size_of(Axes((axis,)), labels.dtype), labels)
         before, after = labels.axes[: self.position], labels.axes[self.position :]
         single = Axes((*before, Axis(1, axis.name), *after))
-        taken = TakeAlongAxisOp(x, cast_axes(places, single), position=self.position)
+        taken = TakeLabelsOp(x, cast_axes(places, single), position=self.position)
         return cast_axes(taken, self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, labels: TensorOp) -> Any:
@@ -202,6 +234,22 @@ class BinaryCrossEntropyLogitsOp(ElementwiseOp, CompositeOp):
 
 SoftmaxOp.bypassed_by = (CrossEntropyLogitsOp, LogSoftmaxOp)
 SigmoidOp.bypassed_by = (BinaryCrossEntropyLogitsOp,)
+
+
+def require_order(function: str, x: Any, targets: TensorOp) -> None:
+    """Refuse integers in the place of scores beside floats of other axes as targets."""
+    x = as_op(x)
+    is_swapped = dtypes.is_integer(x.dtype) and dtypes.is_inexact(targets.dtype)
+    if is_swapped and not _has_axes(targets, x.axes):
+        problem = (
+            f"labels are the second argument, not the first: {x.dtype} {x.axes} comes before "
+            f"{targets.dtype} {targets.axes}"
+        )
+        raise DTypeError(explain(function, problem, (x, targets)))
+
+
+def _has_axes(x: TensorOp, axes: Axes) -> bool:
+    return x.axes == axes or (x.axes.is_named and axes.is_named and x.axes.is_equal_set(axes))
 
 
 def labels_for(function: str, x: TensorOp, labels: Any, position: int) -> TensorOp:
@@ -303,14 +351,15 @@ def nll_loss(
     """Return minus the logarithm of the probability of each label: the negative log-likelihood.
 
     Classes are along `axis`: by default the axis named ``C``, or the last place, as for
-    `log_softmax`. Labels are integers from 0, with all other axes; a call with one out of range
-    raises IndexOutOfRange, in which one below 0 appears less the number of classes. A label equal
-    to `ignore_index` counts for nothing.
+    `log_softmax`. Labels are integers from 0, with all other axes; a call that computes the loss
+    raises IndexOutOfRange for one out of range. A label equal to `ignore_index` counts for nothing.
 
     `weights`, one for each class, multiply the losses of their class. `reduction` is ``"mean"``,
     over the sum of the weights of all labels that count (NaN if that is 0), ``"sum"``, or
     ``"none"`` for a loss for each label.
     """
+    labels = as_indices(labels)
+    require_order("nll_loss", log_probabilities, labels)
     (x,) = align(FloatOp, log_probabilities)
     position = class_position("nll_loss", x, axis)
     return _by_label("nll_loss", x, labels, weights, ignore_index, 0, position, reduction)
@@ -336,14 +385,21 @@ def cross_entropy(
     others, 2016).
     """
     function = "cross_entropy"
-    (x,) = align(FloatOp, logits)
     targets = as_indices(targets)
+    require_order(function, logits, targets)
+    (x,) = align(FloatOp, logits)
     position = class_position(function, x, axis)
     smoothing = checked_number(function, "label_smoothing", label_smoothing, high=1)
     if not dtypes.is_inexact(targets.dtype):
         x = LogSoftmaxOp(x, positions=(position,))
         options = (weights, ignore_index, smoothing, position, reduction)
         return _by_label(function, x, targets, *options)
+    if _has_axes(targets, without(x.axes, position)):
+        problem = (
+            f"labels must be integers, not {targets.dtype}: cast() makes some; float targets are "
+            f"shares of the classes, with the axes {x.axes} of the logits"
+        )
+        raise DTypeError(explain(function, problem, (x, targets)))
     if ignore_index is not None:
         problem = f"ignore_index is for labels, but the targets are {targets.dtype}: weigh them 0"
         raise ArgumentError(explain(function, problem, (x, targets)))

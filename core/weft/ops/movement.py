@@ -344,9 +344,12 @@ broadcast_to = broadcast
 def expand_dims(x: Any, axis: Any = None, dim: int = 0) -> TensorOp:
     """Return the tensor with one more axis at place `dim`, repeated along it.
 
-    Without an `axis` the new one is positional and has length 1.
+    Without an `axis` the new one is positional and has length 1; an integer `axis` is its place, as
+    in NumPy.
     """
     x = as_op(x)
+    if hasattr(axis, "__index__"):
+        axis, dim = None, axis
     new = Axis(1) if axis is None else make_axes(axis)[0]
     place = new_place("expand_dims", x, dim)
     target = Axes((*x.axes[:place], new, *x.axes[place:]))

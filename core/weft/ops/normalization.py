@@ -249,9 +249,11 @@ def batch_norm(
 
     In training the mean and the variance, divided by the count n, are those of x over all other
     axes. `mean` and `variance` are then left out, or states, which become
-    ``(1 - momentum) * state + momentum * statistic`` whenever the result is computed; that variance
-    is divided by n - 1. They are written as under `saved_user_deps`, so a computation of something
-    else leaves them alone, and each can be written for one result only. (Ioffe and Szegedy, 2015.)
+    ``(1 - momentum) * state + momentum * statistic`` whenever the result is computed, right after
+    it; that variance is divided by n - 1. They are written as under `saved_user_deps`, so a
+    computation of something else leaves them alone. Results may share states, and write them in
+    turn, if each is computed from the one before; others need a `sequential`, else StateError says
+    that their order is open. (Ioffe and Szegedy, 2015.)
     """
     (x,) = align(FloatOp, x)
     places = _channels("batch_norm", x, axis)
@@ -269,7 +271,8 @@ def batch_norm(
         return result
     with scope.saved_user_deps():
         writes = _running_averages(x, positions, mean, variance, momentum)
-        return sequential([*writes, result])  # type: ignore[return-value]
+        # The result comes first too, so that what it needs has run: x may hold earlier writes.
+        return sequential([result, *writes, result])  # type: ignore[return-value]
 
 
 def _by_statistics(

@@ -17,7 +17,7 @@ from weft import dtypes, scope
 from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.op import Op, explain
-from weft.ops.arguments import checked_number
+from weft.ops.arguments import as_number, checked_number
 from weft.ops.comparison import equal, logical_or, maximum, where
 from weft.ops.control import doall
 from weft.ops.elementwise import cast, negative, sign, square
@@ -122,15 +122,15 @@ def _pairs(function: str, given: Any, variables: Any) -> list[tuple[Any, TensorO
     from weft.grad import deriv
 
     if isinstance(given, TensorOp):
-        chosen = list(given.variables() if variables is None else _listed(function, variables))
+        chosen = list(given.variables() if variables is None else _variables(function, variables))
         if not chosen:
             raise ArgumentError(explain(function, "the loss depends on no variable", (given,)))
         _check_variables(function, chosen)
         return [(variable, deriv(given, variable)) for variable in chosen]
-    if variables is None:
+    if variables is None or not _is_listed(given):
         problem = f"takes a scalar loss, or a list of gradients and their variables, not {given!r}"
         raise ArgumentError(explain(function, problem, ()))
-    gradients, chosen = _listed(function, given), _listed(function, variables)
+    gradients, chosen = list(given), _variables(function, variables)
     if len(gradients) != len(chosen):
         problem = f"{len(gradients)} gradients were given for {len(chosen)} variables"
         raise ArgumentError(explain(function, problem, chosen))
@@ -141,9 +141,15 @@ def _pairs(function: str, given: Any, variables: Any) -> list[tuple[Any, TensorO
     ]
 
 
-def _listed(function: str, several: Any) -> list[Any]:
-    if isinstance(several, Op | str) or not isinstance(several, Iterable):
-        problem = f"takes a list, not {several!r}"
+def _is_listed(several: Any) -> bool:
+    return isinstance(several, Iterable) and not isinstance(several, Op | str)
+
+
+def _variables(function: str, several: Any) -> list[Any]:
+    if not _is_listed(several):
+        is_number = not math.isnan(as_number(several))
+        hint = f": for the rate say learning_rate={several!r}" if is_number else ""
+        problem = f"variables must be a list of variables, not {several!r}{hint}"
         raise ArgumentError(explain(function, problem, ()))
     return list(several)
 
@@ -153,6 +159,9 @@ def _check_variables(function: str, variables: list[Any]) -> None:
         if not isinstance(variable, Op) or not variable.is_state:
             problem = f"{variable!r} is no variable, so it cannot be optimised"
             raise ArgumentError(explain(function, problem, ()))
+        if getattr(variable, "is_placeholder", False):
+            problem = f"{variable} is a placeholder, which keeps no step: make it a variable"
+            raise ArgumentError(explain(function, problem, (variable,)))
         if not dtypes.is_float(variable.dtype):
             problem = f"{variable} holds {variable.dtype}, but a step needs floats"
             raise DTypeError(explain(function, problem, (variable,)))
@@ -221,7 +230,8 @@ def sgd(
 
     Every optimiser takes a scalar loss, and `variables` or all that the loss depends on; or a list
     of gradients and the list of their variables. `learning_rate` is a number or a scalar op, such
-    as a state or a schedule computed from one.
+    as a state or a schedule computed from one. Variables are written only by a computation that
+    names the op.
     """
     _check_numbers("sgd", momentum=momentum, weight_decay=weight_decay, dampening=dampening)
     if nesterov and (not momentum or dampening):
@@ -257,7 +267,8 @@ def adam(
 
     ``w -= learning_rate * m̂ / (sqrt(v̂) + epsilon)`` with unbiased averages m̂ and v̂ (Kingma and Ba:
     Adam, 2015). `weight_decay` adds ``weight_decay * w`` to the gradient; see `adamw` for the
-    other way. See `sgd` for the first three arguments.
+    other way. See `sgd` for the first three arguments; variables are written only by a computation
+    that names the op.
     """
     _check_decays("adam", beta1=beta1, beta2=beta2)
     _check_numbers("adam", epsilon=epsilon, weight_decay=weight_decay)
@@ -289,7 +300,8 @@ def adamw(
     """Return an op that makes a step as `adam` does, with the weight decay beside the averages.
 
     ``w -= learning_rate * (m̂ / (sqrt(v̂) + epsilon) + weight_decay * w)`` (Loshchilov and Hutter:
-    Decoupled weight decay regularization, 2019). See `sgd` for the first three arguments.
+    Decoupled weight decay regularization, 2019). See `sgd` for the first three arguments; variables
+    are written only by a computation that names the op.
     """
     _check_decays("adamw", beta1=beta1, beta2=beta2)
     _check_numbers("adamw", epsilon=epsilon, weight_decay=weight_decay)
@@ -313,7 +325,7 @@ def lamb(
 
     The step of each variable is multiplied by its norm over that of the step, or by 1 where either
     is 0 (You and others: Large batch optimization for deep learning, 2020). See `sgd` for the first
-    three arguments.
+    three arguments; variables are written only by a computation that names the op.
     """
     _check_decays("lamb", beta1=beta1, beta2=beta2)
     _check_numbers("lamb", epsilon=epsilon, weight_decay=weight_decay)
@@ -342,7 +354,8 @@ def rmsprop(
     ``v = decay * v + (1 - decay) * g²; w -= learning_rate * g / (sqrt(v) + epsilon)`` (Tieleman and
     Hinton: Lecture 6.5, 2012). `centered` takes the variance in the place of v (Graves: Generating
     sequences with recurrent neural networks, 2013); with `momentum` the quotients add up in a
-    velocity. `weight_decay` is added to the gradient. See `sgd` for the first three arguments.
+    velocity. `weight_decay` is added to the gradient. See `sgd` for the first three arguments;
+    variables are written only by a computation that names the op.
     """
     _check_decays("rmsprop", decay=decay)
     _check_numbers("rmsprop", epsilon=epsilon, momentum=momentum, weight_decay=weight_decay)
@@ -373,7 +386,7 @@ def adagrad(
 
     ``s += g²; w -= learning_rate * g / (sqrt(s) + epsilon)`` (Duchi, Hazan and Singer: Adaptive
     subgradient methods, 2011). `weight_decay` is added to the gradient. See `sgd` for the first
-    three arguments.
+    three arguments; variables are written only by a computation that names the op.
     """
     _check_numbers("adagrad", epsilon=epsilon, weight_decay=weight_decay)
 
@@ -396,8 +409,9 @@ def adadelta(
     """Return an op that makes a step as long as the steps so far, by the gradient's mean square.
 
     ``d = g * sqrt(u + epsilon) / sqrt(v + epsilon)`` with running means v of g² and u of d², the
-    latter from before the step; ``w -= learning_rate * d`` (Zeiler: Adadelta, 2012).
-    `weight_decay` is added to the gradient. See `sgd` for the first three arguments.
+    latter from before the step; ``w -= learning_rate * d`` (Zeiler: Adadelta, 2012). `weight_decay`
+    is added to the gradient. See `sgd` for the first three arguments; variables are written only by
+    a computation that names the op.
     """
     _check_decays("adadelta", decay=decay)
     _check_numbers("adadelta", epsilon=epsilon, weight_decay=weight_decay)
@@ -425,7 +439,8 @@ def lion(
 
     ``w -= learning_rate * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w)``, and then
     ``m = beta2 * m + (1 - beta2) * g`` (Chen and others: Symbolic discovery of optimization
-    algorithms, 2023). See `sgd` for the first three arguments.
+    algorithms, 2023). See `sgd` for the first three arguments; variables are written only by a
+    computation that names the op.
     """
     _check_decays("lion", beta1=beta1, beta2=beta2)
     _check_numbers("lion", weight_decay=weight_decay)

@@ -16,7 +16,7 @@ from weft.ops.control import stop_gradient
 from weft.ops.elementwise import FloatOp, align, cast, divide, negative, subtract
 from weft.ops.math import exp, log
 from weft.ops.movement import BroadcastOp
-from weft.ops.reduced_axes import reduced_positions
+from weft.ops.reduced_axes import reduced_positions, takes_axis
 from weft.ops.reduction import MaxOp, ReductionOp, SumOp
 from weft.ops.rounding import isfinite
 from weft.ops.storage import as_op, constant
@@ -191,6 +191,7 @@ def repeated(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) -> Ten
     return BroadcastOp(value, target_axes=like.axes, dims=kept) if positions else value
 
 
+@takes_axis("normalization_axes")
 def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
     """Return exp(x) over its sum along the normalised axes.
 
@@ -211,17 +212,20 @@ def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
     return result
 
 
+@takes_axis("normalization_axes")
 def log_softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
     """Return the logarithm of the `softmax` with the same arguments, without underflow."""
     (x,) = align(FloatOp, x)
     return LogSoftmaxOp(x, positions=normalised_positions(x, normalization_axes))
 
 
+@takes_axis("normalization_axes")
 def softmin(x: Any, normalization_axes: Any = None) -> TensorOp:
     """Return the softmax of -x: the smallest element has the largest share."""
     return softmax(negative(*align(FloatOp, x)), normalization_axes)
 
 
+@takes_axis("normalization_axes")
 def masked_softmax(x: Any, mask: Any, normalization_axes: Any = None) -> TensorOp:
     """Return the softmax over the elements where a mask is true, and 0 elsewhere.
 

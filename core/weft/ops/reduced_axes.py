@@ -16,24 +16,31 @@ from weft.ops.movement import cast_axes, transpose
 from weft.ops.storage import as_op
 from weft.tensor import TensorOp
 
+Function = Callable[..., TensorOp]
 
-def takes_axis(reduction: Callable[..., TensorOp]) -> Callable[..., TensorOp]:
-    """Let a reduction take NumPy's keyword `axis` for `reduction_axes`."""
 
-    @functools.wraps(reduction)
-    def with_axis(*args: Any, axis: Any = None, **options: Any) -> TensorOp:
-        if axis is not None:
-            options = {"reduction_axes": axis, **options}
-        return reduction(*args, **options)
+def takes_axis(keyword: str) -> Callable[[Function], Function]:
+    """Let a function take NumPy's keyword `axis` for a keyword of its own."""
 
-    signature = inspect.signature(reduction)
-    keyword = inspect.Parameter(
-        "axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any"
-    )
-    with_axis.__dict__["__signature__"] = signature.replace(
-        parameters=[*signature.parameters.values(), keyword]
-    )
-    return with_axis
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def with_axis(*args: Any, axis: Any = None, **options: Any) -> TensorOp:
+            if axis is not None:
+                if keyword in options:
+                    raise ArgumentError(f"{function.__name__}: give {keyword} or axis, not both")
+                options[keyword] = axis
+            return function(*args, **options)
+
+        signature = inspect.signature(function)
+        parameter = inspect.Parameter(
+            "axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any"
+        )
+        with_axis.__dict__["__signature__"] = signature.replace(
+            parameters=[*signature.parameters.values(), parameter]
+        )
+        return with_axis
+
+    return decorate
 
 
 def default_positions(axes: Axes) -> tuple[int, ...]:

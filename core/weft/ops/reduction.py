@@ -327,7 +327,7 @@ def sum_over(x: TensorOp, positions: tuple[int, ...]) -> TensorOp:
     return SumOp(x, positions=positions) if positions else x
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def sum(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -335,7 +335,7 @@ def sum(
     return reduce(SumOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def prod(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -346,7 +346,7 @@ def prod(
     return reduce(ProdOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def max(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -357,7 +357,7 @@ def max(
     return reduce(MaxOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def min(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -368,7 +368,7 @@ def min(
     return reduce(MinOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def mean(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -376,7 +376,7 @@ def mean(
     return reduce(MeanOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def any(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -384,7 +384,7 @@ def any(
     return reduce(AnyOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def all(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -392,7 +392,7 @@ def all(
     return reduce(AllOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def count_nonzero(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -413,7 +413,7 @@ def _arg(
     return arranged(found, x, positions, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def argmax(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -424,7 +424,7 @@ def argmax(
     return _arg(ArgmaxOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def argmin(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -435,7 +435,7 @@ def argmin(
     return _arg(ArgminOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def tensor_size(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
     """Return the number of elements over axes as a float32 scalar."""
     x = as_op(x)

@@ -184,7 +184,7 @@ class QuantileOp(ReductionOp, CompositeOp):
         return cast(where(isnan(last), last, result), self.dtype)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def variance(
     x: Any,
     reduction_axes: Any = None,
@@ -213,7 +213,7 @@ def variance(
 var = variance
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def std(
     x: Any,
     reduction_axes: Any = None,
@@ -232,7 +232,7 @@ def std(
     return cast(where(is_zero, 0, sqrt(where(is_zero, 1, squared))), x.dtype)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def quantile(
     x: Any, q: float, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -249,7 +249,7 @@ def quantile(
     return reduce(QuantileOp, x, reduction_axes, out_axes, keepdims, share=as_number(q))
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def median(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -257,7 +257,7 @@ def median(
     return quantile(x, 0.5, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def logsumexp(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -270,7 +270,7 @@ def logsumexp(
     return reduce(LogSumExpOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def norm(
     x: Any,
     ord: Any = 2,
@@ -307,19 +307,19 @@ def norm(
     return reduce(NormOp, x, *arguments, exponent=ord)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def L2_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
     """Return the Euclidean length over axes; see `norm`."""
     return norm(x, 2, reduction_axes, out_axes)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def L1_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
     """Return the sum of absolute values over axes; integers keep their dtype."""
     return sum(absolute(x), reduction_axes, out_axes)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def squared_L2(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
     """Return the sum of squares, over all axes unless some are given; integers keep their dtype."""
     x = as_op(x)
@@ -329,7 +329,7 @@ def squared_L2(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Tens
     return cast(total, x.dtype) if dtypes.is_inexact(x.dtype) else total
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def nansum(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -337,7 +337,7 @@ def nansum(
     return sum(where(isnan(x), 0, x), reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def nanmean(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -349,7 +349,7 @@ def nanmean(
     return cast(total / cast(count, wide.dtype), x.dtype)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def nanmax(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
@@ -357,7 +357,7 @@ def nanmax(
     return _known_extremum(max, -math.inf, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis
+@takes_axis("reduction_axes")
 def nanmin(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,8 @@ LEVEL_OPTION = "--weft-level"
 REPORT_OPTION = "--weft-report"
 LACKING_PROPERTY = "weft_lacking"
 """Recorded by a test for an op that the target says it lacks."""
+OUTCOME_PROPERTY = "weft_outcome"
+"""What the report says of a test, on the way there."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -144,12 +147,21 @@ class ReportWriter:
         if report.when == "call" or (not report.passed and report.when == "setup"):
             outcome = _outcome(item, report)
             if outcome is not None:
-                self.report.add(outcome)
+                report.user_properties.append((OUTCOME_PROPERTY, asdict(outcome)))
         return report
 
-    def pytest_sessionfinish(self) -> None:
-        """Write the report."""
-        self.report.write(self.path)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add the outcome, which with pytest-xdist comes from another process."""
+        from weft.testing.report import Outcome
+
+        for name, value in report.user_properties:
+            if name == OUTCOME_PROPERTY and isinstance(value, dict):
+                self.report.add(Outcome(**value))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the report, once."""
+        if not hasattr(session.config, "workerinput"):
+            self.report.write(self.path)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the report is."""

@@ -78,6 +78,14 @@ class Report:
                 of_backend[outcome.dtype] = min(results, key=_WORST_FIRST.index)
         return dict(sorted(found.items()))
 
+    def lacking(self) -> dict[str, list[str]]:
+        """Return by backend the ops that are lacking, each with the reason of the target."""
+        found: dict[str, set[str]] = {}
+        for outcome in self.outcomes:
+            if outcome.result == LACKING:
+                found.setdefault(outcome.backend, set()).add(outcome.reason)
+        return {backend: sorted(reasons) for backend, reasons in found.items()}
+
     def as_json(self) -> dict[str, Any]:
         """Return everything as data; ``format`` counts up when its shape changes."""
         failures = [asdict(o) for o in self.outcomes if o.result == FAILED]
@@ -93,12 +101,15 @@ class Report:
                 for name in self.backends
             },
             "functions": self.functions(),
+            "lacking": self.lacking(),
             "failures": failures,
         }
 
     def as_markdown(self) -> str:
         """Return a page: a table of levels, a table of functions, and what failed."""
-        return "\n".join([*self._summary(), "", *self._table(), *self._failures(), ""])
+        return "\n".join(
+            [*self._summary(), "", *self._table(), *self._reasons(), *self._failures(), ""]
+        )
 
     def _summary(self) -> list[str]:
         lines = [
@@ -125,6 +136,13 @@ class Report:
             cells = (_cell(by_backend.get(name, {})) for name in self.backends)
             lines.append(f"| `{function}` | {' | '.join(cells)} |")
         return lines
+
+    def _reasons(self) -> Iterable[str]:
+        lacking = self.lacking()
+        if lacking:
+            yield from ("", "## What is lacking", "")
+        for backend, reasons in lacking.items():
+            yield from (f"* {backend}, {reason}" for reason in reasons)
 
     def _failures(self) -> Iterable[str]:
         failed = [outcome for outcome in self.outcomes if outcome.result == FAILED]

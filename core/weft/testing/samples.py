@@ -22,6 +22,14 @@ SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5)
 _SPECIAL_INTEGERS = (0, 1, 2, 3, 7, -1, -2, -3)
 
 
+def _special_integers(dtype: DType) -> Array:
+    """Return small integers, the width in bits, and neighbours that float32 or float64 confuses."""
+    limits = np.iinfo(dtype)
+    low, high = limits.min, limits.max
+    values = {*_SPECIAL_INTEGERS, limits.bits, low, low + 1, high - 1, high}
+    return np.array(sorted(x for x in values if x >= low), dtype)
+
+
 def _spread(shape: tuple[int, ...], random: Generator, index: int) -> Any:
     """Return values that differ by 4 / size, and by a quarter of that from those of other operands.
 
@@ -93,7 +101,7 @@ def special(count: int, dtype: DType) -> list[Array]:
     if dtypes.is_bool(dtype):
         values = np.array([False, True])
     elif dtypes.is_integer(dtype):
-        values = np.array([x for x in _SPECIAL_INTEGERS if x >= 0 or dtype.kind == "i"])
+        values = _special_integers(dtype)
     else:
         values = np.array(SPECIAL)
     meetings = np.meshgrid(*([values] * count), indexing="ij")

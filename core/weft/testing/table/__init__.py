@@ -23,6 +23,7 @@ from weft.testing.table import (
     decompositions,
     distances,
     distributions,
+    edges,
     elementwise,
     functions,
     gathering,
@@ -45,6 +46,7 @@ from weft.testing.table.rows import Refusal, Row
 
 _FAMILIES = (
     elementwise,
+    edges,
     functions,
     complex_numbers,
     activation,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
 from weft.testing.table.rows import (
     FIXED,
     MATRIX,
@@ -248,7 +248,18 @@ _REFUSED: tuple[tuple[str, str, Callable[[], Any], type[Any], str], ...] = (
      "for labels"),
     ("cross_entropy", "smoothing", lambda: weft.cross_entropy(_X, _CLASS, label_smoothing=2),
      ArgumentError, "from 0 to 1"),
-    ("cross_entropy", "shares", lambda: weft.cross_entropy(_X, _VECTOR), AxesError, "same axes"),
+    ("cross_entropy", "shares", lambda: weft.cross_entropy(_X, _VECTOR), DTypeError,
+     "labels must be integers, not float32: cast"),
+    ("cross_entropy", "shapes", lambda: weft.cross_entropy(_X, weft.placeholder((4, 3))), AxesError,
+     "same axes"),
+    ("cross_entropy", "named", lambda: weft.cross_entropy(weft.placeholder([C, N, H]),
+     weft.placeholder([H, N])), DTypeError, "labels must be integers"),
+    *((name, "swapped", partial(getattr(weft, name), _CLASS, _X), DTypeError,
+       "labels are the second argument") for name in _BY_LABEL),
+    *((name, "range", partial(getattr(weft, name), _X, [0, 4, 1]), IndexOutOfRange,
+       r"label 4 at \(1,\) is out of range for 4 classes") for name in _BY_LABEL),
+    *((name, "negative", partial(getattr(weft, name), _X, [0, 1, -1]), IndexOutOfRange,
+       r"label -1 at \(2,\) is out of range for 4 classes") for name in _BY_LABEL),
     ("multi_margin_loss", "power", lambda: weft.multi_margin_loss(_X, _CLASS, 0), ArgumentError,
      "p must be"),
     ("cross_entropy_multi", "shapes", lambda: weft.cross_entropy_multi(_X, _VECTOR), AxesError,

@@ -124,6 +124,7 @@ ROWS: tuple[Row, ...] = (
 
 _W, _V = weft.variable((2, 3)), weft.variable((4,))
 _COUNT = weft.variable((), "int32")
+_GIVEN = weft.placeholder((2, 3))
 _LOSS, _UNSUMMED = weft.sum(_W * _W), _W * _W
 
 _NAMES = tuple(_STEPS)
@@ -136,10 +137,14 @@ REFUSALS: tuple[Refusal, ...] = (
             ("not-scalar", (_UNSUMMED,), {}, GradientError, "deriv needs a scalar"),
             ("no-variable", (weft.constant(1.0),), {}, ArgumentError, "depends on no variable"),
             ("only-gradients", ([_W],), {}, ArgumentError, "and their variables"),
-            ("text", ("loss", [_W]), {}, ArgumentError, "takes a list, not 'loss'"),
+            ("text", ("loss", [_W]), {}, ArgumentError, "and their variables, not 'loss'"),
             ("number", ([_W, _V], [_W]), {}, ArgumentError, "2 gradients were given for 1"),
             ("shape", ([_V], [_W]), {}, AxesError, "does not fit"),
-            ("one-variable", (_LOSS, _W), {}, ArgumentError, "takes a list"),
+            ("one-variable", (_LOSS, _W), {}, ArgumentError, "must be a list of variables"),
+            ("rate-second", (_LOSS, 0.1), {}, ArgumentError, "say learning_rate=0.1"),
+            ("loss-second", ([_W], _LOSS), {}, ArgumentError, "must be a list of variables"),
+            ("placeholder", (weft.sum(_GIVEN * 2), [_GIVEN]), {}, ArgumentError,
+             "is a placeholder"),
             ("no-state", (_LOSS, [_UNSUMMED]), {}, ArgumentError, "is no variable"),
             ("twice", (_LOSS, [_W, _W]), {}, ArgumentError, "listed twice"),
             ("integers", ([_COUNT], [_COUNT]), {}, DTypeError, "a step needs floats"),
