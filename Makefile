@@ -12,10 +12,10 @@ demo: $(READY)
 	$(BIN)/python examples/digits.py --out out
 
 test: $(READY)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 fast: $(READY)
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m "not slow" $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -94,7 +94,8 @@ def on_host(op: Op, *args: Array) -> Any:
 def power(op: Op, x: Array, y: Array) -> Any:
     """Raise to the power; NumPy refuses integers to a negative one, which round to 0."""
     if op.dtype.kind in "iu":
-        return np.power(np.where((y < 0) & (np.abs(x) != 1), 0, x), np.abs(y))
+        x = np.where((y < 0) & (np.abs(x) != 1), 0, x)
+        y = np.where(y < 0, 2 - y % 2, y)  # all that matters then is whether it is even
     return np.power(x, y)
 
 
