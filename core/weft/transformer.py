@@ -307,8 +307,9 @@ class Transformer(ABC):
     def _refuse_unsupported(self, graph: Graph) -> None:
         target = self.target
         missing = unsupported(graph.ops, target)
-        foreign = [op for op in graph.ops if op.is_tensor and op.dtype.name not in target.dtypes]
-        if not missing and not foreign:
+        used = {op.dtype for op in graph.ops if op.is_tensor}
+        unknown = {dtype for dtype in used if dtype.name not in target.dtypes}
+        if not missing and not unknown:
             return
         lines = [f"backend {target.name} cannot run these ops, nothing was compiled:"]
         for op in missing:
@@ -316,7 +317,7 @@ class Transformer(ABC):
             reason = target.lacks.get(kind)
             why = f" ({reason})" if reason else ""
             lines.append(f"  {kind} on {op.dtype} {op.axes}{why}, {op.file_info}")
-        for op in foreign:
+        for op in (op for op in graph.ops if op.dtype in unknown):
             kind = type(op).__name__
             lines.append(f"  {kind}: it does not compute with {op.dtype}, {op.file_info}")
         lines.append("use another backend, a cast, or install a plugin with rules for them")
