@@ -142,9 +142,7 @@ def quotient_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
 def power_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
     """Call the function; for integers, whose negative powers it lacks, as the op defines them."""
     xp = library.xp
-    if not dtypes.is_integer(op.dtype):
-        return xp.pow(x, y)
-    if op.dtype.kind == "u":
+    if op.dtype.kind != "i":
         return xp.pow(x, y)
     root = xp.where((y < 0) & (xp.abs(x) != 1), xp.zeros_like(x), x)
     return xp.pow(root, xp.where(y < 0, 2 - y % 2, y))

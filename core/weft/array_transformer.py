@@ -71,8 +71,8 @@ class ArrayTransformer(Transformer):
     """A backend made of a namespace of the array API standard, one function call an op.
 
     Correct rather than fast: it computes op by op, in memory that the library manages. A subclass
-    names the `namespace` and, if it likes, overrides rules in the table `weft.array_rules.rules` by
-    way of the plugin group ``weft.rules``. ::
+    names the `namespace`. Rules for further ops go into the table `weft.array_rules.rules`, by way
+    of the plugin group ``weft.rules`` with entry names ``array.<name>``. ::
 
         class StrictTransformer(weft.ArrayTransformer):
             transformer_name = "strict"
