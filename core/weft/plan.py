@@ -17,12 +17,14 @@ from weft.description import TensorDescription, contiguous
 from weft.graph import Graph
 from weft.op import Op
 from weft.ops.movement import ContiguousOp
+from weft.ops.results import ResultOp, TupleOp
 from weft.ops.storage import ParameterOp, ReadOp
 from weft.placement import lower_bound, place
 from weft.target import Target
 
 ARENA, STATE, INPUT, CONSTANT, RESULT = "arena", "state", "input", "constant", "result"
 _BYTE = dtypes.uint8
+_NOT_COMPUTED = (ParameterOp, ReadOp, ResultOp)
 
 
 class Buffer:
@@ -66,12 +68,20 @@ class Buffer:
 
 @dataclass(slots=True)
 class Step:
-    """One op that runs: where its operands are and where its result goes."""
+    """One op that runs: where its operands are and where its results go.
+
+    An op with an effect has its first operand as its result.
+    """
 
     op: Op
-    out: TensorDescription
+    outs: tuple[TensorDescription, ...]
     args: tuple[TensorDescription, ...]
     workspace: TensorDescription | None = None
+
+    @property
+    def out(self) -> TensorDescription:
+        """Where the only result goes, or the first of several."""
+        return self.outs[0]
 
 
 @dataclass
@@ -88,6 +98,8 @@ class Plan:
         The description of every op's value; in the arena, offsets count from its start.
     buffers
         All buffers that are in use.
+    results
+        The values that a step with several results makes, in their order.
     arena_size
         The bytes of the arena.
     peak_live
@@ -98,6 +110,7 @@ class Plan:
     steps: list[Step]
     tensors: dict[Op, TensorDescription]
     buffers: list[Buffer]
+    results: dict[Op, list[Op]]
     arena_size: int = 0
     peak_live: int = 0
 
@@ -120,8 +133,8 @@ class Plan:
         """Return the plan as text: a line a step, then a line a buffer of the arena."""
         lines = [f"arena {self.arena_size} bytes, at most {self.peak_live} live"]
         for number, step in enumerate(self.steps):
-            args = ", ".join(map(_address, step.args))
-            lines.append(f"{number:5}  {_address(step.out)} <- {type(step.op).__name__}({args})")
+            args, outs = (", ".join(map(_address, each)) for each in (step.args, step.outs))
+            lines.append(f"{number:5}  {outs} <- {type(step.op).__name__}({args})")
         lines.extend(
             f"steps {b.first:5} to {b.last:5}: bytes {b.offset} to {b.offset + b.nbytes}"
             for b in sorted(self.buffers, key=lambda b: (b.first, b.offset))
@@ -188,6 +201,7 @@ class _Planner:
         self.states: dict[Op, Buffer] = {}
         self.inputs: dict[Op, Buffer] = {}
         self.steps: list[Op] = []
+        self.results = _results(graph)
         self.last_effect = -1
 
     def plan(self) -> Plan:
@@ -207,7 +221,7 @@ class _Planner:
 
     def _locate(self, op: Op) -> None:
         """Give an op its place, and note when its operands are in use."""
-        if op in self.tensors:
+        if op in self.tensors or isinstance(op, ResultOp):
             return
         if op.is_constant:
             self.tensors[op] = self._stored(op, CONSTANT, op)
@@ -238,11 +252,14 @@ class _Planner:
         number = self._add_reader(op)
         if op.may_raise:
             self.last_effect = number
-        if not op.is_tensor:
-            return
-        buffer = Buffer(ARENA, op.axes.size * op.dtype.itemsize, number)
-        self.buffers.append(buffer)
-        self.tensors[op] = contiguous(op.axes.shape, op.dtype, buffer)
+        for value in self._values(op):
+            buffer = Buffer(ARENA, value.axes.size * value.dtype.itemsize, number)
+            self.buffers.append(buffer)
+            self.tensors[value] = contiguous(value.axes.shape, value.dtype, buffer)
+
+    def _values(self, op: Op) -> list[Op]:
+        """Return the tensors that a step makes: its own value, or its results'."""
+        return self.results[op] if isinstance(op, TupleOp) else [op] if op.is_tensor else []
 
     def _place_updates(self) -> None:
         """Let the op that makes a state's new value write into the state, or copy at the end.
@@ -276,18 +293,18 @@ class _Planner:
         old = self.states.get(state)
         if old is None or old.last < step:
             return True
-        return old.last == step and self._may_overwrite(self.steps[step], old)
+        return old.last == step and self._may_overwrite(value, old)
 
-    def _may_overwrite(self, op: Op, buffer: Buffer) -> bool:
-        """Whether an op's result may take the memory of a buffer that it reads."""
-        wanted = (op.axes.shape, op.dtype)
+    def _may_overwrite(self, value: Op, buffer: Buffer) -> bool:
+        """Whether a value may take the memory of a buffer that the op which makes it reads."""
+        wanted = (value.axes.shape, value.dtype)
         found = False
-        for index, arg in enumerate(op.args):
+        for index, arg in enumerate(_maker(value).args):
             tensor = self.tensors[arg]
             if tensor.base.root is not buffer:
                 continue
             fits = (tensor.shape, tensor.dtype) == wanted and tensor.is_contiguous
-            if not (fits and tensor.offset == 0 and op.may_overwrite(index)):
+            if not (fits and tensor.offset == 0 and _overwrites(value, index)):
                 return False
             found = True
         return found
@@ -302,19 +319,25 @@ class _Planner:
         """Let ops write over operands that they are the last to read."""
         for number in reversed(range(len(self.steps))):
             op = self.steps[number]
-            if not op.is_tensor or op.has_effect:
-                continue
-            buffer = self.tensors[op].base.root
-            if buffer.first != number:
-                continue
-            for index, arg in enumerate(op.args):
-                operand = self.tensors[arg].base.root
-                if op.may_overwrite(index) and self._may_merge(operand, buffer, op, number):
-                    operand.merged = buffer
-                    buffer.first = operand.first
-                    break
+            if not op.has_effect:
+                for value in self._values(op):
+                    self._merge_value(value, number)
 
-    def _may_merge(self, operand: Buffer, buffer: Buffer, op: Op, number: int) -> bool:
+    def _merge_value(self, value: Op, number: int) -> None:
+        buffer = self.tensors[value].base.root
+        if buffer.first != number:
+            return
+        made_here = {self.tensors[each].base.root for each in self._values(self.steps[number])}
+        for index, arg in enumerate(_maker(value).args):
+            operand = self.tensors[arg].base.root
+            if operand in made_here:
+                continue
+            if _overwrites(value, index) and self._may_merge(operand, buffer, value, number):
+                operand.merged = buffer
+                buffer.first = operand.first
+                return
+
+    def _may_merge(self, operand: Buffer, buffer: Buffer, value: Op, number: int) -> bool:
         if operand.kind != ARENA or operand.last != number or operand.nbytes != buffer.nbytes:
             return False
         if buffer.kind == STATE:
@@ -323,7 +346,7 @@ class _Planner:
             old = self.states.get(buffer.owner)
             if old is not None and old.last >= operand.first:
                 return False
-        return self._may_overwrite(op, operand)
+        return self._may_overwrite(value, operand)
 
     def _finish(self) -> Plan:
         scratch = self._workspaces()
@@ -339,7 +362,7 @@ class _Planner:
         self._settle_addresses()
         kept = [b for b in kept if b.kind != STATE or self.states[b.owner] is b]
         steps = [self._step(op, scratch.get(op)) for op in self.steps]
-        return Plan(self.graph, steps, self.tensors, kept, size, peak)
+        return Plan(self.graph, steps, self.tensors, kept, self.results, size, peak)
 
     def _workspaces(self) -> dict[Op, Buffer]:
         """Add a buffer for each op that needs scratch memory while it runs."""
@@ -366,11 +389,42 @@ class _Planner:
 
     def _step(self, op: Op, scratch: Buffer | None) -> Step:
         args = tuple([self.tensors[arg] for arg in op.args])
-        out = self.tensors[op] if op.is_tensor else args[0]
+        outs = tuple([self.tensors[value] for value in self._values(op)]) or args[:1]
         if scratch is None:
-            return Step(op, out, args)
+            return Step(op, outs, args)
         workspace = TensorDescription((scratch.nbytes,), _BYTE, (1,), scratch.offset, scratch)
-        return Step(op, out, args, workspace)
+        return Step(op, outs, args, workspace)
+
+
+def _results(graph: Graph) -> dict[Op, list[Op]]:
+    """Return, for each op that has several results, the ops that take them, in order."""
+    found: dict[Op, dict[int, Op]] = {}
+    for op in graph.ops:
+        if isinstance(op, ResultOp):
+            found.setdefault(op.args[0], {})[op.index] = op
+    return {op: _in_order(op, results) for op, results in found.items()}
+
+
+def _in_order(op: Any, results: dict[int, Op]) -> list[Op]:
+    """Return a taker for every result, also for those that nobody takes."""
+    with scope.replacing(op):
+        count = range(len(op.result_types))
+        return [
+            results[index] if index in results else ResultOp(op, index=index) for index in count
+        ]
+
+
+def _maker(value: Op) -> Op:
+    """Return the op whose step makes a value."""
+    return value.args[0] if isinstance(value, ResultOp) else value
+
+
+def _overwrites(value: Op, index: int) -> bool:
+    """Whether a value may lie where the operand at an index of the op that makes it lies."""
+    if isinstance(value, ResultOp):
+        made: TupleOp = value.args[0]
+        return made.may_overwrite_with(value.index, index)
+    return value.may_overwrite(index)
 
 
 def unsupported(ops: Iterable[Op], target: Target) -> list[Op]:
@@ -378,5 +432,5 @@ def unsupported(ops: Iterable[Op], target: Target) -> list[Op]:
     return [
         op
         for op in ops
-        if not (op.is_constant or isinstance(op, ParameterOp | ReadOp) or target.supports(op))
+        if not (op.is_constant or isinstance(op, _NOT_COMPUTED) or target.supports(op))
     ]

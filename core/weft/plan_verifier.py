@@ -12,7 +12,7 @@ from weft.description import TensorDescription
 from weft.errors import PlanError
 from weft.op import Op
 from weft.ops.storage import ParameterOp, ReadOp
-from weft.plan import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer, Plan, Step
+from weft.plan import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer, Plan
 
 
 def verify_plan(plan: Plan) -> None:
@@ -20,6 +20,7 @@ def verify_plan(plan: Plan) -> None:
     _check_overlaps([buffer for buffer in plan.buffers if buffer.kind == ARENA])
     made: dict[Op, bool] = {}
     memory = _Memory(plan)
+    results = plan.results
     for step in plan.steps:
         for arg, tensor in zip(step.op.args, step.args, strict=True):
             source = _maker(arg, made, plan)
@@ -27,9 +28,11 @@ def verify_plan(plan: Plan) -> None:
         made[step.op] = True
         if step.op.has_effect:
             continue
-        if step.out.base.kind in (CONSTANT, INPUT):
-            raise PlanError(step.op.explain(f"the plan writes into a {step.out.base.kind}"))
-        memory.write(step)
+        for value, tensor in zip(results.get(step.op, [step.op]), step.outs, strict=True):
+            if tensor.base.kind in (CONSTANT, INPUT):
+                raise PlanError(step.op.explain(f"the plan writes into a {tensor.base.kind}"))
+            made[value] = True
+            memory.write(value, tensor.base)
     for number, op in enumerate(plan.graph.outputs):
         memory.check_final(op, (RESULT, number))
     for state, value in plan.graph.updates:
@@ -75,14 +78,13 @@ class _Memory:
                 reader.explain(f"the plan lets it read {source} after that was overwritten")
             )
 
-    def write(self, step: Step) -> None:
-        buffer = step.out.base
+    def write(self, op: Op, buffer: Buffer) -> None:
         if buffer.kind == ARENA:
             start, end = buffer.offset, buffer.offset + buffer.nbytes
             self.arena = [(a, b, op) for a, b, op in self.arena if b <= start or a >= end]
-            self.arena.append((start, end, step.op))
+            self.arena.append((start, end, op))
         else:
-            self.owner[self._place(buffer)] = step.op
+            self.owner[self._place(buffer)] = op
 
     def check_final(self, op: Op, place: Any) -> None:
         if self.owner.get(place) is not op:

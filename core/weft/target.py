@@ -19,6 +19,11 @@ TOLERANCES: Mapping[str, tuple[float, float]] = {
 }
 
 
+def never(op: Op) -> bool:
+    """Fuse nothing."""
+    return False
+
+
 def no_workspace(op: Op) -> int:
     """Ask for no scratch memory."""
     return 0
@@ -34,6 +39,11 @@ class Target:
         The backend's name.
     supports
         Whether the backend has a rule for an op; composites it has one for are kept whole.
+    fusible
+        Whether an op can be an instruction of a fused kernel, which the backend then runs by its
+        rule for `FusedOp`; never, unless the backend says so.
+    max_kernel_values
+        The most operands and instructions that one kernel may have together.
     max_elementwise_rank, max_reduction_rank
         The most axes that elementwise ops, and that reductions, may have; None for any number.
     alignment
@@ -53,6 +63,8 @@ class Target:
 
     name: str
     supports: Callable[[Op], bool]
+    fusible: Callable[[Op], bool] = never
+    max_kernel_values: int = 96
     max_elementwise_rank: int | None = None
     max_reduction_rank: int | None = None
     alignment: int = 256

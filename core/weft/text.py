@@ -10,6 +10,16 @@ never executed. ::
     v2: float32(3) = AddOp(v1, v1)
     result(v2)
     update('w', v2)
+
+A kernel is a block of its own, in which the places of an operand's axes in the domain follow its
+type; results of an op that has several are taken one by one. ::
+
+    with kernel('k0', (2, 3), (1,)):
+        p0: float32(2, 3) = Operand(0, 1)
+        p1: float32(2) = MaxOp(p0, positions=(1,))  # model.py:5
+        store(p1)
+    v3: several = FusedOp(v0, kernel=k0)
+    v4: float32(2) = ResultOp(v3, index=0)
 """
 
 from __future__ import annotations
@@ -30,7 +40,10 @@ from weft import dtypes, lengths, plugins, scope
 from weft.axes import Axes, Axis, FlattenedAxis
 from weft.errors import ParseError, WeftError
 from weft.graph import Graph
+from weft.kernels import FusedOp, Group, Instruction, Kernel, Operand, place
+from weft.kernels.kernel import stage_of
 from weft.op import Op, op_classes
+from weft.ops.linalg import MatmulOp
 from weft.ops.storage import (
     PERSISTENT,
     PLACEHOLDER,
@@ -43,6 +56,8 @@ from weft.ops.storage import (
 from weft.tensor import TensorOp
 
 _INLINE = 16
+_SEVERAL = "several"
+"""Stands for the type of an op that has several results."""
 _COMMENT = re.compile(r"\s*#\s+(.*):(\d+)\s*$")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -59,6 +74,7 @@ class _Printer:
         self.full = full
         self.names = {op: f"v{number}" for number, op in enumerate(graph.ops)}
         self.labels = _labels([op.source for op in graph.inputs] + list(graph.states))
+        self.kernels: dict[Any, str] = {}
 
     def text(self) -> str:
         graph = self.graph
@@ -67,8 +83,10 @@ class _Printer:
             kind = _axes(state.axes.substitute(self.renamed), state.dtype.name)
             lines.append(f"state({self.labels[state]!r}, {state.kind!r}, {kind})")
         for op in graph.ops:
-            left = f"{self.names[op]}: {_axes(op.axes, op.dtype.name)} = {self.call(op)}"
-            lines.append(f"{left}  # {_printable(op.filename)}:{op.lineno}")
+            if isinstance(op, FusedOp) and op.kernel.key not in self.kernels:
+                lines += self.kernel(op.kernel)
+            kind = _axes(op.axes, op.dtype.name) if op.is_tensor else _SEVERAL
+            lines.append(f"{self.names[op]}: {kind} = {self.call(op)}{_origin(op)}")
         lines.extend(f"effect({self.names[op]})" for op in graph.effects)
         lines.append(f"result({', '.join(self.names[op] for op in graph.outputs)})")
         for state, value in graph.updates:
@@ -85,9 +103,27 @@ class _Printer:
             return f"Read({self.labels[op.state]!r})"
         if op.is_constant:
             return f"Constant({self.array(op.const)})"
-        parts = [self.names[arg] for arg in op.args]
-        parts += [f"{key}={_value(value)}" for key, value in op.attributes().items()]
-        return f"{type(op).__name__}({', '.join(parts)})"
+        if isinstance(op, FusedOp):
+            parts = [*(self.names[arg] for arg in op.args), f"kernel={self.kernels[op.kernel.key]}"]
+            return f"FusedOp({', '.join(parts)})"
+        return _call(op, [self.names[arg] for arg in op.args])
+
+    def kernel(self, kernel: Kernel) -> list[str]:
+        """Return the block of a kernel, which it is the first to need."""
+        name = self.kernels[kernel.key] = f"k{len(self.kernels)}"
+        lines = [f"with kernel({name!r}, {_value(kernel.domain)}, {_value(kernel.reduced)}):"]
+        for number, value in enumerate(kernel.values):
+            if isinstance(value, Instruction):
+                op = value.op
+                kind = _axes(op.axes, op.dtype.name)
+                call = _call(op, [f"p{arg}" for arg in value.args]) + _origin(op)
+            else:
+                kind = _axes(Axes(map(Axis, value.shape)), value.dtype.name)
+                constant = [] if value.constant is None else [self.array(value.constant)]
+                call = f"Operand({', '.join([*map(str, value.places), *constant])})"
+            lines.append(f"    p{number}: {kind} = {call}")
+        lines.append(f"    store({', '.join(f'p{number}' for number in kernel.outputs)})")
+        return lines
 
     def array(self, array: Any) -> str:
         if array.size and array.size <= _INLINE:
@@ -98,6 +134,15 @@ class _Printer:
             return "..."
         packed = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
         return f"packed({packed!r})"
+
+
+def _call(op: Op, args: list[str]) -> str:
+    parts = [*args, *(f"{key}={_value(value)}" for key, value in op.attributes().items())]
+    return f"{type(op).__name__}({', '.join(parts)})"
+
+
+def _origin(op: Op) -> str:
+    return f"  # {_printable(op.filename)}:{op.lineno}"
 
 
 def _new_names(symbols: tuple[lengths.Symbol, ...]) -> dict[lengths.Symbol, Any]:
@@ -206,7 +251,9 @@ class _Parser:
         for node in module.body:
             try:
                 if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    self._define(node)
+                    self._define(node, self._op)
+                elif isinstance(node, ast.With):
+                    self._kernel(node)
                 elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                     call = node.value
                     name = call.func.id if isinstance(call.func, ast.Name) else "?"
@@ -265,22 +312,78 @@ class _Parser:
             raise ParseError(f"unknown state {name!r}: declare it with state(...)")
         return self.states[name]
 
-    def _define(self, node: ast.AnnAssign) -> None:
+    def _define(self, node: ast.AnnAssign, make: Callable[..., Any]) -> None:
         assert isinstance(node.target, ast.Name)
         name, call = node.target.id, node.value
         if name in self.values:
             raise ParseError(f"{name} is defined twice")
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ParseError(f"{name} must be made by an op, as in 'v1: float32() = AddOp(v0, v0)'")
-        axes, dtype = self.value(node.annotation)
+        axes, dtype = self._type(node.annotation)
         rest = self.lines[(node.end_lineno or 1) - 1].encode()[node.end_col_offset :]
         found = _COMMENT.match(rest.decode())
         location = (found[1], int(found[2])) if found else ("<graph text>", node.lineno)
         with scope.located(location):
-            op = self._op(call.func.id, call, axes, dtype)
+            op = make(call.func.id, call, axes, dtype)
         if (op.axes, op.dtype) != (axes, dtype):
             raise ParseError(f"{name} yields {op.dtype} {op.axes}, not {dtype} {axes}")
         self.values[name] = op
+
+    def _type(self, node: ast.expr) -> tuple[Axes, Any]:
+        if isinstance(node, ast.Name) and node.id == _SEVERAL:
+            return Axes(), None
+        axes, dtype = self.value(node)
+        return axes, dtype
+
+    def _kernel(self, node: ast.With) -> None:
+        """Read the block of a kernel; its values are known inside only."""
+        name, domain, reduced = self._kernel_head(node)
+        outside, self.values = self.values, {}
+        operands: dict[Op, Operand] = {}
+        group = Group(domain)
+
+        def make(kind: str, call: ast.Call, axes: Axes, dtype: Any) -> Op:
+            if kind == "Operand":
+                return self._operand(call, axes, dtype, operands)
+            op: Op = self._op(kind, call, axes, dtype)
+            known = {each: operand.places for each, operand in operands.items()} | group.places
+            whole = tuple(range(len(domain)))
+            places = whole if isinstance(op, MatmulOp) else place(op, known, domain)
+            if places is None:
+                raise ParseError(f"{kind} does not fit into the domain {domain}")
+            group.places[op] = places
+            return op
+
+        stored: list[Op] = []
+        for each in node.body:
+            if isinstance(each, ast.AnnAssign):
+                self._define(each, make)
+            elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
+                stored.extend(self.value(arg) for arg in each.value.args)
+        self.values = outside
+        self.values[name] = _assembled(domain, reduced, operands, group, stored)
+
+    def _kernel_head(self, node: ast.With) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+        call = node.items[0].context_expr
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+            raise ParseError("expected 'with kernel(name, domain, reduced):'")
+        name, domain, reduced = (self.value(arg) for arg in call.args)
+        _require(str, name)
+        _require(tuple, domain, reduced)
+        return name, domain, reduced
+
+    def _operand(self, call: ast.Call, axes: Axes, dtype: Any, operands: dict[Op, Operand]) -> Op:
+        values = [self.value(arg) for arg in call.args]
+        if not axes and values:
+            op: Op = constant(_unpacked(values[0], axes, dtype), axes, dtype)
+            operands[op] = Operand((), dtype, (), op.const)
+            return op
+        source = AssignableTensorOp(
+            kind=PLACEHOLDER, target_axes=axes, target_dtype=dtype, value=None
+        )
+        op = ParameterOp(source=source, target_axes=axes)
+        operands[op] = Operand(axes.shape, dtype, tuple(values))
+        return op
 
     def _op(self, kind: str, call: ast.Call, axes: Axes, dtype: Any) -> Any:
         args = [self.value(arg) for arg in call.args]
@@ -369,6 +472,24 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Mult: lambda x, y: x * y,
     ast.FloorDiv: lambda x, y: x // y,
 }
+
+
+def _assembled(
+    domain: tuple[int, ...],
+    reduced: tuple[int, ...],
+    operands: dict[Op, Operand],
+    group: Group,
+    stored: list[Op],
+) -> Kernel:
+    """Return a kernel of operands and ops that have been read."""
+    values: list[Operand | Instruction] = list(operands.values())
+    numbers = {op: number for number, op in enumerate((*operands, *group.places))}
+    for op, places in group.places.items():
+        args = tuple(numbers[arg] for arg in op.args)
+        values.append(Instruction(op, args, places, stage_of(op, args, values)))
+    body = tuple(value for value in values if isinstance(value, Instruction))
+    outputs = tuple(numbers[op] for op in stored)
+    return Kernel(domain, reduced, tuple(operands.values()), body, outputs)
 
 
 def _unpacked(value: Any, axes: Axes, dtype: Any) -> Any:

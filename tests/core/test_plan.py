@@ -209,26 +209,26 @@ def put_all_at_zero(plan):
 def write_the_input(plan):
     step = plan.steps[0]
     (tensor,) = (t for t in step.args if t.base.kind == INPUT)
-    plan.steps[0] = replace(step, out=tensor)
+    plan.steps[0] = replace(step, outs=(tensor,))
 
 
 def write_the_constant(plan):
     step = plan.steps[0]
     (tensor,) = (t for t in step.args if t.base.kind == CONSTANT)
-    plan.steps[0] = replace(step, out=tensor)
+    plan.steps[0] = replace(step, outs=(tensor,))
 
 
 def write_to_a_wrong_buffer(plan):
     one, *others = (step for step in plan.steps if step.out.base.kind == ARENA)
     wrong = next(step.out.base for step in others if step.out.base is not one.out.base)
-    plan.steps[plan.steps.index(one)] = replace(one, out=replace(one.out, base=wrong))
+    plan.steps[plan.steps.index(one)] = replace(one, outs=(replace(one.out, base=wrong),))
 
 
 def lose_a_result(plan):
     place = next(n for n, s in enumerate(plan.steps) if s.out.base.kind == RESULT)
     arena = next(b for b in plan.buffers if b.kind == ARENA)
     step = plan.steps[place]
-    plan.steps[place] = replace(step, out=replace(step.out, base=arena))
+    plan.steps[place] = replace(step, outs=(replace(step.out, base=arena),))
 
 
 def lose_an_update(plan):

@@ -1,0 +1,22 @@
+"""Kernels: groups of ops that run as one sweep over memory, described without any device.
+
+`Kernel` is the description, `FusedOp` the op that stands for one in a graph; `place` says where the
+axes of an op lie in a kernel's domain, and `fused` puts kernels in the place of groups of ops.
+"""
+
+from weft.kernels.fusedop import FusedOp
+from weft.kernels.fusing import Group, fused
+from weft.kernels.kernel import Instruction, Kernel, Operand
+from weft.kernels.places import Places, operand_places, place
+
+__all__ = [
+    "FusedOp",
+    "Group",
+    "Instruction",
+    "Kernel",
+    "Operand",
+    "Places",
+    "fused",
+    "operand_places",
+    "place",
+]

@@ -1,0 +1,42 @@
+"""FusedOp: a kernel in a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.axes import Axes
+from weft.dtypes import DType
+from weft.kernels.kernel import Kernel
+from weft.ops.results import TupleOp
+
+__all__ = ["FusedOp"]
+
+
+class FusedOp(TupleOp):
+    """The ops of a kernel, computed as one; made by passes, after which nothing is differentiated.
+
+    Attributes
+    ----------
+    kernel
+        What is computed; its operands are this op's, in order.
+    """
+
+    kernel: Kernel
+
+    @property
+    def result_types(self) -> tuple[tuple[Axes, DType], ...]:
+        """What the kernel declares."""
+        return self.kernel.result_types
+
+    def may_overwrite_with(self, result: int, index: int) -> bool:
+        """As the kernel says."""
+        return self.kernel.may_overwrite(result, index)
+
+    def reference(self, *args: Any) -> tuple[Any, ...]:
+        """Compute op by op, as their references do."""
+        values = [np.asarray(arg) for arg in args]
+        for each in self.kernel.body:
+            values.append(np.asarray(each.op.reference(*[values[number] for number in each.args])))
+        return tuple(values[number] for number in self.kernel.outputs)

@@ -1,0 +1,211 @@
+"""Kernel: what one sweep over memory computes, as a list of instructions over a domain."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from weft.axes import Axes
+from weft.dtypes import DType
+from weft.kernels.places import Places
+from weft.op import Op
+from weft.ops.movement import BroadcastOp, ReshapeOp
+from weft.ops.reduction import ReductionOp
+from weft.source import Location
+
+_VIEWS = (BroadcastOp, ReshapeOp)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value that a kernel takes from memory.
+
+    Attributes
+    ----------
+    shape, dtype
+        What it is.
+    places
+        For each axis its dimension of the domain; see `weft.kernels.places`.
+    constant
+        The array of a constant without axes, which code may contain as a number; else None.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+    places: Places
+    constant: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One op in a kernel.
+
+    Attributes
+    ----------
+    op
+        The op, with its attributes, axes, dtype and the user's line. Its own operands are those
+        of the graph before fusion: the kernel's are in `args`.
+    args
+        The numbers of its operands among the kernel's values.
+    places
+        For each axis of the result its dimension of the domain.
+    stage
+        How many reductions come one after the other before it. All of one stage can be computed
+        in one sweep over the domain.
+    """
+
+    op: Op
+    args: tuple[int, ...]
+    places: Places
+    stage: int
+
+    @property
+    def is_reduction(self) -> bool:
+        """Whether it reduces, and its result is complete only after the sweep of its stage."""
+        return isinstance(self.op, ReductionOp)
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A group of ops that runs as one: a domain, operands, instructions in order, and results.
+
+    Values are numbered: operands from 0, then instructions. A kernel without reductions computes
+    each point of the domain by itself. With reductions, which all run over the dimensions in
+    `reduced`, values either vary along those or are the same all along them, once per point of
+    the kept dimensions.
+
+    Attributes
+    ----------
+    domain
+        The lengths of the dimensions that the kernel runs over.
+    reduced
+        The dimensions of the domain that its reductions run over; empty without any.
+    operands, body
+        What is read, and what is computed, each instruction after its operands.
+    outputs
+        The numbers of the values that are stored, one for each result of the `FusedOp`.
+    """
+
+    domain: tuple[int, ...]
+    reduced: tuple[int, ...]
+    operands: tuple[Operand, ...]
+    body: tuple[Instruction, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def values(self) -> tuple[Operand | Instruction, ...]:
+        """Operands and instructions by their number."""
+        return (*self.operands, *self.body)
+
+    @property
+    def size(self) -> int:
+        """The number of points of the domain."""
+        return prod(self.domain)
+
+    @property
+    def result_types(self) -> tuple[tuple[Axes, DType], ...]:
+        """The axes and dtype of each result."""
+        made = [self.instruction(number).op for number in self.outputs]
+        return tuple((op.axes, op.dtype) for op in made)
+
+    @property
+    def locations(self) -> tuple[Location, ...]:
+        """The user's lines of all its ops, each once, in order."""
+        return tuple(dict.fromkeys(each.op.location for each in self.body))
+
+    def instruction(self, number: int) -> Instruction:
+        """Return the instruction that computes a value."""
+        return self.body[number - len(self.operands)]
+
+    def varies(self, number: int) -> bool:
+        """Whether a value differs from point to point along the reduced dimensions.
+
+        In a kernel without reductions every value does that has axes.
+        """
+        places = self.values[number].places
+        if not self.reduced:
+            return any(each is not None for each in places)
+        return any(each in self.reduced for each in places)
+
+    @cached_property
+    def stages(self) -> int:
+        """The number of sweeps over the domain where a row is too long to stay in a cache."""
+        return 1 + max((each.stage for each in self.body), default=0)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """What two kernels share that do the same to other operands: names and lines aside."""
+        return (
+            self.domain,
+            self.reduced,
+            tuple(_operand_key(each) for each in self.operands),
+            tuple(_instruction_key(each) for each in self.body),
+            self.outputs,
+        )
+
+    @property
+    def title(self) -> str:
+        """The kinds of its ops, shortened to a name for listings and generated code."""
+        kinds = dict.fromkeys(
+            type(each.op).__name__.removesuffix("Op").lower() for each in self.body
+        )
+        views = {"broadcast", "reshape"}
+        return "_".join([kind for kind in kinds if kind not in views][:6])
+
+    def operand_uses(self, number: int) -> Iterator[Instruction]:
+        """Yield the instructions that read a value."""
+        return (each for each in self.body if number in each.args)
+
+    def last_stage(self, number: int) -> int:
+        """Return the last stage in which a sweep needs a value, to recompute others if need be."""
+        needed = {number}
+        last = 0
+        for place, each in enumerate(self.body, len(self.operands)):
+            if needed.isdisjoint(each.args):
+                continue
+            last = max(last, each.stage)
+            if not each.is_reduction and self.varies(place):
+                needed.add(place)
+        return last
+
+    def may_overwrite(self, result: int, operand: int) -> bool:
+        """Whether a result may be stored where an operand lies.
+
+        Each point must read the operand at its own place only, and no later sweep may read it.
+        """
+        made, read = self.instruction(self.outputs[result]), self.operands[operand]
+        same = (made.places, made.op.axes.shape, made.op.dtype) == (
+            read.places,
+            read.shape,
+            read.dtype,
+        )
+        own_place = same and made.places == tuple(range(len(self.domain)))
+        return own_place and self.last_stage(operand) <= made.stage
+
+
+def stage_of(op: Op, args: Sequence[int], values: Sequence[Operand | Instruction]) -> int:
+    """Return the stage of an op on operands of a kernel."""
+    stage = 0
+    for number in args:
+        value = values[number]
+        if isinstance(value, Instruction):
+            stage = max(stage, value.stage + value.is_reduction)
+    return stage
+
+
+def _operand_key(operand: Operand) -> Hashable:
+    constant = None if operand.constant is None else operand.constant.tobytes()
+    return (operand.shape, operand.dtype.name, operand.places, constant)
+
+
+def _instruction_key(instruction: Instruction) -> Hashable:
+    op = instruction.op
+    fields = (
+        ()
+        if isinstance(op, _VIEWS)
+        else tuple((type(v), repr(v)) for v in op.attributes().values())
+    )
+    return (type(op), fields, op.axes.shape, op.dtype.name, instruction.args, instruction.places)

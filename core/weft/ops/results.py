@@ -1,0 +1,52 @@
+"""Ops with several results, and the op that takes one of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from weft.axes import Axes
+from weft.dtypes import DType
+from weft.errors import ArgumentError
+from weft.op import Op
+from weft.tensor import TensorOp
+
+__all__ = ["ResultOp", "TupleOp"]
+
+
+class TupleOp(Op):
+    """The base of ops with several results: no tensor itself, each result is taken by `ResultOp`.
+
+    The plan gives memory to every result; a backend's step has one description for each.
+    """
+
+    is_tuple: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def result_types(self) -> tuple[tuple[Axes, DType], ...]:
+        """The axes and dtype of each result."""
+
+    def may_overwrite_with(self, result: int, index: int) -> bool:
+        """Whether a result may be written into the memory of the operand at an index."""
+        return False
+
+
+class ResultOp(TensorOp):
+    """One result of an op that has several.
+
+    Attributes
+    ----------
+    index
+        Which one, counted from 0.
+    """
+
+    index: int
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take the type that the operand declares."""
+        (made,) = self.args
+        types = made.result_types if isinstance(made, TupleOp) else ()
+        if not 0 <= self.index < len(types):
+            raise ArgumentError(f"there is no result {self.index}: the operand has {len(types)}")
+        return types[self.index]
