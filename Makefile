@@ -24,9 +24,10 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# The pages that are written from the code: all ops, and which backend has which.
+# What is written from the code: all ops, pictures of plans, and which backend has which.
 docs: $(READY)
 	$(BIN)/python docs/catalogue.py
+	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/support.py
 
 bench: $(READY)

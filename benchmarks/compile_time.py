@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
-import mlp
 from measure import Row, busy, main
-
-import weft
+from models import mlp
+from models.program import training_step
 
 FRESH = "import compile_time; print(*compile_time.once())"
 FRESH_PROCESSES = 5
@@ -26,13 +25,13 @@ FRESH_PROCESSES = 5
 
 def once() -> tuple[float, float, float]:
     """Return the seconds for the forward graph, its gradients, and compiling with a first call."""
-    data = mlp.data()
+    data, values = mlp.data(), mlp.parameters()
     start = perf_counter()
-    x, t, loss, variables = mlp.weft_graph()
+    x, t, loss, variables = mlp.forward(values)
     built = perf_counter()
-    results = mlp.weft_results(loss, variables)
+    program = training_step(loss, (x, t), variables, mlp.RATE)
     derived = perf_counter()
-    weft.make_transformer("numpy").computation(results, x, t)(*data)
+    program.compiled()[1](*data)
     return built - start, derived - built, perf_counter() - derived
 
 

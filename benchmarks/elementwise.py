@@ -1,69 +1,100 @@
-"""A chain of ten elementwise ops at several sizes: weft, eager NumPy, and numexpr if installed.
+"""Chains of elementwise ops: weft, eager NumPy, and numexpr if that is installed.
 
-The limit of large arrays is bytes: one read and one write, the time of a copy, if the chain is
-fused; ten times that if each op goes through memory. The limit of small ones is ten calls.
+The limit of large arrays is bytes: one read and one write, the time of a copy, if a chain is fused;
+twenty times that if each of ten ops goes through memory. The limit of small ones is the calls.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numexpr_rival
 import numpy as np
-from measure import Row, interleaved, main
+from limits import bytes_limit, calls_limit
+from measure import Row, interleaved, main, ratios
+from memory import program_memory, working_memory
+from models.program import Program
 
 import weft
 
-SIZES = (1_000, 100_000, 10_000_000)
-EXPRESSION = "sqrt(abs(((x * 2 + 1) * x - 3) * 0.5 + x) + 1) - x"
+SIZES = {1_000: 0.9, 100_000: 2.4, 10_000_000: 8.0}
+"""The least ratio of eager NumPy over weft for ten ops, by the number of elements."""
+
+LONG_SIZE, LONG_GOAL = 10_000_000, 5.0
+LONG_MEMORY = 4.0
+"""The most megabytes beyond argument and result for twenty ops."""
+
+# numexpr computes equal parts once; its maximum is one of float64.
+_LINEAR = "(where(x > zero, exp(tanh(x * a + b) * c), tanh(x * a + b)) * d + e)"
+EXPRESSION = f"where({_LINEAR} > f, {_LINEAR}, f)"
+NUMBERS = {"a": 0.8, "b": 0.3, "c": 0.5, "d": 1.1, "e": 0.2, "f": -0.5, "zero": 0.0}
 
 Array = np.ndarray[Any, Any]
 
 
-def chained(x: Any, namespace: Any) -> Any:
-    """Write the chain with the functions of a namespace."""
-    return namespace.sqrt(namespace.absolute(((x * 2 + 1) * x - 3) * 0.5 + x) + 1) - x
+def ten(x: Any, namespace: Any) -> Any:
+    """Apply ten ops, of weft or of NumPy; the condition cannot be predicted."""
+    y = namespace.tanh(x * 0.8 + 0.3)
+    z = namespace.where(x > 0, namespace.exp(y * 0.5), y)
+    return namespace.maximum(z * 1.1 + 0.2, -0.5)
 
 
-def numexpr_call(x: Array) -> Callable[[], Any] | None:
-    """Return the chain in numexpr, or None where that is not installed."""
-    try:
-        numexpr = importlib.import_module("numexpr")
-    except ImportError:
-        return None
-    names = {"x": x}
-    return lambda: numexpr.evaluate(EXPRESSION, names)
+def twenty(x: Any, namespace: Any) -> Any:
+    """Apply the ten ops twice."""
+    return ten(ten(x, namespace), namespace)
 
 
-def compare(size: int, rounds: int) -> Iterator[Row]:
-    """Compare all candidates at one size."""
-    values = np.random.default_rng(0).random(size, "f4")
+def program(chain: Callable[[Any, Any], Any], size: int) -> Program:
+    """Return a chain as a program of one vector."""
     x = weft.placeholder((size,))
-    call = weft.make_transformer("numpy").computation(chained(x, weft), x)
-    np.testing.assert_allclose(call(values), chained(values, np), rtol=1e-5, atol=1e-6)
-    other = np.empty_like(values)
-    candidates: dict[str, Callable[[], Any]] = {
-        "weft": lambda: call(values),
-        "eager": lambda: chained(values, np),
-        "copy": lambda: np.copyto(other, values),
-    }
-    if (rival := numexpr_call(values)) is not None:
-        candidates["numexpr"] = rival
-    samples = interleaved(candidates, rounds)
-    noise = samples.noise()
-    ratio = samples.ratio("eager", "weft")
-    yield Row(f"eager over weft, {size} floats", ratio, "x", note=noise, by_allocator=True)
+    return Program(chain(x, weft), [x], [])
+
+
+def normal(size: int) -> Array:
+    """Return normal numbers."""
+    return np.random.default_rng(0).standard_normal(size, "f4")
+
+
+def candidates(chain: Callable[[Any, Any], Any], values: Array) -> dict[str, Callable[[], Any]]:
+    """Return calls of weft and of eager NumPy, whose results have been compared."""
+    _, call = program(chain, values.size).compiled()
+    np.testing.assert_allclose(call(values), chain(values, np), rtol=1e-5, atol=1e-6)
+    return {"weft": lambda: call(values), "eager": lambda: chain(values, np)}
+
+
+def compare(size: int, goal: float, rounds: int) -> Iterator[Row]:
+    """Compare all candidates for ten ops at one size."""
+    values = normal(size)
+    calls = candidates(ten, values)
+    goals: dict[str, float | None] = {"eager": goal}
+    rival = numexpr_rival.compiled(EXPRESSION, "x", NUMBERS)
     if rival is not None:
-        ratio = samples.ratio("numexpr", "weft")
-        yield Row(f"numexpr over weft, {size} floats", ratio, "x", by_allocator=True)
-    yield Row(f"weft over one copy, {size} floats", samples.ratio("weft", "copy"), "x")
+        np.testing.assert_allclose(rival(values), ten(values, np), rtol=1e-5, atol=1e-6)
+        calls["numexpr"] = lambda: rival(values)
+        goals["numexpr"] = 1.0
+    samples = interleaved(calls, rounds)
+    limit = max(bytes_limit(2 * values.nbytes), calls_limit(10))
+    yield from ratios(samples, goals, f"10 ops, {size:.0e} floats", limit)
+
+
+def compare_long(rounds: int) -> Iterator[Row]:
+    """Compare time and memory of weft and of eager NumPy for twenty ops."""
+    values = normal(LONG_SIZE)
+    what = f"20 ops, {LONG_SIZE:.0e} floats"
+    samples = interleaved(candidates(twenty, values), rounds)
+    yield from ratios(samples, {"eager": LONG_GOAL}, what, bytes_limit(2 * values.nbytes))
+    nbytes = program_memory(program(twenty, LONG_SIZE), [values])
+    yield Row(f"memory of weft, {what}", nbytes / 1e6, "MB", LONG_MEMORY)
+    nbytes = working_memory(lambda: lambda: twenty(values, np))
+    yield Row(f"memory of eager, {what}", nbytes / 1e6, "MB")
 
 
 def benchmark(rounds: int) -> Iterator[Row]:
-    """Compare at each size."""
-    for size in SIZES:
-        yield from compare(size, rounds)
+    """Compare ten ops at each size, and twenty at the largest."""
+    for size, goal in SIZES.items():
+        yield from compare(size, goal, rounds)
+    yield from compare_long(rounds)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,11 @@ The limit is reading the modules that weft itself consists of; nothing heavy bel
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 
+from environment import run_fresh
 from measure import Row, busy, main
 
 SCRIPT = """
@@ -26,11 +24,7 @@ print(middle - start, perf_counter() - middle)
 
 def imported(bytecode: str) -> tuple[float, float]:
     """Return the seconds that NumPy takes, and those that weft takes after it."""
-    command = [sys.executable, "-c", SCRIPT]
-    variables = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
-    variables.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
-    numpy, weft = map(float, done.stdout.split())
+    numpy, weft = map(float, run_fresh(["-c", SCRIPT], bytecode).split())
     return numpy, weft
 
 

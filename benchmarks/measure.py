@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from timeit import Timer
 from typing import Any
+
+from environment import blas, require_untuned
+from limits import Limit
 
 SAMPLE_SECONDS = 0.02
 """How long one sample should take; shorter work is repeated."""
@@ -29,12 +33,14 @@ class Row:
     what, value, unit
         What was measured; a unit of ``x`` marks a ratio.
     goal
-        The most that the value should be, or None where the value is for information.
+        The most that the value should be, or the least, or None where it is for information.
     note
         What else is worth knowing.
     by_allocator
         Whether the value depends on how the C library hands out fresh memory, so that it is worth
         a second look with memory kept.
+    at_least
+        Whether the goal is the least that the value should be.
     """
 
     what: str
@@ -43,11 +49,20 @@ class Row:
     goal: float | None = None
     note: str = ""
     by_allocator: bool = False
+    at_least: bool = False
 
     @property
     def reached(self) -> bool | None:
         """Whether the value meets the goal; None without a goal."""
-        return None if self.goal is None else self.value <= self.goal
+        if self.goal is None:
+            return None
+        return self.value >= self.goal if self.at_least else self.value <= self.goal
+
+    @property
+    def aim(self) -> str:
+        """The goal in words; nothing without one."""
+        side = "at least" if self.at_least else "at most"
+        return "" if self.goal is None else f"{side} {number(self.goal)} {self.unit}"
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,29 @@ class Samples:
         worst = max(self.seconds, key=self.spread)
         spread = self.spread(worst)
         return f"not quiet: {worst} spreads {spread:.0%}" if spread > NOISE else ""
+
+
+def number(value: float) -> str:
+    """Return a value with four digits, or all of those before the point."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def ratios(
+    samples: Samples, goals: Mapping[str, float | None], what: str, limit: Limit
+) -> Iterator[Row]:
+    """Compare the candidate "weft" with rivals, each with the least ratio that it should reach.
+
+    The first row warns of a machine that was not quiet, the last one says how near weft comes to
+    the limit.
+    """
+    note = samples.noise()
+    for rival, goal in goals.items():
+        ratio = samples.ratio(rival, "weft")
+        name = f"{rival} over weft, {what}"
+        yield Row(name, ratio, "x", goal, note, by_allocator=True, at_least=True)
+        note = ""
+    taken = samples.median("weft")
+    yield Row(f"time of weft, {what}", taken * 1e6, "us", note=limit.remark(taken))
 
 
 def busy(samples: Sequence[float]) -> str:
@@ -122,15 +160,24 @@ def _loops(timer: Timer) -> int:
 
 
 def main(benchmark: Callable[[int], Iterable[Row]], rounds: int = 21) -> None:
-    """Run a benchmark as a script, and print its rows as text or as JSON."""
+    """Run a benchmark as a script, and print its rows as text or as JSON.
+
+    The backend is the one that ``weft.make_transformer()`` chooses: that of the command line, and
+    in every process that the benchmark starts as well.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=rounds, help="how often to take turns")
+    parser.add_argument("--backend", default="numpy", help="the backend to measure")
+    parser.add_argument("--keep-memory", action="store_true", help="let malloc keep freed memory")
     parser.add_argument("--json", action="store_true", help="print rows as JSON")
     options = parser.parse_args()
+    require_untuned(options.keep_memory)
+    os.environ["WEFT_BACKEND"] = options.backend
     rows = list(benchmark(options.rounds))
     if options.json:
-        print(json.dumps([asdict(row) for row in rows]))
+        print(json.dumps({"blas": blas(), "rows": [asdict(row) for row in rows]}))
         return
+    print(f"backend {options.backend}, BLAS: {blas()}")
     for row in rows:
-        goal = "" if row.goal is None else f"(goal {row.goal:g})"
-        print(f"{row.what:50} {row.value:10.3f} {row.unit:4} {goal:14} {row.note}".rstrip())
+        aim = f"({row.aim})" if row.aim else ""
+        print(f"{row.what:60} {number(row.value):>8} {row.unit:3} {aim:18} {row.note}".rstrip())

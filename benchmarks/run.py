@@ -2,7 +2,8 @@
 
 The processes see none of the variables that tune a BLAS or OpenMP, so that no competitor is slowed
 down by them. Benchmarks that compare with eager NumPy run a second time with an allocator that
-keeps the memory it has, since fetching fresh memory is the largest cost of eager code.
+keeps the memory it has, since fetching fresh memory is the largest cost of eager code; goals are
+for eager NumPy as it is.
 """
 
 from __future__ import annotations
@@ -14,76 +15,84 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from measure import Row
+from environment import FOLDER, cores, untuned
+from measure import Row, number
 from rich.console import Console
 from rich.table import Table
 
-FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 BENCHMARKS = (
+    "elementwise",
+    "reductions",
     "mlp_step",
+    "cnn_step",
+    "transformer_block",
     "scalar_call",
+    "first_result",
     "import_time",
     "compile_time",
     "build",
     "scaling",
-    "elementwise",
-    "softmax",
 )
-TUNING = ("OPENBLAS_", "OMP_", "MKL_", "BLIS_", "GOTO_")
-KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "10000000000"}
 
 Results = dict[str, list[Row]]
 
 
-def environment() -> dict[str, str]:
-    """Return this process's variables without those that tune numerical libraries or malloc."""
-    dropped = (*TUNING, "MALLOC_")
-    return {name: text for name, text in os.environ.items() if not name.startswith(dropped)}
+@dataclass(frozen=True)
+class Options:
+    """What every benchmark is run with.
+
+    `rounds` is None to leave their number to the benchmark, `load` how many processes were running
+    on average in the minute before.
+    """
+
+    rounds: int | None
+    backend: str
+    load: float
 
 
-def run(name: str, rounds: int | None, **variables: str) -> list[Row]:
-    """Run one benchmark in a fresh process and return its rows; raises SystemExit if it fails."""
-    command = [sys.executable, str(FOLDER / f"{name}.py"), "--json"]
-    if rounds is not None:
-        command += ["--rounds", str(rounds)]
+def run(name: str, options: Options, keep_memory: bool = False) -> tuple[str, list[Row]]:
+    """Run one benchmark in a fresh process; raises SystemExit if it fails.
+
+    Returns which BLAS it ran with, and its rows.
+    """
+    command = [sys.executable, str(FOLDER / f"{name}.py"), "--json", "--backend", options.backend]
+    if options.rounds is not None:
+        command += ["--rounds", str(options.rounds)]
+    if keep_memory:
+        command.append("--keep-memory")
     done = subprocess.run(
-        command, env=environment() | variables, stdout=subprocess.PIPE, text=True, check=False
+        command, env=untuned(keep_memory), stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode:
         raise SystemExit(f"benchmark {name} failed with status {done.returncode}")
-    return [Row(**fields) for fields in json.loads(done.stdout)]
+    found = json.loads(done.stdout)
+    return found["blas"], [Row(**fields) for fields in found["rows"]]
 
 
-def results(name: str, rounds: int | None) -> list[Row]:
-    """Return the rows of a benchmark, with a second look at those that depend on the allocator."""
-    rows = run(name, rounds)
+def results(name: str, options: Options) -> tuple[str, list[Row]]:
+    """Run a benchmark, with a second look at the rows that depend on the allocator."""
+    blas, rows = run(name, options)
     if any(row.by_allocator for row in rows) and sys.platform == "linux":
         rows += [
-            replace(row, what=f"{row.what}, memory kept")
-            for row in run(name, rounds, **KEEP_MEMORY)
+            replace(row, what=f"{row.what}, memory kept", goal=None)
+            for row in run(name, options, keep_memory=True)[1]
             if row.by_allocator
         ]
-    return rows
-
-
-def number(value: float) -> str:
-    """Return a value with four digits, or all of those before the point."""
-    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+    return blas, rows
 
 
 def cells(row: Row) -> tuple[str, str, str, str]:
     """Return what the columns after the benchmark's name show."""
-    goal = "" if row.goal is None else f"at most {number(row.goal)} {row.unit}"
     verdict = {None: "", True: "reached", False: "missed"}[row.reached]
     remark = "; ".join(part for part in (verdict, row.note) if part)
-    return row.what, f"{number(row.value)} {row.unit}", goal, remark
+    return row.what, f"{number(row.value)} {row.unit}", row.aim, remark
 
 
 def table(found: Results) -> Table:
@@ -97,22 +106,22 @@ def table(found: Results) -> Table:
     return shown
 
 
-def machine() -> str:
-    """Return the processor, the number of cores, and the versions that matter."""
+def machine(blas: str, options: Options) -> str:
+    """Return the processor, the number of cores, the versions that matter, and how busy it was."""
     model = platform.processor() or platform.machine()
     listing = Path("/proc/cpuinfo")
     if listing.exists():
         lines = listing.read_text(encoding="utf-8").splitlines()
         models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         model = models[0] if models else model
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = f"NumPy {np.__version__}, Python {platform.python_version()}"
-    return f"{model}, {cores} cores, {versions}, {platform.system()}"
+    where = f"{model}, {cores()} cores, {versions}, {platform.system()}"
+    return f"{where}; BLAS: {blas}; backend {options.backend}; load before {options.load:.2g}"
 
 
-def markdown(found: Results) -> Iterator[str]:
+def markdown(found: Results, where: str) -> Iterator[str]:
     """Write the generated section, line by line."""
-    yield f"Measured on {datetime.now(UTC):%Y-%m-%d} on {machine()}."
+    yield f"Measured on {datetime.now(UTC):%Y-%m-%d} on {where}."
     yield ""
     yield "| benchmark | what | value | goal | |"
     yield "|---|---|---|---|---|"
@@ -121,14 +130,14 @@ def markdown(found: Results) -> Iterator[str]:
             yield f"| {name} | {' | '.join(cells(row))} |"
 
 
-def write(found: Results) -> None:
+def write(found: Results, where: str) -> None:
     """Replace the generated section of the page of results."""
     text = RESULTS.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise SystemExit(f"{RESULTS.name} has lost its marks {BEGIN} and {END}")
-    section = "\n".join(markdown(found))
+    section = "\n".join(markdown(found, where))
     fresh = RESULTS.with_suffix(".new")
     fresh.write_text(f"{before}{BEGIN}\n{section}\n{END}{after}", encoding="utf-8")
     fresh.replace(RESULTS)
@@ -139,19 +148,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run the benchmarks and print one table.")
     parser.add_argument("--only", action="append", choices=BENCHMARKS, help="run just this one")
     parser.add_argument("--rounds", type=int, help="how often competitors take turns")
+    parser.add_argument("--backend", default="numpy", help="the backend to measure")
     parser.add_argument("--write", action="store_true", help=f"write the table to {RESULTS.name}")
-    options = parser.parse_args()
-    if options.write and options.only:
-        parser.error("--write needs the results of all benchmarks, leave --only out")
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    given = parser.parse_args()
+    if given.write and (given.only or given.backend != "numpy"):
+        parser.error("--write needs all benchmarks of numpy, leave --only and --backend out")
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    options = Options(given.rounds, given.backend, load)
+    console = Console(width=None if sys.stdout.isatty() else 170)
     found: Results = {}
-    for name in options.only or BENCHMARKS:
+    for name in given.only or BENCHMARKS:
         with console.status(f"measuring {name}"):
-            found[name] = results(name, options.rounds)
-    console.print(machine())
+            blas, found[name] = results(name, options)
+    where = machine(blas, options)
+    console.print(where)
     console.print(table(found))
-    if options.write:
-        write(found)
+    if given.write:
+        write(found, where)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from measure import Row, main
 
 import weft
 
-LENGTHS = (25_000, 50_000, 100_000)
+LENGTHS = (25_000, 50_000, 100_000, 200_000)
 STAGES = ("build", "differentiate", "compile and first call")
 GOAL = 2.3
 

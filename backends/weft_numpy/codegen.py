@@ -1,79 +1,181 @@
-"""From the steps of a plan to the source of a Python function of NumPy calls.
+"""From the steps of a plan to the source of Python functions of NumPy calls.
 
 The source has a function ``bind`` that takes the arrays of fixed memory and returns ``run``, which
 takes inputs and results. Everything that is known before a call, views included, is bound once.
-Long programs are cut into chunks, each compiled by itself, because the interpreter's compiler is
-linear neither in time nor in memory.
+Programs are cut where steps repeat, so that a repeated stretch is compiled once, and long ones in
+any case, because the interpreter's compiler is linear neither in time nor in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from os.path import basename
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import source
 from weft.description import TensorDescription, contiguous
 from weft.dtypes import DType
 from weft.op import Op
 from weft.plan import CONSTANT, INPUT, RESULT, STATE, Step
 from weft.program import Program
+from weft.repeats import cuts, kinds
+from weft_numpy.blocks import Call, Code
+from weft_numpy.pool import run_parts
+
+if TYPE_CHECKING:
+    from weft_numpy.kernels.fusible import Kernels
 
 CHUNK = 1000
-"""The number of steps that one generated function holds."""
+"""The most steps that one generated function holds."""
 
 
 class Emitter:
     """What a rule writes with: names of arrays, lines of code, and values bound before calls.
 
+    Names are those of one block: arrays and values are counted as they first appear, so that
+    blocks that do the same in other memory have the same text.
+
     Attributes
     ----------
-    args
-        The names of the operands' arrays.
-    out
-        The name of the result's array, which is memory already.
+    step
+        What is being written: an op, where its operands are and where its result goes.
     """
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self.lines: list[str] = []
+        self.origins: list[int] = []
         self.prelude: list[str] = []
+        self.prelude_origins: list[int] = []
+        self.made: dict[Hashable, str] = {}
         self.names: dict[TensorDescription, str] = {}
+        self.values: dict[int, tuple[str, Any]] = {}
+        self.callers: dict[str, str] = {}
         self.call_views: dict[TensorDescription, str] = {}
-        self.location: source.Location | None = None
-        self.args: list[str] = []
-        self.out = ""
+        self.counts: dict[str, int] = {}
+        self.taken: set[str] = set()
         self.step: Step
+        self.constants: Sequence[Any] | None = None
+        self.origin = -1
 
-    def emit_step(self, step: Step, rule: Callable[[Any, Emitter], None]) -> None:
-        """Write one step by its rule, under a comment with the user's line."""
+    def emit_step(
+        self,
+        step: Step,
+        rule: Callable[[Any, Emitter], None],
+        constants: Sequence[Any] | None = None,
+    ) -> None:
+        """Write one step by its rule.
+
+        `constants` gives the value of each operand, or None where it is not known now; without it,
+        the op's own operands tell.
+        """
         self.step = step
-        if step.op.location != self.location:
-            self.location = step.op.location
-            text = source.source_line(step.op.location)
-            self.line(f"# {basename(step.op.filename)}:{step.op.lineno}  {text}".rstrip())
-        self.args = [self.name(arg) for arg in step.args]
-        self.out = self.name(step.out)
+        self.constants = constants
+        self.at(step.op)
         rule(step.op, self)
+
+    @property
+    def args(self) -> list[str]:
+        """The names of the operands' arrays."""
+        return [self.name(arg) for arg in self.step.args]
+
+    @property
+    def out(self) -> str:
+        """The name of the result's array, which is memory already."""
+        return self.name(self.step.out)
+
+    def constant(self, index: int) -> Any:
+        """Return the array of an operand whose value is known now, or None."""
+        if self.constants is not None:
+            return self.constants[index]
+        operand = self.step.op.args[index]
+        return operand.const if operand.is_constant else None
+
+    def at(self, op: Op) -> None:
+        """Let the next lines stand for an op: its line in the user's file is shown above them."""
+        self.origin = op.order
+        self.module.code.locations[op.order] = op.location
 
     def line(self, text: str) -> None:
         """Write a statement of the call."""
         self.lines.append(text)
+        self.origins.append(self.origin)
 
     def bind(self, value: Any, hint: str) -> str:
         """Return a name under which the call finds a value that is known now."""
-        return self.module.bind(value, hint)
+        if isinstance(value, GLOBAL) and not getattr(value, "__closure__", None):
+            return self.module.bind(value, hint, self.taken)
+        found = self.values.get(id(value))
+        if found is None:
+            number = 0
+            name = hint
+            while name in self.taken or name in self.module.scope:
+                number += 1
+                name = f"{hint}_{number}"
+            self.taken.add(name)
+            found = self.values[id(value)] = (name, value)
+        return found[0]
+
+    def new_name(self, hint: str) -> str:
+        """Return a name that nothing in the block has."""
+        number = self.counts[hint] = self.counts.get(hint, -1) + 1
+        return f"{hint}{number}"
 
     def part(self, array: str, description: TensorDescription, expression: str) -> str:
         """Return a name for a view of an array; made before calls if the array is fixed memory."""
         text = f"{array}{expression}"
-        if description.base.kind in (INPUT, RESULT):
-            return text
-        name = self.module.new_name("part")
-        self.prelude.append(f"{name} = {text}")
-        return name
+        if description.base.kind not in (INPUT, RESULT):
+            return self.prepared(text, "part")
+        found = self.made.get(text)
+        if found is None:
+            found = self.made[text] = self.new_name("w")
+            self.line(f"{found} = {text}")
+        return found
+
+    def prepared(self, expression: str, hint: str) -> str:
+        """Return a name for what an expression gives before calls."""
+        found = self.made.get(expression)
+        if found is None:
+            found = self.made[expression] = self.new_name(hint)
+            self.prelude.append(f"{found} = {expression}")
+            self.prelude_origins.append(-1)
+        return found
+
+    def defined(self, name: str, lines: Sequence[str], origins: Sequence[int]) -> str:
+        """Return the name of a function, given the lines from its parameters on.
+
+        Its name begins as given; one with the same lines is there only once.
+        """
+        key = tuple(lines)
+        found = self.made.get(key)
+        if found is None:
+            found = self.made[key] = self.new_name(f"{name}_")
+            self.prelude += [f"def {found}{lines[0]}", *lines[1:]]
+            self.prelude_origins += origins
+        return found
+
+    def number(self, value: Any, dtype: DType) -> str:
+        """Return the name of a number as an array of a dtype without axes."""
+        return self.bind(self.module.number(value, dtype), "number")
+
+    def filled(self, number: str, length: int) -> str:
+        """Return the name of a row of a number that `number` gave a name."""
+        return self.prepared(f"{self.bind(np.full, 'full')}({length}, {number})", "row")
+
+    def note_threads(self) -> None:
+        """Note that a step shares its work among threads, which BLAS then leaves to them."""
+        self.bind(run_parts, "run_parts")
+
+    def row(self, value: Any, like: TensorDescription, axis: int = -1) -> str:
+        """Return the name of a row of one number as long as an axis of an array, or of the number.
+
+        NumPy computes maxima with a row several times faster than with a number.
+        """
+        number = self.number(value, like.dtype)
+        length = like.shape[axis] if like.shape else 0
+        return self.filled(number, length) if 1 < length <= LONGEST_ROW else number
 
     def name(self, description: TensorDescription) -> str:
         """Return the name of the array at a description."""
@@ -81,21 +183,26 @@ class Emitter:
             return self._caller_array(description)
         found = self.names.get(description)
         if found is None:
-            found = self.names[description] = self.module.new_name(_hint(description))
+            hint = LETTERS.get(description.base.kind, "v")
+            found = self.names[description] = self.new_name(hint)
         return found
 
     def _caller_array(self, description: TensorDescription) -> str:
         """Return the name of memory of the caller, or of a view of it that each call makes."""
         buffer = description.base
-        whole = f"{'x' if buffer.kind == INPUT else 'r'}{buffer.owner}"
-        shape, dtype = self.module.caller_arrays[whole]
+        given = f"{LETTERS[buffer.kind]}{buffer.owner}"
+        shape, dtype = self.module.caller_arrays[given]
+        whole = self.callers.get(given)
+        if whole is None:
+            whole = self.new_name(given[0]) if self.module.is_cut else given
+            self.callers[given] = whole
         if (description.shape, description.dtype) == (shape, dtype) and (
             description.is_contiguous and not description.offset
         ):
             return whole
         found = self.call_views.get(description)
         if found is None:
-            found = self.call_views[description] = self.module.new_name("w")
+            found = self.call_views[description] = self.new_name("w")
             self.line(f"{found} = {self._view(description, whole, shape, dtype)}")
         return found
 
@@ -105,86 +212,98 @@ class Emitter:
         turned = contiguous(shape, dtype, description.base)
         if description == turned.transpose(range(len(shape))[::-1]):
             return f"{whole}.T"
+        shown = replace(turned, shape=description.shape, strides=description.strides)
+        if description == shown and description.is_contiguous and shown.size == turned.size:
+            return f"{whole}.reshape({description.shape})"
         memory = f"{whole}.reshape(-1).view('u1')" if dtype.kind == "V" else whole
         element = self.bind(description.dtype, "dtype")
         place = f"{description.offset}, {description.strides}"
         return f"ndarray({description.shape}, {element}, {memory}, {place})"
 
-    def text(self, signature: str) -> str:
-        """Return the source of the function ``bind``."""
-        fixed = f"    [{', '.join(self.names.values())}] = tensors" if self.names else ""
-        body = self.lines if any(not line.startswith("#") for line in self.lines) else ["pass"]
-        lines = [
-            "def bind(tensors):",
-            fixed,
+    def finish(self, signature: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
+        """Return the lines of the function ``bind``, and the origin of each."""
+        values = [name for name, _ in self.values.values()]
+        head = [
+            "def bind(tensors, values):",
+            *([f"    [{', '.join(self.names.values())}] = tensors"] if self.names else ()),
+            *([f"    [{', '.join(values)}] = values"] if values else ()),
             *(f"    {line}" for line in self.prelude),
-            f"    def run({signature}):",
-            *(f"        {line}" for line in body),
-            "    return run",
+            f"    def run({', '.join(signature)}):",
         ]
-        return "\n".join(line for line in lines if line) + "\n"
+        body = [f"        {line}" for line in self.lines] or ["        pass"]
+        before = [-1] * (len(head) - len(self.prelude) - 1)
+        origins = [*before, *self.prelude_origins, -1, *(self.origins or [-1]), -1]
+        return (*head, *body, "    return run"), origins
 
 
-def _hint(description: TensorDescription) -> str:
-    """Return how the names of fixed arrays begin: v in the arena, c for constants, s for states."""
-    buffer = description.base
-    if buffer.kind == CONSTANT:
-        return "c"
-    if buffer.kind != STATE:
-        return "v"
-    label = buffer.owner.label or ""
-    return f"s_{label}_" if label.isidentifier() and label.isascii() else "s"
+LONGEST_ROW = 2**16
+"""The most elements of a row of one number; a longer one would take too much memory."""
 
+LETTERS = {INPUT: "x", RESULT: "r", CONSTANT: "c", STATE: "s"}
+"""How names of arrays begin, by the kind of their memory; v in the arena."""
 
-class Chunk(NamedTuple):
-    """The source of some steps, and the fixed arrays that its ``bind`` takes."""
-
-    text: str
-    tensors: list[TensorDescription]
+GLOBAL = (np.ufunc, FunctionType, BuiltinFunctionType, type(np.take), np.dtype, type)
+"""What blocks find in their module; other values, and closures, are bound to them like arrays."""
 
 
 class Module:
-    """The source of one program, and what it needs to run."""
+    """Writes the code of one program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, kernels: Kernels) -> None:
         self.program = program
-        self.scope: dict[str, Any] = {
-            "__name__": "weft_numpy.generated",
-            "ndarray": np.ndarray,
-            "copyto": np.copyto,
-        }
+        self.kernels = kernels
+        self.scope: dict[str, Any] = dict(SCOPE)
         self.bound: dict[int, str] = {}
-        self.kept: list[Any] = []
-        self.counts: dict[str, int] = {}
+        self.numbers: dict[tuple[DType, bytes], Any] = {}
         graph = program.plan.graph
         self.caller_arrays = {
             f"{letter}{number}": (op.axes.shape, op.dtype)
             for letter, ops in (("x", graph.inputs), ("r", graph.outputs))
             for number, op in enumerate(ops)
         }
+        self.code = Code(list(self.caller_arrays))
+        self.is_cut = False
 
-    def new_name(self, hint: str) -> str:
-        """Return a name that nothing in the module has."""
-        number = self.counts[hint] = self.counts.get(hint, -1) + 1
-        return f"{hint}{number}"
-
-    def bind(self, value: Any, hint: str) -> str:
-        """Return the name of a value in the module's globals."""
+    def bind(self, value: Any, hint: str, taken: Iterable[str] = ()) -> str:
+        """Return the name of a function or dtype in the module's globals, not one of `taken`."""
         found = self.bound.get(id(value))
         if found is None:
-            found = hint if hint not in self.scope else self.new_name(f"{hint}_")
+            found = hint
+            number = -1
+            while found in self.scope or found in taken:
+                number += 1
+                found = f"{hint}_{number}"
             self.bound[id(value)] = found
-            self.kept.append(value)
-            self.scope[found] = value
+            self.scope[found] = self.code.names[found] = value
         return found
 
-    def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> list[Chunk]:
-        """Return the source for steps in chunks, using the rules that `find` gives."""
-        signature = ", ".join(self.caller_arrays)
-        chunks = []
-        for start in range(0, len(steps), CHUNK) or [0]:
+    def number(self, value: Any, dtype: DType) -> Any:
+        """Return a number as an array of a dtype without axes, the same one each time."""
+        made = np.asarray(value).astype(dtype)
+        return self.numbers.setdefault((dtype, made.tobytes()), made)
+
+    def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> Code:
+        """Return the code of steps, using the rules that `find` gives."""
+        ends = cuts(kinds(steps), CHUNK) or [0]
+        self.is_cut = len(ends) > 1
+        numbers: dict[tuple[str, ...], int] = {}
+        start = 0
+        for end in ends:
             emitter = Emitter(self)
-            for step in steps[start : start + CHUNK]:
-                emitter.emit_step(step, find(type(step.op)))
-            chunks.append(Chunk(emitter.text(signature), list(emitter.names)))
-        return chunks
+            for step in steps[start:end]:
+                is_kernel = self.kernels.has(step.op)
+                emitter.emit_step(step, self.kernels.write if is_kernel else find(type(step.op)))
+            start = end
+            taken = list(emitter.callers) if self.is_cut else self.code.signature
+            names = list(emitter.callers.values()) if self.is_cut else taken
+            lines, origins = emitter.finish(names)
+            number = numbers.setdefault(lines, len(numbers))
+            if number == len(self.code.blocks):
+                self.code.blocks.append(lines)
+            values = [value for _, value in emitter.values.values()]
+            self.code.calls.append(Call(number, list(emitter.names), values, taken, origins))
+        return self.code
+
+
+SCOPE = {"__name__": "weft_numpy.generated", "ndarray": np.ndarray, "copyto": np.copyto}
+"""What all generated code finds in its module."""

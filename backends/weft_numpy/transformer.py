@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import contextvars
-import linecache
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.description import TensorDescription
 from weft.device import DeviceBufferStorage, DeviceTensor, host_view
 from weft.op import Op
+from weft.ops.convolutions import BilinearConvolutionOp
+from weft.packing import Packing, Unpacking
 from weft.plan import ARENA, Step
 from weft.program import Program
 from weft.target import Target
 from weft.transformer import Transformer
-from weft_numpy.codegen import Module
+from weft_numpy.blas import blas
+from weft_numpy.blocks import Code, Linked
+from weft_numpy.codegen import CHUNK, SCOPE, Module
+from weft_numpy.keeping import packed, unpacked
+from weft_numpy.kernels.fusible import Kernels, fusible
+from weft_numpy.machine import this_machine
+from weft_numpy.pool import run_parts
 from weft_numpy.rules import rules
+from weft_numpy.rules.convolutions import is_product
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector register."""
@@ -47,19 +55,41 @@ class NumPyDeviceTensor(DeviceTensor):
         return np.array(self.array[key])
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        assert isinstance(self.storage, NumPyDeviceBufferStorage)
+        self.storage.own()
         self.array[key] = value
 
 
 class NumPyDeviceBufferStorage(DeviceBufferStorage):
-    """A stretch of host memory, aligned to a cache line."""
+    """A stretch of host memory, aligned to a cache line.
 
+    A state that has a constant as its initial value shares the memory of that until it is written.
+    """
+
+    transformer: NumPyTransformer
     memory: np.ndarray[Any, Any]
+    is_shared = False
 
     def allocate(self) -> None:
-        """Make zeroed, aligned memory."""
+        """Make zeroed, aligned memory, or take that of the initial value."""
+        if self.initial is not None:
+            self.memory = _bytes_of(self.initial.const)
+            self.is_shared = True
+            return
         raw = np.zeros(self.bytes + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         self.memory = raw[start : start + self.bytes]
+
+    def own(self) -> None:
+        """Have memory that is not shared; programs that were bound to it are bound anew."""
+        if not self.is_shared:
+            return
+        shared, self.initial, self.is_shared = self.memory, None, False
+        self.allocate()
+        np.copyto(self.memory, shared)
+        for tensor in self.views:
+            tensor.attach()
+        self.transformer.moves += 1
 
     def make_tensor(self, description: TensorDescription) -> NumPyDeviceTensor:
         """Return a tensor on this buffer."""
@@ -75,8 +105,12 @@ class NumPyConstantStorage(NumPyDeviceBufferStorage):
 
     def allocate(self) -> None:
         """Use the constant's own array."""
-        array = np.ascontiguousarray(self.value).reshape(-1)
-        self.memory = array.view(np.uint8) if array.size else np.empty(0, np.uint8)
+        self.memory = _bytes_of(self.value)
+
+
+def _bytes_of(value: Any) -> np.ndarray[Any, Any]:
+    array = np.ascontiguousarray(value).reshape(-1)
+    return array.view(np.uint8) if array.size else np.empty(0, np.uint8)
 
 
 class Arena:
@@ -85,28 +119,33 @@ class Arena:
     def __init__(self, storage: NumPyDeviceBufferStorage) -> None:
         self.storage = storage
         self.runners: dict[str, Callable[..., None]] = {}
+        self.moves = 0
         # A context of its own, in which floating-point warnings are off: entering it costs a
         # tenth of numpy.errstate. It can be entered once at a time, as an arena is.
         self.context = contextvars.copy_context()
         self.context.run(np.seterr, all="ignore")
 
 
-class BoundLater(NamedTuple):
-    """A compiled chunk of a program, and the fixed arrays that bind it to an arena."""
-
-    bind: Callable[..., Callable[..., None]]
-    tensors: list[TensorDescription]
-
-
 class NumPyTransformer(Transformer):
-    """The NumPy backend. Programs without state may run in several threads at once."""
+    """The NumPy backend. Programs without state may run in several threads at once.
+
+    Parameters
+    ----------
+    threads
+        The most threads that share the work of a call; by default what ``WEFT_NUM_THREADS`` says,
+        or else as many as there are processors that this process may use.
+    """
 
     transformer_name = "numpy"
     is_concurrent = True
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, threads: int | None = None, **options: Any) -> None:
         super().__init__(**options)
+        self.machine = this_machine(threads)
+        self.kernels = Kernels(self.machine)
         self.idle_arenas: list[Arena] = []
+        self.moves = 0
+        """How often the memory of a state has become another."""
         self._arenas_in_use: weakref.WeakSet[NumPyDeviceBufferStorage] = weakref.WeakSet()
 
     @cached_property
@@ -115,7 +154,9 @@ class NumPyTransformer(Transformer):
         return Target(
             name="numpy",
             supports=_supports,
+            fusible=fusible,
             alignment=ALIGNMENT,
+            workspace=self.kernels.workspace,
             dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},
             fast_math=self.fast_math,
         )
@@ -124,6 +165,10 @@ class NumPyTransformer(Transformer):
         """Let go of all computations and memory; the transformer cannot be used again."""
         super().close()
         self.idle_arenas.clear()
+
+    def finish_transform(self) -> None:
+        """Forget the kernels, which have been written."""
+        self.kernels.forget()
 
     def device_buffer_storage(self, nbytes: int, name: str) -> NumPyDeviceBufferStorage:
         """Return a new, unallocated buffer."""
@@ -136,20 +181,34 @@ class NumPyTransformer(Transformer):
     def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
         """Do nothing: the buffer is the constant's own array."""
 
+    def set_initial(self, tensor: DeviceTensor, op: Op) -> None:
+        """Do nothing: the buffer is the constant's array until it is written."""
+
     def transform_ordered_ops(
         self, program: Program, ordered_ops: Sequence[Step], name: str
     ) -> Callable[..., None]:
         """Generate, compile and return a function."""
-        module = Module(program)
-        chunks = module.write(ordered_ops, rules.find)
-        program.source = "\n\n".join(chunk.text for chunk in chunks)
-        parts = [
-            BoundLater(_compiled(chunk.text, module.scope, program, number), chunk.tensors)
-            for number, chunk in enumerate(chunks)
-        ]
-        return self._runner(program, parts)
+        code = Module(program, self.kernels).write(ordered_ops, rules.find)
+        return self._runner(program, self._linked(program, code))
 
-    def _runner(self, program: Program, parts: list[BoundLater]) -> Callable[..., None]:
+    def code_options(self) -> Sequence[Any]:
+        """Return the rules."""
+        return [self.machine, CHUNK, [(kind, rules[kind]) for kind in rules]]
+
+    def export(self, program: Program, packing: Packing) -> Any:
+        """Return the generated code."""
+        return packed(program.code, packing)
+
+    def restore(self, program: Program, unpacking: Unpacking) -> Callable[..., None]:
+        """Compile generated code and return the function."""
+        return self._runner(program, self._linked(program, unpacked(unpacking)))
+
+    def _linked(self, program: Program, code: Code) -> Linked:
+        """Compile code and make it that of a program."""
+        program.code, program.source = code, code.listing
+        return Linked(code, SCOPE, program.name)
+
+    def _runner(self, program: Program, linked: Linked) -> Callable[..., None]:
         """Return a function that runs a program in an arena that nobody else uses meanwhile."""
         key = program.name
         take, give = self.idle_arenas.pop, self.idle_arenas.append
@@ -158,34 +217,45 @@ class NumPyTransformer(Transformer):
             try:
                 arena = take()
             except IndexError:
-                arena = self._bound(None, program, parts)
-            runner = arena.runners.get(key)
+                arena = self._bound(None, program, linked)
+            runner = arena.runners.get(key) if arena.moves == self.moves else None
             if runner is None:
-                arena = self._bound(arena, program, parts)
+                arena = self._bound(arena, program, linked)
                 runner = arena.runners[key]
             try:
                 runner(*arrays)
             except Exception as error:
-                _note_line(error)
+                linked.add_notes(error)
                 raise
             finally:
                 give(arena)
 
         return run
 
-    def _bound(self, arena: Arena | None, program: Program, parts: list[BoundLater]) -> Arena:
+    def _bound(self, arena: Arena | None, program: Program, linked: Linked) -> Arena:
         """Return an arena that is large enough, with the program bound to it."""
-        needed = program.plan.arena_size
+        self._own_updated(program)
+        needed = program.arena_size
         if arena is None or arena.storage.bytes < needed:
             with self.state_lock:
                 arena = Arena(self._arena_storage(needed, replaced=arena))
-        runs = [
-            part.bind([self._array(tensor, program, arena) for tensor in part.tensors])
-            for part in parts
-        ]
-        whole = runs[0] if len(runs) == 1 else partial(_run_all, runs)
+        if arena.moves != self.moves:
+            arena.runners.clear()
+            arena.moves = self.moves
+        array = partial(self._array, program=program, arena=arena)
+        whole = linked.bound(array)
+        if run_parts in program.code.names.values():
+            whole = partial(blas.during, whole)
         arena.runners[program.name] = partial(arena.context.run, whole)
         return arena
+
+    def _own_updated(self, program: Program) -> None:
+        """Let states that a program writes have memory of their own."""
+        for state, _ in program.captured.updates:
+            tensor = self.state_tensors.get(state)
+            if tensor is not None:
+                assert isinstance(tensor.storage, NumPyDeviceBufferStorage)
+                tensor.storage.own()
 
     def _arena_storage(self, needed: int, replaced: Arena | None) -> NumPyDeviceBufferStorage:
         """Return the transformer's arena if it is free and large enough, else one of its own."""
@@ -213,34 +283,7 @@ class NumPyTransformer(Transformer):
         return tensor.array
 
 
-def _compiled(
-    text: str, scope: dict[str, Any], program: Program, number: int
-) -> Callable[..., Callable[..., None]]:
-    """Compile a chunk under a name of its own, where tracebacks find its lines."""
-    filename = f"<weft numpy {program.name}.{number} {id(program):x}>"
-    exec(compile(text, filename, "exec"), scope)
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    weakref.finalize(program, linecache.cache.pop, filename, None)
-    bind: Callable[..., Callable[..., None]] = scope.pop("bind")
-    return bind
-
-
-def _note_line(error: BaseException) -> None:
-    """Add the generated statement that failed, and the user's line above it, to an error."""
-    trace = error.__traceback__
-    while trace is not None:
-        filename, number = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-        if filename.startswith("<weft numpy"):
-            lines = [line.strip() for line in linecache.getlines(filename)[:number]]
-            above = next((line for line in reversed(lines) if line.startswith("#")), "")
-            error.add_note(f"in generated code: {lines[-1]}\n  {above}")
-        trace = trace.tb_next
-
-
-def _run_all(runs: list[Callable[..., None]], *arrays: Any) -> None:
-    for run in runs:
-        run(*arrays)
-
-
 def _supports(op: Op) -> bool:
+    if isinstance(op, BilinearConvolutionOp) and is_product(op):
+        return False
     return rules.find(type(op)) is not None

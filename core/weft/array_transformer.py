@@ -12,6 +12,7 @@ from weft import dtypes
 from weft.array_rules import Array, ArrayLibrary, Rule, rules
 from weft.description import TensorDescription
 from weft.device import DeviceBufferStorage, DeviceTensor
+from weft.errors import ArgumentError
 from weft.graph import Graph
 from weft.op import Op
 from weft.ops.storage import ReadOp
@@ -95,6 +96,8 @@ class ArrayTransformer(Transformer):
 
     def __init__(self, namespace: Any = None, *, device: Any = None, **options: Any) -> None:
         super().__init__(**options)
+        if self.memory_limit is not None:
+            raise ArgumentError("memory_limit= has no effect here: the library manages its memory")
         self.library = ArrayLibrary(namespace or self.namespace(), device)
 
     @classmethod

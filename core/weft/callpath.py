@@ -25,7 +25,7 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     For each argument it tests type, dtype and shape, and leaves everything else to the slow road;
     the lock is taken only if the program touches state.
     """
-    graph = program.graph
+    graph = program.captured
     names = [f"a{number}" for number in range(len(graph.inputs))]
     scope: dict[str, Any] = {
         "__name__": "weft.generated",
@@ -52,7 +52,7 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
         lines.append(f"    r{number} = empty(z{number}, t{number})")
         outputs.append(f"r{number}")
     call = f"run({', '.join([*names, *outputs])})"
-    if graph.states or not computation.transformer.is_concurrent:
+    if program.states or not computation.transformer.is_concurrent:
         lines += ["    with lock:", f"        {call}"]
     else:
         lines.append(f"    {call}")

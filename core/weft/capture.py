@@ -24,6 +24,8 @@ from weft.ops.storage import AssignableTensorOp, AssignOp, ParameterOp, ReadOp
 from weft.tensor import TensorOp
 from weft.traversal import dependencies, postorder
 
+_SPECIAL = (ReadOp, ParameterOp, SequentialOp, AssignOp, ParallelOp)
+
 
 def capture(
     results: Sequence[Op], parameters: Sequence[AssignableTensorOp] = (), name: str = "graph"
@@ -82,10 +84,16 @@ class _Capture:
         token = scope.current.get().scope
         last = (op.last_write(token) for op in results if isinstance(op, AssignableTensorOp))
         roots = [*results, *(write for write in last if write is not None)]
-        self._run_sequences(roots)
-        for root in roots:
-            if not root.is_state:
+        found = postorder(roots, dependencies)
+        sequences = [op for op in found if isinstance(op, SequentialOp)]
+        if sequences:
+            self._run_sequences(sequences)
+            for root in roots:
                 self._execute(root, self.main)
+        else:
+            for op in found:
+                if not op.is_state:
+                    self.main.values[op] = self._convert(op, self.main)
         final = {state: self._final_value(state) for state, base in self.successor if base is None}
         return Graph(
             inputs=self.inputs,
@@ -99,13 +107,11 @@ class _Capture:
             name=name,
         )
 
-    def _run_sequences(self, roots: Iterable[Op]) -> None:
+    def _run_sequences(self, sequences: Iterable[SequentialOp]) -> None:
         """Execute each outermost sequence in a region of its own, the last built first.
 
         A sequence that is a member of another runs as part of it.
         """
-        found = postorder(roots, dependencies)
-        sequences = [op for op in found if isinstance(op, SequentialOp)]
         for op in sorted(sequences, key=lambda op: op.serial, reverse=True):
             if op in self.main.values:
                 continue
@@ -136,7 +142,7 @@ class _Capture:
 
     def _execute(self, root: Op, region: _Region) -> None:
         """Convert an op and, first, all it needs, without recursion."""
-        stack = [root]
+        stack = [] if root.is_state else [root]
         values = region.values
         while stack:
             op = stack[-1]
@@ -171,6 +177,24 @@ class _Capture:
     def _convert(self, op: Op, region: _Region) -> Op:
         if op.is_constant and not op.args:
             return op
+        if isinstance(op, _SPECIAL):
+            return self._convert_special(op, region)
+        meaning = op.meaning
+        args = tuple(
+            [
+                self._current(arg, read, region) if arg.is_state else region.values[arg]
+                for arg, read in zip(meaning.args, meaning.reads, strict=True)
+            ]
+        )
+        new = op if meaning is op and args == op.args else meaning.with_args(args)
+        if meaning is not op:
+            new.__dict__.update(location=op.location, order=op.order, _metadata=op._metadata)
+        if new.has_effect:
+            new = self.effect_values.setdefault(op, new)
+            self.effects[new] = None
+        return new
+
+    def _convert_special(self, op: Op, region: _Region) -> Op:
         if isinstance(op, ReadOp | ParameterOp):
             raise GraphError(
                 op.explain("the op belongs to a captured graph: give the ops it was captured from")
@@ -178,23 +202,7 @@ class _Capture:
         if isinstance(op, SequentialOp):
             last = op.args[-1]
             return self._current(last, None, region) if last.is_state else region.values[last]
-        if isinstance(op, AssignOp):
-            return self._write(op, region)
-        if isinstance(op, ParallelOp):
-            return op
-        meaning = op.meaning
-        args = tuple(
-            self._current(arg, read, region) if arg.is_state else region.values[arg]
-            for arg, read in zip(meaning.args, meaning.reads, strict=True)
-        )
-        same = meaning is op and all(a is b for a, b in zip(args, op.args, strict=True))
-        new = op if same else meaning.with_args(args)
-        if meaning is not op:
-            new.__dict__.update(location=op.location, order=op.order, _metadata=op._metadata)
-        if new.has_effect:
-            new = self.effect_values.setdefault(op, new)
-            self.effects[new] = None
-        return new
+        return self._write(op, region) if isinstance(op, AssignOp) else op
 
     def _current(self, state: Op, read: Op | None, region: _Region) -> TensorOp:
         """Return the value of a state as a reader in a region sees it."""

@@ -15,16 +15,22 @@ from rich.table import Table
 from rich.text import Text
 
 from weft import plugins
+from weft.cache import LIMIT, is_off, open_cache
 from weft.errors import PluginError
 from weft.factory import DEFAULT_BACKEND
 from weft.passes import PIPELINE
 from weft.plugins import BACKENDS, PASSES, BackendStatus, PluginRecord, Step
 
 app = typer.Typer(add_completion=False)
+cache_app = typer.Typer(help="Show where compiled programs are kept, or remove them.")
+app.add_typer(cache_app, name="cache")
 
 _SLOW_CORETYPE = "Haswell"
 _VARIABLES = {
     "WEFT_BACKEND": "the backend that is used where none is named",
+    "WEFT_CACHE": "0 compiles everything anew and keeps nothing",
+    "WEFT_CACHE_DIR": "the folder in which compiled programs are kept",
+    "WEFT_CACHE_SIZE": f"megabytes that this folder may hold; {LIMIT} where it is not set",
     "WEFT_DISABLE_PLUGINS": "plugins that are left out: names or group:name, separated by commas",
     "WEFT_DUMP": "a folder that gets the text of graphs before and after each pass",
     "OPENBLAS_CORETYPE": f"{_SLOW_CORETYPE} makes matmul about half as fast",
@@ -118,6 +124,27 @@ def show_doctor() -> None:
         _print(_plain(trouble))
     if troubles:
         raise typer.Exit(1)
+
+
+@cache_app.callback(invoke_without_command=True)
+def show_cache(context: typer.Context) -> None:
+    """Show where compiled programs are kept, how many files there are and how large they are."""
+    if context.invoked_subcommand is not None:
+        return
+    cache = open_cache()
+    files, size = cache.usage()
+    table = _table("folder", "files", "bytes", "at most", "in use")
+    in_use = "no, WEFT_CACHE switches it off" if is_off() else "yes"
+    table.add_row(*_cells(str(cache.folder), str(files), str(size), str(cache.limit), in_use))
+    _print(table)
+
+
+@cache_app.command("clear")
+def clear_cache() -> None:
+    """Remove all compiled programs from the folder."""
+    cache = open_cache()
+    removed = cache.clear()
+    _print(_plain(f"removed {removed} {'file' if removed == 1 else 'files'} from {cache.folder}"))
 
 
 def _backend_statuses() -> list[BackendStatus]:

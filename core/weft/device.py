@@ -10,6 +10,7 @@ import numpy as np
 from weft.description import TensorDescription
 
 if TYPE_CHECKING:
+    from weft.op import Op
     from weft.transformer import Transformer
 
 
@@ -27,7 +28,12 @@ class DeviceBufferStorage(ABC):
         Its size.
     name
         What it is for, in listings.
+    initial
+        The constant that the memory of a state is to hold at first; None for zeros, or for what a
+        program computes. `Transformer.set_initial` sees to it, after the allocation.
     """
+
+    initial: Op | None = None
 
     def __init__(self, transformer: Transformer, nbytes: int, name: str) -> None:
         self.transformer = transformer

@@ -87,6 +87,23 @@ class PlanError(WeftError, RuntimeError):
     """A memory plan breaks a rule: two live tensors overlap, or an order is violated."""
 
 
+class MemoryLimitError(WeftError, MemoryError):
+    """A plan does not fit into the `memory_limit` that was given.
+
+    Attributes
+    ----------
+    smallest
+        The bytes of the smallest arena that was found: a limit that can be met.
+    least
+        Bytes that some op needs by itself: no limit below can be met.
+    """
+
+    def __init__(self, problem: str, smallest: int, least: int) -> None:
+        super().__init__(problem)
+        self.smallest = smallest
+        self.least = least
+
+
 class PluginError(WeftError, RuntimeError):
     """A plugin could not be loaded, or clashes with another one."""
 

@@ -8,8 +8,9 @@ passes rearrange, merge and drop ops without ever looking at scopes or at the or
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from weft import scope
@@ -56,6 +57,7 @@ class Graph:
         self.effects = tuple(effects)
         self.after = {op: tuple(first) for op, first in (after or {}).items()}
         self.name = name
+        self._made: tuple[Op, ...] = ()
 
     @property
     def roots(self) -> tuple[Op, ...]:
@@ -68,38 +70,19 @@ class Graph:
 
         Raises GraphError for a cycle.
         """
-        children = self._children if self.after else _args
+        made, self._made = self._made, ()
+        known = () if self.after else _needed(made, (*self.inputs, *self.roots))
+        return known or self._ordered_ops()
+
+    def _ordered_ops(self) -> tuple[Op, ...]:
+        children = self.children if self.after else _args
         found = postorder((*self.inputs, *self.roots), children)
         found.sort(key=_user_order)
-        place = {op: index for index, op in enumerate(found)}
-        if all(place[child] < index for op, index in place.items() for child in children(op)):
-            return tuple(found)
-        return self._sorted(found, children)
+        return tuple(found if _is_ordered(found, children) else _ordered(found, children))
 
-    def _children(self, op: Op) -> tuple[Op, ...]:
+    def children(self, op: Op) -> tuple[Op, ...]:
+        """Return what must be computed before an op: its operands, and what `after` lists."""
         return (*op.args, *self.after.get(op, ()))
-
-    def _sorted(self, ops: list[Op], children: Callable[[Op], Iterable[Op]]) -> tuple[Op, ...]:
-        users: dict[Op, list[Op]] = {op: [] for op in ops}
-        waiting = {}
-        for op in ops:
-            first = set(children(op))
-            waiting[op] = len(first)
-            for child in first:
-                users[child].append(op)
-        ready = [(*_user_order(op), op) for op in ops if not waiting[op]]
-        heapq.heapify(ready)
-        order = []
-        while ready:
-            op = heapq.heappop(ready)[2]
-            order.append(op)
-            for user in users[op]:
-                waiting[user] -= 1
-                if not waiting[user]:
-                    heapq.heappush(ready, (*_user_order(user), user))
-        if len(order) < len(ops):
-            raise GraphError(_cycle_message([op for op in ops if waiting[op]], children))
-        return tuple(order)
 
     @property
     def states(self) -> tuple[AssignableTensorOp, ...]:
@@ -108,37 +91,46 @@ class Graph:
         return tuple(dict.fromkeys((*read, *(state for state, _ in self.updates))))
 
     def replace(self, **parts: Any) -> Graph:
-        """Return a graph with some of the constructor's parts exchanged."""
-        own = {key: getattr(self, key) for key in _PARTS}
-        return Graph(**{**own, **parts})
+        """Return a graph with some of the constructor's parts exchanged; itself if none differs."""
+        made = Graph(**{key: parts.pop(key, getattr(self, key)) for key in _PARTS}, **parts)
+        same = all(getattr(made, key) == getattr(self, key) for key in _PARTS)
+        return self if same else made
 
-    def rewrite(self, change: Callable[[Op], Op]) -> Graph:
+    def rewrite(self, change: Callable[[Op], Op], made: Collection[Op] = ()) -> Graph:
         """Return the graph with each op, its operands already rewritten, replaced by another.
 
         Ops that nothing changed are shared with the old graph; if none changed it is the very same
-        graph.
+        graph. Where `change` makes several ops at a time, `made` may be where it keeps them; see
+        `mapped`.
         """
         new: dict[Op, Op] = {}
+        changed = False
         for op in self.ops:
-            new[op] = change(on_new_operands(op, new))
-        return self.mapped(new)
+            new[op] = now = change(on_new_operands(op, new) if changed else op)
+            changed = changed or now is not op
+        return self.mapped(new, made or dict.fromkeys(new.values())) if changed else self
 
-    def mapped(self, new: Mapping[Op, Op]) -> Graph:
-        """Return the graph whose inputs, roots and edges are those that `new` maps to."""
-        if all(new[op] is op for op in (*self.inputs, *self.roots)) and not self.after:
-            return self
+    def mapped(self, new: Mapping[Op, Op], made: Collection[Op] = ()) -> Graph:
+        """Return the graph whose inputs, roots and edges are those that `new` maps to.
+
+        `made` may hold all ops of the result and others, each once and after its operands. They
+        keep that order then, and need not be looked for.
+        """
         after = {
             new[op]: tuple(new[first] for first in firsts)
             for op, firsts in self.after.items()
             if op in new and all(first in new for first in firsts)
         }
-        return self.replace(
+        graph = self.replace(
             inputs=[new[op] for op in self.inputs],
             outputs=[new[op] for op in self.outputs],
             updates=[(state, new[value]) for state, value in self.updates],
             effects=[new[op] for op in self.effects],
             after=after,
         )
+        if graph is not self:
+            graph._made = tuple(made)
+        return graph
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
@@ -160,25 +152,33 @@ class Graph:
             fields = {k: _substituted(v, solution) for k, v in op.attributes().items()}
             with scope.replacing(op):
                 new[op] = type(op)(*args, **fields)
-        return self.mapped(new)
+        return self.mapped(new, dict.fromkeys(new.values()))
 
-    def verify(self, known: Iterable[Op] = ()) -> None:
-        """Check every rule that a graph must keep; ops in `known` are taken as checked.
+    def verify(self) -> None:
+        """Check every rule that a graph must keep.
 
         Raises GraphError that names the op and its line: a stored state as an operand, axes or
         dtype that do not follow from the operands, a parameter that is no input, an update that
-        does not fit its state, or a cycle.
+        does not fit its state, a state with two updates, or a cycle.
         """
-        checked = set(known)
+        # Whoever changed an op in place did not change the order that is remembered.
+        ops = self.ops if _is_ordered(self.ops, self.children) else self._ordered_ops()
         inputs = set(self.inputs)
-        for op in self.ops:
-            if op in checked:
-                continue
+        for op in ops:
             if op.is_state:
                 raise GraphError(op.explain("a stored state is used as a value: read it instead"))
             if isinstance(op, ParameterOp) and op not in inputs:
                 raise GraphError(op.explain("the parameter is no input of the graph"))
             _check_inference(op)
+            for inner in op.contained:
+                _check_inference(inner)
+        self._verify_updates()
+
+    def _verify_updates(self) -> None:
+        if len(dict(self.updates)) < len(self.updates):
+            states = [state for state, _ in self.updates]
+            twice = next(state for state in states if states.count(state) > 1)
+            raise GraphError(twice.explain("the graph updates the state twice"))
         for state, value in self.updates:
             if (value.axes.lengths, value.dtype) != (state.axes.lengths, state.dtype) and (
                 state.axes.is_static
@@ -205,21 +205,76 @@ class Graph:
 
 def on_new_operands(op: Op, new: Mapping[Op, Op]) -> Op:
     """Return an op on what its operands became; the op itself if none changed."""
-    for arg in op.args:
-        if new.get(arg, arg) is not arg:
-            return op.with_args(tuple([new.get(arg, arg) for arg in op.args]))
-    return op
+    args = tuple([new.get(arg, arg) for arg in op.args])
+    return op if args == op.args else op.with_args(args)
+
+
+def in_order(graph: Graph, ops: Sequence[Op]) -> Graph:
+    """Return a graph whose ops were built in another order, each after its operands."""
+    if tuple(ops) == graph.ops:
+        return graph
+    new: dict[Op, Op] = {}
+    for number, op in enumerate(ops):
+        new[op] = made = op.with_args(tuple([new[arg] for arg in op.args]))
+        made.__dict__["order"] = number
+    return graph.mapped(new, new.values())
 
 
 _PARTS = ("inputs", "outputs", "updates", "effects", "after", "name")
 
 
-def _args(op: Op) -> tuple[Any, ...]:
-    return op.args
+_args = attrgetter("args")
+_user_order = attrgetter("order", "serial")
 
 
-def _user_order(op: Op) -> tuple[int, int]:
-    return (op.order, op.serial)
+def _needed(made: tuple[Op, ...], roots: Iterable[Op]) -> tuple[Op, ...]:
+    """Return those of some ops that roots need, or none if one is missing or before an operand."""
+    needed = set(roots)
+    found: list[Op] = []
+    after: set[Op] = set()
+    for op in reversed(made):
+        if op in needed:
+            if not after.isdisjoint(op.args):
+                return ()
+            after.add(op)
+            found.append(op)
+            needed.update(op.args)
+    return tuple(reversed(found)) if len(found) == len(needed) else ()
+
+
+def _is_ordered(ops: Iterable[Op], children: Callable[[Op], Iterable[Op]]) -> bool:
+    """Whether every op comes after all its children."""
+    before: set[Op] = set()
+    for op in ops:
+        if not before.issuperset(children(op)):
+            return False
+        before.add(op)
+    return True
+
+
+def _ordered(ops: list[Op], children: Callable[[Op], Iterable[Op]]) -> list[Op]:
+    """Return ops in the order given, but each delayed until its children have been."""
+    place = {op: index for index, op in enumerate(ops)}
+    users: list[list[int]] = [[] for _ in ops]
+    waiting = []
+    for index, op in enumerate(ops):
+        first = {place[child] for child in children(op)}
+        waiting.append(len(first))
+        for child in first:
+            users[child].append(index)
+    ready = [index for index, count in enumerate(waiting) if not count]
+    order = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(ops[index])
+        for user in users[index]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, user)
+    if len(order) < len(ops):
+        stuck = [op for op, count in zip(ops, waiting, strict=True) if count]
+        raise GraphError(_cycle_message(stuck, children))
+    return order
 
 
 def _cycle_message(ops: list[Op], children: Callable[[Op], Iterable[Op]]) -> str:
@@ -238,6 +293,9 @@ def _check_inference(op: Op) -> None:
         axes, dtype = op.infer()
     except WeftError as error:
         raise GraphError(op.explain(error.problem)) from error
+    except Exception as error:
+        problem = f"its operands do not fit: {type(error).__name__}: {error}"
+        raise GraphError(op.explain(problem)) from error
     if axes != op.axes or dtype != op.dtype:
         raise GraphError(
             op.explain(f"yields {op.dtype} {op.axes}, but its operands give {dtype} {axes}")

@@ -196,6 +196,11 @@ class Op:
         return None
 
     @property
+    def contained(self) -> Iterable[Op]:
+        """Ops that it computes inside, which are none of the graph; verified with it."""
+        return ()
+
+    @property
     def meaning(self) -> Op:
         """The op that this one stands for: itself, unless a schema names a composite."""
         return self
@@ -296,10 +301,14 @@ class Op:
 
     def with_args(self, args: tuple[Any, ...]) -> Self:
         """Return the same op on other operands of the same axes and dtypes."""
+        mine = self.__dict__.copy()
+        mine["args"] = args
+        mine["serial"] = next(_serials)
+        mine["reads"] = (None,) * len(args)
+        mine.pop("_name", None)
+        mine.pop("_adjoints", None)
         new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__)
-        new.__dict__.update(args=args, serial=next(_serials), reads=(None,) * len(args), _name=None)
-        new.__dict__.pop("_adjoints", None)
+        _put(new, "__dict__", mine)
         return new
 
     def explain(self, problem: str) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,10 +25,13 @@ PIPELINE = (
     "constant-folding",
     "merge-equal",
     "decompose",
+    "merge-equal",
     "simple-prune",
     "constant-folding",
+    "layout",
     "required-tensor-shaping",
     "merge-equal",
+    "fusion",
     "dead-code",
 )
 """The passes that a transformer runs by default, by name."""
@@ -112,13 +117,15 @@ class _PeepholeRun:
         self.owner = owner
         self.target = target
         self.replacements: dict[Op, Op] = {}
-        self.settled: set[Op] = set()
-        self.visitors: dict[type, Callable[..., Any] | None] = {}
+        self.settled: dict[Op, None] = {}
+        self.visitors = _Visitors(owner._visitors)
+        self.context = scope.Replacements()
 
     def run(self, graph: Graph) -> Graph:
         token = _active.set((*_active.get(), self))
         try:
-            return graph.rewrite(self.settle)
+            with self.context:
+                return graph.rewrite(self.settle, self.settled)
         finally:
             _active.reset(token)
 
@@ -127,22 +134,20 @@ class _PeepholeRun:
 
         `depth` counts the replacements that led to it; the bound of that is one of recursion too.
         """
-        visitor = self.visitor(op)
-        while visitor is not None:
-            with scope.replacing(op):
-                try:
-                    visitor(self.owner, op)
-                except Exception as error:
-                    error.add_note(f"in pass {self.owner.name}, visiting {op}, {op.file_info}")
-                    raise
+        while (visitor := self.visitors[type(op)]) is not None:
+            self.context.turn_to(op)
+            try:
+                visitor(self.owner, op)
+            except Exception as error:
+                error.add_note(f"in pass {self.owner.name}, visiting {op}, {op.file_info}")
+                raise
             new = self.replacements.pop(op, op)
             if new is op:
                 break
             self.check(op, new, depth)
             depth += 1
             op = self.settle_operands(new, depth)
-            visitor = self.visitor(op)
-        self.settled.add(op)
+        self.settled[op] = None
         return op
 
     def settle_operands(self, root: Op, depth: int) -> Op:
@@ -156,15 +161,6 @@ class _PeepholeRun:
             op_now = on_new_operands(op, final)
             final[op] = op_now if op is root else self.settle(op_now, depth)
         return final[root]
-
-    def visitor(self, op: Op) -> Callable[..., Any] | None:
-        """Return the visitor for the nearest class in the op's MRO."""
-        kind = type(op)
-        if kind not in self.visitors:
-            table = self.owner._visitors
-            found = next((table[base] for base in kind.__mro__ if base in table), None)
-            self.visitors[kind] = found
-        return self.visitors[kind]
 
     def check(self, op: Op, new: Op, depth: int) -> None:
         """Refuse a replacement of other axes or dtype, and one too many."""
@@ -185,6 +181,18 @@ class _PeepholeRun:
             )
 
 
+class _Visitors(dict[type, Callable[..., Any] | None]):
+    """For each class of ops the visitor of the nearest class in its MRO, or None."""
+
+    def __init__(self, table: Mapping[type[Op], Callable[..., Any]]) -> None:
+        self.table = table
+
+    def __missing__(self, kind: type) -> Callable[..., Any] | None:
+        found = next((self.table[base] for base in kind.__mro__ if base in self.table), None)
+        self[kind] = found
+        return found
+
+
 _active: ContextVar[tuple[_PeepholeRun, ...]] = ContextVar("weft_peephole_runs", default=())
 
 
@@ -198,43 +206,124 @@ def _run_of(owner: PeepholeGraphPass) -> _PeepholeRun:
 def run_passes(
     graph: Graph, passes: Iterable[GraphPass], target: Target, label: str = "graph"
 ) -> Graph:
-    """Return the graph after each pass in turn, checking it after every one.
+    """Return the graph after each pass in turn.
 
     Raises PassError that names the pass if it leaves a malformed graph, or changes what the graph
-    takes, returns or writes. With ``WEFT_DUMP`` set to a folder, the text before and after each
-    pass that changed something is written there.
+    takes, returns or writes, or its effects. With ``WEFT_DUMP`` set to a folder, the text before
+    and after each pass that changed something is written there.
+
+    What is quickly checked is checked after every pass, but the graph is verified once, when all
+    have run. If something is wrong they run again, as pure functions may, with all checks after
+    each, so that the first that went wrong is the one named.
     """
+    run = _Run(graph, tuple(passes), target)
     folder = os.environ.get("WEFT_DUMP")
-    for number, graph_pass in enumerate(passes):
-        new = graph_pass.do_pass(graph, target)
-        if new is graph:
-            continue
-        _check_pass(graph_pass, graph, new)
-        if folder:
-            _dump(Path(folder), f"{label}.{number}.{graph_pass.name}", graph, new)
-        graph = new
-    return graph
-
-
-def _check_pass(graph_pass: GraphPass, old: Graph, new: Any) -> None:
-    if not isinstance(new, Graph):
-        raise PassError(f"pass {graph_pass.name} returned {new!r}, not a graph")
+    if folder:
+        return run.step_by_step(partial(_dump, Path(folder), label))
     try:
-        new.verify(known=old.ops)
-    except WeftError as error:
-        raise PassError(f"pass {graph_pass.name} left a malformed graph: {error}") from error
-    if _interface(old) != _interface(new) or _changed_updates(old, new):
-        raise PassError(
-            f"pass {graph_pass.name} changed what the graph takes, returns or writes:\n"
-            f"  before: {_interface(old)}\n  after: {_interface(new)}"
-        )
+        return run.at_once()
+    except Exception as error:
+        failure = error
+    run.step_by_step()
+    raise failure
+
+
+class _Run:
+    """Some passes on a graph."""
+
+    def __init__(self, graph: Graph, passes: tuple[GraphPass, ...], target: Target) -> None:
+        self.graph = graph
+        self.passes = passes
+        self.target = target
+
+    def at_once(self) -> Graph:
+        """Return the graph after all passes, verified once.
+
+        A pass that left this very graph as it is does not see it again.
+        """
+        graph = self.graph
+        unchanged: set[GraphPass] = set()
+        for graph_pass in self.passes:
+            if graph_pass in unchanged:
+                continue
+            new = self.step(graph_pass, graph)
+            if new is not graph:
+                unchanged.clear()
+            else:
+                unchanged.add(graph_pass)
+            graph = new
+        graph.verify()
+        _require_effects_once("the passes", self.graph, graph)
+        return graph
+
+    def step_by_step(self, note: Callable[[str, Graph, Graph], None] | None = None) -> Graph:
+        """Return the graph after all passes, verified after each."""
+        self.require_sound()
+        graph = self.graph
+        for number, graph_pass in enumerate(self.passes):
+            new = self.step(graph_pass, graph)
+            try:
+                new.verify()
+            except WeftError as error:
+                problem = f"pass {graph_pass.name} left a malformed graph: {error}"
+                raise PassError(problem) from error
+            _require_effects_once(f"pass {graph_pass.name}", graph, new)
+            if note and new is not graph:
+                note(f"{number}.{graph_pass.name}", graph, new)
+            graph = new
+        return graph
+
+    def require_sound(self) -> None:
+        """Refuse a graph that is malformed before any pass, or has been since they ran."""
+        try:
+            self.graph.verify()
+        except WeftError as error:
+            names = ", ".join(dict.fromkeys(graph_pass.name for graph_pass in self.passes))
+            raise PassError(
+                "the graph was malformed before any pass, or an op of it was changed in place by "
+                f"one of these, which a pass must not do: {names}\n{error}"
+            ) from error
+
+    def step(self, graph_pass: GraphPass, old: Graph) -> Graph:
+        """Run a pass, and check what can be seen without looking at all ops."""
+        new = graph_pass.do_pass(old, self.target)
+        if not isinstance(new, Graph):
+            raise PassError(f"pass {graph_pass.name} returned {new!r}, not a graph")
+        if new is not old and (_interface(old) != _interface(new) or _changed_updates(old, new)):
+            raise PassError(
+                f"pass {graph_pass.name} changed what the graph takes, returns or writes:\n"
+                f"  before: {_described(old)}\n  after: {_described(new)}"
+            )
+        return new
+
+
+def _require_effects_once(who: str, old: Graph, new: Graph) -> None:
+    """Refuse a graph that lost an effect or has it twice; the user's line tells which is which."""
+    if not old.effects:
+        return
+    before, after = (
+        Counter(op.location for op in graph.ops if op.has_effect) for graph in (old, new)
+    )
+    listed, kept = (Counter(op.location for op in graph.effects) for graph in (old, new))
+    for op in old.effects:
+        if kept[op.location] < listed[op.location]:
+            raise PassError(op.explain(f"{who} lost the effect: the graph's effects lack it"))
+        if after[op.location] > before[op.location]:
+            raise PassError(op.explain(f"{who} made more than one effect of this one"))
 
 
 def _interface(graph: Graph) -> tuple[Any, ...]:
     return (
-        [op.source.name for op in graph.inputs],
-        [(op.axes, op.dtype.name) for op in graph.outputs],
+        [op.source for op in graph.inputs],
+        [(op.axes, op.dtype) for op in graph.outputs],
     )
+
+
+def _described(graph: Graph) -> str:
+    inputs = [op.source.name for op in graph.inputs]
+    outputs = [f"{op.dtype} {op.axes}" for op in graph.outputs]
+    updates = [state.name for state, _ in graph.updates]
+    return f"inputs {inputs}, outputs {outputs}, updates of {updates}"
 
 
 def _changed_updates(old: Graph, new: Graph) -> bool:
@@ -248,8 +337,9 @@ def _changed_updates(old: Graph, new: Graph) -> bool:
     return not before - idle <= after <= before
 
 
-def _dump(folder: Path, label: str, before: Graph, after: Graph) -> None:
+def _dump(folder: Path, label: str, step: str, before: Graph, after: Graph) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    safe = "".join(letter if letter.isalnum() or letter in ".-_" else "_" for letter in label)
+    name = f"{label}.{step}"
+    safe = "".join(letter if letter.isalnum() or letter in ".-_" else "_" for letter in name)
     text = f"# before\n{before}\n# after\n{after}"
     (folder / f"{safe}.txt").write_text(text, encoding="utf-8")

@@ -1,21 +1,39 @@
 """Placement: offsets for blocks of known size and lifetime in one arena.
 
-Several heuristics are tried and the best is kept; the search stops at the lower bound, the most
-bytes that are alive at one time.
+The smallest arena is NP-hard to find (dynamic storage allocation; Garey and Johnson, Computers and
+Intractability, SR2). Several heuristics are tried and the best is kept; the search stops at the
+lower bound, the most bytes that are in use at one time. Few blocks are searched exactly.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-QUADRATIC_LIMIT = 1500
+import numpy as np
+
+PAIRS_LIMIT = 6000
 """The number of blocks up to which heuristics that compare all pairs are tried."""
 
+EVERY_KEY_LIMIT = 1500
+"""The number of blocks up to which all of these are tried, and not the first two only."""
 
-class Block(Protocol):
-    """What is placed: alive from step `first` to step `last`, both included."""
+ROUNDS, ROUNDS_WORK = 16, 8000
+"""How often a placement is repaired, and how many blocks may be placed anew in doing so."""
+
+EXACT_LIMIT = 20
+"""The number of blocks up to which an exact search is tried."""
+
+EXACT_NODES = 5000
+"""The number of partial placements after which an exact search gives up."""
+
+Placed = tuple[list[int], int]
+"""An offset for each block, and the size of the arena."""
+
+
+class Block(NamedTuple):
+    """What is placed: some bytes, in use from step `first` to step `last`, both included."""
 
     size: int
     first: int
@@ -23,11 +41,11 @@ class Block(Protocol):
 
 
 def lower_bound(blocks: Sequence[Block]) -> int:
-    """Return the most bytes that are alive at one step: no arena can be smaller."""
+    """Return the most bytes that are in use at one step: no arena can be smaller."""
     changes: dict[int, int] = {}
-    for block in blocks:
-        changes[block.first] = changes.get(block.first, 0) + block.size
-        changes[block.last + 1] = changes.get(block.last + 1, 0) - block.size
+    for size, first, last in blocks:
+        changes[first] = changes.get(first, 0) + size
+        changes[last + 1] = changes.get(last + 1, 0) - size
     alive = peak = 0
     for step in sorted(changes):
         alive += changes[step]
@@ -35,25 +53,103 @@ def lower_bound(blocks: Sequence[Block]) -> int:
     return peak
 
 
-def place(blocks: Sequence[Block]) -> tuple[list[int], int]:
-    """Return an offset for each block, and the size of the arena that holds them all."""
+def place(blocks: Sequence[Block]) -> Placed:
+    """Return an offset for each block, and the size of the arena that holds them all.
+
+    If all sizes are multiples of a number, so are the offsets.
+    """
     bound = lower_bound(blocks)
-    best = _in_time_order(blocks)
-    if best[1] > bound and len(blocks) <= QUADRATIC_LIMIT:
-        for key in _ORDERS:
-            found = _first_fit(blocks, key)
-            best = min(best, found, key=lambda result: result[1])
-            if best[1] == bound:
-                break
+    first = _in_time_order(blocks)
+    if first[1] <= bound:
+        return first
+    offsets, size = [0] * len(blocks), bound
+    for members in _apart(blocks):
+        found, needed = _best([blocks[index] for index in members], size)
+        size = max(size, needed)
+        for index, offset in zip(members, found, strict=True):
+            offsets[index] = offset
+    return min(first, (offsets, size), key=lambda placed: placed[1])
+
+
+def _apart(blocks: Sequence[Block]) -> Iterator[list[int]]:
+    """Yield the blocks in groups of which no two are in use at the same time."""
+    members: list[int] = []
+    end = -1
+    for index in sorted(range(len(blocks)), key=lambda index: blocks[index].first):
+        if blocks[index].first > end and members:
+            yield members
+            members = []
+        members.append(index)
+        end = max(end, blocks[index].last)
+    if members:
+        yield members
+
+
+def _best(blocks: Sequence[Block], enough: int) -> Placed:
+    """Return the best placement of several, or the first that needs no more than `enough`."""
+    best: Placed | None = None
+    for attempt in _attempts(blocks, enough):
+        if best is None or attempt[1] < best[1]:
+            best = attempt
+        if best[1] <= enough:
+            break
+    assert best is not None
     return best
 
 
-def _in_time_order(blocks: Sequence[Block]) -> tuple[list[int], int]:
+def _attempts(blocks: Sequence[Block], enough: int) -> Iterator[Placed]:
+    yield _in_time_order(blocks)
+    yield _backwards(blocks)
+    if len(blocks) <= PAIRS_LIMIT:
+        yield from _by_keys(blocks, enough)
+    if len(blocks) <= EXACT_LIMIT:
+        yield _Search(blocks, enough).run()
+
+
+def _by_keys(blocks: Sequence[Block], enough: int) -> Iterator[Placed]:
+    """Yield placements in the order of what makes a block hard to place.
+
+    Then, again and again, what lay too high comes first (squeaky wheel optimization; Joslin and
+    Clements, 1999).
+    """
+    crowds = _crowds(blocks)
+    best, least = list(range(len(blocks))), sum(block.size for block in blocks) + 1
+    for key, tightest in _KEYS if len(blocks) <= EVERY_KEY_LIMIT else _KEYS[:2]:
+        order = sorted(range(len(blocks)), key=lambda index: key(blocks[index], crowds[index]))
+        offsets, size = _in_order(order, blocks, tightest)
+        yield offsets, size
+        if size < least:
+            best, least = order, size
+    for _ in range(min(ROUNDS, ROUNDS_WORK // len(blocks))):
+        offsets, size = _in_order(best, blocks)
+        yield offsets, size
+        high = [index for index in best if offsets[index] + blocks[index].size > enough]
+        best = list(dict.fromkeys([*high, *best]))
+
+
+def _crowds(blocks: Sequence[Block]) -> list[int]:
+    """Return for each block the most bytes that are in use at one step while it is."""
+    sizes, firsts, lasts = np.array(blocks, np.int64).T
+    steps = np.unique(firsts)
+    begins = np.searchsorted(steps, firsts)
+    ends = np.searchsorted(steps, lasts, "right")
+    changes = np.zeros(len(steps) + 1, np.int64)
+    np.add.at(changes, begins, sizes)
+    np.subtract.at(changes, ends, sizes)
+    alive = np.cumsum(changes)
+    return [int(alive[begin:end].max()) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _backwards(blocks: Sequence[Block]) -> Placed:
+    return _in_time_order([Block(size, -last, -first) for size, first, last in blocks])
+
+
+def _in_time_order(blocks: Sequence[Block]) -> Placed:
     """Allocate and free as the program would, taking the smallest hole that fits."""
     offsets = [0] * len(blocks)
     holes = _Holes()
-    events = [(block.first, 1, -block.size, index) for index, block in enumerate(blocks)]
-    events += [(block.last + 1, 0, 0, index) for index, block in enumerate(blocks)]
+    events = [(block[1], 1, -block[0], index) for index, block in enumerate(blocks)]
+    events += [(block[2] + 1, 0, 0, index) for index, block in enumerate(blocks)]
     for _, starts, _, index in sorted(events):
         if starts:
             offsets[index] = holes.take(blocks[index].size)
@@ -109,30 +205,119 @@ class _Holes:
         del self.ending[offset + size]
 
 
-_ORDERS: tuple[Callable[[Block], tuple[int, int]], ...] = (
-    lambda block: (-block.size, block.first),
-    lambda block: (-block.size * (block.last - block.first + 1), block.first),
-    lambda block: (block.first - block.last, -block.size),
+_KEYS: tuple[tuple[Callable[[Block, int], int], bool], ...] = (
+    (lambda block, crowd: -block.size, False),
+    (lambda block, crowd: -block.size * crowd, False),
+    (lambda block, crowd: -block.size, True),
+    (lambda block, crowd: -block.size * (block.last - block.first + 1), False),
+    (lambda block, crowd: block.first - block.last, False),
+    (lambda block, crowd: -crowd, False),
 )
+"""What comes first: the largest, by itself or times the bytes around it; the largest again, in the
+tightest gap; the largest area of bytes and time; the longest in use; the one in the largest crowd.
+"""
 
 
-def _first_fit(
-    blocks: Sequence[Block], key: Callable[[Block], tuple[int, int]]
-) -> tuple[list[int], int]:
-    """Give each block, in the order of a key, the lowest offset free for all its lifetime."""
+def _in_order(order: Sequence[int], blocks: Sequence[Block], tightest: bool = False) -> Placed:
+    """Place blocks in an order, each where it is free for all its lifetime.
+
+    That is at the lowest such offset or, if `tightest`, in the smallest such gap.
+    """
     offsets = [0] * len(blocks)
-    placed: list[tuple[int, int, int, int]] = []
+    placed = np.empty((4, len(blocks)), np.int64)
     top = 0
-    for index in sorted(range(len(blocks)), key=lambda index: key(blocks[index])):
-        block = blocks[index]
+    for count, index in enumerate(order):
+        size, first, last = blocks[index]
+        starts, ends, firsts, lasts = placed[:, :count]
         offset = 0
-        for start, end, first, last in placed:
-            if start >= offset + block.size:
-                break
-            if end > offset and first <= block.last and last >= block.first:
-                offset = end
+        if size:
+            together = (firsts <= last) & (lasts >= first)
+            offset = _offset_between(starts[together], ends[together], size, tightest)
         offsets[index] = offset
-        if block.size:
-            insort(placed, (offset, offset + block.size, block.first, block.last))
-            top = max(top, offset + block.size)
+        placed[:, count] = offset, offset + size, first, last
+        top = max(top, offset + size)
     return offsets, top
+
+
+def _offset_between(
+    starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], size: int, tightest: bool
+) -> int:
+    """Return the start of the lowest or the smallest gap between stretches that is large enough."""
+    if not len(starts):
+        return 0
+    upwards = np.argsort(starts)
+    below = np.maximum.accumulate(ends[upwards])
+    gaps = starts[upwards]
+    gaps[1:] -= below[:-1]
+    fits = gaps >= size
+    if not fits.any():
+        return int(below[-1])
+    found = int(np.where(fits, gaps, gaps.max() + 1).argmin() if tightest else fits.argmax())
+    return int(below[found - 1]) if found else 0
+
+
+class _Search:
+    """An exact search, by branch and bound, for a placement that needs no more than is enough.
+
+    Pushing every block down as far as it goes, the lowest first, makes no placement worse. So it
+    is enough to stack blocks in the order of their offsets, each on those below it that are in use
+    at some time that it is.
+    """
+
+    def __init__(self, blocks: Sequence[Block], enough: int) -> None:
+        self.blocks = blocks
+        self.enough = enough
+        self.offsets = [0] * len(blocks)
+        self.best: Placed = [0] * len(blocks), sum(block.size for block in blocks) + 1
+        self.nodes = 0
+        steps = {block.first for block in blocks}
+        self.alive = [
+            [i for i, (_, first, last) in enumerate(blocks) if first <= step <= last]
+            for step in sorted(steps)
+        ]
+        self.rivals = [
+            [
+                i
+                for i, (_, first, last) in enumerate(blocks)
+                if first <= own.last and last >= own.first
+            ]
+            for own in blocks
+        ]
+
+    def run(self) -> Placed:
+        """Return the best placement found; it may be larger than all blocks together."""
+        self._stack([0] * len(self.blocks), set(range(len(self.blocks))), 0)
+        return self.best
+
+    def _stack(self, floors: list[int], left: set[int], lowest: int) -> None:
+        """Place the blocks that are left, none below `lowest`, on floors of their own."""
+        self.nodes += 1
+        if not left:
+            size = max(at + block.size for at, block in zip(self.offsets, self.blocks, strict=True))
+            self.best = self.offsets.copy(), size
+            return
+        seen = set()
+        for index in sorted(left, key=lambda index: (floors[index], -self.blocks[index].size)):
+            if self.nodes > EXACT_NODES or self.best[1] <= self.enough:
+                return
+            if not self._is_promising(floors, left, lowest):
+                return
+            if floors[index] < lowest or self.blocks[index] in seen:
+                continue
+            seen.add(self.blocks[index])
+            self.offsets[index] = floors[index]
+            top = floors[index] + self.blocks[index].size
+            above = floors.copy()
+            for rival in self.rivals[index]:
+                above[rival] = max(above[rival], top)
+            self._stack(above, left - {index}, floors[index])
+
+    def _is_promising(self, floors: list[int], left: set[int], lowest: int) -> bool:
+        """Whether what is left might still fit below the best placement found."""
+        for alive in self.alive:
+            rest = [index for index in alive if index in left]
+            if rest:
+                base = max(lowest, min(floors[index] for index in rest))
+                if base + sum(self.blocks[index].size for index in rest) >= self.best[1]:
+                    return False
+        return True

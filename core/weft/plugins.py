@@ -50,9 +50,12 @@ __all__ = [
     "PluginRecord",
     "PluginWarning",
     "Step",
+    "address_of",
+    "any_by_hand",
     "backend_status",
     "call_hooks",
     "change_pipeline",
+    "changes_pipeline",
     "load",
     "load_hooks",
     "load_ops",
@@ -265,6 +268,27 @@ def unregister(plugin: object) -> None:
         _registry.hooks.remove(plugin)
 
 
+def address_of(group: str, name: str) -> str:
+    """Return what the entry point of a plugin names, without importing it.
+
+    Raises UnknownPluginError or PluginError where `load` would, for a name that nothing or more
+    than one plugin has, and for one that is disabled.
+    """
+    _require_group(group)
+    return _only_entry(group, name).value
+
+
+def changes_pipeline() -> bool:
+    """Whether a plugin loaded so far changes pipelines; loads those of ``weft.hooks`` first."""
+    load_hooks()
+    return bool(_registry.hooks.implementations("weft_change_pipeline"))
+
+
+def any_by_hand() -> bool:
+    """Whether a plugin was added by `register`."""
+    return bool(_registry.by_hand)
+
+
 def revision() -> object:
     """Return an object that is another one after each `register` and `unregister`."""
     return _registry.revision
@@ -349,7 +373,7 @@ def _record(entry: Entry, same_name: Sequence[Entry]) -> PluginRecord:
     elif len(same_name) > 1:
         state, reason = "duplicate", duplicate_message(same_name)
     owner = (entry.distribution, entry.version)
-    return PluginRecord(*entry.key, entry.point.value, *owner, state, reason, trace)
+    return PluginRecord(*entry.key, entry.value, *owner, state, reason, trace)
 
 
 def _records_by_hand(hand: _ByHand) -> Iterator[PluginRecord]:
@@ -379,8 +403,8 @@ def _only_entry(group: str, name: str) -> Entry:
 def _load_entry(entry: Entry) -> _Loaded | _Failed:
     """Import a plugin and take its offer; one that calls `sys.exit` fails like any other."""
     try:
-        plugin = entry.point.load()
-        _count_as_internal(entry.point.module)
+        plugin = entry.load()
+        _count_as_internal(entry.module)
         return _Loaded(plugin, _admitted(plugin, entry))
     except PluginError as refusal:
         return _Failed(str(refusal), refusal.__cause__, traceback.format_exc())
@@ -498,8 +522,8 @@ def _unknown_message(group: str, name: str) -> str:
 
 def _wrong_name_message(entry: Entry, offers: dict[str, Any]) -> str:
     offered = ", ".join(map(repr, sorted(offers))) or "nothing"
-    hook = NAMING_HOOKS[entry.point.group]
+    hook = NAMING_HOOKS[entry.group]
     return (
-        f"{entry} is not what its entry point says: {hook} of {entry.point.value!r} registers "
-        f"{offered}, and it must register {entry.point.name!r}."
+        f"{entry} is not what its entry point says: {hook} of {entry.value!r} registers "
+        f"{offered}, and it must register {entry.name!r}."
     )

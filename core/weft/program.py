@@ -16,15 +16,17 @@ from weft import dtypes
 from weft.axes import Axes, Axis
 from weft.callpath import make_executor, structure
 from weft.capture import capture
+from weft.collection import paused_collection
 from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError, AxesError, DTypeError, PluginError
 from weft.graph import Graph
 from weft.lengths import Length, Symbol
 from weft.op import Op
 from weft.ops.control import ComputationOp
-from weft.plan import Buffer, Plan
+from weft.plan import STATE, Buffer, Plan
 
 if TYPE_CHECKING:
+    from weft.kernels.account import Account
     from weft.transformer import Transformer
 
 Array = np.ndarray[Any, Any]
@@ -37,31 +39,108 @@ class Program:
     ----------
     name
         Unique in the transformer; names generated code.
+    captured
+        The graph before any pass. What it takes and returns is what the program does.
     graph
         The graph, after the passes once they have run.
     plan
         Its plan.
+    arena_size, buffers
+        What the plan says of memory.
     storages
-        The device buffer behind each buffer of the plan; none for inputs and results, which are
-        the caller's memory.
+        The device buffer behind each buffer; none for inputs and results, which are the caller's
+        memory.
     tensors
         The device tensor of each op's value; none for those in inputs and results.
     run
         Computes: takes the input arrays, then the arrays to write results to.
     source
-        The generated program as text.
+        The generated program as text; set it to text, or to a function that returns it.
+    code
+        What the backend keeps of its generated code; it is no one else's.
+    is_restored, later
+        Whether it was found compiled, and what works out its graph and its plan then: that happens
+        when `graph`, `plan` or `tensors` is first looked at.
     """
 
-    plan: Plan
     run: Callable[..., None]
 
     def __init__(self, name: str, graph: Graph, solution: Mapping[Symbol, int]) -> None:
         self.name = name
-        self.graph = graph
+        self.captured = graph
         self.solution = solution
+        self.arena_size = 0
+        self.buffers: Sequence[Buffer] = ()
         self.storages: dict[Buffer, DeviceBufferStorage] = {}
-        self.tensors: dict[Op, DeviceTensor] = {}
-        self.source = ""
+        self.code: Any = None
+        self.is_restored = False
+        self.later: Callable[[], None] | None = None
+        self._graph = graph
+        self._plan: Plan | None = None
+        self._tensors: dict[Op, DeviceTensor] | None = None
+        self._source: str | Callable[[], str] = ""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph, after the passes once they have run."""
+        self._look()
+        return self._graph
+
+    @graph.setter
+    def graph(self, graph: Graph) -> None:
+        self._graph = graph
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        self._look()
+        assert self._plan is not None
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: Plan) -> None:
+        self._plan, self._tensors = plan, None
+        self.arena_size, self.buffers = plan.arena_size, plan.buffers
+
+    def _look(self) -> None:
+        later, self.later = self.later, None
+        if later is None:
+            return
+        try:
+            later()
+        except BaseException:
+            self.later = later
+            raise
+
+    @property
+    def tensors(self) -> dict[Op, DeviceTensor]:
+        """The device tensor of each op's value, but for those in inputs and results."""
+        places = self.plan.tensors.items()
+        if self._tensors is None:
+            self._tensors = {
+                op: self.storages[place.base].device_tensor(place)
+                for op, place in places
+                if place.base in self.storages
+            }
+        return self._tensors
+
+    @property
+    def states(self) -> list[Any]:
+        """Every state that the program reads or writes."""
+        if self.is_restored:
+            return [buffer.owner for buffer in self.buffers if buffer.kind == STATE]
+        return list(self._graph.states)
+
+    @property
+    def source(self) -> str:
+        """The generated program as text."""
+        if not isinstance(self._source, str):
+            self._source = self._source()
+        return self._source
+
+    @source.setter
+    def source(self, source: str | Callable[[], str]) -> None:
+        self._source = source
 
 
 class Computation:
@@ -101,7 +180,9 @@ class Computation:
             self.graph, self.parameters = results, tuple(op.source for op in results.inputs)
         else:
             ops, self.parameters = resolved(results, parameters)
-            self.graph = capture(ops, self.parameters, name)
+            with paused_collection():
+                self.graph = capture(ops, self.parameters, name)
+                _ = self.graph.symbols
         self.results, self.pack = structure(results)
         self.given = _given_sizes(axes)
         self.programs: dict[tuple[tuple[int, ...], ...], Program] = {}
@@ -167,7 +248,7 @@ class Computation:
         self.transformer.require_open()
         self._compile()
         arrays, program = self._prepared(args)
-        outputs = program.graph.outputs
+        outputs = program.captured.outputs
         if len(out) != len(outputs):
             raise ArgumentError(f"{self.name} has {len(outputs)} results, out= gives {len(out)}")
         for op, array in zip(outputs, out, strict=True):
@@ -194,8 +275,9 @@ class Computation:
 
     def transform(self, program: Program) -> None:
         """Turn a planned program into something that runs, and make it the executor."""
-        steps = program.plan.steps
-        program.run = self.transformer.transform_ordered_ops(program, steps, program.name)
+        if not program.is_restored:
+            steps = program.plan.steps
+            program.run = self.transformer.transform_ordered_ops(program, steps, program.name)
         if self.is_static:
             self.executor = make_executor(self, program)
 
@@ -247,7 +329,7 @@ class Computation:
             if key not in self.programs:
                 self.programs[key] = self.transformer.specialise(self, self.solve(key))
         program = self.programs[key]
-        for number, op in enumerate(program.graph.inputs):
+        for number, op in enumerate(program.captured.inputs):
             self.coerce(number, arrays[number], op.axes)
         return arrays, program
 
@@ -334,6 +416,13 @@ class Computation:
     def source(self) -> str:
         """The generated source of the only program."""
         return self.program.source
+
+    @property
+    def account(self) -> Account:
+        """What fusion did to the only program, in ops, kernels and bytes; a table as text."""
+        from weft.kernels.account import account
+
+        return account(self.program.captured, self.plan)
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {self.arity} parameters, {len(self.results)} results>"

@@ -46,9 +46,10 @@ class RuleTable:
 
     def find(self, kind: type[Op]) -> Callable[..., Any] | None:
         """Return the rule for an op class, or None."""
-        if self._revision is not plugins.revision():
-            self._revision = plugins.revision()
-            self._ask_plugins()
+        self._ask_new_plugins()
+        own = self._rules.get(kind)
+        if own is not None:
+            return own
         return next((self._rules[base] for base in kind.__mro__ if base in self._rules), None)
 
     def __getitem__(self, kind: type[Op]) -> Callable[..., Any]:
@@ -58,7 +59,10 @@ class RuleTable:
             raise KeyError(f"backend {self.backend} has no rule for {kind.__name__}")
         return rule
 
-    def _ask_plugins(self) -> None:
+    def _ask_new_plugins(self) -> None:
+        if self._revision is plugins.revision():
+            return
+        self._revision = plugins.revision()
         own = {kind: rule for kind, rule in self._rules.items() if kind not in self._from_plugins}
         self._rules = dict(own)
         try:
@@ -67,4 +71,5 @@ class RuleTable:
             self._from_plugins = self._rules.keys() - own.keys()
 
     def __iter__(self) -> Iterator[type[Op]]:
+        self._ask_new_plugins()
         return iter(self._rules)

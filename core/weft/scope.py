@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.op import Op
@@ -23,7 +24,8 @@ class EffectScope:
     __slots__ = ("__weakref__",)
 
 
-class BuildContext(NamedTuple):
+@dataclass(slots=True, eq=False)
+class BuildContext:
     """What an op takes from its surroundings while it is constructed."""
 
     scope: EffectScope
@@ -56,7 +58,7 @@ class _Entered:
 
 
 def _changed(**changes: Any) -> _Entered:
-    return _Entered(current.get()._replace(**changes))
+    return _Entered(replace(current.get(), **changes))
 
 
 @contextmanager
@@ -111,6 +113,20 @@ def located(location: Location) -> _Entered:
 
 def replacing(op: Op) -> _Entered:
     """Give ops built inside the location, order and metadata of the op that they stand for."""
-    now = current.get()
-    entries = op._metadata or None
-    return _Entered(BuildContext(now.scope, entries, now.recorders, now.pinned, op.location, op))
+    entered = Replacements()
+    entered.turn_to(op)
+    return entered
+
+
+class Replacements(_Entered):
+    """Like `replacing`, for many ops in turn: entered once, it serves the op it was turned to."""
+
+    def __init__(self) -> None:
+        now = current.get()
+        super().__init__(BuildContext(now.scope, None, now.recorders, now.pinned))
+
+    def turn_to(self, op: Op) -> None:
+        """Give ops built from now on the location, order and metadata of another op."""
+        context = self.context
+        context.location, context.origin = op.location, op
+        context.metadata = op._metadata or None

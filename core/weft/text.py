@@ -83,7 +83,7 @@ class _Printer:
             kind = _axes(state.axes.substitute(self.renamed), state.dtype.name)
             lines.append(f"state({self.labels[state]!r}, {state.kind!r}, {kind})")
         for op in graph.ops:
-            if isinstance(op, FusedOp) and op.kernel.key not in self.kernels:
+            if isinstance(op, FusedOp) and _form(op.kernel) not in self.kernels:
                 lines += self.kernel(op.kernel)
             kind = _axes(op.axes, op.dtype.name) if op.is_tensor else _SEVERAL
             lines.append(f"{self.names[op]}: {kind} = {self.call(op)}{_origin(op)}")
@@ -104,13 +104,13 @@ class _Printer:
         if op.is_constant:
             return f"Constant({self.array(op.const)})"
         if isinstance(op, FusedOp):
-            parts = [*(self.names[arg] for arg in op.args), f"kernel={self.kernels[op.kernel.key]}"]
-            return f"FusedOp({', '.join(parts)})"
+            args = [self.names[arg] for arg in op.args]
+            return f"FusedOp({', '.join([*args, f'kernel={self.kernels[_form(op.kernel)]}'])})"
         return _call(op, [self.names[arg] for arg in op.args])
 
     def kernel(self, kernel: Kernel) -> list[str]:
         """Return the block of a kernel, which it is the first to need."""
-        name = self.kernels[kernel.key] = f"k{len(self.kernels)}"
+        name = self.kernels[_form(kernel)] = f"k{len(self.kernels)}"
         lines = [f"with kernel({name!r}, {_value(kernel.domain)}, {_value(kernel.reduced)}):"]
         for number, value in enumerate(kernel.values):
             if isinstance(value, Instruction):
@@ -118,7 +118,7 @@ class _Printer:
                 kind = _axes(op.axes, op.dtype.name)
                 call = _call(op, [f"p{arg}" for arg in value.args]) + _origin(op)
             else:
-                kind = _axes(Axes(map(Axis, value.shape)), value.dtype.name)
+                kind = _axes(value.axes, value.dtype.name)
                 constant = [] if value.constant is None else [self.array(value.constant)]
                 call = f"Operand({', '.join([*map(str, value.places), *constant])})"
             lines.append(f"    p{number}: {kind} = {call}")
@@ -139,6 +139,12 @@ class _Printer:
 def _call(op: Op, args: list[str]) -> str:
     parts = [*args, *(f"{key}={_value(value)}" for key, value in op.attributes().items())]
     return f"{type(op).__name__}({', '.join(parts)})"
+
+
+def _form(kernel: Kernel) -> tuple[Any, ...]:
+    """Return what kernels share that print the same, lines aside: names of axes count."""
+    axes = (v.axes if isinstance(v, Operand) else v.op.axes for v in kernel.values)
+    return (kernel.key, *axes)
 
 
 def _origin(op: Op) -> str:
@@ -376,13 +382,13 @@ class _Parser:
         values = [self.value(arg) for arg in call.args]
         if not axes and values:
             op: Op = constant(_unpacked(values[0], axes, dtype), axes, dtype)
-            operands[op] = Operand((), dtype, (), op.const)
+            operands[op] = Operand(axes, dtype, (), op.const)
             return op
         source = AssignableTensorOp(
             kind=PLACEHOLDER, target_axes=axes, target_dtype=dtype, value=None
         )
         op = ParameterOp(source=source, target_axes=axes)
-        operands[op] = Operand(axes.shape, dtype, tuple(values))
+        operands[op] = Operand(axes, dtype, tuple(values))
         return op
 
     def _op(self, kind: str, call: ast.Call, axes: Axes, dtype: Any) -> Any:

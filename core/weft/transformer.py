@@ -8,10 +8,12 @@ incremental: a computation that is added later brings only its own buffers and i
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,15 +24,20 @@ from weft.collection import paused_collection
 from weft.description import contiguous
 from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError, AxesError, StateError, UnsupportedOpError
-from weft.graph import Graph
+from weft.graph import Graph, in_order
 from weft.lengths import Symbol
 from weft.op import Op
 from weft.ops.control import doall, sequential
 from weft.ops.storage import AssignableTensorOp, ReadOp
 from weft.ordered import OrderedSet
-from weft.passes import PIPELINE, GraphPass, run_passes
-from weft.plan import ARENA, CONSTANT, STATE, Buffer, Plan, Step, make_plan, unsupported
+from weft.packing import Packing, Unpacking
+from weft.passes import GraphPass, run_passes
+from weft.pipeline import Pipeline
+from weft.plan import ARENA, CONSTANT, STATE, Buffer, Step, make_plan, unsupported
 from weft.program import Computation, Program
+from weft.rematerialisation import checked_limit
+from weft.reuse import Reuse
+from weft.structure import SMALL
 from weft.target import Target
 from weft.traversal import dependencies, postorder
 
@@ -46,6 +53,12 @@ class Transformer(ABC):
         Allow rewrites that change values in rare cases.
     strict_finalize
         Refuse computations after initialisation, as the reference did.
+    memory_limit
+        The most bytes that the arena of a program may have; values are computed again where it
+        would need more. A computation that cannot be made to fit raises MemoryLimitError.
+    cache
+        Whether to keep compiled programs for other transformers and other processes, and to use
+        those that they kept; a path is the folder to keep them in.
 
     Attributes
     ----------
@@ -71,9 +84,13 @@ class Transformer(ABC):
         passes: Iterable[str | GraphPass] | None = None,
         fast_math: bool = False,
         strict_finalize: bool = False,
+        memory_limit: int | None = None,
+        cache: bool | str | os.PathLike[str] = True,
     ) -> None:
+        self.reuse = Reuse(self, cache)
         self.fast_math = fast_math
         self.strict_finalize = strict_finalize
+        self.memory_limit = None if memory_limit is None else checked_limit(memory_limit)
         self.computations: OrderedSet[Computation] = OrderedSet()
         self.all_results: OrderedSet[Op] = OrderedSet()
         self.device_buffers: OrderedSet[DeviceBufferStorage] = OrderedSet()
@@ -84,11 +101,8 @@ class Transformer(ABC):
         self.finalized = self.allocated = self.initialized = self.closed = False
         self.state_lock = threading.RLock()
         self._pending: list[tuple[Computation, Program]] = []
-        self._passes: list[GraphPass] | None = None
-        if isinstance(passes, str):
-            raise ArgumentError(f"passes= takes a list: passes=[{passes!r}]")
-        if passes is not None:
-            self._passes = _loaded(passes)
+        self.pipeline = Pipeline(passes)
+        self._initial: dict[Any, Op] = {}
         self._program_count = 0
 
     # What a backend gives
@@ -117,6 +131,28 @@ class Transformer(ABC):
         result, a C-contiguous array to write it to. Where operands and results of steps lie is said
         by `program.tensors` and, for memory of the caller, by the description in the step.
         """
+
+    def code_options(self) -> Sequence[Any]:
+        """Return what generated code depends on beside graph, target and passes.
+
+        Numbers, text, dtypes, and functions and classes that are found under their names.
+        """
+        return ()
+
+    def export(self, program: Program, packing: Packing) -> Any:
+        """Return the code of a program, just transformed, as JSON; None if that cannot be done.
+
+        `packing` says places in memory, values and lines of source as JSON. It raises
+        NotDescribable where it cannot, which may pass: the program is not kept then.
+        """
+        return None
+
+    def restore(self, program: Program, unpacking: Unpacking) -> Callable[..., None]:
+        """Return the callable for a program of which `unpacking.code` is what `export` returned.
+
+        In place of `transform_ordered_ops`: there are no steps, and no plan unless it is looked at.
+        """
+        raise NotImplementedError
 
     def start_transform_allocate(self) -> None:  # noqa: B027
         """Prepare for the transformation of allocations."""
@@ -199,9 +235,7 @@ class Transformer(ABC):
     @property
     def graph_passes(self) -> list[GraphPass]:
         """The passes that run on every graph, in order."""
-        if self._passes is None:
-            self._passes = _loaded(PIPELINE)
-        return self._passes
+        return self.pipeline.passes
 
     def register_graph_pass(self, graph_pass: GraphPass, position: int | None = None) -> None:
         """Add a pass at the end of the pipeline, or at a position.
@@ -262,6 +296,8 @@ class Transformer(ABC):
         try:
             everything = self._transform_computations(pending)
             self.allocate([program for _, program in everything])
+            for state, op in self._initial.items():
+                self.set_initial(self.state_tensors[state], op)
             for _, program in everything[len(pending) :]:
                 program.run()
         except BaseException:
@@ -278,13 +314,16 @@ class Transformer(ABC):
 
         Only the buffers and initialisers that earlier computations did not bring are new.
         """
-        self.run_registered_graph_passes(program for _, program in pending)
+        self._find_or_rewrite(program for _, program in pending)
         everything = [*pending, *self._init_computation(pending)]
         for _, program in everything:
-            program.plan = make_plan(program.graph, self.target)
+            if not program.is_restored:
+                program.plan = make_plan(program.graph, self.target, self.memory_limit)
         known = OrderedSet(self.device_buffers)
         for _, program in everything:
             self.initialize_tensor_descriptions(program)
+        for state, op in self._initial.items():
+            self._state_tensor(state, op.const.nbytes, op.axes)
         self.start_transform_allocate()
         for storage in self.device_buffers:
             if storage not in known:
@@ -293,13 +332,34 @@ class Transformer(ABC):
         for made, program in everything:
             made.transform(program)
         self.finish_transform()
+        self.reuse.keep(program for _, program in everything)
         self.finalized = True
         return everything
+
+    def _find_or_rewrite(self, programs: Iterable[Program]) -> None:
+        """Take programs that were compiled before as they are, and run the passes on the others."""
+        unknown = [each for each in programs if not (each.is_restored or self.reuse.find(each))]
+        if unknown:
+            self.run_registered_graph_passes(unknown)
+
+    def plan_again(self, program: Program, order: Sequence[Op]) -> None:
+        """Work out graph and plan of a restored program, with its ops in the order they had."""
+        with self.state_lock, paused_collection():
+            program.graph = in_order(program.captured, order)
+            self.run_registered_graph_passes([program])
+            program.plan = make_plan(program.graph, self.target, self.memory_limit)
+            known = OrderedSet(self.device_buffers)
+            self.initialize_tensor_descriptions(program)
+            for storage in self.device_buffers:
+                if storage not in known:
+                    storage.transform_allocate()
+            self.allocate([program])
+            self.finish_transform()
 
     def run_registered_graph_passes(self, programs: Iterable[Program]) -> None:
         """Run the pipeline on the graph of each program and refuse ops without a rule."""
         target = self.target
-        passes = _loaded(plugins.change_pipeline(list(self.graph_passes), target))
+        passes = self.pipeline.changed(target)
         for program in programs:
             program.graph = run_passes(program.graph, passes, target, program.name)
             self._refuse_unsupported(program.graph)
@@ -348,10 +408,14 @@ class Transformer(ABC):
     def _init_computation(
         self, pending: list[tuple[Computation, Program]]
     ) -> list[tuple[Computation, Program]]:
-        """Make the computation that initialises states without memory, and run passes on it."""
+        """Make the computation that initialises states without memory, and run passes on it.
+
+        Large constants are left out here, to be copied without a program.
+        """
+        self._initial = {}
         with scope.saved_user_deps():
             ordered = self.ordered_initializers(
-                state for _, program in pending for state in program.graph.states
+                state for _, program in pending for state in program.states
             )
             init_op = sequential(ordered) if ordered else doall(())
             made = Computation(self, [init_op], (), f"init_{self._program_count}")
@@ -362,29 +426,32 @@ class Transformer(ABC):
         for _, program in pending:
             made.given.update(program.solution)
         made.is_static = True
-        program = made.programs[()] = self._program(made, made.given)
-        self.run_registered_graph_passes([program])
+        whole = program = made.programs[()] = self._program(made, made.given)
+        self._initial = _large_constants(whole.captured)
+        if self._initial:
+            rest = [each for each in whole.captured.updates if each[0] not in self._initial]
+            program = Program(whole.name, whole.captured.replace(updates=rest), whole.solution)
+            # Who calls the computation afterwards sets every state again.
+            made = copy(made)
+        if not program.captured.roots:
+            return []
+        self._find_or_rewrite([program])
         return [(made, program)]
 
     def initialize_tensor_descriptions(self, program: Program) -> None:
         """Create the device buffers and tensors of a program's plan."""
-        plan = program.plan
-        solved = _solved_axes(plan.graph)
-        for buffer in plan.buffers:
-            storage = self._storage(buffer, plan, solved)
+        solved = _solved_axes(program.captured)
+        for buffer in program.buffers:
+            storage = self._storage(buffer, program, solved)
             if storage is not None:
                 program.storages[buffer] = storage
-        for op, description in plan.tensors.items():
-            found = program.storages.get(description.base)
-            if found is not None:
-                program.tensors[op] = found.device_tensor(description)
 
     def _storage(
-        self, buffer: Buffer, plan: Plan, solved: Mapping[Any, Axes]
+        self, buffer: Buffer, program: Program, solved: Mapping[Any, Axes]
     ) -> DeviceBufferStorage | None:
         if buffer.kind == ARENA:
-            if self.arena is None or self.arena.bytes < plan.arena_size:
-                self.arena = self.device_buffer_storage(plan.arena_size, "arena")
+            if self.arena is None or self.arena.bytes < program.arena_size:
+                self.arena = self.device_buffer_storage(program.arena_size, "arena")
             return self.arena
         if buffer.kind == STATE:
             return self._state_tensor(buffer.owner, buffer.nbytes, solved[buffer.owner]).storage
@@ -395,6 +462,7 @@ class Transformer(ABC):
         if found is None:
             storage = self.device_buffer_storage(nbytes, state.name)
             description = contiguous(axes.shape, state.dtype)
+            storage.initial = self._initial.get(state)
             found = self.state_tensors[state] = storage.device_tensor(description)
         if found.storage.bytes != nbytes:
             raise AxesError(
@@ -407,13 +475,19 @@ class Transformer(ABC):
         """Allocate buffers and set constants from their host values."""
         self.allocate_storage()
         for program in programs:
-            for op, tensor in program.tensors.items():
-                if op.is_constant:
-                    self.set_constant(tensor, op)
+            for buffer, storage in program.storages.items():
+                if buffer.kind == CONSTANT:
+                    op = buffer.owner
+                    place = contiguous(op.axes.shape, op.dtype)
+                    self.set_constant(storage.device_tensor(place), op)
         self.allocated = True
 
     def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
         """Copy the host value of a constant to the device."""
+        tensor[...] = op.const
+
+    def set_initial(self, tensor: DeviceTensor, op: Op) -> None:
+        """Copy the initial value of a state, a constant, to the device."""
         tensor[...] = op.const
 
     # Values of states
@@ -478,14 +552,16 @@ def _closed(*args: Any) -> None:
     raise StateError("the transformer of this computation has been closed: make another one")
 
 
+def _large_constants(graph: Graph) -> dict[Any, Op]:
+    """Return the constants that states are set to as they are, where a program for it costs."""
+    return {
+        state: value
+        for state, value in graph.updates
+        if value.is_constant and value.const.nbytes > SMALL
+    }
+
+
 def _solved_axes(graph: Graph) -> dict[Any, Axes]:
     """Return the axes of each state in a graph, which are known where its own may not be."""
     solved = {op.state: op.axes for op in graph.ops if isinstance(op, ReadOp)}
     return solved | {state: value.axes for state, value in graph.updates}
-
-
-def _loaded(passes: Iterable[str | GraphPass]) -> list[GraphPass]:
-    return [
-        plugins.load(plugins.PASSES, graph_pass)() if isinstance(graph_pass, str) else graph_pass
-        for graph_pass in passes
-    ]

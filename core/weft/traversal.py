@@ -16,29 +16,32 @@ def operands(op: Op) -> Iterable[Op]:
 
 def dependencies(op: Op) -> Iterable[Op]:
     """Return operands, the writes that come first, and members of a region."""
+    reads = op.reads
+    if reads.count(None) == len(reads):
+        return op.meaning.args
     return (*op.meaning.args, *op.other_deps)
 
 
 def postorder(roots: Iterable[Op], children: Callable[[Op], Iterable[Op]] = operands) -> list[Op]:
     """Return every op reachable from the roots, each after all its children.
 
-    Raises GraphError naming the ops of a cycle, which only changed ordering edges can form.
+    Where edges form a cycle, one of them is not respected.
     """
-    done: dict[Op, bool] = {}
+    seen: set[Op] = set()
     order: list[Op] = []
     for root in roots:
-        stack = [root]
-        while stack:
-            op = stack[-1]
-            state = done.get(op)
-            if state is None:
-                done[op] = False
-                stack.extend(
-                    child for child in reversed(tuple(children(op))) if not done.get(child)
-                )
-                continue
-            stack.pop()
-            if not state:
-                done[op] = True
+        if root in seen:
+            continue
+        seen.add(root)
+        path = [(root, iter(children(root)))]
+        while path:
+            op, rest = path[-1]
+            for child in rest:
+                if child not in seen:
+                    seen.add(child)
+                    path.append((child, iter(children(child))))
+                    break
+            else:
+                path.pop()
                 order.append(op)
     return order

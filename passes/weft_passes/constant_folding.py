@@ -34,8 +34,13 @@ class ConstantFolding(GraphPass):
 def _folded(op: Op) -> Op:
     if op.is_constant or op.has_effect or isinstance(op, ParameterOp | ReadOp | BroadcastOp):
         return op
-    operands = [arg.args[0] if isinstance(arg, BroadcastOp) else arg for arg in op.args]
-    if not all(arg.is_constant for arg in operands) or not op.axes.is_static:
+    operands = []
+    for arg in op.args:
+        source = arg.args[0] if isinstance(arg, BroadcastOp) else arg
+        if not source.is_constant:
+            return op
+        operands.append(source)
+    if not op.axes.is_static:
         return op
     size = op.axes.size * op.dtype.itemsize
     if size > max([SMALL, *(arg.const.nbytes for arg in operands)]):

@@ -36,9 +36,9 @@ def _key(op: Op) -> Hashable | None:
     if op.is_constant:
         if op.const.nbytes > SMALL:
             return None
-        return (op.const.tobytes(), op.dtype.name, op.axes)
-    attributes = tuple(_hashable(getattr(op, name)) for name in op.fields)
-    return (type(op), attributes, *map(id, op.args))
+        return (op.const.tobytes(), op.dtype, op.axes)
+    attributes = [_hashable(getattr(op, name)) for name in op.fields]
+    return (type(op), op.args, *attributes)
 
 
 def _hashable(value: Any) -> Any:

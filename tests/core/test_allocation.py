@@ -6,6 +6,7 @@ import gc
 import tracemalloc
 
 import numpy as np
+import pytest
 
 import weft
 
@@ -75,3 +76,24 @@ def test_the_measure_notices_an_allocation():
         return [(x * 2 + x) * 3]
 
     assert transient_bytes(wasteful, np.ones(100_000, np.float32)) > 100_000
+
+
+LARGE = {
+    "chain": (lambda x: weft.tanh(x * 2 + 1) * x, (1_000_000,)),
+    "choice": (lambda x: weft.where(x > 0, x, weft.exp(x)) ** 3, (1_000_000,)),
+    "softmax": (lambda x: weft.softmax(x), (1000, 1000)),
+    "variance": (lambda x: weft.variance(x), (1_000_000,)),
+    "column sums": (lambda x: weft.sum(x * x, axis=0), (4000, 300)),
+    "product": (lambda x: weft.relu(x @ x + 1), (700, 700)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_call_on_large_arrays_allocates_its_result_only(name, threads):
+    build, shape = LARGE[name]
+    x = weft.placeholder(shape)
+    transformer = weft.make_transformer("numpy", threads=threads)
+    call = transformer.computation([build(x)], x)
+    limit = PYTHON_OBJECTS + CONVERSION_BUFFER
+    assert transient_bytes(call, np.ones(shape, np.float32)) < limit

@@ -16,9 +16,11 @@ from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft.passes import PIPELINE, run_passes
 from weft.plugins import PASSES, load
+from weft.target import never
 
 H, W, C, N = (weft.make_axis(n, name) for n, name in zip((2, 3, 4, 5), "HWCN", strict=True))
 TARGET = weft.make_transformer("numpy").target
+UNFUSED = replace(TARGET, fusible=never)
 
 
 def pruned(result, *parameters, fast_math=False):
@@ -192,7 +194,7 @@ def random_expression(draw, shape):
 @given(data=st.data(), shape=st.lists(st.integers(1, 3), max_size=5))
 def test_c27_required_tensor_shaping(data, shape):
     results, parameters = random_expression(data.draw, tuple(shape))
-    target = replace(TARGET, max_elementwise_rank=1, max_reduction_rank=2, supports=is_primitive)
+    target = replace(UNFUSED, max_elementwise_rank=1, max_reduction_rank=2, supports=is_primitive)
     shaped = run_passes(
         weft.capture(results, parameters), [load(PASSES, name)() for name in PIPELINE], target
     )
@@ -230,7 +232,7 @@ def run_plain(results, parameters, arrays):
 
 def test_c27_dots_become_matrix_products_of_rank_two():
     x, y = weft.placeholder((H, W, N)), weft.placeholder((W, C, H))
-    target = replace(TARGET, max_elementwise_rank=1, max_reduction_rank=2, supports=is_primitive)
+    target = replace(UNFUSED, max_elementwise_rank=1, max_reduction_rank=2, supports=is_primitive)
     graph = weft.capture([weft.dot(x, y)], [x, y])
     shaped = run_passes(graph, [load(PASSES, name)() for name in PIPELINE], target)
     assert [op.rank for op in shaped.ops if isinstance(op, MatmulOp)] == [2]
@@ -246,10 +248,32 @@ def test_c27_a_target_without_limits_gets_its_graph_back():
 def test_a_pass_returns_the_very_graph_when_nothing_changes(name):
     x, y = weft.placeholder((2, 3), name="x"), weft.placeholder((2, 3), name="y")
     graph = weft.capture([weft.tanh(x) + y], [x, y])
-    assert load(PASSES, name)().do_pass(graph, TARGET) is graph
+    assert load(PASSES, name)().do_pass(graph, UNFUSED) is graph
 
 
 def test_replace_op_outside_a_run_is_refused():
     x = weft.placeholder(())
     with pytest.raises(PassError, match="not running"):
         Swap().replace_op(x + 1, x)
+
+
+class Counting(weft.GraphPass):
+    """Notes how many ops each graph has that it sees, and copies one that has too many."""
+
+    def __init__(self, most):
+        self.most, self.seen = most, []
+
+    def do_pass(self, graph, target):
+        self.seen.append(len(graph.ops))
+        if len(graph.ops) <= self.most:
+            return graph
+        (output,) = graph.outputs
+        return graph.replace(outputs=[output.args[0]])
+
+
+def test_a_pass_sees_a_graph_that_it_left_alone_only_once():
+    x = weft.placeholder((2,))
+    graph = weft.capture([weft.tanh(weft.tanh(weft.tanh(x)))], [x])
+    idle, busy, shortens = Counting(9), Counting(9), Counting(3)
+    run_passes(graph, [idle, busy, idle, shortens, idle, busy, idle, shortens, shortens], TARGET)
+    assert (idle.seen, busy.seen, shortens.seen) == ([4, 3], [4, 3], [4, 3])

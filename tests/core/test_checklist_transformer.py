@@ -14,6 +14,7 @@ import weft
 from weft import plugins
 from weft.description import contiguous
 from weft.ops.elementwise import ElementwiseOp
+from weft.passes import PIPELINE
 
 
 @pytest.fixture
@@ -236,7 +237,8 @@ def test_c32_an_executor_may_be_any_callable():
 def test_c33_the_generated_source_is_text_that_compiles():
     x = weft.placeholder((3,))
     y = weft.exp(weft.tanh(x) * weft.sin(x))
-    c = weft.make_transformer("numpy").computation(y, x)
+    unfused = [name for name in PIPELINE if name != "fusion"]
+    c = weft.make_transformer("numpy", passes=unfused).computation(y, x)
     compile(c.source, "generated", "exec")
     ops = [op for op in c.program.graph.ops if isinstance(op, ElementwiseOp)]
     assert len(ops) == 4
@@ -244,6 +246,17 @@ def test_c33_the_generated_source_is_text_that_compiles():
     calls = [line.partition("(")[0] for line in statements if line.endswith((" r0)", " v0)"))]
     assert calls == ["tanh", "sin", "multiply", "exp"]
     assert f"test_checklist_transformer.py:{y.lineno}" in c.source
+
+
+def test_c33_the_generated_source_of_a_kernel_has_the_lines_of_its_ops():
+    x = weft.placeholder((3,))
+    inner = weft.tanh(x)
+    outer = weft.exp(inner)
+    c = weft.make_transformer("numpy").computation(outer, x)
+    compile(c.source, "generated", "exec")
+    assert [type(step.op).__name__ for step in c.plan.steps] == ["FusedOp"]
+    for op in (inner, outer):
+        assert f"test_checklist_transformer.py:{op.lineno}" in c.source
 
 
 def test_c33_the_generated_source_is_in_tracebacks():

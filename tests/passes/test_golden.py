@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fusing import fusible
 
 import weft
 from weft import plugins
@@ -21,6 +22,8 @@ BEFORE, AFTER = "# before\n", "# after\n"
 
 def target(**options: Any) -> weft.Target:
     keeps = options.pop("keeps", ())
+    if options.pop("fuses", False):
+        options["fusible"] = fusible
     return weft.Target("golden", supports=lambda op: type(op).__name__ in keeps, **options)
 
 

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+import zipfile
+
 import pytest
 from plugin_site import Site, backend
 
@@ -125,3 +129,52 @@ def test_an_unknown_name_lists_what_is_installed_and_the_nearest(site: Site) -> 
         plugins.load(BACKENDS, "entirely-else")
     assert "Did you mean" not in str(caught.value)
     assert "opal" in str(caught.value)
+
+
+def test_a_distribution_in_an_archive_is_found(site: Site, tmp_path, monkeypatch) -> None:
+    archive = tmp_path / "packed.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        info = "weft_packed-1.0.0.dist-info"
+        packed.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: weft-packed\nVersion: 3\n"
+        )
+        packed.writestr(f"{info}/entry_points.txt", "[weft.backends]\npacked = packed_engine\n")
+        packed.writestr("packed_engine.py", backend("packed"))
+    monkeypatch.syspath_prepend(str(archive))
+    assert [record.version for record in records_of("weft-packed")] == ["3"]
+    assert plugins.load(BACKENDS, "packed").__module__ == "packed_engine"
+    monkeypatch.delitem(sys.modules, "packed_engine")
+
+
+def test_an_egg_and_a_folder_that_is_not_there(site: Site, tmp_path, monkeypatch) -> None:
+    info = tmp_path / "eggs" / "weft_egg.egg-info"
+    info.mkdir(parents=True)
+    (info / "PKG-INFO").write_text("Name: weft-egg\nVersion: 2\n\nName: not this one\n")
+    (info / "entry_points.txt").write_text("[weft.passes]\n# a remark\n\negg = egg_pass\n")
+    monkeypatch.syspath_prepend(str(info.parent))
+    monkeypatch.syspath_prepend(str(tmp_path / "nowhere"))
+    assert records_of("weft-egg") == [
+        PluginRecord(PASSES, "egg", "egg_pass", "weft-egg", "2", "installed")
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", ["inner_engine:Holder.plugin", "inner_engine : Holder.plugin [gpu, fast]"]
+)
+def test_an_entry_point_may_name_an_object_in_a_module(site: Site, value: str) -> None:
+    text = f"import types\n{backend('inner')}\n"
+    text += "plugin = types.SimpleNamespace(weft_register_backends=weft_register_backends)\n"
+    text += "Holder = types.SimpleNamespace(plugin=plugin)\ndel weft_register_backends\n"
+    site.install("weft-inner", f"[weft.backends]\ninner = {value}\n", {"inner_engine": text})
+    assert plugins.load(BACKENDS, "inner").__name__ == "Engine"
+
+
+def test_finding_and_loading_plugins_needs_no_slow_import() -> None:
+    script = (
+        "import sys, weft; weft.make_transformer('numpy').graph_passes; "
+        "print('importlib.metadata' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

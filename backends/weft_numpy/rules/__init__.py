@@ -1,12 +1,15 @@
 """How each op becomes NumPy calls that write into memory they are given; a module a family."""
 
 from weft_numpy.rules import (
+    convolutions,
     decompositions,
     effects,
     elementwise,
     functions,
+    fused,
     gathering,
     movement,
+    pooling,
     products,
     random,
     reduction,
@@ -16,12 +19,15 @@ from weft_numpy.rules import (
 from weft_numpy.rules.table import rules
 
 __all__ = [
+    "convolutions",
     "decompositions",
     "effects",
     "elementwise",
     "functions",
+    "fused",
     "gathering",
     "movement",
+    "pooling",
     "products",
     "random",
     "reduction",

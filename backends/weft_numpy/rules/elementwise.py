@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from weft import dtypes
@@ -36,8 +38,6 @@ UFUNCS: dict[type[Op], np.ufunc] = {
     elementwise.DivideOp: np.divide,
     elementwise.FloorDivideOp: np.floor_divide,
     elementwise.ModOp: np.remainder,
-    comparison.MaximumOp: np.maximum,
-    comparison.MinimumOp: np.minimum,
     comparison.EqualOp: np.equal,
     comparison.NotEqualOp: np.not_equal,
     comparison.GreaterOp: np.greater,
@@ -49,13 +49,21 @@ UFUNCS: dict[type[Op], np.ufunc] = {
 OUT_BY_NAME = (np.maximum, np.minimum)
 """NumPy 2.4 deprecates a third positional argument of these."""
 
+SMALL_POWERS = {
+    2: [("{x}", "{x}")],
+    3: [("{x}", "{x}"), ("{out}", "{x}")],
+    4: [("{x}", "{x}"), ("{out}", "{out}")],
+}
+"""The products, one after the other, that make a power."""
+
 INTEGER_OF_SIZE = {1: "i1", 2: "i2", 4: "i4", 8: "i8"}
 
 
-def call_ufunc(ufunc: np.ufunc, emit: Emitter) -> None:
-    """Call a ufunc on all operands, with its result in place."""
+def call_ufunc(ufunc: np.ufunc, emit: Emitter, args: Sequence[str] | None = None) -> None:
+    """Call a ufunc on all operands, or on other arrays, with its result in place."""
     out = f"out={emit.out}" if ufunc in OUT_BY_NAME else emit.out
-    emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*emit.args, out])})")
+    names = emit.args if args is None else args
+    emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*names, out])})")
 
 
 @rules.on_type(*UFUNCS)
@@ -67,26 +75,45 @@ def elementwise_rule(op: Op, emit: Emitter) -> None:
 @rules.on_type(elementwise.ReciprocalOp)
 def reciprocal_rule(op: Op, emit: Emitter) -> None:
     """Divide 1, because NumPy's reciprocal of an integer is an integer."""
-    one = emit.bind(np.ones((), op.dtype), "one")
-    emit.line(f"{emit.bind(np.divide, 'divide')}({one}, {emit.args[0]}, {emit.out})")
+    call_ufunc(np.divide, emit, [emit.number(1, op.dtype), *emit.args])
+
+
+@rules.on_type(comparison.MaximumOp, comparison.MinimumOp)
+def extremum_rule(op: Op, emit: Emitter) -> None:
+    """Call the ufunc, with a row in the place of a number."""
+    known = [emit.constant(index) for index in range(2)]
+    args = [
+        name if value is None or value.ndim else emit.row(value, emit.step.out)
+        for name, value in zip(emit.args, known, strict=True)
+    ]
+    call_ufunc(np.maximum if isinstance(op, comparison.MaximumOp) else np.minimum, emit, args)
 
 
 @rules.on_type(activation.ReluOp)
 def relu_rule(op: Op, emit: Emitter) -> None:
-    """Take the maximum with a row of zeros, which NumPy does several times faster than with one."""
-    shape = op.axes.shape[-1:]
-    zeros = emit.bind(np.zeros(shape, op.dtype), "zeros")
-    emit.line(f"{emit.bind(np.maximum, 'maximum')}({emit.args[0]}, {zeros}, out={emit.out})")
+    """Take the maximum with zeros."""
+    call_ufunc(np.maximum, emit, [*emit.args, emit.row(0, emit.step.out)])
 
 
 @rules.on_type(math.PowerOp)
 def power_rule(op: Op, emit: Emitter) -> None:
-    """Call the ufunc; for integers, whose negative powers it refuses, the reference."""
+    """Multiply for small whole powers, which takes NumPy's function hundreds of times as long.
+
+    Other powers are left to the ufunc, and those of integers, some of which it refuses, to the
+    reference.
+    """
+    known = emit.constant(1)
+    power = None if known is None or known.ndim else known.item()
     if dtypes.is_integer(op.dtype):
         reference = emit.bind(op.reference, "integer_power")
         emit.line(f"copyto({emit.out}, {reference}({', '.join(emit.args)}))")
+    elif power in SMALL_POWERS and emit.args[0] != emit.out:
+        multiply, x = emit.bind(np.multiply, "multiply"), emit.args[0]
+        for factor in SMALL_POWERS[power]:
+            first, second = (name.format(x=x, out=emit.out) for name in factor)
+            emit.line(f"{multiply}({first}, {second}, {emit.out})")
     else:
-        emit.line(f"{emit.bind(np.power, 'power')}({', '.join([*emit.args, emit.out])})")
+        call_ufunc(np.power, emit)
 
 
 @rules.on_type(elementwise.CastOp)
@@ -128,13 +155,14 @@ def where_rule(op: Op, emit: Emitter) -> None:
         emit.line(f"copyto({emit.out}, {y}, 'no', ~{condition})")
         return
     as_bits = f".view('{bits}')"
-    x, y = (emit.part(n, d, as_bits) for n, d in zip((x, y), emit.step.args[1:], strict=True))
+    x = emit.part(x, emit.step.args[1], as_bits)
     out = emit.part(emit.out, emit.step.out, as_bits)
     multiply = emit.bind(np.multiply, "multiply")
-    zero = op.args[2]
-    if zero.is_constant and not zero.const.any() and not np.signbit(zero.const.real).any():
+    zero = emit.constant(2)
+    if zero is not None and not zero.any() and not np.signbit(zero.real).any():
         emit.line(f"{multiply}({x}, {condition}, {out})")
         return
+    y = emit.part(y, emit.step.args[2], as_bits)
     xor = emit.bind(np.bitwise_xor, "bitwise_xor")
     emit.line(f"{xor}({x}, {y}, {out})")
     emit.line(f"{multiply}({out}, {condition}, {out})")

@@ -5,11 +5,12 @@ axes of an op lie in a kernel's domain, and `fused` puts kernels in the place of
 """
 
 from weft.kernels.fusedop import FusedOp
-from weft.kernels.fusing import Group, fused
+from weft.kernels.fusing import Group, fused, in_effect_order
 from weft.kernels.kernel import Instruction, Kernel, Operand
-from weft.kernels.places import Places, operand_places, place
+from weft.kernels.places import VIEWS, Places, operand_places, place
 
 __all__ = [
+    "VIEWS",
     "FusedOp",
     "Group",
     "Instruction",
@@ -17,6 +18,7 @@ __all__ = [
     "Operand",
     "Places",
     "fused",
+    "in_effect_order",
     "operand_places",
     "place",
 ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from weft.axes import Axes
 from weft.dtypes import DType
+from weft.errors import ArgumentError
+from weft.kernels.checking import problem
 from weft.kernels.kernel import Kernel
+from weft.op import Op
 from weft.ops.results import TupleOp
 
 __all__ = ["FusedOp"]
@@ -25,6 +29,22 @@ class FusedOp(TupleOp):
 
     kernel: Kernel
 
+    def infer(self) -> tuple[Axes, None]:
+        """Check the kernel, and that the operands are those it takes."""
+        found = problem(self.kernel)
+        if found is not None:
+            raise ArgumentError(f"the kernel is malformed: {found}")
+        given = [(arg.axes, arg.dtype) for arg in self.args]
+        taken = [(operand.axes, operand.dtype) for operand in self.kernel.operands]
+        if given != taken:
+            raise ArgumentError(f"the kernel takes {_types(taken)}, not {_types(given)}")
+        return Axes(), None
+
+    @property
+    def contained(self) -> tuple[Op, ...]:
+        """The ops of the kernel."""
+        return tuple(each.op for each in self.kernel.body)
+
     @property
     def result_types(self) -> tuple[tuple[Axes, DType], ...]:
         """What the kernel declares."""
@@ -40,3 +60,7 @@ class FusedOp(TupleOp):
         for each in self.kernel.body:
             values.append(np.asarray(each.op.reference(*[values[number] for number in each.args])))
         return tuple(values[number] for number in self.kernel.outputs)
+
+
+def _types(types: Iterable[tuple[Axes, DType]]) -> str:
+    return ", ".join(f"{dtype} {axes}" for axes, dtype in types) or "nothing"

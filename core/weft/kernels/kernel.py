@@ -10,13 +10,10 @@ from typing import Any
 
 from weft.axes import Axes
 from weft.dtypes import DType
-from weft.kernels.places import Places
+from weft.kernels.places import VIEWS, Places
 from weft.op import Op
-from weft.ops.movement import BroadcastOp, ReshapeOp
 from weft.ops.reduction import ReductionOp
 from weft.source import Location
-
-_VIEWS = (BroadcastOp, ReshapeOp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +22,7 @@ class Operand:
 
     Attributes
     ----------
-    shape, dtype
+    axes, dtype
         What it is.
     places
         For each axis its dimension of the domain; see `weft.kernels.places`.
@@ -33,10 +30,15 @@ class Operand:
         The array of a constant without axes, which code may contain as a number; else None.
     """
 
-    shape: tuple[int, ...]
+    axes: Axes
     dtype: DType
     places: Places
     constant: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of its axes."""
+        return self.axes.shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,17 @@ class Instruction:
     args: tuple[int, ...]
     places: Places
     stage: int
+
+    @property
+    def axes(self) -> Axes:
+        """The axes of the result."""
+        return self.op.axes
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the result."""
+        dtype: DType = self.op.dtype
+        return dtype
 
     @property
     def is_reduction(self) -> bool:
@@ -95,7 +108,7 @@ class Kernel:
     body: tuple[Instruction, ...]
     outputs: tuple[int, ...]
 
-    @property
+    @cached_property
     def values(self) -> tuple[Operand | Instruction, ...]:
         """Operands and instructions by their number."""
         return (*self.operands, *self.body)
@@ -174,16 +187,20 @@ class Kernel:
     def may_overwrite(self, result: int, operand: int) -> bool:
         """Whether a result may be stored where an operand lies.
 
-        Each point must read the operand at its own place only, and no later sweep may read it.
+        Each point must read the operand at its own place only, and no later sweep may read it. A
+        result that there is once for all points along the reduced dimensions may lie where an
+        operand does that is read as often.
         """
         made, read = self.instruction(self.outputs[result]), self.operands[operand]
-        same = (made.places, made.op.axes.shape, made.op.dtype) == (
-            read.places,
-            read.shape,
-            read.dtype,
+        if (made.axes.shape, made.dtype) != (read.shape, read.dtype) or made.places != read.places:
+            return False
+        if made.places == tuple(range(len(self.domain))):
+            return self.last_stage(operand) <= made.stage
+        once = {*range(len(self.domain))} - {*self.reduced}
+        return once <= {*made.places} and all(
+            each.places == made.places and each.stage <= made.stage
+            for each in self.operand_uses(operand)
         )
-        own_place = same and made.places == tuple(range(len(self.domain)))
-        return own_place and self.last_stage(operand) <= made.stage
 
 
 def stage_of(op: Op, args: Sequence[int], values: Sequence[Operand | Instruction]) -> int:
@@ -204,8 +221,6 @@ def _operand_key(operand: Operand) -> Hashable:
 def _instruction_key(instruction: Instruction) -> Hashable:
     op = instruction.op
     fields = (
-        ()
-        if isinstance(op, _VIEWS)
-        else tuple((type(v), repr(v)) for v in op.attributes().values())
+        () if isinstance(op, VIEWS) else tuple((type(v), repr(v)) for v in op.attributes().values())
     )
     return (type(op), fields, op.axes.shape, op.dtype.name, instruction.args, instruction.places)

@@ -17,6 +17,9 @@ from weft.ops.reduction import ReductionOp
 
 Places = tuple[int | None, ...]
 
+VIEWS = (BroadcastOp, ReshapeOp)
+"""The ops that a kernel has to follow only: they show the elements of a value that it has."""
+
 
 def place(op: Op, known: Mapping[Op, Places], domain: Sequence[int]) -> Places | None:
     """Return the places of an op's axes, given those of the operands in the kernel.

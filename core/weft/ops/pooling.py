@@ -41,6 +41,7 @@ __all__ = [
     "AvgPoolOp",
     "LpPoolOp",
     "MaxPoolIndexOp",
+    "MaxPoolInputOp",
     "MaxPoolOp",
     "PoolingOp",
     "adaptive_avg_pool",
@@ -136,10 +137,55 @@ class MaxPoolOp(PoolingOp):
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Split the adjoint of a window evenly among its largest elements."""
-        windows = self.windows(x, dtypes.least(x.dtype))
-        chosen = cast(equal(windows, self.spread(self, windows)), x.dtype)
+        return (MaxPoolInputOp(delta, x, self, **self.sliding._asdict()),)
+
+
+class MaxPoolInputOp(PoolingOp):
+    """The adjoint of `MaxPoolOp` in its images: that of a window split among its largest elements.
+
+    Its operands are the adjoint of the maxima, the images and the maxima. A window with NaN gives
+    NaN to all of its elements.
+    """
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take those of the images."""
+        delta, x, maxima = self.args
+        counts = self.sliding.counts(x.axes.lengths[2:])
+        if not delta.axes == maxima.axes == make_axes((*x.axes.lengths[:2], *counts)):
+            problem = f"{delta.axes} and {maxima.axes} are not the axes of windows"
+            raise AxesError(f"{problem} over {x.axes}")
+        return x.axes, x.dtype
+
+    def reference(self, delta: Any, x: Any, maxima: Any) -> Any:
+        """Count the largest elements of all windows, then give each its share."""
+        taps = list(self.sliding.taps(x.shape[2:]))
+        wide = working_dtype(self.dtype)
+        count, result = np.zeros(maxima.shape, wide), np.zeros(x.shape, wide)
+        for at, elements, _ in taps:
+            count[at] += x[elements] == maxima[at]
+        share = delta / count
+        for at, elements, _ in taps:
+            result[elements] += (x[elements] == maxima[at]) * share[at]
+        return result.astype(self.dtype)
+
+    def decompose(self, delta: TensorOp, x: TensorOp, maxima: TensorOp) -> TensorOp:
+        """Multiply the shares with ones for the largest elements, and fold the windows."""
+        chosen = self._chosen(x, maxima)
         share = divide(delta, SumOp(chosen, positions=self.inner))
-        return (self.folded(chosen * self.spread(share, windows), x),)
+        return self.folded(chosen * self.spread(share, chosen), x)
+
+    def _chosen(self, x: TensorOp, maxima: TensorOp) -> TensorOp:
+        """Return windows with ones for the largest elements, and zeros."""
+        windows = self.windows(x, math.nan)
+        return cast(equal(windows, self.spread(maxima, windows)), x.dtype)
+
+    def generate_adjoints(
+        self, delta: TensorOp, adjoint: TensorOp, x: TensorOp, maxima: TensorOp
+    ) -> tuple[TensorOp, None, None]:
+        """Take the mean of the adjoint over the largest elements."""
+        chosen = self._chosen(x, maxima)
+        total = SumOp(chosen * self.windows(delta), positions=self.inner)
+        return divide(total, SumOp(chosen, positions=self.inner)), None, None
 
 
 class MaxPoolIndexOp(PoolingOp):

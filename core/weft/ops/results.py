@@ -11,8 +11,6 @@ from weft.errors import ArgumentError
 from weft.op import Op
 from weft.tensor import TensorOp
 
-__all__ = ["ResultOp", "TupleOp"]
-
 
 class TupleOp(Op):
     """The base of ops with several results: no tensor itself, each result is taken by `ResultOp`.

@@ -105,7 +105,16 @@ def highest_level(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def backend(request: pytest.FixtureRequest) -> str:
+def weft_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A folder for what tests compile, which is not the user's cache."""
+    folder = str(tmp_path_factory.mktemp("weft_cache"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEFT_CACHE_DIR", folder)
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def backend(request: pytest.FixtureRequest, weft_cache_folder: str) -> str:
     """The name of a backend; the test skips if it is unusable, and fails if it was asked for."""
     from weft import plugins
 

@@ -16,8 +16,10 @@ from weft.capture import capture
 from weft.dtypes import DType
 from weft.errors import ArgumentError, GraphError
 from weft.graph import Graph
+from weft.kernels import FusedOp
 from weft.lengths import Length, Symbol
 from weft.op import Op
+from weft.ops.results import ResultOp, TupleOp
 from weft.ops.storage import AssignableTensorOp, ParameterOp, ReadOp
 
 Array = np.ndarray[Any, Any]
@@ -51,9 +53,9 @@ def evaluate(
 
 def evaluate_ops(
     graph: Graph, inputs: Sequence[Any], states: Mapping[Any, Any] | None, *, wide: bool
-) -> dict[Op, Array]:
+) -> dict[Op, Any]:
     """Return the value of every op of a graph whose lengths are known; see `evaluate`."""
-    values: dict[Op, Array] = {
+    values: dict[Op, Any] = {
         op: np.asarray(value, _kept(op.dtype, wide))
         for op, value in zip(graph.inputs, inputs, strict=True)
     }
@@ -66,6 +68,10 @@ def evaluate_ops(
                     initial_value(op.state, op.axes.shape, wide=wide) if found is None else found
                 )
                 values[op] = np.asarray(value, _kept(op.dtype, wide))
+            elif isinstance(op, TupleOp):
+                values[op] = _results(op, [values[arg] for arg in op.args], wide)
+            elif isinstance(op, ResultOp):
+                values[op] = values[op.args[0]][op.index]
             elif not isinstance(op, ParameterOp):
                 values[op] = _reference(op, [values[arg] for arg in op.args], wide)
     return values
@@ -113,6 +119,16 @@ def _reference(op: Op, args: list[Array], wide: bool) -> Array:
             )
         )
     return value
+
+
+def _results(op: TupleOp, args: list[Array], wide: bool) -> tuple[Array, ...]:
+    """Return the values of an op that has several; those of a kernel op by op."""
+    if not isinstance(op, FusedOp):
+        return tuple(np.asarray(value) for value in op.reference(*args))
+    values = list(args)
+    for each in op.kernel.body:
+        values.append(_reference(each.op, [values[number] for number in each.args], wide))
+    return tuple(values[number] for number in op.kernel.outputs)
 
 
 def _solution(graph: Graph, arrays: Iterable[Array]) -> dict[Symbol, int]:

@@ -1,0 +1,65 @@
+"""BLAS with one thread, for as long as calls run that split their work over our own.
+
+BLAS's own threads wait for more work by spinning for a while after a matrix product, which takes
+the processors from everything else that a call does in several threads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class SingleThreadedBlas:
+    """The number of threads of NumPy's BLAS, which is one while any call needs that."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._libraries: list[Any] | None = None
+        self._before: list[tuple[Any, int]] = []
+
+    def during(self, function: Callable[..., None], *args: Any) -> None:
+        """Call a function with one thread of BLAS; the last such call restores the number."""
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._limit()
+        try:
+            function(*args)
+        finally:
+            with self._lock:
+                if self._users == 1:
+                    self._restore()
+                self._users = max(self._users - 1, 0)  # a fork in the call has reset it
+
+    def _limit(self) -> None:
+        if self._libraries is None:
+            from threadpoolctl import ThreadpoolController
+
+            found = ThreadpoolController().select(user_api="blas").lib_controllers
+            self._libraries = list(found)
+        counts = [(library, library.num_threads) for library in self._libraries]
+        self._before = [(library, count) for library, count in counts if count > 1]
+        for library, _ in self._before:
+            library.set_num_threads(1)
+
+    def _restore(self) -> None:
+        for library, count in self._before:
+            library.set_num_threads(count)
+        self._before = []
+
+    def _forget(self) -> None:
+        """Begin without users, as after a fork, in which no other thread's call goes on."""
+        self._lock = threading.Lock()
+        self._users = 0
+        self._restore()
+
+
+blas = SingleThreadedBlas()
+"""The BLAS of this process."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=blas._forget)

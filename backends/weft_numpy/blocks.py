@@ -1,0 +1,241 @@
+"""The code of a program: blocks of source, each compiled once, and the calls of them in order.
+
+A block is the source of a function ``bind`` that takes fixed memory and values and returns ``run``.
+Its names are its own, so stretches of a program that differ in their memory only, such as the
+layers of an encoder, are one block that is bound and called several times.
+"""
+
+from __future__ import annotations
+
+import linecache
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os.path import basename
+from types import TracebackType
+from typing import Any
+
+from weft import source
+from weft.description import TensorDescription
+from weft.digest import digest_of
+from weft.plan import ARENA, INPUT, RESULT, STATE
+
+MARK = "<weft numpy"
+"""How the file names of generated code begin."""
+
+Run = Callable[..., None]
+
+
+@dataclass
+class Call:
+    """One call of a block.
+
+    Attributes
+    ----------
+    block
+        The number of the block.
+    tensors, values
+        What the block is bound to.
+    callers
+        The names of the inputs and results that it takes.
+    origins
+        For each line of the block the op of the user that it is for, as a number; -1 for none.
+    """
+
+    block: int
+    tensors: list[TensorDescription]
+    values: list[Any]
+    callers: list[str]
+    origins: list[int]
+
+
+@dataclass
+class Code:
+    """The code of one program.
+
+    Attributes
+    ----------
+    signature
+        The names of all inputs and results.
+    blocks
+        The lines of each block, without comments.
+    calls
+        What runs, in order.
+    names
+        What the blocks find in their module: functions and dtypes.
+    locations
+        The user's line behind each number in `Call.origins`.
+    """
+
+    signature: list[str]
+    blocks: list[tuple[str, ...]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    names: dict[str, Any] = field(default_factory=dict)
+    locations: dict[int, source.Location] = field(default_factory=dict)
+
+    def listing(self) -> str:
+        """Return everything as one text: each block once, then the calls with their arrays."""
+        first = self.first_calls()
+        texts = [self.block_text(call)[0] for call in first]
+        if len(self.calls) == 1:
+            return texts[0]
+        counts = [sum(call.block == number for call in self.calls) for number in range(len(first))]
+        titled = [
+            f"# block{number}, called {_times(count)}\n{text}"
+            for number, (count, text) in enumerate(zip(counts, texts, strict=True))
+        ]
+        calls = [f"    {_invocation(call)}  # {self.memory(call)}" for call in self.calls]
+        whole = "\n".join([f"def run({', '.join(self.signature)}):", *calls])
+        return "\n\n".join([*titled, f"# the program\n{whole}\n"])
+
+    def first_calls(self) -> list[Call]:
+        """Return the first call of each block."""
+        found: dict[int, Call] = {}
+        for call in self.calls:
+            found.setdefault(call.block, call)
+        return [found[number] for number in range(len(self.blocks))]
+
+    def block_text(self, call: Call) -> tuple[str, list[int]]:
+        """Return a block with the user's lines as comments, and each line's place in `origins`."""
+        lines: list[str] = []
+        places: list[int] = []
+        location = None
+        for place, (line, origin) in enumerate(
+            zip(self.blocks[call.block], call.origins, strict=True)
+        ):
+            here = self.locations.get(origin)
+            if here is not None and here != location:
+                location = here
+                indent = line[: len(line) - len(line.lstrip())]
+                lines.append(f"{indent}{comment(here)}")
+                places.append(place)
+            lines.append(line)
+            places.append(place)
+        return "\n".join(lines) + "\n", places
+
+    def memory(self, call: Call) -> str:
+        """Return the names in a block, each with what it stands for in a call."""
+        names = _unpacked_names(self.blocks[call.block])
+        return ", ".join(
+            f"{name} {_address(tensor)}" for name, tensor in zip(names, call.tensors, strict=False)
+        )
+
+    def where(self, call: Call, place: int) -> str:
+        """Return the comment with the user's line for a line of a block; empty if it has none."""
+        here = self.locations.get(call.origins[place])
+        return "" if here is None else comment(here)
+
+
+def comment(location: source.Location) -> str:
+    """Return a user's line as a comment."""
+    text = source.source_line(location)
+    return f"# {basename(location[0])}:{location[1]}  {text}".rstrip()
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _invocation(call: Call) -> str:
+    return f"block{call.block}({', '.join(call.callers)})"
+
+
+def _unpacked_names(lines: Sequence[str]) -> list[str]:
+    """Return the names that the line `[a, b] = tensors` of a block gives to its arrays."""
+    found = next((line for line in lines if line.endswith("] = tensors")), "[]")
+    return found[found.index("[") + 1 : found.index("]")].split(", ")
+
+
+def _address(tensor: TensorDescription) -> str:
+    base = tensor.base
+    if base.kind == ARENA:
+        return f"arena[{tensor.offset}]"
+    if base.kind in (INPUT, RESULT):
+        return f"{base.kind}{base.owner}"
+    return str(base.owner) if base.kind == STATE else "constant"
+
+
+class CompiledBlock:
+    """The compiled text of a block, with a file name under which tracebacks find its lines."""
+
+    def __init__(self, text: str, places: list[int]) -> None:
+        self.filename = f"{MARK} {digest_of(text.encode())[:12]}>"
+        self.code = compile(text, self.filename, "exec")
+        self.places = places
+        lines = text.splitlines(keepends=True)
+        linecache.cache[self.filename] = (len(text), None, lines, self.filename)
+        weakref.finalize(self, linecache.cache.pop, self.filename, None)
+
+
+_compiled: weakref.WeakValueDictionary[str, CompiledBlock] = weakref.WeakValueDictionary()
+
+
+def compiled(text: str, places: list[int]) -> CompiledBlock:
+    """Return a text compiled; one that another living program has is not compiled again."""
+    found = _compiled.get(text)
+    if found is None:
+        found = _compiled[text] = CompiledBlock(text, places)
+    return found
+
+
+class Linked:
+    """Compiled code, ready to be bound to memory."""
+
+    def __init__(self, code: Code, scope: Mapping[str, Any], name: str) -> None:
+        self.code = code
+        texts = [code.block_text(call) for call in code.first_calls()]
+        self.blocks = [compiled(*text) for text in texts]
+        scope = {**scope, **code.names}
+        self.binds = [_defined(block.code, scope, "bind") for block in self.blocks]
+        self.join = None if len(code.calls) == 1 else self._joined(name)
+
+    def _joined(self, name: str) -> Callable[[list[Run]], Run]:
+        """Compile the function that runs all calls in order; call n is on line n + 4."""
+        names = [f"block{call.block}_{number}" for number, call in enumerate(self.code.calls)]
+        calls = [
+            f"        {run}({', '.join(call.callers)})"
+            for run, call in zip(names, self.code.calls, strict=True)
+        ]
+        lines = [
+            "def join(blocks):",
+            f"    [{', '.join(names)}] = blocks",
+            f"    def run({', '.join(self.code.signature)}):",
+            *calls,
+            "    return run",
+        ]
+        filename = f"{MARK} calls of {name}>"
+        found: Callable[[list[Run]], Run]
+        found = _defined(compile("\n".join(lines), filename, "exec"), {}, "join")
+        return found
+
+    def bound(self, array: Callable[[TensorDescription], Any]) -> Run:
+        """Return the function that runs everything in the memory that `array` shows."""
+        runs = [
+            self.binds[call.block](list(map(array, call.tensors)), call.values)
+            for call in self.code.calls
+        ]
+        return runs[0] if self.join is None else self.join(runs)
+
+    def add_notes(self, error: BaseException) -> None:
+        """Add the generated statement that failed, and the user's line behind it, to an error."""
+        call = self.code.calls[0]
+        trace: TracebackType | None = error.__traceback__
+        while trace is not None:
+            filename, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+            block = next((each for each in self.blocks if each.filename == filename), None)
+            if block is not None:
+                statement = linecache.getline(filename, line).strip()
+                where = self.code.where(call, block.places[line - 1])
+                error.add_note(f"in generated code: {statement}\n  {where}")
+            elif filename.startswith(f"{MARK} calls of"):
+                call = self.code.calls[line - _FIRST_CALL]
+            trace = trace.tb_next
+
+
+_FIRST_CALL = 4
+"""The line of the first call in the function that runs all of them."""
+
+
+def _defined(code: Any, scope: dict[str, Any], name: str) -> Any:
+    exec(code, scope)
+    return scope.pop(name)

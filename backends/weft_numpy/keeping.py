@@ -1,0 +1,46 @@
+"""Generated code as JSON, so that another process need not generate it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from weft.packing import Packing, Unpacking
+from weft_numpy.blocks import Call, Code
+
+
+def packed(code: Code, packing: Packing) -> Any:
+    """Return code as JSON."""
+    return {
+        "signature": code.signature,
+        "blocks": code.blocks,
+        "names": [[name, packing.value(value)] for name, value in code.names.items()],
+        "calls": [_packed_call(call, packing) for call in code.calls],
+    }
+
+
+def _packed_call(call: Call, packing: Packing) -> Any:
+    origins = [packing.origin(origin) for origin in call.origins]
+    return [
+        call.block,
+        [packing.tensor(tensor) for tensor in call.tensors],
+        packing.values(call.values),
+        call.callers,
+        [[origin, len(list(several))] for origin, several in groupby(origins)],
+    ]
+
+
+def unpacked(unpacking: Unpacking) -> Code:
+    """Return the code that JSON describes."""
+    found = unpacking.code
+    code = Code(found["signature"], [tuple(lines) for lines in found["blocks"]])
+    code.names = {name: unpacking.value(value) for name, value in found["names"]}
+    for block, tensors, values, callers, runs in found["calls"]:
+        places = [unpacking.tensor(number) for number in tensors]
+        origins = [origin for origin, count in runs for _ in range(count)]
+        code.calls.append(Call(block, places, unpacking.values(values), callers, origins))
+        for origin, _ in runs:
+            location = unpacking.location(origin)
+            if location is not None:
+                code.locations[origin] = location
+    return code

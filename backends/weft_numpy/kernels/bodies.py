@@ -1,0 +1,302 @@
+"""Bodies: some instructions of a kernel on one tile, and the scratch memory they need."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from math import prod
+from typing import NamedTuple, Protocol
+
+from weft.description import TensorDescription
+from weft.dtypes import DType
+from weft.ops.math import PowerOp
+from weft.plan import Step
+from weft_numpy.codegen import Emitter
+from weft_numpy.kernels.frames import Frame
+from weft_numpy.kernels.reductions import (
+    Recipe,
+    products,
+    recipe,
+    working_dtype,
+    write_reduction,
+)
+from weft_numpy.kernels.values import Values
+from weft_numpy.rules.reduction import REDUCTIONS
+from weft_numpy.rules.table import rules
+
+LINE = 64
+"""Bytes to which scratch arrays are aligned."""
+
+
+class Slot(NamedTuple):
+    """A stretch of scratch memory, seen as an array of a shape and dtype."""
+
+    number: int
+    varying: frozenset[int]
+    dtype: DType
+
+
+class Memory(Protocol):
+    """Says where the arrays of a body are."""
+
+    def value(self, number: int) -> TensorDescription:
+        """Return an operand, or another value that the body does not compute."""
+
+    def result(self, index: int) -> TensorDescription:
+        """Return a result of the kernel."""
+
+    def scratch(self, slot: Slot) -> TensorDescription:
+        """Return scratch memory."""
+
+
+class Body:
+    """Instructions that run one after the other on a tile.
+
+    Parameters
+    ----------
+    numbers
+        The values to compute, each after its operands.
+    results
+        The results to write, by their index among the kernel's.
+    partial
+        The reductions among `numbers` whose value is what this tile contributes, in the dtype for
+        working with.
+    kept
+        The values among `numbers` that are read after the body.
+
+    Attributes
+    ----------
+    homes
+        Where each value is computed: in a slot, or in a result, by its index.
+    recipes
+        How each reduction goes.
+    slots
+        The bytes of each stretch of scratch memory, for a whole tile.
+    """
+
+    def __init__(
+        self,
+        values: Values,
+        frame: Frame,
+        numbers: Iterable[int],
+        results: Collection[int],
+        partial: Collection[int] = (),
+        kept: Collection[int] = (),
+    ) -> None:
+        self.values = values
+        self.frame = frame
+        self.kernel = values.kernel
+        self.partial = frozenset(partial)
+        self.results = tuple(results)
+        self.recipes: dict[int, Recipe] = {}
+        self.numbers = self._without_products(list(numbers))
+        self.place = {number: place for place, number in enumerate(self.numbers)}
+        self.last = self._last_uses() | dict.fromkeys(kept, len(self.numbers))
+        self.homes: dict[int, Slot | int] = {}
+        self.copies: list[tuple[int, int]] = []
+        self.temporaries: dict[int, tuple[Slot, ...]] = {}
+        self._choose_results()
+        self._join_in_place()
+        self.slots = _Slots(self).sizes
+
+    def read(self, number: int) -> tuple[int, ...]:
+        """Return the values that an instruction reads."""
+        if number in self.recipes:
+            return self.recipes[number].factors
+        return tuple(self.values.sources[arg] for arg in self.kernel.instruction(number).args)
+
+    def dtype(self, number: int) -> DType:
+        """Return the dtype of a value here."""
+        op = self.kernel.instruction(number).op
+        return working_dtype(op) if number in self.partial else op.dtype
+
+    def _without_products(self, numbers: list[int]) -> list[int]:
+        """Choose recipes, and leave out the factors' products that BLAS adds up as it goes."""
+        sources = [self.values.sources[self.kernel.outputs[index]] for index in self.results]
+        uses: dict[int, int] = dict.fromkeys(sources, 2)
+        for number in numbers:
+            for arg in set(self.kernel.instruction(number).args):
+                source = self.values.sources[arg]
+                uses[source] = uses.get(source, 0) + 1
+        needless = set()
+        for number in numbers:
+            instruction = self.kernel.instruction(number)
+            if not instruction.is_reduction:
+                continue
+            (made,) = (self.values.sources[arg] for arg in instruction.args)
+            factors = products(self.values, self.frame, number)
+            if made not in numbers or uses[made] != 1:
+                factors = ()
+            if factors:
+                needless.add(made)
+            self.recipes[number] = recipe(self.values, self.frame, number, factors)
+        return [number for number in numbers if number not in needless]
+
+    def _last_uses(self) -> dict[int, int]:
+        last: dict[int, int] = {}
+        for place, number in enumerate(self.numbers):
+            last.update(dict.fromkeys(self.read(number), place))
+        return last
+
+    def _choose_results(self) -> None:
+        """Let a result be computed in place; copy it there in the end if that is not possible."""
+        taken: set[int] = set()
+        for index in self.results:
+            source = self.values.sources[self.kernel.outputs[index]]
+            full = self.values.results[index].shape
+            own = tuple(
+                length if axis in self.values.varying[source] else 1
+                for axis, length in enumerate(self.values.lengths)
+            )
+            in_place = (
+                source in self.place
+                and source not in taken
+                and source not in self.partial
+                and own == full
+                and self._may_write(index, source)
+            )
+            if in_place:
+                taken.add(source)
+                self.homes[source] = index
+            else:
+                self.copies.append((index, source))
+                self.last[source] = len(self.numbers)
+
+    def _may_write(self, index: int, number: int) -> bool:
+        """Whether nothing reads what lies under a result after a value is written there."""
+        place = self.place[number]
+        for under in self.values.shared[index]:
+            last = self.last.get(under, -1)
+            if last > place:
+                return False
+            reads = [i for i, arg in enumerate(self.read(number)) if arg == under]
+            if last == place and not all(self._overwrites(number, i) for i in reads):
+                return False
+        return True
+
+    def _overwrites(self, number: int, index: int) -> bool:
+        """Whether an instruction may be computed over one of its operands."""
+        op = self.kernel.instruction(number).op
+        return (
+            number not in self.recipes
+            and not isinstance(op, PowerOp)  # small powers need their base to the end
+            and op.may_overwrite(index)
+        )
+
+    def _join_in_place(self) -> None:
+        """Compute values in the result that comes of them, as far back as nothing is in the way."""
+        for number in reversed(self.numbers):
+            home = self.homes.get(number)
+            if not isinstance(home, int):
+                continue
+            arg = self._overwritten(number)
+            if arg is not None and self._may_write(home, arg):
+                self.homes[arg] = home
+
+    def _overwritten(self, number: int) -> int | None:
+        """Return an operand that a value may be computed over, if there is one."""
+        args = self.read(number)
+        for arg in args:
+            same = (
+                arg in self.place
+                and arg not in self.homes
+                and self.last[arg] == self.place[number]
+                and self.values.varying[arg] == self.values.varying[number]
+                and self.dtype(arg) == self.dtype(number)
+            )
+            indices = [i for i, other in enumerate(args) if other == arg]
+            if same and all(self._overwrites(number, i) for i in indices):
+                return arg
+        return None
+
+    def nbytes(self, slot: Slot) -> int:
+        """Return the bytes of a slot for a whole tile."""
+        return prod(self.frame.shape(slot.varying)) * slot.dtype.itemsize
+
+    def write(self, emit: Emitter, memory: Memory) -> None:
+        """Write the code of the body."""
+        for number in self.numbers:
+            self._write_one(emit, memory, number)
+        for index, source in self.copies:
+            emit.at(self.kernel.instruction(self.kernel.outputs[index]).op)
+            target, lies = memory.result(index), self.home(memory, source)
+            emit.line(f"copyto({emit.name(target)}, {emit.name(lies)})")
+
+    def home(self, memory: Memory, number: int) -> TensorDescription:
+        """Return where a value is."""
+        home = self.homes.get(number)
+        if home is None:
+            return memory.value(number)
+        return memory.result(home) if isinstance(home, int) else memory.scratch(home)
+
+    def _write_one(self, emit: Emitter, memory: Memory, number: int) -> None:
+        instruction = self.kernel.instruction(number)
+        op = instruction.op
+        emit.at(op)
+        args = [self.home(memory, arg) for arg in self.read(number)]
+        out = self.home(memory, number)
+        if type(op) in REDUCTIONS:
+            temporaries = [memory.scratch(slot) for slot in self.temporaries.get(number, ())]
+            write_reduction(emit, op, self.recipes[number], args, out, temporaries)
+            return
+        constants = [self._constant(arg) for arg in self.read(number)]
+        emit.emit_step(Step(op, (out,), tuple(args)), rules[type(op)], constants)
+
+    def _constant(self, number: int) -> object:
+        operands = self.kernel.operands
+        return operands[number].constant if number < len(operands) else None
+
+
+class _Slots:
+    """Gives values and temporaries scratch memory, which is used again as soon as it is free."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.sizes: list[int] = []
+        self.free: list[int] = []
+        for place, number in enumerate(body.numbers):
+            self._place(place, number)
+
+    def _place(self, place: int, number: int) -> None:
+        body = self.body
+        how = body.recipes.get(number)
+        meanwhile = [self._new(*each) for each in (how.temporaries if how else ())]
+        if meanwhile:
+            body.temporaries[number] = tuple(meanwhile)
+        over = None
+        if number not in body.homes:
+            over = self._over(number)
+            body.homes[number] = over or self._new(body.values.varying[number], body.dtype(number))
+        self.free.extend(slot.number for slot in meanwhile)
+        for arg in dict.fromkeys(body.read(number)):
+            home = body.homes.get(arg)
+            if isinstance(home, Slot) and body.last[arg] == place and home is not over:
+                self.free.append(home.number)
+        if body.last.get(number, -1) < 0:
+            home = body.homes[number]
+            if isinstance(home, Slot):
+                self.free.append(home.number)
+
+    def _over(self, number: int) -> Slot | None:
+        """Return the slot of an operand that the value may be computed over."""
+        body = self.body
+        for arg in body.read(number):
+            home = body.homes.get(arg)
+            if not isinstance(home, Slot) or body.last[arg] != body.place[number]:
+                continue
+            same = (home.varying, home.dtype) == (body.values.varying[number], body.dtype(number))
+            indices = [i for i, other in enumerate(body.read(number)) if other == arg]
+            if same and all(body._overwrites(number, i) for i in indices):
+                return home
+        return None
+
+    def _new(self, varying: frozenset[int], dtype: DType) -> Slot:
+        """Return a slot, in free memory that is large enough if there is any."""
+        wanted = self.body.nbytes(Slot(0, varying, dtype))
+        fitting = [number for number in self.free if self.sizes[number] >= wanted]
+        if fitting:
+            number = min(fitting, key=self.sizes.__getitem__)
+            self.free.remove(number)
+        else:
+            number = len(self.sizes)
+            self.sizes.append(-(-max(wanted, 1) // LINE) * LINE)
+        return Slot(number, varying, dtype)

@@ -1,0 +1,89 @@
+"""What computing takes, roughly: enough to tell what is worth a tile or a thread.
+
+Times are of one thread, on processors with 8 to 16 floats a vector.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from weft.dtypes import DType
+from weft.kernels import VIEWS, Kernel
+from weft.op import Op
+from weft.ops import comparison, elementwise, linalg, math
+from weft.ops.reduction import ReductionOp
+from weft_numpy.kernels.values import Values
+
+BYTE = 0.03
+"""Nanoseconds to move a byte between memory and a processor."""
+
+FLOP = 0.004
+"""Nanoseconds for a float32 operation of a matrix product."""
+
+THREADS_FROM = 80_000.0
+"""Nanoseconds of work from which several threads are worth waking."""
+
+SMALLEST = 2**13
+"""The elements of a domain from which tiles or threads may be worth it."""
+
+_CHEAP = 0.1
+_ELEMENT: dict[type[Op], float] = {
+    math.ExpOp: 0.5,
+    math.TanhOp: 0.4,
+    math.LogOp: 0.6,
+    math.SqrtOp: 0.35,
+    math.PowerOp: 8.0,
+    comparison.WhereOp: 0.45,
+    elementwise.DivideOp: 0.15,
+    elementwise.FloorDivideOp: 2.0,
+    elementwise.ModOp: 2.0,
+}
+"""Nanoseconds for an element of float32, where that is not about the least."""
+
+_FUNCTION = 2.0
+"""Nanoseconds for an element of any other function of floats, such as a sine."""
+
+_SIMPLE = (elementwise.ArithmeticOp, elementwise.OrderedOp, elementwise.RealNumberOp)
+
+
+def nanoseconds(values: Values) -> float:
+    """Return how long one thread takes for a kernel."""
+    kernel = values.kernel
+    total = BYTE * sum(each.nbytes for each in (*values.operands, *values.results))
+    for number, each in enumerate(kernel.body, len(kernel.operands)):
+        op = each.op
+        if isinstance(op, VIEWS):
+            continue
+        sizes = [values.size(number), *(values.size(arg) for arg in each.args)]
+        if isinstance(op, linalg.MatmulOp):
+            total += FLOP * _width(op.dtype) * 2 * sizes[0] * op.args[0].axes.shape[-1]
+        else:
+            total += per_element(op) * _width(op.dtype) * max(sizes)
+    return total
+
+
+def per_element(op: Op) -> float:
+    """Return the nanoseconds for an element of float32."""
+    found = _ELEMENT.get(type(op))
+    if found is not None:
+        return found
+    return _CHEAP if isinstance(op, (*_SIMPLE, ReductionOp, elementwise.CastOp)) else _FUNCTION
+
+
+def product_flops(shape: tuple[int, ...], contracted: int) -> float:
+    """Return the operations of a matrix product with a result of a shape."""
+    return 2.0 * prod(shape) * contracted
+
+
+def _width(dtype: DType) -> float:
+    return max(dtype.itemsize / 4, 0.5)
+
+
+def worth_a_look(kernel: Kernel) -> bool:
+    """Whether a kernel may be large enough for tiles or threads, by its size alone."""
+    if kernel.size >= SMALLEST:
+        return True
+    first = kernel.body[0].op
+    if not isinstance(first, linalg.MatmulOp):
+        return False
+    return FLOP * product_flops(kernel.domain, first.args[0].axes.shape[-1]) >= THREADS_FROM

@@ -1,0 +1,116 @@
+"""Functions with a loop over tiles, and kernels that are one such loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from weft.description import TensorDescription
+from weft_numpy.codegen import Emitter
+from weft_numpy.kernels.bodies import Body, Slot
+from weft_numpy.kernels.frames import Frame
+from weft_numpy.kernels.memory import TileMemory, offsets, within
+from weft_numpy.kernels.tiles import TileEmitter, Views, index_lines, lane_line, lane_text
+from weft_numpy.kernels.values import Values
+from weft_numpy.pool import run_parts
+
+INDENT = "    "
+
+
+class Loop:
+    """A function that runs a body on one tile after the other, and the call of it.
+
+    Parameters
+    ----------
+    threads
+        How many threads share the tiles.
+    known
+        Where values are that neither are operands nor computed by the body.
+    """
+
+    def __init__(
+        self,
+        emit: Emitter,
+        body: Body,
+        threads: int,
+        known: Mapping[int, TensorDescription] | None = None,
+    ) -> None:
+        self.outer = emit
+        self.body = body
+        self.frame = body.frame
+        self.threads = threads
+        self.emit = TileEmitter(emit, body.frame)
+        self.views = Views(body.frame)
+        self.memory = TileMemory(body.values, self.emit, self.views, known or {})
+
+    def write(self, workspace: TensorDescription | None, start: int = 0) -> None:
+        """Write function and call; the threads' scratch memory begins at `start`."""
+        self.body.write(self.emit, self.memory)
+        self.finish(workspace, start, ["for tile in tiles:"], self.frame.count)
+
+    def finish(
+        self, workspace: TensorDescription | None, start: int, heads: Sequence[str], count: int
+    ) -> None:
+        """Write function and call, the body under the given heads of loops."""
+        entries = list(self.emit.lane)
+        lane = [lane_line(entries, self.frame)] if entries else []
+        before = [] if self.frame.rest else lane
+        first = [*index_lines(self.frame), *(lane if self.frame.rest else ()), *self.views.lines]
+        depth = INDENT * (1 + sum(head.endswith(":") for head in heads))
+        origin = self.outer.origin
+        lines = [f"(tiles, lane, {', '.join(self.views.parameters)}):"]
+        lines += [f"{INDENT}{line}" for line in (*before, *heads)]
+        lines += [f"{depth}{line}" for line in first]
+        origins = [-1, *[origin] * (len(lines) - 1), *self.emit.origins]
+        lines += [f"{depth}{line}" for line in self.emit.lines]
+        title = self.body.kernel.title or "copy"
+        name = self.outer.defined(f"each_{title}", lines, origins)
+        self._write_call(name, count, self._lanes(workspace, start))
+
+    def _lanes(self, workspace: TensorDescription | None, start: int) -> list[str]:
+        size = sum(self.body.slots)
+        return [
+            lane_text(
+                self.outer,
+                self.emit.lane,
+                self.frame,
+                partial(_scratch, workspace, offsets(self.body.slots, start + lane * size)),
+            )
+            for lane in range(self.threads)
+        ]
+
+    def _write_call(self, name: str, count: int, lanes: list[str]) -> None:
+        arrays = [self.outer.name(array) for array in self.views.parameters.values()]
+        if self.threads == 1:
+            lane = self.outer.prepared(lanes[0], "lane")
+            self.outer.line(f"{name}(range({count}), {', '.join([lane, *arrays])})")
+            return
+        run = self.outer.bind(run_parts, "run_parts")
+        together = self.outer.prepared(f"[{', '.join(lanes)}]", "lanes")
+        self.outer.line(f"{run}({', '.join([name, str(count), together, *arrays])})")
+
+
+def _scratch(
+    workspace: TensorDescription | None, places: list[int], slot: Slot, shape: tuple[int, ...]
+) -> TensorDescription:
+    return within(workspace, places[slot.number], shape, slot.dtype)
+
+
+class Tiled:
+    """A kernel that is one loop over tiles.
+
+    Attributes
+    ----------
+    workspace
+        The bytes of scratch memory that it needs.
+    """
+
+    def __init__(self, values: Values, frame: Frame, threads: int) -> None:
+        self.values = values
+        self.body = Body(values, frame, values.computed, range(len(values.results)))
+        self.threads = min(threads, frame.count)
+        self.workspace = self.threads * sum(self.body.slots)
+
+    def write(self, emit: Emitter, workspace: TensorDescription | None) -> None:
+        """Write the kernel."""
+        Loop(emit, self.body, self.threads).write(workspace)

@@ -1,0 +1,115 @@
+"""How a kernel runs: at once, in one loop over tiles, or in several sweeps over tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import prod
+from typing import Protocol
+
+from weft.description import TensorDescription
+from weft.kernels import Kernel
+from weft_numpy.codegen import Emitter
+from weft_numpy.kernels import frames
+from weft_numpy.kernels.bodies import Body
+from weft_numpy.kernels.costs import THREADS_FROM, nanoseconds, worth_a_look
+from weft_numpy.kernels.loops import Tiled
+from weft_numpy.kernels.memory import WholeMemory
+from weft_numpy.kernels.sweeps import Swept
+from weft_numpy.kernels.values import Values
+from weft_numpy.machine import Machine
+
+
+class Lowered(Protocol):
+    """A kernel that is ready to be written."""
+
+    values: Values
+    workspace: int
+    threads: int
+
+    def write(self, emit: Emitter, workspace: TensorDescription | None) -> None:
+        """Write the kernel."""
+
+
+class Whole:
+    """A kernel whose only tile is everything, written into the program as it is."""
+
+    threads = 1
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.body = Body(
+            values,
+            frames.whole(values.lengths),
+            values.computed,
+            range(len(values.results)),
+        )
+        self.workspace = sum(self.body.slots)
+
+    def write(self, emit: Emitter, workspace: TensorDescription | None) -> None:
+        """Write the kernel."""
+        self.body.write(emit, WholeMemory(self.values, self.body, workspace))
+
+
+def lower(
+    kernel: Kernel, args: Sequence[TensorDescription], lasting: Collection[int], machine: Machine
+) -> Lowered:
+    """Return how a kernel runs on operands that lie as described.
+
+    The operands in `lasting` are never overwritten by a result.
+    """
+    if kernel.size and worth_a_look(kernel):
+        cut = _cut(Values(kernel, args, lasting, joined=True), machine)
+        if cut is not None:
+            return cut
+    return Whole(Values(kernel, args, lasting))
+
+
+def _cut(values: Values, machine: Machine) -> Lowered | None:
+    """Return a kernel in tiles; None if that is not worth it."""
+    threads = machine.threads if nanoseconds(values) >= THREADS_FROM else 1
+    elements = frames.tile_elements(*_bytes_per_element(values), machine)
+    size = prod(values.lengths)
+    if threads == 1 and (size <= elements or values.has_product):
+        return None
+    frame, is_swept = _frame(values, elements, threads)
+    if frame is None or frame.count < 2:
+        return None
+    return Swept(values, frame, threads) if is_swept else Tiled(values, frame, threads)
+
+
+def _frame(values: Values, elements: int, threads: int) -> tuple[frames.Frame | None, bool]:
+    """Return the tiles of a kernel, and whether they are swept over several times."""
+    lengths, reduced = values.lengths, values.reduced
+    if values.has_product:
+        is_possible = reduced <= {len(lengths) - 1}
+        return (frames.product(lengths, threads) if is_possible else None), False
+    if not reduced:
+        return frames.flat(lengths, elements, threads), False
+    is_single = all(each.stage == 0 for each in values.kernel.body)
+    found = frames.rows(lengths, reduced, elements, threads, is_single)
+    if found is not None:
+        return found, False
+    return frames.flat(lengths, elements, frames.LEAST_PARTS), True
+
+
+def _bytes_per_element(values: Values) -> tuple[int, bool]:
+    """Return the bytes that an element of a tile takes in all arrays that are in use at once.
+
+    And whether any of these are scratch arrays.
+    """
+    body = Body(
+        values,
+        frames.Frame(values.lengths, (), 0, 1) if values.lengths else frames.whole(()),
+        values.computed,
+        range(len(values.results)),
+    )
+    whole = frozenset(range(len(values.lengths)))
+    moved = (*values.operands, *values.results)
+    scratch = {
+        home.number: home.dtype.itemsize
+        for home in body.homes.values()
+        if not isinstance(home, int) and home.varying == whole
+    }
+    moved_bytes = sum(each.dtype.itemsize for each in moved if each.size == prod(values.lengths))
+    writes = any(each.size == prod(values.lengths) for each in values.results)
+    return moved_bytes + sum(scratch.values()), bool(scratch) or writes

@@ -1,0 +1,99 @@
+"""Where the arrays of a kernel are: in memory of the plan, or a tile of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from weft.description import TensorDescription, contiguous
+from weft.dtypes import DType
+from weft_numpy.kernels.bodies import Body, Slot
+from weft_numpy.kernels.tiles import TileEmitter, Views
+from weft_numpy.kernels.values import Values
+
+
+def within(
+    workspace: TensorDescription | None, offset: int, shape: tuple[int, ...], dtype: DType
+) -> TensorDescription:
+    """Return an array at an offset in the workspace of a step."""
+    assert workspace is not None, "a kernel with scratch arrays has asked for memory"
+    return replace(contiguous(shape, dtype, workspace.base), offset=workspace.offset + offset)
+
+
+def offsets(sizes: Sequence[int], start: int = 0) -> list[int]:
+    """Return where stretches of memory begin that lie one behind the other."""
+    return list(accumulate(sizes, initial=start))[:-1]
+
+
+class WholeMemory:
+    """Memory for a body whose only tile is everything.
+
+    Parameters
+    ----------
+    start
+        Where the body's scratch memory begins in the workspace.
+    known
+        Where values are that neither are operands nor computed by the body.
+    """
+
+    def __init__(
+        self,
+        values: Values,
+        body: Body,
+        workspace: TensorDescription | None,
+        start: int = 0,
+        known: Mapping[int, TensorDescription] | None = None,
+    ) -> None:
+        self.values = values
+        self.frame = body.frame
+        self.workspace = workspace
+        self.offsets = offsets(body.slots, start)
+        self.known = known or {}
+
+    def value(self, number: int) -> TensorDescription:
+        """Return an operand, or a value known from elsewhere."""
+        found = self.known.get(number)
+        return self.values.operands[number] if found is None else found
+
+    def result(self, index: int) -> TensorDescription:
+        """Return a result."""
+        return self.values.results[index]
+
+    def scratch(self, slot: Slot) -> TensorDescription:
+        """Return scratch memory."""
+        shape = self.frame.shape(slot.varying)
+        return within(self.workspace, self.offsets[slot.number], shape, slot.dtype)
+
+
+class TileMemory:
+    """Tiles of operands, of results and of other values that are known, and scratch memory."""
+
+    def __init__(
+        self,
+        values: Values,
+        emit: TileEmitter,
+        views: Views,
+        known: Mapping[int, TensorDescription],
+    ) -> None:
+        self.values = values
+        self.emit = emit
+        self.views = views
+        self.known = known
+
+    def value(self, number: int) -> TensorDescription:
+        """Return the tile of an operand, or of a value known from elsewhere."""
+        array = self.known.get(number)
+        if array is None:
+            array = self.values.operands[number]
+        return self.views.view(f"x{number}", array, self.values.varying[number])
+
+    def result(self, index: int) -> TensorDescription:
+        """Return the tile of a result."""
+        array = self.values.results[index]
+        varying = [axis for axis, length in enumerate(array.shape) if length != 1]
+        return self.views.view(f"out{index}", array, varying)
+
+    def scratch(self, slot: Slot) -> TensorDescription:
+        """Return scratch memory."""
+        return self.emit.scratch(slot)

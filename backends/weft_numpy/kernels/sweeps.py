@@ -1,0 +1,249 @@
+"""Kernels whose rows are too long to stay in a cache: a loop over tiles for each stage.
+
+In a sweep every tile adds what it has to the totals of the part that it belongs to. The parts'
+totals are added up when the sweep is over, so results do not depend on which thread did what. Then
+come the values that are the same all along the rows, at once. Values that differ along the rows are
+computed anew in every sweep that needs them, unless they are a result that was stored already.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from weft import dtypes
+from weft.description import TensorDescription
+from weft.dtypes import DType
+from weft.kernels import VIEWS
+from weft.ops import reduction
+from weft_numpy.codegen import Emitter
+from weft_numpy.kernels.bodies import LINE, Body
+from weft_numpy.kernels.frames import Frame, whole
+from weft_numpy.kernels.loops import Loop
+from weft_numpy.kernels.memory import WholeMemory, within
+from weft_numpy.kernels.reductions import total_dtype
+from weft_numpy.kernels.values import Values
+from weft_numpy.rules.elementwise import OUT_BY_NAME
+from weft_numpy.rules.reduction import REDUCTIONS
+
+MOST_PARTS = 32
+"""The parts of a sweep: enough to keep many threads busy."""
+
+
+class Swept:
+    """A kernel in several sweeps.
+
+    Attributes
+    ----------
+    workspace
+        The bytes of scratch memory that it needs.
+    """
+
+    def __init__(self, values: Values, frame: Frame, threads: int) -> None:
+        self.values = values
+        self.kernel = values.kernel
+        self.frame = frame
+        self.tiles = -(-frame.count // min(frame.count, self._most_parts()))
+        self.parts = -(-frame.count // self.tiles)
+        self.threads = min(threads, self.parts)
+        self.stored: dict[int, int] = {}
+        self.between: list[Body] = []
+        self.sweeps: list[Body] = []
+        for stage in range(self.kernel.stages + 1):
+            self.between.append(self._between(stage))
+            self.sweeps.append(self._sweep(stage))
+        self._place()
+
+    def _most_parts(self) -> int:
+        """Return so many parts that their totals are few against the elements of the domain."""
+        values = self.values
+        kept = prod(n for axis, n in enumerate(values.lengths) if axis not in values.reduced)
+        return max(min(MOST_PARTS, prod(values.lengths) // (16 * max(kept, 1))), 1)
+
+    def _numbers(self, stage: int) -> list[int]:
+        first = len(self.kernel.operands)
+        return [
+            number
+            for number, each in enumerate(self.kernel.body, first)
+            if each.stage == stage and not isinstance(each.op, VIEWS)
+        ]
+
+    def _is_kept(self, number: int) -> bool:
+        """Whether a value is the same all along the reduced dimensions."""
+        return self.values.varying[number].isdisjoint(self.values.reduced)
+
+    def _results(self, stage: int, is_kept: bool) -> list[int]:
+        """Return the results of a stage that are written between sweeps, or in one."""
+        found = []
+        for index, number in enumerate(self.kernel.outputs):
+            source = self.values.sources[number]
+            lies = self.values.results[index]
+            fits = all(lies.shape[axis] == 1 for axis in self.values.reduced)
+            made = self.kernel.instruction(source) if source >= len(self.kernel.operands) else None
+            late = made is not None and made.is_reduction
+            at = self.kernel.instruction(number).stage + (late and number == source)
+            if fits == is_kept and at == stage:
+                found.append(index)
+        return found
+
+    def _between(self, stage: int) -> Body:
+        """Return what is computed before a sweep, from the totals of those before it."""
+        numbers = [
+            number
+            for number in self._numbers(stage)
+            if self._is_kept(number) and not self.kernel.instruction(number).is_reduction
+        ]
+        results = self._results(stage, is_kept=True)
+        return Body(self.values, whole(self.values.lengths), numbers, results, kept=numbers)
+
+    def _sweep(self, stage: int) -> Body:
+        """Return what each tile does in a sweep."""
+        totals = [
+            number
+            for number in self._numbers(stage)
+            if self.kernel.instruction(number).is_reduction
+        ]
+        results = self._results(stage, is_kept=False)
+        sources = [self.values.sources[self.kernel.outputs[index]] for index in results]
+        numbers = self._needed({*totals, *sources}, set(totals))
+        for source, index in zip(sources, results, strict=True):
+            if not self._is_kept(source):
+                self.stored[source] = index
+        return Body(self.values, self.frame, numbers, results, partial=totals, kept=totals)
+
+    def _needed(self, wanted: set[int], totals: set[int]) -> list[int]:
+        """Return the instructions of a tile for some values, those left out that are known."""
+        numbers = []
+        first = len(self.kernel.operands)
+        for number in reversed(range(first, first + len(self.kernel.body))):
+            known = number in self.stored or (self._is_kept(number) and number not in totals)
+            if number in wanted and not known:
+                numbers.append(number)
+                args = self.kernel.instruction(number).args
+                wanted.update(self.values.sources[arg] for arg in args)
+        return numbers[::-1]
+
+    # Memory
+
+    def _place(self) -> None:
+        """Give everything its place in the workspace."""
+        self.at: dict[Any, int] = {}
+        end = 0
+        for stage, body in enumerate(self.between):
+            self.at["between", stage] = end
+            end += sum(body.slots)
+        for body in self.sweeps:
+            for number in body.partial:
+                size = prod(self._kept_shape(number)) * self._total_dtype(number).itemsize
+                size = -(-size // LINE) * LINE
+                for what, count in (("parts", self.parts), ("total", 1), ("value", 1)):
+                    self.at[what, number] = end
+                    end += size * count
+        self.at["lanes"] = end
+        lane = max(sum(body.slots) for body in self.sweeps)
+        self.workspace = end + self.threads * lane
+
+    def _kept_shape(self, number: int) -> tuple[int, ...]:
+        varying = self.values.varying[number]
+        return tuple(n if axis in varying else 1 for axis, n in enumerate(self.values.lengths))
+
+    def _total_dtype(self, number: int) -> DType:
+        elements = prod(self.frame.shape(self.values.varying[number]))
+        return total_dtype(self.kernel.instruction(number).op, elements)
+
+    # Code
+
+    def write(self, emit: Emitter, workspace: TensorDescription | None) -> None:
+        """Write the kernel."""
+        known: dict[int, TensorDescription] = {}
+        for stage, (between, sweep) in enumerate(zip(self.between, self.sweeps, strict=True)):
+            start = self.at["between", stage]
+            memory = WholeMemory(self.values, between, workspace, start, known)
+            between.write(emit, memory)
+            known |= {number: between.home(memory, number) for number in between.numbers}
+            known |= {
+                source: self.values.results[index]
+                for source, index in self.stored.items()
+                if self.kernel.instruction(source).stage < stage
+            }
+            if sweep.numbers or sweep.results:
+                self._write_sweep(emit, sweep, workspace, known)
+            for number in sorted(sweep.partial):
+                known[number] = self._write_total(emit, number, workspace)
+
+    def _write_sweep(
+        self,
+        emit: Emitter,
+        body: Body,
+        workspace: TensorDescription | None,
+        known: dict[int, TensorDescription],
+    ) -> None:
+        loop = Loop(emit, body, self.threads, known)
+        heads = ["for part in tiles:"]
+        body.write(loop.emit, loop.memory)
+        for number in sorted(body.partial):
+            heads += self._write_share(loop, number, workspace)
+        last = f"min((part + 1) * {self.tiles}, {self.frame.count})"
+        heads.append(f"for tile in range(part * {self.tiles}, {last}):")
+        for place, head in enumerate(heads[1:], 1):
+            heads[place] = f"    {head}"
+        loop.finish(workspace, self.at["lanes"], heads, self.parts)
+
+    def _write_share(
+        self, loop: Loop, number: int, workspace: TensorDescription | None
+    ) -> list[str]:
+        """Add what a tile has to the total of its part; returns lines that reset it."""
+        op = self.kernel.instruction(number).op
+        varying = self.values.varying[number]
+        shape, dtype = self._kept_shape(number), self._total_dtype(number)
+        one = within(workspace, 0, shape, dtype)
+        name = f"sum{number}"
+        total = loop.emit.name(loop.views.view(name, one, varying))
+        all_parts = within(workspace, self.at["parts", number], (self.parts, *shape), dtype)
+        parameter = f"all_{name}" if f"all_{name}" in loop.views.parameters else name
+        given = loop.views.parameters.pop(parameter)
+        loop.views.parameters[f"parts_{name}"] = TensorDescription(
+            (self.parts, *given.shape),
+            dtype,
+            (all_parts.strides[0], *given.strides),
+            all_parts.offset,
+            all_parts.base,
+        )
+        loop.emit.at(op)
+        ufunc = REDUCTIONS[type(op)]
+        share = loop.emit.name(loop.body.home(loop.memory, number))
+        out = f"out={total}" if ufunc in OUT_BY_NAME else total
+        loop.emit.line(f"{loop.emit.bind(ufunc, ufunc.__name__)}({total}, {share}, {out})")
+        nothing = loop.outer.number(_nothing(op, dtype), dtype)
+        return [f"{parameter} = parts_{name}[part]", f"{parameter}.fill({nothing})"]
+
+    def _write_total(
+        self, emit: Emitter, number: int, workspace: TensorDescription | None
+    ) -> TensorDescription:
+        """Add up the totals of all parts, and return where the value is."""
+        op = self.kernel.instruction(number).op
+        emit.at(op)
+        shape, dtype = self._kept_shape(number), self._total_dtype(number)
+        parts = within(workspace, self.at["parts", number], (self.parts, *shape), dtype)
+        total = within(workspace, self.at["total", number], shape, dtype)
+        ufunc = REDUCTIONS[type(op)]
+        reduce = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
+        emit.line(f"{reduce}({emit.name(parts)}, 0, None, {emit.name(total)})")
+        if dtype == op.dtype:
+            return total
+        value = within(workspace, self.at["value", number], shape, op.dtype)
+        emit.line(f"copyto({emit.name(value)}, {emit.name(total)}, 'unsafe')")
+        return value
+
+
+def _nothing(op: Any, dtype: DType) -> Any:
+    """Return the value that changes nothing when it is combined with others."""
+    known = {
+        reduction.SumOp: 0,
+        reduction.ProdOp: 1,
+        reduction.AnyOp: False,
+        reduction.AllOp: True,
+        reduction.MaxOp: dtypes.least(dtype),
+        reduction.MinOp: dtypes.greatest(dtype),
+    }
+    return known[type(op)]

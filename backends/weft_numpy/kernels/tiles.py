@@ -1,0 +1,204 @@
+"""Code for tiles: a function with a loop over tiles, in which rules write as they always do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from weft.description import TensorDescription, contiguous
+from weft_numpy.codegen import Emitter
+from weft_numpy.kernels.bodies import Slot
+from weft_numpy.kernels.frames import Frame
+
+
+class Row(NamedTuple):
+    """An array of one number, as long as the last axis of a tile's array.
+
+    Attributes
+    ----------
+    number
+        The name of the number.
+    lengths
+        How long it is for a whole tile, and for the last.
+    """
+
+    number: str
+    lengths: tuple[int, int]
+
+
+class Part(NamedTuple):
+    """A view of a scratch array."""
+
+    array: str
+    expression: str
+
+
+Entry = Slot | Part | Row
+
+
+class TileEmitter(Emitter):
+    """Writes the body of a loop over tiles.
+
+    Its arrays are views of one tile: a description's `base` is the name of such a view.
+
+    Attributes
+    ----------
+    lane
+        By name, what each thread has for itself: scratch arrays, views of them, and rows.
+    """
+
+    def __init__(self, outer: Emitter, frame: Frame) -> None:
+        super().__init__(outer.module)
+        self.outer = outer
+        self.frame = frame
+        self.lane: dict[str, Entry] = {}
+        self.found: dict[Any, str] = {}
+
+    def bind(self, value: Any, hint: str) -> str:
+        """Bind a value around the function."""
+        return self.outer.bind(value, hint)
+
+    def name(self, description: TensorDescription) -> str:
+        """Return the name of a view of the tile."""
+        return str(description.base)
+
+    def scratch(self, slot: Slot) -> TensorDescription:
+        """Return a scratch array for a tile."""
+        name = self._in_lane(slot, "t")
+        return contiguous(self.frame.shape(slot.varying), slot.dtype, name)
+
+    def part(self, array: str, description: TensorDescription, expression: str) -> str:
+        """Return a name for a view, which is made beforehand if it is one of scratch memory."""
+        key = Part(array, expression)
+        if array in self.lane:
+            return self._in_lane(key, "p")
+        if key not in self.found:
+            self.found[key] = self.new_name("q")
+            self.line(f"{self.found[key]} = {array}{expression}")
+        return self.found[key]
+
+    def row(self, value: Any, like: TensorDescription, axis: int = -1) -> str:
+        """Return the name of a row of one number as long as an axis of an array of the tile."""
+        length = like.shape[axis] if like.shape else 1
+        frame, rest = self.frame, length
+        if frame.axes and frame.axes[axis] == frame.blocked and length == frame.block:
+            rest = frame.rest or length
+        return self._in_lane(Row(self.number(value, like.dtype), (length, rest)), "c")
+
+    def _in_lane(self, entry: Entry, hint: str) -> str:
+        if entry not in self.found:
+            self.found[entry] = self.new_name(hint)
+            self.lane[self.found[entry]] = entry
+        return self.found[entry]
+
+
+class Views:
+    """The arrays that a loop over tiles takes, and the view of each that belongs to a tile.
+
+    Attributes
+    ----------
+    parameters
+        By name, the arrays that the function takes, without axes that no tile needs.
+    lines
+        The statements that make the views of one tile.
+    """
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.parameters: dict[str, TensorDescription] = {}
+        self.lines: list[str] = []
+        self.made: dict[str, TensorDescription] = {}
+
+    def view(
+        self, name: str, array: TensorDescription, varying: Collection[int]
+    ) -> TensorDescription:
+        """Return the view of an array that belongs to a tile; the view gets the name."""
+        if name not in self.made:
+            frame = self.frame
+            kept = [axis for axis in range(len(array.shape)) if axis not in frame.walked]
+            shape = tuple(
+                frame.block if axis == frame.blocked and axis in varying else array.shape[axis]
+                for axis in kept
+            )
+            strides = tuple(array.strides[axis] for axis in kept)
+            self.made[name] = TensorDescription(shape, array.dtype, strides, 0, name)
+            self._take(name, array, varying)
+        return self.made[name]
+
+    def _take(self, name: str, array: TensorDescription, varying: Collection[int]) -> None:
+        walked = self.frame.walked
+        given = [a for a in range(len(array.shape)) if a in varying or a not in walked]
+        cuts = [self._cut(axis, axis in varying) for axis in given]
+        while cuts and cuts[-1] == ":":
+            cuts.pop()
+        parameter = f"all_{name}" if cuts else name
+        self.parameters[parameter] = replace(
+            array,
+            shape=tuple(array.shape[axis] for axis in given),
+            strides=tuple(array.strides[axis] for axis in given),
+        )
+        if cuts:
+            self.lines.append(f"{name} = {parameter}[{', '.join(cuts)}]")
+
+    def _cut(self, axis: int, varies: bool) -> str:
+        if axis in self.frame.walked:
+            return f"n{axis}"
+        return "i:j" if axis == self.frame.blocked and varies and self.frame.blocks > 1 else ":"
+
+
+def index_lines(frame: Frame) -> list[str]:
+    """Return the statements that turn the number of a tile into indices."""
+    names = [f"n{dimension}" for dimension in frame.walked]
+    lengths = [frame.lengths[dimension] for dimension in frame.walked]
+    if frame.blocks > 1:
+        names.append("block")
+        lengths.append(frame.blocks)
+    lines = [f"{names[0]} = tile"] if len(names) == 1 and frame.walked else []
+    before = "tile"
+    for number in reversed(range(1, len(names))):
+        outer = "outer" if number > 1 else names[0]
+        lines.append(f"{outer}, {names[number]} = divmod({before}, {lengths[number]})")
+        before = outer
+    if frame.blocks > 1:
+        lines += [f"i = {'block' if frame.walked else 'tile'} * {frame.block}"]
+        lines += [f"j = i + {frame.block}"]
+    return lines
+
+
+def lane_line(lane: Sequence[str], frame: Frame) -> str:
+    """Return the statement that names what is in a lane, for this tile."""
+    which = f"lane[i == {frame.block * (frame.blocks - 1)}]" if frame.rest else "lane"
+    return f"[{', '.join(lane)}] = {which}"
+
+
+Scratch = Callable[[Slot, tuple[int, ...]], TensorDescription]
+"""Gives the scratch memory of one thread for a slot, as an array of a shape."""
+
+
+def lane_text(emit: Emitter, entries: dict[str, Entry], frame: Frame, scratch: Scratch) -> str:
+    """Return the expression for the lane of one thread: one list, or two if the last tile is less.
+
+    `emit` writes what is around the function.
+    """
+    if not frame.rest:
+        return _variant(emit, entries, frame, scratch, False)
+    variants = [_variant(emit, entries, frame, scratch, is_rest) for is_rest in (False, True)]
+    return f"({', '.join(variants)})"
+
+
+def _variant(
+    emit: Emitter, entries: dict[str, Entry], frame: Frame, scratch: Scratch, is_rest: bool
+) -> str:
+    arrays: dict[str, TensorDescription] = {}
+    names: dict[str, str] = {}
+    for name, entry in entries.items():
+        if isinstance(entry, Slot):
+            arrays[name] = scratch(entry, frame.shape(entry.varying, is_rest))
+            names[name] = emit.name(arrays[name])
+        elif isinstance(entry, Part):
+            arrays[name] = arrays[entry.array]
+            names[name] = emit.part(names[entry.array], arrays[name], entry.expression)
+        else:
+            names[name] = emit.filled(entry.number, entry.lengths[is_rest])
+    return f"[{', '.join(names.values())}]"

@@ -1,0 +1,138 @@
+"""The threads that share the work of calls: one pool for the process, started as it is needed.
+
+Work is cut into numbered parts, which the caller and the workers take from one iterator. A worker
+that has not begun when the caller finds no part left is not waited for, so on a busy machine a call
+takes no longer than if it did everything itself.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+Work = Callable[..., None]
+
+
+class _Job:
+    """The parts of one piece of work.
+
+    Attributes
+    ----------
+    tickets
+        The lane of each worker that may still begin; one begins by taking its ticket.
+    ended
+        What each worker that began met in the end: an error or None.
+    """
+
+    __slots__ = ("arrays", "ended", "lanes", "parts", "tickets", "work")
+
+    def __init__(
+        self, work: Work, parts: Iterator[int], lanes: Sequence[Any], arrays: tuple[Any, ...]
+    ) -> None:
+        self.work = work
+        self.parts = parts
+        self.lanes = lanes
+        self.arrays = arrays
+        self.tickets: list[int] = []
+        self.ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def run(self, lane: int) -> BaseException | None:
+        """Do parts until none is left; after an error none is left for anybody."""
+        try:
+            self.work(self.parts, self.lanes[lane], *self.arrays)
+        except BaseException as error:
+            for _ in self.parts:
+                pass
+            return error
+        return None
+
+    def join(self) -> None:
+        """Take part as a worker, unless the work is done."""
+        with suppress(IndexError):
+            lane = self.tickets.pop()
+            self.ended.put(self.run(lane))
+
+    def end(self, helpers: int) -> list[BaseException]:
+        """Let no more workers begin, wait for those that did, and return the errors they met."""
+        with suppress(IndexError):
+            while True:
+                self.tickets.pop()
+                helpers -= 1
+        errors: list[BaseException] = []
+        while helpers:
+            try:
+                error = self.ended.get()
+                helpers -= 1
+            except KeyboardInterrupt as interrupt:  # workers still use the memory of this call
+                error = interrupt
+            if error is not None:
+                errors.append(error)
+        return errors
+
+
+class Pool:
+    """Worker threads: as many as the work with the most lanes could use."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin without workers, as after a fork, which takes no other thread along."""
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._growing = threading.Lock()
+        self._count = 0
+
+    def run(self, work: Work, count: int, lanes: Sequence[Any], *arrays: Any) -> None:
+        """Call ``work(parts, lane, *arrays)`` in this thread and in up to ``len(lanes) - 1`` more.
+
+        The iterators `parts` give each number below `count` to one of them. Returns when all parts
+        are done. An error in any thread is raised here, after the others have ended.
+        """
+        helpers = max(min(len(lanes), count) - 1, 0)
+        if helpers > self._count:
+            self._grow(helpers)
+        job = _Job(work, iter(range(count)), lanes, arrays)
+        job.tickets.extend(range(helpers, 0, -1))
+        for _ in range(helpers):
+            self._jobs.put(job)
+        error = job.run(0)
+        errors = job.end(helpers)
+        if error is None and not errors:
+            return
+        try:
+            raise error or errors[0]
+        finally:
+            del error, errors
+
+    def _grow(self, count: int) -> None:
+        with self._growing, suppress(RuntimeError):  # at interpreter exit no thread can start
+            while self._count < count:
+                name = f"weft-numpy-{self._count + 1}"
+                threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True).start()
+                self._count += 1
+
+
+def _serve(jobs: SimpleQueue[_Job]) -> None:
+    """Join in job after job; floating-point warnings are off, as they are in the caller's call."""
+    np.seterr(all="ignore")
+    while True:
+        jobs.get().join()
+
+
+pool = Pool()
+"""The pool of this process."""
+
+
+def run_parts(work: Work, count: int, lanes: Sequence[Any], *arrays: Any) -> None:
+    """Run work in the pool of this process, as `Pool.run` says."""
+    pool.run(work, count, lanes, *arrays)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pool._forget)

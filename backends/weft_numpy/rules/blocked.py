@@ -1,0 +1,71 @@
+"""The rule for ops that threads compute block by block, with scratch memory from the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from weft.op import Op
+from weft_numpy.codegen import Emitter
+from weft_numpy.kernels.costs import THREADS_FROM
+from weft_numpy.machine import Machine
+from weft_numpy.rules.table import rules
+from weft_numpy.sliding.blocked import Blocked
+
+M = TypeVar("M", bound=Callable[[Any, Machine], Blocked])
+
+_makers: dict[type[Op], Callable[[Any, Machine], Blocked]] = {}
+
+
+def in_blocks(*kinds: type[Op]) -> Callable[[M], M]:
+    """Mark a function as what returns the work that computes an op on a machine."""
+
+    def mark(make: M) -> M:
+        for kind in kinds:
+            _makers[kind] = make
+            rules.add(kind, blocked_rule)
+        return make
+
+    return mark
+
+
+def blocked(op: Op, machine: Machine) -> Blocked | None:
+    """Return the work that computes an op; None for an op that is not computed in blocks."""
+    make = next((_makers[base] for base in type(op).__mro__ if base in _makers), None)
+    return None if make is None else make(op, machine)
+
+
+def workspace(op: Op, machine: Machine) -> int:
+    """Return the bytes of scratch memory that an op in blocks needs; 0 for any other op."""
+    work = blocked(op, machine)
+    return 0 if work is None else work.workspace
+
+
+def blocked_rule(op: Op, emit: Emitter) -> None:
+    """Make the work before calls, in the scratch memory of the step, and call it."""
+    machine = emit.module.kernels.machine
+    work = blocked(op, machine)
+    memory = emit.step.workspace
+    assert work is not None, "the rule is there for ops in blocks"
+    assert memory is not None, "their workspace is never empty"
+    kind = emit.bind(type(work), type(work).__name__)
+    numbers = ", ".join(_text(number, emit) for number in work.numbers)
+    hint = type(work).__name__.lower()
+    made = emit.prepared(f"{kind}({numbers}).prepare({emit.name(memory)})", hint)
+    if work.threads == machine.threads:
+        emit.note_threads()
+    emit.line(f"{made}({', '.join([*emit.args, emit.out])})")
+
+
+def _text(number: Any, emit: Emitter) -> str:
+    """Return a number, a tuple of such, a dtype or an array as generated code has it."""
+    if isinstance(number, np.dtype):
+        return emit.bind(number, "dtype")
+    return emit.bind(number, "array") if isinstance(number, np.ndarray) else repr(number)
+
+
+def threads_for(nanoseconds: float, machine: Machine) -> int:
+    """Return how many threads should share work that takes one of them so long."""
+    return machine.threads if nanoseconds >= THREADS_FROM else 1

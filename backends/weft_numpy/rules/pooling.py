@@ -1,0 +1,50 @@
+"""Pooling and its adjoint, in blocks of images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.ops import pooling
+from weft_numpy.codegen import Emitter
+from weft_numpy.machine import Machine
+from weft_numpy.rules.blocked import in_blocks, threads_for
+from weft_numpy.rules.table import rules
+from weft_numpy.sliding.pooling import AvgPool, MaxPool, MaxPoolInput
+
+STEP = 0.25
+"""Nanoseconds for an element in one step of several."""
+
+
+def _numbers(op: pooling.PoolingOp, images: Any, steps: int, machine: Machine) -> tuple[Any, ...]:
+    threads = threads_for(STEP * steps * images.axes.size, machine)
+    return images.axes.shape, *op.sliding, images.dtype, threads
+
+
+@in_blocks(pooling.MaxPoolOp)
+def max_pool(op: pooling.MaxPoolOp, machine: Machine) -> MaxPool:
+    """Return what takes the maxima."""
+    return MaxPool(*_numbers(op, op.args[0], 2, machine))
+
+
+@in_blocks(pooling.AvgPoolOp)
+def avg_pool(op: pooling.AvgPoolOp, machine: Machine) -> AvgPool:
+    """Return what adds up and divides; floats of 16 bits are added up in float32."""
+    numbers = op.numbers(dtypes.working_dtype(op.dtype))
+    if (numbers == numbers.flat[0]).all():
+        numbers = np.array(numbers.flat[0])
+    return AvgPool(numbers, *_numbers(op, op.args[0], 2, machine))
+
+
+@in_blocks(pooling.MaxPoolInputOp)
+def max_pool_input(op: pooling.MaxPoolInputOp, machine: Machine) -> MaxPoolInput:
+    """Return what splits the adjoints of maxima."""
+    return MaxPoolInput(*_numbers(op, op, 8, machine))
+
+
+@rules.on_type(pooling.MaxPoolIndexOp)
+def max_pool_index_rule(op: pooling.MaxPoolIndexOp, emit: Emitter) -> None:
+    """Compare one element of all windows after the other, as the reference does."""
+    emit.line(f"copyto({emit.out}, {emit.bind(op.reference, 'max_pool_index')}({emit.args[0]}))")

@@ -1,0 +1,1 @@
+"""Work on windows that slide over images: convolution and pooling, in blocks."""

@@ -1,0 +1,95 @@
+"""Work on blocks of arrays, shared among threads, each with scratch memory of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.dtypes import DType
+from weft_numpy.pool import run_parts
+
+Array = np.ndarray[Any, Any]
+
+CACHED = 1 << 20
+"""The bytes of the arrays of a block: a core's cache."""
+
+LINE = 64
+"""Bytes: a cache line, to which every array is aligned."""
+
+
+class Piece(NamedTuple):
+    """An array of scratch memory: how many elements of which dtype."""
+
+    size: int
+    dtype: DType
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes, up to the next cache line."""
+        return -(-self.size * self.dtype.itemsize // LINE) * LINE
+
+
+def shaped(memory: Array, *shape: int) -> Array:
+    """Return the beginning of an array with one axis under a shape."""
+    return memory[: math.prod(shape)].reshape(shape)
+
+
+class Blocked:
+    """The base of work in blocks, which is called with arrays.
+
+    `prepare` gives it memory, once and before the first call.
+
+    Parameters
+    ----------
+    numbers
+        What describes the work, the number of threads last.
+
+    Attributes
+    ----------
+    lanes
+        What each thread works with.
+    """
+
+    lanes: list[Any]
+
+    def __init__(self, *numbers: Any) -> None:
+        self.numbers = numbers
+        self.threads: int = numbers[-1]
+
+    def pieces(self) -> list[Piece]:
+        """Return the arrays that each thread needs."""
+        raise NotImplementedError
+
+    def lane(self, arrays: list[Array]) -> Any:
+        """Return what a thread works with, given its arrays."""
+        return arrays
+
+    def work(self, parts: Iterator[int], lane: Any, *arrays: Any) -> None:
+        """Do some numbered parts of the work."""
+        raise NotImplementedError
+
+    @property
+    def workspace(self) -> int:
+        """The bytes of scratch memory for all threads."""
+        return max(LINE, self.threads * sum(piece.nbytes for piece in self.pieces()))
+
+    def prepare(self, memory: Array) -> Any:
+        """Return the same with memory, of `workspace` bytes."""
+        start, self.lanes = 0, []
+        pieces = self.pieces()
+        for _ in range(self.threads):
+            arrays = []
+            for piece in pieces:
+                stretch = memory[start : start + piece.size * piece.dtype.itemsize]
+                arrays.append(stretch.view(piece.dtype))
+                start += piece.nbytes
+            self.lanes.append(self.lane(arrays))
+        return self
+
+    def share(self, count: int, *arrays: Any) -> None:
+        """Let threads take so many parts; without images there are none."""
+        if count:
+            run_parts(self.work, count, self.lanes, *arrays)

@@ -1,0 +1,175 @@
+"""Images laid out so that sliding windows over them are runs of memory.
+
+Every axis gets a pitch: its length and as many zeros as windows see beyond it, which the end of one
+line shares with the beginning of the next. Then the elements that the windows meet at one of their
+places lie as far apart as the windows themselves, so that they are one run, as if images had a
+single axis. Between the last window of a line and the first of the next there are places that are
+no windows; what is computed for them is left out.
+
+Where windows lie a stride apart, elements that far apart are brought together first: they are a
+phase of their axis. An element of a window always meets the same phase.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from numpy.lib.stride_tricks import as_strided
+
+from weft.description import row_major
+from weft.ops.spatial import Sliding
+from weft_numpy.sliding.blocked import Array
+
+
+class Phase(NamedTuple):
+    """Elements of an axis that lie a stride apart, and the places in a window that meet them.
+
+    Attributes
+    ----------
+    elements, places
+        Which ones they are.
+    length, size
+        How many they are.
+    shift, gap
+        How far the element at the first place lies from the window's own one, counted in the
+        phase, and how much farther that at each next place.
+    """
+
+    elements: slice
+    length: int
+    places: slice
+    size: int
+    shift: int
+    gap: int
+
+    @property
+    def end(self) -> int:
+        """How far the element at the last place lies from the window's own."""
+        return self.shift + (self.size - 1) * self.gap
+
+
+class Line(NamedTuple):
+    """One axis: how many windows begin in a line of it, how long lines are, and its phases."""
+
+    windows: int
+    pitch: int
+    phases: list[Phase]
+
+
+def make_line(length: int, sliding: Sliding) -> Line:
+    """Return how windows slide along an axis of so many elements, the only one of `sliding`."""
+    (size,), (stride,), ((before, _),), (dilation,) = sliding
+    (windows,) = sliding.counts((length,))
+    period, gap = (each // math.gcd(stride, dilation) for each in (stride, dilation))
+    phases = []
+    for place in range(min(period, size)):
+        shift, first = divmod(place * dilation - before, stride)
+        places = len(range(place, size, period))
+        # What lies behind the last element that a window meets is not needed.
+        last = windows + shift + (places - 1) * gap
+        used = max(0, min(len(range(first, length, stride)), last))
+        elements = slice(first, first + used * stride, stride)
+        phases.append(Phase(elements, used, slice(place, None, period), places, shift, gap))
+    low, high = min(each.shift for each in phases), max(each.end for each in phases)
+    longest = max(each.length for each in phases)
+    return Line(windows, max(windows, windows + high, longest - low), phases)
+
+
+class Lattice:
+    """Where elements of images, and windows over them, lie in a run of memory for each channel.
+
+    Attributes
+    ----------
+    counts
+        The number of windows along each axis.
+    phases
+        All combinations of phases of the axes.
+    row, columns, image
+        The places from one window to the next along the first axis, those of all windows of an
+        image, and those from one image to the next.
+    """
+
+    def __init__(self, lengths: Sequence[int], sliding: Sliding) -> None:
+        lines = [make_line(n, sliding.along(axis)) for axis, n in enumerate(lengths)]
+        self.kernel = sliding.kernel
+        self.counts = tuple(line.windows for line in lines)
+        self.pitches = tuple(line.pitch for line in lines)
+        self.phases = list(itertools.product(*(line.phases for line in lines)))
+        self.steps = row_major(self.pitches, 1)
+        self.row, self.image = self.steps[0], math.prod(self.pitches)
+        self.columns = self.counts[0] * self.row
+        self.margin = max(0, *(-self._distance(phase) for phase in self.phases))
+        self.end = max(self.image, *(self.columns + self._reach(each) for each in self.phases))
+
+    def _distance(self, phase: Sequence[Phase]) -> int:
+        return sum(each.shift * step for each, step in zip(phase, self.steps, strict=True))
+
+    def _reach(self, phase: Sequence[Phase]) -> int:
+        return sum(each.end * step for each, step in zip(phase, self.steps, strict=True))
+
+    def span(self, images: int) -> int:
+        """Return how many places the run of a channel has."""
+        return self.margin + (images - 1) * self.image + self.end
+
+    def elements(self, run: Array, phase: Sequence[Phase], images: int) -> Array:
+        """Return the elements of a phase in the runs of channels: images, channels, lengths."""
+        inner = run[:, self.margin : self.margin + images * self.image]
+        lines = inner.reshape(len(run), images, *self.pitches)
+        used = (slice(each.length) for each in phase)
+        return lines[(slice(None), slice(None), *used)].swapaxes(0, 1)
+
+    def runs(self, run: Array, phase: Sequence[Phase], images: int, rows: range) -> Array:
+        """Return what windows meet in a phase: channels, places in a window, images, columns."""
+        start, sizes, strides = self._places(phase, rows, run.itemsize)
+        return as_strided(
+            run[:, start:],
+            (len(run), *sizes, images, len(rows) * self.row),
+            (run.strides[0], *strides, self.image * run.itemsize, run.itemsize),
+        )
+
+    def windows(self, run: Array, phase: Sequence[Phase], images: int, rows: range) -> Array:
+        """Return what windows meet: images, channels, places in a window, numbers of windows."""
+        start, sizes, strides = self._places(phase, rows, run.itemsize)
+        steps = (step * run.itemsize for step in self.steps)
+        return as_strided(
+            run[:, start:],
+            (images, len(run), *sizes, len(rows), *self.counts[1:]),
+            (self.image * run.itemsize, run.strides[0], *strides, *steps),
+        )
+
+    def _places(
+        self, phase: Sequence[Phase], rows: range, unit: int
+    ) -> tuple[int, list[int], list[int]]:
+        """Return where the first window meets a phase, and lengths and strides of its places."""
+        pairs = list(zip(phase, self.steps, strict=True))
+        start = self.margin + self._distance(phase) + rows.start * self.row
+        return (
+            start,
+            [each.size for each in phase],
+            [each.gap * step * unit for each, step in pairs],
+        )
+
+    def inner(self, places: Array) -> Array:
+        """Return what belongs to windows: images, channels, numbers of windows.
+
+        That is a view of an array of channels, images, and as many places as `windows` gives.
+        """
+        counts = (slice(count) for count in self.counts[1:])
+        return self._lines(places)[(slice(None), slice(None), slice(None), *counts)].swapaxes(0, 1)
+
+    def gaps(self, places: Array) -> Iterator[Array]:
+        """Yield views of what belongs to no window."""
+        lines = self._lines(places)
+        for axis, (count, pitch) in enumerate(
+            zip(self.counts[1:], self.pitches[1:], strict=True), 3
+        ):
+            if count < pitch:
+                yield lines[(slice(None),) * axis + (slice(count, None),)]
+
+    def _lines(self, places: Array) -> Array:
+        """Return an array of channels, images and places with an axis for each of the images."""
+        rows = places.shape[-1] // self.row
+        return places.reshape(*places.shape[:2], rows, *self.pitches[1:])

@@ -1,0 +1,69 @@
+"""From ops to a first result in a fresh process: without a cache, and from what another one left.
+
+Building the graph, compiling it and one call are timed, once NumPy and weft are imported and data
+and parameters are there; the modules of the backend and the passes, which are imported when they
+are first used, belong to it. Bytecode is cached as for any user. The limit is the work per op.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from tempfile import TemporaryDirectory
+
+from environment import run_fresh
+from measure import Row, busy, main
+
+GOALS = {"mlp": 0.06, "cnn": 0.15, "block": 0.10}
+"""The most seconds, by the name of the model."""
+
+WARM_GOAL = 5.0
+"""The least ratio of the encoder's first call with an empty cache over that with a full one."""
+
+
+def once(model: str, bytecode: str, **variables: str) -> list[float]:
+    """Return the seconds of building, of the first call with compiling, and of the next call."""
+    command = ["-m", "models.first_call", model]
+    return [float(text) for text in run_fresh(command, bytecode, **variables).split()]
+
+
+def without_cache(model: str, goal: float, bytecode: str, rounds: int) -> Iterator[Row]:
+    """Measure a model in some fresh processes without a disk cache."""
+    once(model, bytecode)
+    taken = [once(model, bytecode) for _ in range(rounds)]
+    totals = [build + first for build, first, _ in taken]
+    build, _, call = (statistics.median(stage) for stage in zip(*taken, strict=True))
+    note = f"building the graph {build:.3g} s, a later call {call:.3g} s"
+    remark = "; ".join(part for part in (note, busy(totals)) if part)
+    yield Row(f"first result, {model}", statistics.median(totals), "s", goal, remark)
+
+
+def with_cache(bytecode: str, rounds: int) -> Iterator[Row]:
+    """Measure the encoder's first call with an empty disk cache, and with that which it filled."""
+    once("encoder", bytecode)
+    pairs = []
+    for _ in range(rounds):
+        with TemporaryDirectory() as cache:
+            cold, warm = (
+                once("encoder", bytecode, WEFT_CACHE="1", WEFT_CACHE_DIR=cache) for _ in range(2)
+            )
+        pairs.append((cold, warm))
+    ratio = statistics.median(cold[1] / warm[1] for cold, warm in pairs)
+    what = "first call of 12 layers, empty over full cache"
+    yield Row(what, ratio, "x", WARM_GOAL, at_least=True)
+    for name, runs in zip(("empty", "full"), zip(*pairs, strict=True), strict=True):
+        build, first, call = (statistics.median(stage) for stage in zip(*runs, strict=True))
+        note = f"building the graph {build:.3g} s, a later call {call:.3g} s"
+        yield Row(f"first call of 12 layers, {name} cache", first, "s", note=note)
+
+
+def benchmark(rounds: int) -> Iterator[Row]:
+    """Measure each model."""
+    with TemporaryDirectory() as bytecode:
+        for model, goal in GOALS.items():
+            yield from without_cache(model, goal, bytecode, max(rounds, 2))
+        yield from with_cache(bytecode, max(rounds, 2))
+
+
+if __name__ == "__main__":
+    main(benchmark, rounds=7)

@@ -1,0 +1,215 @@
+"""Compiled programs on disk: one file a key, safe for any number of processes at once.
+
+A file is written under another name in the same folder and then renamed, so it is there as a whole
+or not at all, and no lock is needed. It begins with its key and a digest of the rest; one that does
+not fit is not used. What was used longest ago goes when the folder grows too large.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from weft.digest import digest_of
+from weft.errors import ArgumentError
+
+FORMAT = 1
+"""Changes whenever the content of files changes its meaning."""
+SUFFIX = ".weft"
+MEGABYTE = 2**20
+LIMIT = 512
+"""Megabytes that a folder may hold unless ``WEFT_CACHE_SIZE`` says otherwise."""
+SHARE = 4
+"""A file larger than one part in this many of the limit is not kept."""
+ABANDONED = 3600
+"""Seconds after which a file that nobody finished writing is removed."""
+
+_OFF = ("0", "false", "no", "off")
+_IS_POSIX = os.name == "posix"
+
+
+class CacheWarning(UserWarning):
+    """Compiled programs cannot be kept on disk, or a file of them was not usable; said once."""
+
+
+class Cache:
+    """A folder of compiled programs.
+
+    Parameters
+    ----------
+    folder
+        Made, for its owner only, when something is first kept.
+    limit
+        The bytes that it may hold.
+    """
+
+    def __init__(self, folder: str | Path, limit: int = LIMIT * MEGABYTE) -> None:
+        self.folder = Path(folder)
+        self.limit = limit
+        self._held: int | None = None
+        self._warned: set[str] = set()
+        self._is_refused: bool | None = None
+        self._is_writable = True
+
+    def read(self, key: str) -> bytes | None:
+        """Return the content under a key; None if there is none, or none that can be trusted."""
+        path = self._path(key)
+        try:
+            with open(path, "rb") as file:
+                if self._refuses_folder():
+                    return None
+                is_ours, whole = _is_ours(os.fstat(file.fileno())), file.read()
+        except OSError:
+            return None
+        head, _, content = whole.partition(b"\n")
+        if not is_ours or head != _head(key, content):
+            self.warn(f"{path} is damaged or not of weft: it is not used, but written again")
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return content
+
+    def write(self, key: str, content: bytes) -> None:
+        """Keep content under a key, if that is possible; a folder that is not writable warns once.
+
+        Content that would take too large a part of the folder is not kept.
+        """
+        if not self._is_writable or len(content) * SHARE > self.limit:
+            return
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._refuses_folder():
+                return
+            self._put(self._path(key), _head(key, content) + b"\n" + content)
+        except OSError as error:
+            self._is_writable = False
+            self.warn(f"compiled programs cannot be kept in {self.folder}: {error}")
+
+    def _put(self, path: Path, whole: bytes) -> None:
+        handle, name = tempfile.mkstemp(".tmp", ".", self.folder)  # for its owner only
+        try:
+            with open(handle, "wb") as file:
+                file.write(whole)
+            with suppress(FileNotFoundError):  # `clear` in another process
+                os.replace(name, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+        if self._held is None:
+            self._held = self.usage()[1]
+        else:
+            self._held += len(whole)
+        if self._held > self.limit:
+            self._held = self._shrink()
+
+    def usage(self) -> tuple[int, int]:
+        """Return the number of files and their bytes."""
+        sizes = [found.st_size for _, found in self._files()]
+        return len(sizes), sum(sizes)
+
+    def clear(self) -> int:
+        """Remove every file and return how many there were."""
+        removed = 0
+        for path, _ in list(self._files()):
+            with suppress(FileNotFoundError):
+                path.unlink()
+                removed += 1
+        self._held = None
+        return removed
+
+    def _shrink(self) -> int:
+        """Remove what was used longest ago, to well below the limit; return the bytes that stay."""
+        files = sorted(self._files(), key=lambda each: each[1].st_mtime_ns, reverse=True)
+        held = 0
+        for path, found in files:
+            if path.suffix != SUFFIX:
+                if found.st_mtime < time.time() - ABANDONED:
+                    _remove(path)
+            elif held + found.st_size > self.limit * 0.9:
+                _remove(path)
+            else:
+                held += found.st_size
+        return held
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        with suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                if entry.name.endswith((SUFFIX, ".tmp")):
+                    with suppress(OSError):  # another process may have removed it just now
+                        yield Path(entry.path), entry.stat(follow_symlinks=False)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}{SUFFIX}"
+
+    def _refuses_folder(self) -> bool:
+        """Whether others could put code into the folder, which would then run here."""
+        if self._is_refused is None:
+            self._is_refused = not _is_ours(self.folder.stat())
+            if self._is_refused:
+                self.warn(
+                    f"compiled programs are not kept in {self.folder}, because others may write "
+                    "there: take away their permission, or set WEFT_CACHE_DIR to another folder"
+                )
+        return self._is_refused
+
+    def warn(self, problem: str) -> None:
+        """Warn, but of the same thing once only."""
+        if problem not in self._warned:
+            self._warned.add(problem)
+            warnings.warn(problem, CacheWarning, stacklevel=2)
+
+
+def _head(key: str, content: bytes) -> bytes:
+    return f"weft-cache {FORMAT} {key} {digest_of(content)}".encode()
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Whether nobody but this user, or the system's owner, can have written something."""
+    if not _IS_POSIX:
+        return True
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & others
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+
+
+def default_folder() -> Path:
+    """Return the folder that ``WEFT_CACHE_DIR`` names, or else the user's cache folder."""
+    named = os.environ.get("WEFT_CACHE_DIR")
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("weft", appauthor=False))
+
+
+def is_off() -> bool:
+    """Whether ``WEFT_CACHE`` switches caching off."""
+    return os.environ.get("WEFT_CACHE", "").strip().lower() in _OFF
+
+
+_caches: dict[tuple[Path, int], Cache] = {}
+
+
+def open_cache(folder: str | os.PathLike[str] | None = None) -> Cache:
+    """Return the cache in a folder, one object in a process; without a folder the default one.
+
+    Raises ArgumentError if ``WEFT_CACHE_SIZE`` is no number of megabytes.
+    """
+    path = Path(folder).expanduser() if folder is not None else default_folder()
+    text = os.environ.get("WEFT_CACHE_SIZE", "").strip()
+    try:
+        limit = int(float(text) * MEGABYTE) if text else LIMIT * MEGABYTE
+    except (ValueError, OverflowError):
+        raise ArgumentError(f"WEFT_CACHE_SIZE is a number of megabytes, not {text!r}") from None
+    return _caches.setdefault((path, limit), Cache(path, limit))

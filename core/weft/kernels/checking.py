@@ -1,0 +1,63 @@
+"""The rules that a kernel must keep, for those that passes build by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft.axes import Axes
+from weft.dtypes import DType
+from weft.kernels.kernel import Instruction, Kernel, Operand
+from weft.ops.reduction import ReductionOp
+
+Types = list[tuple[Axes, DType]]
+
+
+def problem(kernel: Kernel) -> str | None:
+    """Return what is wrong with a kernel, or None.
+
+    Every axis has the length of its dimension, every instruction comes after its operands and has
+    the types that its op was made for, all reductions run over the same dimensions, and what is
+    stored was computed.
+    """
+    made = range(len(kernel.operands), len(kernel.values))
+    for number in kernel.outputs:
+        if number not in made:
+            return f"result {number} is no instruction"
+    return next(_problems(kernel), None)
+
+
+def _problems(kernel: Kernel) -> Iterator[str]:
+    whole = tuple(range(len(kernel.domain)))
+    types: Types = []
+    for number, value in enumerate(kernel.values):
+        if isinstance(value, Operand):
+            types.append((value.axes, value.dtype))
+        else:
+            yield from _problems_of_operands(kernel, number, value, types)
+            types.append((value.op.axes, value.op.dtype))
+        lengths = types[-1][0].lengths
+        if value.places == whole and lengths == kernel.domain:
+            continue
+        if len(value.places) != len(lengths):
+            yield f"value {number} has {len(lengths)} axes and {len(value.places)} places"
+        for length, dim in zip(lengths, value.places, strict=False):
+            if dim is not None and (dim not in whole or kernel.domain[dim] != length):
+                yield f"value {number} has length {length} in dimension {dim} of {kernel.domain}"
+
+
+def _problems_of_operands(
+    kernel: Kernel, number: int, value: Instruction, types: Types
+) -> Iterator[str]:
+    op = value.op
+    if len(value.args) != len(op.args) or max(value.args, default=-1) >= number:
+        yield f"value {number} is computed before one of its operands"
+        return
+    for arg, meant in zip(value.args, op.args, strict=True):
+        axes, dtype = types[arg]
+        if dtype != meant.dtype or (axes is not meant.axes and axes != meant.axes):
+            yield f"value {number} takes {meant.dtype} {meant.axes}, not value {arg}"
+    if isinstance(op, ReductionOp):
+        read = kernel.values[value.args[0]].places
+        along = {read[place] for place in op.positions}
+        if along != set(kernel.reduced):
+            yield f"value {number} is reduced over {along}, not over {kernel.reduced}"

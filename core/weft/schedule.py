@@ -1,0 +1,276 @@
+"""Schedule: the order of a flow's steps that keeps the fewest bytes of the arena in use at once.
+
+Finding the best order is NP-hard (Sethi, Complete register allocation problems, 1975), so several
+are made and the best is kept: the user's own, which wins ties; depth first, with the operand that
+needs the most memory first (Sethi and Ullman, The generation of optimal code for arithmetic
+expressions, 1970; with bytes for registers Liu, An application of generalized tree pebbling to
+sparse matrix factorization, 1987); and list schedules, forwards and backwards in time, that take
+what adds the fewest bytes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+
+from weft.buffers import ARENA
+from weft.flow import Flow
+from weft.liveness import Liveness
+
+LIST_LIMIT = 20_000
+"""The number of steps up to which list schedules are tried."""
+
+Edges = list[list[int]]
+"""For each node, others."""
+
+
+def schedules(flow: Flow) -> list[Liveness]:
+    """Return schedules of a flow; the first is the user's own order.
+
+    Each keeps operands first, effects as they came, and whatever lets a state's new value be
+    written over the old one.
+    """
+    own = Liveness(flow, flow.order)
+    if own.peak <= least_bytes(flow):
+        return [own]
+    return [own, *(Liveness(flow, order) for order in _Tasks(flow).orders())]
+
+
+def least_bytes(flow: Flow) -> int:
+    """Return the bytes of the arena that some step needs by itself, whatever the order."""
+    elsewhere = _may_lie_elsewhere(flow)
+    sizes = [0 if other else size for size, other in zip(flow.sizes, elsewhere, strict=True)]
+    most = 0
+    for node, makes in enumerate(flow.makes):
+        reads = sum([sizes[number] for number in flow.reads[node]])
+        taking = {made for made, _ in flow.overwrites[node]}
+        fresh = sum([sizes[number] for number in makes if number not in taking])
+        most = max(most, reads + fresh + flow.scratch.get(node, 0))
+    return most
+
+
+def _may_lie_elsewhere(flow: Flow) -> list[bool]:
+    """Return for each buffer whether it may lie in memory of a result or a state."""
+    found = [buffer.kind != ARENA for buffer in flow.buffers]
+    for update in flow.updates:
+        found[update.buffer] = True
+    for pairs in reversed(flow.overwrites):
+        for made, read in pairs:
+            found[read] = found[read] or found[made]
+    return found
+
+
+class _Tasks:
+    """The nodes of a flow, with all that an order has to keep.
+
+    Attributes
+    ----------
+    readers
+        For each node that makes a state's new value, the nodes that read the old one.
+    first
+        The user's order, but new values of states come after the readers of the old ones, so far
+        as these do not need them.
+    before, after
+        By node, those that must come before and after it.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.before: Edges = [list(nodes) for nodes in flow.before]
+        self.readers = _readers_of_old_values(flow)
+        self.first = self._with_late_updates()
+        self._keep_updates_late()
+        self.after = _reversed(self.before)
+
+    def orders(self) -> Iterator[list[int]]:
+        """Yield orders of the steps."""
+        orders = [self._depth_first()]
+        if self.first != sorted(self.first):
+            orders.append(self.first)
+        if len(self.first) <= LIST_LIMIT:
+            orders.append(_listed(self.flow, self.before, self.after, later=1))
+            orders.append(_listed(self.flow, self.after, self.before, later=-1)[::-1])
+        for order in orders:
+            yield [node for node in order if self.flow.is_step[node]]
+
+    def _with_late_updates(self) -> list[int]:
+        for node, readers in self.readers.items():
+            if any(reader > node for reader in readers):
+                return _sorted(self.before, self.readers)
+        return list(range(len(self.before)))
+
+    def _keep_updates_late(self) -> None:
+        """Let readers of old values, and barriers, stay before the new values of states."""
+        places = {node: place for place, node in enumerate(self.first)}
+        barriers = [places[node] for node in self.flow.barriers]
+        for node, readers in self.readers.items():
+            early = [reader for reader in readers if places[reader] < places[node]]
+            count = bisect_left(barriers, places[node])
+            early.extend(self.flow.barriers[max(count - 1, 0) : count])
+            self.before[node] = list(dict.fromkeys([*self.before[node], *early]))
+
+    def _depth_first(self) -> list[int]:
+        """Return an order in which what a node needs comes right before it, the largest need first.
+
+        Of the nodes that nothing uses, those that can be had soonest come first.
+        """
+        needs, depths = self._needs()
+        roots = [node for node, users in enumerate(self.after) if not users]
+        order: list[int] = []
+        done = [False] * len(self.before)
+        for root in sorted(roots, key=depths.__getitem__):
+            stack = [root]
+            while stack:
+                node = stack[-1]
+                missing = [each for each in self.before[node] if not done[each]]
+                if missing:
+                    stack.extend(sorted(missing, key=needs.__getitem__))
+                    continue
+                stack.pop()
+                if not done[node]:
+                    done[node] = True
+                    order.append(node)
+        return order
+
+    def _needs(self) -> tuple[list[int], list[int]]:
+        """Return for each node the bytes needed to compute it beyond those of its value.
+
+        As if nothing were used twice; and how many nodes must run one after the other up to it.
+        """
+        flow = self.flow
+        made = [sum([flow.sizes[number] for number in makes]) for makes in flow.makes]
+        needs = [0] * len(made)
+        depths = [0] * len(made)
+        for node in self.first:
+            held = most = depth = 0
+            for each in sorted(self.before[node], key=needs.__getitem__, reverse=True):
+                most = max(most, held + needs[each] + made[each])
+                held += made[each]
+                depth = max(depth, depths[each])
+            most = max(most, held + made[node] + flow.scratch.get(node, 0))
+            needs[node] = most - made[node]
+            depths[node] = depth + 1
+        return needs, depths
+
+
+def _readers_of_old_values(flow: Flow) -> dict[int, set[int]]:
+    nodes = {update.old: update.node for update in flow.updates}
+    found: dict[int, set[int]] = {update.node: set() for update in flow.updates}
+    for reader, reads in enumerate(flow.reads) if nodes else ():
+        for number in reads:
+            node = nodes.get(number, reader)
+            if node != reader:
+                found[node].add(reader)
+    return found
+
+
+def _reversed(edges: Edges) -> Edges:
+    found: Edges = [[] for _ in edges]
+    for node, others in enumerate(edges):
+        for other in others:
+            found[other].append(node)
+    return found
+
+
+def _sorted(before: Edges, hopes: Mapping[int, set[int]]) -> list[int]:
+    """Return the nodes by number, each after those before it, and if possible those hoped for.
+
+    A node whose hopes are open is taken when there is no other.
+    """
+    after = _reversed(before)
+    waiting = [len(nodes) for nodes in before]
+    hoping = {node: len(nodes) for node, nodes in hopes.items()}
+    hoped: dict[int, list[int]] = {}
+    for node, nodes in hopes.items():
+        for each in nodes:
+            hoped.setdefault(each, []).append(node)
+    ready = [(hoping.get(node, 0) > 0, node) for node, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    order: dict[int, None] = {}
+    while ready:
+        _, node = heapq.heappop(ready)
+        if node in order:
+            continue
+        order[node] = None
+        for each in after[node]:
+            waiting[each] -= 1
+            if not waiting[each]:
+                heapq.heappush(ready, (hoping.get(each, 0) > 0, each))
+        for each in hoped.get(node, ()):
+            hoping[each] -= 1
+            if not hoping[each] and not waiting[each]:
+                heapq.heappush(ready, (False, each))
+    return list(order)
+
+
+def _listed(flow: Flow, before: Edges, after: Edges, later: int) -> list[int]:
+    """Return an order that takes, of the nodes that are ready, the one that adds the fewest bytes.
+
+    A buffer is in use from the first to the last of the nodes that make or read it. Ties are taken
+    by number, times `later`.
+    """
+    usage = _Usage(flow)
+    waiting = [len(nodes) for nodes in before]
+    added, done = usage.added, usage.done
+    ready = [(added[node], later * node) for node, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        node = heapq.heappop(ready)[1] * later
+        if done[node]:
+            continue
+        order.append(node)
+        for each in usage.take(node):
+            if not waiting[each]:
+                heapq.heappush(ready, (added[each], later * each))
+        for each in after[node]:
+            waiting[each] -= 1
+            if not waiting[each]:
+                heapq.heappush(ready, (added[each], later * each))
+    return order
+
+
+class _Usage:
+    """The buffers in use while nodes are taken one by one.
+
+    Attributes
+    ----------
+    added
+        By node, the bytes that taking it would add to those in use; it only gets smaller.
+    done
+        By node, whether it has been taken.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self.sizes = flow.sizes
+        self.users: Edges = [[] for _ in flow.buffers]
+        for node, numbers in enumerate(zip(flow.makes, flow.reads, strict=True)):
+            for number in (*numbers[0], *numbers[1]):
+                self.users[number].append(node)
+        self.left = [len(nodes) for nodes in self.users]
+        self.used = [
+            [each for each in (*makes, *reads) if self.sizes[each] and self.left[each] > 1]
+            for makes, reads in zip(flow.makes, flow.reads, strict=True)
+        ]
+        self.added = [sum([self.sizes[each] for each in numbers]) for numbers in self.used]
+        self.done = [False] * len(self.used)
+
+    def take(self, node: int) -> list[int]:
+        """Take a node; returns those that add less from now on."""
+        self.done[node] = True
+        changed = []
+        for number in self.used[node]:
+            users = self.users[number]
+            left = self.left[number] = self.left[number] - 1
+            if left == len(users) - 1:
+                changed.extend(self._less(users, number))
+            if left == 1:
+                changed.extend(self._less(users, number))
+        return changed
+
+    def _less(self, users: list[int], number: int) -> list[int]:
+        others = [user for user in users if not self.done[user]]
+        for user in others:
+            self.added[user] -= self.sizes[number]
+        return others

@@ -1,0 +1,40 @@
+"""Fusion: ops that can run in one sweep over memory become kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft.graph import Graph
+from weft.hookspecs import hookimpl
+from weft.kernels import fused, in_effect_order
+from weft.passes import GraphPass
+from weft.target import Target
+from weft_passes.fusion.clusters import Clusters
+from weft_passes.fusion.growth import grow
+from weft_passes.fusion.recomputation import move_to_readers
+from weft_passes.fusion.siblings import merge_siblings
+
+
+class Fusion(GraphPass):
+    """Put ops that the target can fuse into kernels, so that fewer bytes move.
+
+    A sweep over the graph adds each op to the cluster of its operands, a second merges clusters
+    that read the same value, a third computes values where they are read if that moves less. All
+    keep every path from a cluster away from it; see `Clusters`.
+    """
+
+    def do_pass(self, graph: Graph, target: Target) -> Graph:
+        """Fuse in linear time; a graph with unknown lengths stays as it is."""
+        if graph.symbols:
+            return graph
+        clusters = Clusters(in_effect_order(graph), target)
+        grow(clusters)
+        merge_siblings(clusters)
+        move_to_readers(clusters)
+        return fused(graph, clusters.groups())
+
+
+@hookimpl
+def weft_register_passes(register: Callable[[str, type], None]) -> None:
+    """Register the pass."""
+    register("fusion", Fusion)

@@ -1,0 +1,241 @@
+"""Clusters: groups of ops in the making, with ranks that keep the graph of them free of cycles.
+
+Every cluster has a rank, and so has every op in none. What reads a value from outside its own
+cluster has a higher rank than what makes it. So a path that leaves a cluster climbs and cannot come
+back: each cluster is convex, and all of them together can be put in order. Two clusters of equal
+rank can always be merged; one may be lifted to the rank of another while those that read from it
+stay above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import permutations
+
+from weft.graph import Graph
+from weft.kernels import VIEWS, Group, Places, operand_places
+from weft.op import Op
+from weft.ops.linalg import MatmulOp
+from weft.ops.movement import BroadcastOp
+from weft.ops.reduction import ReductionOp
+from weft.target import Target
+
+MOST_READERS = 256
+"""How many readers of a cluster are looked at before lifting it is given up."""
+
+LONGEST_ROW = 8192
+"""The most columns of a matrix product that reductions in its kernel may run over.
+
+A block of its rows has to stay in a cache, and must not be too flat to be computed fast.
+"""
+
+
+class Cluster:
+    """Ops that will be one kernel.
+
+    Attributes
+    ----------
+    domain, whole
+        The lengths of the kernel's dimensions, and the places of a value that has them all.
+    places
+        Its ops, in no particular order, with the places of their axes in the domain.
+    operands
+        The ops outside that it reads.
+    rank
+        See the module.
+    reduced
+        The dimensions that its reductions run over; None without any.
+    root
+        Its matrix product, if it has one.
+    """
+
+    __slots__ = ("domain", "operands", "places", "rank", "reduced", "root", "whole")
+
+    def __init__(self, domain: tuple[int, ...], rank: int) -> None:
+        self.domain = domain
+        self.rank = rank
+        self.places: dict[Op, Places] = {}
+        self.operands: set[Op] = set()
+        self.reduced: tuple[int, ...] | None = None
+        self.root: MatmulOp | None = None
+        self.whole: Places = tuple(range(len(domain)))
+
+    @property
+    def values(self) -> int:
+        """The most operands and instructions of the kernel; a root may read one in two ways."""
+        return len(self.places) + len(self.operands) + (0 if self.root is None else 2)
+
+    def operands_in_order(self) -> list[Op]:
+        """Return the operands, each once, in an order that is the same in every process."""
+        args = dict.fromkeys(arg for op in self.places for arg in op.args)
+        return [arg for arg in args if arg in self.operands]
+
+    def add(self, op: Op, places: Places) -> None:
+        """Take in an op, whose operands from outside are in `operands` already."""
+        self.places[op] = places
+        if isinstance(op, MatmulOp):
+            self.root = op
+        elif isinstance(op, ReductionOp):
+            self.reduced = op.positions
+
+
+class Clusters:
+    """The clusters of a graph.
+
+    Attributes
+    ----------
+    home
+        The cluster of each op that is in one.
+    ranks
+        The rank of each op that is in none; ops that everything comes after have none.
+    source
+        For a view, the op whose elements it shows.
+    readers
+        For an op in a cluster, the ops that read its value as it is.
+    apart
+        For an op in a cluster, the ops that read its value by a view outside of the cluster.
+    copies
+        For an op, the clusters that compute it in addition to its home.
+    """
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph = graph
+        self.target = target
+        self.home: dict[Op, Cluster] = {}
+        self.ranks: dict[Op, int] = {}
+        self.source: dict[Op, Op] = {}
+        self.readers: dict[Op, list[Op]] = {}
+        self.apart: dict[Op, list[Op]] = {}
+        self.copies: dict[Op, list[Cluster]] = {}
+
+    def rank(self, op: Op) -> int:
+        """Return the rank of an op or its cluster; -1 for one that needs no others."""
+        op = self.source.get(op, op)
+        cluster = self.home.get(op)
+        return self.ranks.get(op, -1) if cluster is None else cluster.rank
+
+    def rank_after(self, ops: Iterable[Op]) -> int:
+        """Return the lowest rank for what reads values from outside its cluster."""
+        return 1 + max(map(self.rank, ops), default=-1)
+
+    def clusters_of(self, op: Op) -> Iterator[Cluster]:
+        """Yield the clusters that compute an op."""
+        if op in self.home:
+            yield self.home[op]
+        yield from self.copies.get(op, ())
+
+    def can_lift(self, cluster: Cluster, rank: int, together: Collection[Cluster]) -> bool:
+        """Whether a cluster may have a rank if it is merged with others.
+
+        What reads from it must have a higher rank, or be one of the others and read a value as it
+        is, since a view of it would be a way out and back.
+        """
+        if cluster.rank >= rank:
+            return True
+        looked_at = 0
+        for op in cluster.places:
+            for reader in self.apart.get(op, ()):
+                if self.rank(reader) <= rank:
+                    return False
+            readers = self.readers.get(op, ())
+            for reader in readers:
+                if self.home.get(reader) not in together and self.rank(reader) <= rank:
+                    return False
+            looked_at += len(readers)
+            if looked_at > MOST_READERS:
+                return False
+        return True
+
+    def can_merge(self, clusters: Collection[Cluster], rank: int = 0) -> bool:
+        """Whether clusters can be one of a rank, or of the highest among them.
+
+        That does not ask whether the target takes as many values in a kernel.
+        """
+        if len(clusters) == 1:
+            return all(self.can_lift(each, rank, clusters) for each in clusters)
+        if len({each.domain for each in clusters}) > 1:
+            return False
+        rank = max(rank, *(each.rank for each in clusters))
+        return all(self.can_lift(each, rank, clusters) for each in clusters) and all(
+            self.agree(one, other) for one, other in permutations(clusters, 2)
+        )
+
+    def agree(self, writer: Cluster, reader: Cluster) -> bool:
+        """Whether a cluster reads what another computes at the very places where it does that."""
+        for op in reader.operands & writer.places.keys():
+            for user in self.readers.get(op, ()):
+                if self.home.get(user) is not reader:
+                    continue
+                places = reader.places[user]
+                wanted = {
+                    operand_places(user, index, places)
+                    for index, arg in enumerate(user.args)
+                    if arg is op
+                }
+                if wanted != {writer.places[op]}:
+                    return False
+        return True
+
+    def size_merged(self, clusters: Collection[Cluster], operands: Collection[Op] = ()) -> int:
+        """Return the number of values of several clusters as one, with operands beyond theirs."""
+        first, *others = clusters
+        if not others:
+            return first.values + sum(op not in first.operands for op in operands)
+        outside = first.operands.union(operands, *(each.operands for each in others))
+        for each in clusters:
+            outside.difference_update(each.places)
+        inside = sum(len(each.places) for each in clusters)
+        return inside + len(outside) + (0 if all(each.root is None for each in clusters) else 2)
+
+    def merge(self, clusters: Collection[Cluster]) -> Cluster:
+        """Make one cluster of several and return it."""
+        first = max(clusters, key=lambda each: len(each.places))
+        for other in clusters:
+            if other is first:
+                continue
+            first.places.update(other.places)
+            first.operands |= other.operands
+            first.rank = max(first.rank, other.rank)
+            first.reduced = other.reduced if first.reduced is None else first.reduced
+            first.root = other.root if first.root is None else first.root
+            self.home.update(dict.fromkeys(other.places, first))
+            first.operands.difference_update(first.places)
+        return first
+
+    def groups(self) -> list[Group]:
+        """Return the clusters of several ops as groups, a cluster after those it reads from."""
+        number = {op: place for place, op in enumerate(self.graph.ops)}
+        found = sorted(dict.fromkeys(self.home.values()), key=lambda each: each.rank)
+        return [_group(each, number) for each in found if _gains(each)]
+
+
+def go_together(clusters: Collection[Cluster], reduced: tuple[int, ...] | None = None) -> bool:
+    """Whether one kernel can have the roots and reductions of clusters, and one reduction more."""
+    if len(clusters) == 1 and reduced is None:
+        return True
+    roots = [each for each in clusters if each.root is not None]
+    along = {each.reduced for each in clusters} | {reduced}
+    along.discard(None)
+    if len(roots) > 1 or len(along) > 1:
+        return False
+    if not roots or not along:
+        return True
+    *_, columns = roots[0].domain
+    return along == {(len(roots[0].domain) - 1,)} and columns <= LONGEST_ROW
+
+
+def is_whole(op: Op, domain: tuple[int, ...]) -> bool:
+    """Whether a value has an element of its own in memory for each point of a domain."""
+    return not isinstance(op, BroadcastOp) and bool(domain) and op.axes.shape == domain
+
+
+def _gains(cluster: Cluster) -> bool:
+    """Whether a kernel would read less than its ops do one by one."""
+    ops = [op for op in cluster.places if not isinstance(op, VIEWS)]
+    return len(ops) > 1 and sum(len({*op.args}) for op in ops) > len(cluster.operands)
+
+
+def _group(cluster: Cluster, number: dict[Op, int]) -> Group:
+    """Return a cluster as a group, its ops in order, the root first."""
+    ops = sorted(cluster.places, key=lambda op: -1 if op is cluster.root else number[op])
+    return Group(cluster.domain, {op: cluster.places[op] for op in ops})

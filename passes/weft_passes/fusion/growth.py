@@ -1,0 +1,202 @@
+"""The first sweep: each op joins the clusters of its operands, or starts one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from weft.kernels import VIEWS, Places, place
+from weft.op import Op
+from weft.ops.elementwise import ElementwiseOp
+from weft.ops.linalg import MatmulOp
+from weft.ops.movement import ContiguousOp
+from weft.ops.reduction import ReductionOp
+from weft_passes.fusion.clusters import Cluster, Clusters, go_together, is_whole
+
+LONGEST_VIEWS = 8
+"""How many views one after the other are followed inside a cluster."""
+
+VIEW, PLAIN, FUSIBLE = range(3)
+
+
+class _Fit(NamedTuple):
+    """How an op joins clusters: the views it needs inside, its places, its rank and operands."""
+
+    views: dict[Op, Places]
+    places: Places
+    rank: int
+    outside: list[Op]
+
+
+def grow(clusters: Clusters) -> None:
+    """Visit every op, operands first."""
+    visit = _Growth(clusters).visit
+    for op in clusters.graph.ops:
+        visit(op)
+
+
+class _Growth:
+    def __init__(self, clusters: Clusters) -> None:
+        self.clusters = clusters
+        self.source = clusters.source
+        self.home = clusters.home
+        self.after = clusters.graph.after
+        self.kinds: dict[type[Op], int] = {}
+
+    def visit(self, op: Op) -> None:
+        """Give an op its cluster or its rank."""
+        kind = self.kinds.get(type(op))
+        if kind is None:
+            kind = self.kinds[type(op)] = _kind(type(op))
+        if kind == VIEW and len(op.args) == 1:
+            (shown,) = op.args
+            self.source[op] = self.source.get(shown, shown)
+            return
+        if kind == FUSIBLE and self.can_fuse(op):
+            if not self.join_operands(op):
+                self.start(op)
+        elif op.args or op in self.after:
+            firsts = self.after.get(op, ())
+            self.clusters.ranks[op] = self.clusters.rank_after((*op.args, *firsts))
+            self.note_reads(op, firsts)
+        self.note_reads(op, op.args)
+
+    def can_fuse(self, op: Op) -> bool:
+        """Whether an op may be in a cluster: it has elements, and waits for its operands only."""
+        if op in self.after or 0 in op.axes.lengths:
+            return False
+        if not isinstance(op, ElementwiseOp) and any(0 in arg.axes.lengths for arg in op.args):
+            return False
+        if isinstance(op, ReductionOp) and not op.positions:
+            return False
+        return self.clusters.target.fusible(op)
+
+    def note_reads(self, op: Op, args: Collection[Op]) -> None:
+        """Remember an op as the reader of what its operands show."""
+        clusters = self.clusters
+        for arg in args:
+            source = self.source.get(arg, arg)
+            if source in self.home:
+                direct = arg is source or (op in self.home and arg in self.home[op].places)
+                (clusters.readers if direct else clusters.apart).setdefault(source, []).append(op)
+
+    def start(self, op: Op) -> None:
+        """Make a cluster of one op."""
+        whole = op.args[0] if isinstance(op, ReductionOp) else op
+        cluster = Cluster(whole.axes.lengths, self.clusters.rank_after(op.args))
+        cluster.operands.update(op.args)
+        cluster.add(op, op.kept() if isinstance(op, ReductionOp) else cluster.whole)
+        self.home[op] = cluster
+
+    def join_operands(self, op: Op) -> bool:
+        """Let an op join its operands' clusters: all of them, or else the latest that it can."""
+        found: dict[Cluster, None] = {}
+        for arg in op.args:
+            home = self.home.get(self.source.get(arg, arg))
+            if home is not None:
+                found[home] = None
+        if not found or isinstance(op, MatmulOp):
+            return False
+        if self.join(op, tuple(found)):
+            return True
+        latest = sorted(found, key=lambda each: -each.rank)
+        return len(latest) > 1 and any(self.join(op, (each,)) for each in latest)
+
+    def join(self, op: Op, chosen: tuple[Cluster, ...]) -> bool:
+        """Let an op join clusters, which become one; return whether it can."""
+        fit = self.fit(op, chosen)
+        if fit is None:
+            return False
+        cluster = self.clusters.merge(chosen)
+        cluster.rank = fit.rank
+        cluster.operands.update(fit.outside)
+        for view, places in fit.views.items():
+            cluster.places[view] = places
+            self.home[view] = cluster
+        cluster.add(op, fit.places)
+        self.home[op] = cluster
+        return True
+
+    def fit(self, op: Op, chosen: tuple[Cluster, ...]) -> _Fit | None:
+        """Return how an op joins clusters, which become one; None if it cannot."""
+        clusters = self.clusters
+        if not go_together(chosen, op.positions if isinstance(op, ReductionOp) else None):
+            return None
+        known: dict[Op, Places] = {}
+        views: dict[Op, Places] = {}
+        outside: list[Op] = []
+        for arg in op.args:
+            home = self.home.get(self.source.get(arg, arg))
+            if home not in chosen:
+                outside.append(arg)
+                continue
+            found = home.places.get(arg) or self.follow(arg, home, views)
+            if found is None:
+                return None
+            known[arg] = found
+        places = place(op, known, chosen[0].domain)
+        if places is None or not self.pays(op, chosen, outside, places):
+            return None
+        rank = max(clusters.rank_after(outside), *[each.rank for each in chosen])
+        if not clusters.can_merge(chosen, rank):
+            return None
+        size = clusters.size_merged(chosen, outside) + len(views) + 1
+        if size > clusters.target.max_kernel_values:
+            return None
+        return _Fit(views, places, rank, outside)
+
+    def pays(
+        self, op: Op, chosen: tuple[Cluster, ...], outside: Iterable[Op], places: Places
+    ) -> bool:
+        """Whether fewer elements move if an op joins clusters.
+
+        So it is if it reads from each an element at every point, or one that it reads as well;
+        but what continues a cluster once a row, or once, is small and may join anyway.
+        """
+        whole = chosen[0].whole
+        sources = [self.source.get(arg, arg) for arg in op.args]
+        if isinstance(op, ReductionOp):
+            return chosen[0].places.get(sources[0]) == whole
+        if len(chosen) == 1 and places != whole:
+            return True
+        for each in chosen:
+            if any(each.places.get(source) == whole for source in sources):
+                continue
+            elsewhere = set(outside).union(*(it.operands for it in chosen if it is not each))
+            if not any(is_whole(arg, each.domain) for arg in each.operands & elsewhere):
+                return False
+        return True
+
+    def follow(self, arg: Op, home: Cluster, views: dict[Op, Places]) -> Places | None:
+        """Return the places of an operand in a cluster, by views that the cluster takes in.
+
+        A value that is the same all along the reduced dimensions may be repeated over them, and
+        get or lose axes of length 1; None for any other view.
+        """
+        path: list[Op] = []
+        while arg not in home.places and arg not in views:
+            path.append(arg)
+            arg = arg.args[0]
+            if len(path) > LONGEST_VIEWS:
+                return None
+        places = home.places[arg] if arg in home.places else views[arg]
+        for view in reversed(path):
+            if places == home.whole or not isinstance(view, VIEWS):
+                return None
+            if not self.clusters.target.fusible(view):
+                return None
+            found = place(view, {view.args[0]: places}, home.domain)
+            if found is None:
+                return None
+            places = views[view] = found
+        return places
+
+
+def _kind(kind: type[Op]) -> int:
+    """Return what becomes of the ops of a class."""
+    if kind.has_effect or kind.may_raise:
+        return PLAIN
+    if issubclass(kind, ElementwiseOp | ReductionOp | MatmulOp):
+        return FUSIBLE
+    shows = kind.view is not Op.view and not issubclass(kind, ContiguousOp)
+    return VIEW if shows else PLAIN

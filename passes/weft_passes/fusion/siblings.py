@@ -1,0 +1,46 @@
+"""The second sweep: clusters that read the same value become one, which reads it once."""
+
+from __future__ import annotations
+
+from weft.op import Op
+from weft_passes.fusion.clusters import Cluster, Clusters, go_together, is_whole
+
+MOST_OPEN = 4
+"""How many clusters that read a value are tried for each that reads it as well."""
+
+
+def merge_siblings(clusters: Clusters) -> None:
+    """Merge clusters of one domain that read a value of its size; matrix products stay apart."""
+    readers: dict[Op, list[Op]] = {}
+    for op, cluster in list(clusters.home.items()):
+        if (
+            clusters.home[op] is not cluster
+            or cluster.root is not None
+            or next(iter(cluster.places)) is not op
+        ):
+            continue
+        for operand in cluster.operands_in_order():
+            if is_whole(operand, cluster.domain):
+                _merge_with_one_of(readers.setdefault(operand, []), op, clusters)
+
+
+def _merge_with_one_of(others: list[Op], op: Op, clusters: Clusters) -> None:
+    """Merge the cluster of an op with that of another op, or remember it for those to come."""
+    for other in reversed(others[-MOST_OPEN:]):
+        pair = (clusters.home[other], clusters.home[op])
+        if pair[0] is pair[1]:
+            return
+        if _fit(pair, clusters):
+            clusters.merge(pair)
+            return
+    others.append(op)
+
+
+def _fit(pair: tuple[Cluster, Cluster], clusters: Clusters) -> bool:
+    limit = clusters.target.max_kernel_values
+    return (
+        sum(len(each.places) for each in pair) < limit
+        and go_together(pair)
+        and clusters.can_merge(pair)
+        and clusters.size_merged(pair) <= limit
+    )

@@ -1,0 +1,147 @@
+"""Rebuilding a graph whose regions are computed in the forms that were chosen for them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from weft import scope
+from weft.axes import Axes
+from weft.graph import Graph, on_new_operands
+from weft.op import Op
+from weft.ops.elementwise import ElementwiseOp
+from weft.ops.reduction import ReductionOp
+from weft.tensor import TensorOp
+from weft_passes.factors import Form, Move, moved, moves, settled, translated
+from weft_passes.layout.regions import Region, Regions
+
+
+def rebuilt(graph: Graph, regions: Regions) -> Graph:
+    """Return the graph with its regions in their chosen forms; the very same if none has one."""
+    return _Rebuilding(regions).run(graph)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What became of a value: a tensor, and the forms that it had and has."""
+
+    tensor: TensorOp
+    form: Form
+    new_form: Form
+
+
+class _Rebuilding:
+    """Rebuilds a graph in the chosen forms; views that nothing needs any more are not made."""
+
+    def __init__(self, regions: Regions) -> None:
+        self.regions = regions
+        self.values: dict[Op, _Value] = {}
+        self.views: dict[Hashable, TensorOp] = {}
+        self.new: dict[Op, Op] = {}
+
+    def run(self, graph: Graph) -> Graph:
+        """Rebuild each op, operands first."""
+        for op in graph.ops:
+            self.rebuild(op)
+        edges = (op for op, firsts in graph.after.items() for op in (op, *firsts))
+        for op in (*graph.roots, *edges):
+            self.original(op)
+        if all(new is op for op, new in self.new.items()) and not self.values:
+            return graph
+        return graph.mapped(self.new)
+
+    def rebuild(self, op: Op) -> None:
+        """Put an op in the chosen form, or on operands as it knows them."""
+        region = self.regions.regions.get(op)
+        if op in self.regions.views and self.regions.views[op].root in self.values:
+            return
+        if region is None or region.form is None:
+            self.keep(op)
+        elif isinstance(op, ElementwiseOp):
+            self.rebuild_elementwise(op, region)
+        elif isinstance(op, ReductionOp):
+            self.rebuild_reduction(op, region)
+
+    def keep(self, op: Op) -> None:
+        """Give an op the operands that it had, whatever they are made of now."""
+        self.new[op] = on_new_operands(op, {arg: self.original(arg) for arg in op.args})
+
+    def rebuild_elementwise(self, op: ElementwiseOp, region: Region) -> None:
+        """Compute an op in the form of its region."""
+        with scope.replacing(op):
+            args = tuple(self.operand(op, arg, region) for arg in op.args)
+            if op.axes == region.axes:
+                self.put(op, on_new_operands(op, dict(zip(op.args, args, strict=True))))
+            else:
+                self.put(op, type(op)(*args, **op.attributes()))
+
+    def rebuild_reduction(self, op: ReductionOp, region: Region) -> None:
+        """Reduce in the form of the region, if it lets the axes to reduce apart."""
+        assert region.form is not None
+        (x,) = op.args
+        places = self.regions.reduced_places(op, region.form)
+        if places is None:
+            self.keep(op)
+            return
+        with scope.replacing(op):
+            operand = self.operand(op, x, region)
+            if x.axes == region.axes and places == op.positions:
+                self.put(op, on_new_operands(op, {x: operand}))
+            else:
+                self.put(op, type(op)(operand, **{**op.attributes(), "positions": places}))
+
+    def put(self, op: Op, made: Any) -> None:
+        """Remember what an op became, and in which form."""
+        forms = self.regions.result_forms(op)
+        assert forms is not None
+        if made.axes == op.axes and settled(forms[0]) == settled(forms[1]):
+            self.new[op] = made
+        else:
+            self.values[op] = _Value(made, *forms)
+
+    def operand(self, op: Op, arg: TensorOp, region: Region) -> TensorOp:
+        """Return an operand in the form of the region."""
+        if not arg.axes:
+            return self.original(arg)
+        read = self.regions.reads.get((op, arg))
+        if read is None:
+            root = self.regions.root(arg)
+            return self.values[root].tensor if root in self.values else self.original(root)
+        assert region.form is not None
+        value = self.values.get(read.root)
+        as_before = settled(self.regions.forms[op]) == settled(region.form)
+        if value is None and as_before and arg.axes == region.axes:
+            return self.original(arg)
+        tensor, form = self.original(read.root), read.form
+        if value is not None:
+            found = translated(value.new_form, value.form, read.form)
+            if found is not None:
+                tensor, form = value.tensor, found
+        return self.moved(tensor, moves(form, region.form), region.axes)
+
+    def moved(self, x: TensorOp, steps: list[Move], axes: Axes) -> TensorOp:
+        """Return a tensor after moves, the same for the same."""
+        key = (x, tuple(steps), axes)
+        if key not in self.views:
+            self.views[key] = moved(x, steps, axes)
+        return self.views[key]
+
+    def original(self, op: Op) -> TensorOp:
+        """Return what has the axes of an op, and its value."""
+        if op not in self.new:
+            with scope.replacing(op):
+                self.new[op] = self.moved_back(op)
+        return self.new[op]  # type: ignore[return-value]
+
+    def moved_back(self, op: Op) -> TensorOp:
+        """Return a value of a region, or a view of one, under the axes that the graph knew."""
+        if op in self.values:
+            value = self.values[op]
+            return self.moved(value.tensor, moves(value.new_form, value.form), op.axes)
+        view = self.regions.views[op]
+        value = self.values[view.root]
+        found = translated(value.new_form, value.form, view.root_form)
+        if found is None:
+            return self.moved(self.original(view.root), moves(view.root_form, view.form), op.axes)
+        return self.moved(value.tensor, moves(found, view.form), op.axes)

@@ -1,0 +1,106 @@
+"""Puts all of a graph that can be one kernel into one, without asking what it gains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.graph import Graph
+from weft.kernels import FusedOp, Group, fused, place
+from weft.op import Op
+from weft.ops.elementwise import ElementwiseOp
+from weft.ops.linalg import MatmulOp
+from weft.ops.reduction import ReductionOp
+from weft.passes import PIPELINE, GraphPass
+from weft.target import Target
+from weft.testing.reference import evaluate
+from weft_numpy.kernels.fusible import described, fusible
+from weft_numpy.kernels.lowering import lower
+from weft_numpy.machine import Machine
+
+BEFORE = [name for name in PIPELINE if name not in ("fusion", "layout", "dead-code")]
+
+
+class OneKernel(GraphPass):
+    """Make one kernel over the domain of the first op that has a full one."""
+
+    def do_pass(self, graph: Graph, target: Target) -> Graph:
+        ops = []
+        for op in graph.ops:
+            shows_operand = type(op).view is not Op.view and op.args[0] not in ops
+            if op.args and not shows_operand:
+                assert fusible(op), "the graph is not one kernel"
+                ops.append(op)
+        root = next(
+            (op for op in ops if isinstance(op, MatmulOp | ReductionOp)), max(ops, key=_size)
+        )
+        group = Group((root.args[0] if isinstance(root, ReductionOp) else root).axes.shape)
+        for op in ops:
+            group.places[op] = _places(op, group)
+        return fused(graph, [group])
+
+
+def _size(op: Any) -> int:
+    return op.axes.size
+
+
+def _places(op: Any, group: Group) -> Any:
+    full = tuple(range(len(group.domain)))
+    known = {arg: group.places[arg] for arg in op.args if arg in group.places}
+    if not known:
+        if isinstance(op, ReductionOp):
+            return op.kept()
+        assert isinstance(op, ElementwiseOp | MatmulOp)
+        return full if op.axes else ()
+    return place(op, known, group.domain)
+
+
+def compiled(build: Callable[..., Any], shapes: Sequence[Any], dtype: str, **options: Any) -> Any:
+    """Return a computation that is one kernel, of parameters of the shapes and a dtype."""
+    parameters = [weft.placeholder(shape, dtype=dtype) for shape in shapes]
+    transformer = weft.make_transformer(
+        "numpy", passes=[*BEFORE, OneKernel(), "dead-code"], **options
+    )
+    return transformer.computation(build(*parameters), *parameters)
+
+
+def kinds_of(computation: Any, machine: Machine) -> list[str]:
+    """Return how each kernel of a computation runs, as the names of classes."""
+    return [
+        type(lower(op.kernel, [described(arg) for arg in op.args], (), machine)).__name__
+        for op in computation.program.graph.ops
+        if isinstance(op, FusedOp)
+    ]
+
+
+def samples(shapes: Sequence[Any], dtype: str, seed: int = 0) -> list[Any]:
+    """Return arrays of small numbers."""
+    random = np.random.default_rng(seed)
+    numbers = [np.asarray(random.standard_normal(shape) * 2) for shape in shapes]
+    if dtype == "bool":
+        return [array > 0 for array in numbers]
+    if dtype.startswith("complex"):
+        numbers = [array + 1j * random.standard_normal(array.shape) for array in numbers]
+    return [array.astype(weft.dtypes.as_dtype(dtype)) for array in numbers]
+
+
+def check(computation: Any, arrays: Sequence[Any]) -> None:
+    """Compare a call with the reference in wide precision."""
+    found = computation(*arrays)
+    found = found if isinstance(found, tuple) else (found,)
+    expected, _ = evaluate(computation.graph, arrays, wide=True)
+    target = computation.transformer.target
+    for value, reference in zip(found, expected, strict=True):
+        assert value.shape == reference.shape
+        tolerance = max(target.tolerance(array.dtype) for array in (value, *arrays))
+        relative, absolute = tolerance if value.dtype.kind in "fcV" else (0, 0)
+        finite = reference[np.isfinite(reference)] if value.dtype.kind in "fcV" else reference
+        inputs = [np.abs(array.astype(complex)).max(initial=0) for array in arrays]
+        scale = max(1, np.abs(finite).max(initial=0), *np.nan_to_num(inputs))
+        wide = reference.dtype if value.dtype.kind == "V" else value.dtype
+        np.testing.assert_allclose(
+            value.astype(wide), reference, rtol=relative, atol=absolute * scale
+        )

@@ -1,0 +1,152 @@
+"""Convolutions in blocks give what the references of their ops give."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sliding_work import BLOCKS, TOLERANCES, check, computed, geometries, numbers, placeholder
+
+import weft
+from weft.ops.convolutions import ConvolutionFilterOp, ConvolutionInputOp, ConvolutionOp
+from weft_numpy.machine import Machine
+from weft_numpy.rules import convolutions
+from weft_numpy.rules.blocked import blocked as work_of
+from weft_numpy.sliding.convolution import Filters, Forward, Mirrored, Transposed
+
+
+@given(
+    geometries(), st.tuples(*[st.sampled_from((1, 1, 2, 3))] * 3), st.sampled_from((0, 1, 3, 8)),
+    st.sampled_from(sorted(TOLERANCES)), st.fixed_dictionaries(BLOCKS),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_convolutions_give_what_the_references_give(
+    geometry: Any, channels: Any, batch: int, dtype: str, options: Any
+) -> None:
+    sliding, lengths = geometry
+    groups, inner, outer = channels
+    x = numbers(0, (batch, groups * inner, *lengths), dtype)
+    w = numbers(1, (groups * outer, inner, *sliding.kernel), dtype)
+    form = sliding._asdict()
+    form["groups"] = groups
+    kernel = form.pop("kernel")
+    images, filters = placeholder(x), placeholder(w)
+    forward = ConvolutionOp(images, filters, **form)
+    delta = numbers(2, forward.axes.shape, dtype)
+    outputs = placeholder(delta)
+    check(forward, (x, w), **options)
+    check(ConvolutionInputOp(outputs, filters, lengths=lengths, **form), (delta, w), **options)
+    check(ConvolutionFilterOp(images, outputs, kernel=kernel, **form), (x, delta), **options)
+
+
+def two_dimensional(
+    x: Any, filters: Any, stride: int = 1, padding: int = 1, groups: int = 1
+) -> tuple[Any, Any, Any]:
+    """Return the three convolutions of images and filters of given shapes."""
+    form: Any = {
+        "stride": (stride,) * 2, "padding": ((padding,) * 2,) * 2, "dilation": (1, 1),
+        "groups": groups,
+    }  # fmt: skip
+    images, w = weft.placeholder(x), weft.placeholder(filters)
+    forward = ConvolutionOp(images, w, **form)
+    outputs = weft.placeholder(forward.axes.shape)
+    return (
+        forward,
+        ConvolutionInputOp(outputs, w, lengths=x[2:], **form),
+        ConvolutionFilterOp(images, outputs, kernel=filters[2:], **form),
+    )
+
+
+KINDS: dict[str, tuple[Any, Any, int, int, list[tuple[type[Any], bool]]]] = {
+    "few elements in a filter": (
+        (4, 1, 9, 9), (16, 1, 3, 3), 1, 1, [(Forward, False), (Transposed, True), (Filters, False)],
+    ),
+    "many elements in a filter": (
+        (4, 8, 9, 9), (8, 8, 3, 3), 1, 1, [(Forward, True), (Mirrored, True), (Filters, True)],
+    ),
+    "strided": (
+        (4, 8, 9, 9), (8, 8, 3, 3), 2, 1, [(Forward, True), (Transposed, True), (Filters, True)],
+    ),
+    "depthwise": (
+        (4, 8, 9, 9), (8, 1, 3, 3), 1, 8, [(Forward, True), (Mirrored, True), (Filters, True)],
+    ),
+    "many filters": (
+        (4, 4, 9, 9), (16, 4, 3, 3), 1, 1, [(Forward, True), (Transposed, True), (Filters, True)],
+    ),
+}  # fmt: skip
+"""Lengths of images and filters, stride and groups; the work, and whether its columns have gaps."""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_convolutions_are_computed_as_their_lengths_ask(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convolutions, "MANY_WINDOWS", 1)
+    x, filters, stride, groups, wanted = KINDS[name]
+    ops = two_dimensional(x, filters, stride, groups=groups)
+    works: list[Any] = [work_of(op, Machine(2, 1 << 20)) for op in ops]
+    assert [(type(work), work.geometry.has_gaps) for work in works] == wanted
+    for op in ops:
+        check(op, [numbers(i, arg.axes.shape, "float32") for i, arg in enumerate(op.args)])
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_what_is_not_finite_stays_in_its_windows(value: float, stride: int) -> None:
+    """Between lines, scratch memory has columns of no window; they must not count."""
+    forward, images, filters = two_dimensional((2, 4, 6, 6), (8, 4, 3, 3), stride, padding=0)
+    x, w = numbers(0, (2, 4, 6, 6), "float32"), numbers(1, (8, 4, 3, 3), "float32")
+    delta = numbers(2, forward.axes.shape, "float32")
+    for at in ((0, 0, 5, 5), (1, 3, 0, 5), (1, 2, 3, 0)):
+        spoiled = x.copy()
+        spoiled[at] = value
+        check(forward, (spoiled, w))
+        check(filters, (spoiled, delta))
+    if stride > 1:
+        w[3, 2, 0, 2] = value
+        check(images, (delta, w))
+
+
+def test_sums_over_images_do_not_depend_on_how_threads_run() -> None:
+    *_, op = two_dimensional((16, 4, 12, 12), (16, 4, 3, 3))
+    arrays = [numbers(i, arg.axes.shape, "float32") for i, arg in enumerate(op.args)]
+    options: Any = {"threads": 3, "cached": 1 << 12, "least": 16}
+    first = computed(op, arrays, **options)
+    for _ in range(5):
+        np.testing.assert_array_equal(computed(op, arrays, **options), first)
+
+
+def test_a_convolution_that_is_a_matrix_product_becomes_one() -> None:
+    x, w = weft.placeholder((2, 3, 20, 20)), weft.placeholder((4, 3, 1, 1))
+    computation = weft.make_transformer("numpy").computation(weft.conv(x, w), x, w)
+    arrays = numbers(0, (2, 3, 20, 20), "float32"), numbers(1, (4, 3, 1, 1), "float32")
+    wanted = np.einsum("nchw,oc->nohw", arrays[0], arrays[1][..., 0, 0])
+    np.testing.assert_allclose(computation(*arrays), wanted, rtol=1e-4, atol=1e-4)
+    kinds = {type(step.op) for step in computation.program.plan.steps}
+    assert ConvolutionOp not in kinds
+
+
+def test_a_call_allocates_no_more_than_numpy_does_for_its_iterators() -> None:
+    """NumPy takes pieces of 8192 elements through buffers of its own, for each operand."""
+    x, w = weft.placeholder((32, 4, 32, 32)), weft.placeholder((8, 4, 3, 3))
+    loss = weft.sum(weft.max_pool(weft.conv(x, w, padding=1), 2) ** 2)
+    results = [loss, weft.deriv(loss, x), weft.deriv(loss, w)]
+    computation = weft.make_transformer("numpy", threads=1).computation(results, x, w)
+    arrays = numbers(0, x.axes.shape, "float32"), numbers(1, w.axes.shape, "float32")
+    kept = computation(*arrays)
+    found = []
+    tracemalloc.start()
+    try:
+        for _ in range(5):
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            kept = computation(*arrays)
+            _, peak = tracemalloc.get_traced_memory()
+            found.append(peak - before - sum(np.asarray(value).nbytes for value in kept))
+    finally:
+        tracemalloc.stop()
+    assert min(found) < 3 * 8192 * 4 + 8192 < x.axes.size * 4

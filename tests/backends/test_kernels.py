@@ -1,0 +1,286 @@
+"""Kernels give what the ops in them give, however they are cut into tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from one_kernel import check, compiled, kinds_of, samples
+
+import weft
+from weft_numpy.machine import Machine
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+
+def chain(x: Any) -> Any:
+    return weft.where(x > 0.5, weft.exp(-x), weft.tanh(x * 2 + 1)) * x
+
+
+def normalized(*axes: int) -> Any:
+    def build(x: Any) -> Any:
+        distance = x - weft.mean(x, axis=axes, keepdims=True)
+        return distance / weft.sqrt(weft.mean(distance * distance, axis=axes, keepdims=True) + 1)
+
+    return build
+
+
+def softmax(*axes: int) -> Any:
+    def build(x: Any) -> Any:
+        powers = weft.exp(x - weft.max(x, axis=axes, keepdims=True))
+        return powers / weft.sum(powers, axis=axes, keepdims=True)
+
+    return build
+
+
+def moments(*axes: int) -> Any:
+    def build(x: Any) -> Any:
+        total = weft.sum(x, axis=axes, keepdims=True)
+        squares = weft.sum(weft.square(x - total), axis=axes)
+        return [total, squares, weft.max(x * 2, axis=axes), x - total, weft.sqrt(squares)]
+
+    return build
+
+
+def all_reductions(x: Any) -> Any:
+    kinds = (weft.sum, weft.prod, weft.max, weft.min)
+    return [kind(x, axis=1) for kind in kinds]
+
+
+ELEMENTWISE = {
+    "chain": (chain, [(7, 11)]),
+    "chain of a scalar": (chain, [()]),
+    "chain of nothing": (chain, [(3, 0)]),
+    "chain of one": (chain, [(1, 1)]),
+    "three axes": (chain, [(2, 3, 17)]),
+    "row": (lambda x, b: (x + b) * x, [(7, 11), (11,)]),
+    "column": (lambda x, b: x * b + b, [(7, 11), (7, 1)]),
+    "transposed": (lambda x, y: weft.exp(weft.transpose(x)) + y, [(11, 7), (7, 11)]),
+    "three layouts": (
+        lambda x, y, z: x * weft.transpose(y) + z,
+        [(2, 3, 5), (5, 3, 2), (3, 1)],
+    ),
+    "several results": (lambda x: [x + 1, (x + 1) * x, x * x], [(9, 5)]),
+    "a result of a result": (lambda x: [weft.exp(x), weft.tanh(weft.exp(x))], [(40,)]),
+    "the same twice": (lambda x, y: [x + y, (x + y) * 2], [(40,), (40,)]),
+    "relu": (lambda x: weft.relu(x) + weft.maximum(1.0, x), [(5, 9)]),
+    "powers": (lambda x: x**3 + x**4 + x**2 + x**1.5, [(5, 9)]),
+    "power in place": (lambda x: (x + 1) ** 3, [(5, 9)]),
+    "reciprocal": (lambda x: weft.reciprocal(x * x + 1), [(5, 9)]),
+    "repeated": (lambda b, x: weft.exp(weft.broadcast(b, x.axes)) + x, [(1, 9), (5, 9)]),
+}
+
+REDUCTIONS = {
+    "K R": (normalized(1), [(9, 10)], "Tiled"),
+    "R K": (normalized(0), [(3, 40)], "Tiled"),
+    "R K long": (normalized(0), [(40, 3)], "Swept"),
+    "K R K": (normalized(1), [(3, 4, 5)], "Tiled"),
+    "R K R": (normalized(0, 2), [(2, 5, 3)], "Tiled"),
+    "R K R long": (normalized(0, 2), [(8, 3, 9)], "Swept"),
+    "all": (normalized(0, 1), [(9, 10)], "Swept"),
+    "K R far too long": (normalized(1), [(2, 97)], "Swept"),
+    "K R far too long in rows": (normalized(1), [(2, 128)], "Swept"),
+    "R prime": (normalized(0), [(101,)], "Swept"),
+    "one row": (normalized(1), [(1, 9)], "Whole"),
+    "softmax K R": (softmax(1), [(9, 10)], "Tiled"),
+    "softmax R K": (softmax(0), [(40, 6)], "Swept"),
+    "softmax all": (softmax(0, 1, 2), [(3, 5, 7)], "Swept"),
+    "moments K R": (moments(1), [(9, 10)], "Tiled"),
+    "moments R K": (moments(0), [(40, 3)], "Swept"),
+    "moments R K R": (moments(0, 2), [(8, 3, 9)], "Swept"),
+    "moments all": (moments(0, 1), [(9, 10)], "Swept"),
+    "kinds K R": (all_reductions, [(20, 6)], "Tiled"),
+    "kinds K R K": (all_reductions, [(3, 6, 4)], "Tiled"),
+    "kinds long": (all_reductions, [(2, 60)], "Swept"),
+    "row sums": (lambda x: weft.sum(x, axis=1), [(31, 9)], "Tiled"),
+    "column sums": (lambda x: weft.sum(x, axis=0), [(310, 5)], "Swept"),
+    "sums of products": (lambda x, y: weft.sum(x * y, axis=1), [(31, 9), (31, 9)], "Tiled"),
+    "sums of products with a row": (
+        lambda x, y: weft.sum(x * y, axis=1),
+        [(31, 9), (9,)],
+        "Tiled",
+    ),
+    "sums of products with a column": (
+        lambda x, y: weft.sum(x * y, axis=1),
+        [(31, 9), (31, 1)],
+        "Tiled",
+    ),
+    "sum of a repeated row": (
+        lambda x, y: [weft.sum(weft.broadcast(y, x.axes), axis=(0, 1)), weft.sum(x, axis=(0, 1))],
+        [(12, 9), (9,)],
+        "Swept",
+    ),
+    "operand between sweeps": (
+        lambda x, b: (x - weft.exp(weft.sum(x, axis=0) * b)) * b,
+        [(50, 3), (3,)],
+        "Swept",
+    ),
+    "result as operand": (
+        lambda x: [weft.exp(x), weft.exp(x) / weft.sum(weft.exp(x))],
+        [(90,)],
+        "Swept",
+    ),
+}
+
+PRODUCTS = {
+    "product": (lambda x, y: x @ y, [(9, 5), (5, 7)], "Tiled"),
+    "bias": (lambda x, y, b: weft.relu(x @ y + b), [(9, 5), (5, 7), (7,)], "Tiled"),
+    "residual": (lambda x, y, z: x @ y * 0.5 + z, [(9, 5), (5, 7), (9, 7)], "Tiled"),
+    "softmax": (lambda x, y: softmax(1)(x @ y), [(9, 5), (5, 7)], "Tiled"),
+    "batch": (lambda x, y: weft.exp(x @ y), [(3, 4, 5), (3, 5, 6)], "Tiled"),
+    "small batch": (lambda x, y: x @ y + 1, [(9, 2, 3), (9, 3, 2)], "Tiled"),
+    "one column": (lambda x, y: x @ y + 1, [(20, 5), (5, 1)], "Tiled"),
+    "transposed": (
+        lambda x, y: weft.transpose(x) @ weft.transpose(y) + 1,
+        [(5, 9), (7, 5)],
+        "Tiled",
+    ),
+    "squared": (lambda x: x @ x - x, [(8, 8)], "Tiled"),
+    "nothing to add": (lambda x, y: x @ y + 1, [(4, 0), (0, 5)], "Tiled"),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_elementwise_kernels(name: str, threads: int) -> None:
+    build, shapes = ELEMENTWISE[name]
+    check(compiled(build, shapes, "float32", threads=threads), samples(shapes, "float32"))
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_kernels_with_reductions(name: str, threads: int) -> None:
+    build, shapes, kind = REDUCTIONS[name]
+    computation = compiled(build, shapes, "float32", threads=threads)
+    check(computation, samples(shapes, "float32"))
+    assert kinds_of(computation, Machine(2, 2**20)) == [kind]
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_with_a_matrix_product(name: str, dtype: str) -> None:
+    build, shapes, kind = PRODUCTS[name]
+    computation = compiled(build, shapes, dtype, threads=2)
+    check(computation, samples(shapes, dtype))
+    assert kinds_of(computation, Machine(2, 2**20)) == [kind]
+
+
+DTYPES = ["float64", "float16", "bfloat16", "int32", "int8", "uint16", "complex64", "complex128"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(9, 5), (2, 60), (60, 2)])
+def test_dtypes(dtype: str, shape: tuple[int, ...]) -> None:
+    def build(x: Any) -> Any:
+        total = weft.sum(x * x, axis=1, keepdims=True)
+        return [x + total, weft.sum(x - total, axis=1), weft.prod(x, axis=1) * 0]
+
+    check(
+        compiled(build, [shape], dtype, threads=2),
+        [a // 2 if dtype[0] in "iu" else a / 8 for a in samples([shape], dtype)],
+    )
+
+
+@pytest.mark.parametrize("shape", [(9, 5), (2, 60), (60, 2)])
+def test_truth(shape: tuple[int, ...]) -> None:
+    def build(x: Any) -> Any:
+        some, every = (f(x, axis=0, keepdims=True) for f in (weft.any, weft.all))
+        return [some, every, weft.logical_xor(x, some), weft.sum(x, axis=0)]
+
+    check(compiled(build, [shape], "bool", threads=2), samples([shape], "bool"))
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, (np.inf, -np.inf)])
+@pytest.mark.parametrize("name", [name for name in REDUCTIONS if len(REDUCTIONS[name][1]) == 1])
+def test_special_values_reach_the_result(name: str, special: Any) -> None:
+    build, shapes, _ = REDUCTIONS[name]
+    (array,) = samples(shapes, "float32")
+    array.reshape(-1)[: np.size(special)] = special
+    check(compiled(build, shapes, "float32", threads=2), [array])
+
+
+IN_PLACE = {
+    "elementwise": chain,
+    "softmax K R": softmax(1),
+    "softmax R K": softmax(0),
+    "normalized": normalized(0, 1),
+    "power": lambda x: x**3,
+    "product with itself": lambda x: weft.exp(x) + x @ x,
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("shape", [(12, 12), (30, 30)])
+def test_results_over_operands(name: str, shape: tuple[int, ...]) -> None:
+    """A state is written where it is read, unless its old value is needed to the end."""
+    (start,) = samples([shape], "float64")
+    state = weft.variable(shape, dtype="float64", initial_value=start)
+    with weft.saved_user_deps():
+        update = weft.assign(state, IN_PLACE[name](state))
+    transformer = weft.make_transformer("numpy", threads=2)
+    step = transformer.computation([update])
+    x = weft.placeholder(shape, dtype="float64")
+    plain = weft.make_transformer("numpy", passes=["decompose"], threads=1)
+    expected = plain.computation(IN_PLACE[name](x), x)(start)
+    step()
+    np.testing.assert_allclose(transformer.get_value(state), expected, rtol=1e-9, atol=1e-12)
+
+
+@st.composite
+def kernels(draw: Any) -> tuple[Any, list[tuple[int, ...]]]:
+    """Return a random kernel as a function, and shapes for it."""
+    domain = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
+    long = [axis for axis, length in enumerate(domain) if length > 1]
+    axes = draw(st.sets(st.sampled_from(long))) if long else set()
+    shapes = [domain] + [
+        tuple(n if draw(st.booleans()) else 1 for n in domain)
+        for _ in range(draw(st.integers(0, 2)))
+    ]
+    steps = draw(
+        st.lists(
+            st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(0, 9)),
+            min_size=1,
+            max_size=9,
+        )
+    )
+    results = draw(st.sets(st.integers(0, 9), max_size=3))
+
+    def build(*parameters: Any) -> Any:
+        known = [parameters[0] * 1.5]
+        known += [weft.broadcast(p, parameters[0].axes) + parameters[0] for p in parameters[1:]]
+        for kind, one, other in steps:
+            x, y = known[one % len(known)], known[other % len(known)]
+            known.append(_step(kind, x, y, tuple(sorted(axes))))
+        chosen = {len(known) - 1, *(number % len(known) for number in results)}
+        return [known[number] for number in sorted(chosen)]
+
+    return build, shapes
+
+
+def _step(kind: int, x: Any, y: Any, axes: tuple[int, ...]) -> Any:
+    if kind == 0 and axes:
+        return x + weft.sum(y, axis=axes, keepdims=True)
+    if kind == 1 and axes:
+        return x * 0.5 - weft.max(y, axis=axes, keepdims=True)
+    if kind == 2 and axes:
+        return x - weft.sum(x * y, axis=axes, keepdims=True) * 0.125
+    if kind == 3:
+        return weft.where(x > y, y, x)
+    if kind == 4:
+        return weft.tanh(x)
+    return weft.maximum(x, y) if kind == 5 else x - y * 0.5
+
+
+@hypothesis.settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+@hypothesis.given(kernels(), st.sampled_from([1, 2, 3]))
+def test_random_kernels(kernel: tuple[Any, list[tuple[int, ...]]], threads: int) -> None:
+    build, shapes = kernel
+    computation = compiled(build, shapes, "float64", threads=threads)
+    check(computation, [array / 4 for array in samples(shapes, "float64")])

@@ -1,0 +1,248 @@
+"""How many threads a call runs in, and what happens to BLAS meanwhile."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import ArgumentError, StateError
+from weft.ops.elementwise import ElementwiseOp
+from weft_numpy import machine
+from weft_numpy.blas import SingleThreadedBlas, blas
+from weft_numpy.codegen import Emitter
+from weft_numpy.machine import Machine, this_machine
+from weft_numpy.rules.table import rules
+
+
+def test_threads_default_to_the_processors_of_this_process(monkeypatch: Any) -> None:
+    monkeypatch.delenv(machine.VARIABLE, raising=False)
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert this_machine().threads == available
+    assert weft.make_transformer("numpy").machine.threads == available
+
+
+def test_threads_from_the_environment(monkeypatch: Any) -> None:
+    monkeypatch.setenv("WEFT_NUM_THREADS", "3")
+    assert weft.make_transformer("numpy").machine.threads == 3
+    assert weft.make_transformer("numpy", threads=2).machine.threads == 2
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True])
+def test_bad_threads_are_refused(threads: Any) -> None:
+    with pytest.raises(ArgumentError, match="threads= takes a whole number, 1 or more"):
+        weft.make_transformer("numpy", threads=threads)
+
+
+@pytest.mark.parametrize("text", ["0", "-2", "two", "1.5"])
+def test_bad_threads_in_the_environment_are_refused(monkeypatch: Any, text: str) -> None:
+    monkeypatch.setenv("WEFT_NUM_THREADS", text)
+    with pytest.raises(ArgumentError, match=f"WEFT_NUM_THREADS takes .* not '{text}'"):
+        weft.make_transformer("numpy")
+
+
+def test_the_cache_size_is_that_of_the_second_level(tmp_path: Any, monkeypatch: Any) -> None:
+    for number, (level, size) in enumerate([("1", "32K"), ("2", "768K"), ("3", "4096K")]):
+        folder = tmp_path / f"index{number}"
+        folder.mkdir()
+        (folder / "level").write_text(f"{level}\n")
+        (folder / "size").write_text(f"{size}\n")
+    monkeypatch.setattr(machine, "_CACHES", tmp_path)
+    assert this_machine(2) == Machine(2, 768 * 1024)
+    monkeypatch.setattr(machine, "_CACHES", tmp_path / "nowhere")
+    assert this_machine(2) == Machine(2, machine.DEFAULT_CACHE)
+
+
+class Library:
+    """A BLAS, as threadpoolctl shows one."""
+
+    def __init__(self, threads: int) -> None:
+        self.num_threads = threads
+
+    def set_num_threads(self, threads: int) -> None:
+        self.num_threads = threads
+
+
+@pytest.fixture
+def two_libraries() -> tuple[SingleThreadedBlas, list[Library]]:
+    own, libraries = SingleThreadedBlas(), [Library(4), Library(1)]
+    own._libraries = libraries
+    return own, libraries
+
+
+def counts(libraries: list[Library]) -> list[int]:
+    return [library.num_threads for library in libraries]
+
+
+def test_blas_has_one_thread_during_a_call(two_libraries: Any) -> None:
+    own, libraries = two_libraries
+    seen: list[Any] = []
+    own.during(lambda *args: seen.append((args, counts(libraries))), 1, 2)
+    assert seen == [((1, 2), [1, 1])]
+    assert counts(libraries) == [4, 1]
+
+
+def test_blas_is_restored_after_an_error(two_libraries: Any) -> None:
+    own, libraries = two_libraries
+    with pytest.raises(ZeroDivisionError):
+        own.during(lambda: 1 // 0)  # type: ignore[arg-type]
+    assert counts(libraries) == [4, 1]
+
+
+def test_the_last_of_several_calls_restores_blas(two_libraries: Any) -> None:
+    own, libraries = two_libraries
+    inside, release = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        inside.set()
+        assert release.wait(30)
+
+    other = threading.Thread(target=own.during, args=(wait,))
+    other.start()
+    assert inside.wait(30)
+    own.during(lambda: None)
+    assert counts(libraries) == [1, 1]
+    release.set()
+    other.join(30)
+    assert counts(libraries) == [4, 1]
+
+
+def test_a_fork_restores_blas_in_the_child(two_libraries: Any) -> None:
+    own, libraries = two_libraries
+    own.during(own._forget)
+    assert counts(libraries) == [4, 1]
+    seen: list[int] = []
+    own.during(lambda: seen.extend(counts(libraries)))
+    assert seen == [1, 1]
+
+
+class ProbeOp(ElementwiseOp):
+    """Copies, and notes with how many threads of BLAS; raises for negative numbers."""
+
+
+seen_counts: list[int] = []
+
+
+def probe(x: Any, out: Any) -> None:
+    seen_counts.extend(library.num_threads for library in blas._libraries or ())
+    if x.flat[0] < 0:
+        raise ValueError("a negative number")
+    np.copyto(out, x)
+
+
+@pytest.fixture
+def probing(monkeypatch: Any) -> None:
+    def probe_rule(op: Any, emit: Emitter) -> None:
+        emit.line(f"{emit.bind(probe, 'probe')}({emit.args[0]}, {emit.out})")
+
+    monkeypatch.setitem(rules._rules, ProbeOp, probe_rule)
+    seen_counts.clear()
+
+
+def blas_counts() -> list[int]:
+    return [library.num_threads for library in blas._libraries or ()]
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_program_that_shares_work_runs_with_one_thread_of_blas() -> None:
+    x = weft.placeholder((300, 1000))
+    y = ProbeOp(weft.exp(weft.tanh(x)))
+    call = weft.make_transformer("numpy", threads=2).computation(y, x)
+    call(np.ones((300, 1000), np.float32))
+    assert seen_counts
+    assert set(seen_counts) <= {1}
+    assert blas._users == 0
+
+
+@pytest.mark.usefixtures("probing")
+@pytest.mark.parametrize("size", [10, 300_000])
+def test_errors_in_kernels_show_the_statement_and_the_line_of_the_user(size: int) -> None:
+    x = weft.placeholder((size,))
+    y = weft.exp(ProbeOp(weft.tanh(x)))
+    call = weft.make_transformer("numpy", threads=2).computation(y, x)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="a negative number") as caught:
+            call(np.full(size, -1, np.float32))
+        notes = "\n".join(caught.value.__notes__)
+        assert "in generated code: probe(" in notes
+        assert "y = weft.exp(ProbeOp(weft.tanh(x)))" in notes
+    assert call(np.ones(size, np.float32)).shape == (size,)
+
+
+def test_sums_do_not_depend_on_the_number_of_threads() -> None:
+    values = np.random.default_rng(0).standard_normal(1_000_000).astype(np.float32)
+    x = weft.placeholder((1_000_000,))
+    found = {
+        weft.make_transformer("numpy", threads=threads).computation(weft.variance(x), x)(values).item()
+        for threads in (1, 2, 3, 4)
+        for _ in range(3)
+    }
+    assert len(found) == 1
+
+
+def test_sums_of_many_floats_are_nearly_exact() -> None:
+    values = np.random.default_rng(0).random(3_000_001, np.float32)
+    x = weft.placeholder(values.shape)
+    total, spread = weft.make_transformer("numpy").computation(
+        [weft.sum(x), weft.variance(x + 10)], x
+    )(values)
+    exact = values.astype(np.float64)
+    np.testing.assert_allclose(total, exact.sum(), rtol=1e-6)
+    np.testing.assert_allclose(spread, (values + np.float32(10)).astype("f8").var(), rtol=1e-6)
+
+
+def test_closing_while_calls_run() -> None:
+    x = weft.placeholder((300, 1000))
+    transformer = weft.make_transformer("numpy", threads=2)
+    call = transformer.computation(weft.softmax(weft.tanh(x)), x)
+    values = np.ones((300, 1000), np.float32)
+    expected = call(values)
+    started = threading.Barrier(3)
+    found: list[Any] = []
+
+    def calls() -> None:
+        started.wait(30)
+        try:
+            while True:
+                found.append(call(values))
+        except StateError as error:
+            found.append(error)
+
+    callers = [threading.Thread(target=calls) for _ in range(2)]
+    for each in callers:
+        each.start()
+    started.wait(30)
+    transformer.close()
+    for each in callers:
+        each.join(30)
+    errors = [each for each in found if isinstance(each, StateError)]
+    assert len(errors) == 2
+    for each in found:
+        assert each in errors or np.array_equal(each, expected)
+
+
+def parts_of(text: str) -> Iterator[str]:
+    return (line.strip() for line in text.splitlines())
+
+
+def test_the_source_shows_each_statement_under_the_line_of_the_user() -> None:
+    x = weft.placeholder((300, 1000))
+    doubled = x * 2
+    bent = weft.tanh(doubled)
+    call = weft.make_transformer("numpy", threads=2).computation(bent + x, x)
+    call(np.ones((300, 1000), np.float32))
+    lines = list(parts_of(call.source))
+    here = "test_threads.py:"
+    for number, statement, user in (
+        (0, "multiply(", "doubled = x * 2"),
+        (1, "tanh(", "bent = weft.tanh(doubled)"),
+        (2, "add(", "computation(bent + x, x)"),
+    ):
+        place = next(i for i, line in enumerate(lines) if line.startswith(statement))
+        assert lines[place - 1].startswith(f"# {here}"), number
+        assert lines[place - 1].endswith(user)

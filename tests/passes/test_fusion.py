@@ -1,0 +1,304 @@
+"""What is fused, what is not, and that it is the same program afterwards."""
+
+import contextlib
+import io
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fusing import fuse, fusible, kernels, prepared, run, target
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import weft
+from weft.graph import Graph
+from weft.kernels import FusedOp
+from weft.lengths import symbol
+from weft.op import Op
+from weft.ops.linalg import MatmulOp
+from weft.plan import make_plan
+from weft.testing.random_graphs import programs
+from weft.testing.reference import evaluate
+
+ROWS, COLUMNS = 4, 6
+
+
+def matrix(dtype: str = "float32") -> Any:
+    return weft.placeholder((ROWS, COLUMNS), dtype)
+
+
+def titles(results: Any, *parameters: Any, **options: Any) -> list[str]:
+    return [each.title for each in kernels(fuse(prepared(results, *parameters), **options))]
+
+
+X, Y = matrix(), matrix()
+BIAS, ROW, SCALAR = weft.placeholder((COLUMNS,)), weft.placeholder((ROWS, 1)), weft.placeholder(())
+SQUARE = weft.placeholder((COLUMNS, COLUMNS))
+EMPTY = weft.placeholder((0, COLUMNS))
+COUNTS = matrix("int32")
+
+FUSED: dict[str, tuple[Any, list[str]]] = {
+    "a chain": (weft.exp(weft.tanh(X) * 2), ["tanh_multiply_exp"]),
+    "a diamond": (weft.tanh(X) * weft.exp(weft.tanh(X)), ["tanh_exp_multiply"]),
+    "a broadcast operand": (weft.tanh(X + BIAS) * ROW, ["add_tanh_multiply"]),
+    "scalars": (weft.exp(SCALAR * 2) + 1, ["multiply_exp_add"]),
+    "head of a reduction": (weft.sum(weft.exp(X), axis=1), ["exp_sum"]),
+    "tail of a reduction": (weft.sqrt(weft.sum(X, axis=0)), ["sum_sqrt"]),
+    "tail of a sum of everything": (weft.sum(X, axis=(0, 1)) * 2, ["sum_multiply"]),
+    "softmax": (weft.softmax(X), ["max_subtract_exp_sum_divide"]),
+    "mean and variance": ([weft.mean(X, axis=1), weft.variance(X, axis=1)],
+        ["sum_multiply_subtract_square"]),
+    "a norm that keeps its axes": (X / weft.sqrt(weft.sum(X * X, axis=1, keepdims=True)),
+        ["multiply_sum_sqrt_divide"]),
+    "two sums of one operand": ([weft.sum(X, axis=1), weft.max(X, axis=1)], ["sum_max"]),
+    "a sum and a map of one operand": ([weft.sum(X, axis=0), weft.tanh(X)], ["sum_tanh"]),
+    "bias and activation": (weft.tanh(X @ SQUARE + BIAS), ["matmul_add_tanh"]),
+    "residual, scale and cast": (weft.cast((X + X @ SQUARE) * 0.5, "float64"),
+        ["matmul_add_multiply_cast"]),
+    "softmax of a product": (weft.softmax(X @ SQUARE), ["matmul_max_subtract_exp_sum_divide"]),
+    "an operand that is a factor too": (X * (X @ SQUARE), ["matmul_multiply"]),
+    "two branches of a product": (weft.tanh(X @ SQUARE) * (X @ SQUARE + 1),
+        ["matmul_tanh_add_multiply"]),
+    "one kernel for each of two products": (weft.tanh(X @ SQUARE) @ SQUARE + 1,
+        ["matmul_tanh", "matmul_add"]),
+    "two products added": (X @ SQUARE + Y @ SQUARE, ["matmul_add"]),
+    "what is computed late joins": (weft.tanh(X) + weft.cumsum(Y, 0), ["tanh_add"]),
+    "an output in the middle": ([weft.tanh(X), weft.exp(weft.tanh(X))], ["tanh_exp"]),
+}  # fmt: skip
+
+APART: dict[str, tuple[Any, list[str]]] = {
+    "one elementwise op": (weft.tanh(X), []),
+    "one reduction": (weft.sum(X, axis=0), []),
+    "one product": (X @ SQUARE, []),
+    "what a path leaves and enters again": (weft.tanh(X) + weft.cumsum(weft.tanh(X), 0), []),
+    "a view of a value and the value": (weft.tanh(X) + weft.tanh(X)[::-1], []),
+    "what a view leaves and enters again": (weft.tanh(X) + weft.tanh(X)[::-1] * 2,
+        ["multiply_add"]),
+    "an axis of length 1": (weft.tanh(weft.reshape(weft.tanh(X), (1, ROWS, COLUMNS))), []),
+    "a product and its operand": (weft.tanh(X) + weft.tanh(X) @ SQUARE, ["matmul_add"]),
+    "reductions over other axes": (weft.sum(weft.sum(X, axis=1), axis=0), []),
+    "sums over rows of a product": (weft.sum(weft.tanh(X @ SQUARE), axis=0), ["matmul_tanh"]),
+    "a short way into a product": (weft.tanh(weft.exp(X)) @ SQUARE, ["exp_tanh"]),
+    "the sums of two operands": (weft.sum(X, axis=1) + weft.sum(Y, axis=1), ["sum_add"]),
+    "an empty domain": (weft.exp(weft.tanh(EMPTY)), []),
+    "a sum over nothing": (weft.sqrt(weft.sum(EMPTY, axis=0)), []),
+    "other shapes": (weft.tanh(weft.reshape(weft.tanh(X), (COLUMNS, ROWS))), []),
+    "what the target cannot fuse": (weft.cumsum(weft.tanh(X), 0) + 1, []),
+}  # fmt: skip
+
+
+def inputs_of(results: Any) -> list[Any]:
+    used = Op.ordered_ops(results if isinstance(results, list) else [results])
+    return [op for op in (X, Y, BIAS, ROW, SCALAR, SQUARE, EMPTY, COUNTS) if op in used]
+
+
+@pytest.mark.parametrize(("results", "expected"), FUSED.values(), ids=FUSED)
+def test_fused(results: Any, expected: list[str]) -> None:
+    assert titles(results, *inputs_of(results)) == expected
+
+
+@pytest.mark.parametrize(("results", "expected"), APART.values(), ids=APART)
+def test_kept_apart(results: Any, expected: list[str]) -> None:
+    assert titles(results, *inputs_of(results)) == expected
+
+
+def test_nothing_is_fused_for_a_target_that_cannot() -> None:
+    graph = prepared(weft.softmax(X), X)
+    assert run("fusion", graph, weft.Target("plain", supports=fusible)) is graph
+
+
+def test_a_graph_with_unknown_lengths_stays() -> None:
+    x = weft.placeholder((symbol("N"), 3))
+    graph = prepared(weft.exp(weft.tanh(x)), x)
+    assert fuse(graph) is graph
+
+
+def test_a_fused_graph_is_not_fused_again() -> None:
+    graph = fuse(prepared(weft.softmax(X) @ SQUARE + 1, X, SQUARE))
+    assert fuse(graph) is graph
+
+
+def test_a_value_is_read_once_however_often_it_is_used() -> None:
+    (kernel,) = kernels(fuse(prepared((X + BIAS) * BIAS - weft.exp(X), X, BIAS)))
+    assert len(kernel.operands) == 2
+
+
+def test_a_broadcast_that_is_needed_outside_stays_a_view() -> None:
+    mean = weft.broadcast(weft.reshape(weft.sum(X, axis=1), (ROWS, 1)), (ROWS, COLUMNS))
+    graph = fuse(prepared([X - mean, weft.cumsum(mean, 0)], X))
+    (kernel,) = kernels(graph)
+    assert [axes.shape for axes, _ in kernel.result_types] == [(ROWS,), (ROWS, COLUMNS)]
+    assert make_plan(graph, target()).tensors[graph.outputs[1].args[0]].strides[1] == 0
+
+
+def test_an_op_that_waits_for_another_is_not_fused() -> None:
+    graph = weft.capture([weft.exp(weft.tanh(X)), weft.exp(weft.sin(Y))], (X, Y))
+    tanh, sin = (graph.outputs[index].args[0] for index in (0, 1))
+    result = fuse(graph.replace(after={tanh: (sin,)}))
+    assert [each.title for each in kernels(result)] == ["sin_exp"]
+    ((waits, (first,)),) = result.after.items()
+    assert type(waits) is type(tanh)
+    assert result.ops.index(first) < result.ops.index(waits)
+
+
+def test_a_kernel_is_not_before_and_after_an_op_that_waits_for_it() -> None:
+    graph = weft.capture([weft.tanh(X) + weft.exp(weft.sin(weft.cumsum(Y, 0)))], (X, Y))
+    tanh, exp = graph.outputs[0].args
+    result = fuse(graph.replace(after={tanh: exp.args}))
+    assert [each.title for each in kernels(result)] == ["exp_add"]
+
+
+def test_a_value_that_is_stored_anyway_is_read() -> None:
+    shifted = X - 1
+    results = [shifted, weft.sum(weft.exp(shifted), axis=1), weft.sum(shifted, axis=0)]
+    assert titles(results, X) == ["subtract_exp_sum"]
+
+
+@pytest.mark.parametrize("limit", [4, 7, 30])
+def test_a_kernel_has_no_more_values_than_the_target_takes(limit: int) -> None:
+    x = y = matrix()
+    for number in range(40):
+        y = weft.tanh(y) if number % 3 else y * x
+    found = kernels(fuse(prepared(y, x), max_kernel_values=limit))
+    assert max(len(each.values) for each in found) <= limit
+    assert len(found) <= 40 // (limit - 3) + 1
+
+
+def test_a_value_that_two_kernels_need_is_computed_in_both_if_that_is_cheap() -> None:
+    shifted = X - 1
+    results = [weft.sum(weft.exp(shifted), axis=1), weft.sum(shifted * X, axis=0)]
+    assert titles(results, X) == ["subtract_exp_sum", "subtract_multiply_sum"]
+
+
+def test_a_value_that_two_kernels_need_is_stored_if_it_is_dear() -> None:
+    results = [weft.sum(weft.exp(X), axis=1), weft.sum(weft.exp(X), axis=0)]
+    assert titles(results, X) == ["exp_sum"]
+
+
+def test_values_move_together_to_where_all_of_them_are_read() -> None:
+    """Each alone would need as much from the first kernel as it saves."""
+    start = X @ SQUARE
+    middle = weft.cumsum(weft.tanh(start), 0)
+    parts = [weft.exp(start), weft.sin(start), weft.cos(start)]
+    graph = fuse(prepared(sum(parts, middle) @ SQUARE, X, SQUARE))
+    assert [(each.title, len(each.outputs)) for each in kernels(graph)] == [
+        ("matmul_tanh", 2),
+        ("exp_sin_cos_add", 1),
+    ]
+
+
+def test_source_lines_of_all_ops_are_kept() -> None:
+    first = weft.tanh(X)
+    second = weft.exp(first)
+    (kernel,) = kernels(fuse(prepared(second, X)))
+    assert [line for _, line in kernel.locations] == [first.lineno, second.lineno]
+
+
+# The same program
+
+
+def graph_values(graph: Graph, arrays: list[Any]) -> tuple[list[Any], dict[Any, Any], str]:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        outputs, states = evaluate(graph, arrays)
+    return outputs, states, printed.getvalue()
+
+
+def check_same(graph: Graph, arrays: list[Any], **options: Any) -> Graph:
+    """Check that fusion keeps a program, that it prints and parses, and that its plan is right."""
+    text = graph.text()
+    result = fuse(graph, **options)
+    assert graph.text() == text
+    for one, other in zip(graph_values(graph, arrays), graph_values(result, arrays), strict=True):
+        np.testing.assert_equal(other, one)
+    make_plan(result, target()).verify()
+    full = result.text(full=True)
+    assert weft.parse(full).text(full=True) == full
+    return result
+
+
+RELAXED = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+@RELAXED
+@given(programs())
+def test_random_programs_stay_the_same(program: Any) -> None:
+    check_same(prepared(program.results, *program.placeholders), program.arrays)
+
+
+def _whole(x: Any) -> Any:
+    if x.axes.shape == (ROWS,):
+        x = weft.reshape(x, (ROWS, 1))
+    return weft.broadcast(x, (ROWS, COLUMNS))
+
+
+STEPS: list[Callable[[Any, Any], Any]] = [
+    lambda x, y: weft.tanh(x),
+    lambda x, y: x * 0.5,
+    lambda x, y: weft.square(x) - 1,
+    *[lambda x, y: _whole(x) + _whole(y)] * 3,
+    *[lambda x, y: weft.tanh(_whole(x) * _whole(y))] * 2,
+    lambda x, y: weft.sum(_whole(x), axis=1),
+    lambda x, y: weft.max(_whole(x), axis=1),
+    lambda x, y: weft.sum(_whole(x), axis=0),
+    lambda x, y: weft.sum(_whole(x), axis=(0, 1)),
+    lambda x, y: weft.cumsum(_whole(x), 1),
+    lambda x, y: weft.tanh(weft.matmul(_whole(x), weft.transpose(_whole(y))) @ _whole(y)),
+    lambda x, y: _whole(x)[:, ::-1],
+    lambda x, y: weft.print_op(x),
+]
+"""Many ways for a path to leave a group and to come back."""
+
+
+@RELAXED
+@given(st.integers(0, 2**32), st.sampled_from((96, 24, 8)))
+def test_random_graphs_of_one_domain_stay_the_same(seed: int, limit: int) -> None:
+    random = np.random.default_rng(seed)
+    parameters = [matrix("float64"), matrix("float64"), weft.placeholder((ROWS,), "float64")]
+    pool = list(parameters)
+    for _ in range(random.integers(3, 50)):
+        x, y = (pool[random.integers(len(pool))] for _ in range(2))
+        pool.append(STEPS[random.integers(len(STEPS))](x, y))
+    graph = prepared([pool[-1], pool[random.integers(len(pool))]], *parameters)
+    arrays = [random.normal(size=op.axes.shape) for op in graph.inputs]
+    result = check_same(graph, arrays, max_kernel_values=limit)
+    for kernel in kernels(result):
+        assert len(kernel.values) <= limit
+        assert not any(isinstance(each.op, MatmulOp) for each in kernel.body[1:])
+
+
+# Scale
+
+
+def layers(count: int) -> Graph:
+    x = y = matrix()
+    weight = weft.placeholder((COLUMNS, COLUMNS))
+    for _ in range(count):
+        y = weft.layer_norm(weft.relu(y @ weight) + x)
+    return prepared(y, x, weight)
+
+
+def test_one_kernel_for_each_of_many_layers() -> None:
+    assert len(kernels(fuse(layers(300)))) == 300
+
+
+@pytest.mark.slow
+def test_time_is_linear() -> None:
+    def seconds(count: int) -> float:
+        x = y = matrix()
+        for number in range(count):
+            y = weft.tanh(y) if number % 3 else y + x
+        graph = weft.capture([y], [x])
+        assert len(graph.ops) > count
+        start = time.process_time()
+        result = fuse(graph)
+        spent = time.process_time() - start
+        assert 1 < sum(isinstance(op, FusedOp) for op in result.ops) < count // 50
+        return spent / count
+
+    seconds(500)
+    assert seconds(40_000) < 4 * min(seconds(2_000) for _ in range(3))
