@@ -23,6 +23,9 @@ from weft.plan import ARENA, INPUT, RESULT, STATE
 MARK = "<weft numpy"
 """How the file names of generated code begin."""
 
+UNPACKING = "] = tensors"
+"""How the line of a block ends that gives names to its arrays."""
+
 Run = Callable[..., None]
 
 
@@ -111,7 +114,19 @@ class Code:
                 places.append(place)
             lines.append(line)
             places.append(place)
+            if line.endswith(UNPACKING) and (named := self._named_states(call)):
+                lines.append(f"    # {named}")
+                places.append(place)
         return "\n".join(lines) + "\n", places
+
+    def _named_states(self, call: Call) -> str:
+        """Return which states the names in a block stand for, of those that the user named."""
+        names = _unpacked_names(self.blocks[call.block])
+        return ", ".join(
+            f"{name} is {_on_one_line(tensor.base.owner.label)}"
+            for name, tensor in zip(names, call.tensors, strict=False)
+            if tensor.base.kind == STATE and tensor.base.owner.label
+        )
 
     def memory(self, call: Call) -> str:
         """Return the names in a block, each with what it stands for in a call."""
@@ -128,8 +143,13 @@ class Code:
 
 def comment(location: source.Location) -> str:
     """Return a user's line as a comment."""
-    text = source.source_line(location)
-    return f"# {basename(location[0])}:{location[1]}  {text}".rstrip()
+    text = f"{basename(location[0])}:{location[1]}  {source.source_line(location)}"
+    return f"# {_on_one_line(text.rstrip())}"
+
+
+def _on_one_line(text: str) -> str:
+    """Return text that cannot end a comment: what a user wrote must not become code."""
+    return "".join(each if each.isprintable() else " " for each in text)
 
 
 def _times(count: int) -> str:
@@ -142,7 +162,7 @@ def _invocation(call: Call) -> str:
 
 def _unpacked_names(lines: Sequence[str]) -> list[str]:
     """Return the names that the line `[a, b] = tensors` of a block gives to its arrays."""
-    found = next((line for line in lines if line.endswith("] = tensors")), "[]")
+    found = next((line for line in lines if line.endswith(UNPACKING)), "[]")
     return found[found.index("[") + 1 : found.index("]")].split(", ")
 
 
@@ -152,7 +172,7 @@ def _address(tensor: TensorDescription) -> str:
         return f"arena[{tensor.offset}]"
     if base.kind in (INPUT, RESULT):
         return f"{base.kind}{base.owner}"
-    return str(base.owner) if base.kind == STATE else "constant"
+    return _on_one_line(str(base.owner)) if base.kind == STATE else "constant"
 
 
 class CompiledBlock:

@@ -155,6 +155,7 @@ class NumPyTransformer(Transformer):
             name="numpy",
             supports=_supports,
             fusible=fusible,
+            max_kernel_values=256,
             alignment=ALIGNMENT,
             workspace=self.kernels.workspace,
             dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},

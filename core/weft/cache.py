@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -92,6 +91,8 @@ class Cache:
             self.warn(f"compiled programs cannot be kept in {self.folder}: {error}")
 
     def _put(self, path: Path, whole: bytes) -> None:
+        import tempfile
+
         handle, name = tempfile.mkstemp(".tmp", ".", self.folder)  # for its owner only
         try:
             with open(handle, "wb") as file:

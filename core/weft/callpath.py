@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft import recycling
 from weft.errors import ArgumentError
 from weft.graph import Graph
 from weft.op import Op
@@ -49,7 +50,11 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     outputs = []
     for number, output in enumerate(graph.outputs):
         scope[f"t{number}"], scope[f"z{number}"] = output.dtype, output.axes.shape
-        lines.append(f"    r{number} = empty(z{number}, t{number})")
+        if output.axes.size * output.dtype.itemsize < recycling.SMALLEST:
+            lines.append(f"    r{number} = empty(z{number}, t{number})")
+        else:
+            scope[f"take{number}"] = recycling.Recycled(output.axes.shape, output.dtype).take
+            lines.append(f"    r{number} = take{number}()")
         outputs.append(f"r{number}")
     call = f"run({', '.join([*names, *outputs])})"
     if program.states or not computation.transformer.is_concurrent:

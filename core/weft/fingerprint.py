@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import platform
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -32,6 +31,8 @@ def fingerprint(modules: Iterable[str]) -> str:
 
 
 def _interpreter() -> str:
+    import platform
+
     tag = sys.implementation.cache_tag
     return f"{tag} {sys.version_info[:3]} {sys.byteorder} {platform.machine()}"
 

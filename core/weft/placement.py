@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-PAIRS_LIMIT = 6000
-"""The number of blocks up to which heuristics that compare all pairs are tried."""
+PAIRS_LIMIT = 1_000_000
+"""The number of pairs in use at one time up to which heuristics that compare these are tried."""
 
 EVERY_KEY_LIMIT = 1500
 """The number of blocks up to which all of these are tried, and not the first two only."""
 
 ROUNDS, ROUNDS_WORK = 16, 8000
 """How often a placement is repaired, and how many blocks may be placed anew in doing so."""
+
+MANY, CLOSE = 400, 1.02
+"""From so many blocks on, a placement that needs so much more than the bound is good enough."""
 
 EXACT_LIMIT = 20
 """The number of blocks up to which an exact search is tried."""
@@ -59,16 +62,22 @@ def place(blocks: Sequence[Block]) -> Placed:
     If all sizes are multiples of a number, so are the offsets.
     """
     bound = lower_bound(blocks)
-    first = _in_time_order(blocks)
+    first = place_quickly(blocks)
     if first[1] <= bound:
         return first
     offsets, size = [0] * len(blocks), bound
     for members in _apart(blocks):
-        found, needed = _best([blocks[index] for index in members], size)
+        enough = size if len(members) < MANY else int(size * CLOSE)
+        found, needed = _best([blocks[index] for index in members], enough)
         size = max(size, needed)
         for index, offset in zip(members, found, strict=True):
             offsets[index] = offset
     return min(first, (offsets, size), key=lambda placed: placed[1])
+
+
+def place_quickly(blocks: Sequence[Block]) -> Placed:
+    """Return a placement that is found in the time it takes to sort the blocks."""
+    return min(_in_time_order(blocks), _backwards(blocks), key=lambda placed: placed[1])
 
 
 def _apart(blocks: Sequence[Block]) -> Iterator[list[int]]:
@@ -98,10 +107,8 @@ def _best(blocks: Sequence[Block], enough: int) -> Placed:
 
 
 def _attempts(blocks: Sequence[Block], enough: int) -> Iterator[Placed]:
-    yield _in_time_order(blocks)
-    yield _backwards(blocks)
-    if len(blocks) <= PAIRS_LIMIT:
-        yield from _by_keys(blocks, enough)
+    yield place_quickly(blocks)
+    yield from _by_keys(blocks, enough)
     if len(blocks) <= EXACT_LIMIT:
         yield _Search(blocks, enough).run()
 
@@ -112,16 +119,19 @@ def _by_keys(blocks: Sequence[Block], enough: int) -> Iterator[Placed]:
     Then, again and again, what lay too high comes first (squeaky wheel optimization; Joslin and
     Clements, 1999).
     """
+    rivals = _rivals(blocks)
+    if rivals is None:
+        return
     crowds = _crowds(blocks)
     best, least = list(range(len(blocks))), sum(block.size for block in blocks) + 1
     for key, tightest in _KEYS if len(blocks) <= EVERY_KEY_LIMIT else _KEYS[:2]:
         order = sorted(range(len(blocks)), key=lambda index: key(blocks[index], crowds[index]))
-        offsets, size = _in_order(order, blocks, tightest)
+        offsets, size = _in_order(order, blocks, rivals, tightest)
         yield offsets, size
         if size < least:
             best, least = order, size
     for _ in range(min(ROUNDS, ROUNDS_WORK // len(blocks))):
-        offsets, size = _in_order(best, blocks)
+        offsets, size = _in_order(best, blocks, rivals, tightest=False)
         yield offsets, size
         high = [index for index in best if offsets[index] + blocks[index].size > enough]
         best = list(dict.fromkeys([*high, *best]))
@@ -218,42 +228,64 @@ tightest gap; the largest area of bytes and time; the longest in use; the one in
 """
 
 
-def _in_order(order: Sequence[int], blocks: Sequence[Block], tightest: bool = False) -> Placed:
+def _in_order(
+    order: Sequence[int], blocks: Sequence[Block], rivals: Sequence[Sequence[int]], tightest: bool
+) -> Placed:
     """Place blocks in an order, each where it is free for all its lifetime.
 
     That is at the lowest such offset or, if `tightest`, in the smallest such gap.
     """
     offsets = [0] * len(blocks)
-    placed = np.empty((4, len(blocks)), np.int64)
+    spans: list[tuple[int, int] | None] = [None] * len(blocks)
     top = 0
-    for count, index in enumerate(order):
-        size, first, last = blocks[index]
-        starts, ends, firsts, lasts = placed[:, :count]
-        offset = 0
-        if size:
-            together = (firsts <= last) & (lasts >= first)
-            offset = _offset_between(starts[together], ends[together], size, tightest)
+    for index in order:
+        size = blocks[index].size
+        taken = [span for each in rivals[index] if (span := spans[each])]
+        taken.sort()
+        offset = _tightest(taken, size) if tightest else _lowest(taken, size)
         offsets[index] = offset
-        placed[:, count] = offset, offset + size, first, last
-        top = max(top, offset + size)
+        if size:
+            spans[index] = offset, offset + size
+            top = max(top, offset + size)
     return offsets, top
 
 
-def _offset_between(
-    starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], size: int, tightest: bool
-) -> int:
-    """Return the start of the lowest or the smallest gap between stretches that is large enough."""
-    if not len(starts):
-        return 0
-    upwards = np.argsort(starts)
-    below = np.maximum.accumulate(ends[upwards])
-    gaps = starts[upwards]
-    gaps[1:] -= below[:-1]
-    fits = gaps >= size
-    if not fits.any():
-        return int(below[-1])
-    found = int(np.where(fits, gaps, gaps.max() + 1).argmin() if tightest else fits.argmax())
-    return int(below[found - 1]) if found else 0
+def _lowest(taken: Sequence[tuple[int, int]], size: int) -> int:
+    """Return the start of the first gap between spans, in order, that has so many bytes."""
+    offset = 0
+    for start, end in taken:
+        if start - offset >= size:
+            return offset
+        offset = max(offset, end)
+    return offset
+
+
+def _tightest(taken: Sequence[tuple[int, int]], size: int) -> int:
+    """Return the start of the smallest gap between spans, in order, that has so many bytes."""
+    found, room, offset = -1, 0, 0
+    for start, end in taken:
+        if start - offset >= size and (found < 0 or start - offset < room):
+            found, room = offset, start - offset
+        offset = max(offset, end)
+    return offset if found < 0 else found
+
+
+def _rivals(blocks: Sequence[Block]) -> list[list[int]] | None:
+    """Return for each block those in use at some step that it is; None if that is very many."""
+    found: list[list[int]] = [[] for _ in blocks]
+    alive: list[int] = []
+    pairs = 0
+    for index in sorted(range(len(blocks)), key=lambda index: blocks[index].first):
+        first = blocks[index].first
+        alive = [each for each in alive if blocks[each].last >= first]
+        for each in alive:
+            found[each].append(index)
+        found[index] = alive.copy()
+        alive.append(index)
+        pairs += len(alive)
+        if pairs > PAIRS_LIMIT:
+            return None
+    return found
 
 
 class _Search:
@@ -275,14 +307,7 @@ class _Search:
             [i for i, (_, first, last) in enumerate(blocks) if first <= step <= last]
             for step in sorted(steps)
         ]
-        self.rivals = [
-            [
-                i
-                for i, (_, first, last) in enumerate(blocks)
-                if first <= own.last and last >= own.first
-            ]
-            for own in blocks
-        ]
+        self.rivals = _rivals(blocks) or []
 
     def run(self) -> Placed:
         """Return the best placement found; it may be larger than all blocks together."""

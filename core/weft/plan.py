@@ -204,6 +204,10 @@ def _is_there(op: Op) -> bool:
 def _smallest(found: Iterable[Liveness]) -> Liveness:
     """Return the schedule that needs the smallest arena; of equal ones the first."""
     best, *others = sorted(found, key=lambda each: each.peak)
+    lowest = [each for each in (best, *others) if each.peak == best.peak]
+    for each in lowest if len(lowest) > 1 else ():
+        if each.is_placed_quickly:
+            return each
     for other in others:
         if other.peak < best.placement[1] and other.placement[1] < best.placement[1]:
             best = other

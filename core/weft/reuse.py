@@ -161,7 +161,7 @@ class Reuse:
             [
                 structure.digest,
                 describe(type(transformer)),
-                describe.sequence([transformer.memory_limit, *transformer.code_options()]),
+                describe.sequence(transformer.code_options()),
                 describe(transformer.memory_limit),
                 _target(transformer, describe),
                 *(_pass(each, describe) for each in transformer.pipeline.names(transformer.target)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from dataclasses import dataclass
 from math import prod
@@ -25,6 +24,8 @@ class Stored:
 
     def content(self) -> bytes:
         """Return both as bytes: the length of the document, the document, then each array."""
+        import json
+
         places, blocks, end = [], [], 0
         for array in self.arrays:
             raw = np.ascontiguousarray(array).tobytes()
@@ -41,6 +42,8 @@ class Stored:
 
         Raises ValueError, or another error of reading, for bytes that are something else.
         """
+        import json
+
         (size,) = _LENGTH.unpack_from(content)
         document, places = json.loads(content[_LENGTH.size : _LENGTH.size + size])
         start = _aligned(_LENGTH.size + size)

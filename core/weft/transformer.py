@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
+from functools import cache, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -96,7 +96,7 @@ class Transformer(ABC):
         self.device_buffers: OrderedSet[DeviceBufferStorage] = OrderedSet()
         self.allocations: list[Callable[[], None]] = []
         self.state_tensors: dict[Any, DeviceTensor] = {}
-        self.init_computation: Computation | None = None
+        self._init: Callable[[], Computation] | None = None
         self.arena: DeviceBufferStorage | None = None
         self.finalized = self.allocated = self.initialized = self.closed = False
         self.state_lock = threading.RLock()
@@ -292,7 +292,7 @@ class Transformer(ABC):
     def _bring_up(self, pending: list[tuple[Computation, Program]]) -> None:
         """Transform, allocate and initialise; on an error nothing of it is left behind."""
         states, buffers = dict(self.state_tensors), OrderedSet(self.device_buffers)
-        arena, init = self.arena, self.init_computation
+        arena, init = self.arena, self._init
         try:
             everything = self._transform_computations(pending)
             self.allocate([program for _, program in everything])
@@ -302,7 +302,7 @@ class Transformer(ABC):
                 program.run()
         except BaseException:
             self.state_tensors, self.device_buffers, self.allocations = states, buffers, []
-            self.arena, self.init_computation = arena, init
+            self.arena, self._init = arena, init
             for made, _ in pending:
                 made.forget_executor()
             raise
@@ -410,33 +410,38 @@ class Transformer(ABC):
     ) -> list[tuple[Computation, Program]]:
         """Make the computation that initialises states without memory, and run passes on it.
 
-        Large constants are left out here, to be copied without a program.
+        Large constants are left out, to be copied without a program.
         """
-        self._initial = {}
-        with scope.saved_user_deps():
-            ordered = self.ordered_initializers(
-                state for _, program in pending for state in program.states
-            )
-            init_op = sequential(ordered) if ordered else doall(())
-            made = Computation(self, [init_op], (), f"init_{self._program_count}")
-        if ordered or self.init_computation is None:
-            self.init_computation = made
-        if not ordered:
+        states = [state for _, program in pending for state in program.states]
+        ordered = self.ordered_initializers(states)
+        given = {symbol: n for _, program in pending for symbol, n in program.solution.items()}
+        name = f"init_{self._program_count}"
+        if ordered or self._init is None:
+            self._init = cache(partial(self._computation_of, ordered, name, given))
+        self._initial = _large_constants(ordered)
+        rest = [op for op in ordered if op.args[0] not in self._initial]
+        if not rest:
             return []
-        for _, program in pending:
-            made.given.update(program.solution)
-        made.is_static = True
-        whole = program = made.programs[()] = self._program(made, made.given)
-        self._initial = _large_constants(whole.captured)
-        if self._initial:
-            rest = [each for each in whole.captured.updates if each[0] not in self._initial]
-            program = Program(whole.name, whole.captured.replace(updates=rest), whole.solution)
-            # Who calls the computation afterwards sets every state again.
-            made = copy(made)
-        if not program.captured.roots:
-            return []
+        made = self._computation_of(rest, name, given) if self._initial else self._init()
+        program = made.programs[()]
         self._find_or_rewrite([program])
         return [(made, program)]
+
+    def _computation_of(
+        self, initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
+    ) -> Computation:
+        with scope.saved_user_deps():
+            init_op = sequential(initializers) if initializers else doall(())
+            made = Computation(self, [init_op], (), name)
+        made.given.update(given)
+        made.is_static = True
+        made.programs[()] = self._program(made, made.given)
+        return made
+
+    @property
+    def init_computation(self) -> Computation | None:
+        """The latest computation of initialisers, which sets states again when it is called."""
+        return None if self._init is None else self._init()
 
     def initialize_tensor_descriptions(self, program: Program) -> None:
         """Create the device buffers and tensors of a program's plan."""
@@ -552,12 +557,13 @@ def _closed(*args: Any) -> None:
     raise StateError("the transformer of this computation has been closed: make another one")
 
 
-def _large_constants(graph: Graph) -> dict[Any, Op]:
+def _large_constants(initializers: Iterable[Op]) -> dict[Any, Op]:
     """Return the constants that states are set to as they are, where a program for it costs."""
+    writes = (op.args for op in initializers)
     return {
         state: value
-        for state, value in graph.updates
-        if value.is_constant and value.const.nbytes > SMALL
+        for state, value in writes
+        if value.is_constant and value.const.nbytes > SMALL and value.axes == state.axes
     }
 
 

@@ -18,6 +18,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         (costs, "SMALLEST", 1),
         (fusible, "SMALLEST", 1),
         (lowering, "THREADS_FROM", 0.0),
+        (lowering, "PRODUCTS_FROM", 0.0),
         (values, "ROW", 64),
         (reductions, "ROW", 64),
         (reductions, "SHORTEST_ROW", 2),

@@ -178,7 +178,9 @@ def test_sums_do_not_depend_on_the_number_of_threads() -> None:
     values = np.random.default_rng(0).standard_normal(1_000_000).astype(np.float32)
     x = weft.placeholder((1_000_000,))
     found = {
-        weft.make_transformer("numpy", threads=threads).computation(weft.variance(x), x)(values).item()
+        weft.make_transformer("numpy", threads=threads)
+        .computation(weft.variance(x), x)(values)
+        .item()
         for threads in (1, 2, 3, 4)
         for _ in range(3)
     }

@@ -157,3 +157,14 @@ def test_threads_see_a_state_that_moves() -> None:
         thread.join()
     assert wrong == []
     assert (read(ones) == 21).all()
+
+
+def test_a_backend_that_knows_nothing_of_this_copies() -> None:
+    values = values_of(5_000)
+    w = weft.variable((5_000,), initial_value=values)
+    transformer = weft.ArrayTransformer(np)
+    with weft.saved_user_deps():
+        c = transformer.computation([weft.assign(w, w * 2), w])
+    assert (c()[1] == values * 2).all()
+    assert (c()[1] == values * 4).all()
+    assert (weft.ArrayTransformer(np).computation(w)() == values).all()

@@ -121,7 +121,7 @@ def test_the_gradient_of_a_transformer_fits_into_less(passes, share):
 
 
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 @given(
     program=training_steps(),

@@ -22,7 +22,7 @@ from weft.cache import Cache, CacheWarning, open_cache
 from weft.errors import CheckFailed
 from weft.passes import PIPELINE, GraphPass
 from weft.structure import NotDescribable
-from weft.tensor import TensorOp
+from weft.tensor import CompositeOp, TensorOp
 from weft.testing.cases import Case, make_cases
 from weft.testing.random_graphs import RandomProgram, programs
 from weft.testing.table import TABLE
@@ -134,6 +134,7 @@ DIFFERENT_OPTIONS = [
     {"fast_math": True},
     {"threads": 1},
     {"threads": 3},
+    {"memory_limit": 10**6},
     {"passes": ("decompose", "dead-code")},
     {"passes": (*PIPELINE, "dead-code")},
 ]
@@ -345,6 +346,32 @@ def test_errors_name_the_line_of_the_graph_at_hand(
             assert f'test_reuse.py", line {number}\n' in f"{caught.value}\n"
 
 
+class PickOp(CompositeOp):
+    """Rows of the first operand, by the second."""
+
+    def infer(self) -> tuple[Axes, Any]:
+        return weft.make_axes((1, self.args[0].axes.lengths[1])), self.args[0].dtype
+
+    def decompose(self, x: Any, index: Any) -> Any:
+        return weft.take(x, index, 0)
+
+
+def test_an_op_that_a_pass_made_names_the_line_of_the_graph_at_hand() -> None:
+    def made(y: Any) -> Any:
+        return compiled(y, table, index)
+
+    table, index = weft.placeholder((4, 2)), weft.placeholder((1,), dtype="int32")
+    there = PickOp(table, index)
+    here = PickOp(table, index)
+    assert [made(y).program.is_restored for y in (there, here)] == [False, True]
+    with pytest.raises(IndexError) as caught:
+        made(here)(np.zeros((4, 2)), [9])
+    text = "\n".join([str(caught.value), *caught.value.__notes__])
+    assert f'test_reuse.py", line {here.lineno}' in text
+    assert f"test_reuse.py:{here.lineno} " in text
+    assert str(there.lineno) not in text.replace(str(here.lineno), "")
+
+
 # What cannot be kept
 
 
@@ -375,6 +402,18 @@ class Nothing(GraphPass):
     def do_pass(self, graph: Any, target: Any) -> Any:
         type(self).runs += 1
         return graph
+
+
+class ZerosAreCheap(GraphPass):
+    """Looks at the values of constants that are results."""
+
+    def do_pass(self, graph: Any, target: Any) -> Any:
+        def cheaper(op: Any) -> Any:
+            if op.is_constant and op.axes and not op.const.any():
+                return weft.broadcast(weft.constant(0.0), op.axes)
+            return op
+
+        return graph.rewrite(cheaper)
 
 
 class Extended(NumPyTransformer):
@@ -424,6 +463,13 @@ def test_passes_count_with_what_they_are_made_with() -> None:
         pass
 
     assert [is_found(*model(), passes=(Local(), "decompose")) for _ in range(2)] == [False] * 2
+
+
+def test_a_pass_may_look_at_values_that_need_not_be_looked_at() -> None:
+    zeros = np.zeros(2000, np.float32)
+    for values in (zeros, zeros + 1, zeros, zeros + 2):
+        made = compiled(weft.constant(values), passes=(ZerosAreCheap(), "decompose"))
+        assert (made() == values).all()
 
 
 def test_nothing_is_found_or_kept_while_a_plugin_is_registered_by_hand(cache: Cache) -> None:
@@ -697,3 +743,21 @@ def test_code_that_is_edited_while_a_process_runs_is_not_kept(tmp_path: Path, ca
     definition = edit + "from mine import ThriceOp"
     assert [run_script(tmp_path, definition) for _ in range(2)] == ["False", "False"]
     assert cache.usage() == (0, 0)
+
+
+def test_names_of_states_are_those_at_hand_and_never_code() -> None:
+    def source_with(name: str) -> str:
+        x = weft.placeholder((3,))
+        w = weft.variable((3,), initial_value=1, name=name)
+        made = compiled(weft.sort(x * w), x)
+        assert made([2, 1, 3]).tolist() == [1, 2, 3]
+        text: str = made.source
+        return text
+
+    assert "# s0 is weight\n" in source_with("weight")
+    forget()
+    found = source_with("slope")
+    assert "# s0 is slope\n" in found
+    assert "weight" not in found
+    assert "\n    import os" not in source_with("x\n    import os")
+    assert "# s0 is x   import os\n" in source_with("x\r\x0c\nimport os")

@@ -114,6 +114,12 @@ def effects(first: str, second: str) -> Graph:
     return of(*prints)
 
 
+def built_in_order(*prefixes: str) -> Graph:
+    """Return a graph of two effects, which happen in the order in which they were built."""
+    prints = {prefix: weft.print_op(X, prefix) for prefix in prefixes}
+    return of(prints["a"], prints["b"])
+
+
 def after(number: int) -> Graph:
     graph = effects("a", "b")
     one, two = graph.effects
@@ -145,6 +151,7 @@ DIFFERENT = {
     "outputs": [of(X + 1, X + 2), of(X + 2, X + 1)],
     "sharing": [of(*[weft.sin(X)] * 2), of(weft.sin(X), weft.sin(X))],
     "effects": [effects("a", "b"), effects("b", "a"), effects("a", "a")],
+    "order of effects": [built_in_order("a", "b"), built_in_order("b", "a")],
     "order": [after(number) for number in range(3)],
     "names of axes": [
         of(x + 1, parameters=(x,))

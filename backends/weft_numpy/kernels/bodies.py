@@ -140,8 +140,10 @@ class Body:
     def _choose_results(self) -> None:
         """Let a result be computed in place; copy it there in the end if that is not possible."""
         taken: set[int] = set()
-        for index in self.results:
-            source = self.values.sources[self.kernel.outputs[index]]
+        sources = {index: self.values.sources[self.kernel.outputs[index]] for index in self.results}
+        known = [source for source in sources.values() if source not in self.place]
+        self.last.update(dict.fromkeys(known, len(self.numbers)))
+        for index, source in sources.items():
             full = self.values.results[index].shape
             own = tuple(
                 length if axis in self.values.varying[source] else 1
@@ -169,11 +171,11 @@ class Body:
             if last > place:
                 return False
             reads = [i for i, arg in enumerate(self.read(number)) if arg == under]
-            if last == place and not all(self._overwrites(number, i) for i in reads):
+            if last == place and not all(self.overwrites(number, i) for i in reads):
                 return False
         return True
 
-    def _overwrites(self, number: int, index: int) -> bool:
+    def overwrites(self, number: int, index: int) -> bool:
         """Whether an instruction may be computed over one of its operands."""
         op = self.kernel.instruction(number).op
         return (
@@ -204,7 +206,7 @@ class Body:
                 and self.dtype(arg) == self.dtype(number)
             )
             indices = [i for i, other in enumerate(args) if other == arg]
-            if same and all(self._overwrites(number, i) for i in indices):
+            if same and all(self.overwrites(number, i) for i in indices):
                 return arg
         return None
 
@@ -285,7 +287,7 @@ class _Slots:
                 continue
             same = (home.varying, home.dtype) == (body.values.varying[number], body.dtype(number))
             indices = [i for i, other in enumerate(body.read(number)) if other == arg]
-            if same and all(body._overwrites(number, i) for i in indices):
+            if same and all(body.overwrites(number, i) for i in indices):
                 return home
         return None
 

@@ -5,8 +5,6 @@ Times are of one thread, on processors with 8 to 16 floats a vector.
 
 from __future__ import annotations
 
-from math import prod
-
 from weft.dtypes import DType
 from weft.kernels import VIEWS, Kernel
 from weft.op import Op
@@ -22,6 +20,9 @@ FLOP = 0.004
 
 THREADS_FROM = 80_000.0
 """Nanoseconds of work from which several threads are worth waking."""
+
+PRODUCTS_FROM = 160_000.0
+"""The same for matrix products, in which BLAS's own threads work as well, and at once."""
 
 SMALLEST = 2**13
 """The elements of a domain from which tiles or threads may be worth it."""
@@ -56,7 +57,7 @@ def nanoseconds(values: Values) -> float:
             continue
         sizes = [values.size(number), *(values.size(arg) for arg in each.args)]
         if isinstance(op, linalg.MatmulOp):
-            total += FLOP * _width(op.dtype) * 2 * sizes[0] * op.args[0].axes.shape[-1]
+            total += FLOP * _width(op.dtype) * product_flops(kernel)
         else:
             total += per_element(op) * _width(op.dtype) * max(sizes)
     return total
@@ -70,9 +71,10 @@ def per_element(op: Op) -> float:
     return _CHEAP if isinstance(op, (*_SIMPLE, ReductionOp, elementwise.CastOp)) else _FUNCTION
 
 
-def product_flops(shape: tuple[int, ...], contracted: int) -> float:
-    """Return the operations of a matrix product with a result of a shape."""
-    return 2.0 * prod(shape) * contracted
+def product_flops(kernel: Kernel) -> float:
+    """Return the operations of the matrix product that a kernel begins with."""
+    left = kernel.operands[kernel.body[0].args[0]]
+    return 2.0 * kernel.size * left.shape[-1]
 
 
 def _width(dtype: DType) -> float:
@@ -83,7 +85,5 @@ def worth_a_look(kernel: Kernel) -> bool:
     """Whether a kernel may be large enough for tiles or threads, by its size alone."""
     if kernel.size >= SMALLEST:
         return True
-    first = kernel.body[0].op
-    if not isinstance(first, linalg.MatmulOp):
-        return False
-    return FLOP * product_flops(kernel.domain, first.args[0].axes.shape[-1]) >= THREADS_FROM
+    is_product = isinstance(kernel.body[0].op, linalg.MatmulOp)
+    return is_product and FLOP * product_flops(kernel) >= PRODUCTS_FROM

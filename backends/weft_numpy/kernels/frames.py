@@ -24,11 +24,13 @@ LONGEST_ROW = 2**18
 SHORTEST_RUN = 64
 """The fewest elements in a row of memory that a tile may cut columns into."""
 
-ROWS = 256
-"""The fewest rows of a matrix product's tile: for each, BLAS copies all of the second operand."""
-
-PRODUCT = 2**19
+PRODUCT = 2**20
 """The elements of a matrix product's tile."""
+
+ROWS = 256
+"""The fewest rows or columns that a product is cut into; for each tile BLAS copies the other one's
+matrix.
+"""
 
 
 @dataclass(frozen=True)
@@ -136,20 +138,23 @@ def rows(
     return None
 
 
-def product(lengths: tuple[int, ...], least: int) -> Frame:
-    """Return tiles of a matrix product: rows of one matrix, or several whole small ones."""
-    *_, height, width = lengths
-    most = max(PRODUCT // max(width, 1), ROWS)
-    outer = prod(lengths[:-2])
-    if height * outer > most >= 2 * height and outer > 1:
-        blocked = len(lengths) - 3
-        outside = prod(lengths[:blocked])
-        block = _block(lengths[blocked], most // height, outside, least, False)
-        return Frame(lengths, tuple(range(blocked)), blocked, block)
-    if outer >= least:
-        least = 1
-    block = _block(height, most, outer, least, False)
-    return Frame(lengths, tuple(range(len(lengths) - 2)), len(lengths) - 2, block)
+def product(lengths: tuple[int, ...], least: int, keeps_rows: bool) -> Frame:
+    """Return tiles of a matrix product: several small matrices, or some rows or columns of one.
+
+    The longer side is cut, since BLAS copies the operand of the other side for every tile; rows are
+    kept whole if `keeps_rows` says so.
+    """
+    *batch, height, width = lengths
+    outer, last = prod(batch), len(lengths) - 1
+    if batch and 2 * height * width <= PRODUCT and (outer >= least or height < least):
+        most = PRODUCT // (height * width)
+        outside = prod(batch[:-1])
+        block = _block(batch[-1], most, outside, least, False)
+        return Frame(lengths, tuple(range(last - 2)), last - 2, block)
+    blocked = last if width > height and not keeps_rows else last - 1
+    most = max(PRODUCT // (height if blocked == last else width), ROWS)
+    block = _block(lengths[blocked], most, outer, least, True)
+    return Frame(lengths, tuple(range(last - 1)), blocked, block)
 
 
 def _block(length: int, most: int, outer: int, least: int, is_aligned: bool) -> int:
@@ -160,6 +165,6 @@ def _block(length: int, most: int, outer: int, least: int, is_aligned: bool) -> 
         total = -(-total // least) * least
         blocks = min(-(-total // outer), length)
     block = -(-length // blocks)
-    if is_aligned:
+    if is_aligned and block > 64:
         block = min(-(-block // 16) * 16, length)
     return max(block, 1)

@@ -46,23 +46,27 @@ class Loop:
     def write(self, workspace: TensorDescription | None, start: int = 0) -> None:
         """Write function and call; the threads' scratch memory begins at `start`."""
         self.body.write(self.emit, self.memory)
-        self.finish(workspace, start, ["for tile in tiles:"], self.frame.count)
+        self.finish(workspace, start, ["for tile in tiles:"], 1, self.frame.count)
 
     def finish(
-        self, workspace: TensorDescription | None, start: int, heads: Sequence[str], count: int
+        self,
+        workspace: TensorDescription | None,
+        start: int,
+        heads: Sequence[str],
+        depth: int,
+        count: int,
     ) -> None:
-        """Write function and call, the body under the given heads of loops."""
+        """Write function and call, the body under so many nested loops with the given heads."""
         entries = list(self.emit.lane)
         lane = [lane_line(entries, self.frame)] if entries else []
-        before = [] if self.frame.rest else lane
-        first = [*index_lines(self.frame), *(lane if self.frame.rest else ()), *self.views.lines]
-        depth = INDENT * (1 + sum(head.endswith(":") for head in heads))
-        origin = self.outer.origin
+        each = lane if self.frame.rest else []
+        first = [*index_lines(self.frame), *each, *self.views.lines]
+        indent = INDENT * (1 + depth)
         lines = [f"(tiles, lane, {', '.join(self.views.parameters)}):"]
-        lines += [f"{INDENT}{line}" for line in (*before, *heads)]
-        lines += [f"{depth}{line}" for line in first]
-        origins = [-1, *[origin] * (len(lines) - 1), *self.emit.origins]
-        lines += [f"{depth}{line}" for line in self.emit.lines]
+        lines += [f"{INDENT}{line}" for line in (*([] if each else lane), *heads)]
+        lines += [f"{indent}{line}" for line in first]
+        origins = [-1, *[self.outer.origin] * (len(lines) - 1), *self.emit.origins]
+        lines += [f"{indent}{line}" for line in self.emit.lines]
         title = self.body.kernel.title or "copy"
         name = self.outer.defined(f"each_{title}", lines, origins)
         self._write_call(name, count, self._lanes(workspace, start))

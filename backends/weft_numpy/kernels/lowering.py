@@ -11,7 +11,7 @@ from weft.kernels import Kernel
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels import frames
 from weft_numpy.kernels.bodies import Body
-from weft_numpy.kernels.costs import THREADS_FROM, nanoseconds, worth_a_look
+from weft_numpy.kernels.costs import PRODUCTS_FROM, THREADS_FROM, nanoseconds, worth_a_look
 from weft_numpy.kernels.loops import Tiled
 from weft_numpy.kernels.memory import WholeMemory
 from weft_numpy.kernels.sweeps import Swept
@@ -66,7 +66,8 @@ def lower(
 
 def _cut(values: Values, machine: Machine) -> Lowered | None:
     """Return a kernel in tiles; None if that is not worth it."""
-    threads = machine.threads if nanoseconds(values) >= THREADS_FROM else 1
+    enough = PRODUCTS_FROM if values.has_product else THREADS_FROM
+    threads = machine.threads if nanoseconds(values) >= enough else 1
     elements = frames.tile_elements(*_bytes_per_element(values), machine)
     size = prod(values.lengths)
     if threads == 1 and (size <= elements or values.has_product):
@@ -82,7 +83,8 @@ def _frame(values: Values, elements: int, threads: int) -> tuple[frames.Frame | 
     lengths, reduced = values.lengths, values.reduced
     if values.has_product:
         is_possible = reduced <= {len(lengths) - 1}
-        return (frames.product(lengths, threads) if is_possible else None), False
+        found = frames.product(lengths, threads, bool(reduced)) if is_possible else None
+        return found, False
     if not reduced:
         return frames.flat(lengths, elements, threads), False
     is_single = all(each.stage == 0 for each in values.kernel.body)

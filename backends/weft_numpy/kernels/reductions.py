@@ -104,7 +104,7 @@ def recipe(values: Values, frame: Frame, number: int, factors: tuple[int, ...]) 
     else:
         if _repeats(values, frame, number, made):
             spread = frozenset(frame.axes)
-            temporaries.append((spread, op.args[0].dtype))
+            temporaries.append((spread, values.dtype(made)))
         if working_dtype(op) != op.dtype:
             temporaries.append((values.varying[number], working_dtype(op)))
     return Recipe(axes, factors or (made,), by_rows, by_columns, spread, tuple(temporaries))
@@ -112,7 +112,9 @@ def recipe(values: Values, frame: Frame, number: int, factors: tuple[int, ...]) 
 
 def _by_rows(values: Values, frame: Frame, number: int, made: int) -> bool:
     """Whether BLAS can add up the last axis of a value."""
-    if not _is_float_sum(values, number) or not frame.axes or frame.axes[-1] not in values.reduced:
+    if not _is_float_sum(values, number, made):
+        return False
+    if not frame.axes or frame.axes[-1] not in values.reduced:
         return False
     length = frame.length(frame.axes[-1])
     return SHORTEST_ROW <= length <= ROW and not _repeats(values, frame, number, made)
@@ -123,7 +125,7 @@ def _by_columns(values: Values, frame: Frame, number: int, made: int) -> bool:
 
     It does so quickly, but in several threads if it is not told to use one, as it is for tiles.
     """
-    if not _is_float_sum(values, number) or frame.blocked is None or len(frame.axes) < 2:
+    if not _is_float_sum(values, number, made) or frame.blocked is None or len(frame.axes) < 2:
         return False
     if values.reduced.intersection(frame.axes) != {frame.axes[-2]}:
         return False
@@ -134,10 +136,9 @@ def _by_columns(values: Values, frame: Frame, number: int, made: int) -> bool:
     return is_dense and length >= SHORTEST_ROW and not _repeats(values, frame, number, made)
 
 
-def _is_float_sum(values: Values, number: int) -> bool:
+def _is_float_sum(values: Values, number: int, made: int) -> bool:
     op = values.kernel.instruction(number).op
-    is_sum = type(op) is reduction.SumOp and op.dtype == op.args[0].dtype
-    return is_sum and op.dtype.name in ("float32", "float64")
+    return type(op) is reduction.SumOp and values.dtype(made).name in ("float32", "float64")
 
 
 def _repeats(values: Values, frame: Frame, number: int, made: int) -> bool:

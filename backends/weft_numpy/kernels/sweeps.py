@@ -19,7 +19,7 @@ from weft.ops import reduction
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels.bodies import LINE, Body
 from weft_numpy.kernels.frames import Frame, whole
-from weft_numpy.kernels.loops import Loop
+from weft_numpy.kernels.loops import INDENT, Loop
 from weft_numpy.kernels.memory import WholeMemory, within
 from weft_numpy.kernels.reductions import total_dtype
 from weft_numpy.kernels.values import Values
@@ -76,13 +76,12 @@ class Swept:
         """Return the results of a stage that are written between sweeps, or in one."""
         found = []
         for index, number in enumerate(self.kernel.outputs):
-            source = self.values.sources[number]
             lies = self.values.results[index]
             fits = all(lies.shape[axis] == 1 for axis in self.values.reduced)
-            made = self.kernel.instruction(source) if source >= len(self.kernel.operands) else None
-            late = made is not None and made.is_reduction
-            at = self.kernel.instruction(number).stage + (late and number == source)
-            if fits == is_kept and at == stage:
+            instruction = self.kernel.instruction(number)
+            # The value of a reduction is known only after the sweep of its stage.
+            ready = instruction.stage + instruction.is_reduction
+            if fits == is_kept and ready == stage:
                 found.append(index)
         return found
 
@@ -179,15 +178,14 @@ class Swept:
         known: dict[int, TensorDescription],
     ) -> None:
         loop = Loop(emit, body, self.threads, known)
-        heads = ["for part in tiles:"]
         body.write(loop.emit, loop.memory)
+        inner = []
         for number in sorted(body.partial):
-            heads += self._write_share(loop, number, workspace)
-        last = f"min((part + 1) * {self.tiles}, {self.frame.count})"
-        heads.append(f"for tile in range(part * {self.tiles}, {last}):")
-        for place, head in enumerate(heads[1:], 1):
-            heads[place] = f"    {head}"
-        loop.finish(workspace, self.at["lanes"], heads, self.parts)
+            inner += self._write_share(loop, number, workspace)
+        start, last = f"part * {self.tiles}", f"(part + 1) * {self.tiles}"
+        inner.append(f"for tile in range({start}, min({last}, {self.frame.count})):")
+        heads = ["for part in tiles:", *(f"{INDENT}{line}" for line in inner)]
+        loop.finish(workspace, self.at["lanes"], heads, 2, self.parts)
 
     def _write_share(
         self, loop: Loop, number: int, workspace: TensorDescription | None

@@ -59,6 +59,10 @@ class TileEmitter(Emitter):
         """Bind a value around the function."""
         return self.outer.bind(value, hint)
 
+    def prepared(self, expression: str, hint: str) -> str:
+        """Prepare a value around the function."""
+        return self.outer.prepared(expression, hint)
+
     def name(self, description: TensorDescription) -> str:
         """Return the name of a view of the tile."""
         return str(description.base)

@@ -7,7 +7,8 @@ from math import prod
 from typing import NamedTuple
 
 from weft.description import TensorDescription, contiguous
-from weft.kernels import VIEWS, Kernel, Places
+from weft.dtypes import DType
+from weft.kernels import VIEWS, Kernel, Operand, Places
 from weft.kernels.collapse import collapse
 from weft.op import Op
 from weft.ops.linalg import MatmulOp
@@ -122,6 +123,11 @@ class Values:
         """The values that need code: operands and views are there."""
         first = len(self.kernel.operands)
         return [number for number, source in enumerate(self.sources) if first <= number == source]
+
+    def dtype(self, number: int) -> DType:
+        """Return the dtype of a value."""
+        value = self.kernel.values[number]
+        return value.dtype if isinstance(value, Operand) else value.op.dtype
 
     def size(self, number: int) -> int:
         """Return the number of different elements of a value."""

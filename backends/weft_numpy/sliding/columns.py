@@ -3,7 +3,7 @@
 Columns of all images of a block are one matrix with gaps, as in `lattice`: they are copied in long
 runs, but the outputs have to be copied too, which closes the gaps. Or each image has a matrix of
 its own without gaps: columns are copied in short runs, and outputs need no copy. That is better
-where filters have few elements.
+where filters have few elements, or windows do not overlap.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Geometry:
         self.batch, self.channels, *lengths = images
         self.count, self.groups, self.depth = filters[0], groups, math.prod(filters[1:])
         self.kernel, self.dtype, self.has_gaps = filters[2:], dtype, has_gaps
-        self.lattice = Lattice(lengths, Sliding(self.kernel, stride, padding, dilation))
+        self.lattice = Lattice(lengths, Sliding(self.kernel, stride, padding, dilation), has_gaps)
         column = (groups * self.depth + self.count) * dtype.itemsize
         limit = max(CACHED // max(column, 1), LEAST_COLUMNS)
-        share = -(-self.batch // threads)
-        self.images = max(1, min(limit // self.lattice.columns, share))
-        parts = -(-self.lattice.columns * self.images // limit)
+        windows = self.lattice.columns if has_gaps else math.prod(self.lattice.counts)
+        self.images = max(1, min(limit // windows, -(-self.batch // threads)))
+        parts = -(-windows * self.images // limit)
         if self.images == 1:
             parts = max(parts, threads // max(self.batch, 1))
         self.rows = _cut(self.lattice.counts[0], parts)

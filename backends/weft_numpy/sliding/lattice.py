@@ -6,15 +6,15 @@ places lie as far apart as the windows themselves, so that they are one run, as 
 single axis. Between the last window of a line and the first of the next there are places that are
 no windows; what is computed for them is left out.
 
-Where windows lie a stride apart, elements that far apart are brought together first: they are a
-phase of their axis. An element of a window always meets the same phase.
+Where windows lie a stride apart, a lattice that is split brings elements that far apart together
+first: they are a phase of their axis, and a place in a window always meets the same phase.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from numpy.lib.stride_tricks import as_strided
@@ -52,30 +52,33 @@ class Phase(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One axis: how many windows begin in a line of it, how long lines are, and its phases."""
+    """One axis: its windows, how far apart they begin, how long lines are, and its phases."""
 
     windows: int
+    step: int
     pitch: int
     phases: list[Phase]
 
 
-def make_line(length: int, sliding: Sliding) -> Line:
+def make_line(length: int, sliding: Sliding, is_split: bool) -> Line:
     """Return how windows slide along an axis of so many elements, the only one of `sliding`."""
     (size,), (stride,), ((before, _),), (dilation,) = sliding
     (windows,) = sliding.counts((length,))
-    period, gap = (each // math.gcd(stride, dilation) for each in (stride, dilation))
+    apart = stride if is_split else 1
+    step, reach = stride // apart, (windows - 1) * (stride // apart) + 1
+    period, gap = (each // math.gcd(apart, dilation) for each in (apart, dilation))
     phases = []
     for place in range(min(period, size)):
-        shift, first = divmod(place * dilation - before, stride)
+        shift, first = divmod(place * dilation - before, apart)
         places = len(range(place, size, period))
         # What lies behind the last element that a window meets is not needed.
-        last = windows + shift + (places - 1) * gap
-        used = max(0, min(len(range(first, length, stride)), last))
-        elements = slice(first, first + used * stride, stride)
+        last = reach + shift + (places - 1) * gap
+        used = max(0, min(len(range(first, length, apart)), last))
+        elements = slice(first, first + used * apart, apart)
         phases.append(Phase(elements, used, slice(place, None, period), places, shift, gap))
     low, high = min(each.shift for each in phases), max(each.end for each in phases)
     longest = max(each.length for each in phases)
-    return Line(windows, max(windows, windows + high, longest - low), phases)
+    return Line(windows, step, max(reach, reach + high, longest - low), phases)
 
 
 class Lattice:
@@ -92,23 +95,27 @@ class Lattice:
         image, and those from one image to the next.
     """
 
-    def __init__(self, lengths: Sequence[int], sliding: Sliding) -> None:
-        lines = [make_line(n, sliding.along(axis)) for axis, n in enumerate(lengths)]
-        self.kernel = sliding.kernel
+    def __init__(self, lengths: Sequence[int], sliding: Sliding, is_split: bool) -> None:
+        lines = [make_line(n, sliding.along(axis), is_split) for axis, n in enumerate(lengths)]
         self.counts = tuple(line.windows for line in lines)
         self.pitches = tuple(line.pitch for line in lines)
         self.phases = list(itertools.product(*(line.phases for line in lines)))
-        self.steps = row_major(self.pitches, 1)
-        self.row, self.image = self.steps[0], math.prod(self.pitches)
+        self._units = row_major(self.pitches, 1)
+        self._steps = [line.step * unit for line, unit in zip(lines, self._units, strict=True)]
+        self.row, self.image = self._steps[0], math.prod(self.pitches)
         self.columns = self.counts[0] * self.row
-        self.margin = max(0, *(-self._distance(phase) for phase in self.phases))
-        self.end = max(self.image, *(self.columns + self._reach(each) for each in self.phases))
+        last = self._offset((line.windows - 1) * line.step for line in lines)
+        reach = max(self._offset(each.end for each in phase) for phase in self.phases)
+        self.margin = max(0, *(-self._shift(phase) for phase in self.phases))
+        self.end = max(self.image, max(self.columns, last + 1) + reach)
 
-    def _distance(self, phase: Sequence[Phase]) -> int:
-        return sum(each.shift * step for each, step in zip(phase, self.steps, strict=True))
+    def _offset(self, numbers: Iterable[int]) -> int:
+        """Return the offset of an element, given a number along each axis."""
+        return sum(number * unit for number, unit in zip(numbers, self._units, strict=True))
 
-    def _reach(self, phase: Sequence[Phase]) -> int:
-        return sum(each.end * step for each, step in zip(phase, self.steps, strict=True))
+    def _shift(self, phase: Sequence[Phase]) -> int:
+        """Return how far the first element that windows meet in a phase lies from their own."""
+        return self._offset(each.shift for each in phase)
 
     def span(self, images: int) -> int:
         """Return how many places the run of a channel has."""
@@ -122,7 +129,10 @@ class Lattice:
         return lines[(slice(None), slice(None), *used)].swapaxes(0, 1)
 
     def runs(self, run: Array, phase: Sequence[Phase], images: int, rows: range) -> Array:
-        """Return what windows meet in a phase: channels, places in a window, images, columns."""
+        """Return what windows meet in a phase: channels, places in a window, images, columns.
+
+        The lattice must be split, so that windows are neighbours.
+        """
         start, sizes, strides = self._places(phase, rows, run.itemsize)
         return as_strided(
             run[:, start:],
@@ -133,7 +143,7 @@ class Lattice:
     def windows(self, run: Array, phase: Sequence[Phase], images: int, rows: range) -> Array:
         """Return what windows meet: images, channels, places in a window, numbers of windows."""
         start, sizes, strides = self._places(phase, rows, run.itemsize)
-        steps = (step * run.itemsize for step in self.steps)
+        steps = (step * run.itemsize for step in self._steps)
         return as_strided(
             run[:, start:],
             (images, len(run), *sizes, len(rows), *self.counts[1:]),
@@ -144,12 +154,12 @@ class Lattice:
         self, phase: Sequence[Phase], rows: range, unit: int
     ) -> tuple[int, list[int], list[int]]:
         """Return where the first window meets a phase, and lengths and strides of its places."""
-        pairs = list(zip(phase, self.steps, strict=True))
-        start = self.margin + self._distance(phase) + rows.start * self.row
+        pairs = list(zip(phase, self._units, strict=True))
+        start = self.margin + self._shift(phase) + rows.start * self.row
         return (
             start,
             [each.size for each in phase],
-            [each.gap * step * unit for each, step in pairs],
+            [each.gap * place * unit for each, place in pairs],
         )
 
     def inner(self, places: Array) -> Array:

@@ -118,7 +118,7 @@ class Kernel:
         """The number of points of the domain."""
         return prod(self.domain)
 
-    @property
+    @cached_property
     def result_types(self) -> tuple[tuple[Axes, DType], ...]:
         """The axes and dtype of each result."""
         made = [self.instruction(number).op for number in self.outputs]
@@ -174,6 +174,8 @@ class Kernel:
 
     def last_stage(self, number: int) -> int:
         """Return the last stage in which a sweep needs a value, to recompute others if need be."""
+        if self.stages == 1:
+            return 0
         needed = {number}
         last = 0
         for place, each in enumerate(self.body, len(self.operands)):

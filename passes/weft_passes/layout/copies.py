@@ -86,8 +86,10 @@ class _Readers:
 
     def deserve(self, view: Op) -> bool:
         """Whether the readers of a view had better read a copy of it."""
+        if view.axes.size * view.dtype.itemsize < SMALL:
+            return False
         lies = self.locations.describe(view)
-        if lies.nbytes < SMALL or lies.size > lies.base.axes.size or lies.is_contiguous:
+        if lies.size > lies.base.axes.size or lies.is_contiguous:
             return False
         copy = contiguous(lies.shape, lies.dtype)
         return self.price(view, copy, True) + copy_price(lies) < self.price(view, lies, False)
