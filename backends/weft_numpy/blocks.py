@@ -149,6 +149,8 @@ def comment(location: source.Location) -> str:
 
 def _on_one_line(text: str) -> str:
     """Return text that cannot end a comment: what a user wrote must not become code."""
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() else " " for each in text)
 
 

@@ -26,7 +26,7 @@ from weft.op import Op
 from weft.ops.storage import ParameterOp, ReadOp
 from weft.traversal import postorder
 
-SMALL = 4096
+SMALL = 256
 """The bytes up to which the values of every constant count."""
 
 _AUTOMATIC = re.compile(r"Axis_\d+")

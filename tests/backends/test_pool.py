@@ -73,15 +73,20 @@ def test_an_error_is_raised_when_all_have_ended(failing: int) -> None:
 
 def test_after_an_error_no_further_part_is_begun() -> None:
     done = []
+    begun = threading.Barrier(2)
 
     def work(parts: Iterator[int], lane: int) -> None:
         for part in parts:
+            if not done:
+                begun.wait(30)
+            if lane == 0:
+                raise KeyError(part)
+            time.sleep(0.1)
             done.append(part)
-            raise KeyError(part)
 
     with pytest.raises(KeyError):
         Pool().run(work, 50, [0, 1])
-    assert len(done) <= 2
+    assert len(done) == 1
 
 
 def test_a_busy_worker_is_not_waited_for() -> None:

@@ -50,6 +50,7 @@ def blocked_rule(op: Op, emit: Emitter) -> None:
     memory = emit.step.workspace
     assert work is not None, "the rule is there for ops in blocks"
     assert memory is not None, "their workspace is never empty"
+    assert emit.step.out.is_contiguous, "parts of results are written as matrices"
     kind = emit.bind(type(work), type(work).__name__)
     numbers = ", ".join(_text(number, emit) for number in work.numbers)
     hint = type(work).__name__.lower()

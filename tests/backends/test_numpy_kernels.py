@@ -45,6 +45,13 @@ def moments(*axes: int) -> Any:
     return build
 
 
+def between(x: Any) -> Any:
+    mean = weft.sum(x, axis=0) * 0.01
+    power = weft.exp(mean)
+    total = weft.sum(weft.tanh(x - mean) * power, axis=0)
+    return [(x - mean) * power + total, total * power]
+
+
 def all_reductions(x: Any) -> Any:
     kinds = (weft.sum, weft.prod, weft.max, weft.min)
     return [kind(x, axis=1) for kind in kinds]
@@ -113,6 +120,17 @@ REDUCTIONS = {
         [(12, 9), (9,)],
         "Swept",
     ),
+    "products that are needed themselves": (
+        lambda x, y: x * y - weft.sum(x * y, axis=1, keepdims=True),
+        [(31, 9), (31, 9)],
+        "Tiled",
+    ),
+    "sums of a row for every row": (
+        lambda x, y: [weft.sum(weft.broadcast(y, x.axes), axis=1), weft.sum(x, axis=1)],
+        [(4, 60), (1, 60)],
+        "Swept",
+    ),
+    "values between sweeps": (between, [(60, 3)], "Swept"),
     "operand between sweeps": (
         lambda x, b: (x - weft.exp(weft.sum(x, axis=0) * b)) * b,
         [(50, 3), (3,)],
