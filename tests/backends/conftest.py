@@ -11,6 +11,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
         (frames, "LEAST", 1),
         (frames, "MOST", 12),
+        (frames, "ONCE", 12),
         (frames, "SHORTEST_RUN", 2),
         (frames, "LONGEST_ROW", 24),
         (frames, "ROWS", 2),

@@ -100,7 +100,7 @@ REDUCTIONS = {
     "moments R K R": (moments(0, 2), [(8, 3, 9)], "Swept"),
     "moments all": (moments(0, 1), [(9, 10)], "Swept"),
     "kinds K R": (all_reductions, [(20, 6)], "Tiled"),
-    "kinds K R K": (all_reductions, [(3, 6, 4)], "Tiled"),
+    "kinds K R K": (all_reductions, [(3, 3, 4)], "Tiled"),
     "kinds long": (all_reductions, [(2, 60)], "Swept"),
     "row sums": (lambda x: weft.sum(x, axis=1), [(31, 9)], "Tiled"),
     "column sums": (lambda x: weft.sum(x, axis=0), [(310, 5)], "Swept"),

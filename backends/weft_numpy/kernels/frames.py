@@ -15,7 +15,10 @@ Two threads get into each other's way between calls, when they need the interpre
 call, the rarer that is.
 """
 
-LEAST_PARTS = 8
+ONCE = 2**20
+"""The elements of a tile that is read once, so that it need not stay anywhere."""
+
+LEAST_PARTS = 16
 """The fewest tiles of a sweep, whatever the number of threads, so that sums do not depend on it."""
 
 LONGEST_ROW = 2**18
@@ -23,6 +26,9 @@ LONGEST_ROW = 2**18
 
 SHORTEST_RUN = 64
 """The fewest elements in a row of memory that a tile may cut columns into."""
+
+TALL = 256
+"""The length of columns from which they are swept over along the rows, if once is enough."""
 
 PRODUCT = 2**20
 """The elements of a matrix product's tile."""
@@ -90,10 +96,9 @@ def whole(lengths: Sequence[int]) -> Frame:
     return Frame(tuple(lengths))
 
 
-def tile_elements(bytes_per_element: int, has_scratch: bool, machine: Machine) -> int:
+def tile_elements(bytes_per_element: int, machine: Machine) -> int:
     """Return how many elements a tile may have, given the bytes that one takes in all arrays."""
-    most = MOST if has_scratch else 4 * MOST
-    return min(max(machine.cache // max(bytes_per_element, 1), LEAST), most)
+    return min(max(machine.cache // max(bytes_per_element, 1), LEAST), MOST)
 
 
 def flat(lengths: tuple[int, ...], elements: int, least: int = 1) -> Frame:
@@ -130,7 +135,7 @@ def rows(
             continue
         most = max(elements // inner, 1)
         cuts_runs = dimension == len(lengths) - 1 and most < lengths[dimension]
-        if cuts_runs and (is_single or most < SHORTEST_RUN):
+        if cuts_runs and (most < SHORTEST_RUN or (is_single and inner >= TALL)):
             return None
         outer = prod(lengths[each] for each in walked)
         block = _block(lengths[dimension], most, outer, least, cuts_runs)

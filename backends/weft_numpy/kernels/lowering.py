@@ -68,7 +68,7 @@ def _cut(values: Values, machine: Machine) -> Lowered | None:
     """Return a kernel in tiles; None if that is not worth it."""
     enough = PRODUCTS_FROM if values.has_product else THREADS_FROM
     threads = machine.threads if nanoseconds(values) >= enough else 1
-    elements = frames.tile_elements(*_bytes_per_element(values), machine)
+    elements = _elements(values, machine)
     size = prod(values.lengths)
     if threads == 1 and (size <= elements or values.has_product):
         return None
@@ -94,24 +94,23 @@ def _frame(values: Values, elements: int, threads: int) -> tuple[frames.Frame | 
     return frames.flat(lengths, elements, frames.LEAST_PARTS), True
 
 
-def _bytes_per_element(values: Values) -> tuple[int, bool]:
-    """Return the bytes that an element of a tile takes in all arrays that are in use at once.
-
-    And whether any of these are scratch arrays.
-    """
-    body = Body(
-        values,
-        frames.Frame(values.lengths, (), 0, 1) if values.lengths else frames.whole(()),
-        values.computed,
-        range(len(values.results)),
-    )
-    whole = frozenset(range(len(values.lengths)))
-    moved = (*values.operands, *values.results)
+def _elements(values: Values, machine: Machine) -> int:
+    """Return how many elements a tile may have."""
+    lengths = values.lengths
+    frame = frames.Frame(lengths, (), 0, 1) if lengths else frames.whole(lengths)
+    body = Body(values, frame, values.computed, range(len(values.results)))
+    size = prod(lengths)
+    stored = [
+        lies.dtype.itemsize for lies in (*values.operands, *values.results) if lies.size == size
+    ]
+    everywhere = frozenset(range(len(lengths)))
     scratch = {
         home.number: home.dtype.itemsize
         for home in body.homes.values()
-        if not isinstance(home, int) and home.varying == whole
+        if not isinstance(home, int) and home.varying == everywhere
     }
-    moved_bytes = sum(each.dtype.itemsize for each in moved if each.size == prod(values.lengths))
-    writes = any(each.size == prod(values.lengths) for each in values.results)
-    return moved_bytes + sum(scratch.values()), bool(scratch) or writes
+    readers = [n for n in body.numbers if any(values.size(arg) == size for arg in body.read(n))]
+    writes = any(lies.size == size for lies in values.results)
+    if len(readers) == 1 and not scratch and not writes:
+        return frames.ONCE
+    return frames.tile_elements(sum(stored) + sum(scratch.values()), machine)
