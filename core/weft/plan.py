@@ -20,7 +20,6 @@ from weft.graph import Graph
 from weft.liveness import Liveness
 from weft.op import Op
 from weft.ops.movement import ContiguousOp
-from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp, ReadOp
 from weft.rematerialisation import rematerialised
 from weft.repetition import distinct
@@ -29,11 +28,9 @@ from weft.target import Target
 
 __all__ = [
     "ARENA", "CONSTANT", "INPUT", "RESULT", "STATE", "Buffer", "Plan", "Step", "make_plan",
-    "unsupported",
 ]  # fmt: skip
 
 _BYTE = dtypes.uint8
-_NOT_COMPUTED = (ParameterOp, ReadOp, ResultOp)
 
 
 @dataclass(slots=True)
@@ -312,12 +309,3 @@ class _Assembly:
         args = tuple([self.tensors[arg] for arg in op.args])
         outs = tuple([self.tensors[value] for value in self.flow.made_by(op)]) or args[:1]
         return Step(op, outs, args, workspace)
-
-
-def unsupported(ops: Iterable[Op], target: Target) -> list[Op]:
-    """Return the ops that a target can neither compute nor show as a view."""
-    return [
-        op
-        for op in ops
-        if not (op.is_constant or isinstance(op, _NOT_COMPUTED) or target.supports(op))
-    ]

@@ -23,23 +23,22 @@ from weft.axes import Axes
 from weft.collection import paused_collection
 from weft.description import contiguous
 from weft.device import DeviceBufferStorage, DeviceTensor
-from weft.errors import ArgumentError, AxesError, StateError, UnsupportedOpError
+from weft.errors import ArgumentError, AxesError, StateError
 from weft.graph import Graph, in_order
+from weft.initialisation import initial_computation, initializers_of, large_constants
 from weft.lengths import Symbol
 from weft.op import Op
-from weft.ops.control import doall, sequential
 from weft.ops.storage import AssignableTensorOp, ReadOp
 from weft.ordered import OrderedSet
 from weft.packing import Packing, Unpacking
 from weft.passes import GraphPass, run_passes
 from weft.pipeline import Pipeline
-from weft.plan import ARENA, CONSTANT, STATE, Buffer, Step, make_plan, unsupported
+from weft.plan import ARENA, CONSTANT, STATE, Buffer, Step, make_plan
 from weft.program import Computation, Program
+from weft.refusal import refuse_unsupported
 from weft.rematerialisation import checked_limit
 from weft.reuse import Reuse
-from weft.structure import SMALL
 from weft.target import Target
-from weft.traversal import dependencies, postorder
 
 
 class Transformer(ABC):
@@ -362,48 +361,14 @@ class Transformer(ABC):
         passes = self.pipeline.changed(target)
         for program in programs:
             program.graph = run_passes(program.graph, passes, target, program.name)
-            self._refuse_unsupported(program.graph)
-
-    def _refuse_unsupported(self, graph: Graph) -> None:
-        target = self.target
-        missing = unsupported(graph.ops, target)
-        used = {op.dtype for op in graph.ops if op.is_tensor}
-        unknown = {dtype for dtype in used if dtype.name not in target.dtypes}
-        if not missing and not unknown:
-            return
-        lines = [f"backend {target.name} cannot run these ops, nothing was compiled:"]
-        for op in missing:
-            kind = type(op).__name__
-            reason = target.lacks.get(kind)
-            why = f" ({reason})" if reason else ""
-            lines.append(f"  {kind} on {op.dtype} {op.axes}{why}, {op.file_info}")
-        for op in (op for op in graph.ops if op.dtype in unknown):
-            kind = type(op).__name__
-            lines.append(f"  {kind}: it does not compute with {op.dtype}, {op.file_info}")
-        lines.append("use another backend, a cast, or install a plugin with rules for them")
-        kinds = dict.fromkeys(type(op).__name__ for op in missing)
-        raise UnsupportedOpError("\n".join(lines), tuple(kinds))
+            refuse_unsupported(program.graph, target)
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
         """Return the initialisers of the states among ops that have no value here yet.
 
         Initialisers of states that another one reads are found too, and come before it.
         """
-        found: dict[Op, None] = {}
-        done: set[Op] = set(self.state_tensors)
-        stack = [op for op in ops if op.is_state][::-1]
-        while stack:
-            state = stack[-1]
-            firsts = [] if state in done else list(state.initializers)
-            read = postorder([first.args[1] for first in firsts], dependencies)
-            needed = [op for op in read if op.is_state and op not in done and op is not state]
-            if needed:
-                stack.extend(needed)
-                continue
-            stack.pop()
-            done.add(state)
-            found.update(dict.fromkeys(firsts))
-        return list(found)
+        return initializers_of(ops, self.state_tensors)
 
     def _init_computation(
         self, pending: list[tuple[Computation, Program]]
@@ -417,24 +382,20 @@ class Transformer(ABC):
         given = {symbol: n for _, program in pending for symbol, n in program.solution.items()}
         name = f"init_{self._program_count}"
         if ordered or self._init is None:
-            self._init = cache(partial(self._computation_of, ordered, name, given))
-        self._initial = _large_constants(ordered)
+            self._init = cache(partial(self._initialising, ordered, name, given))
+        self._initial = large_constants(ordered)
         rest = [op for op in ordered if op.args[0] not in self._initial]
         if not rest:
             return []
-        made = self._computation_of(rest, name, given) if self._initial else self._init()
+        made = self._initialising(rest, name, given) if self._initial else self._init()
         program = made.programs[()]
         self._find_or_rewrite([program])
         return [(made, program)]
 
-    def _computation_of(
+    def _initialising(
         self, initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
     ) -> Computation:
-        with scope.saved_user_deps():
-            init_op = sequential(initializers) if initializers else doall(())
-            made = Computation(self, [init_op], (), name)
-        made.given.update(given)
-        made.is_static = True
+        made = initial_computation(self, initializers, name, given)
         made.programs[()] = self._program(made, made.given)
         return made
 
@@ -555,16 +516,6 @@ class Transformer(ABC):
 
 def _closed(*args: Any) -> None:
     raise StateError("the transformer of this computation has been closed: make another one")
-
-
-def _large_constants(initializers: Iterable[Op]) -> dict[Any, Op]:
-    """Return the constants that states are set to as they are, where a program for it costs."""
-    writes = (op.args for op in initializers)
-    return {
-        state: value
-        for state, value in writes
-        if value.is_constant and value.const.nbytes > SMALL and value.axes == state.axes
-    }
 
 
 def _solved_axes(graph: Graph) -> dict[Any, Axes]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import dtypes
 from weft.errors import ArgumentError, AxesError
 from weft.op import explain, explained
 from weft.ops.arguments import as_number
@@ -21,14 +22,16 @@ from weft.ops.elementwise import (
     absolute,
     align,
     build,
+    cast,
     multiply,
     reciprocal,
     square,
     subtract,
 )
+from weft.ops.error_functions import short_tail
 from weft.ops.indexing import tensor_slice
 from weft.ops.math import exp, expm1, log1p, tanh
-from weft.ops.special import erfc
+from weft.ops.special import erfc, wide
 from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
@@ -219,6 +222,9 @@ class MishOp(FloatOp, CompositeOp):
 class GeluOp(FloatOp, CompositeOp):
     """X times the chance that a normal number is below x (Hendrycks and Gimpel, 2016).
 
+    Without an approximation, float32 is off by up to 6 units in the last place from -1 up, and by
+    what x² is below: 12 to -4, 30 to -6, 100 to -14. The value is 0 at ±0 and at -infinity.
+
     Attributes
     ----------
     approximate
@@ -233,12 +239,23 @@ class GeluOp(FloatOp, CompositeOp):
         if self.approximate == "tanh":
             chance = 0.5 + 0.5 * np.tanh(_GELU_SCALE * (wide + _GELU_CUBE * wide**3))
         else:
+            wide = np.maximum(wide, -_FAR)
             chance = 0.5 * np.vectorize(math.erfc, otypes=[float])(wide * -math.sqrt(0.5))
         return (wide * chance).astype(x.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Multiply with the chance."""
-        return x * self._chance(x)
+        """Multiply with the chance; take the exact one from the larger of x and 0.
+
+        What is taken is |x| times the chance to be further out: a part of x above 0, all below, so
+        that no digits are lost on either side.
+        """
+        if self.approximate == "tanh":
+            return x * self._chance(x)
+        x = wide(x)
+        size = minimum(absolute(x), _FAR)
+        is_short = x.dtype == dtypes.float32
+        tail = short_tail(size) if is_short else erfc(size * math.sqrt(0.5)) * 0.5
+        return cast(maximum(x, 0) - size * tail, self.dtype)
 
     def _chance(self, x: TensorOp) -> TensorOp:
         if self.approximate == "tanh":

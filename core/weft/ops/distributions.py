@@ -29,6 +29,7 @@ from weft.ops.elementwise import FloatOp, InexactOp, absolute, align, cast, nega
 from weft.ops.gathering import take
 from weft.ops.math import log, sqrt
 from weft.ops.movement import cast_axes, zeros_like
+from weft.ops.polynomials import polynomial
 from weft.ops.random import (
     RandomBitsOp,
     axes_of,
@@ -42,7 +43,6 @@ from weft.ops.random import (
 )
 from weft.ops.reduction import argmax
 from weft.ops.sorting import argsort
-from weft.ops.special import polynomial
 from weft.ops.storage import as_op, constant
 from weft.tensor import CompositeOp, TensorOp
 

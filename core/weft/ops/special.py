@@ -23,8 +23,10 @@ from weft.ops.elementwise import (
     cast,
     square,
 )
+from weft.ops.error_functions import complement, error_function
 from weft.ops.math import cos, exp, log, log1p, sin, sqrt
-from weft.ops.rounding import CopysignOp, FloorOp, round
+from weft.ops.polynomials import Coefficients, polynomial
+from weft.ops.rounding import FloorOp, round
 from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
@@ -43,17 +45,6 @@ __all__ = [
     "xlogy",
 ]
 
-Coefficients = tuple[float, ...]
-
-
-def polynomial(x: TensorOp, coefficients: Coefficients) -> TensorOp:
-    """Return a polynomial by Horner's rule; the coefficient of the highest power comes first."""
-    highest, second, *others = coefficients
-    result = x * highest + second
-    for coefficient in others:
-        result = result * x + coefficient
-    return result
-
 
 def _elements(function: Callable[[float], float]) -> Any:
     """Return a function of one float in the form of an op's `reference`."""
@@ -61,74 +52,19 @@ def _elements(function: Callable[[float], float]) -> Any:
     return staticmethod(lambda x: np.asarray(each(x)).astype(np.asarray(x).dtype))
 
 
-def _wide(x: TensorOp) -> TensorOp:
+def wide(x: TensorOp) -> TensorOp:
+    """Return floats of 16 bits as float32, and others as they are."""
     return cast(x, dtypes.float32) if x.dtype.itemsize < 4 else x
 
 
-# W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969), in
-# the form of his program CALERF: erf up to 0.46875, erfc up to 4, and erfc above.
-_ERF_SPLIT = 0.46875
-_ERF_ABOVE: Coefficients = (
-    1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
-    3.20937758913846947e3,
-)  # fmt: skip
-_ERF_BELOW: Coefficients = (
-    1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
-    2.84423683343917062e3,
-)  # fmt: skip
-_ERFC_SPLIT = 4.0
-_ERFC_ABOVE: Coefficients = (
-    2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
-    2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
-    1.23033935479799725e3,
-)  # fmt: skip
-_ERFC_BELOW: Coefficients = (
-    1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
-    1.62138957456669019e3, 3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3,
-    1.23033935480374942e3,
-)  # fmt: skip
-_FAR_ABOVE: Coefficients = (
-    1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1,
-    1.60837851487422766e-2, 6.58749161529837803e-4,
-)  # fmt: skip
-_FAR_BELOW: Coefficients = (
-    1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.27905102951428412e-1,
-    6.05183413124413191e-2, 2.33520497626869185e-3,
-)  # fmt: skip
-_FARTHEST = 30.0
-"""erfc is 0 beyond, also in float64."""
-
-
-def _near_erf(x: TensorOp) -> TensorOp:
-    """Return erf up to `_ERF_SPLIT` on both sides."""
-    x2 = square(x)
-    return x * polynomial(x2, _ERF_ABOVE) / polynomial(x2, _ERF_BELOW)
-
-
-def _far_erfc(size: TensorOp) -> TensorOp:
-    """Return erfc from `_ERF_SPLIT` on, exact relative to itself."""
-    size = minimum(size, _FARTHEST)
-    middle = polynomial(size, _ERFC_ABOVE) / polynomial(size, _ERFC_BELOW)
-    z = 1 / square(size)
-    rest = z * polynomial(z, _FAR_ABOVE) / polynomial(z, _FAR_BELOW)
-    far = (1 / math.sqrt(math.pi) - rest) / size
-    # The square of a multiple of 1/16 is exact, so exp loses no digits of the square.
-    coarse = FloorOp(size * 16) * (1 / 16)
-    power = exp(-square(coarse)) * exp((coarse - size) * (coarse + size))
-    return power * where(less(size, _ERFC_SPLIT), middle, far)
-
-
 class ErfOp(FloatOp, CompositeOp):
-    """The error function, from -1 to 1."""
+    """The error function, from -1 to 1; within 4 units in the last place in float32."""
 
     reference = _elements(math.erf)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Use a rational function near 0, and 1 - erfc elsewhere."""
-        x = _wide(x)
-        size = absolute(x)
-        far = CopysignOp(1 - _far_erfc(size), x)
-        return cast(where(less(size, _ERF_SPLIT), _near_erf(x), far), self.dtype)
+        """Use a formula for the precision."""
+        return cast(error_function(wide(x)), self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """2 / sqrt π exp(-x²)."""
@@ -136,17 +72,13 @@ class ErfOp(FloatOp, CompositeOp):
 
 
 class ErfcOp(FloatOp, CompositeOp):
-    """1 - erf(x), exact relative to itself where it is tiny."""
+    """1 - erf(x), within 10 units in the last place in float32, also where it is tiny."""
 
     reference = _elements(math.erfc)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Use a rational function times exp(-x²), and 1 - erf near 0."""
-        x = _wide(x)
-        size = absolute(x)
-        far = _far_erfc(size)
-        both = where(less(x, 0), 2 - far, far)
-        return cast(where(less(size, _ERF_SPLIT), 1 - _near_erf(x), both), self.dtype)
+        """Use a formula for the precision."""
+        return cast(complement(wide(x)), self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """-2 / sqrt π exp(-x²)."""
@@ -204,7 +136,7 @@ class ErfinvOp(FloatOp, CompositeOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Evaluate the polynomials."""
-        x = _wide(x)
+        x = wide(x)
         w = -log((1 - x) * (x + 1))
         root = sqrt(w)
         tail = where(
@@ -266,7 +198,7 @@ class LgammaOp(FloatOp, CompositeOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Use Lanczos's series from 1/2 on, and reflect what is below."""
-        x = _wide(x)
+        x = wide(x)
         is_low = less(x, 0.5)
         z = where(is_low, -x, x - 1)
         series, _ = _lanczos(z)
@@ -309,7 +241,7 @@ class DigammaOp(FloatOp, CompositeOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Differentiate Lanczos's series from 1/2 on, and reflect what is below."""
-        x = _wide(x)
+        x = wide(x)
         is_low = less(x, 0.5)
         z = where(is_low, -x, x - 1)
         series, slope = _lanczos(z)
@@ -380,7 +312,7 @@ def xlogy(x: Any, y: Any) -> TensorOp:
 def sinc(x: Any) -> TensorOp:
     """Return sin(πx) / (πx), and 1 at 0, with its derivatives there as well."""
     (given,) = align(InexactOp, x)
-    x = _wide(given)
+    x = wide(given)
     angle = x * math.pi
     is_small = less(absolute(angle), 0.25)
     # Without full turns the sine is exact, and finite where the angle is not.

@@ -1,0 +1,21 @@
+"""Polynomials with numbers for coefficients, the stuff that approximations are made of."""
+
+from __future__ import annotations
+
+from weft.tensor import TensorOp
+
+Coefficients = tuple[float, ...]
+
+
+def polynomial(x: TensorOp, coefficients: Coefficients) -> TensorOp:
+    """Return a polynomial by Horner's rule; the coefficient of the highest power comes first."""
+    highest, second, *others = coefficients
+    result = x * highest + second
+    for coefficient in others:
+        result = result * x + coefficient
+    return result
+
+
+def quotient(x: TensorOp, above: Coefficients, below: Coefficients) -> TensorOp:
+    """Return a polynomial over another."""
+    return polynomial(x, above) / polynomial(x, below)
