@@ -10,6 +10,15 @@ from typing import Any
 from weft.errors import ArgumentError
 
 VARIABLE = "WEFT_NUM_THREADS"
+BLAS_VARIABLES = (
+    "OPENBLAS_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "OMP_NUM_THREADS",
+)
+"""Where users say how many threads their BLAS may start."""
+
 DEFAULT_CACHE = 2**20
 """Bytes, where the system does not tell."""
 
@@ -26,10 +35,13 @@ class Machine:
         The most threads that a call runs in, its own included.
     cache
         The bytes of the cache that each processor has for itself.
+    blas_threads
+        The most threads that BLAS runs in, as far as the environment tells.
     """
 
     threads: int
     cache: int
+    blas_threads: int = 1
 
 
 def this_machine(threads: Any = None) -> Machine:
@@ -38,10 +50,10 @@ def this_machine(threads: Any = None) -> Machine:
     Raises ArgumentError if that is not a whole number of 1 or more.
     """
     if threads is None:
-        return Machine(default_threads(), _cache_size())
+        threads = default_threads()
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ArgumentError(f"threads= takes a whole number, 1 or more, not {threads!r}")
-    return Machine(threads, _cache_size())
+    return Machine(threads, _cache_size(), _blas_threads())
 
 
 def default_threads() -> int:
@@ -51,9 +63,23 @@ def default_threads() -> int:
         if not text.isdecimal() or int(text) < 1:
             raise ArgumentError(f"{VARIABLE} takes a whole number, 1 or more, not {text!r}")
         return int(text)
+    return _processors()
+
+
+def _processors() -> int:
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _blas_threads() -> int:
+    """Return how many threads a BLAS starts with, without asking it, which takes milliseconds."""
+    for variable in BLAS_VARIABLES:
+        text = os.environ.get(variable, "").strip()
+        if text.isdecimal() and int(text):
+            return min(int(text), _processors())
+    return _processors()
 
 
 def _cache_size() -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextvars
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,11 +23,13 @@ from weft_numpy.blas import blas
 from weft_numpy.blocks import Code, Linked
 from weft_numpy.codegen import CHUNK, SCOPE, Module
 from weft_numpy.keeping import packed, unpacked
-from weft_numpy.kernels.fusible import Kernels, fusible
 from weft_numpy.machine import this_machine
 from weft_numpy.pool import run_parts
 from weft_numpy.rules import rules
 from weft_numpy.rules.convolutions import is_product
+
+if TYPE_CHECKING:
+    from weft_numpy.kernels.fusible import Kernels
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector register."""
@@ -142,11 +144,17 @@ class NumPyTransformer(Transformer):
     def __init__(self, *, threads: int | None = None, **options: Any) -> None:
         super().__init__(**options)
         self.machine = this_machine(threads)
-        self.kernels = Kernels(self.machine)
         self.idle_arenas: list[Arena] = []
         self.moves = 0
         """How often the memory of a state has become another."""
         self._arenas_in_use: weakref.WeakSet[NumPyDeviceBufferStorage] = weakref.WeakSet()
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """The kernels of what is compiled; a program found in a cache needs no module of theirs."""
+        from weft_numpy.kernels.fusible import Kernels
+
+        return Kernels(self.machine)
 
     @cached_property
     def target(self) -> Target:
@@ -154,10 +162,10 @@ class NumPyTransformer(Transformer):
         return Target(
             name="numpy",
             supports=_supports,
-            fusible=fusible,
+            fusible=_fusible,
             max_kernel_values=256,
             alignment=ALIGNMENT,
-            workspace=self.kernels.workspace,
+            workspace=self._workspace,
             dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},
             fast_math=self.fast_math,
         )
@@ -169,7 +177,11 @@ class NumPyTransformer(Transformer):
 
     def finish_transform(self) -> None:
         """Forget the kernels, which have been written."""
-        self.kernels.forget()
+        if "kernels" in vars(self):
+            self.kernels.forget()
+
+    def _workspace(self, op: Op) -> int:
+        return self.kernels.workspace(op)
 
     def device_buffer_storage(self, nbytes: int, name: str) -> NumPyDeviceBufferStorage:
         """Return a new, unallocated buffer."""
@@ -184,6 +196,13 @@ class NumPyTransformer(Transformer):
 
     def set_initial(self, tensor: DeviceTensor, op: Op) -> None:
         """Do nothing: the buffer is the constant's array until it is written."""
+
+    def run_registered_graph_passes(self, programs: Iterable[Program]) -> None:
+        """Run the passes, and decide for each program which threads share its work."""
+        programs = list(programs)
+        super().run_registered_graph_passes(programs)
+        for program in programs:
+            self.kernels.survey(program.graph.ops)
 
     def transform_ordered_ops(
         self, program: Program, ordered_ops: Sequence[Step], name: str
@@ -282,6 +301,12 @@ class NumPyTransformer(Transformer):
         tensor = storage.device_tensor(description)
         assert isinstance(tensor, NumPyDeviceTensor)
         return tensor.array
+
+
+def _fusible(op: Op) -> bool:
+    from weft_numpy.kernels.fusible import fusible
+
+    return fusible(op)
 
 
 def _supports(op: Op) -> bool:

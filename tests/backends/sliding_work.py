@@ -12,7 +12,7 @@ import weft
 from weft.ops.spatial import Sliding
 from weft_numpy.machine import Machine
 from weft_numpy.rules import blocked, convolutions
-from weft_numpy.sliding import columns, pooling
+from weft_numpy.sliding import centred, columns, pooling
 
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "float16": 2e-2, "complex64": 1e-4, "int32": 0}
 
@@ -24,7 +24,10 @@ def computed(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "CACHED", cached)
         patch.setattr(columns, "LEAST_COLUMNS", least)
-        patch.setattr(pooling, "CACHED", cached)
+        for name in ("CACHED", "LOADED", "LONG"):
+            patch.setattr(centred, name, cached)
+        for name in ("CACHED", "LONG"):
+            patch.setattr(pooling, name, cached)
         patch.setattr(blocked, "THREADS_FROM", 0)
         patch.setattr(convolutions, "MANY_WINDOWS", 1)
         work = blocked.blocked(op, Machine(threads, 1 << 20))
@@ -71,6 +74,18 @@ def geometries(draw: Any) -> tuple[Sliding, tuple[int, ...]]:
     sliding = Sliding(kernel, stride, padding, dilation)
     least = zip(sliding.extents, padding, draw(each(1, 2, 5, 8, count=rank)), strict=True)
     return sliding, tuple(max(n, extent - sum(pair)) for extent, pair, n in least)
+
+
+@st.composite
+def centred_geometries(draw: Any) -> tuple[Sliding, tuple[int, ...]]:
+    """Draw windows around each element of an image, and lengths that all their places meet."""
+    rank = draw(st.sampled_from((1, 2, 2, 3)))
+    kernel = draw(each(1, 3, 5, count=rank))
+    dilation = draw(each(1, 1, 2, count=rank))
+    reaches = [gap * (size // 2) for size, gap in zip(kernel, dilation, strict=True)]
+    lengths = zip(reaches, draw(each(1, 2, 5, count=rank)), strict=True)
+    sliding = Sliding(kernel, (1,) * rank, tuple((n, n) for n in reaches), dilation)
+    return sliding, tuple(sum(pair) for pair in lengths)
 
 
 BLOCKS = {

@@ -9,21 +9,32 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sliding_work import BLOCKS, TOLERANCES, check, computed, geometries, numbers, placeholder
+from sliding_work import (
+    BLOCKS,
+    TOLERANCES,
+    centred_geometries,
+    check,
+    computed,
+    geometries,
+    numbers,
+    placeholder,
+)
 
 import weft
 from weft.ops.convolutions import ConvolutionFilterOp, ConvolutionInputOp, ConvolutionOp
 from weft_numpy.machine import Machine
 from weft_numpy.rules import convolutions
 from weft_numpy.rules.blocked import blocked as work_of
+from weft_numpy.sliding.centred import CentredFilters, CentredForward, CentredTransposed
 from weft_numpy.sliding.convolution import Filters, Forward, Mirrored, Transposed
 
 
 @given(
-    geometries(), st.tuples(*[st.sampled_from((1, 1, 2, 3))] * 3), st.sampled_from((0, 1, 3, 8)),
+    st.one_of(geometries(), centred_geometries()),
+    st.tuples(*[st.sampled_from((1, 1, 2, 3))] * 3), st.sampled_from((0, 1, 3, 8)),
     st.sampled_from(sorted(TOLERANCES)), st.fixed_dictionaries(BLOCKS),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_convolutions_give_what_the_references_give(
     geometry: Any, channels: Any, batch: int, dtype: str, options: Any
 ) -> None:
@@ -87,18 +98,36 @@ def test_convolutions_are_computed_as_their_lengths_ask(
 ) -> None:
     monkeypatch.setattr(convolutions, "MANY_WINDOWS", 1)
     x, filters, stride, groups, wanted = KINDS[name]
-    ops = two_dimensional(x, filters, stride, groups=groups)
+    ops = two_dimensional(x, filters, stride, padding=0, groups=groups)
     works: list[Any] = [work_of(op, Machine(2, 1 << 20)) for op in ops]
     assert [(type(work), work.geometry.has_gaps) for work in works] == wanted
     for op in ops:
         check(op, [numbers(i, arg.axes.shape, "float32") for i, arg in enumerate(op.args)])
 
 
+@pytest.mark.parametrize(
+    ("x", "filters", "is_centred"),
+    [
+        ((4, 4, 9, 9), (8, 4, 3, 3), True),
+        ((4, 64, 16, 16), (64, 64, 3, 3), True),
+        ((4, 128, 7, 7), (128, 128, 3, 3), False),
+        ((1, 16, 64, 64), (16, 16, 3, 3), False),
+    ],
+    ids=["small products", "many windows", "products of few windows", "columns beyond the cache"],
+)
+def test_convolutions_that_keep_the_size_have_a_product_for_each_image(
+    x: Any, filters: Any, is_centred: bool
+) -> None:
+    centred = {CentredForward, CentredTransposed, CentredFilters}
+    works = {type(work_of(op, Machine(2, 1 << 20))) for op in two_dimensional(x, filters)}
+    assert works & centred == (centred if is_centred else set())
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-@pytest.mark.parametrize("stride", [1, 2])
-def test_what_is_not_finite_stays_in_its_windows(value: float, stride: int) -> None:
+@pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 0), (1, 1)])
+def test_what_is_not_finite_stays_in_its_windows(value: float, stride: int, padding: int) -> None:
     """Between lines, scratch memory has columns of no window; they must not count."""
-    forward, images, filters = two_dimensional((2, 4, 6, 6), (8, 4, 3, 3), stride, padding=0)
+    forward, images, filters = two_dimensional((2, 4, 6, 6), (8, 4, 3, 3), stride, padding)
     x, w = numbers(0, (2, 4, 6, 6), "float32"), numbers(1, (8, 4, 3, 3), "float32")
     delta = numbers(2, forward.axes.shape, "float32")
     for at in ((0, 0, 5, 5), (1, 3, 0, 5), (1, 2, 3, 0)):
@@ -106,7 +135,7 @@ def test_what_is_not_finite_stays_in_its_windows(value: float, stride: int) -> N
         spoiled[at] = value
         check(forward, (spoiled, w))
         check(filters, (spoiled, delta))
-    if stride > 1:
+    if stride > 1 or padding:
         w[3, 2, 0, 2] = value
         check(images, (delta, w))
 

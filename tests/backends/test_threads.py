@@ -17,6 +17,7 @@ from weft_numpy import machine
 from weft_numpy.blas import SingleThreadedBlas, blas
 from weft_numpy.codegen import Emitter
 from weft_numpy.machine import Machine, this_machine
+from weft_numpy.pool import run_parts
 from weft_numpy.rules.table import rules
 
 
@@ -53,9 +54,9 @@ def test_the_cache_size_is_that_of_the_second_level(tmp_path: Any, monkeypatch: 
         (folder / "level").write_text(f"{level}\n")
         (folder / "size").write_text(f"{size}\n")
     monkeypatch.setattr(machine, "_CACHES", tmp_path)
-    assert this_machine(2) == Machine(2, 768 * 1024)
+    assert this_machine(2).cache == 768 * 1024
     monkeypatch.setattr(machine, "_CACHES", tmp_path / "nowhere")
-    assert this_machine(2) == Machine(2, machine.DEFAULT_CACHE)
+    assert this_machine(2).cache == machine.DEFAULT_CACHE
 
 
 class Library:
@@ -172,6 +173,99 @@ def test_errors_in_kernels_show_the_statement_and_the_line_of_the_user(size: int
         assert "in generated code: probe(" in notes
         assert "y = weft.exp(ProbeOp(weft.tanh(x)))" in notes
     assert call(np.ones(size, np.float32)).shape == (size,)
+
+
+MACHINE = Machine(threads=2, cache=2**20, blas_threads=2)
+
+
+def called(result: Any, *parameters: Any, machine: Machine = MACHINE) -> Any:
+    """Return a computation for a machine, after a call with ones."""
+    transformer = weft.make_transformer("numpy", cache=False)
+    transformer.machine = machine
+    call = transformer.computation(result, *parameters)
+    call(*(np.ones(each.axes.shape, np.float32) for each in parameters))
+    return call
+
+
+def layer(rows: int) -> Any:
+    x, weights = weft.placeholder((rows, 512)), weft.placeholder((512, 512))
+    return called(weft.relu(weft.matmul(x, weights)), x, weights)
+
+
+def shares_in_pool(call: Any) -> bool:
+    return "run_parts(" in call.source
+
+
+def blas_is_held(call: Any) -> bool:
+    """Whether BLAS has one thread while a program runs."""
+    return run_parts in call.program.code.names.values()
+
+
+def test_products_with_little_after_them_are_left_to_the_threads_of_blas() -> None:
+    call = layer(512)
+    assert not shares_in_pool(call)
+    assert not blas_is_held(call)
+
+
+def test_products_with_much_after_them_are_shared_in_the_pool() -> None:
+    x, weights = weft.placeholder((512, 512)), weft.placeholder((512, 512))
+    y = weft.matmul(x, weights)
+    for _ in range(6):
+        y = weft.tanh(weft.sin(y))
+    call = called(y, x, weights)
+    assert shares_in_pool(call)
+    assert blas_is_held(call)
+
+
+def test_small_products_have_one_thread_of_blas() -> None:
+    call = layer(8)
+    assert not shares_in_pool(call)
+    assert blas_is_held(call)
+
+
+def test_the_smallest_products_take_no_care_of_blas() -> None:
+    x, weights = weft.placeholder((8, 16)), weft.placeholder((16, 8))
+    assert not blas_is_held(called(weft.matmul(x, weights), x, weights))
+
+
+def test_a_blas_with_other_threads_than_asked_for_is_left_out() -> None:
+    x, weights = weft.placeholder((512, 512)), weft.placeholder((512, 512))
+    other = Machine(threads=2, cache=2**20, blas_threads=8)
+    assert shares_in_pool(called(weft.matmul(x, weights), x, weights, machine=other))
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, 4),
+        ({"OPENBLAS_NUM_THREADS": "1"}, 1),
+        ({"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "3"}, 3),
+        ({"OMP_NUM_THREADS": "64"}, 4),
+        ({"OMP_NUM_THREADS": "many"}, 4),
+    ],
+)
+def test_the_environment_tells_the_threads_of_blas(
+    monkeypatch: Any, variables: dict[str, str], expected: int
+) -> None:
+    for name in machine.BLAS_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setattr(machine, "_processors", lambda: 4)
+    assert this_machine(1).blas_threads == expected
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_update_by_a_product_keeps_a_part_of_it_at_a_time(threads: int) -> None:
+    x, given = weft.placeholder((64, 1024)), weft.placeholder((64, 1024))
+    weights = weft.variable((1024, 1024), initial_value=np.zeros((1024, 1024), np.float32))
+    update = weft.assign(weights, weights - 0.1 * weft.matmul(weft.transpose(x), given))
+    machine = Machine(threads, cache=2**20)
+    call = called([update], x, given, machine=machine)
+    assert call.plan.arena_size <= weights.axes.size * 4 / 2
+    ones = np.ones((64, 1024), np.float32)
+    call(ones, ones)
+    np.testing.assert_allclose(call.transformer.get_value(weights), -12.8, rtol=1e-6)
 
 
 def test_sums_do_not_depend_on_the_number_of_threads() -> None:

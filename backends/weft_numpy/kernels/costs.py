@@ -57,9 +57,9 @@ def nanoseconds(values: Values) -> float:
             continue
         sizes = [values.size(number), *(values.size(arg) for arg in each.args)]
         if isinstance(op, linalg.MatmulOp):
-            total += FLOP * _width(op.dtype) * product_flops(kernel)
+            total += FLOP * width(op.dtype) * product_flops(kernel)
         else:
-            total += per_element(op) * _width(op.dtype) * max(sizes)
+            total += per_element(op) * width(op.dtype) * max(sizes)
     return total
 
 
@@ -77,7 +77,8 @@ def product_flops(kernel: Kernel) -> float:
     return 2.0 * kernel.size * left.shape[-1]
 
 
-def _width(dtype: DType) -> float:
+def width(dtype: DType) -> float:
+    """Return how much longer it takes than float32."""
     return max(dtype.itemsize / 4, 0.5)
 
 

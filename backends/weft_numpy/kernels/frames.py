@@ -33,10 +33,23 @@ TALL = 256
 PRODUCT = 2**20
 """The elements of a matrix product's tile."""
 
-ROWS = 256
+NEAR_PRODUCT = 2**19
+"""The elements of the tiles of all threads where products are scratch memory, which what follows
+should find in a cache.
+"""
+
+ROWS = 128
 """The fewest rows or columns that a product is cut into; for each tile BLAS copies the other one's
 matrix.
 """
+
+WIDE = 12
+"""How many times as wide as high a product is whose columns are cut, because for rows BLAS would
+copy too much.
+"""
+
+FEW_ROWS = 32
+"""The rows for each thread below which columns are cut as well."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +156,13 @@ def rows(
     return None
 
 
-def product(lengths: tuple[int, ...], least: int, keeps_rows: bool) -> Frame:
+def product(
+    lengths: tuple[int, ...], least: int, keeps_rows: bool, has_scratch: bool = False
+) -> Frame:
     """Return tiles of a matrix product: several small matrices, or some rows or columns of one.
 
-    The longer side is cut, since BLAS copies the operand of the other side for every tile; rows are
-    kept whole if `keeps_rows` says so.
+    Rows are cut, so that threads write to memory of their own, unless they are few and long. They
+    are kept whole if `keeps_rows` says so. Tiles are smaller if the product `has_scratch` memory.
     """
     *batch, height, width = lengths
     outer, last = prod(batch), len(lengths) - 1
@@ -156,9 +171,12 @@ def product(lengths: tuple[int, ...], least: int, keeps_rows: bool) -> Frame:
         outside = prod(batch[:-1])
         block = _block(batch[-1], most, outside, least, False)
         return Frame(lengths, tuple(range(last - 2)), last - 2, block)
-    blocked = last if width > height and not keeps_rows else last - 1
-    most = max(PRODUCT // (height if blocked == last else width), ROWS)
-    block = _block(lengths[blocked], most, outer, least, True)
+    is_few = width > WIDE * height or (width > height and height < FEW_ROWS * least)
+    cuts_columns = is_few and not keeps_rows
+    elements = NEAR_PRODUCT // least if has_scratch else PRODUCT
+    most = max(elements // (height if cuts_columns else width), ROWS)
+    blocked = last if cuts_columns else last - 1
+    block = _block(lengths[blocked], most, outer, least, cuts_columns)
     return Frame(lengths, tuple(range(last - 1)), blocked, block)
 
 

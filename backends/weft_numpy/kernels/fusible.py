@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from weft import dtypes
@@ -11,11 +13,13 @@ from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.math import PowerOp
+from weft.ops.movement import ContiguousOp
 from weft.ops.reduction import ReductionOp
 from weft.ops.storage import ParameterOp
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels.costs import SMALLEST, worth_a_look
 from weft_numpy.kernels.lowering import Lowered, Whole, lower
+from weft_numpy.kernels.sharing import LEAST_FOR_BLAS, SMALL_PRODUCT, is_for_blas, product_time
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import workspace
 from weft_numpy.rules.reduction import REDUCTIONS
@@ -44,7 +48,20 @@ class Kernels:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.for_blas: set[Op] = set()
+        """The ops of programs whose products BLAS's threads share, and that run in one thread."""
         self.found: dict[Op, tuple[Lowered, tuple[Op, ...]] | None] = {}
+
+    def survey(self, ops: Sequence[Op]) -> None:
+        """Decide for all ops of a program which threads share its work."""
+        if is_for_blas(ops, self.machine):
+            kernels = [op.kernel for op in ops if isinstance(op, FusedOp)]
+            self.for_blas.update(ops, (each.op for kernel in kernels for each in kernel.body))
+
+    def needs_single_thread(self, product: Op) -> bool:
+        """Whether BLAS's threads should keep out of a matrix product that they may share."""
+        time = product_time(product)
+        return LEAST_FOR_BLAS < time < SMALL_PRODUCT and self._machine(product).threads > 1
 
     def has(self, op: Op) -> bool:
         """Whether an op is computed by a kernel; else its rule computes it."""
@@ -67,6 +84,13 @@ class Kernels:
     def forget(self) -> None:
         """Let go of all kernels, which have been written."""
         self.found.clear()
+        self.for_blas.clear()
+
+    def _machine(self, op: Op) -> Machine:
+        """Return the machine for an op, or for a copy of an op that a plan has added."""
+        source = op.args[0] if isinstance(op, ContiguousOp) else op
+        is_single = op in self.for_blas or source in self.for_blas
+        return replace(self.machine, threads=1) if is_single else self.machine
 
     def _find(self, op: Op) -> tuple[Lowered, tuple[Op, ...]] | None:
         if op not in self.found:
@@ -80,7 +104,7 @@ class Kernels:
         kernel, operands = made
         args = [described(arg) for arg in operands]
         lasting = [number for number, arg in enumerate(args) if not _may_be_overwritten(arg)]
-        found = lower(kernel, args, lasting, self.machine)
+        found = lower(kernel, args, lasting, self._machine(op))
         if isinstance(op, FusedOp) or _gains(op, found):
             return found, operands
         return None

@@ -70,7 +70,7 @@ def _cut(values: Values, machine: Machine) -> Lowered | None:
     threads = machine.threads if nanoseconds(values) >= enough else 1
     elements = _elements(values, machine)
     size = prod(values.lengths)
-    if threads == 1 and (size <= elements or values.has_product):
+    if threads == 1 and size <= elements:
         return None
     frame, is_swept = _frame(values, elements, threads)
     if frame is None or frame.count < 2:
@@ -83,8 +83,12 @@ def _frame(values: Values, elements: int, threads: int) -> tuple[frames.Frame | 
     lengths, reduced = values.lengths, values.reduced
     if values.has_product:
         is_possible = reduced <= {len(lengths) - 1}
-        found = frames.product(lengths, threads, bool(reduced)) if is_possible else None
-        return found, False
+        if not is_possible:
+            return None, False
+        has_scratch = bool(_scratch(values, _on_one_row(values)))
+        if threads == 1 and not has_scratch:
+            return None, False
+        return frames.product(lengths, threads, bool(reduced), has_scratch), False
     if not reduced:
         return frames.flat(lengths, elements, threads), False
     is_single = all(each.stage == 0 for each in values.kernel.body)
@@ -97,20 +101,31 @@ def _frame(values: Values, elements: int, threads: int) -> tuple[frames.Frame | 
 def _elements(values: Values, machine: Machine) -> int:
     """Return how many elements a tile may have."""
     lengths = values.lengths
-    frame = frames.Frame(lengths, (), 0, 1) if lengths else frames.whole(lengths)
-    body = Body(values, frame, values.computed, range(len(values.results)))
+    body = _on_one_row(values)
     size = prod(lengths)
     stored = [
         lies.dtype.itemsize for lies in (*values.operands, *values.results) if lies.size == size
     ]
-    everywhere = frozenset(range(len(lengths)))
-    scratch = {
-        home.number: home.dtype.itemsize
-        for home in body.homes.values()
-        if not isinstance(home, int) and home.varying == everywhere
-    }
+    scratch = _scratch(values, body)
     readers = [n for n in body.numbers if any(values.size(arg) == size for arg in body.read(n))]
     writes = any(lies.size == size for lies in values.results)
     if len(readers) == 1 and not scratch and not writes:
         return frames.ONCE
     return frames.tile_elements(sum(stored) + sum(scratch.values()), machine)
+
+
+def _on_one_row(values: Values) -> Body:
+    """Return a kernel's body for tiles with one index of the first dimension."""
+    lengths = values.lengths
+    frame = frames.Frame(lengths, (), 0, 1) if lengths else frames.whole(lengths)
+    return Body(values, frame, values.computed, range(len(values.results)))
+
+
+def _scratch(values: Values, body: Body) -> dict[int, int]:
+    """Return the bytes for an element of each scratch array that varies along all dimensions."""
+    everywhere = frozenset(range(len(values.lengths)))
+    return {
+        home.number: home.dtype.itemsize
+        for home in body.homes.values()
+        if not isinstance(home, int) and home.varying == everywhere
+    }

@@ -9,10 +9,16 @@ import numpy as np
 
 from weft.op import Op
 from weft_numpy.codegen import Emitter
-from weft_numpy.kernels.costs import THREADS_FROM
 from weft_numpy.machine import Machine
 from weft_numpy.rules.table import rules
 from weft_numpy.sliding.blocked import Blocked
+
+THREADS_FROM = 400_000.0
+"""Nanoseconds of work from which several threads are worth waking.
+
+That is more than for the tiles of kernels: work in blocks takes many steps, and between two of them
+a thread waits for the lock of another.
+"""
 
 M = TypeVar("M", bound=Callable[[Any, Machine], Blocked])
 
@@ -29,6 +35,11 @@ def in_blocks(*kinds: type[Op]) -> Callable[[M], M]:
         return make
 
     return mark
+
+
+def is_blocked(op: Op) -> bool:
+    """Whether an op is computed in blocks."""
+    return any(base in _makers for base in type(op).__mro__)
 
 
 def blocked(op: Op, machine: Machine) -> Blocked | None:

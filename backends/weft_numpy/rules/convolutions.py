@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 from operator import le
+from typing import Any
 
 from weft import dtypes
 from weft.ops.convolutions import (
@@ -16,17 +17,17 @@ from weft.ops.spatial import Numbers
 from weft_numpy.kernels.costs import FLOP
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import in_blocks, threads_for
+from weft_numpy.sliding.blocked import CACHED, Blocked
+from weft_numpy.sliding.centred import CentredFilters, CentredForward, CentredTransposed
 from weft_numpy.sliding.columns import LEAST_COLUMNS
-from weft_numpy.sliding.convolution import (
-    Convolution,
-    Filters,
-    Forward,
-    Mirrored,
-    Transposed,
-)
+from weft_numpy.sliding.convolution import Filters, Forward, Mirrored, Transposed
+from weft_numpy.sliding.shifts import keeps_size
 
 COPY = 0.2
 """Nanoseconds to copy an element to a column, or from one."""
+
+SMALL_PRODUCT = 10**6
+"""Multiplications of a product that OpenBLAS computes without packing its operands."""
 
 MANY_WINDOWS = 512
 """With fewer windows, turning the filters around takes longer than it saves."""
@@ -43,24 +44,30 @@ def lengths_of(op: BilinearConvolutionOp) -> tuple[Numbers, Numbers, Numbers]:
 
 
 @in_blocks(ConvolutionOp)
-def forward(op: ConvolutionOp, machine: Machine) -> Convolution:
+def forward(op: ConvolutionOp, machine: Machine) -> Blocked:
     """Return what convolves images."""
+    if _keeps_size(op):
+        return CentredForward(*_centred(op, machine))
     images, filters, _ = lengths_of(op)
     numbers = op.groups, dtypes.working_dtype(op.dtype), _has_gaps(op), _threads(op, machine)
     return Forward(images, filters, op.stride, op.padding, op.dilation, *numbers)
 
 
 @in_blocks(ConvolutionFilterOp)
-def filters(op: ConvolutionFilterOp, machine: Machine) -> Convolution:
+def filters(op: ConvolutionFilterOp, machine: Machine) -> Blocked:
     """Return what sums up filters."""
+    if _keeps_size(op):
+        return CentredFilters(*_centred(op, machine))
     images, filters, _ = lengths_of(op)
     numbers = op.groups, dtypes.working_dtype(op.dtype), _has_gaps(op), _threads(op, machine)
     return Filters(images, filters, op.stride, op.padding, op.dilation, *numbers)
 
 
 @in_blocks(ConvolutionInputOp)
-def transposed(op: ConvolutionInputOp, machine: Machine) -> Convolution:
+def transposed(op: ConvolutionInputOp, machine: Machine) -> Blocked:
     """Return what lays filters out, or convolves with filters turned around."""
+    if _keeps_size(op):
+        return CentredTransposed(*_centred(op, machine))
     images, filters, outputs = lengths_of(op)
     numbers = op.dilation, op.groups, dtypes.working_dtype(op.dtype), True, _threads(op, machine)
     windows = outputs[0] * prod(outputs[2:])
@@ -77,6 +84,22 @@ def _threads(op: BilinearConvolutionOp, machine: Machine) -> int:
     windows, depth = outputs[0] * prod(outputs[2:]), prod(rest)
     copied = windows * (depth * op.groups + count)
     return threads_for(COPY * copied + FLOP * 2 * windows * count * depth, machine)
+
+
+def _centred(op: BilinearConvolutionOp, machine: Machine) -> tuple[Any, ...]:
+    images, filters, _ = lengths_of(op)
+    return images, filters, op.dilation, op.dtype, _threads(op, machine)
+
+
+def _keeps_size(op: BilinearConvolutionOp) -> bool:
+    """Whether a product for each image is as good as one of many, and its columns are cached."""
+    (_, _, *lengths), (count, *rest), _ = lengths_of(op)
+    windows, depth = prod(lengths), prod(rest)
+    is_apart = op.groups == 1 and op.dtype == dtypes.working_dtype(op.dtype)
+    is_good = windows * depth * count <= SMALL_PRODUCT or windows >= LEAST_COLUMNS
+    is_cached = windows * depth * op.dtype.itemsize <= CACHED
+    sliding = op.sliding(rest[1:])
+    return is_apart and is_good and is_cached and keeps_size(tuple(lengths), sliding)
 
 
 def _has_gaps(op: BilinearConvolutionOp) -> bool:

@@ -12,7 +12,8 @@ from weft_numpy.codegen import Emitter
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import in_blocks, threads_for
 from weft_numpy.rules.table import rules
-from weft_numpy.sliding.pooling import AvgPool, MaxPool, MaxPoolInput
+from weft_numpy.sliding.pooling import AvgPool, MaxPool, MaxPoolInput, Pooling
+from weft_numpy.sliding.tiles import MaxPoolTilesInput, are_tiles
 
 STEP = 0.25
 """Nanoseconds for an element in one step of several."""
@@ -39,9 +40,11 @@ def avg_pool(op: pooling.AvgPoolOp, machine: Machine) -> AvgPool:
 
 
 @in_blocks(pooling.MaxPoolInputOp)
-def max_pool_input(op: pooling.MaxPoolInputOp, machine: Machine) -> MaxPoolInput:
+def max_pool_input(op: pooling.MaxPoolInputOp, machine: Machine) -> Pooling:
     """Return what splits the adjoints of maxima."""
-    return MaxPoolInput(*_numbers(op, op, 8, machine))
+    numbers = _numbers(op, op, 4, machine)
+    kind = MaxPoolTilesInput if are_tiles(op.axes.shape[2:], op.sliding) else MaxPoolInput
+    return kind(*numbers)
 
 
 @rules.on_type(pooling.MaxPoolIndexOp)

@@ -17,6 +17,8 @@ def matmul_rule(op: Op, emit: Emitter) -> None:
 
     Floats of 16 bits, which BLAS lacks, are multiplied in float32: that is also far faster.
     """
+    if emit.module.kernels.needs_single_thread(op):
+        emit.note_threads()
     matmul = emit.bind(np.matmul, "matmul")
     x, y = emit.args
     wide = dtypes.working_dtype(op.dtype)

@@ -20,6 +20,13 @@ from weft_numpy.sliding.blocked import CACHED, Array, Blocked, Piece, shaped
 
 Where = tuple[slice, slice]
 
+LONG = 1 << 22
+"""The bytes of the arrays of a block that is shared among threads.
+
+A thread waits for another's lock between two steps, for as long as it takes to read 100 kB. So
+steps are long, though the blocks leave the cache.
+"""
+
 
 class Pooling(Blocked):
     """The base of work on windows over images.
@@ -51,7 +58,7 @@ class Pooling(Blocked):
     def _block(self) -> Numbers:
         batch, channels, *lengths = self.shape
         plane = self.arrays_of_images * math.prod(lengths) * self.wide.itemsize
-        planes = max(1, CACHED // max(plane, 1))
+        planes = max(1, (CACHED if self.threads == 1 else LONG) // max(plane, 1))
         images = max(1, min(planes // max(channels, 1), -(-batch // self.threads)))
         return images, max(1, min(planes, channels))
 
@@ -223,11 +230,6 @@ class MaxPoolInput(Pooling):
     def __init__(self, *numbers: Any) -> None:
         super().__init__(*numbers)
         self.taps = [(at, elements) for at, elements, _ in self.sliding.taps(self.lengths)]
-        kernel, stride, padding, _ = self.sliding
-        whole = tuple(n * size for n, size in zip(self.counts, kernel, strict=True))
-        self.is_partition = (
-            kernel == stride and whole == self.lengths and not any(map(any, padding))
-        )
 
     def pieces(self) -> list[Piece]:
         """Return ones and zeros for the elements of windows, and a number for each window."""
@@ -252,8 +254,7 @@ class MaxPoolInput(Pooling):
             shape = len(self.taps), *delta.shape
             is_chosen, chosen = (shaped(memory, *shape) for memory in lane[:2])
             share = shaped(lane[2], *delta.shape)
-            if not self.is_partition:
-                is_chosen.fill(False)
+            is_chosen.fill(False)
             for each, (at, elements) in zip(is_chosen, self.taps, strict=True):
                 np.equal(x[elements], maxima[at], each[at])
             np.copyto(chosen, is_chosen)
@@ -268,13 +269,8 @@ class MaxPoolInput(Pooling):
 
     def _spread(self, chosen: Array, share: Array, total: Array) -> None:
         """Write the sum of the shares of each element."""
-        if not self.is_partition:
-            total.fill(0)
+        total.fill(0)
         for each, (at, elements) in zip(chosen, self.taps, strict=True):
-            target = total[elements]
-            if self.is_partition:
-                np.multiply(each, share, target)
-            else:
-                own = each[at]
-                np.multiply(own, share[at], own)
-                np.add(target, own, target)
+            target, own = total[elements], each[at]
+            np.multiply(own, share[at], own)
+            np.add(target, own, target)

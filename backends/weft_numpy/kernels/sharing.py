@@ -1,0 +1,102 @@
+"""Who shares the work of a program among threads: our pool, or BLAS's own threads.
+
+Not both: BLAS's threads wait for more work by spinning, which takes the processors from the pool.
+BLAS packs an operand once for all of its threads, where tiles of a product are packed one by one,
+and its threads are awake, so it is ahead where there is little but products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import NamedTuple
+
+from weft.dtypes import DType
+from weft.kernels import VIEWS, FusedOp
+from weft.op import Op
+from weft.ops.elementwise import ElementwiseOp
+from weft.ops.linalg import MatmulOp
+from weft.ops.reduction import ReductionOp
+from weft_numpy.kernels.costs import (
+    FLOP,
+    PRODUCTS_FROM,
+    THREADS_FROM,
+    per_element,
+    product_flops,
+    width,
+)
+from weft_numpy.machine import Machine
+from weft_numpy.rules.blocked import is_blocked
+
+SMALL_PRODUCT = 40_000.0
+"""Nanoseconds of a product in one thread below which BLAS's threads gain nothing worth having."""
+
+LEAST_FOR_BLAS = FLOP * 2 * 2**18
+"""The same for products that BLAS's threads do not share: OpenBLAS's limit is 2 ** 18 products of
+two numbers.
+"""
+
+PACKING = 1.1
+"""How much longer the tiles of a product take together than BLAS takes for all of it."""
+
+WAKING = 30_000.0
+"""Nanoseconds until the pool's threads have begun and have been waited for."""
+
+
+class Times(NamedTuple):
+    """The nanoseconds that one thread takes for a kernel: for its product, and for the rest."""
+
+    product: float
+    rest: float
+
+    def in_pool(self, threads: int) -> float:
+        """Return the time if the pool's threads share what is large, and BLAS has one."""
+        if self.product + self.rest < (PRODUCTS_FROM if self.product else THREADS_FROM):
+            return self.product + self.rest
+        return (PACKING * self.product + self.rest) / threads + WAKING
+
+    def in_blas(self, threads: int) -> float:
+        """Return the time if BLAS's threads share the product."""
+        return self.product / (threads if self.product > LEAST_FOR_BLAS else 1) + self.rest
+
+
+def is_for_blas(ops: Iterable[Op], machine: Machine) -> bool:
+    """Whether the products of a program should be left to BLAS's threads, and the rest to one."""
+    threads = machine.threads
+    if threads == 1 or machine.blas_threads != threads:
+        return False
+    found = []
+    for op in ops:
+        if is_blocked(op):
+            return False
+        found.append(_times(op))
+    if max((each.product for each in found), default=0) < SMALL_PRODUCT:
+        return False
+    ahead = sum(each.in_pool(threads) - each.in_blas(threads) for each in found)
+    return ahead > 0
+
+
+def product_time(op: Op) -> float:
+    """Return the nanoseconds that a matrix product takes one thread."""
+    return FLOP * width(op.dtype) * 2.0 * prod((*op.axes.shape, op.args[0].axes.shape[-1]))
+
+
+def _times(op: Op) -> Times:
+    if isinstance(op, MatmulOp):
+        return Times(product_time(op), 0.0)
+    if isinstance(op, FusedOp):
+        product = rest = 0.0
+        for each in op.kernel.body:
+            if isinstance(each.op, MatmulOp):
+                product = FLOP * width(each.dtype) * product_flops(op.kernel)
+            elif not isinstance(each.op, VIEWS):
+                rest += _time(each.op, each.dtype, op.kernel.size)
+        return Times(product, rest)
+    if isinstance(op, ElementwiseOp | ReductionOp):
+        size = max(prod(each.axes.shape) for each in (op, *op.args))
+        return Times(0.0, _time(op, op.dtype, size))
+    return Times(0.0, 0.0)
+
+
+def _time(op: Op, dtype: DType, size: int) -> float:
+    return per_element(op) * width(dtype) * size
