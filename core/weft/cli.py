@@ -33,6 +33,7 @@ _VARIABLES = {
     "WEFT_CACHE_SIZE": f"megabytes that this folder may hold; {LIMIT} where it is not set",
     "WEFT_DISABLE_PLUGINS": "plugins that are left out: names or group:name, separated by commas",
     "WEFT_DUMP": "a folder that gets the text of graphs before and after each pass",
+    "WEFT_OPENCL_DEVICE": "the OpenCL device: its number, a part of its name, or platform:device",
     "OPENBLAS_CORETYPE": f"{_SLOW_CORETYPE} makes matmul about half as fast",
     "OPENBLAS_NUM_THREADS": "threads of a matmul; all cores where it is not set",
 }

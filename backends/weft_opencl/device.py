@@ -1,0 +1,175 @@
+"""Device: a device of an OpenCL platform, opened, and the memory that is taken from it."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from weft.kernels.c import OPENCL, Processor
+from weft_opencl.errors import build_error, explained
+
+_building = threading.Lock()
+"""Held while warnings are off, which they are for all threads."""
+Bytes = np.ndarray[Any, Any]
+SMALLEST_ALIGNMENT = 128
+"""Bytes: two cache lines, whatever a driver says."""
+GROUP = 256
+"""The work items in a group of devices that are no CPU, where they can have as many."""
+
+
+class Device:
+    """An opened device: the facts that matter, its context, and what of its memory is in use.
+
+    Attributes
+    ----------
+    cl
+        The module `pyopencl`.
+    handle
+        The device, as pyopencl has it.
+    context
+        The context; the process has one for each device.
+    coherent
+        Whether a probe found that kernels and the host see what the other writes to host memory.
+    lost
+        Why the device cannot be used any more; nothing if it can.
+    """
+
+    def __init__(self, cl: Any, handle: Any, coherent: bool) -> None:
+        self.cl = cl
+        self.handle = handle
+        self.coherent = coherent
+        self.lost = ""
+        self.context = cl.Context([handle])
+        self._live: dict[int, int] = {}
+
+    @property
+    def live_bytes(self) -> int:
+        """The bytes of the buffers that have not been released."""
+        return sum(list(self._live.values()))
+
+    def count(self, memory: Memory, nbytes: int) -> None:
+        """Take note of how many bytes something holds now."""
+        if nbytes:
+            self._live[id(memory)] = nbytes
+        else:
+            self._live.pop(id(memory), None)
+
+    @property
+    def name(self) -> str:
+        """The device's name and its platform's."""
+        return described(self.handle)
+
+    @cached_property
+    def is_cpu(self) -> bool:
+        """Whether the device is a CPU."""
+        return bool(self.handle.type & self.cl.device_type.CPU)
+
+    @cached_property
+    def processor(self) -> Processor:
+        """The device as kernels see it."""
+        handle = self.handle
+        return Processor(
+            dialect=OPENCL,
+            is_serial=self.is_cpu,
+            units=int(handle.max_compute_units),
+            group=min(GROUP, int(handle.max_work_group_size)),
+            local_bytes=int(handle.local_mem_size),
+            alignment=max(int(handle.mem_base_addr_align) // 8, SMALLEST_ALIGNMENT),
+            has_fp64=bool(handle.double_fp_config),
+            shares_host=self.is_cpu and self.coherent,
+        )
+
+    def queue(self) -> Any:
+        """Return a new queue, which runs what it is given in order."""
+        return self.cl.CommandQueue(self.context, self.handle)
+
+    def build(self, source: str, name: str) -> Any:
+        """Return a built program; raises BackendError with the compiler's log and the lines."""
+        cl = self.cl
+        # pyopencl keeps binaries and, where it fails, source on disk; drivers have such caches of
+        # their own. It does neither for a program that was looked at before it is built, and warns.
+        with _building, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = cl.Program(self.context, source)
+            program.get_info(cl.program_info.REFERENCE_COUNT)
+            try:
+                return program.build()
+            except cl.Error as error:
+                log = program.get_build_info(self.handle, cl.program_build_info.LOG) or str(error)
+        raise build_error(log, source, self.name, name)
+
+    def memory(self, nbytes: int, what: str, shared: bool) -> Memory:
+        """Return memory, zeroed if it is the host's own, which it is where that is shared.
+
+        Raises DeviceMemoryError if there is not enough.
+        """
+        size = max(nbytes, 1)
+        if not shared:
+            return self._memory(what, self.cl.mem_flags.READ_WRITE, size, None)
+        try:
+            raw = np.zeros(size + self.processor.alignment, np.uint8)
+        except MemoryError as error:
+            raise explained(error, self.name, f"making {nbytes} bytes for {what}") from error
+        start = -raw.ctypes.data % self.processor.alignment
+        return self.memory_of(raw[start : start + size], what)
+
+    def memory_of(self, host: Bytes, what: str, is_read_only: bool = False) -> Memory:
+        """Return memory that is an array of the host; raises DeviceMemoryError if that fails."""
+        flags = self.cl.mem_flags
+        access = flags.READ_ONLY if is_read_only else flags.READ_WRITE
+        return self._memory(what, access | flags.USE_HOST_PTR, host.nbytes, host)
+
+    def _memory(self, what: str, flags: Any, nbytes: int, host: Bytes | None) -> Memory:
+        try:
+            buffer = self.cl.Buffer(self.context, flags, 0 if host is not None else nbytes, host)
+        except self.cl.Error as error:
+            raise explained(error, self.name, f"making {nbytes} bytes for {what}") from error
+        return Memory(self, buffer, host)
+
+
+def described(handle: Any) -> str:
+    """Return the name of a device and that of its platform, as listings show them."""
+    return f"{handle.name.strip()} ({handle.platform.name.strip()})"
+
+
+class Memory:
+    """A buffer of a device, counted among its live bytes until it is released.
+
+    Attributes
+    ----------
+    buffer
+        The buffer.
+    host
+        The bytes, where they are the host's own; else None.
+    """
+
+    def __init__(self, device: Device, buffer: Any, host: Bytes | None) -> None:
+        self.device = device
+        self.buffer = buffer
+        self.host = host
+        self._size = int(buffer.size)
+        self._parts: dict[tuple[int, int], Any] = {}
+        device.count(self, self._size)
+
+    def part(self, start: int, size: int) -> Any:
+        """Return the bytes from a start, which is aligned, as a buffer; equal ones are one."""
+        if start == 0 and size >= self._size:
+            return self.buffer
+        found = self._parts.get((start, size))
+        if found is None:
+            found = self._parts[start, size] = self.buffer.get_sub_region(start, size)
+        return found
+
+    def release(self) -> None:
+        """Give the memory back; a second time does nothing."""
+        self._size = 0
+        self.device.count(self, 0)
+        self._parts.clear()
+        self.buffer = self.host = None
+
+    def __del__(self) -> None:
+        self.release()

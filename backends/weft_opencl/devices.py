@@ -1,0 +1,149 @@
+"""Choosing a device: the one that is named, else the best one that works."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from weft.errors import ArgumentError, BackendError
+from weft_opencl import drivers, verdicts
+from weft_opencl.device import Device, described
+from weft_opencl.drivers import INTEL, Candidate
+from weft_opencl.errors import explained
+from weft_opencl.verdicts import Verdict
+
+VARIABLE = "WEFT_OPENCL_DEVICE"
+_POCL = "Portable Computing Language"
+
+_opened: dict[tuple[int, int], Device] = {}
+_after_fork = ""
+_FORKED = (
+    "this process was forked from one that had used OpenCL, whose drivers do not live through "
+    "that: start processes by the method 'spawn', or before OpenCL is first used"
+)
+
+
+def choose(wanted: int | str | None) -> Device:
+    """Return the device that is wanted, or that the environment names, or the best that works.
+
+    It is opened. Raises ArgumentError and BackendError as `best` does.
+    """
+    found, verdict = best(wanted)
+    return opened(found, verdict.coherent)
+
+
+def best(wanted: int | str | None) -> tuple[Candidate, Verdict]:
+    """Return the device that `choose` takes, without opening it.
+
+    Raises ArgumentError if there is none of that name, and BackendError if there is one but it does
+    not work, or if there is none at all.
+    """
+    if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int | str)):
+        raise ArgumentError(f"device= is a number or a name, not {wanted!r}")
+    if _after_fork:
+        raise BackendError(_after_fork)
+    source = "device="
+    if wanted is None or wanted == "":
+        wanted, source = os.environ.get(VARIABLE, "").strip() or None, VARIABLE
+    found = drivers.candidates()
+    if wanted is not None:
+        text = str(wanted).strip()
+        matching = [each for each in found if _matches(each, text)]
+        if not matching:
+            listed = "\n".join(f"  {each}" for each in found)
+            raise ArgumentError(f"{source}{text!r} is none of the OpenCL devices:\n{listed}")
+        found = tuple(matching)
+    troubles = []
+    for each in ranked(found):
+        verdict = verdicts.verdict_on(each)
+        if not verdict.wrong:
+            return each, verdict
+        troubles.append(f"  {each}: {verdict.wrong}")
+    what = f"the OpenCL device {wanted}" if wanted is not None else "any OpenCL device"
+    raise BackendError(
+        f"{what} cannot be used:\n" + "\n".join(troubles) + "\nonce that is mended, run: weft "
+        f"doctor, which tries again; {drivers.HOW_TO_GET_A_DRIVER}"
+    )
+
+
+def opened(candidate: Candidate, coherent: bool) -> Device:
+    """Return an opened device; the process has one for each."""
+    key = (candidate.platform, candidate.place)
+    found = _opened.get(key)
+    if found is None or found.handle != candidate.handle:
+        cl = drivers.opencl()
+        try:
+            found = _opened[key] = Device(cl, candidate.handle, coherent)
+        except cl.Error as error:
+            raise explained(error, str(candidate), "opening it") from error
+    return found
+
+
+def ranked(found: Iterable[Candidate]) -> list[Candidate]:
+    """Return devices, the best first: GPUs with memory of their own, then others, then CPUs.
+
+    Of CPU runtimes Intel's comes first, which starts kernels several times as quickly, PoCL last.
+    """
+    kinds = drivers.opencl().device_type
+
+    def rank(each: Candidate) -> tuple[Any, ...]:
+        kind = each.handle.type
+        if kind & kinds.GPU:
+            return 0, bool(each.handle.host_unified_memory), -each.handle.max_compute_units
+        if not kind & kinds.CPU:
+            return 1, 0, 0
+        return 2, {INTEL: 0, _POCL: 2}.get(each.platform_name, 1), 0
+
+    return sorted(found, key=rank)
+
+
+def _matches(candidate: Candidate, wanted: str) -> bool:
+    """Whether a device is what a number, a part of a name, or ``platform:device`` says."""
+    if wanted.isdigit():
+        return candidate.number == int(wanted)
+    if wanted.casefold() in candidate.device_name.casefold():
+        return True
+    platform, colon, device = wanted.rpartition(":")
+    if not colon:
+        return wanted.casefold() in candidate.platform_name.casefold()
+    return _is_called(platform, candidate.platform, candidate.platform_name) and _is_called(
+        device, candidate.place, candidate.device_name
+    )
+
+
+def _is_called(wanted: str, number: int, name: str) -> bool:
+    wanted = wanted.strip()
+    return number == int(wanted) if wanted.isdigit() else wanted.casefold() in name.casefold()
+
+
+def summary() -> tuple[str | None, str]:
+    """Return the device that would be chosen with what is to be known of others; or why none is.
+
+    Devices that did not work are tried again.
+    """
+    try:
+        found = drivers.candidates()
+        notes = [
+            f"{each} is not usable: {verdict.wrong}"
+            for each in found
+            if (verdict := verdicts.verdict_on(each, again=True)).wrong
+        ]
+        chosen = described(best(None)[0].handle)
+    except (ArgumentError, BackendError) as error:
+        return None, error.problem
+    intel = drivers.trouble_with_intel(found)
+    return "; ".join([chosen, *notes, *([intel] if intel else [])]), ""
+
+
+def _give_up() -> None:
+    """Let nobody use OpenCL in a process forked after it was started: it would wait forever."""
+    global _after_fork
+    if drivers.candidates.cache_info().currsize:
+        _after_fork = _FORKED
+        for device in _opened.values():
+            device.lost = _FORKED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_give_up)

@@ -1,0 +1,175 @@
+"""The OpenCL drivers of this machine, with Intel's CPU runtime from a Python package among them.
+
+Nothing here is done before a device is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from weft.errors import BackendError
+
+INTEL = "Intel(R) OpenCL"
+_INTEL_LIBRARY = "libintelocl.so"
+_VENDORS = "OCL_ICD_VENDORS"
+_SYSTEM = "/etc/OpenCL/vendors"
+_NO_PLATFORM = -1001
+"""CL_PLATFORM_NOT_FOUND_KHR."""
+
+HOW_TO_GET_A_DRIVER = (
+    "for a CPU: apt install pocl-opencl-icd (Debian, Ubuntu), or: pip install intel-opencl-rt "
+    "intel-cmplr-lib-rt; for a GPU: its vendor's driver"
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A device that a driver lists; whether it works is another question.
+
+    Attributes
+    ----------
+    number
+        Its place among the devices of all platforms.
+    platform, place
+        The number of its platform, and its place there.
+    handle
+        The device, as pyopencl has it.
+    """
+
+    number: int
+    platform: int
+    place: int
+    handle: Any
+
+    @property
+    def device_name(self) -> str:
+        """The device's name."""
+        return str(self.handle.name).strip()
+
+    @property
+    def platform_name(self) -> str:
+        """The platform's name."""
+        return str(self.handle.platform.name).strip()
+
+    @property
+    def driver(self) -> tuple[str, ...]:
+        """What a driver's behaviour depends on."""
+        platform, handle = self.handle.platform, self.handle
+        found = (platform.name, platform.version, handle.name, handle.driver_version)
+        return tuple(map(str, found))
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.device_name} ({self.platform_name})"
+
+
+@cache
+def opencl() -> Any:
+    """Return the module `pyopencl`; raises BackendError that says what to install without it."""
+    try:
+        import pyopencl
+    except ModuleNotFoundError as error:
+        if error.name != "pyopencl":
+            raise BackendError(f"pyopencl cannot be imported: {error}") from error
+        raise BackendError("pyopencl is not installed: pip install 'weft[opencl]'") from error
+    except (ImportError, OSError) as error:
+        raise BackendError(
+            f"pyopencl cannot be loaded: {error}: if libOpenCL is missing, install a loader of "
+            "drivers (apt install ocl-icd-libopencl1) or pyopencl from a wheel, which brings one"
+        ) from error
+    return pyopencl
+
+
+@cache
+def candidates() -> tuple[Candidate, ...]:
+    """Return the devices of all platforms, in the drivers' order.
+
+    Raises BackendError where there is no pyopencl, no driver or no device.
+    """
+    cl = opencl()
+    try:
+        with intel_runtime_among_drivers():
+            platforms = cl.get_platforms()
+    except cl.Error as error:
+        if error.code != _NO_PLATFORM:
+            raise BackendError(f"the OpenCL drivers cannot be listed: {error}") from error
+        platforms = []
+    if not platforms:
+        raise BackendError(f"no OpenCL driver is installed: {HOW_TO_GET_A_DRIVER}")
+    found: list[Candidate] = []
+    empty = []
+    for number, platform in enumerate(platforms):
+        handles = _devices(cl, platform)
+        if not handles:
+            empty.append(platform.name.strip())
+        for place, handle in enumerate(handles):
+            found.append(Candidate(len(found), number, place, handle))
+    if not found:
+        raise BackendError(
+            f"the OpenCL drivers here ({', '.join(empty)}) find no device: {HOW_TO_GET_A_DRIVER}"
+        )
+    return tuple(found)
+
+
+def _devices(cl: Any, platform: Any) -> list[Any]:
+    try:
+        return list(platform.get_devices())
+    except cl.Error:  # a driver without a device says so by an error
+        return []
+
+
+def intel_library() -> Path | None:
+    """Return where a Python package has put Intel's CPU runtime; None if it is not installed."""
+    roots = (sys.prefix, site.getuserbase(), sys.base_prefix)
+    paths = (Path(root) / "lib" / _INTEL_LIBRARY for root in roots)
+    return next((path for path in paths if path.exists()), None)
+
+
+def trouble_with_intel(found: tuple[Candidate, ...]) -> str:
+    """Return what keeps Intel's CPU runtime from loading; nothing if it is loaded or not there."""
+    library = intel_library()
+    if library is None or any(each.platform_name == INTEL for each in found):
+        return ""
+    return f"{library} cannot be loaded: pip install intel-cmplr-lib-rt, which it needs"
+
+
+@contextmanager
+def intel_runtime_among_drivers() -> Iterator[None]:
+    """Let the loader find Intel's CPU runtime too, if a Python package has brought it.
+
+    The loader reads the environment when the platforms are first asked for. The package's own
+    entry names a folder of the machine where it was built.
+    """
+    library = intel_library()
+    known = os.environ.get(_VENDORS)
+    if library is None or _is_listed(library, Path(known or _SYSTEM)):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="weft_opencl_") as folder:
+        entries = Path(known or _SYSTEM)
+        for entry in entries.glob("*.icd") if entries.is_dir() else [entries]:
+            if entry.is_file():
+                shutil.copy(entry, folder)
+        (Path(folder) / "weft_intel_cpu.icd").write_text(f"{library}\n")
+        os.environ[_VENDORS] = folder
+        try:
+            yield
+        finally:
+            if known is None:
+                del os.environ[_VENDORS]
+            else:
+                os.environ[_VENDORS] = known
+
+
+def _is_listed(library: Path, entries: Path) -> bool:
+    files = entries.glob("*.icd") if entries.is_dir() else [entries]
+    return any(str(library) in each.read_text() for each in files if each.is_file())

@@ -1,0 +1,69 @@
+"""What OpenCL's error codes mean to a user."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from weft.errors import BackendError
+
+
+class DeviceMemoryError(BackendError, MemoryError):
+    """A device has no memory left for what it was asked to hold."""
+
+
+_OUT_OF_MEMORY = (-4, -5, -6)
+"""CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY."""
+_TOO_LARGE = -61
+"""CL_INVALID_BUFFER_SIZE."""
+_LOST = (-2, -33, -34, -36)
+"""CL_DEVICE_NOT_AVAILABLE, CL_INVALID_DEVICE, CL_INVALID_CONTEXT, CL_INVALID_COMMAND_QUEUE."""
+
+_PLACE = re.compile(r"(\d+):\d+:\s")
+"""A line and a column, as compilers made with Clang name them."""
+AROUND = 3
+"""The lines of source that are shown before and after an error."""
+FIRST = 5
+"""The errors that are shown with their source."""
+
+
+def explained(error: Any, device: str, doing: str) -> BackendError:
+    """Return the error to raise for one of pyopencl's that came up while doing something."""
+    code = getattr(error, "code", None)
+    said = str(error).strip()
+    if code in _OUT_OF_MEMORY or code == _TOO_LARGE or isinstance(error, MemoryError):
+        return DeviceMemoryError(
+            f"{device} has no memory or resources left, {doing} ({said}): close transformers that "
+            "are not needed, pass memory_limit= or smaller arrays"
+        )
+    if code in _LOST:
+        return BackendError(
+            f"{device} does not answer any more, {doing} ({said}): make another transformer; "
+            "states that were only in its memory are lost"
+        )
+    return BackendError(f"{device} failed, {doing}: {said}")
+
+
+def build_error(log: str, source: str, device: str, name: str) -> BackendError:
+    """Return the error for source that does not build, with the compiler's log and the lines."""
+    return BackendError(
+        f"the compiler of {device} refused the program of {name}; this is an error of weft or of "
+        f"the driver, not of the graph\n{log.strip()}\n{excerpt(source, log)}"
+    )
+
+
+def excerpt(source: str, log: str) -> str:
+    """Return the lines around the errors that a log names, numbered; the first lines for none."""
+    lines = source.splitlines()
+    errors = [_PLACE.search(line) for line in log.splitlines() if "error" in line]
+    named = [int(place[1]) for place in errors if place] or [1]
+    shown = {
+        near
+        for number in dict.fromkeys(named[:FIRST])
+        for near in range(number - AROUND, number + AROUND + 1)
+        if 1 <= near <= len(lines)
+    }
+    return "\n".join(
+        f"{'>' if number in named else ' '}{number:5} {lines[number - 1]}"
+        for number in sorted(shown)
+    )

@@ -1,0 +1,89 @@
+"""Whether a device works: found out once for a driver's version, and remembered on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from weft.cache import is_off, open_cache
+from weft.digest import digest_of
+from weft_opencl import drivers, probe
+from weft_opencl.drivers import Candidate
+
+PATIENCE = 120
+"""The seconds that a probe may take."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong with a device, nothing if it works, and whether host memory is shared."""
+
+    wrong: str
+    coherent: bool
+
+
+_known: dict[tuple[str, ...], Verdict] = {}
+
+
+def verdict_on(candidate: Candidate, again: bool = False) -> Verdict:
+    """Return the verdict on a device; `again` asks one anew that did not work before."""
+    driver = candidate.driver
+    found = _known.get(driver) or _remembered(driver)
+    if found is None or (again and found.wrong):
+        found = _probed(candidate)
+        _remember(driver, found)
+    _known[driver] = found
+    return found
+
+
+def _key(driver: tuple[str, ...]) -> str:
+    code = Path(probe.__file__).read_text(encoding="utf-8")
+    return digest_of("\n".join(["opencl device", *driver, code]).encode())
+
+
+def _remembered(driver: tuple[str, ...]) -> Verdict | None:
+    content = None if is_off() else open_cache().read(_key(driver))
+    return None if content is None else Verdict(**json.loads(content))
+
+
+def _remember(driver: tuple[str, ...], verdict: Verdict) -> None:
+    if not is_off():
+        open_cache().write(_key(driver), json.dumps(asdict(verdict)).encode())
+
+
+def _probed(candidate: Candidate) -> Verdict:
+    """Probe a device in another process, which a driver may end."""
+    command = [sys.executable, "-P", probe.__file__]
+    command += [str(candidate.platform), str(candidate.place)]
+    with drivers.intel_runtime_among_drivers():
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=PATIENCE,
+                check=False, errors="replace",
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Verdict(f"a small kernel did not end within {PATIENCE} seconds on it", False)
+        except OSError as error:
+            return Verdict(f"no process could be started to probe it: {error}", False)
+    lines = done.stdout.splitlines()
+    if done.returncode == 0 and lines:
+        return Verdict(**json.loads(lines[-1]))
+    return Verdict(_ended(done.returncode, done.stderr), False)
+
+
+def _ended(status: int, stderr: str) -> str:
+    """Return what to say of a driver that ended the process."""
+    if status < 0:
+        how = f"signal {-status}"
+        if -status in signal.valid_signals():
+            how = f"{how}, {signal.Signals(-status).name}"
+    else:
+        how = f"status {status}"
+    words = " ".join(stderr.split()[-60:])
+    return f"its driver ended the process that probed it ({how}){': ' if words else ''}{words}"

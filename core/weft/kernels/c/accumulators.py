@@ -1,0 +1,97 @@
+"""Accumulators: what sums of products are kept in, and how values get there and back.
+
+Floats of 16 bits are added up in float32, integers without sign, so that they wrap around.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft import dtypes
+from weft.dtypes import DType
+from weft.kernels.c.forms import Form
+from weft.kernels.c.function import ctype
+from weft.kernels.c.lowering import Array
+from weft.kernels.c.processor import Processor
+
+VECTOR = 16
+"""The lanes of a vector, where there are any."""
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """The type of sums of products of a dtype.
+
+    Attributes
+    ----------
+    dtype
+        That of what is multiplied.
+    dtype_of_sums
+        That of the sums, as scratch memory holds them.
+    lanes
+        How many sums a variable holds.
+    """
+
+    dtype: DType
+    dtype_of_sums: DType
+    lanes: int
+
+    @property
+    def number(self) -> str:
+        """The type of one sum."""
+        return ctype(self.dtype_of_sums)
+
+    def type(self, lanes: int) -> str:
+        """The type of several sums side by side."""
+        return f"{self.number}x{lanes}" if lanes > 1 else self.number
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether elements have the bits of sums in memory, so that vectors need no conversion."""
+        return self.dtype.itemsize == self.dtype_of_sums.itemsize
+
+    def load(self, source: Array, *indices: str | int) -> str:
+        """Return an element of an array as a number to multiply."""
+        return self.widened(source.dtype, source.get(*indices))
+
+    def widened(self, dtype: DType, value: str) -> str:
+        """Return a value in a register as a number to multiply."""
+        return value if dtypes.is_float(dtype) else f"({self.number})({value})"
+
+    def load_vector(self, lanes: int, place: str, dtype: DType) -> str:
+        """Return neighbouring plain elements."""
+        if lanes == 1:
+            return self.widened(dtype, Form().load(dtype, place))
+        found = f"vload{lanes}(0, {place})"
+        return f"as_uint{lanes}({found})" if dtype.kind == "i" else found
+
+    def store(self, target: Array, value: str, *indices: str | int) -> str:
+        """Return the statement that writes a sum to an array."""
+        if target.dtype.kind in "iu":
+            value = f"({ctype(target.dtype)})({value})"
+        return target.set(value, *indices)
+
+    def store_vector(self, lanes: int, place: str, value: str, dtype: DType) -> str:
+        """Return the statement that writes neighbouring plain elements."""
+        if lanes == 1:
+            text = f"({ctype(dtype)})({value})" if dtype.kind in "iu" else value
+            return Form().store(dtype, place, text)
+        bits = f"as_int{lanes}({value})" if dtype.kind == "i" else value
+        return f"vstore{lanes}({bits}, 0, {place});"
+
+    def total(self, vector: str) -> str:
+        """Return the sum of the lanes of a vector of 16, in pairs."""
+        parts = [f"{vector}.s{lane:x}" for lane in range(VECTOR)]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [f"({a} + {b})" for a, b in zip(parts[:half], parts[half:], strict=True)]
+        return parts[0]
+
+
+def accumulator(dtype: DType, processor: Processor) -> Accumulator:
+    """Return what a device adds products of a dtype up in."""
+    if dtypes.is_float(dtype):
+        sums = dtypes.working_dtype(dtype)
+    else:
+        sums = dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
+    return Accumulator(dtype, sums, processor.lanes if sums.itemsize == 4 else 1)

@@ -1,0 +1,125 @@
+"""Dialects of C for kernels: what one calls what they all have.
+
+Kernels are written in words of their own, such as ``GLOBAL`` and ``f32``, which a page of macros at
+the start of a program gives their meaning. A dialect is that page and a few facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A dialect of C.
+
+    Attributes
+    ----------
+    name
+        What listings call it.
+    prelude
+        The macros and types that every program begins with: ``i8`` to ``u64``, ``f32`` and ``f64``;
+        ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory; ``GLOBAL_ID``, ``GLOBAL_SIZE``, ``LOCAL_ID`` and
+        ``GROUP_ID``; ``BARRIER()``, and ``MEMORY_BARRIER()`` for global memory too; ``AS_U32`` and
+        its like, which look at bits; ``FMA``; ``REPORT(word, code)``, which sets a word that is 0
+        to a code; and ``ATOMIC_CAS_U32(place, old, new)`` with ``ATOMIC_CAS_U64``, which exchange
+        a number at a place that is the old one, and give what was there.
+    head
+        How a kernel begins, with places for its ``name``, ``parameters`` and the size of its work
+        groups, ``group``.
+    double
+        What a program that computes in float64 has to declare first.
+    has_vectors
+        Whether there are vectors of 16 lanes with the operators and functions of numbers.
+    """
+
+    name: str
+    prelude: str
+    head: str
+    double: str = ""
+    has_vectors: bool = False
+
+    def kernel_head(self, name: str, parameters: Sequence[str], group: int) -> str:
+        """Return how a kernel begins, up to its body."""
+        return self.head.format(name=name, parameters=", ".join(parameters), group=group)
+
+
+OPENCL = Dialect(
+    name="OpenCL C",
+    prelude="""\
+typedef char i8; typedef short i16; typedef int i32; typedef long i64;
+typedef uchar u8; typedef ushort u16; typedef uint u32; typedef ulong u64;
+typedef float f32;
+typedef float2 f32x2; typedef float4 f32x4; typedef float8 f32x8; typedef float16 f32x16;
+typedef int2 i32x2; typedef int4 i32x4; typedef int8 i32x8; typedef int16 i32x16;
+typedef uint2 u32x2; typedef uint4 u32x4; typedef uint8 u32x8; typedef uint16 u32x16;
+#define FUNCTION static inline __attribute__((always_inline))
+#define GLOBAL __global
+#define LOCAL __local
+#define GLOBAL_ID ((i64)get_global_id(0))
+#define GLOBAL_SIZE ((i64)get_global_size(0))
+#define LOCAL_ID ((i32)get_local_id(0))
+#define GROUP_ID ((i64)get_group_id(0))
+#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define MEMORY_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define AS_U32(x) as_uint(x)
+#define AS_I32(x) as_int(x)
+#define AS_F32(x) as_float(x)
+#define AS_U64(x) as_ulong(x)
+#define AS_I64(x) as_long(x)
+#define FMA(a, b, c) fma(a, b, c)
+#define REPORT(word, code) atomic_cmpxchg((volatile __global int *)(word), 0, code)
+#define ATOMIC_CAS_U32(place, old, new) atomic_cmpxchg((volatile __global u32 *)(place), old, new)
+#ifdef cl_khr_int64_base_atomics
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#define ATOMIC_CAS_U64(place, old, new) atom_cmpxchg((volatile __global u64 *)(place), old, new)
+#endif
+""",
+    head=(
+        "__kernel __attribute__((reqd_work_group_size({group}, 1, 1)))\nvoid {name}({parameters})"
+    ),
+    double="""\
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double f64;
+#define AS_F64(x) as_double(x)
+""",
+    has_vectors=True,
+)
+
+CUDA = Dialect(
+    name="CUDA C",
+    prelude="""\
+typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef float f32;
+#define inline __device__ __forceinline__
+#define FUNCTION static __device__ __forceinline__
+#define GLOBAL
+#define LOCAL __shared__
+#define GLOBAL_ID ((i64)blockIdx.x * blockDim.x + threadIdx.x)
+#define GLOBAL_SIZE ((i64)gridDim.x * blockDim.x)
+#define LOCAL_ID ((i32)threadIdx.x)
+#define GROUP_ID ((i64)blockIdx.x)
+#define BARRIER() __syncthreads()
+#define MEMORY_BARRIER() __syncthreads()
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define AS_U32(x) ((u32)__float_as_uint(x))
+#define AS_I32(x) __float_as_int(x)
+#define AS_F32(x) __uint_as_float(x)
+#define AS_U64(x) ((u64)__double_as_longlong(x))
+#define AS_I64(x) ((i64)__double_as_longlong(x))
+#define FMA(a, b, c) fma(a, b, c)
+#define REPORT(word, code) atomicCAS((int *)(word), 0, code)
+#define ATOMIC_CAS_U32(place, old, new) atomicCAS((u32 *)(place), old, new)
+#define ATOMIC_CAS_U64(place, old, new) atomicCAS((u64 *)(place), old, new)
+#define ATOMIC_ADD(place, number) atomicAdd(place, number)
+""",
+    head='extern "C" __global__ __launch_bounds__({group})\nvoid {name}({parameters})',
+    double="""\
+typedef double f64;
+#define AS_F64(x) __longlong_as_double((i64)(x))
+""",
+)

@@ -1,0 +1,203 @@
+"""Functions, their launches, and the source of a program."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from weft.description import TensorDescription
+from weft.dtypes import DType
+from weft.kernels.c import helpers
+from weft.kernels.c.code import identifier, printable
+from weft.kernels.c.dialect import Dialect
+from weft.op import Op
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A pointer that a function takes: its name, what the elements are, whether it writes them."""
+
+    name: str
+    ctype: str
+    is_written: bool
+
+    def __str__(self) -> str:
+        const = "" if self.is_written else "const "
+        return f"GLOBAL {const}{self.ctype} *{self.name}"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel in C, without the name that it has in a program.
+
+    Equal functions are one in a program, so text that differs from use to use, such as users'
+    lines, is not part of them.
+
+    Attributes
+    ----------
+    title
+        What its name begins with.
+    parameters
+        What it takes.
+    body
+        The lines between its braces.
+    group
+        The work items in a group.
+    inner
+        Functions that it calls, which become part of it.
+    """
+
+    title: str
+    parameters: tuple[Parameter, ...]
+    body: str
+    group: int
+    inner: tuple[Function, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """A name that no other function of a program has."""
+        text = f"{self.parameters}{self.body}{self.group}"
+        return f"{identifier(self.title)}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+    @property
+    def name_within(self) -> str:
+        """The name that it has as a function that kernels call."""
+        return f"do_{self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class GPUKernel:
+    """A function at work: what one launch does.
+
+    Attributes
+    ----------
+    function
+        What runs.
+    args
+        What its parameters point to. An address is that of the first byte of what the description
+        covers, rounded down to the processor's alignment; None stands for the error word.
+    items
+        The number of work items, a multiple of the function's group.
+    ops
+        What it computes, with the users' lines.
+    """
+
+    function: Function
+    args: tuple[TensorDescription | None, ...]
+    items: int
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HostCall:
+    """Work of the host between launches, once all before it have ended.
+
+    Attributes
+    ----------
+    work
+        What is called, with an array for each of `args`; it writes to those it is there to write.
+    args
+        Where the arrays lie.
+    written
+        The places among `args` of those that are written.
+    op
+        What it computes.
+    """
+
+    work: Callable[..., Any]
+    args: tuple[TensorDescription, ...]
+    written: tuple[int, ...]
+    op: Op
+
+
+@dataclass(frozen=True, eq=False)
+class LibraryCall:
+    """Work of a library of the device, which like a launch nobody waits for.
+
+    Attributes
+    ----------
+    name
+        What the library does: ``matmul`` writes the product of the first two tensors to the third.
+    args
+        Where the tensors lie.
+    op
+        What it computes.
+    """
+
+    name: str
+    args: tuple[TensorDescription, ...]
+    op: Op
+
+
+_HELPER = re.compile(r"\bweft_\w+")
+
+
+class Source:
+    """The functions of a program, and its text."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.functions: dict[str, Function] = {}
+        self.lines: dict[str, dict[str, None]] = {}
+
+    def add(self, launch: GPUKernel) -> str:
+        """Take a launch's function in, and return its name."""
+        name = launch.function.name
+        self.functions.setdefault(name, launch.function)
+        lines = self.lines.setdefault(name, {})
+        for op in launch.ops:
+            for each in op.contained or (op,):
+                lines[str(each.file_info)] = None
+        return name
+
+    @property
+    def text(self) -> str:
+        """The program in C."""
+        inner = {each.name: each for made in self.functions.values() for each in made.inner}
+        texts = [_inner(each) for each in inner.values()]
+        texts += [self._function(name, each) for name, each in self.functions.items()]
+        return "\n".join([*self._prelude(texts), *texts])
+
+    def _function(self, name: str, function: Function) -> str:
+        head = self.dialect.kernel_head(name, [str(p) for p in function.parameters], function.group)
+        lines = "".join(f"// {printable(line)}\n" for line in self.lines[name])
+        return f"{lines}{head} {{\n{function.body}\n}}\n"
+
+    def _prelude(self, functions: Iterable[str]) -> Iterable[str]:
+        text = "\n".join(functions)
+        needed = helpers.closure(_HELPER.findall(text))
+        bodies = [helpers.HELPERS[name] for name in needed]
+        yield self.dialect.prelude
+        if re.search(r"\bf64\b", "\n".join([*bodies, text])):
+            yield self.dialect.double
+        yield from bodies
+
+
+def _inner(function: Function) -> str:
+    parameters = ", ".join(map(str, function.parameters))
+    return f"FUNCTION void {function.name_within}({parameters}) {{\n{function.body}\n}}\n"
+
+
+def region(lies: TensorDescription) -> tuple[int, int]:
+    """Return the first byte that a tensor covers in its buffer, and how many from there on."""
+    if not lies.size:
+        return lies.offset, 0
+    spans = [(n - 1) * step for n, step in zip(lies.shape, lies.strides, strict=True)]
+    first = lies.offset + sum(min(span, 0) for span in spans)
+    last = lies.offset + sum(max(span, 0) for span in spans)
+    return first, last + lies.dtype.itemsize - first
+
+
+def ctype(dtype: DType) -> str:
+    """Return the type of an element in memory; floats of 16 bits are looked at as bits."""
+    return _CTYPES[dtype.name]
+
+
+_CTYPES = {
+    "bool": "u8", "float16": "u16", "bfloat16": "u16", "float32": "f32", "float64": "f64",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+}  # fmt: skip

@@ -1,0 +1,163 @@
+"""Loops over the points of a shape, shared out among work items.
+
+On a serial device a work item has a stretch of neighbouring points, else neighbouring work items
+have neighbouring points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from math import prod
+
+from weft.kernels.c.code import Code
+from weft.kernels.c.forms import Form
+from weft.kernels.c.lowering import Writing
+from weft.kernels.c.processor import Processor
+
+Body = Callable[[tuple[str, ...], Form], None]
+"""Writes what happens at a point, given its indices; a vector begins at the last of them."""
+
+GRAIN = 4096
+"""The points that are worth a work item of their own on a serial device."""
+
+SHARES = 8
+"""How many work items, or groups of them, there are for each unit at most."""
+
+
+def each_point(
+    writing: Writing,
+    shape: Sequence[int],
+    body: Body,
+    *,
+    row: Callable[[tuple[str, ...]], None] | None = None,
+    lanes: int = 1,
+    wide: bool = False,
+    cost: int = 1,
+) -> None:
+    """Write a loop over the points of a shape and launch the kernel.
+
+    `row` writes what comes before the points of a row, given all indices but the last; only serial
+    devices have rows, elsewhere it comes before each point. With more `lanes` than one, `body` is
+    written a second time for vectors along the last dimension. `wide` tells that indices need 64
+    bits, `cost` how many points each counts for. Without points nothing is launched.
+    """
+    shape = tuple(shape) or (1,)
+    if 0 in shape:
+        return
+    if writing.processor.is_serial:
+        items = serial_items(prod(shape) * cost, writing.processor)
+        _stretches(writing.code, shape, items, body, row, lanes, "i64" if wide else "i32")
+        writing.launch(items)
+        return
+    group = writing.processor.group
+    _strides(writing.code, shape, body, row, "i64" if wide else "i32")
+    writing.launch(parallel_items(prod(shape), writing.processor), group)
+
+
+def serial_items(points: int, processor: Processor) -> int:
+    """Return the number of work items for so many points on a serial device."""
+    return max(1, min(points // GRAIN, processor.units * SHARES))
+
+
+def parallel_items(points: int, processor: Processor) -> int:
+    """Return the number of work items, whole groups, for so many points."""
+    groups = -(-points // processor.group)
+    return max(1, min(groups, processor.units * SHARES)) * processor.group
+
+
+def decoded(code: Code, shape: Sequence[int], place: str, kind: str) -> tuple[str, ...]:
+    """Write the index along each dimension of the point at a place in row-major order."""
+    names: list[str] = []
+    rest = place
+    for number in reversed(range(len(shape))):
+        if shape[number] == 1:
+            names.append("0")
+        elif number == 0 or prod(shape[:number]) == 1:
+            names.append(rest)
+        else:
+            names.append(code.define(f"const {kind}", "i", f"{rest} % {shape[number]}"))
+            rest = code.define(f"const {kind}", "r", f"{rest} / {shape[number]}")
+    return tuple(reversed(names))
+
+
+def share(code: Code, count: int, items: int, kind: str) -> tuple[str, str]:
+    """Write where the work item's share of so many things begins and ends."""
+    if items == 1:
+        return "0", str(count)
+    begin = code.define(f"const {kind}", "begin", f"({kind})(GLOBAL_ID * {count} / GLOBAL_SIZE)")
+    end = code.define(f"const {kind}", "end", f"({kind})((GLOBAL_ID + 1) * {count} / GLOBAL_SIZE)")
+    return begin, end
+
+
+def _stretches(
+    code: Code,
+    shape: tuple[int, ...],
+    items: int,
+    body: Body,
+    row: Callable[[tuple[str, ...]], None] | None,
+    lanes: int,
+    kind: str,
+) -> None:
+    *outer, length = shape
+    rows = prod(outer)
+    by_rows = rows >= items
+    begin, end = share(code, rows if by_rows else length, items, kind)
+    first, last = ("0", str(length)) if by_rows else (begin, end)
+    with ExitStack() as stack:
+        indices: tuple[str, ...] = ("0",) * len(outer)
+        if rows > 1:
+            name = code.name("row")
+            low, high = (begin, end) if by_rows else ("0", str(rows))
+            stack.enter_context(
+                code.block(f"for ({kind} {name} = {low}; {name} < {high}; {name}++)")
+            )
+            indices = decoded(code, outer, name, kind)
+        if row is not None:
+            row(indices)
+        whole = length if by_rows else None
+        _inner(code, indices, (first, last), whole, body, lanes, kind)
+
+
+def _inner(
+    code: Code,
+    outer: tuple[str, ...],
+    span: tuple[str, str],
+    length: int | None,
+    body: Body,
+    lanes: int,
+    kind: str,
+) -> None:
+    """Write the loop along the last dimension: vectors, then the numbers that are left."""
+    first, last = span
+    if length == 1 and lanes == 1:
+        body((*outer, "0"), Form())
+        return
+    name = code.name("i")
+    if lanes > 1:
+        code.line(f"{kind} {name} = {first};")
+        with code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
+            body((*outer, name), Form(lanes))
+        if length is not None and length % lanes == 0:
+            return
+        head = f"for (; {name} < {last}; {name}++)"
+    else:
+        head = f"for ({kind} {name} = {first}; {name} < {last}; {name}++)"
+    with code.block(head):
+        body((*outer, name), Form())
+
+
+def _strides(
+    code: Code,
+    shape: tuple[int, ...],
+    body: Body,
+    row: Callable[[tuple[str, ...]], None] | None,
+    kind: str,
+) -> None:
+    name = code.name("point")
+    first, step = f"({kind})GLOBAL_ID", f"({kind})GLOBAL_SIZE"
+    with code.block(f"for ({kind} {name} = {first}; {name} < {prod(shape)}; {name} += {step})"):
+        indices = decoded(code, shape, name, kind)
+        if row is not None:
+            row(indices[:-1])
+        body(indices, Form())

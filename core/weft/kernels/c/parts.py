@@ -1,0 +1,180 @@
+"""Parts: reductions with so few rows or columns that these are cut, for all units to have work.
+
+A sweep leaves the totals of each part, a small kernel combines them, and later sweeps read what it
+found. The parts are fixed when a kernel is written: which unit did what makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from weft.description import TensorDescription
+from weft.kernels.c.columns import NARROWEST, ColumnSweeping
+from weft.kernels.c.evaluation import ElementWiseKernel
+from weft.kernels.c.forms import Form
+from weft.kernels.c.frames import Frame, cut_into, without_reduced
+from weft.kernels.c.groups import GroupSweeping
+from weft.kernels.c.loops import SHARES, each_point, serial_items
+from weft.kernels.c.lowering import Lowering
+from weft.kernels.c.maps import write_map
+from weft.kernels.c.processor import Processor
+from weft.kernels.c.sweeps import Sweeping, combined, start, total_dtype
+from weft.kernels.kernel import Kernel
+
+SHORTEST_PART = 1024
+"""The fewest points of a part."""
+
+SHORTEST_ROW = 64
+"""The shortest row that is worth a group of work items."""
+
+SLOT = 256
+"""The bytes to which scratch memory is aligned."""
+
+
+def sweeping_of(frame: Frame, processor: Processor) -> type[Sweeping]:
+    """Return how a frame is swept, by how its operands lie."""
+    in_rows = not frame.reduced or 1 in frame.along(len(frame.shape) - 1)
+    if not processor.is_serial:
+        long = prod(frame.reduced) >= SHORTEST_ROW
+        return GroupSweeping if in_rows and long else Sweeping
+    if in_rows or not frame.kept or frame.kept[-1] < processor.lanes:
+        return Sweeping
+    return ColumnSweeping if 1 in frame.along(len(frame.kept) - 1) else Sweeping
+
+
+def count_parts(rows: int, reduced: int, processor: Processor) -> int:
+    """Return into how many parts each of some rows is cut; 1 for not at all."""
+    if not rows or reduced < 2 * SHORTEST_PART:
+        return 1
+    wanted = processor.units * SHARES
+    if processor.is_serial:
+        wanted = min(wanted, serial_items(rows * reduced, processor))
+    return max(1, min(wanted // rows, reduced // SHORTEST_PART))
+
+
+def parts_of(frame: Frame, processor: Processor) -> int:
+    """Return into how many parts the sweeps of a frame are cut."""
+    kind = sweeping_of(frame, processor)
+    together = {ColumnSweeping: NARROWEST, GroupSweeping: 1}.get(kind, 1)
+    if kind is Sweeping and not processor.is_serial:
+        together = processor.group
+    rows = -(-prod(frame.kept) // together)
+    return count_parts(rows, prod(frame.reduced), processor)
+
+
+def scratch_of(kernel: Kernel, processor: Processor) -> int:
+    """Return the bytes that the totals of a kernel's parts may take, however its operands lie."""
+    reduced = prod(kernel.domain[place] for place in kernel.reduced)
+    kept = prod(n for place, n in enumerate(kernel.domain) if place not in kernel.reduced)
+    together = (1, NARROWEST) if processor.is_serial else (1, processor.group)
+    parts = max(count_parts(-(-kept // each), reduced, processor) for each in together)
+    if parts == 1:
+        return 0
+    sizes = [total_dtype(each).itemsize for each in kernel.body if each.is_reduction]
+    return sum(-(-kept * parts * size // SLOT) * SLOT + kept * size + SLOT for size in sizes)
+
+
+def write_in_parts(lowering: Lowering, frame: Frame, parts: int) -> None:
+    """Write and launch the kernels of all stages, with each row cut into parts."""
+    _Parts(lowering, frame, parts).write()
+
+
+class _Parts:
+    """The kernels of one frame."""
+
+    def __init__(self, lowering: Lowering, frame: Frame, parts: int) -> None:
+        self.lowering = lowering
+        self.frame = frame
+        self.kernel = frame.kernel
+        self.parts = parts
+        self.totals: dict[int, TensorDescription] = {}
+
+    def write(self) -> None:
+        kernel = self.kernel
+        reductions = {
+            number: kernel.instruction(number).stage
+            for number in range(len(kernel.operands), len(kernel.values))
+            if kernel.instruction(number).is_reduction
+        }
+        results = dict(enumerate(kernel.outputs))
+        steady = [result for result, number in results.items() if not kernel.varies(number)]
+        for stage in range(kernel.stages):
+            numbers = [number for number, each in reductions.items() if each == stage]
+            if numbers:
+                is_last = stage == max(reductions.values())
+                self.combine(self.sweep(numbers), steady if is_last else [])
+            stored = [
+                result
+                for result, number in results.items()
+                if result not in steady and kernel.instruction(number).stage == stage
+            ]
+            if stored:
+                write_map(self.kernel_on(self.frame), stored)
+
+    def kernel_on(self, frame: Frame, title: str = "", before: int = 0) -> ElementWiseKernel:
+        """Begin a kernel that reads totals, which have `before` loops less than the frame."""
+        writing = ElementWiseKernel(self.lowering, frame, title)
+        after = len(frame.shape) - before - len(self.frame.kept)
+        for number, lies in self.totals.items():
+            shape = (1,) * before + lies.shape + (1,) * after
+            strides = (0,) * before + lies.strides + (0,) * after
+            writing.loads[number] = replace(lies, shape=shape, strides=strides)
+        return writing
+
+    def sweep(self, numbers: Sequence[int]) -> dict[int, TensorDescription]:
+        """Write the sweep for some reductions; returns their totals of each part."""
+        shape = (self.parts, *self.frame.kept)
+        partial = {
+            number: self.lowering.scratch(shape, total_dtype(self.kernel.instruction(number)))
+            for number in numbers
+        }
+        frame = cut_into(self.frame, self.parts, partial)
+        writing = self.kernel_on(frame, f"{self.kernel.title}_of_parts", before=1)
+        kind = sweeping_of(self.frame, self.lowering.processor)
+        kind(writing, range(len(numbers)), is_partial=True).write()
+        return partial
+
+    def combine(self, partial: dict[int, TensorDescription], steady: Sequence[int]) -> None:
+        """Write the kernel that combines parts, and stores the results that are complete then."""
+        frame = without_reduced(self.frame)
+        writing = self.kernel_on(frame, f"{self.kernel.title}_of_all")
+        totals = {
+            number: self.lowering.scratch(frame.kept, self.kernel.instruction(number).dtype)
+            for number in partial
+        }
+        outputs = [self.kernel.outputs[result] for result in steady]
+
+        def at_point(indices: tuple[str, ...], form: Form) -> None:
+            kept = indices if frame.kept else ()
+            known = {
+                number: self.total(writing, number, lies, kept) for number, lies in partial.items()
+            }
+            for number, lies in totals.items():
+                written = writing.array("total", lies, written=True)
+                writing.code.line(written.set(known[number], *kept))
+            names = writing.compute(outputs, form, kept, known)
+            for result, number in zip(steady, outputs, strict=True):
+                writing.store(result, names[number], form, kept)
+
+        each_point(writing, frame.kept or (1,), at_point, cost=self.parts)
+        self.totals.update(totals)
+
+    def total(
+        self,
+        writing: ElementWiseKernel,
+        number: int,
+        lies: TensorDescription,
+        kept: tuple[str, ...],
+    ) -> str:
+        """Write the total of all parts at a point, and return its name."""
+        made = self.kernel.instruction(number)
+        form, dtype, code = Form(), total_dtype(made), writing.code
+        total = code.define(form.type(dtype), "total", start(made, form))
+        part = code.name("part")
+        with code.block(f"for (i32 {part} = 0; {part} < {self.parts}; {part}++)"):
+            value = writing.array("of_part", lies).get(part, *kept)
+            code.line(f"{total} = {combined(made, form, total, value)};")
+        text = form.converted(dtype, made.dtype, total)
+        return code.define(f"const {form.type(made.dtype)}", "v", text)

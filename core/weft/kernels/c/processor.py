@@ -1,0 +1,53 @@
+"""Processor: the device that kernels are written for, in the few facts that decide their form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.kernels.c.dialect import Dialect
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A device, as kernels see it.
+
+    Attributes
+    ----------
+    dialect
+        The dialect of C that it is programmed in.
+    is_serial
+        Whether a work item is best given a long stretch of neighbouring elements, which it takes in
+        vectors, as on a CPU; else neighbouring work items take neighbouring elements.
+    units
+        How many work groups run at the same time: cores, or multiprocessors.
+    group
+        The work items in a group, where they are not serial.
+    local_bytes
+        The memory that a work group shares.
+    cache_bytes
+        The nearest cache of a unit that holds more than a few rows.
+    alignment
+        The bytes to which addresses given to kernels are aligned.
+    has_fp64
+        Whether it computes in float64.
+    shares_host
+        Whether its memory is the host's, so that the host can take part without copies.
+    has_blas
+        Whether the backend runs a `LibraryCall` named ``matmul``.
+    """
+
+    dialect: Dialect
+    is_serial: bool
+    units: int
+    group: int = 256
+    local_bytes: int = 32768
+    cache_bytes: int = 1 << 20
+    alignment: int = 128
+    has_fp64: bool = True
+    shares_host: bool = False
+    has_blas: bool = False
+
+    @property
+    def lanes(self) -> int:
+        """The lanes of the vectors that kernels compute with; 1 for none."""
+        return 16 if self.is_serial and self.dialect.has_vectors else 1

@@ -1,0 +1,30 @@
+"""Two numbers made one, as the ops that combine many do it."""
+
+from __future__ import annotations
+
+from weft import dtypes
+from weft.dtypes import DType
+from weft.kernels.c.expressions import extremum
+from weft.kernels.c.forms import Form
+
+_ARITHMETIC = {"add": "+", "mul": "*"}
+_EXTREMA = {"max": ">", "min": "<"}
+
+
+def combined(reduction: str, dtype: DType, x: str, y: str) -> str:
+    """Return what two numbers in variables become; integers wrap around.
+
+    `reduction` is ``set``, for the second of them, ``add``, ``mul``, ``max``, ``min`` or
+    ``logaddexp``.
+    """
+    form = Form()
+    if reduction == "set":
+        return y
+    if reduction == "logaddexp":
+        return f"weft_logaddexp_{form.type(dtype)}({x}, {y})"
+    if reduction in _EXTREMA:
+        return extremum(dtype, _EXTREMA[reduction], x, y)
+    sign = _ARITHMETIC[reduction]
+    if not dtypes.is_integer(dtype):
+        return f"({x} {sign} {y})"
+    return form.signed(dtype, f"({form.unsigned(dtype, x)} {sign} {form.unsigned(dtype, y)})")

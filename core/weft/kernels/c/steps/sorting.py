@@ -1,0 +1,213 @@
+"""Rules for sorting: ranks are sorted together with the places they come from.
+
+On a serial device a work item sorts by digits, or keeps the few that are asked for; elsewhere a
+group sorts a line by Batcher's bitonic network, in its own memory where the line fits there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft import dtypes
+from weft.dtypes import DType
+from weft.kernels.c.forms import Form
+from weft.kernels.c.loops import decoded, each_point, serial_items
+from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, needs_scratch, rules
+from weft.kernels.c.processor import Processor
+from weft.kernels.c.steps.bits import bits, index_kind
+from weft.kernels.c.steps.lines import count_of, in_lines
+from weft.kernels.c.steps.ranks import rank_of, rank_type
+from weft.kernels.c.steps.spreading import each_group, launch, spread, within_group
+from weft.ops import sorting
+
+FEW = 32
+"""The most elements that are kept in order while looking along a line."""
+
+_PLACE = dtypes.int32
+_COST = 16
+"""How many points an element that is sorted counts for."""
+
+
+def _rank_dtype(dtype: DType) -> DType:
+    return dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
+
+
+def _power(length: int) -> int:
+    """Return the least power of two that is no less than a length."""
+    return 1 << (length - 1).bit_length()
+
+
+def _fits_group(length: int, dtype: DType, processor: Processor) -> bool:
+    each = _rank_dtype(dtype).itemsize + _PLACE.itemsize
+    return _power(length) * each <= processor.local_bytes
+
+
+def _keeps_few(op: sorting.SortingOp, processor: Processor) -> bool:
+    return processor.is_serial and isinstance(op, sorting.TopKIndicesOp) and op.k <= FEW
+
+
+def _copies(count: int, length: int, processor: Processor) -> int:
+    """Return how many lines are sorted at the same time."""
+    if processor.is_serial:
+        return min(count, serial_items(count * length * _COST, processor))
+    return min(count, processor.units)
+
+
+@needs_scratch(sorting.ArgsortOp, sorting.SortOp, sorting.TopKIndicesOp)
+def sorting_scratch(op: sorting.SortingOp, processor: Processor) -> int:
+    """Return the bytes of ranks and places, twice on serial devices."""
+    x = op.args[0]
+    length = x.axes.shape[op.position]
+    if not x.axes.size or _keeps_few(op, processor):
+        return 0
+    if not processor.is_serial and _fits_group(length, x.dtype, processor):
+        return 0
+    each = _rank_dtype(x.dtype).itemsize + _PLACE.itemsize
+    slots = 2 * length if processor.is_serial else _power(length)
+    return _copies(x.axes.size // length, length, processor) * slots * each + 4 * 256
+
+
+@rules.on_type(sorting.ArgsortOp, sorting.SortOp, sorting.TopKIndicesOp)
+def sorting_rule(op: sorting.SortingOp, lowering: Lowering) -> None:
+    """Sort each line; store the places, or the elements that come from there."""
+    if lowering.out.size:
+        sort = _Sorting(op, lowering)
+        if _keeps_few(op, lowering.processor):
+            sort.write_few()
+        elif lowering.processor.is_serial:
+            sort.write_whole()
+        else:
+            sort.write_network()
+
+
+class _Sorting:
+    """A kernel that sorts lines."""
+
+    def __init__(self, op: sorting.SortingOp, lowering: Lowering) -> None:
+        self.op = op
+        self.lowering = lowering
+        self.writing: Writing = lowering.kernel(type(op).__name__.removesuffix("Op"))
+        self.code = self.writing.code
+        x, out = in_lines(op.position, lowering.args[0], lowering.out)
+        self.takes_elements = isinstance(op, sorting.SortOp)
+        self.x: Array = self.writing.array("x", x)
+        self.elements: Array = self.writing.array("x", bits(x)) if self.takes_elements else self.x
+        self.out: Array = self.writing.array(
+            "out", bits(out) if self.takes_elements else out, written=True
+        )
+        self.count, self.length, self.kept = count_of(x), x.shape[-1], out.shape[-1]
+        self.lines = x.shape[:-1]
+        self.rank_type = rank_type(x.dtype)
+        self.wide = is_wide(x, out)
+        self.copies = _copies(self.count, self.length, self.writing.processor)
+
+    def rank(self, *at: str) -> str:
+        """Return the rank of an element."""
+        return rank_of(self.x.dtype, self.x.get(*at), self.op.descending)
+
+    def store(self, outer: tuple[str, ...], number: str, place: str) -> str:
+        """Return the statement that stores what is at a place of the sorted line."""
+        value = self.elements.get(*outer, place) if self.takes_elements else place
+        return self.out.set(value, *outer, number)
+
+    def scratch(self, hint: str, dtype: DType, slots: int) -> Callable[[str], str]:
+        """Return where the memory of a line that is being sorted begins."""
+        memory = self.lowering.scratch((self.copies, slots), dtype)
+        array = self.writing.array(hint, memory, written=True)
+        return lambda number: array.at(number, "0")
+
+    def write_few(self) -> None:
+        """Keep the first elements in order while looking along each line."""
+        code, kind, few = self.code, index_kind(self.wide), self.kept
+
+        def body(at: tuple[str, ...], form: Form) -> None:
+            outer = at[: len(self.lines)]
+            ranks, places, have, i, j = map(code.name, ("ranks", "places", "have", "i", "j"))
+            code.line(f"{self.rank_type} {ranks}[{few}];")
+            code.line(f"i32 {places}[{few}], {have} = 0;")
+            with code.block(f"for ({kind} {i} = 0; {i} < {self.length}; {i}++)"):
+                rank = code.define(f"const {self.rank_type}", "rank", self.rank(*outer, i))
+                code.line(f"if ({have} == {few} && {rank} >= {ranks}[{few - 1}]) continue;")
+                code.line(f"i32 {j} = {have} < {few} ? {have}++ : {few - 1};")
+                with code.block(f"for (; {j} > 0 && {ranks}[{j} - 1] > {rank}; {j}--)"):
+                    code.line(f"{ranks}[{j}] = {ranks}[{j} - 1];")
+                    code.line(f"{places}[{j}] = {places}[{j} - 1];")
+                code.line(f"{ranks}[{j}] = {rank};")
+                code.line(f"{places}[{j}] = {i};")
+            with code.block(f"for ({kind} {i} = 0; {i} < {few}; {i}++)"):
+                code.line(self.store(outer, i, f"{places}[{i}]"))
+
+        each_point(self.writing, self.lines, body, wide=self.wide, cost=self.length)
+
+    def write_whole(self) -> None:
+        """Let each work item sort whole lines."""
+        code, kind, n = self.code, index_kind(self.wide), self.length
+        dtype = _rank_dtype(self.x.dtype)
+        memory = [
+            (hint, each, self.scratch(hint, each, n))
+            for hint, each in (("ranks", dtype), ("places", _PLACE)) * 2
+        ]
+        names = []
+        for hint, each, begin in memory:
+            type_ = self.rank_type if each is dtype else "i32"
+            names.append(code.define(f"GLOBAL {type_} *", hint, begin("GLOBAL_ID")))
+        ranks, places, _, spare_places = names
+
+        def body(at: tuple[str, ...]) -> None:
+            outer, i = at[: len(self.lines)], code.name("i")
+            with code.block(f"for ({kind} {i} = 0; {i} < {n}; {i}++)"):
+                code.line(f"{ranks}[{i}] = {self.rank(*outer, i)};")
+                code.line(f"{places}[{i}] = {i};")
+            call = f"weft_sort_{self.rank_type}({', '.join(names)}, {n})"
+            found = f"{call} ? {spare_places} : {places}"
+            order = code.define("GLOBAL const i32 *", "order", found)
+            with code.block(f"for ({kind} {i} = 0; {i} < {self.kept}; {i}++)"):
+                place = code.define("const i32", "place", f"{order}[{i}]")
+                code.line(self.store(outer, i, place))
+
+        spread(self.writing, self.lines, self.copies, body, kind)
+        launch(self.writing, self.copies)
+
+    def write_network(self) -> None:
+        """Let each group sort a line, filled up to a power of two with what comes last."""
+        code, slots = self.code, _power(self.length)
+        dtype = self.x.dtype
+        groups = None
+        if _fits_group(self.length, dtype, self.writing.processor):
+            code.declare(f"LOCAL {self.rank_type} ranks[{slots}];")
+            code.declare(f"LOCAL i32 places[{slots}];")
+        else:
+            groups = self.copies
+            ranks = self.scratch("all_ranks", _rank_dtype(dtype), slots)
+            places = self.scratch("all_places", _PLACE, slots)
+            code.line(f"GLOBAL {self.rank_type} *ranks = {ranks('GROUP_ID')};")
+            code.line(f"GLOBAL i32 *places = {places('GROUP_ID')};")
+        with each_group(self.writing, self.count, groups) as line:
+            outer = decoded(code, self.lines, line, "i64")
+            with code.block(within_group(self.writing, "i", slots)):
+                code.line("places[i] = i;")
+                code.line(
+                    f"ranks[i] = i < {self.length} ? {self.rank(*outer, 'i')} : "
+                    f"~({self.rank_type})0;"
+                )
+            self._network(slots)
+            with code.block(within_group(self.writing, "i", self.kept)):
+                code.line(self.store(outer, "i", "places[i]"))
+            code.line("MEMORY_BARRIER();")
+
+    def _network(self, slots: int) -> None:
+        code = self.code
+        with (
+            code.block(f"for (i32 size = 2; size <= {slots}; size *= 2)"),
+            code.block("for (i32 reach = size / 2; reach > 0; reach /= 2)"),
+        ):
+            code.line("MEMORY_BARRIER();")
+            with code.block(within_group(self.writing, "i", max(slots // 2, 1))):
+                code.line("const i32 low = 2 * i - (i & (reach - 1)), high = low + reach;")
+                code.line(f"const {self.rank_type} x = ranks[low], y = ranks[high];")
+                code.line("const i32 first = places[low], second = places[high];")
+                code.line("const bool is_above = x > y || (x == y && first > second);")
+                with code.block("if (is_above == !(low & size))"):
+                    code.line("ranks[low] = y, ranks[high] = x;")
+                    code.line("places[low] = second, places[high] = first;")
+        code.line("MEMORY_BARRIER();")

@@ -1,0 +1,321 @@
+"""Sweeps: kernels with reductions.
+
+All reductions of a stage happen in one sweep over the reduced loops. Rows are swept along their
+fastest loop; columns side by side, each with a total of its own. Where there are too few rows or
+columns for all units, the reduced loops are cut into parts, whose totals are combined by a kernel
+in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from math import prod
+
+from weft import dtypes
+from weft.dtypes import DType, working_dtype
+from weft.kernels.c.code import Code
+from weft.kernels.c.evaluation import COSTLY, ElementWiseKernel, are_contiguous
+from weft.kernels.c.expressions import extremum
+from weft.kernels.c.forms import Form
+from weft.kernels.c.loops import each_point
+from weft.kernels.c.lowering import is_wide
+from weft.kernels.kernel import Instruction
+from weft.ops.reduction import MaxOp, MinOp, ProdOp, SumOp
+
+REDUCTIONS = (SumOp, ProdOp, MaxOp, MinOp)
+
+VECTORS_OF_TOTALS = 4
+"""How many vectors a long sweep adds up in, since each addition waits for the one before."""
+
+ROW_BYTES = 32768
+"""The most that a work item keeps of a row for the next sweep."""
+
+
+def total_dtype(made: Instruction) -> DType:
+    """Return the dtype in which a reduction adds up."""
+    return working_dtype(made.dtype) if isinstance(made.op, SumOp | ProdOp) else made.dtype
+
+
+def start(made: Instruction, form: Form) -> str:
+    """Return the value that a reduction begins with."""
+    dtype = total_dtype(made)
+    if isinstance(made.op, SumOp):
+        return form.constant(0, dtype)
+    if isinstance(made.op, ProdOp):
+        return form.constant(1, dtype)
+    bound = dtypes.least(dtype) if isinstance(made.op, MaxOp) else dtypes.greatest(dtype)
+    return form.constant(bound, dtype)
+
+
+def combined(made: Instruction, form: Form, total: str, value: str) -> str:
+    """Return a total with one more value, or with another total."""
+    dtype = total_dtype(made)
+    if isinstance(made.op, SumOp | ProdOp):
+        sign = "+" if isinstance(made.op, SumOp) else "*"
+        if not dtypes.is_integer(dtype):
+            return f"{total} {sign} {value}"
+        pair = (form.unsigned(dtype, each) for each in (total, value))
+        return form.signed(dtype, f"({f' {sign} '.join(pair)})")
+    return extremum(dtype, ">" if isinstance(made.op, MaxOp) else "<", total, value)
+
+
+class Sweeping:
+    """A kernel with reductions that is being written, for one point of the kept loops at a time."""
+
+    def __init__(
+        self, writing: ElementWiseKernel, results: Iterable[int], is_partial: bool = False
+    ) -> None:
+        self.is_partial = is_partial
+        self.writing = writing
+        self.frame = writing.frame
+        self.kernel = writing.kernel
+        self.code: Code = writing.code
+        self.results = list(results)
+        self.known: dict[int, str] = {}
+        self.loops = range(len(self.frame.kept), len(self.frame.shape))
+        self.bounds: dict[int, tuple[str, str]] = {}
+        self.needed = set(writing.closure([self.kernel.outputs[r] for r in self.results], ()))
+        self.kind = "i64" if is_wide(*self.frame.tensors) else "i32"
+
+    def write(self) -> None:
+        """Write the kernel and launch it."""
+        each_point(
+            self.writing,
+            self.frame.kept or (1,),
+            lambda indices, form: self.at_point(indices if self.frame.kept else ()),
+            cost=max(prod(self.frame.reduced), 1),
+            wide=self.kind == "i64",
+        )
+
+    def at_point(self, kept: tuple[str, ...]) -> None:
+        """Write all sweeps of a point, and what is the same all along them."""
+        self.known.clear()
+        self.limit(kept)
+        for stage in range(self.kernel.stages):
+            self.sweep(stage, kept)
+        self.store_steady(kept)
+
+    def limit(self, kept: tuple[str, ...]) -> None:
+        """Write where the sweeps of a part end, if the last part is shorter than the others."""
+        if self.frame.ragged is None:
+            return
+        chunk = self.frame.reduced[0]
+        rest = self.code.define(
+            f"const {self.kind}", "rest", f"{self.frame.ragged} - {kept[0]} * {chunk}"
+        )
+        text = f"{rest} < {chunk} ? ({rest} < 0 ? 0 : {rest}) : {chunk}"
+        self.bounds[0] = ("0", self.code.define(f"const {self.kind}", "until", text))
+
+    def of_stage(self, stage: int) -> tuple[list[int], list[int]]:
+        """Return the reductions of a stage, and the results that its sweep stores."""
+        numbers = range(len(self.kernel.operands), len(self.kernel.values))
+        reductions = [
+            number
+            for number in numbers
+            if number in self.needed
+            and number not in self.writing.loads
+            and self.kernel.instruction(number).is_reduction
+            and self.kernel.instruction(number).stage == stage
+        ]
+        results = [
+            result
+            for result in self.results
+            if self.kernel.varies(self.kernel.outputs[result])
+            and self.kernel.instruction(self.kernel.outputs[result]).stage == stage
+        ]
+        return reductions, results
+
+    def sweep(self, stage: int, kept: tuple[str, ...]) -> None:
+        """Write one sweep: all reductions of a stage, and results that vary."""
+        reductions, results = self.of_stage(stage)
+        if not reductions and not results:
+            return
+        targets = self.targets(reductions, results)
+        self.settle(targets, kept)
+        lanes = self.lanes(targets, results)
+        keeping = self.kept_rows(stage, targets)
+        vectors = 0 if lanes == 1 else self.side_by_side(targets, lanes)
+        totals = {number: self.begin(number, lanes, vectors) for number in reductions}
+        zero = tuple("0" for _ in self.frame.reduced)
+        with ExitStack() as stack:
+            outer = self.open_loops(stack)
+            if not self.frame.reduced:
+                self.body((*kept, *zero), Form(), totals, results, keeping)
+            else:
+                self.inner((*kept, *outer), lanes, totals, results, keeping)
+        for number, names in totals.items():
+            self.known[number] = self.finish(number, names, lanes)
+        self.writing.rows.update(keeping)
+
+    def targets(self, reductions: Sequence[int], results: Sequence[int]) -> list[int]:
+        """Return the values that a sweep needs at each of its points."""
+        operands = [self.kernel.instruction(number).args[0] for number in reductions]
+        return [*operands, *(self.kernel.outputs[result] for result in results)]
+
+    def settle(self, targets: Sequence[int], kept: tuple[str, ...]) -> None:
+        """Compute before a sweep what is the same all along it."""
+        zeros = tuple("0" for _ in self.frame.reduced)
+        needed = self.writing.closure(targets, self.known)
+        steady = {n for n in needed if self.writing.is_steady(n, self.loops, self.known)}
+        above = {n for n in targets if n in steady}
+        for number in needed:
+            if number in steady or number in self.writing.loads or number in self.writing.rows:
+                continue
+            above.update(arg for arg in self.kernel.instruction(number).args if arg in steady)
+        names = self.writing.compute(sorted(above), Form(), (*kept, *zeros), self.known)
+        self.known.update(names)
+
+    def lanes(self, targets: Sequence[int], results: Sequence[int]) -> int:
+        """Return how many lanes the sweep has."""
+        if not self.frame.reduced or not are_contiguous(self.frame, results, self.loops[-1]):
+            return 1
+        return self.writing.lanes_along(self.loops[-1], targets, self.known)
+
+    def open_loops(self, stack: ExitStack) -> tuple[str, ...]:
+        """Open all reduced loops but the fastest, and return their indices."""
+        names = []
+        for place in range(len(self.frame.reduced) - 1):
+            name = self.code.name("k")
+            first, last = self.span(place)
+            head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name}++)"
+            stack.enter_context(self.code.block(head))
+            names.append(name)
+        return tuple(names)
+
+    def span(self, place: int) -> tuple[str, str]:
+        """Return where a reduced loop begins and ends."""
+        return self.bounds.get(place, ("0", str(self.frame.reduced[place])))
+
+    def inner(
+        self,
+        outer: tuple[str, ...],
+        lanes: int,
+        totals: dict[int, list[str]],
+        results: Sequence[int],
+        keeping: dict[int, str],
+    ) -> None:
+        """Write the fastest loop: vectors, then the numbers that are left."""
+        place = len(self.frame.reduced) - 1
+        first, last = self.span(place)
+        name = self.code.define(self.kind, "k", first)
+        side_by_side = max(len(names) - 1 for names in totals.values()) if totals else 1
+        form, step = Form(lanes), lanes * side_by_side
+        if side_by_side > 1:
+            with self.code.block(f"for (; {name} + {step} <= {last}; {name} += {step})"):
+                for slot in range(side_by_side):
+                    at = f"{name} + {slot * lanes}" if slot else name
+                    self.body((*outer, at), form, totals, results, keeping, slot)
+        if lanes > 1:
+            with self.code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
+                self.body((*outer, name), form, totals, results, keeping)
+        if lanes == 1 or place in self.bounds or self.frame.reduced[place] % lanes:
+            with self.code.block(f"for (; {name} < {last}; {name}++)"):
+                self.body((*outer, name), Form(), totals, results, keeping)
+
+    def body(
+        self,
+        indices: tuple[str, ...],
+        form: Form,
+        totals: dict[int, list[str]],
+        results: Sequence[int],
+        keeping: dict[int, str],
+        slot: int = 0,
+    ) -> None:
+        """Write one point of a sweep, or a vector of them that counts in one of the totals."""
+        targets = self.targets(list(totals), results)
+        names = self.writing.compute([*targets, *keeping], form, indices, self.known)
+        for number, (numbers, *vectors) in totals.items():
+            made = self.kernel.instruction(number)
+            total = vectors[slot] if form.is_vector else numbers
+            dtype = self.kernel.values[made.args[0]].dtype
+            value = form.converted(dtype, total_dtype(made), names[made.args[0]])
+            self.code.line(f"{total} = {combined(made, form, total, value)};")
+        for number, row in keeping.items():
+            dtype = self.kernel.values[number].dtype
+            if form.is_vector:
+                self.code.line(form.store(dtype, f"{row} + {indices[-1]}", names[number]))
+            else:
+                self.code.line(f"{row}[{indices[-1]}] = {names[number]};")
+        for result in results:
+            self.writing.store(result, names[self.kernel.outputs[result]], form, indices)
+
+    def side_by_side(self, targets: Sequence[int], lanes: int) -> int:
+        """Return how many vectors of totals there are, so that none waits for the one before."""
+        made = [
+            self.kernel.instruction(number).op
+            for number in self.writing.closure(targets, self.known)
+            if number not in self.writing.loads and number not in self.writing.rows
+        ]
+        long = self.frame.reduced[-1] >= 4 * VECTORS_OF_TOTALS * lanes
+        return VECTORS_OF_TOTALS if long and not any(isinstance(op, COSTLY) for op in made) else 1
+
+    def begin(self, number: int, lanes: int, vectors: int) -> list[str]:
+        """Define the totals of a reduction: one of numbers, and some of vectors."""
+        made = self.kernel.instruction(number)
+        dtype = total_dtype(made)
+        forms = [Form(), *[Form(lanes)] * vectors]
+        return [self.code.define(f.type(dtype), "total", start(made, f)) for f in forms]
+
+    def finish(self, number: int, names: Sequence[str], lanes: int) -> str:
+        """Combine the lanes and return the total as a number of the reduction's dtype."""
+        made = self.kernel.instruction(number)
+        total, *vectors = names
+        dtype = total_dtype(made)
+        for other in vectors[1:]:
+            text = combined(made, Form(lanes), vectors[0], other)
+            self.code.line(f"{vectors[0]} = {text};")
+        for vector in vectors[:1]:
+            count = lanes // 2
+            while count > 1:
+                kind = Form(count).type(dtype)
+                half = f"{vector}.lo", f"{vector}.hi"
+                text = combined(made, Form(count), *half)
+                vector = self.code.define(kind, "half", text)
+                count //= 2
+            for part in (f"{vector}.lo", f"{vector}.hi"):
+                value = f"({part} & 1)" if dtypes.is_bool(dtype) else part
+                self.code.line(f"{total} = {combined(made, Form(), total, value)};")
+        if dtype == made.dtype or self.is_partial:
+            return total
+        form = Form()
+        text = form.converted(dtype, made.dtype, total)
+        return self.code.define(f"const {form.type(made.dtype)}", "v", text)
+
+    def kept_rows(self, stage: int, targets: Sequence[int]) -> dict[int, str]:
+        """Return the rows in which a sweep keeps costly values that a later one needs."""
+        frame = self.frame
+        if len(frame.reduced) != 1 or not self.writing.processor.is_serial:
+            return {}
+        later = self._needed_after(stage)
+        found: dict[int, str] = {}
+        room = ROW_BYTES
+        for number in self.writing.closure(targets, self.known):
+            if number in self.writing.loads or number in self.writing.rows:
+                continue
+            made = self.kernel.instruction(number)
+            nbytes = frame.reduced[0] * 4
+            if not isinstance(made.op, COSTLY) or number not in later or nbytes > room:
+                continue
+            room -= nbytes
+            found[number] = self.code.name("row_of_")
+            kind = Form().type(made.dtype)
+            self.code.line(f"{kind} {found[number]}[{frame.reduced[0]}];")
+        return found
+
+    def _needed_after(self, stage: int) -> set[int]:
+        targets: list[int] = []
+        for later in range(stage + 1, self.kernel.stages):
+            targets.extend(self.targets(*self.of_stage(later)))
+        numbers = range(len(self.kernel.operands), len(self.kernel.values))
+        reductions = [n for n in numbers if self.kernel.instruction(n).is_reduction]
+        return set(self.writing.closure(targets, [*self.known, *reductions]))
+
+    def store_steady(self, kept: tuple[str, ...]) -> None:
+        """Store the results that there are once for all points of the sweeps."""
+        results = [r for r in self.results if not self.kernel.varies(self.kernel.outputs[r])]
+        numbers = [self.kernel.outputs[result] for result in results]
+        zeros = tuple("0" for _ in self.frame.reduced)
+        names = self.writing.compute(numbers, Form(), (*kept, *zeros), self.known)
+        for result, number in zip(results, numbers, strict=True):
+            self.writing.store(result, names[number], Form(), (*kept, *zeros))

@@ -1,0 +1,323 @@
+"""Calls on a device: memory, order, errors, and what stays when something goes wrong."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from machines import transformer_for
+
+import weft
+from weft import dtypes
+from weft.errors import (
+    BackendError,
+    CheckFailed,
+    IndexOutOfRange,
+    StateError,
+    UnsupportedOpError,
+)
+from weft.kernels import c
+from weft_opencl.errors import DeviceMemoryError, build_error, excerpt, explained
+from weft_opencl.transformer import OpenCLTransformer
+
+STATM = Path("/proc/self/statm")
+
+
+def counted(transformer: OpenCLTransformer) -> tuple[Any, Any, Any, Any]:
+    """A computation that counts its calls, takes elements at indices, and prints nothing."""
+    x, at = weft.placeholder((6,)), weft.placeholder((2,), "int32")
+    calls = weft.variable((), initial_value=0)
+    weft.assign(calls, calls + 1)
+    taken = weft.take(x * 2, at) + 1
+    return transformer.computation([taken, calls], x, at), x, at, calls
+
+
+NUMBERS = np.arange(6, dtype=np.float32)
+
+
+def test_an_index_out_of_range_leaves_states_as_they_were(
+    any_transformer: OpenCLTransformer,
+) -> None:
+    computation, _, _, calls = counted(any_transformer)
+    for wrong in ([0, 6], [-7, 0]):
+        before = any_transformer.get_value(calls)
+        with pytest.raises(IndexOutOfRange, match=f"index {max(wrong, key=abs)} at") as caught:
+            computation(NUMBERS, wrong)
+        assert "test_opencl_calls.py" in str(caught.value)
+        assert any_transformer.get_value(calls) == before
+        taken, count = computation(NUMBERS, [5, -6])
+        assert taken.tolist() == [11, 1]
+        assert count == before + 1
+
+
+def test_the_first_of_several_wrong_ops_is_reported(any_transformer: OpenCLTransformer) -> None:
+    x, first, second = weft.placeholder((3,)), *(weft.placeholder((1,), "int32") for _ in "ab")
+    one = weft.take(x + 1, first)
+    two = weft.take(x + 2, second)
+    computation = any_transformer.computation([one + 1, two + one], x, first, second)
+    for places, index in (([7], [8]), 7), (([0], [8]), 8), (([7], [0]), 7):
+        with pytest.raises(IndexOutOfRange, match=f"index {index} "):
+            computation([1, 2, 3], *places)
+    assert computation([1, 2, 3], [0], [2])[1].tolist() == [7]
+
+
+def test_an_error_comes_before_later_effects_and_after_earlier_ones(
+    any_transformer: OpenCLTransformer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, at = weft.placeholder((3,)), weft.placeholder((1,), "int32")
+    early = weft.print_op(x, "early")
+    late = weft.print_op(weft.take(early, at), "late")
+    computation = any_transformer.computation(late, x, at)
+    with pytest.raises(IndexOutOfRange):
+        computation([1, 2, 3], [3])
+    printed = capsys.readouterr().out
+    assert printed.count("early") == 1
+    assert "late" not in printed
+    assert computation([1, 2, 3], [2]).tolist() == [3]
+    assert capsys.readouterr().out.count("late") == 1
+
+
+def test_an_error_on_the_host_leaves_states_as_they_were(
+    any_transformer: OpenCLTransformer,
+) -> None:
+    x, calls = weft.placeholder((3,)), weft.variable((), initial_value=0)
+    weft.assign(calls, calls + 1)
+    computation = any_transformer.computation([weft.check_finite(x + 1) * 2, calls], x)
+    with pytest.raises(CheckFailed, match="in 1 of 3"):
+        computation([1, np.inf, 3])
+    value, count = computation([1, 2, 3])
+    assert (value.tolist(), count) == ([4, 6, 8], 1)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "bfloat16", "float32", "uint64"])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5, 7)])
+def test_arrays_of_any_shape_and_dtype_pass_the_edge(
+    any_transformer: OpenCLTransformer, dtype: str, shape: tuple[int, ...]
+) -> None:
+    x = weft.placeholder(shape, dtype)
+    given = np.asarray(np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2)
+    given = given.astype(dtypes.as_dtype(dtype))
+    given.flags.writeable = False
+    got = any_transformer.computation([weft.where(weft.equal(x, x), x, x), x], x)(given)
+    for each in got:
+        assert (each.shape, each.dtype) == (given.shape, given.dtype)
+        assert each.tobytes() == given.tobytes()
+
+
+def test_views_of_arguments_that_begin_far_inside_them(any_transformer: OpenCLTransformer) -> None:
+    x = weft.placeholder((1000,))
+    computation = any_transformer.computation(
+        [x[900:] + 1, x[::-1] * 2, weft.reshape(x[500:], (5, 100))], x
+    )
+    given = np.arange(1000, dtype=np.float32)
+    tail, back, rows = computation(given)
+    np.testing.assert_array_equal(tail, given[900:] + 1)
+    np.testing.assert_array_equal(back, given[::-1] * 2)
+    np.testing.assert_array_equal(rows, given[500:].reshape(5, 100))
+
+
+def test_states_constants_and_slices_of_them(any_transformer: OpenCLTransformer) -> None:
+    large = np.arange(4096, dtype=np.float32)
+    w = weft.variable((4096,), initial_value=large)
+    x = weft.placeholder((4096,))
+    weft.assign(w, w * 0.5 + x)
+    computation = any_transformer.computation([w, weft.constant(large) + x], x)
+    updated, added = computation(large)
+    np.testing.assert_array_equal(updated, large * 1.5)
+    np.testing.assert_array_equal(added, large * 2)
+    np.testing.assert_array_equal(any_transformer.get_value(w), large * 1.5)
+    any_transformer.set_value(w, large)
+    tensor = any_transformer.state_tensors[w]
+    assert tensor[5:8].tolist() == [5, 6, 7]
+    tensor[5:8] = 0
+    assert tensor.get()[4:9].tolist() == [4, 0, 0, 0, 8]
+    out = np.empty(4096, np.float32)
+    assert tensor.get(out) is out
+    assert computation(np.zeros_like(large))[0][9] == 4.5
+
+
+def test_results_go_to_given_arrays(any_transformer: OpenCLTransformer) -> None:
+    x = weft.placeholder((300,))
+    computation = any_transformer.computation(x + 1, x)
+    out = np.zeros(300, np.float32)
+    assert computation(np.ones(300, np.float32), out=out) is out
+    assert (out == 2).all()
+    assert (computation(out, out=out) == 3).all()
+
+
+def test_memory_of_the_device_is_given_back(device: None) -> None:
+    """Two hundred transformers leave nothing behind, whatever they computed or failed at."""
+    x, at = weft.placeholder((1000,)), weft.placeholder((1,), "int32")
+    w = weft.variable((1000,), initial_value=np.ones(1000))
+    results = [weft.take(weft.softmax(x + w), at), weft.constant(np.arange(5000.0)) * 2]
+    given = np.ones(1000, np.float32)
+    gc.collect()
+    before = None
+    kept = []
+    for number in range(200):
+        with transformer_for(("as it is", "copies")[number % 2]) as made:
+            computation = made.computation(results, x, at)
+            if number < 4:
+                computation(given, [3])
+                with pytest.raises(IndexOutOfRange):
+                    computation(given, [1000])
+                assert made.device.live_bytes > (before or 0)
+            kept.append((computation, made.state_tensors.get(w)))
+        if before is None:
+            before = made.device.live_bytes
+        assert made.device.live_bytes == before
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="only Linux tells how much memory is in use")
+def test_memory_of_the_process_is_given_back(device: None) -> None:
+    """The memory of a CPU is the process's own."""
+    w = weft.variable((2**22,), initial_value=np.ones(2**22))
+    in_use = []
+    for number in range(24):
+        with transformer_for("as it is") as made:
+            made.computation(weft.sum(w))()
+        if number % 12 == 11:
+            gc.collect()
+            in_use.append(int(STATM.read_text().split()[1]) * mmap.PAGESIZE)
+    assert in_use[1] - in_use[0] < 4 * w.axes.size
+
+
+def test_nothing_of_a_closed_transformer_can_be_used(any_transformer: OpenCLTransformer) -> None:
+    x, w = weft.placeholder((3,)), weft.variable((3,), initial_value=0)
+    computation = any_transformer.computation(x + w, x)
+    computation([1, 2, 3])
+    run, tensor = computation.program.run, any_transformer.state_tensors[w]
+    any_transformer.close()
+    uses: list[Callable[[], Any]] = [
+        lambda: computation([1, 2, 3]),
+        lambda: run(np.zeros(3, "f4"), np.zeros(3, "f4")),
+        lambda: tensor.get(),
+        lambda: any_transformer.get_value(w),
+        lambda: any_transformer.computation(x, x),
+    ]
+    for use in uses:
+        with pytest.raises(StateError, match="make another"):
+            use()
+    any_transformer.close()
+
+
+def test_threads_may_share_a_computation(any_transformer: OpenCLTransformer) -> None:
+    x = weft.placeholder((4000,))
+    computation = any_transformer.computation(weft.tanh(x) + x * 2, x)
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        given = np.full(4000, number, np.float32)
+        for _ in range(20):
+            got = computation(given)
+            if not np.allclose(got, np.tanh(given) + given * 2, 1e-5):
+                wrong.append(got)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+
+
+def test_what_the_device_does_not_compute_with_is_refused_with_its_line(
+    transformer: OpenCLTransformer,
+) -> None:
+    x = weft.placeholder((3,), "complex64")
+    with pytest.raises(UnsupportedOpError, match="it does not compute with complex64") as caught:
+        transformer.computation(x * 2, x)([1, 2, 3])
+    assert "test_opencl_calls.py" in str(caught.value)
+
+
+def test_a_device_without_float64_refuses_it(device: None) -> None:
+    from dataclasses import replace
+
+    x = weft.placeholder((3,), "float64")
+    with transformer_for("as it is") as made:
+        made.processor = replace(made.processor, has_fp64=False)
+        with pytest.raises(UnsupportedOpError, match="it does not compute with float64"):
+            made.computation(x * 2, x)([1, 2, 3])
+        y = weft.placeholder((3,))
+        assert made.computation(y * 2, y)([1, 2, 3]).tolist() == [2, 4, 6]
+
+
+def test_source_that_does_not_build_is_shown_around_the_error(
+    transformer: OpenCLTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = weft.placeholder((3,))
+    computation = transformer.computation(weft.negative(x), x)
+    with monkeypatch.context() as patch:
+        text = c.Source.text.fget  # type: ignore[attr-defined]
+        patch.setattr(c.Source, "text", property(lambda self: text(self).replace("-", "@")))
+        with pytest.raises(BackendError, match="refused the program") as caught:
+            computation([1, 2, 3])
+    assert "error" in str(caught.value)
+    assert any(line.startswith(">") and "@" in line for line in str(caught.value).splitlines())
+    assert computation([1, 2, 3]).tolist() == [-1, -2, -3], "the next call tries again"
+
+
+def test_an_excerpt_shows_the_lines_that_a_log_names() -> None:
+    source = "\n".join(f"line {number}" for number in range(1, 31))
+    for log in ("error: prog.cl:20:5: no", "<stdin>:20:1: error: x", "1:20:3: fatal error: y"):
+        shown = excerpt(source, log).splitlines()
+        assert [each[-7:] for each in shown] == [f"line {number}" for number in range(17, 24)]
+        assert shown[3].startswith(">   20 ")
+    assert "line 1" in excerpt(source, "something is wrong")
+    assert excerpt("", "1:1: error") == ""
+    assert "a log" in str(build_error("a log", source, "a device", "a program"))
+
+
+class FakeError(Exception):
+    code = 0
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [(-4, DeviceMemoryError, "no memory"), (-5, DeviceMemoryError, "no memory"),
+     (-61, DeviceMemoryError, "no memory"), (-36, BackendError, "does not answer any more"),
+     (-2, BackendError, "does not answer any more"), (-54, BackendError, "failed")],
+)  # fmt: skip
+def test_codes_of_drivers_are_explained(code: int, kind: type[Exception], words: str) -> None:
+    error = FakeError("clSomething failed")
+    error.code = code
+    found = explained(error, "a device", "computing f")
+    assert type(found) is kind
+    assert words in str(found)
+    assert "computing f" in str(found)
+    assert "clSomething failed" in str(found)
+    assert isinstance(found, MemoryError) == (kind is DeviceMemoryError)
+
+
+@pytest.mark.parametrize("form", ["as it is", "copies"])
+def test_too_little_memory_is_an_error_after_which_others_work(device: None, form: str) -> None:
+    with transformer_for(form) as made:
+        w = weft.variable((2**44,), dtype="float32")
+        with pytest.raises(DeviceMemoryError, match="memory_limit"):
+            made.get_value(w)
+        x = weft.placeholder((3,))
+        assert made.computation(x * 2, x)([1, 2, 3]).tolist() == [2, 4, 6]
+
+
+def test_an_error_of_the_driver_in_a_call_leaves_the_next_call_working(
+    transformer: OpenCLTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = weft.placeholder((3,))
+    computation = transformer.computation(x + 1, x)
+    computation([1, 2, 3])
+    group: Any = computation.program.run
+
+    def fails(arrays: Any) -> None:
+        transformer.cl.Buffer(transformer.device.context, 0, 0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(group.edge, "begin", fails)
+        with pytest.raises(DeviceMemoryError, match="computing computation_0"):
+            computation([1, 2, 3])
+    assert computation([1, 2, 3]).tolist() == [2, 3, 4]

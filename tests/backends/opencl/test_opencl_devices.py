@@ -1,0 +1,245 @@
+"""Which device is taken, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import os
+import site
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import ACCELERATOR, CPU, GPU, Machine, fake_device
+
+import weft
+from weft.errors import ArgumentError, BackendError
+from weft_opencl import drivers
+from weft_opencl.devices import best, ranked, summary
+
+POCL, INTEL = "Portable Computing Language", "Intel(R) OpenCL"
+
+
+def everything() -> dict[str, list[Any]]:
+    return {
+        POCL: [fake_device("pthread-znver5", CPU)],
+        "Other CPU": [fake_device("Some Processor", CPU)],
+        INTEL: [fake_device("Xeon", CPU)],
+        "Cards": [
+            fake_device("Chip inside", GPU, max_compute_units=99),
+            fake_device("Small card", GPU, host_unified_memory=False),
+            fake_device("Large card", GPU, host_unified_memory=False, max_compute_units=64),
+            fake_device("Board", ACCELERATOR),
+        ],
+    }
+
+
+def name_of(wanted: int | str | None) -> str:
+    return best(wanted)[0].device_name
+
+
+def test_the_best_device_comes_first(machine: Machine) -> None:
+    machine(everything())
+    assert [each.device_name for each in ranked(drivers.candidates())] == [
+        "Large card", "Small card", "Chip inside", "Board", "Xeon", "Some Processor",
+        "pthread-znver5",
+    ]  # fmt: skip
+    assert name_of(None) == "Large card"
+
+
+def test_the_next_one_is_taken_where_the_best_does_not_work(machine: Machine) -> None:
+    machine(everything(), dict.fromkeys(["Large card", "Small card", "Chip inside"], "it hangs"))
+    assert name_of(None) == "Board"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name"),
+    [
+        (0, "pthread-znver5"),
+        ("2", "Xeon"),
+        ("small CARD", "Small card"),
+        ("portable", "pthread-znver5"),
+        ("Card", "Large card"),  # the better one of two
+        ("3:0", "Chip inside"),
+        ("Cards:Small", "Small card"),
+        ("intel:0", "Xeon"),
+        (" 1:proc ", "Some Processor"),
+    ],
+)
+def test_a_device_is_named_by_number_name_or_platform(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, wanted: int | str, name: str
+) -> None:
+    machine(everything())
+    assert name_of(wanted) == name
+    monkeypatch.setenv("WEFT_OPENCL_DEVICE", str(wanted))
+    assert name_of(None) == name
+    assert name_of("Board") == "Board", "an argument wins over the environment"
+
+
+@pytest.mark.parametrize("wanted", ["7", "radeon", "9:0", "Cards:4", "Cards:pthread"])
+def test_a_name_that_no_device_has_is_refused_with_a_list(machine: Machine, wanted: str) -> None:
+    machine(everything())
+    with pytest.raises(ArgumentError, match="none of the OpenCL devices") as caught:
+        best(wanted)
+    assert "4: Small card (Cards)" in str(caught.value)
+    assert repr(wanted) in str(caught.value)
+
+
+def test_the_message_names_the_variable_that_is_wrong(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(everything())
+    monkeypatch.setenv("WEFT_OPENCL_DEVICE", "radeon")
+    with pytest.raises(ArgumentError, match="WEFT_OPENCL_DEVICE"):
+        best(None)
+
+
+@pytest.mark.parametrize("wanted", [1.5, True, ["0"]])
+def test_what_is_no_name_is_refused(machine: Machine, wanted: Any) -> None:
+    machine(everything())
+    with pytest.raises(ArgumentError, match="a number or a name"):
+        best(wanted)
+
+
+def test_a_named_device_that_does_not_work_is_an_error(machine: Machine) -> None:
+    machine(everything(), {"Xeon": "its driver ended the process"})
+    with pytest.raises(BackendError, match="its driver ended the process") as caught:
+        best("Xeon")
+    assert "2: Xeon (Intel(R) OpenCL)" in str(caught.value)
+
+
+def test_where_no_device_works_all_are_listed(machine: Machine) -> None:
+    names = [each.name for devices in everything().values() for each in devices]
+    machine(everything(), {name: f"{name} is broken" for name in names})
+    with pytest.raises(BackendError) as caught:
+        best(None)
+    for name in names:
+        assert f"{name} is broken" in str(caught.value)
+    device, reason = summary()
+    assert device is None
+    assert "Xeon is broken" in reason
+
+
+def test_the_summary_names_the_best_and_says_why_others_are_not_usable(machine: Machine) -> None:
+    machine(everything(), {"pthread-znver5": "LLVM does not know the processor"})
+    device, _ = summary()
+    assert device is not None
+    assert device.startswith("Large card (Cards); 0: pthread-znver5")
+    assert "LLVM does not know the processor" in device
+
+
+def in_a_process(code: str, **variables: str) -> str:
+    """Run code in a fresh interpreter and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, **variables}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+CHOOSE = """
+import weft
+from weft.errors import BackendError
+try:
+    weft.make_transformer("opencl")
+except BackendError as error:
+    print(error.problem)
+from weft import plugins
+print(plugins.backend_status("opencl").device.reason)
+"""
+
+
+def test_without_pyopencl_the_error_says_what_to_install() -> None:
+    found = in_a_process("import sys; sys.modules['pyopencl'] = None\n" + CHOOSE)
+    assert found.count("pip install 'weft[opencl]'") == 2
+
+
+def test_without_a_loader_of_drivers_the_error_says_so(tmp_path: Path) -> None:
+    (tmp_path / "pyopencl.py").write_text("raise ImportError('libOpenCL.so.1: not found')\n")
+    found = in_a_process(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + CHOOSE)
+    assert found.count("libOpenCL.so.1: not found") == 2
+    assert "ocl-icd-libopencl1" in found
+
+
+def test_without_a_driver_the_error_says_what_to_install(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    hidden = (
+        "import pyopencl, os; os.environ['PYOPENCL_HOME'] = '/nowhere'\n"
+        "import weft_opencl.drivers as drivers; drivers.intel_library = lambda: None\n"
+    )
+    found = in_a_process(hidden + CHOOSE, OCL_ICD_VENDORS=str(tmp_path))
+    assert found.count("no OpenCL driver is installed: for a CPU: apt install") == 2
+
+
+def test_naming_the_backend_or_asking_for_its_name_imports_no_driver() -> None:
+    code = (
+        "import weft, sys\nfrom weft import plugins\nprint(weft.transformer_choices())\n"
+        "plugins.load('weft.backends', 'opencl')\nassert 'pyopencl' not in sys.modules\n"
+    )
+    assert "opencl" in in_a_process(code)
+
+
+def test_intels_runtime_from_a_package_is_added_to_the_drivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "lib" / "libintelocl.so"
+    library.parent.mkdir()
+    library.write_bytes(b"")
+    vendors = tmp_path / "vendors"
+    vendors.mkdir()
+    (vendors / "card.icd").write_text("libcard.so\n")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(vendors))
+    with drivers.intel_runtime_among_drivers():
+        seen = Path(os.environ["OCL_ICD_VENDORS"])
+        listed = {each.name: each.read_text() for each in seen.iterdir()}
+    assert listed == {"card.icd": "libcard.so\n", "weft_intel_cpu.icd": f"{library}\n"}
+    assert os.environ["OCL_ICD_VENDORS"] == str(vendors)
+    assert not seen.exists()
+    assert "pip install intel-cmplr-lib-rt" in drivers.trouble_with_intel(())
+
+
+def test_intels_runtime_is_not_added_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "lib" / "libintelocl.so"
+    library.parent.mkdir()
+    library.write_bytes(b"")
+    (tmp_path / "intel.icd").write_text(str(library))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    for vendors in (tmp_path, tmp_path / "intel.icd"):
+        monkeypatch.setenv("OCL_ICD_VENDORS", str(vendors))
+        with drivers.intel_runtime_among_drivers():
+            assert os.environ["OCL_ICD_VENDORS"] == str(vendors)
+    for name in ("prefix", "base_prefix"):
+        monkeypatch.setattr(sys, name, str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(site, "getuserbase", lambda: str(tmp_path / "elsewhere"))
+    assert drivers.trouble_with_intel(()) == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.usefixtures("device")
+def test_a_forked_process_is_told_that_drivers_do_not_live_through_it() -> None:
+    code = """
+import os, warnings, weft
+warnings.simplefilter("ignore")
+from weft.errors import BackendError
+x = weft.placeholder((3,))
+transformer = weft.make_transformer("opencl")
+double = transformer.computation(x * 2, x)
+double([1, 2, 3])
+child = os.fork()
+if not child:
+    said = 0
+    for work in (lambda: double([1, 2, 3]), lambda: weft.make_transformer("opencl")):
+        try:
+            work()
+        except BackendError as error:
+            said += "forked" in str(error)
+    os._exit(said)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), double([1, 2, 3]).tolist())
+"""
+    assert in_a_process(code).split("\n")[0] == "2 [2.0, 4.0, 6.0]"
+
+
+def test_an_option_that_there_is_not_is_refused(device: None) -> None:
+    with pytest.raises(ArgumentError, match="did you mean 'device'"):
+        weft.make_transformer("opencl", devise=0)

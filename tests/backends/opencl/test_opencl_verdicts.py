@@ -1,0 +1,132 @@
+"""A device is probed in a process of its own, and what was found is remembered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from machines import CPU, fake_device
+
+from weft_opencl import drivers, probe, verdicts
+from weft_opencl.drivers import Candidate
+from weft_opencl.verdicts import Verdict, verdict_on
+
+
+@pytest.fixture
+def candidate() -> Candidate:
+    handle = fake_device("Sleepy", CPU)
+    handle.platform = SimpleNamespace(name="Fake", version="3")
+    return Candidate(0, 0, 0, handle)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "_known", {})
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("WEFT_CACHE", raising=False)
+
+
+class Driver:
+    """A driver that is a script; each run of it is counted."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path, self.log = folder / "probe.py", folder / "runs"
+        self.log.write_text("")
+        monkeypatch.setattr(probe, "__file__", str(self.path))
+
+    def does(self, code: str) -> None:
+        self.path.write_text(f"open({str(self.log)!r}, 'a').write('x')\n{code}\n")
+
+    @property
+    def runs(self) -> int:
+        return len(self.log.read_text())
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    return Driver(tmp_path, monkeypatch)
+
+
+WORKS = """print("noise")\nprint('{"wrong": "", "coherent": true}')"""
+
+FAILURES = {
+    "abort": ("import os; os.abort()", "SIGABRT"),
+    "exit": ("import sys; sys.exit('LLVM ERROR: unknown CPU znver5')", "unknown CPU znver5"),
+    "silence": ("pass", "status 0"),
+    "sleep": ("import time; time.sleep(60)", "within 0.5 seconds"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_driver_may_end_or_stop_the_process(
+    candidate: Candidate, driver: Driver, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    code, words = FAILURES[name]
+    if name == "sleep":
+        monkeypatch.setattr(verdicts, "PATIENCE", 0.5)
+    driver.does(code)
+    found = verdict_on(candidate)
+    assert words in found.wrong
+    assert not found.coherent
+
+
+def test_a_verdict_costs_one_process_for_a_version_of_a_driver(
+    candidate: Candidate, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.does(WORKS)
+    works = Verdict("", coherent=True)
+    assert [verdict_on(candidate), verdict_on(candidate)] == [works, works]
+    assert driver.runs == 1
+    monkeypatch.setattr(verdicts, "_known", {})  # as in another process
+    assert verdict_on(candidate, again=True) == works
+    assert driver.runs == 1
+    candidate.handle.driver_version = "2"
+    assert verdict_on(candidate) == works
+    assert driver.runs == 2
+
+
+def test_a_driver_that_did_not_work_is_asked_again_when_that_is_wanted(
+    candidate: Candidate, driver: Driver
+) -> None:
+    driver.does("import os; os.abort()")
+    assert verdict_on(candidate).wrong
+    script = driver.path.read_text()
+    driver.path.write_text(script.replace("import os; os.abort()", WORKS))
+    assert verdict_on(candidate).wrong
+    assert not verdict_on(candidate, again=True).wrong
+    assert not verdict_on(candidate).wrong
+    assert driver.runs == 2
+
+
+def test_nothing_is_kept_where_caching_is_off(
+    candidate: Candidate, driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WEFT_CACHE", "0")
+    driver.does(WORKS)
+    verdict_on(candidate)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_no_process_can_be_started(candidate: Candidate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts.sys, "executable", "/no/such/python")
+    assert "no process could be started" in verdict_on(candidate).wrong
+
+
+@pytest.mark.usefixtures("device")
+def test_the_real_probe_finds_a_device_that_works(capsys: pytest.CaptureFixture[str]) -> None:
+    worked = [each for each in drivers.candidates() if not verdict_on(each).wrong]
+    assert worked
+    probe.main(str(worked[0].platform), str(worked[0].place))
+    assert '"wrong": ""' in capsys.readouterr().out
+    probe.main("99", "0")
+    assert "list index out of range" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.filterwarnings("ignore::UserWarning")  # pyopencl's, about its cache
+def test_the_probe_finds_wrong_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle: Any = next(e.handle for e in drivers.candidates() if not verdict_on(e).wrong)
+    monkeypatch.setattr(probe, "SOURCE", probe.SOURCE.replace("+ 1.0f", "+ 1.01f"))
+    assert "wrong numbers" in probe.probe(drivers.opencl(), handle)["wrong"]

@@ -1,0 +1,61 @@
+"""What tests of rules in C compare with: the references of ops, and a compiler for CUDA."""
+
+from __future__ import annotations
+
+import numpy as np
+import nvrtc
+import pytest
+from running import CUDA_PARALLEL, PROCESSORS, plan_of, run, work_of
+
+import weft
+from weft import dtypes
+from weft.testing.reference import evaluate
+
+
+def numbers(dtype, *shape):
+    """Return numbers of a dtype, few enough to have ties, of both signs where there are any."""
+    dtype = dtypes.as_dtype(dtype)
+    values = np.random.default_rng([7, *shape]).integers(-4, 5, shape)
+    if dtypes.is_float(dtype):
+        return (values / 2).astype(dtype)
+    return (abs(values) if dtype.kind == "u" else values).astype(dtype)
+
+
+def check(build, *arrays, processor, exact=True):
+    """Compare what a graph computes with what it means; with "cuda" only compile it."""
+    given = [np.asarray(array) for array in arrays]
+    parameters = [weft.placeholder(each.shape, dtype=each.dtype) for each in given]
+    results = build(*parameters)
+    results = list(results) if isinstance(results, tuple | list) else [results]
+    if processor == "cuda":
+        _, source = work_of(plan_of(results, *parameters, processor=CUDA_PARALLEL), CUDA_PARALLEL)
+        assert nvrtc.log_of(source) == ""
+        return
+    graph = plan_of(results, *parameters, processor=PROCESSORS[processor]).source
+    expected, _ = evaluate(graph, given)
+    found, error = run(results, *parameters, arrays=given, processor=PROCESSORS[processor])
+    assert not error
+    for mine, wanted in zip(found, expected, strict=True):
+        assert mine.dtype == wanted.dtype
+        tolerance = 0 if exact else 2e-2 if mine.dtype.itemsize == 2 else 1e-5
+        if dtypes.is_float(mine.dtype):
+            mine, wanted = mine.astype(np.float64), wanted.astype(np.float64)
+        np.testing.assert_allclose(mine, wanted, tolerance, tolerance)
+
+
+needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="needs nvidia-cuda-nvrtc")
+cuda = pytest.param("cuda", marks=needs_nvrtc)
+both = pytest.mark.parametrize("processor", list(PROCESSORS))
+everywhere = pytest.mark.parametrize("processor", [*PROCESSORS, cuda])
+EVERY = ["bool", "int8", "uint16", "int32", "uint64", "int64", "float16", "bfloat16", "float32",
+         "float64"]  # fmt: skip
+
+
+def awkward(dtype, *shape):
+    """Return numbers with NaN, infinities and zeros of both signs, where there are such."""
+    values = numbers(dtype, *shape)
+    if dtypes.is_float(dtypes.as_dtype(dtype)):
+        flat = values.reshape(-1)
+        flat[::17], flat[3::19], flat[5::23], flat[7::11] = np.nan, np.inf, -np.inf, -0.0
+        flat[1::29] = -np.nan
+    return values

@@ -1,0 +1,109 @@
+"""A machine that runs the launches of a plan in OpenCL, whatever processor they are for."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pyopencl as cl
+
+from weft.capture import capture
+from weft.device import host_view
+from weft.kernels.c import CUDA, OPENCL, HostCall, Processor, Source, lower, rules, scratch_bytes
+from weft.kernels.c.function import region
+from weft.plan import ARENA, CONSTANT, INPUT, RESULT, make_plan
+from weft.target import Target
+
+SERIAL = Processor(OPENCL, is_serial=True, units=3)
+PARALLEL = Processor(OPENCL, is_serial=False, units=3, group=64, local_bytes=4096)
+CUDA_PARALLEL = Processor(CUDA, is_serial=False, units=132)
+PROCESSORS = {"serial": SERIAL, "parallel": PARALLEL}
+
+
+@cache
+def queue():
+    """Return a queue of the first device."""
+    return cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
+
+
+def plan_of(results, *parameters, processor):
+    """Return a plan of ops as they are, each a step of its own."""
+    graph = capture(results, parameters)
+    target = Target(
+        "c",
+        supports=lambda op: rules.find(type(op)) is not None,
+        workspace=lambda op: scratch_bytes(op, processor),
+    )
+    return make_plan(graph, target)
+
+
+def work_of(plan, processor):
+    """Return the launches of a plan, and their source."""
+    work = [each for step in plan.steps for each in lower(step, processor)]
+    source = Source(processor.dialect)
+    for each in work:
+        if not isinstance(each, HostCall):
+            source.add(each)
+    return work, source.text
+
+
+class Memory:
+    """One buffer on the device that holds all buffers of a plan, and an error word."""
+
+    def __init__(self, plan, arrays):
+        self.places, size = {}, 256
+        arena = max(plan.arena_size, 1)
+        for buffer in [*plan.buffers, None]:
+            self.places[buffer] = size
+            nbytes = arena if buffer is None else 0 if buffer.kind == ARENA else buffer.nbytes
+            size += -(-max(nbytes, 1) // 256) * 256
+        self.host = np.full(size, 0x55, np.uint8)
+        self.host[:256] = 0
+        for buffer, array in arrays.items():
+            value = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            self.host[self.places[buffer] :][: value.size] = value
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        self.device = cl.Buffer(queue().context, flags, hostbuf=self.host)
+
+    def start(self, base):
+        return self.places[None if base.kind == ARENA else base]
+
+    def argument(self, lies, alignment):
+        """Return a buffer that begins where an argument points to."""
+        if lies is None:
+            return self.device.get_sub_region(0, 4)
+        first, _ = region(lies)
+        first = first // alignment * alignment
+        begin = self.start(lies.base) + first
+        return self.device.get_sub_region(begin, self.device.size - begin)
+
+    def array(self, lies):
+        return host_view(lies, self.host[self.start(lies.base) :])
+
+
+def run(results, *parameters, arrays=(), processor=SERIAL):
+    """Return the results of ops, and whether a kernel has reported an error."""
+    plan = plan_of(results, *parameters, processor=processor)
+    plan.verify()
+    work, text = work_of(plan, processor)
+    known = {}
+    for buffer in plan.buffers:
+        if buffer.kind == INPUT:
+            known[buffer] = arrays[buffer.owner]
+        elif buffer.kind == CONSTANT:
+            known[buffer] = buffer.owner.const
+    memory = Memory(plan, known)
+    program = cl.Program(queue().context, text).build() if text.strip() else None
+    for each in work:
+        if isinstance(each, HostCall):
+            queue().finish()
+            each.work(*map(memory.array, each.args))
+            continue
+        kernel = cl.Kernel(program, each.function.name)
+        kernel.set_args(*[memory.argument(lies, processor.alignment) for lies in each.args])
+        cl.enqueue_nd_range_kernel(queue(), kernel, (each.items,), (each.function.group,))
+    queue().finish()
+    found = {buffer.owner: buffer for buffer in plan.buffers if buffer.kind == RESULT}
+    values = [memory.array(plan.tensors[op]).copy() for op in plan.graph.outputs]
+    assert len(found) <= len(values)
+    return values, bool(memory.host[:4].any())
