@@ -53,7 +53,7 @@ def benchmark(rounds: int) -> Iterator[Row]:
         rounds,
     )
     goals = {"eager": 1.15, "by hand": 1.0, "products": None}
-    yield from ratios(samples, goals, "a step", flops_limit(mlp.FLOPS))
+    yield from ratios(samples, goals, "a step, MLP", flops_limit(mlp.FLOPS))
     yield from memory(x, t)
 
 

@@ -83,6 +83,7 @@ CASES = (
         "layer norm, 4096x1024", [LARGE, LARGE[1:], LARGE[1:]], 2.1,
         weft.layer_norm, layer_norm, numexpr_layer_norm,
     ),
+    Case("sum, 1e+07", [(10_000_000,)], None, weft.sum, np.sum),
     Case("variance, 1e+07", [(10_000_000,)], 2.5, weft.variance, np.var),
     Case(
         "row sums, 4096x4096", [(4096, 4096)], 2.5,

@@ -26,10 +26,10 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = FOLDER / "RESULTS.md"
-BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 BENCHMARKS = (
     "elementwise",
     "reductions",
+    "products",
     "mlp_step",
     "cnn_step",
     "transformer_block",
@@ -40,6 +40,18 @@ BENCHMARKS = (
     "build",
     "scaling",
 )
+
+ON_DEVICES = (
+    "elementwise",
+    "reductions",
+    "products",
+    "mlp_step",
+    "cnn_step",
+    "transformer_block",
+    "scalar_call",
+    "first_result",
+)
+"""The benchmarks that say something about backends beside NumPy."""
 
 Results = dict[str, list[Row]]
 
@@ -130,16 +142,17 @@ def markdown(found: Results, where: str) -> Iterator[str]:
             yield f"| {name} | {' | '.join(cells(row))} |"
 
 
-def write(found: Results, where: str) -> None:
-    """Replace the generated section of the page of results."""
+def write(found: Results, where: str, backend: str) -> None:
+    """Replace the generated section of a backend in the page of results."""
     text = RESULTS.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    opening, closing = (f"<!-- generated {backend}: {side} -->" for side in ("begin", "end"))
+    before, begin, rest = text.partition(opening)
+    _, end, after = rest.partition(closing)
     if not begin or not end:
-        raise SystemExit(f"{RESULTS.name} has lost its marks {BEGIN} and {END}")
+        raise SystemExit(f"{RESULTS.name} lacks the marks {opening} and {closing}")
     section = "\n".join(markdown(found, where))
     fresh = RESULTS.with_suffix(".new")
-    fresh.write_text(f"{before}{BEGIN}\n{section}\n{END}{after}", encoding="utf-8")
+    fresh.write_text(f"{before}{begin}\n{section}\n{end}{after}", encoding="utf-8")
     fresh.replace(RESULTS)
 
 
@@ -151,20 +164,21 @@ def main() -> None:
     parser.add_argument("--backend", default="numpy", help="the backend to measure")
     parser.add_argument("--write", action="store_true", help=f"write the table to {RESULTS.name}")
     given = parser.parse_args()
-    if given.write and (given.only or given.backend != "numpy"):
-        parser.error("--write needs all benchmarks of numpy, leave --only and --backend out")
+    if given.write and given.only:
+        parser.error("--write needs all benchmarks of a backend, leave --only out")
+    chosen = BENCHMARKS if given.backend == "numpy" else ON_DEVICES
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     options = Options(given.rounds, given.backend, load)
     console = Console(width=None if sys.stdout.isatty() else 170)
     found: Results = {}
-    for name in given.only or BENCHMARKS:
+    for name in given.only or chosen:
         with console.status(f"measuring {name}"):
             blas, found[name] = results(name, options)
     where = machine(blas, options)
     console.print(where)
     console.print(table(found))
     if given.write:
-        write(found, where)
+        write(found, where, given.backend)
 
 
 if __name__ == "__main__":

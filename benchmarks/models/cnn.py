@@ -50,11 +50,22 @@ def program(values: Sequence[Array]) -> Program:
     x = weft.placeholder((BATCH, 1, SIZE, SIZE))
     t = weft.placeholder((BATCH, CLASSES))
     variables = [weft.variable(value.shape, initial_value=value) for value in values]
+    return training_step(weft.cross_entropy(network(x, variables), t), (x, t), variables, RATE)
+
+
+def forward(values: Sequence[Array]) -> Program:
+    """Return the network without training."""
+    x = weft.placeholder((BATCH, 1, SIZE, SIZE))
+    variables = [weft.variable(value.shape, initial_value=value) for value in values]
+    return Program(network(x, variables), [x], variables)
+
+
+def network(x: Any, variables: Sequence[Any]) -> Any:
+    """Return what comes before softmax for each class."""
     w1, b1, w2, b2, w3, b3 = variables
     first = weft.max_pool(weft.relu(weft.conv2d(x, w1, padding=1, bias=b1)), 2)
     second = weft.max_pool(weft.relu(weft.conv2d(first, w2, padding=1, bias=b2)), 2)
-    logits = weft.matmul(weft.reshape(second, (BATCH, FEATURES)), w3) + b3
-    return training_step(weft.cross_entropy(logits, t), (x, t), variables, RATE)
+    return weft.matmul(weft.reshape(second, (BATCH, FEATURES)), w3) + b3
 
 
 class Eager:
@@ -66,6 +77,13 @@ class Eager:
 
     def __init__(self) -> None:
         self.parameters = parameters()
+
+    def forward(self, x: Array) -> Array:
+        """Return what comes before softmax for each class."""
+        w1, b1, w2, b2, w3, b3 = self.parameters
+        first = pooled(np.maximum(convolved(x, w1, b1)[1], 0))
+        second = pooled(np.maximum(convolved(first, w2, b2)[1], 0))
+        return second.reshape(BATCH, FEATURES) @ w3 + b3
 
     def __call__(self, x: Array, t: Array) -> Array:
         """Train on one batch and return the mean loss."""

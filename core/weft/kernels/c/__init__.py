@@ -31,7 +31,7 @@ __all__ = [
     "lower",
     "products",
     "rules",
-    "sliding",
     "scratch_bytes",
+    "sliding",
     "steps",
 ]

@@ -110,19 +110,37 @@ for _type in FLOATS:
         f"    return q - whole > ({_type})0.5 ? whole + 1 : whole;\n}}\n"
     )
 
-# Drivers' tanh takes ten times as long as exp, and is NaN at infinity in some. The polynomial near
-# 0 is that of tanhf in S. Moshier's Cephes library.
+# Drivers' tanh takes several times as long as exp, and is NaN at infinity in some. The coefficients
+# of this quotient of polynomials are those that the library Eigen computes tanh of float32 with.
+_NUMERATOR = (
+    "-2.76076847742355e-16f", "2.00018790482477e-13f", "-8.60467152213735e-11f",
+    "5.12229709037114e-08f", "1.48572235717979e-05f", "6.37261928875436e-04f",
+    "4.89352455891786e-03f",
+)  # fmt: skip
+_DENOMINATOR = (
+    "1.19825839466702e-06f", "1.18534705686654e-04f", "2.26843463243900e-03f",
+    "4.89352518554385e-03f",
+)  # fmt: skip
+
+
+def _series(name: str, kind: str, coefficients: Iterable[str]) -> str:
+    """Return Horner's scheme in the square of x."""
+    first, *others = coefficients
+    lines = [f"    {kind} {name} = ({kind})({first});\n"]
+    lines += [f"    {name} = FMA({name}, square, ({kind})({each}));\n" for each in others]
+    return "".join(lines)
+
+
 for _type in ("f32", "f32x16"):
     HELPERS[f"weft_tanh_{_type}"] = (
-        f"FUNCTION {_type} weft_tanh_{_type}({_type} x) {{\n"
-        f"    {_type} size = fabs(x), square = x * x;\n"
-        f"    {_type} series = square * -5.70498872745e-3f + 2.06390887954e-2f;\n"
-        "    series = series * square - 5.37397155531e-2f;\n"
-        "    series = series * square + 1.33314422036e-1f;\n"
-        "    series = series * square - 3.33332819422e-1f;\n"
-        f"    {_type} near = x * (1.0f + square * series);\n"
-        f"    {_type} far = copysign(1.0f - 2.0f / (exp(2.0f * size) + 1.0f), x);\n"
-        "    return size < 0.625f ? near : far;\n}\n"
+        f"FUNCTION {_type} weft_tanh_{_type}({_type} given) {{\n"
+        f"    {_type} size = fabs(given);\n"
+        f"    {_type} x = size > 9.0f ? copysign(({_type})(9.0f), given) : given;\n"
+        f"    {_type} square = x * x;\n"
+        + _series("top", _type, _NUMERATOR)
+        + _series("bottom", _type, _DENOMINATOR)
+        + f"    {_type} quotient = x * top / bottom;\n"
+        "    return size < 4e-4f ? given : quotient;\n}\n"
     )
 HELPERS["weft_tanh_f64"] = """\
 FUNCTION f64 weft_tanh_f64(f64 x) { return fabs(x) > 40 ? copysign((f64)1, x) : tanh(x); }

@@ -6,12 +6,14 @@ for the device; on others in tiles that a group shares.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from weft.description import TensorDescription
+from weft.dtypes import DType
 from weft.kernels.c import blas
 from weft.kernels.c.accumulators import VECTOR, Accumulator, accumulator
 from weft.kernels.c.code import Code
@@ -76,18 +78,21 @@ def in_library(x: TensorDescription, y: TensorDescription, out: TensorDescriptio
 
 
 def scratch_of_product(
-    batch: int, m: int, k: int, n: int, dtype: np.dtype, processor: Processor
+    batch: int, m: int, k: int, n: int, dtype: DType, processor: Processor
 ) -> int:
     """Return the scratch memory that `multiply` needs at most."""
+    if not batch * m * n:
+        return 0
     acc = accumulator(dtype, processor)
-    if min(m, n) == 1:
-        return max(
-            _column_bytes(batch, m * n, k, acc, processor),
-            tiles_bytes(batch, 1, k, m * n, acc, processor) if processor.is_serial else 0,
-        )
-    if not processor.is_serial:
-        return partial_bytes(batch, m, n, k, acc, processor)
-    return tiles_bytes(batch, m, k, n, acc, processor)
+    # A batch may turn out to be more rows, and a column a row.
+    ways = {(batch, m, n), (1, batch * m, n)}
+    ways |= {(batch, 1, m), (1, 1, batch * m)} if n == 1 else set()
+    if processor.is_serial:
+        return max(tiles_bytes(b, i, k, j, acc, processor) for b, i, j in ways)
+    return max(
+        max(partial_bytes(b, i, j, k, acc, processor), _column_bytes(b * i, j, k, acc, processor))
+        for b, i, j in ways
+    )
 
 
 def multiply(
@@ -224,11 +229,14 @@ def _row_products(
     writing.launch(groups * group, group)
 
 
+Pairs = Callable[[str], tuple[str, str]]
+"""Returns where the vectors of both operands lie that begin at a term."""
+
 _CHAINS = 4
 """The vectors that are added up side by side: each addition takes as many cycles."""
 
 
-def _vector_sums(code: Code, acc: Accumulator, total: str, k: int, places: object) -> str:
+def _vector_sums(code: Code, acc: Accumulator, total: str, k: int, places: Pairs) -> str:
     """Write the sum of products of vectors as far as they go, and return how far that is."""
     vector, step = acc.type(VECTOR), VECTOR * _CHAINS
     whole = k // step * step
@@ -238,7 +246,7 @@ def _vector_sums(code: Code, acc: Accumulator, total: str, k: int, places: objec
     with code.block(f"for (i32 k = 0; k < {whole}; k += {step})"):
         code.line(UNROLL)
         with code.block(f"for (i32 v = 0; v < {_CHAINS}; v++)"):
-            pair = places(f"k + v * {VECTOR}")  # type: ignore[operator]
+            pair = places(f"k + v * {VECTOR}")
             one, other = (acc.load_vector(VECTOR, place, acc.dtype) for place in pair)
             code.line(f"c[v] += {one} * {other};")
     added = " + ".join(f"c[{v}]" for v in range(_CHAINS))

@@ -8,7 +8,8 @@ as in K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplic
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from math import isqrt, prod
 
@@ -221,7 +222,7 @@ class _Tiling(Writing):
                 self.column(at, rows, terms, (panel, tile, 0, tile.width))
         if not rest:
             return
-        with _only(code, f"{across} == {parts - 1}", parts):
+        with _part(code, f"{across} == {parts - 1}", parts):
             vectors = -(-rest // tile.lanes) if self.panel else rest // tile.lanes
             if vectors:
                 part = Tile(tile.rows, vectors, tile.lanes)
@@ -245,7 +246,7 @@ class _Tiling(Writing):
             with code.block(f"for (i32 {i} = {rows[0]}; {i} < {rows[1]}; {i} += {tile.rows})"):
                 self.sums(at, (i, tile.rows, rows[0]), terms, part)
         if self.m % tile.rows:
-            with _only(code, f"{rows[1]} < {rows[2]}", self.cut.down):
+            with _part(code, f"{rows[1]} < {rows[2]}", self.cut.down):
                 self.sums(at, (rows[1], self.m % tile.rows, rows[0]), terms, part)
 
     def sums(
@@ -330,27 +331,17 @@ class _Tiling(Writing):
                 code.line(acc.store(self.out, "line[j]", *indices))
 
 
-class _only(ExitStack):
-    """A block for one part of several, or a plain one if it is the only one."""
-
-    def __init__(self, code: Code, condition: str, parts: int) -> None:
-        super().__init__()
-        self.enter_context(code.block(f"if ({condition})" if parts > 1 else ""))
+def _part(code: Code, condition: str, parts: int) -> AbstractContextManager[None]:
+    """Open a block for one part of several, or a plain one if it is the only one."""
+    return code.block(f"if ({condition})" if parts > 1 else "")
 
 
-class _blocks(ExitStack):
-    """A loop over blocks of terms, or none if there is one; gives the first term and the end."""
-
-    def __init__(self, code: Code, k: int, depth: int) -> None:
-        super().__init__()
-        self.bounds = ("0", str(k))
-        if k > depth:
-            first = code.name("k")
-            head = f"for (i32 {first} = 0; {first} < {k}; {first} += {depth})"
-            self.enter_context(code.block(head))
-            end = code.define("const i32", "end", least(f"{first} + {depth}", str(k)))
-            self.bounds = (first, end)
-
-    def __enter__(self) -> tuple[str, str]:  # type: ignore[override]
-        super().__enter__()
-        return self.bounds
+@contextmanager
+def _blocks(code: Code, k: int, depth: int) -> Iterator[tuple[str, str]]:
+    """Open a loop over blocks of terms, if there are several; gives the first term and the end."""
+    if k <= depth:
+        yield "0", str(k)
+        return
+    first = code.name("k")
+    with code.block(f"for (i32 {first} = 0; {first} < {k}; {first} += {depth})"):
+        yield first, code.define("const i32", "end", least(f"{first} + {depth}", str(k)))

@@ -43,11 +43,11 @@ def convolve(op: BilinearConvolutionOp, lowering: Lowering) -> None:
     processor, g = lowering.processor, geometry_of(op)
     acc = accumulator(op.dtype, processor)
     if is_direct(op, g, processor) and isinstance(op, ConvolutionFilterOp):
-        sum_filters(lowering, filter_sums(g, acc, processor), *lowering.args, acc)
+        sum_filters(lowering, filter_sums(g, acc, processor), acc)
         return
     if is_direct(op, g, processor) and lowering.args[1].is_contiguous:
         is_transposed = isinstance(op, ConvolutionInputOp)
-        correlate(lowering, _correlation(op, g), *lowering.args, acc, is_transposed)
+        correlate(lowering, _correlation(op, g), acc, is_transposed)
         return
     product, out = factors(op, g, lowering, acc), result_of_product(op, g, lowering.out)
     if processor.is_serial:
@@ -64,8 +64,8 @@ def convolution_bytes(op: BilinearConvolutionOp, processor: Processor) -> int:
         return 0
     acc = accumulator(op.dtype, processor)
     if not processor.is_serial:
-        batch, *lengths = product_lengths(op, g)
-        return partial_bytes(prod(batch), *lengths, acc, processor)
+        batch, m, n, k = product_lengths(op, g)
+        return partial_bytes(prod(batch), m, n, k, acc, processor)
     if not is_direct(op, g, processor):
         return 0
     if isinstance(op, ConvolutionFilterOp):

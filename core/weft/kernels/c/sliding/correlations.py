@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from weft.description import TensorDescription
 from weft.kernels.c.accumulators import VECTOR, Accumulator
 from weft.kernels.c.loops import SHARES, decoded, share
 from weft.kernels.c.lowering import Lowering, Writing
@@ -97,13 +96,11 @@ def best_window(results: int, sweep: Sweep, planes: Planes, lanes: int) -> Windo
 def correlate(
     lowering: Lowering,
     task: Correlation,
-    source: TensorDescription,
-    filters: TensorDescription,
     acc: Accumulator,
     is_transposed: bool,
 ) -> None:
     """Write the kernel; filters are (results, channels, ...), or transposed the other way round."""
-    _Correlating(lowering, task, source, filters, acc, is_transposed).write()
+    _Correlating(lowering, task, acc, is_transposed).write()
 
 
 class _Correlating(Writing):
@@ -113,11 +110,10 @@ class _Correlating(Writing):
         self,
         lowering: Lowering,
         task: Correlation,
-        source: TensorDescription,
-        filters: TensorDescription,
         acc: Accumulator,
         is_transposed: bool,
     ) -> None:
+        source, filters = lowering.args
         super().__init__(lowering, "transposed_convolution" if is_transposed else "convolution")
         self.task, self.acc, self.is_transposed = task, acc, is_transposed
         self.source = self.array("x", source)

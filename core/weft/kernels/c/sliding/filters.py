@@ -103,20 +103,18 @@ def filter_sums(geometry: Geometry, acc: Accumulator, processor: Processor) -> F
 def sum_filters(
     lowering: Lowering,
     sums: FilterSums,
-    images: TensorDescription,
-    outputs: TensorDescription,
     acc: Accumulator,
 ) -> None:
-    """Write the kernels."""
+    """Write the kernels; the operands are images and outputs."""
     g = sums.geometry
     shape = (g.groups * g.filters, g.channels, g.taps)
     out = lowering.out.cast(shape)
     assert out is not None, "results are contiguous"
     if sums.parts == 1:
-        _Summing(lowering, sums, (images, outputs), out, acc).write()
+        _Summing(lowering, sums, out, acc).write()
         return
     partial = lowering.scratch((sums.parts, *shape), acc.dtype_of_sums)
-    _Summing(lowering, sums, (images, outputs), partial, acc).write()
+    _Summing(lowering, sums, partial, acc).write()
     add_parts(lowering, partial, out, acc)
 
 
@@ -127,14 +125,13 @@ class _Summing(Writing):
         self,
         lowering: Lowering,
         sums: FilterSums,
-        sources: tuple[TensorDescription, TensorDescription],
         out: TensorDescription,
         acc: Accumulator,
     ) -> None:
         super().__init__(lowering, "filter_sums")
         self.sums, self.acc, self.g = sums, acc, sums.geometry
-        self.images = self.array("x", sources[0])
-        self.outputs = self.array("delta", sources[1])
+        self.images = self.array("x", lowering.args[0])
+        self.outputs = self.array("delta", lowering.args[1])
         self.out = self.array("out", out, written=True)
         shape = (sums.parts * sums.cuts, sums.elements)
         copied = self.array("copied", lowering.scratch(shape, acc.dtype_of_sums), True)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import product
 from math import prod
 
 from weft import dtypes
 from weft.dtypes import working_dtype
 from weft.kernels.c.code import Code
 from weft.kernels.c.forms import Form, literal
-from weft.kernels.c.loops import each_point
+from weft.kernels.c.loops import Body, each_point
 from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, rules
 from weft.ops.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
 
 Indices = Sequence[str]
+
+UNROLLED = 16
+"""The most elements of a window that are written out one by one."""
 
 
 @rules.on_type(MaxPoolOp)
@@ -26,10 +30,13 @@ def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
     def window(indices: tuple[str, ...], form: Form) -> None:
         least = literal(dtypes.least(op.dtype), op.dtype)
         best = code.define(kind, "best", least)
-        with ExitStack() as stack:
-            places = _taps(stack, code, op, indices[2:])
+
+        def take(places: Indices) -> None:
             value = code.define(f"const {kind}", "v", x.get(*indices[:2], *places))
-            code.line(f"if ({value} > {best} || {value} != {value}) {best} = {value};")
+            is_nan = f" || {value} != {value}" if dtypes.is_float(x.dtype) else ""
+            code.line(f"{best} = {value} > {best}{is_nan} ? {value} : {best};")
+
+        _each_tap(code, op, indices[2:], take)
         code.line(out.set(best, *indices))
 
     _launch(writing, lowering, window, prod(op.kernel))
@@ -49,8 +56,9 @@ def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
             number = "0"
             for place, length in zip(places, x.lies.shape[2:], strict=True):
                 number = f"({number} * {length} + {place})"
-            is_nan = f"({value} != {value} && {best} == {best})"
-            with code.block(f"if ({found} < 0 || {value} > {best} || {is_nan})"):
+            is_nan = f" || ({value} != {value} && {best} == {best})"
+            more = is_nan if dtypes.is_float(x.dtype) else ""
+            with code.block(f"if ({found} < 0 || {value} > {best}{more})"):
                 code.line(f"{best} = {value};")
                 code.line(f"{found} = {number};")
         code.line(out.set(found, *indices))
@@ -86,6 +94,9 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
 @rules.on_type(MaxPoolInputOp)
 def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     """Give each element its share of the windows in which it is the largest."""
+    if are_tiles(op):
+        _tiles_input(op, lowering)
+        return
     delta, x, maxima = lowering.args
     writing = lowering.kernel("max_pool_input")
     code, kind = writing.code, Form().type(working_dtype(op.dtype))
@@ -99,7 +110,8 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
         with ExitStack() as stack:
             window = _windows(stack, code, op, indices[2:], maxima.shape[2:])
             top = code.define(f"const {Form().type(x.dtype)}", "top", largest.get(*head, *window))
-            code.line(f"if ({top} != {top}) {total} = NAN;")
+            if dtypes.is_float(x.dtype):
+                code.line(f"if ({top} != {top}) {total} = NAN;")
             stack.enter_context(code.block(f"if ({mine} == {top})"))
             ties = code.define("i32", "ties", "0")
             with ExitStack() as inner:
@@ -111,15 +123,51 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     _launch(writing, lowering, element, prod(op.kernel))
 
 
+def are_tiles(op: MaxPoolInputOp) -> bool:
+    """Whether each element is in one window, and windows are small."""
+    axes = zip(op.axes.shape[2:], op.args[2].axes.shape[2:], *op.sliding, strict=True)
+    is_tiled = all(
+        n == count * step and size == step and gap == 1 and not any(pair)
+        for n, count, size, step, pair, gap in axes
+    )
+    return is_tiled and prod(op.kernel) <= UNROLLED
+
+
+def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
+    """Share out window by window."""
+    delta, x, maxima = lowering.args
+    writing = lowering.kernel("max_pool_input")
+    code, kind = writing.code, Form().type(working_dtype(op.dtype))
+    given, seen = writing.array("delta", delta), writing.array("x", x)
+    largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
+
+    def window(indices: tuple[str, ...], form: Form) -> None:
+        head = indices[:2]
+        top = code.define(f"const {Form().type(x.dtype)}", "top", largest.get(*indices))
+        places = _places(code, op, indices[2:])
+        chosen = [
+            code.define("const i32", "chosen", f"{seen.get(*head, *place)} == {top}")
+            for place in places
+        ]
+        share = f"{given.get(*indices)} / ({' + '.join(chosen)})"
+        share = code.define(f"const {kind}", "share", share)
+        rest = f"({top} != {top} ? NAN : 0)" if dtypes.is_float(x.dtype) else "0"
+        for place, is_chosen in zip(places, chosen, strict=True):
+            code.line(out.set(f"{is_chosen} ? {share} : {rest}", *head, *place))
+
+    wide = is_wide(*lowering.args, lowering.out)
+    each_point(writing, maxima.shape, window, wide=wide, cost=prod(op.kernel))
+
+
 def _kernel(lowering: Lowering, title: str) -> tuple[Writing, Array, Array]:
     writing = lowering.kernel(title)
     x = writing.array("x", lowering.args[0])
     return writing, x, writing.array("out", lowering.out, written=True)
 
 
-def _launch(writing: Writing, lowering: Lowering, body: object, cost: int) -> None:
+def _launch(writing: Writing, lowering: Lowering, body: Body, cost: int) -> None:
     wide = is_wide(*lowering.args, lowering.out)
-    each_point(writing, lowering.out.shape, body, wide=wide, cost=cost)  # type: ignore[arg-type]
+    each_point(writing, lowering.out.shape, body, wide=wide, cost=cost)
 
 
 def _loop(stack: ExitStack, code: Code, length: int) -> str:
@@ -127,6 +175,31 @@ def _loop(stack: ExitStack, code: Code, length: int) -> str:
     name = code.name("tap")
     stack.enter_context(code.block(f"for (i32 {name} = 0; {name} < {length}; {name}++)"))
     return name
+
+
+def _places(code: Code, op: PoolingOp, window: Indices) -> list[tuple[str, ...]]:
+    """Write where the elements of a window without padding lie."""
+    starts = [
+        code.define("const i32", "start", f"{i} * {step}")
+        for i, step in zip(window, op.stride, strict=True)
+    ]
+    taps = product(*map(range, op.kernel))
+    return [
+        tuple(
+            f"{start} + {k * gap}" for start, k, gap in zip(starts, tap, op.dilation, strict=True)
+        )
+        for tap in taps
+    ]
+
+
+def _each_tap(code: Code, op: PoolingOp, window: Indices, take: Callable[[Indices], None]) -> None:
+    """Write what happens at each element of a window: one by one, or in loops."""
+    if prod(op.kernel) <= UNROLLED and not any(map(any, op.padding)):
+        for places in _places(code, op, window):
+            take(places)
+        return
+    with ExitStack() as stack:
+        take(_taps(stack, code, op, window))
 
 
 def _taps(

@@ -1,0 +1,81 @@
+"""Matrix products and a convolution: weft against NumPy's matmul, and im2col with it.
+
+The limit is flops, by the rate of NumPy's own product of 1,024 columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from limits import flops_limit
+from measure import Row, interleaved, main, ratios
+from models.cnn import convolved
+from models.program import Program, normal
+
+import weft
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product: its operands, how often two numbers are multiplied, and both candidates."""
+
+    name: str
+    shapes: Sequence[tuple[int, ...]]
+    multiplications: int
+    weft: Callable[..., Any]
+    eager: Callable[..., Array]
+
+
+def square(size: int) -> Case:
+    """Return the product of two square matrices."""
+    return Case(f"matmul, {size}", [(size, size)] * 2, size**3, weft.matmul, np.matmul)
+
+
+def convolution(x: Array, w: Array) -> Array:
+    """Return the convolution with zeros around the images, as a product of windows as columns."""
+    return convolved(x, w, np.zeros(len(w), "f4"))[1]
+
+
+CASES = (
+    *map(square, (512, 1024, 2048)),
+    Case(
+        "matmul, 16x128x128x64", [(16, 128, 128), (16, 128, 64)], 16 * 128 * 128 * 64,
+        weft.matmul, np.matmul,
+    ),
+    Case(
+        "convolution 3x3, 8x64x56x56", [(8, 64, 56, 56), (64, 64, 3, 3)], 8 * 64 * 56**2 * 64 * 9,
+        lambda x, w: weft.conv2d(x, w, padding=1), convolution,
+    ),
+)  # fmt: skip
+
+
+def compare(case: Case, rounds: int) -> Iterator[Row]:
+    """Compare the candidates for one case."""
+    random = np.random.default_rng(0)
+    arrays = [normal(random, shape, 1) for shape in case.shapes]
+    placeholders = [weft.placeholder(shape) for shape in case.shapes]
+    _, call = Program(case.weft(*placeholders), placeholders, []).compiled()
+    expected = case.eager(*arrays)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(call(*arrays), expected, rtol=1e-4, atol=1e-5 * scale)
+    samples = interleaved(
+        {"weft": partial(call, *arrays), "eager": partial(case.eager, *arrays)}, rounds
+    )
+    goals: dict[str, float | None] = {"eager": None}
+    yield from ratios(samples, goals, case.name, flops_limit(2 * case.multiplications))
+
+
+def benchmark(rounds: int) -> Iterator[Row]:
+    """Compare in each case."""
+    for case in CASES:
+        yield from compare(case, rounds)
+
+
+if __name__ == "__main__":
+    main(benchmark, rounds=11)

@@ -1,0 +1,73 @@
+"""Buffers of devices as the host sees them: bytes that are copied, and arrays on them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from weft.description import TensorDescription
+from weft.device import DeviceBufferStorage, DeviceTensor, host_view
+from weft.kernels.c.function import region
+
+Bytes = np.ndarray[Any, Any]
+
+
+class CopiedStorage(DeviceBufferStorage):
+    """A buffer of which the host sees stretches of bytes."""
+
+    @abstractmethod
+    def read(self, start: int, size: int) -> Bytes:
+        """Return a stretch of the bytes, mostly a copy, once all work before has ended."""
+
+    @abstractmethod
+    def write(self, start: int, bytes_: Bytes) -> None:
+        """Write what `read` returned, and was changed, back to where it was."""
+
+    def make_tensor(self, description: TensorDescription) -> CopiedTensor:
+        """Return a tensor on this buffer."""
+        return CopiedTensor(self, description)
+
+
+class CopiedTensor(DeviceTensor):
+    """A view of a buffer, copied to and from NumPy."""
+
+    storage: CopiedStorage
+
+    def attach(self) -> None:
+        """Do nothing: the buffer is asked for its memory whenever that is needed."""
+
+    def _read(self) -> tuple[int, Bytes, np.ndarray[Any, Any]]:
+        start, size = region(self.description)
+        bytes_ = self.storage.read(start, size)
+        return start, bytes_, view(self.description, bytes_, start)
+
+    def get(self, out: Any = None) -> np.ndarray[Any, Any]:
+        """Copy the elements into `out`, or into a new array, and return it."""
+        _, _, found = self._read()
+        if out is None:
+            return found.copy()
+        np.copyto(out, found)
+        return out  # type: ignore[no-any-return]
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        return np.array(self._read()[2][key])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        start, bytes_, found = self._read()
+        found[key] = value
+        self.storage.write(start, bytes_)
+
+
+def view(lies: TensorDescription, memory: Bytes, start: int = 0) -> np.ndarray[Any, Any]:
+    """Return the described elements of bytes that begin at a place of the buffer."""
+    if not lies.size:
+        return np.empty(lies.shape, lies.dtype)
+    moved = TensorDescription(lies.shape, lies.dtype, lies.strides, lies.offset - start)
+    return host_view(moved, memory)
+
+
+def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
+    """Return the bytes of a C-contiguous array."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

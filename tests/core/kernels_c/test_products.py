@@ -1,0 +1,109 @@
+"""Products of matrices in C, against the op's reference; serial, parallel and as CUDA."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import weft
+from weft.ops.linalg import MatmulOp
+
+pytest.importorskip("pyopencl")
+from checking import both, check, everywhere, numbers
+from running import OPENCL, SERIAL, plan_of, work_of
+
+from weft.kernels.c import HostCall
+
+SHAPES = {
+    "tiny": ((3, 4), (4, 5)),
+    "odd": ((33, 70), (70, 50)),
+    "blocks of terms": ((37, 600), (600, 100)),
+    "whole vectors": ((64, 32), (32, 64)),
+    "narrow": ((128, 784), (784, 10)),
+    "large": ((300, 520), (520, 300)),
+    "batched": ((2, 3, 40, 50), (2, 3, 50, 48)),
+    "rows of a batch": ((6, 1, 64), (6, 64, 40)),
+    "row": ((1, 300), (300, 77)),
+    "column": ((300, 129), (129, 1)),
+    "long sum": ((1, 5000), (5000, 1)),
+    "no terms": ((7, 0), (0, 5)),
+    "nothing": ((0, 3), (3, 5)),
+}
+DTYPES = ["int8", "uint16", "int32", "int64", "uint64", "float16", "bfloat16", "float64"]
+
+
+def turned(x):
+    """Return a tensor with its last two axes swapped."""
+    return weft.transpose(x, (*range(x.rank - 2), x.rank - 1, x.rank - 2))
+
+
+@everywhere
+@pytest.mark.parametrize("name", SHAPES)
+def test_lengths_and_layouts(name, processor):
+    operands = [numbers("float32", *shape) for shape in SHAPES[name]]
+    columns = [np.ascontiguousarray(np.swapaxes(each, -1, -2)) for each in operands]
+
+    def build(x, y, x_columns, y_columns):
+        pairs = itertools.product((x, turned(x_columns)), (y, turned(y_columns)))
+        return [MatmulOp(*pair) for pair in pairs]
+
+    check(build, *operands, *columns, processor=processor)
+
+
+@everywhere
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["odd", "blocks of terms", "row", "column"])
+def test_dtypes(name, dtype, processor):
+    operands = [numbers(dtype, *shape) for shape in SHAPES[name]]
+    exact = dtype not in ("float16", "bfloat16")
+    check(MatmulOp, *operands, processor=processor, exact=exact)
+
+
+@both
+def test_integers_wrap_around(processor):
+    operands = [np.full(shape, 100, np.int8) for shape in SHAPES["odd"]]
+    check(MatmulOp, *operands, processor=processor)
+
+
+@both
+@pytest.mark.parametrize("rows", [1, 9])
+@pytest.mark.parametrize("columns", [1, 33])
+def test_a_batch_that_meets_one_matrix_is_one_product(rows, columns, processor):
+    def build(x, y):
+        return MatmulOp(x, weft.broadcast(y, (4, 900, columns)))
+
+    x, y = numbers("float32", 4, rows, 900), numbers("float32", 1, 900, columns)
+    check(build, x, y, processor=processor)
+
+
+@both
+def test_slices_with_steps(processor):
+    def build(x, y):
+        return MatmulOp(x[::2, ::3], y[::-1, 1::2])
+
+    x, y = numbers("float32", 80, 120), numbers("float32", 40, 101)
+    check(build, x, y, processor=processor)
+
+
+def work(m, k, n, processor, dtype="float32"):
+    """Return what computes a product."""
+    x, y = weft.placeholder((m, k), dtype=dtype), weft.placeholder((k, n), dtype=dtype)
+    return work_of(plan_of([MatmulOp(x, y)], x, y, processor=processor), processor)[0]
+
+
+def test_the_host_makes_large_products_where_it_shares_memory():
+    shared = replace(SERIAL, shares_host=True)
+    assert [type(each) for each in work(200, 200, 200, shared)] == [HostCall]
+    assert not any(isinstance(each, HostCall) for each in work(200, 200, 200, SERIAL))
+    assert not any(isinstance(each, HostCall) for each in work(64, 64, 64, shared))
+    assert not any(isinstance(each, HostCall) for each in work(200, 200, 200, shared, "int32"))
+
+
+def test_long_sums_are_cut_into_parts_where_there_are_few_tiles():
+    parallel = replace(SERIAL, is_serial=False, units=100, dialect=OPENCL)
+    titles = [each.function.title for each in work(32, 20000, 32, parallel)]
+    assert titles == ["matmul", "add_parts"]
+    assert [each.function.title for each in work(3000, 64, 3000, parallel)] == ["matmul"]

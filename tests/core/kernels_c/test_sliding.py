@@ -1,0 +1,142 @@
+"""Convolutions and pooling in C, against the ops' references; serial, parallel and as CUDA."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft.ops.convolutions import ConvolutionFilterOp, ConvolutionInputOp
+from weft.ops.pooling import MaxPoolInputOp
+
+pytest.importorskip("pyopencl")
+from checking import awkward, both, check, everywhere, numbers
+
+CONVOLUTIONS = {
+    "same size": ((2, 3, 9, 10), (4, 3, 3, 3), {"padding": 1}),
+    "stride": ((2, 3, 9, 10), (4, 3, 3, 3), {"stride": 2, "padding": 1}),
+    "all attributes": (
+        (1, 4, 17, 19),
+        (6, 2, 3, 2),
+        {"stride": (2, 3), "padding": [(1, 0), (2, 1)], "dilation": (2, 1), "groups": 2},
+    ),
+    "lines": ((3, 2, 30), (5, 2, 4), {"stride": 2, "padding": 3, "dilation": 2}),
+    "volumes": ((2, 2, 5, 6, 7), (3, 2, 2, 3, 2), {"stride": (1, 2, 1), "padding": 1}),
+    "depthwise": ((2, 6, 8, 8), (6, 1, 3, 3), {"padding": 1, "groups": 6}),
+    "wide rows": ((1, 2, 3, 130), (8, 2, 1, 7), {}),
+    "several rows in a vector": ((5, 3, 7, 7), (9, 3, 3, 3), {"padding": 1}),
+    "many filters": ((2, 16, 14, 14), (32, 16, 3, 3), {"padding": 1}),
+    "single elements": ((2, 5, 20, 20), (8, 5, 1, 1), {}),
+    "patches": ((1, 2, 16, 16), (3, 2, 4, 4), {"stride": 4}),
+    "stride beyond the filter": ((2, 2, 7, 7), (3, 2, 2, 2), {"stride": 3}),
+    "no images": ((0, 2, 7, 7), (3, 2, 3, 3), {}),
+}
+POOLS = {
+    "tiles": ((2, 3, 8, 8), {"kernel": 2}),
+    "overlap": ((2, 3, 9, 10), {"kernel": 3, "stride": 2, "padding": 1}),
+    "line": ((1, 2, 17), {"kernel": 3, "stride": 1, "padding": 1, "dilation": 2}),
+    "volume": ((1, 2, 5, 6, 7), {"kernel": 2, "stride": (1, 2, 3)}),
+    "over the end": ((2, 2, 7, 7), {"kernel": 3, "stride": 2, "ceil_mode": True}),
+    "flat windows": ((1, 2, 6, 6), {"kernel": (1, 3), "stride": 1}),
+}
+
+
+def three(attributes):
+    """Return what builds a convolution and both of its adjoints."""
+
+    def build(x, w, delta):
+        y = weft.conv(x, w, **attributes)
+        geometry = y.geometry()
+        lengths, kernel = x.axes.lengths[2:], w.axes.lengths[2:]
+        return [
+            y,
+            ConvolutionInputOp(delta, w, lengths=lengths, **geometry),
+            ConvolutionFilterOp(x, delta, kernel=kernel, **geometry),
+        ]
+
+    return build
+
+
+def operands(name, dtype):
+    """Return images, filters and outputs of a convolution."""
+    images, filters, attributes = CONVOLUTIONS[name]
+    y = weft.conv(weft.placeholder(images), weft.placeholder(filters), **attributes)
+    return [numbers(dtype, *shape) for shape in (images, filters, y.axes.shape)]
+
+
+@everywhere
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name, processor):
+    build = three(CONVOLUTIONS[name][2])
+    check(build, *operands(name, "float32"), processor=processor)
+
+
+@everywhere
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "float16", "bfloat16", "float64"])
+def test_dtypes_of_convolutions(dtype, processor):
+    name = "all attributes"
+    exact = dtype not in ("float16", "bfloat16")
+    check(three(CONVOLUTIONS[name][2]), *operands(name, dtype), processor=processor, exact=exact)
+
+
+@both
+def test_convolutions_of_views(processor):
+    def build(x, w):
+        turned = weft.transpose(w, (1, 0, 2, 3))
+        return weft.conv(x[:, :, ::-1, 1::2], turned, padding=1)
+
+    images, filters = numbers("float32", 2, 3, 9, 21), numbers("float32", 3, 4, 3, 3)
+    check(build, images, filters, processor=processor)
+
+
+@both
+def test_strides_with_many_phases(processor):
+    images, filters = numbers("float32", 1, 2, 15, 15), numbers("float32", 3, 2, 5, 5)
+    delta = numbers("float32", 1, 3, 3, 3)
+    check(three({"stride": 5}), images, filters, delta, processor=processor)
+
+
+@both
+def test_what_lies_beyond_an_image_does_not_reach_it(processor):
+    images, filters = numbers("float32", 2, 3, 9, 10), numbers("float32", 4, 3, 3, 3)
+    images[1] = np.inf
+    build = lambda x, w: weft.conv(x, abs(w) + 1, padding=1)  # noqa: E731
+    check(build, images, filters, processor=processor)
+
+
+@everywhere
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+@pytest.mark.parametrize("name", POOLS)
+def test_maxima_and_where_they_are(name, dtype, processor):
+    shape, attributes = POOLS[name]
+    build = lambda x: weft.max_pool_with_indices(x, **attributes)  # noqa: E731
+    check(build, awkward(dtype, *shape), processor=processor)
+
+
+@everywhere
+@pytest.mark.parametrize("count_include_pad", [False, True])
+@pytest.mark.parametrize("name", POOLS)
+def test_means(name, count_include_pad, processor):
+    shape, attributes = POOLS[name]
+
+    def build(x):
+        return weft.avg_pool(x, **attributes, count_include_pad=count_include_pad)
+
+    check(build, numbers("float32", *shape), processor=processor, exact=False)
+
+
+@everywhere
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", POOLS)
+def test_shares_of_the_largest(name, dtype, processor):
+    shape, attributes = POOLS[name]
+    images = numbers(dtype, *shape)
+    images.reshape(-1)[20] = np.nan
+    pooled = weft.max_pool(weft.placeholder(shape, dtype=dtype), **attributes)
+
+    def build(delta, x):
+        y = weft.max_pool(x, **attributes)
+        return MaxPoolInputOp(delta, x, y, **y.sliding._asdict())
+
+    delta = numbers(dtype, *pooled.axes.shape)
+    check(build, delta, images, processor=processor, exact=False)
