@@ -8,7 +8,7 @@ from math import prod
 
 from weft_numpy.machine import Machine
 
-LEAST, MOST = 2**14, 2**16
+LEAST, MOST = 2**14, 2**17
 """The elements of a tile: so many that calling NumPy costs little, so few that they stay near.
 
 Two threads get into each other's way between calls, when they need the interpreter; the longer a
@@ -33,9 +33,9 @@ TALL = 256
 PRODUCT = 2**20
 """The elements of a matrix product's tile."""
 
-NEAR_PRODUCT = 2**19
-"""The elements of the tiles of all threads where products are scratch memory, which what follows
-should find in a cache.
+NEAR_PRODUCT = 2**21
+"""The bytes of scratch memory in the tiles of all threads, the product's among them, which what
+follows should find in a cache.
 """
 
 ROWS = 128
@@ -157,12 +157,13 @@ def rows(
 
 
 def product(
-    lengths: tuple[int, ...], least: int, keeps_rows: bool, has_scratch: bool = False
+    lengths: tuple[int, ...], least: int, keeps_rows: bool, scratch: int = 0
 ) -> Frame:
     """Return tiles of a matrix product: several small matrices, or some rows or columns of one.
 
     Rows are cut, so that threads write to memory of their own, unless they are few and long. They
-    are kept whole if `keeps_rows` says so. Tiles are smaller if the product `has_scratch` memory.
+    are kept whole if `keeps_rows` says so. Tiles are smaller if there is scratch memory, of so many
+    bytes an element.
     """
     *batch, height, width = lengths
     outer, last = prod(batch), len(lengths) - 1
@@ -173,7 +174,7 @@ def product(
         return Frame(lengths, tuple(range(last - 2)), last - 2, block)
     is_few = width > WIDE * height or (width > height and height < FEW_ROWS * least)
     cuts_columns = is_few and not keeps_rows
-    elements = NEAR_PRODUCT // least if has_scratch else PRODUCT
+    elements = NEAR_PRODUCT // (least * scratch) if scratch else PRODUCT
     most = max(elements // (height if cuts_columns else width), ROWS)
     blocked = last if cuts_columns else last - 1
     block = _block(lengths[blocked], most, outer, least, cuts_columns)

@@ -85,10 +85,10 @@ def _frame(values: Values, elements: int, threads: int) -> tuple[frames.Frame | 
         is_possible = reduced <= {len(lengths) - 1}
         if not is_possible:
             return None, False
-        has_scratch = bool(_scratch(values, _on_one_row(values)))
-        if threads == 1 and not has_scratch:
+        scratch = sum(_scratch(values, _on_one_row(values)).values())
+        if threads == 1 and not scratch:
             return None, False
-        return frames.product(lengths, threads, bool(reduced), has_scratch), False
+        return frames.product(lengths, threads, bool(reduced), scratch), False
     if not reduced:
         return frames.flat(lengths, elements, threads), False
     is_single = all(each.stage == 0 for each in values.kernel.body)
