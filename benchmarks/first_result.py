@@ -7,6 +7,7 @@ are first used, belong to it. Bytecode is cached as for any user. The limit is t
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
@@ -17,12 +18,16 @@ from measure import Row, busy, main
 GOALS = {"mlp": 0.06, "cnn": 0.15, "block": 0.10}
 """The most seconds, by the name of the model."""
 
+PROGRAM_SECONDS, KERNEL_SECONDS = 0.2, 0.06
+"""The most seconds for a program on a device, and for each kernel in it; a fifth of that with what
+the driver keeps."""
+
 WARM_GOAL = 5.0
 """The least ratio of the encoder's first call with an empty cache over that with a full one."""
 
 
 def once(model: str, bytecode: str, **variables: str) -> list[float]:
-    """Return the seconds of building, of the first call with compiling, and of the next call."""
+    """Return the seconds of building, of the first call, and of the next, and the kernels."""
     command = ["-m", "models.first_call", model]
     return [float(text) for text in run_fresh(command, bytecode, **variables).split()]
 
@@ -31,8 +36,8 @@ def without_cache(model: str, goal: float, bytecode: str, rounds: int) -> Iterat
     """Measure a model in some fresh processes without a disk cache."""
     once(model, bytecode)
     taken = [once(model, bytecode) for _ in range(rounds)]
-    totals = [build + first for build, first, _ in taken]
-    build, _, call = (statistics.median(stage) for stage in zip(*taken, strict=True))
+    totals = [build + first for build, first, *_ in taken]
+    build, _, call, _ = (statistics.median(stage) for stage in zip(*taken, strict=True))
     note = f"building the graph {build:.3g} s, a later call {call:.3g} s"
     remark = "; ".join(part for part in (note, busy(totals)) if part)
     yield Row(f"first result, {model}", statistics.median(totals), "s", goal, remark)
@@ -52,14 +57,32 @@ def with_cache(bytecode: str, rounds: int) -> Iterator[Row]:
     what = "first call of 12 layers, empty over full cache"
     yield Row(what, ratio, "x", WARM_GOAL, at_least=True)
     for name, runs in zip(("empty", "full"), zip(*pairs, strict=True), strict=True):
-        build, first, call = (statistics.median(stage) for stage in zip(*runs, strict=True))
+        build, first, call, _ = (statistics.median(stage) for stage in zip(*runs, strict=True))
         note = f"building the graph {build:.3g} s, a later call {call:.3g} s"
         yield Row(f"first call of 12 layers, {name} cache", first, "s", note=note)
+
+
+def on_device(model: str, bytecode: str, rounds: int) -> Iterator[Row]:
+    """Measure a model without what the driver keeps of earlier compilations, and with it."""
+    once(model, bytecode)
+    pairs = []
+    for _ in range(rounds):
+        with TemporaryDirectory() as cache:
+            pairs.append([once(model, bytecode, POCL_CACHE_DIR=cache) for _ in range(2)])
+    empty, full = (statistics.median(run[1] for run in runs) for runs in zip(*pairs, strict=True))
+    kernels = pairs[0][0][3]
+    goal = PROGRAM_SECONDS + KERNEL_SECONDS * kernels
+    yield Row(f"first call, {model}", empty, "s", goal, f"{kernels:.0f} kernels")
+    yield Row(f"first call, {model}, driver's cache", full, "s", goal / 5)
 
 
 def benchmark(rounds: int) -> Iterator[Row]:
     """Measure each model."""
     with TemporaryDirectory() as bytecode:
+        if os.environ.get("WEFT_BACKEND", "numpy") != "numpy":
+            for model in GOALS:
+                yield from on_device(model, bytecode, max(rounds, 2))
+            return
         for model, goal in GOALS.items():
             yield from without_cache(model, goal, bytecode, max(rounds, 2))
         yield from with_cache(bytecode, max(rounds, 2))

@@ -9,6 +9,7 @@ from running import CUDA_PARALLEL, PROCESSORS, plan_of, run, work_of
 
 import weft
 from weft import dtypes
+from weft.capture import capture
 from weft.testing.reference import evaluate
 
 
@@ -21,19 +22,20 @@ def numbers(dtype, *shape):
     return (abs(values) if dtype.kind == "u" else values).astype(dtype)
 
 
-def check(build, *arrays, processor, exact=True):
+def check(build, *arrays, processor, exact=True, passes=()):
     """Compare what a graph computes with what it means; with "cuda" only compile it."""
     given = [np.asarray(array) for array in arrays]
     parameters = [weft.placeholder(each.shape, dtype=each.dtype) for each in given]
     results = build(*parameters)
     results = list(results) if isinstance(results, tuple | list) else [results]
     if processor == "cuda":
-        _, source = work_of(plan_of(results, *parameters, processor=CUDA_PARALLEL), CUDA_PARALLEL)
+        plan = plan_of(results, *parameters, processor=CUDA_PARALLEL, passes=passes)
+        _, source = work_of(plan, CUDA_PARALLEL)
         assert nvrtc.log_of(source) == ""
         return
-    graph = plan_of(results, *parameters, processor=PROCESSORS[processor]).source
-    expected, _ = evaluate(graph, given)
-    found, error = run(results, *parameters, arrays=given, processor=PROCESSORS[processor])
+    expected, _ = evaluate(capture(results, parameters), given)
+    chosen = PROCESSORS[processor]
+    found, error = run(results, *parameters, arrays=given, processor=chosen, passes=passes)
     assert not error
     for mine, wanted in zip(found, expected, strict=True):
         assert mine.dtype == wanted.dtype

@@ -7,9 +7,20 @@ from functools import cache
 import numpy as np
 import pyopencl as cl
 
+from weft import plugins
 from weft.capture import capture
 from weft.device import host_view
-from weft.kernels.c import CUDA, OPENCL, HostCall, Processor, Source, lower, rules, scratch_bytes
+from weft.kernels.c import (
+    CUDA,
+    OPENCL,
+    HostCall,
+    Processor,
+    Source,
+    fusible,
+    lower,
+    rules,
+    scratch_bytes,
+)
 from weft.kernels.c.function import region
 from weft.plan import ARENA, CONSTANT, INPUT, RESULT, make_plan
 from weft.target import Target
@@ -26,14 +37,21 @@ def queue():
     return cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
 
 
-def plan_of(results, *parameters, processor):
-    """Return a plan of ops as they are, each a step of its own."""
+FUSING = ("decompose", "merge-equal", "simple-prune", "constant-folding", "fusion", "dead-code")
+"""The passes that make kernels of a graph."""
+
+
+def plan_of(results, *parameters, processor, passes=()):
+    """Return a plan of ops; without passes each is a step of its own."""
     graph = capture(results, parameters)
     target = Target(
         "c",
         supports=lambda op: rules.find(type(op)) is not None,
+        fusible=fusible,
         workspace=lambda op: scratch_bytes(op, processor),
     )
+    for name in passes:
+        graph = plugins.load(plugins.PASSES, name)().do_pass(graph, target)
     return make_plan(graph, target)
 
 
@@ -81,9 +99,9 @@ class Memory:
         return host_view(lies, self.host[self.start(lies.base) :])
 
 
-def run(results, *parameters, arrays=(), processor=SERIAL):
+def run(results, *parameters, arrays=(), processor=SERIAL, passes=()):
     """Return the results of ops, and whether a kernel has reported an error."""
-    plan = plan_of(results, *parameters, processor=processor)
+    plan = plan_of(results, *parameters, processor=processor, passes=passes)
     plan.verify()
     work, text = work_of(plan, processor)
     known = {}

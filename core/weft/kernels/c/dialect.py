@@ -19,12 +19,13 @@ class Dialect:
     name
         What listings call it.
     prelude
-        The macros and types that every program begins with: ``i8`` to ``u64``, ``f32`` and ``f64``;
-        ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory; ``GLOBAL_ID``, ``GLOBAL_SIZE``, ``LOCAL_ID`` and
-        ``GROUP_ID``; ``BARRIER()``, and ``MEMORY_BARRIER()`` for global memory too; ``AS_U32`` and
-        its like, which look at bits; ``FMA``; ``REPORT(word, code)``, which sets a word that is 0
-        to a code; and ``ATOMIC_CAS_U32(place, old, new)`` with ``ATOMIC_CAS_U64``, which exchange
-        a number at a place that is the old one, and give what was there.
+        The macros and types that every program begins with: ``i8`` to ``u64``, ``f32`` and
+        ``f64``; ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory; ``GLOBAL_ID``, ``GLOBAL_SIZE``,
+        ``LOCAL_ID`` and ``GROUP_ID``; ``BARRIER()``, and ``MEMORY_BARRIER()`` for global memory
+        too; ``AS_U32`` and its like, which look at bits; ``FMA``; ``REPORT(word, code)``, which
+        sets a word that is 0 to a code; and ``ATOMIC_CAS_U32(place, old, new)`` with
+        ``ATOMIC_CAS_U64``, which exchange a number at a place that is the old one, and give what
+        was there.
     head
         How a kernel begins, with places for its ``name``, ``parameters`` and the size of its work
         groups, ``group``.

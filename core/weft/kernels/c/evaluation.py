@@ -156,7 +156,9 @@ class ElementWiseKernel(Writing):
     def lanes_along(self, loop: int, targets: Iterable[int], known: Iterable[int] = ()) -> int:
         """Return how many lanes vectors along a loop may have when they compute some values."""
         lanes = self.processor.lanes
-        if self.frame.shape[loop] < lanes:
+        targets = list(targets)
+        names = {self.kernel.values[number].dtype.name for number in targets}
+        if self.frame.shape[loop] < lanes or not names <= VECTORS:
             return 1
         for number in self.closure(targets, known):
             value = self.kernel.values[number]

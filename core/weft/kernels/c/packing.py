@@ -6,9 +6,14 @@ each, and often the same set. Elements get the type of the sums on their way.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from weft.kernels.c.accumulators import VECTOR, Accumulator
 from weft.kernels.c.code import Code
 from weft.kernels.c.lowering import Array
+
+UNROLL, ROLLED = "#pragma unroll", "#pragma unroll 1"
+"""What comes before loops that are written out, and before those that are not worth it."""
 
 Place = tuple[str, ...]
 Bounds = tuple[str, str]
@@ -34,46 +39,62 @@ def copy_line(
     if acc.lanes > 1 and acc.is_plain and is_by_rows(source):
         with code.block(f"for (; {j} + {VECTOR} <= {length}; {j} += {VECTOR})"):
             found = acc.load_vector(VECTOR, source.at(*row, f"{first} + {j}"), source.dtype)
-            code.line(f"vstore{VECTOR}({found}, 0, {target} + {j});")
+            code.line(acc.store_vector(VECTOR, f"{target} + {j}", found, acc.dtype_of_sums))
+    code.line(ROLLED)
     with code.block(f"for (; {j} < {length}; {j}++)"):
         code.line(f"({target})[{j}] = {acc.load(source, *row, f'{first} + {j}')};")
 
 
-def pack_rows(
+@dataclass(frozen=True)
+class RowTiles:
+    """Where the terms of tiles of rows are packed.
+
+    What lies by columns in memory is packed so that all of a tile's rows come for each term.
+
+    Attributes
+    ----------
+    pointer
+        Where the first tile begins.
+    depth
+        The terms that there is room for.
+    rows
+        The rows of a tile.
+    """
+
+    pointer: str
+    depth: int
+    rows: int
+
+    def place(self, source: Array, tile: str, r: str, term: str) -> str:
+        """Return where a term of a row of a tile lies."""
+        start = f"{self.pointer} + {tile} * {self.rows * self.depth}"
+        if is_by_rows(source):
+            return f"{start} + {r} * {self.depth} + {term}"
+        return f"{start} + {term} * {self.rows} + {r}"
+
+
+def pack_tile(
     code: Code,
     acc: Accumulator,
     source: Array,
-    at: Place,
-    rows: Bounds,
+    first: Place,
     terms: Bounds,
-    target: tuple[str, int, int],
+    tile: str,
+    target: RowTiles,
 ) -> None:
-    """Write the copy of some terms of some rows.
-
-    The target is a pointer, the distance of rows, and the rows of a tile. What lies by columns in
-    memory is packed by tiles: for each term all of a tile's rows.
-    """
-    pointer, depth, tile = target
-    i = code.name("i")
+    """Write the copy of some terms of a tile's rows, given its first row and its number."""
+    *at, i = first
     if is_by_rows(source):
-        with code.block(f"for (i32 {i} = {rows[0]}; {i} < {rows[1]}; {i}++)"):
-            line = f"{pointer} + ({i} - {rows[0]}) * {depth}"
-            copy_line(code, acc, source, (*at, i), terms, line)
+        with code.block(f"for (i32 r = 0; r < {target.rows}; r++)"):
+            line = target.place(source, tile, "r", "0")
+            copy_line(code, acc, source, (*at, f"{i} + r"), terms, line)
         return
-    code.line(f"i32 {i} = {rows[0]};")
-    place = f"{pointer} + ({i} - {rows[0]}) * {depth} + (k - {terms[0]}) * {tile}"
-    value = acc.load(source, *at, f"{i} + r", "k")
-    with (
-        code.block(f"for (; {i} + {tile} <= {rows[1]}; {i} += {tile})"),
-        code.block(f"for (i32 k = {terms[0]}; k < {terms[1]}; k++)"),
-    ):
-        r = _short_vectors(code, acc, source, (*at, i, "k"), place, tile)
-        code.line(f"for (i32 r = {r}; r < {tile}; r++) ({place})[r] = {value};")
-    with (
-        code.block(f"if ({i} < {rows[1]})"),
-        code.block(f"for (i32 k = {terms[0]}; k < {terms[1]}; k++)"),
-    ):
-        code.line(f"for (i32 r = 0; r < {rows[1]} - {i}; r++) ({place})[r] = {value};")
+    with code.block(f"for (i32 k = {terms[0]}; k < {terms[1]}; k++)"):
+        place = target.place(source, tile, "0", f"(k - {terms[0]})")
+        r = _short_vectors(code, acc, source, (*at, i, "k"), place, target.rows)
+        if r < target.rows:
+            value = acc.load(source, *at, f"{i} + r", "k")
+            code.line(f"for (i32 r = {r}; r < {target.rows}; r++) ({place})[r] = {value};")
 
 
 def _short_vectors(
@@ -87,17 +108,9 @@ def _short_vectors(
     for lanes in (8, 4, 2):
         while r + lanes <= count:
             found = acc.load_vector(lanes, source.at(*at, f"{i} + {r}", k), source.dtype)
-            code.line(f"vstore{lanes}({found}, 0, {target} + {r});")
+            code.line(acc.store_vector(lanes, f"{target} + {r}", found, acc.dtype_of_sums))
             r += lanes
     return r
-
-
-def packed_row(source: Array, i: str, first: str, term: str, target: tuple[str, int, int]) -> str:
-    """Return the place of row r of a tile that begins so far from the first that was packed."""
-    pointer, depth, tile = target
-    if is_by_rows(source):
-        return f"{pointer}[({i} + r) * {depth} + {term} - {first}]"
-    return f"{pointer}[{i} * {depth} + ({term} - {first}) * {tile} + r]"
 
 
 def pack_columns(
@@ -106,46 +119,26 @@ def pack_columns(
     source: Array,
     at: Place,
     terms: Bounds,
-    columns: tuple[str, int],
+    columns: Bounds,
     target: tuple[str, int],
 ) -> None:
-    """Write the copy of some terms of a number of columns, with zeros up to the target's width."""
+    """Write the copy of some terms of columns, given the first and their number.
+
+    The target is a pointer and a width, up to which there are zeros.
+    """
     first, count = columns
     pointer, width = target
     k = code.name("k")
     line = f"{pointer} + ({k} - {terms[0]}) * {width}"
-    if not is_by_rows(source):
-        _turn(code, acc, source, at, terms, columns, target)
+    is_vector = is_by_rows(source) and acc.lanes > 1 and acc.is_plain and width % VECTOR == 0
     with code.block(f"for (i32 {k} = {terms[0]}; {k} < {terms[1]}; {k}++)"):
-        j = 0
-        while is_by_rows(source) and acc.lanes > 1 and acc.is_plain and j + VECTOR <= count:
-            place = source.at(*at, k, f"{first} + {j}")
-            found = acc.load_vector(VECTOR, place, source.dtype)
-            code.line(f"vstore{VECTOR}({found}, 0, {line} + {j});")
-            j += VECTOR
-        if is_by_rows(source) and j < count:
-            value = acc.load(source, *at, k, f"{first} + j")
-            code.line(f"for (i32 j = {j}; j < {count}; j++) ({line})[j] = {value};")
-        if count < width:
-            code.line(f"for (i32 j = {count}; j < {width}; j++) ({line})[j] = 0;")
-
-
-def _turn(
-    code: Code,
-    acc: Accumulator,
-    source: Array,
-    at: Place,
-    terms: Bounds,
-    columns: tuple[str, int],
-    target: tuple[str, int],
-) -> None:
-    """Write the copy of columns that lie together in memory."""
-    first, count = columns
-    pointer, width = target
-    k = code.name("k")
-    with (
-        code.block(f"for (i32 {k} = {terms[0]}; {k} < {terms[1]}; {k}++)"),
-        code.block(f"for (i32 j = 0; j < {count}; j++)"),
-    ):
+        if is_vector and count == str(width):
+            for j in range(0, width, VECTOR):
+                place = source.at(*at, k, f"{first} + {j}")
+                found = acc.load_vector(VECTOR, place, source.dtype)
+                code.line(acc.store_vector(VECTOR, f"{line} + {j}", found, acc.dtype_of_sums))
+            return
         value = acc.load(source, *at, k, f"{first} + j")
-        code.line(f"{pointer}[({k} - {terms[0]}) * {width} + j] = {value};")
+        found = value if count == str(width) else f"j < {count} ? {value} : 0"
+        code.line(ROLLED)
+        code.line(f"for (i32 j = 0; j < {width}; j++) ({line})[j] = {found};")

@@ -20,6 +20,7 @@ from weft.kernels.c.code import Code
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import SHARES, decoded, each_point
 from weft.kernels.c.lowering import Lowering, Writing, is_wide, needs_scratch, rules
+from weft.kernels.c.packing import UNROLL
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.shared_tiles import (
     LEAST_TERMS,
@@ -29,7 +30,7 @@ from weft.kernels.c.shared_tiles import (
     multiply_shared,
     partial_bytes,
 )
-from weft.kernels.c.tiles import UNROLL, multiply_tiles, tiles_bytes
+from weft.kernels.c.tiles import multiply_tiles, tiles_bytes
 from weft.ops.linalg import MatmulOp
 
 HOST_WORK = 160**3
@@ -189,6 +190,7 @@ def _row_products(
     code, k = writing.code, x.shape[-1]
     a, b, c = (writing.array("x", x), writing.array("y", y), writing.array("out", out, True))
     is_vector = acc.lanes > 1 and acc.is_plain
+    acc.declare_vectors(code)
     group = writing.processor.group
 
     def total_of_row(at: tuple[str, ...], j: str) -> str:

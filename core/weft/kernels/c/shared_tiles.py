@@ -17,8 +17,8 @@ from weft.kernels.c.accumulators import Accumulator
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import SHARES, decoded, each_point
 from weft.kernels.c.lowering import Lowering, Writing
+from weft.kernels.c.packing import UNROLL
 from weft.kernels.c.processor import Processor
-from weft.kernels.c.tiles import UNROLL
 
 SLICE = 16
 """The terms that are copied at a time."""

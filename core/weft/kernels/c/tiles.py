@@ -9,7 +9,7 @@ as in K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplic
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import isqrt, prod
 
@@ -18,15 +18,8 @@ from weft.kernels.c.accumulators import VECTOR, Accumulator
 from weft.kernels.c.code import Code
 from weft.kernels.c.loops import decoded, serial_items, share
 from weft.kernels.c.lowering import Lowering, Writing, is_wide
-from weft.kernels.c.packing import (
-    least,
-    pack_columns,
-    pack_rows,
-    packed_row,
-)
+from weft.kernels.c.packing import ROLLED, UNROLL, RowTiles, least, pack_columns, pack_tile
 from weft.kernels.c.processor import Processor
-
-UNROLL = "#pragma unroll"
 
 DEPTH = 256
 """The terms that are added up at a time: with two vectors for each they fit the nearest cache."""
@@ -43,8 +36,29 @@ FEW = 24
 GRAIN = 32
 """How many multiplications count as one point of a loop."""
 
-Part = tuple[str, "Tile", int, int]
-"""What is computed of a panel: its number, a tile, and the first and the number of columns."""
+SMALL = 64**3
+"""The multiplications up to which one work item makes a product: a launch takes as long."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Columns as wide as a tile.
+
+    Attributes
+    ----------
+    first, count
+        The first column, and how many are columns of the result.
+    terms
+        The first term that is added up, and the end.
+    pointer, pitch
+        Where the first term's elements are, and the distance of terms.
+    """
+
+    first: str
+    count: str
+    terms: tuple[str, str]
+    pointer: str
+    pitch: int | str
 
 
 @dataclass(frozen=True)
@@ -87,8 +101,12 @@ class Blocking:
     @property
     def rows(self) -> int:
         """The most rows of a part."""
-        full = self.m // self.tile.rows
-        return (-(-full // self.down) + 1) * self.tile.rows
+        return -(-self.tiles // self.down) * self.tile.rows
+
+    @property
+    def tiles(self) -> int:
+        """The tiles from the first row to the last, which may overlap the one before."""
+        return -(-self.m // self.tile.rows)
 
 
 def blocking(
@@ -97,9 +115,10 @@ def blocking(
     """Return how a product is cut."""
     tile = _best_tile(m, n, acc)
     depth = min(DEPTH, k) if acc.is_plain else k
-    items = serial_items(batch * m * n * k // GRAIN, processor)
+    work = batch * m * n * k
+    items = 1 if work <= SMALL else serial_items(work // GRAIN, processor)
     wanted = -(-items // batch)
-    rows, panels = max(m // tile.rows, 1), max(n // tile.width, 1)
+    rows, panels = -(-m // tile.rows), -(-n // tile.width)
     across = min(max(isqrt(wanted * n // m), 1), panels, wanted)
     at_most = max(ROWS * DEPTH // max(depth, 1), tile.rows)
     down = min(max(-(-wanted // across), -(-m // at_most)), rows)
@@ -152,6 +171,7 @@ class _Tiling(Writing):
     ) -> None:
         super().__init__(lowering, "matmul")
         self.acc = acc
+        acc.declare_vectors(self.code)
         self.a, self.b = self.array("x", x), self.array("y", y)
         self.out = self.array("out", out, written=True)
         *self.batch, self.m, self.n = out.shape
@@ -159,14 +179,19 @@ class _Tiling(Writing):
         self.cut = blocking(prod(self.batch), self.m, self.k, self.n, acc, self.processor)
         self.tile = self.cut.tile
         self.kind = "i64" if is_wide(x, y, out) else "i32"
-        self.panel = self._scratch("columns", self.tile.width) if self._packs_columns() else ""
-        self.rows = self._scratch("rows", self.cut.rows) if self._packs_rows() else ""
+        self.packs_columns = self._packs_columns()
+        has_panel = self.packs_columns or self.n % self.tile.width
+        self.panel = self._scratch("columns", self.tile.width) if has_panel else ""
+        self.packed: RowTiles | None = None
+        if self._packs_rows():
+            pointer = self._scratch("rows", self.cut.rows)
+            self.packed = RowTiles(pointer, self.cut.depth, self.tile.rows)
 
     def _packs_columns(self) -> bool:
         if self.b.strides[-1] != 1 or not self.acc.is_plain:
             return True
         is_near = prod(self.b.lies.shape[-2:]) * self.b.dtype.itemsize <= NEAR
-        return not (self.m < FEW or (is_near and self.n % VECTOR == 0))
+        return self.m >= FEW and not is_near
 
     def _packs_rows(self) -> bool:
         is_near = prod(self.a.lies.shape[-2:]) * self.a.dtype.itemsize <= NEAR
@@ -188,152 +213,141 @@ class _Tiling(Writing):
             head = f"for ({self.kind} {task} = {begin}; {task} < {end}; {task}++)"
             stack.enter_context(code.block(head))
             *at, down, across = decoded(code, (*self.batch, *grid), task, self.kind)
-            rows = self.part_of_rows(down)
+            tiles = self.part(down, cut.tiles, cut.down)
             terms = stack.enter_context(_blocks(code, self.k, cut.depth))
-            if self.rows:
-                target = (self.rows, cut.depth, self.tile.rows)
-                bounds = (rows[0], rows[2])
-                pack_rows(code, self.acc, self.a, tuple(at), bounds, terms, target)
-            self.panels(tuple(at), across, rows, terms)
+            if self.packed:
+                with self.each_tile(tiles) as (tile, i):
+                    place = f"({tile} - {tiles[0]})"
+                    pack_tile(code, self.acc, self.a, (*at, i), terms, place, self.packed)
+            panels = self.part(across, -(-self.n // self.tile.width), cut.across)
+            with code.block(f"for (i32 panel = {panels[0]}; panel < {panels[1]}; panel++)"):
+                panel = self.columns(tuple(at), terms)
+                with self.each_tile(tiles) as (tile, i):
+                    self.sums(tuple(at), (tile, tiles[0], i), panel)
         self.launch(cut.items)
 
-    def part_of_rows(self, down: str) -> tuple[str, str, str]:
-        """Write the first row of a part, the end of its whole tiles, and the end of its rows."""
-        code, tile, parts = self.code, self.tile.rows, self.cut.down
-        full = self.m // tile
-        first = code.define("const i32", "first", f"(i32)({down} * {full} / {parts} * {tile})")
-        end = f"(i32)(({down} + 1) * {full} / {parts} * {tile})"
-        last = code.define("const i32", "last", end)
-        if self.m % tile == 0:
-            return first, last, last
-        rows = f"{down} == {parts - 1} ? {self.m} : {last}"
-        return first, last, code.define("const i32", "rows", rows)
+    def part(self, number: str, count: int, parts: int) -> tuple[str, str]:
+        """Write the first of a part of so many things, and the end."""
+        if parts == 1:
+            return "0", str(count)
+        first = self.code.define("const i32", "first", f"(i32)({number} * {count} / {parts})")
+        end = f"(i32)(({number} + 1) * {count} / {parts})"
+        return first, self.code.define("const i32", "end", end)
 
-    def panels(
-        self, at: tuple[str, ...], across: str, rows: tuple[str, str, str], terms: tuple[str, str]
-    ) -> None:
-        """Write the loop over whole panels, and what is right of them."""
-        code, tile, parts = self.code, self.tile, self.cut.across
-        full, rest = divmod(self.n, tile.width)
-        if full:
-            panel = code.name("panel")
-            first, last = f"{across} * {full} / {parts}", f"({across} + 1) * {full} / {parts}"
-            with code.block(f"for (i32 {panel} = {first}; {panel} < {last}; {panel}++)"):
-                self.column(at, rows, terms, (panel, tile, 0, tile.width))
-        if not rest:
-            return
-        with _part(code, f"{across} == {parts - 1}", parts):
-            vectors = -(-rest // tile.lanes) if self.panel else rest // tile.lanes
-            if vectors:
-                part = Tile(tile.rows, vectors, tile.lanes)
-                self.column(at, rows, terms, (str(full), part, 0, min(rest, part.width)))
-            left = rest - vectors * tile.lanes
-            if left > 0:
-                single = Tile(tile.rows, left, 1)
-                self.column(at, rows, terms, (str(full), single, vectors * tile.lanes, left))
+    @contextmanager
+    def each_tile(self, tiles: tuple[str, str]) -> Iterator[tuple[str, str]]:
+        """Open a loop over tiles of rows; gives the number and the first row of one."""
+        code, tile = self.code, self.code.name("tile")
+        with code.block(f"for (i32 {tile} = {tiles[0]}; {tile} < {tiles[1]}; {tile}++)"):
+            start, rows = f"{tile} * {self.tile.rows}", self.tile.rows
+            if self.m % rows:
+                start = least(start, str(self.m - rows))
+            yield tile, code.define("const i32", "i", start)
 
-    def column(
-        self, at: tuple[str, ...], rows: tuple[str, str, str], terms: tuple[str, str], part: Part
-    ) -> None:
-        """Write the loop over the tiles of a panel, and the tile of the rows that are left."""
-        code, tile = self.code, self.tile
-        if self.panel:
-            columns = (f"{part[0]} * {tile.width}", part[3])
-            target = (self.panel, part[1].width)
-            pack_columns(code, self.acc, self.b, at, terms, columns, target)
-        if self.m >= tile.rows:
-            i = code.name("i")
-            with code.block(f"for (i32 {i} = {rows[0]}; {i} < {rows[1]}; {i} += {tile.rows})"):
-                self.sums(at, (i, tile.rows, rows[0]), terms, part)
-        if self.m % tile.rows:
-            with _part(code, f"{rows[1]} < {rows[2]}", self.cut.down):
-                self.sums(at, (rows[1], self.m % tile.rows, rows[0]), terms, part)
+    def columns(self, at: tuple[str, ...], terms: tuple[str, str]) -> Panel:
+        """Write where the columns of a panel are: packed, or as they lie if all of it is there."""
+        code, width, acc = self.code, self.tile.width, self.acc
+        first = code.define("const i32", "column", f"panel * {width}")
+        count = str(width)
+        if self.n % width:
+            count = code.define("const i32", "count", least(count, f"{self.n} - {first}"))
+        target, pitch = (self.panel, width), self.b.strides[-2]
+        if self.packs_columns:
+            pack_columns(code, acc, self.b, at, terms, (first, count), target)
+            return Panel(first, count, terms, self.panel, width)
+        pointer = f"GLOBAL const {acc.number} *"
+        there = f"({pointer})({self.b.at(*at, terms[0], first)})"
+        if count == str(width):
+            return Panel(first, count, terms, code.define(pointer, "b", there), pitch)
+        there = code.define(pointer, "b", there)
+        name = code.define("i32", "pitch", str(pitch))
+        with code.block(f"if ({count} < {width})"):
+            pack_columns(code, acc, self.b, at, terms, (first, count), target)
+            code.line(f"{there} = {self.panel};")
+            code.line(f"{name} = {width};")
+        return Panel(first, count, terms, there, name)
 
-    def sums(
-        self, at: tuple[str, ...], rows: tuple[str, int, str], terms: tuple[str, str], part: Part
-    ) -> None:
+    def sums(self, at: tuple[str, ...], tile: tuple[str, str, str], panel: Panel) -> None:
         """Write one tile: add terms up, and put the sums where they belong."""
-        code, acc = self.code, self.acc
-        i, count, _ = rows
-        number, tile, offset, width = part
-        vector = acc.type(tile.lanes)
-        code.line(f"{vector} c[{count}][{tile.vectors}];")
-        self.each_sum(count, tile, f"c[r][v] = ({vector})(0);")
-        with code.block(f"for (i32 k = {terms[0]}; k < {terms[1]}; k++)"):
-            self.term(at, rows, terms[0], part)
-        if width < tile.width or not (acc.is_plain or tile.lanes == 1):
-            self.store_singly(at, rows, terms[0], part)
-            return
-        column = f"{number} * {self.tile.width} + {offset} + v * {tile.lanes}"
-        place = self.out.at(*at, f"{i} + r", column)
-        if self.k > self.cut.depth:
-            old = acc.load_vector(tile.lanes, place, self.out.dtype)
-            self.each_sum(count, tile, f"if ({terms[0]}) c[r][v] += {old};")
-        store = acc.store_vector(tile.lanes, place, "c[r][v]", self.out.dtype)
-        self.each_sum(count, tile, store)
+        code, acc, width = self.code, self.acc, self.tile.width
+        number, _, i = tile
+        vector = acc.type(self.tile.lanes)
+        code.line(f"{vector} c[{self.tile.rows}][{self.tile.vectors}];")
+        self.each_sum(f"c[r][v] = ({vector})(0);")
+        with code.block(f"for (i32 k = {panel.terms[0]}; k < {panel.terms[1]}; k++)"):
+            self.term(at, tile, panel)
+        if self.m % self.tile.rows:
+            code.line(f"const i32 known = {number} * {self.tile.rows} - {i};")
+        is_plain = acc.is_plain or self.tile.lanes == 1
+        if is_plain and panel.count == str(width):
+            self.store(at, i, panel)
+        elif is_plain and self.n > width:
+            with code.block(f"if ({panel.count} == {width})"):
+                self.store(at, i, panel)
+            with code.block("else"):
+                self.store_singly(at, i, panel)
+        else:
+            self.store_singly(at, i, panel)
 
-    def term(self, at: tuple[str, ...], rows: tuple[str, int, str], first: str, part: Part) -> None:
+    def term(self, at: tuple[str, ...], tile: tuple[str, str, str], panel: Panel) -> None:
         """Write one term of all sums of a tile."""
         code, acc = self.code, self.acc
-        i, count, begin = rows
-        _, tile, _, _ = part
-        code.line(f"{acc.type(tile.lanes)} b[{tile.vectors}];")
+        number, first, i = tile
+        lanes, vectors = self.tile.lanes, self.tile.vectors
+        code.line(f"{acc.type(lanes)} b[{vectors}];")
         code.line(UNROLL)
-        found = self.vector(at, first, part)
-        code.line(f"for (i32 v = 0; v < {tile.vectors}; v++) b[v] = {found};")
-        if self.rows:
-            target = (self.rows, self.cut.depth, self.tile.rows)
-            value = packed_row(self.a, f"({i} - {begin})", first, "k", target)
-        else:
-            value = acc.load(self.a, *at, f"{i} + r", "k")
+        term = f"(k - {panel.terms[0]})"
+        place = f"{panel.pointer} + {term} * {panel.pitch} + v * {lanes}"
+        found = acc.load_vector(lanes, place, acc.dtype_of_sums)
+        code.line(f"for (i32 v = 0; v < {vectors}; v++) b[v] = {found};")
+        value = acc.load(self.a, *at, f"{i} + r", "k")
+        if self.packed:
+            value = f"*({self.packed.place(self.a, f'({number} - {first})', 'r', term)})"
         code.line(UNROLL)
-        with code.block(f"for (i32 r = 0; r < {count}; r++)"):
+        with code.block(f"for (i32 r = 0; r < {self.tile.rows}; r++)"):
             code.line(f"const {acc.number} a = {value};")
             code.line(UNROLL)
-            code.line(f"for (i32 v = 0; v < {tile.vectors}; v++) c[r][v] += a * b[v];")
+            code.line(f"for (i32 v = 0; v < {vectors}; v++) c[r][v] += a * b[v];")
 
-    def vector(self, at: tuple[str, ...], first: str, part: Part) -> str:
-        """Return a vector of the second operand."""
-        number, tile, offset, _ = part
-        if self.panel:
-            place = f"{self.panel} + (k - {first}) * {tile.width} + v * {tile.lanes}"
-            return self.acc.load_vector(tile.lanes, place, self.acc.dtype_of_sums)
-        column = f"{number} * {self.tile.width} + {offset} + v * {tile.lanes}"
-        return self.acc.load_vector(tile.lanes, self.b.at(*at, "k", column), self.b.dtype)
-
-    def each_sum(self, rows: int, tile: Tile, statement: str) -> None:
-        """Write a statement for every vector of sums."""
+    def each_sum(self, statement: str, are_new: bool = False) -> None:
+        """Write a statement for every vector of sums, or those of rows no tile before has."""
         code = self.code
         code.line(UNROLL)
-        with code.block(f"for (i32 r = 0; r < {rows}; r++)"):
+        with code.block(f"for (i32 r = 0; r < {self.tile.rows}; r++)"):
+            if are_new and self.m % self.tile.rows:
+                code.line("if (r < known) continue;")
             code.line(UNROLL)
-            code.line(f"for (i32 v = 0; v < {tile.vectors}; v++) {statement}")
+            code.line(f"for (i32 v = 0; v < {self.tile.vectors}; v++) {statement}")
 
-    def store_singly(
-        self, at: tuple[str, ...], rows: tuple[str, int, str], first: str, part: Part
-    ) -> None:
+    def store(self, at: tuple[str, ...], i: str, panel: Panel) -> None:
+        """Write how vectors of sums are put where they belong, or added to what is there."""
+        lanes, dtype = self.tile.lanes, self.out.dtype
+        place = self.out.at(*at, f"{i} + r", f"{panel.first} + v * {lanes}")
+        if self.k > self.cut.depth:
+            with self.code.block(f"if ({panel.terms[0]})"):
+                self.each_sum(f"c[r][v] += {self.acc.load_vector(lanes, place, dtype)};")
+        self.each_sum(self.acc.store_vector(lanes, place, "c[r][v]", dtype), are_new=True)
+
+    def store_singly(self, at: tuple[str, ...], i: str, panel: Panel) -> None:
         """Write how sums are put back one by one: they need conversion, or are too many."""
+        code, acc, tile = self.code, self.acc, self.tile
+        code.line(f"{acc.type(tile.lanes)} kept[{tile.rows}][{tile.vectors}];")
+        self.each_sum("kept[r][v] = c[r][v];  // c stays in registers")
+        code.line(f"const {acc.number} *const sums = (const {acc.number} *)kept;")
+        first = "known" if self.m % tile.rows else "0"
+        code.line(ROLLED)
+        with code.block(f"for (i32 r = {first}; r < {tile.rows}; r++)"):
+            code.line(ROLLED)
+            with code.block(f"for (i32 j = 0; j < {panel.count}; j++)"):
+                self.store_one(at, f"{i} + r", f"{panel.first} + j", panel.terms[0])
+
+    def store_one(self, at: tuple[str, ...], i: str, j: str, first: str) -> None:
+        """Write how a sum is put in its place, or added to what is there."""
         code, acc = self.code, self.acc
-        i, count, _ = rows
-        number, tile, offset, width = part
-        code.line(f"{acc.number} line[{tile.width}];")
-        code.line(UNROLL)
-        with code.block(f"for (i32 r = 0; r < {count}; r++)"):
-            code.line(UNROLL)
-            place = f"line + v * {tile.lanes}"
-            store = f"vstore{tile.lanes}(c[r][v], 0, {place})" if tile.lanes > 1 else ""
-            statement = store or "line[v] = c[r][v]"
-            code.line(f"for (i32 v = 0; v < {tile.vectors}; v++) {statement};")
-            with code.block(f"for (i32 j = 0; j < {width}; j++)"):
-                indices = (*at, f"{i} + r", f"{number} * {self.tile.width} + {offset} + j")
-                if self.k > self.cut.depth:
-                    code.line(f"if ({first}) line[j] += {acc.load(self.out, *indices)};")
-                code.line(acc.store(self.out, "line[j]", *indices))
-
-
-def _part(code: Code, condition: str, parts: int) -> AbstractContextManager[None]:
-    """Open a block for one part of several, or a plain one if it is the only one."""
-    return code.block(f"if ({condition})" if parts > 1 else "")
+        code.line(f"{acc.number} total = sums[r * {self.tile.width} + j];")
+        if self.k > self.cut.depth:
+            code.line(f"if ({first}) total += {acc.load(self.out, *at, i, j)};")
+        code.line(acc.store(self.out, "total", *at, i, j))
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from math import prod
 from weft.kernels.c.accumulators import VECTOR, Accumulator
 from weft.kernels.c.loops import SHARES, decoded, share
 from weft.kernels.c.lowering import Lowering, Writing
+from weft.kernels.c.packing import UNROLL
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.sliding.copying import copy_planes
 from weft.kernels.c.sliding.geometry import Planes, Sweep
-from weft.kernels.c.tiles import UNROLL
 
 REGISTERS = 26
 """The vectors of sums that are kept at a time."""
@@ -116,6 +116,7 @@ class _Correlating(Writing):
         source, filters = lowering.args
         super().__init__(lowering, "transposed_convolution" if is_transposed else "convolution")
         self.task, self.acc, self.is_transposed = task, acc, is_transposed
+        acc.declare_vectors(self.code)
         self.source = self.array("x", source)
         flat = filters.cast((*filters.shape[:2], prod(filters.shape[2:])))
         assert flat is not None, "the filters are contiguous"

@@ -13,13 +13,12 @@ from weft.description import TensorDescription
 from weft.kernels.c.accumulators import VECTOR, Accumulator
 from weft.kernels.c.loops import decoded
 from weft.kernels.c.lowering import Lowering, Writing
-from weft.kernels.c.packing import least
+from weft.kernels.c.packing import UNROLL, least
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.shared_tiles import add_parts
 from weft.kernels.c.sliding.copying import copy_planes
 from weft.kernels.c.sliding.correlations import REGISTERS
 from weft.kernels.c.sliding.geometry import Geometry, Planes, forward
-from weft.kernels.c.tiles import UNROLL
 
 CACHED = 1 << 17
 """The elements that are copied at a time."""
@@ -130,6 +129,7 @@ class _Summing(Writing):
     ) -> None:
         super().__init__(lowering, "filter_sums")
         self.sums, self.acc, self.g = sums, acc, sums.geometry
+        acc.declare_vectors(self.code)
         self.images = self.array("x", lowering.args[0])
         self.outputs = self.array("delta", lowering.args[1])
         self.out = self.array("out", out, written=True)

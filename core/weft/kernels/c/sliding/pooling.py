@@ -13,6 +13,7 @@ from weft.kernels.c.code import Code
 from weft.kernels.c.forms import Form, literal
 from weft.kernels.c.loops import Body, each_point
 from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, rules
+from weft.kernels.c.sliding.rows import FEWEST, has_rows, max_rows, share_rows, suits_rows
 from weft.ops.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
 
 Indices = Sequence[str]
@@ -39,6 +40,9 @@ def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
         _each_tap(code, op, indices[2:], take)
         code.line(out.set(best, *indices))
 
+    if suits_rows(op, writing.processor, lowering.args[0], lowering.out) and has_rows(op):
+        max_rows(op, lowering, writing, window)
+        return
     _launch(writing, lowering, window, prod(op.kernel))
 
 
@@ -95,7 +99,10 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
 def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     """Give each element its share of the windows in which it is the largest."""
     if are_tiles(op):
-        _tiles_input(op, lowering)
+        tensors = (*lowering.args, lowering.out)
+        is_long = op.args[2].axes.shape[-1] >= FEWEST
+        is_by_rows = is_long and suits_rows(op, lowering.processor, *tensors)
+        (share_rows if is_by_rows else _tiles_input)(op, lowering)
         return
     delta, x, maxima = lowering.args
     writing = lowering.kernel("max_pool_input")
@@ -151,9 +158,8 @@ def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
         ]
         share = f"{given.get(*indices)} / ({' + '.join(chosen)})"
         share = code.define(f"const {kind}", "share", share)
-        rest = f"({top} != {top} ? NAN : 0)" if dtypes.is_float(x.dtype) else "0"
         for place, is_chosen in zip(places, chosen, strict=True):
-            code.line(out.set(f"{is_chosen} ? {share} : {rest}", *head, *place))
+            code.line(out.set(f"{is_chosen} * {share}", *head, *place))
 
     wide = is_wide(*lowering.args, lowering.out)
     each_point(writing, maxima.shape, window, wide=wide, cost=prod(op.kernel))
