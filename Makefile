@@ -6,13 +6,19 @@ READY := $(VENV)/ready
 # PYTEST_ARGS narrows the tests down: make test PYTEST_ARGS="tests/core -k grad"
 PYTEST_ARGS ?=
 
-.PHONY: demo test fast lint types bench docs clean
+.PHONY: demo test test-gpu fast lint types bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/digits.py --out out
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+# Where there is an NVIDIA GPU: the kit on it, and the tests that need one.
+test-gpu: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,cupy]'
+	$(BIN)/python -m pytest --weft-backend=cupy $(PYTEST_ARGS) core/weft/testing
+	$(BIN)/python -m pytest -m gpu $(PYTEST_ARGS) tests/backends/cuda
 
 fast: $(READY)
 	$(BIN)/python -m pytest -n auto -m "not slow" $(PYTEST_ARGS)

@@ -302,8 +302,9 @@ class Transformer(ABC):
         except BaseException:
             self.state_tensors, self.device_buffers, self.allocations = states, buffers, []
             self.arena, self._init = arena, init
-            for made, _ in pending:
+            for made, program in pending:
                 made.forget_executor()
+                program.storages.clear()
             raise
 
     def _transform_computations(

@@ -46,6 +46,19 @@ def test_ops_without_a_rule_are_all_listed_and_stop_nobody_else(transformer):
     assert transformer.computation(a * 3, a)([1, 2]).tolist() == [3, 6]
 
 
+def test_a_second_try_has_memory_of_its_own(transformer, monkeypatch):
+    a = x(300)
+    twice = transformer.computation(a * np.arange(300, dtype="float32"), a)
+    program = twice.programs[()]
+    with monkeypatch.context() as patch:
+        patch.setattr(transformer, "finish_transform", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            twice(np.ones(300, "f4"))
+        assert not program.storages
+    assert twice(np.ones(300, "f4"))[299] == 299
+    assert set(program.storages) <= set(program.buffers)
+
+
 STEPS = [
     "run_registered_graph_passes", "initialize_tensor_descriptions", "start_transform_allocate",
     "finish_transform_allocate", "transform_ordered_ops", "finish_transform", "allocate_storage",

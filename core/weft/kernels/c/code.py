@@ -26,10 +26,6 @@ class Code:
         """Add a line at the beginning, outside of all blocks."""
         self._first.append(f"    {text}")
 
-    def comment(self, text: str) -> None:
-        """Add a comment; what might end it early is taken out."""
-        self.line(f"// {printable(text)}")
-
     @contextmanager
     def block(self, head: str = "") -> Iterator[None]:
         """Put the lines that are added meanwhile between braces after a head."""

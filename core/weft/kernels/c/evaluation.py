@@ -115,9 +115,10 @@ class ElementWiseKernel(Writing):
     ) -> str:
         value = self.kernel.values[number]
         if number in self.rows:
-            place = f"{self.rows[number]} + {indices[-1]}"
-            text = form.load(value.dtype, place) if form.is_vector else place.replace(" + ", "[")
-            text = text if form.is_vector else f"{text}]"
+            row, index = self.rows[number], indices[-1]
+            text = (
+                form.load(value.dtype, f"{row} + {index}") if form.is_vector else f"{row}[{index}]"
+            )
             return self.code.define(f"const {form.type(value.dtype)}", "v", text)
         if number in self.loads:
             return self._load(number, form, indices)

@@ -9,9 +9,6 @@ from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import each_point
 from weft.kernels.c.lowering import is_wide
 
-COST_OF_CALL = 4
-"""How many points an exponential or the like counts for."""
-
 
 def write_map(writing: ElementWiseKernel, results: Iterable[int]) -> None:
     """Write and launch a kernel that stores some results at each point of all loops."""

@@ -24,8 +24,6 @@ class Processor:
         The work items in a group, where they are not serial.
     local_bytes
         The memory that a work group shares.
-    cache_bytes
-        The nearest cache of a unit that holds more than a few rows.
     alignment
         The bytes to which addresses given to kernels are aligned.
     has_fp64
@@ -41,7 +39,6 @@ class Processor:
     units: int
     group: int = 256
     local_bytes: int = 32768
-    cache_bytes: int = 1 << 20
     alignment: int = 128
     has_fp64: bool = True
     shares_host: bool = False

@@ -1,0 +1,111 @@
+"""cuBLAS, called as it is: CuPy's own calls refuse to be part of a CUDA graph.
+
+Names and numbers are those of cublas_v2.h and library_types.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+from weft.dtypes import DType
+from weft.errors import BackendError
+from weft.kernels.c.blas import Gemm
+from weft_cupy.device import Queue
+
+_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+"""cudaDataType_t: CUDA_R_32F, CUDA_R_64F, CUDA_R_16F, CUDA_R_16BF."""
+_COMPUTE_32F, _COMPUTE_64F, _COMPUTE_32F_FAST_TF32 = 68, 70, 77
+_DEFAULT_ALGORITHM = -1
+_SUMS_IN_FULL = 16
+"""CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of sums are not added in 16 bits."""
+_FIRST_WITH_LARGE_WORKSPACE = 90
+_WORKSPACE, _LARGE_WORKSPACE = 4 << 20, 32 << 20
+"""What cuBLAS's documentation asks for; memory that it took itself could not be captured."""
+
+
+@cache
+def library() -> Any:
+    """Return cuBLAS, from a Python package or the system; None where there is none."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        found = ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
+    except (ImportError, OSError, RuntimeError):
+        return None
+    pointer: Any = ctypes.c_void_p
+    number: Any = ctypes.c_int
+    matrix = [pointer, number, number, ctypes.c_longlong]
+    found.cublasCreate_v2.argtypes = [pointer]
+    found.cublasDestroy_v2.argtypes = [pointer]
+    found.cublasSetStream_v2.argtypes = [pointer, pointer]
+    found.cublasSetWorkspace_v2.argtypes = [pointer, pointer, ctypes.c_size_t]
+    found.cublasSetMathMode.argtypes = [pointer, number]
+    found.cublasGemmStridedBatchedEx.argtypes = [
+        pointer, *[number] * 5, pointer, *matrix, *matrix, pointer, *matrix, *[number] * 3
+    ]  # fmt: skip
+    return found
+
+
+class Blas:
+    """cuBLAS at work in a queue; made and used while the device is the current one.
+
+    Products of 16-bit floats are made by tensor cores with sums in float32, those of float32 in
+    float32, or by tensor cores in TF32 where values may change.
+    """
+
+    def __init__(self, queue: Queue, fast_math: bool) -> None:
+        self.library = library()
+        device = queue.device
+        is_large = device.candidate.capability >= _FIRST_WITH_LARGE_WORKSPACE
+        size = _LARGE_WORKSPACE if is_large else _WORKSPACE
+        self.compute_32f = _COMPUTE_32F_FAST_TF32 if fast_math else _COMPUTE_32F
+        self.workspace = device.memory(size, "the workspace of cuBLAS")
+        self.handle = ctypes.c_void_p()
+        do = partial(_checked, device.name)
+        do(self.library.cublasCreate_v2, ctypes.byref(self.handle))
+        do(self.library.cublasSetStream_v2, self.handle, queue.stream.ptr)
+        do(self.library.cublasSetWorkspace_v2, self.handle, self.workspace.address, size)
+        do(self.library.cublasSetMathMode, self.handle, _SUMS_IN_FULL)
+        self._do = do
+
+    def product(self, gemm: Gemm, dtype: DType, x: int, y: int, out: int) -> Callable[[], None]:
+        """Return what multiplies matrices at some addresses, in order with all else."""
+        kind = _TYPES[dtype.name]
+        is_double = dtype.name == "float64"
+        scalar = ctypes.c_double if is_double else ctypes.c_float
+        one, zero = scalar(1), scalar(0)
+        left, right, result = gemm.left, gemm.right, gemm.out
+        return partial(
+            self._do,
+            self.library.cublasGemmStridedBatchedEx,
+            self.handle,
+            int(left.is_transposed),
+            int(right.is_transposed),
+            gemm.m, gemm.n, gemm.k,
+            ctypes.cast(ctypes.pointer(one), ctypes.c_void_p),
+            y, kind, left.leading, left.step,
+            x, kind, right.leading, right.step,
+            ctypes.cast(ctypes.pointer(zero), ctypes.c_void_p),
+            out, kind, result.leading, result.step,
+            gemm.batch,
+            _COMPUTE_64F if is_double else self.compute_32f,
+            _DEFAULT_ALGORITHM,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Give handle and workspace back."""
+        if self.handle:
+            self.library.cublasDestroy_v2(self.handle)
+            self.handle = ctypes.c_void_p()
+        self.workspace.release()
+
+
+def _checked(device: str, function: Callable[..., int], *args: Any) -> None:
+    """Call a function of cuBLAS; raises BackendError if it fails."""
+    status = function(*args)
+    if status:
+        name = getattr(function, "__name__", "a call")
+        raise BackendError(f"cuBLAS failed on {device}: {name} returned status {status}")

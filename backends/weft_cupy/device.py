@@ -1,0 +1,176 @@
+"""Device: a GPU, opened; the memory that is taken from it, and the stream that work is given to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from weft.kernels.c import CUDA, Processor
+from weft_cupy.drivers import Candidate
+from weft_cupy.errors import build_error, explained, is_lost
+
+Bytes = np.ndarray[Any, Any]
+GROUP = 256
+"""The threads of a block."""
+ALIGNMENT = 256
+"""Bytes: what CUDA aligns memory to."""
+OPTIONS = ("--std=c++17",)
+
+
+class Device:
+    """A GPU, opened: the facts that matter, and what of its memory is in use.
+
+    Attributes
+    ----------
+    cupy
+        The module `cupy`.
+    handle
+        The device, as CuPy has it; within ``with device.handle:`` it is the current one.
+    has_blas
+        Whether there is cuBLAS.
+    errors
+        What CuPy raises when CUDA fails.
+    lost
+        Why the device cannot be used any more; nothing if it can.
+    """
+
+    def __init__(self, cupy: Any, candidate: Candidate, has_blas: bool) -> None:
+        self.cupy = cupy
+        self.candidate = candidate
+        self.name = candidate.name
+        self.has_blas = has_blas
+        self.lost = ""
+        cuda = cupy.cuda
+        self.handle = cuda.Device(candidate.number)
+        self.errors: tuple[type[Exception], ...] = (
+            cuda.runtime.CUDARuntimeError,
+            cuda.driver.CUDADriverError,
+            cuda.memory.OutOfMemoryError,
+        )
+        self._live: dict[int, int] = {}
+
+    @cached_property
+    def processor(self) -> Processor:
+        """The device as kernels see it."""
+        facts = self.candidate.facts
+        return Processor(
+            dialect=CUDA,
+            is_serial=False,
+            units=int(facts["multiProcessorCount"]),
+            group=GROUP,
+            local_bytes=int(facts["sharedMemPerBlock"]),
+            alignment=ALIGNMENT,
+            has_blas=self.has_blas,
+        )
+
+    @property
+    def live_bytes(self) -> int:
+        """The bytes of the memory that has not been released."""
+        return sum(list(self._live.values()))
+
+    def count(self, memory: Memory, nbytes: int) -> None:
+        """Take note of how many bytes something holds now."""
+        if nbytes:
+            self._live[id(memory)] = nbytes
+        else:
+            self._live.pop(id(memory), None)
+
+    @contextmanager
+    def current(self, doing: str) -> Iterator[None]:
+        """Let it be the current device; raises BackendError for CUDA's errors."""
+        try:
+            with self.handle:
+                yield
+        except self.errors as error:
+            raise self.failed(error, doing) from error
+
+    def failed(self, error: Exception, doing: str) -> Exception:
+        """Return the error to raise for one of CuPy's, and take note of a device that is lost."""
+        found = explained(error, self.name, doing)
+        if is_lost(error):
+            self.lost = found.problem
+        return found
+
+    def memory(self, nbytes: int, what: str) -> Memory:
+        """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
+        with self.current(f"making {nbytes} bytes for {what}"):
+            return Memory(self, self.cupy.cuda.Memory(max(nbytes, 1)))
+
+    def build(self, source: str, name: str) -> Any:
+        """Return a built module; raises BackendError with the compiler's log and the lines."""
+        cupy = self.cupy
+        with self.current(f"building {name}"):
+            module = cupy.RawModule(code=source, backend="nvrtc", options=OPTIONS)
+            try:
+                module.compile()
+            except cupy.cuda.compiler.CompileException as error:
+                raise build_error(str(error), source, self.name, name) from error
+        return module
+
+
+class Memory:
+    """Memory of a device, which is given back to the driver when it is released.
+
+    It is not from CuPy's pool, which would keep it from other programs.
+
+    Attributes
+    ----------
+    address
+        Where it begins.
+    """
+
+    def __init__(self, device: Device, raw: Any) -> None:
+        self.device = device
+        self.address = int(raw.ptr)
+        self._raw = raw
+        device.count(self, int(raw.size))
+
+    def release(self) -> None:
+        """Give the memory back; a second time does nothing."""
+        self._raw = None
+        self.device.count(self, 0)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class Queue:
+    """A stream: copies, kernels and calls of libraries in the order in which it is given them.
+
+    But for `wait` nothing waits, except that CUDA itself waits for copies to memory of the host
+    that is not pinned.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._runtime = device.cupy.cuda.runtime
+        with device.current("making a stream"):
+            self.stream = device.cupy.cuda.Stream(non_blocking=True)
+
+    def upload(self, address: int, source: Bytes) -> None:
+        """Copy bytes of the host to an address."""
+        kind = self._runtime.memcpyHostToDevice
+        place = source.ctypes.data
+        self._runtime.memcpyAsync(address, place, source.nbytes, kind, self.stream.ptr)
+
+    def download(self, target: Bytes, address: int) -> None:
+        """Copy bytes from an address to the host; `target` must live until `wait` has returned."""
+        kind = self._runtime.memcpyDeviceToHost
+        place = target.ctypes.data
+        self._runtime.memcpyAsync(place, address, target.nbytes, kind, self.stream.ptr)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Fill memory with zeros."""
+        self._runtime.memsetAsync(address, 0, nbytes, self.stream.ptr)
+
+    def wait(self) -> None:
+        """Wait for everything given so far."""
+        self.stream.synchronize()
+
+    def close(self) -> None:
+        """Give the stream back."""
+        self.stream = None

@@ -1,0 +1,107 @@
+"""Choosing a device: the one that is named, else the first one that can be used."""
+
+from __future__ import annotations
+
+import os
+
+from weft.errors import ArgumentError, BackendError
+from weft_cupy import blas, drivers
+from weft_cupy.device import Device
+from weft_cupy.drivers import Candidate
+
+VARIABLE = "WEFT_CUPY_DEVICE"
+
+_opened: dict[int, Device] = {}
+_after_fork = ""
+_FORKED = (
+    "this process was forked from one that had used CUDA, which does not live through that: start "
+    "processes by the method 'spawn', or before CUDA is first used"
+)
+_WITHOUT_BLAS = "without cuBLAS, so weft's own kernels multiply: pip install nvidia-cublas"
+
+
+def choose(wanted: int | str | None) -> Device:
+    """Return the device that is wanted, or that the environment names, or the first that works.
+
+    It is opened; the process has one of each. Raises ArgumentError and BackendError as `best` does.
+    """
+    found = best(wanted)
+    if found.number not in _opened:
+        _opened[found.number] = Device(drivers.cupy(), found, blas.library() is not None)
+    return _opened[found.number]
+
+
+def best(wanted: int | str | None) -> Candidate:
+    """Return the device that `choose` takes, without opening it.
+
+    Raises ArgumentError if there is none of that name, and BackendError if there is one but it
+    cannot be used, or if there is none at all.
+    """
+    if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int | str)):
+        raise ArgumentError(f"device= is a number or a name, not {wanted!r}")
+    if _after_fork:
+        raise BackendError(_after_fork)
+    source = "device="
+    if wanted is None or wanted == "":
+        wanted, source = os.environ.get(VARIABLE, "").strip() or None, f"{VARIABLE}="
+    found = drivers.candidates()
+    if wanted is not None:
+        matching = tuple(each for each in found if _matches(each, str(wanted).strip()))
+        if not matching:
+            listed = "\n".join(f"  {each}" for each in found)
+            raise ArgumentError(f"{source}{wanted!r} is none of the NVIDIA devices:\n{listed}")
+        found = matching
+    usable = [each for each in found if not trouble_with(each)]
+    if not usable:
+        troubles = "\n".join(f"  {each}: {trouble_with(each)}" for each in found)
+        raise BackendError(f"no NVIDIA device can be used:\n{troubles}")
+    return usable[0]
+
+
+def trouble_with(candidate: Candidate) -> str:
+    """Return why a device cannot be used; nothing if it can.
+
+    Raises BackendError where NVRTC is missing.
+    """
+    oldest = min(drivers.architectures())
+    if candidate.capability >= oldest:
+        return ""
+    return (
+        f"it has compute capability {candidate.capability / 10}, and NVRTC compiles for "
+        f"{oldest / 10} and newer: install an older nvidia-cuda-nvrtc and its CuPy"
+    )
+
+
+def _matches(candidate: Candidate, wanted: str) -> bool:
+    if wanted.isdigit():
+        return candidate.number == int(wanted)
+    return wanted.casefold() in candidate.name.casefold()
+
+
+def summary() -> tuple[str | None, str]:
+    """Return the device that would be chosen, with what is to be known; or None and why not."""
+    try:
+        chosen = best(None)
+        notes = [
+            f"{each} is not usable: {trouble}"
+            for each in drivers.candidates()
+            if (trouble := trouble_with(each))
+        ]
+    except (ArgumentError, BackendError) as error:
+        return None, error.problem
+    if blas.library() is None:
+        notes.append(_WITHOUT_BLAS)
+    return "; ".join([chosen.name, *notes]), ""
+
+
+def _give_up() -> None:
+    """Let nobody use CUDA in a process forked after it was started: every call would fail."""
+    global _after_fork
+    if _opened:
+        _after_fork = _FORKED
+        for device in _opened.values():
+            device.lost = _FORKED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_give_up)

@@ -1,0 +1,62 @@
+"""The edge between a program and the caller's arrays, which are copied in and out."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import numpy as np
+
+from weft.graph import Graph
+from weft.kernels.c.group import Arrays
+from weft.kernels.c.host import bytes_of
+from weft_cupy.device import ALIGNMENT, Bytes, Device, Queue
+
+
+class Edge:
+    """Copies of a call's arrays, in one stretch of memory that is the same for every call.
+
+    The caller's memory is not pinned for the copies: CUDA does that piece by piece, as they run.
+    """
+
+    def __init__(self, device: Device, queue: Queue, graph: Graph) -> None:
+        self.queue = queue
+        self.inputs = len(graph.inputs)
+        self.sizes = [op.axes.size * op.dtype.itemsize for op in (*graph.inputs, *graph.outputs)]
+        spaces = [-(-size // ALIGNMENT) * ALIGNMENT for size in self.sizes]
+        self._memory = device.memory(sum(spaces), "copies of the caller's arrays")
+        begin = self._memory.address
+        self.addresses: list[int] = list(accumulate(spaces, initial=begin))[:-1]
+        """Where the copy of each array begins: of the inputs, then of the results."""
+        filled = [number for number, size in enumerate(self.sizes) if size]
+        self._sources = [number for number in filled if number < self.inputs]
+        self._targets = [number for number in filled if number >= self.inputs]
+
+    def begin(self, arrays: Arrays) -> None:
+        """Copy the inputs to the device."""
+        for number in self._sources:
+            self.queue.upload(self.addresses[number], bytes_of(arrays[number]))
+
+    def end(self, arrays: Arrays) -> None:
+        """Copy the results to the caller's arrays, after all kernels."""
+        for number in self._targets:
+            self.queue.download(bytes_of(arrays[number]), self.addresses[number])
+
+    def read(self, number: int, arrays: Arrays) -> Bytes:
+        """Return the bytes of an array as the device has them."""
+        if number < self.inputs:
+            return bytes_of(arrays[number])
+        found = np.empty(self.sizes[number], np.uint8)
+        if found.size:
+            self.queue.download(found, self.addresses[number])
+            self.queue.wait()
+        return found
+
+    def write(self, number: int, start: int, bytes_: Bytes) -> None:
+        """Write bytes to the device's copy, from a place on."""
+        if bytes_.size:
+            self.queue.upload(self.addresses[number] + start, bytes_)
+            self.queue.wait()
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._memory.release()

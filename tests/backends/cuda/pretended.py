@@ -1,0 +1,310 @@
+"""A GPU that is made up: the functions of CuPy that the backend calls, on the host's memory.
+
+Kernels are run by an OpenCL device, so the backend is told to write them in that dialect. What a
+real driver would refuse is refused here too: addresses outside of memory that is held, work that
+waits while a graph is made, kernels that were not loaded before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pyopencl as cl
+
+BASE = 256
+FACTS = {
+    "name": b"Pretended GPU",
+    "major": 9,
+    "minor": 0,
+    "multiProcessorCount": 3,
+    "sharedMemPerBlock": 4096,
+}
+
+
+class CUDARuntimeError(RuntimeError):
+    def __init__(self, status: int, words: str = "") -> None:
+        super().__init__(words or f"status {status}")
+        self.status = status
+
+
+class CUDADriverError(CUDARuntimeError):
+    pass
+
+
+class OutOfMemoryError(MemoryError):
+    pass
+
+
+class CompileException(Exception):
+    pass
+
+
+class Stream:
+    """Runs what it is given at once, or puts it into the graph that is being made."""
+
+    def __init__(self, machine: Machine, non_blocking: bool = False) -> None:
+        assert non_blocking, "the default stream would wait for it"
+        self.machine = machine
+        self.ptr = id(self)
+        self.captured: list[Callable[[], None]] | None = None
+        machine.streams[self.ptr] = self
+
+    def __enter__(self) -> None:
+        self.machine.current.append(self)
+
+    def __exit__(self, *error: object) -> None:
+        self.machine.current.pop()
+
+    def give(self, what: str, work: Callable[[], None]) -> None:
+        if self.captured is not None:
+            self.captured.append(work)
+        else:
+            self.machine.log.append(what)
+            work()
+
+    def begin_capture(self) -> None:
+        assert self.captured is None
+        self.captured = []
+
+    def end_capture(self) -> Graph:
+        assert self.captured is not None
+        self.machine.log.append(f"capture {len(self.captured)}")
+        graph, self.captured = Graph(self.machine, self.captured), None
+        return graph
+
+    def synchronize(self) -> None:
+        if self.captured is not None:
+            raise CUDARuntimeError(900, "cudaErrorStreamCaptureUnsupported")
+        self.machine.log.append("wait")
+        self.machine.fail_if_told("wait")
+
+
+class Graph:
+    def __init__(self, machine: Machine, work: list[Callable[[], None]]) -> None:
+        self.machine = machine
+        self.work = work
+
+    def launch(self, stream: Stream) -> None:
+        assert stream.captured is None
+        self.machine.log.append(f"graph {len(self.work)}")
+        for each in self.work:
+            each()
+
+
+class Memory:
+    def __init__(self, machine: Machine, size: int) -> None:
+        if machine.held + size > machine.size:
+            raise CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory")
+        raw = np.full(size + 2 * BASE, 0xA5, np.uint8)
+        start = -raw.ctypes.data % BASE
+        self.machine, self.size = machine, size
+        self.bytes = raw[start : start + size]
+        self.ptr = self.bytes.ctypes.data
+        machine.memories[self.ptr] = self.bytes
+
+    def __del__(self) -> None:
+        if hasattr(self, "bytes"):
+            del self.machine.memories[self.ptr]
+
+
+class RawModule:
+    def __init__(self, machine: Machine, code: str, backend: str, options: tuple[str, ...]) -> None:
+        assert (backend, options) == ("nvrtc", ("--std=c++17",))
+        self.machine, self.code = machine, code
+
+    def compile(self) -> None:
+        self.machine.fail_if_told("compile")
+        built = self.machine.programs
+        if self.code not in built:
+            built[self.code] = cl.Program(self.machine.context, self.code).build(cache_dir=False)
+        self.program = built[self.code]
+
+    def get_function(self, name: str) -> Kernel:
+        return Kernel(self.machine, cl.Kernel(self.program, name), name)
+
+
+class Kernel:
+    def __init__(self, machine: Machine, kernel: Any, name: str) -> None:
+        self.machine, self.kernel, self.name = machine, kernel, name
+        self.is_loaded = False
+
+    def __call__(self, grid: tuple[int], block: tuple[int], args: tuple[int, ...]) -> None:
+        machine = self.machine
+        stream = machine.current[-1]
+        if stream.captured is not None and not self.is_loaded:
+            raise CUDARuntimeError(900, "code is loaded while a graph is made")
+        machine.fail_if_told("launch")
+        self.is_loaded = True
+
+        def run() -> None:
+            buffers = [machine.buffer_at(address) for address in args]
+            self.kernel.set_args(*buffers)
+            size = (grid[0] * block[0],)
+            cl.enqueue_nd_range_kernel(machine.queue, self.kernel, size, block)
+            machine.queue.finish()
+
+        stream.give(f"launch {self.name}", run)
+
+
+class Machine:
+    """The module `cupy`, as far as it is pretended, and what the GPU has been up to.
+
+    Attributes
+    ----------
+    memories
+        By address the memory that is held.
+    log
+        What was given to streams, in order; what is within graphs is not.
+    fails
+        By what is done, the error to raise for it, once.
+    """
+
+    def __init__(self, size: int = 1 << 28) -> None:
+        self.context = cl.create_some_context(interactive=False)
+        self.queue = cl.CommandQueue(self.context)
+        self.size = size
+        self.memories: dict[int, np.ndarray[Any, Any]] = {}
+        self.streams: dict[int, Stream] = {}
+        self.programs: dict[str, Any] = {}
+        self.current: list[Stream] = []
+        self.log: list[str] = []
+        self.fails: dict[str, Exception] = {}
+        runtime = SimpleNamespace(
+            CUDARuntimeError=CUDARuntimeError,
+            memcpyHostToDevice=1,
+            memcpyDeviceToHost=2,
+            memcpyAsync=self.memcpy_async,
+            memsetAsync=self.memset_async,
+            driverGetVersion=lambda: 13000,
+            getDeviceCount=lambda: 1,
+            getDeviceProperties=lambda number: dict(FACTS),
+        )
+        self.cuda = SimpleNamespace(
+            runtime=runtime,
+            driver=SimpleNamespace(CUDADriverError=CUDADriverError),
+            memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+            compiler=SimpleNamespace(CompileException=CompileException),
+            Device=self.device,
+            Memory=lambda size: Memory(self, size),
+            Stream=lambda non_blocking: Stream(self, non_blocking),
+        )
+
+    def RawModule(self, code: str, backend: str, options: tuple[str, ...]) -> RawModule:  # noqa: N802
+        return RawModule(self, code, backend, options)
+
+    def device(self, number: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    @property
+    def held(self) -> int:
+        return sum(each.size for each in self.memories.values())
+
+    def fail_if_told(self, what: str) -> None:
+        error = self.fails.pop(what, None)
+        if error is not None:
+            raise error
+
+    def bytes_at(self, address: int) -> np.ndarray[Any, Any]:
+        """The bytes from an address to the end of the memory that it lies in."""
+        for start, held in self.memories.items():
+            if start <= address < start + held.size:
+                return held[address - start :]
+        raise CUDARuntimeError(700, "cudaErrorIllegalAddress")
+
+    def buffer_at(self, address: int) -> Any:
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        return cl.Buffer(self.context, flags, hostbuf=self.bytes_at(address))
+
+    def memcpy_async(self, target: int, source: int, size: int, kind: int, stream: int) -> None:
+        there = target if kind == 1 else source
+        assert size
+        assert self.bytes_at(there).size >= size
+        what = "upload" if kind == 1 else "download"
+        assert self.streams[stream].captured is None, "copies are no part of graphs"
+        self.fail_if_told(what)
+        self.streams[stream].give(what, lambda: ctypes.memmove(target, source, size) and None)
+
+    def memset_async(self, address: int, value: int, size: int, stream: int) -> None:
+        assert self.bytes_at(address).size >= size
+        self.streams[stream].give("clear", lambda: ctypes.memset(address, value, size) and None)
+
+
+DTYPES = {0: np.dtype("f4"), 1: np.dtype("f8"), 2: np.dtype("f2"), 14: np.dtype(ml_dtypes.bfloat16)}
+COMPUTE = {68: np.float32, 70: np.float64, 77: np.float32}
+
+
+class CuBLAS:
+    """The functions of cuBLAS that the backend calls, for a machine that is made up."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.handles: dict[int, dict[str, Any]] = {}
+        self.computes: list[int] = []
+        self.status = 0
+
+    def cublasCreate_v2(self, place: Any) -> int:  # noqa: N802
+        place._obj.value = len(self.handles) + 1
+        self.handles[place._obj.value] = {}
+        return self.status
+
+    def cublasDestroy_v2(self, handle: Any) -> int:  # noqa: N802
+        del self.handles[handle.value]
+        return 0
+
+    def cublasSetStream_v2(self, handle: Any, stream: int) -> int:  # noqa: N802
+        self.handles[handle.value]["stream"] = self.machine.streams[stream]
+        return 0
+
+    def cublasSetWorkspace_v2(self, handle: Any, address: int, size: int) -> int:  # noqa: N802
+        assert self.machine.bytes_at(address).size >= size
+        self.handles[handle.value]["workspace"] = address
+        return 0
+
+    def cublasSetMathMode(self, handle: Any, mode: int) -> int:  # noqa: N802
+        return 0 if mode == 16 else 7
+
+    def cublasGemmStridedBatchedEx(  # noqa: N802
+        self, handle: Any, turn_a: int, turn_b: int, m: int, n: int, k: int, alpha: Any,
+        a: int, a_kind: int, a_lead: int, a_step: int, b: int, b_kind: int, b_lead: int,
+        b_step: int, beta: Any, c: int, c_kind: int, c_lead: int, c_step: int, batch: int,
+        compute: int, algorithm: int,
+    ) -> int:  # fmt: skip
+        known = self.handles[handle.value]
+        assert "workspace" in known
+        assert a_kind == b_kind == c_kind
+        self.computes.append(compute)
+        kind = {70: ctypes.c_double}.get(compute, ctypes.c_float)
+        scalars = [ctypes.cast(each, ctypes.POINTER(kind))[0] for each in (alpha, beta)]
+        assert scalars == [1, 0]
+
+        def run() -> None:
+            left = self.matrices(a, a_kind, (k, m) if turn_a else (m, k), a_lead, a_step, batch)
+            right = self.matrices(b, b_kind, (n, k) if turn_b else (k, n), b_lead, b_step, batch)
+            out = self.matrices(c, c_kind, (m, n), c_lead, c_step, batch)
+            wide = COMPUTE[compute]
+            left = left.swapaxes(1, 2) if turn_a else left
+            right = right.swapaxes(1, 2) if turn_b else right
+            out[...] = (left.astype(wide) @ right.astype(wide)).astype(out.dtype)
+
+        known["stream"].give("gemm", run)
+        return self.status
+
+    def matrices(
+        self, address: int, kind: int, shape: tuple[int, int], lead: int, step: int, batch: int
+    ) -> np.ndarray[Any, Any]:
+        """Return matrices in columns, as cuBLAS finds them."""
+        dtype = DTYPES[kind]
+        rows, columns = shape
+        assert lead >= max(1, rows), "cuBLAS refuses it"
+        count = (batch - 1) * step + (columns - 1) * lead + rows
+        held = self.machine.bytes_at(address)
+        assert held.size >= count * dtype.itemsize
+        flat = held[: count * dtype.itemsize].view(dtype)
+        strides = (step * dtype.itemsize, dtype.itemsize, lead * dtype.itemsize)
+        return np.ndarray((batch, rows, columns), dtype, flat, 0, strides)

@@ -1,0 +1,259 @@
+"""Calls on a GPU that is made up: copies, CUDA graphs, errors, and what is given back."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import BackendError, IndexOutOfRange, StateError
+from weft_cupy import blas
+from weft_cupy.errors import DeviceMemoryError
+from weft_cupy.transformer import CuPyTransformer
+
+if TYPE_CHECKING:
+    from conftest import Maker
+    from pretended import Machine
+
+NUMBERS = np.arange(6, dtype=np.float32)
+
+
+def kinds(machine: Machine) -> list[str]:
+    """What was given to the stream since the last time, without names."""
+    found = [each.split()[0] for each in machine.log]
+    machine.log.clear()
+    return found
+
+
+def counted(transformer: CuPyTransformer) -> tuple[Any, Any]:
+    """A computation that takes elements at indices and counts its calls, and the count."""
+    x, at = weft.placeholder((6,)), weft.placeholder((2,), "int32")
+    calls = weft.variable((), initial_value=0)
+    weft.assign(calls, calls + 1)
+    taken = weft.take(x * 2, at) + 1
+    return transformer.computation([taken, calls], x, at), calls
+
+
+def test_the_first_call_launches_the_second_makes_a_graph_later_ones_replay_it(
+    make: Maker, machine: Machine
+) -> None:
+    x, y = weft.placeholder((6,)), weft.placeholder((6,))
+    computation = make().computation([weft.cumsum(x) * y, weft.sum(y)], x, y)
+    transformer = computation.transformer
+    transformer.initialize()
+    kinds(machine)
+    copies_in, copies_out = ["upload"] * 2, ["download"] * 2
+    launches = ["launch"] * len(computation.program.run.work)
+    expected = np.cumsum(NUMBERS) * NUMBERS[::-1]
+    for number, between in enumerate((launches, ["capture", "graph"], ["graph"], ["graph"])):
+        got, total = computation(NUMBERS + number, NUMBERS[::-1])
+        np.testing.assert_allclose(got, expected + number * np.arange(1, 7) * NUMBERS[::-1])
+        assert total == 15
+        assert kinds(machine) == [*copies_in, *between, *copies_out, "wait"]
+
+
+def test_each_segment_is_a_graph_of_its_own(make: Maker, machine: Machine) -> None:
+    computation, calls = counted(make())
+    for number in range(3):
+        kinds(machine)
+        taken, count = computation(NUMBERS, [5, -6])
+        assert (taken.tolist(), count) == ([11, 1], number + 1)
+    results, words = ["download"] * 2, ["download", "wait"]
+    expected = ["upload", "upload", "graph", *words, "graph", *results, "wait"]
+    assert kinds(machine) == expected, "a state is written once no error was reported"
+    assert computation.transformer.get_value(calls) == 3
+
+
+@pytest.mark.parametrize("calls_before", [0, 1, 2])
+def test_an_index_out_of_range_leaves_states_as_they_were(make: Maker, calls_before: int) -> None:
+    transformer = make()
+    computation, calls = counted(transformer)
+    for _ in range(calls_before):
+        computation(NUMBERS, [0, 1])
+    for wrong in ([0, 6], [-7, 0]):
+        with pytest.raises(IndexOutOfRange, match=f"index {max(wrong, key=abs)} at"):
+            computation(NUMBERS, wrong)
+    taken, count = computation(NUMBERS, [5, -6])
+    assert (taken.tolist(), count) == ([11, 1], calls_before + 1)
+    assert transformer.get_value(calls) == calls_before + 1
+
+
+def test_the_host_works_between_graphs(
+    make: Maker, machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = weft.placeholder((3,))
+    computation = make().computation(weft.print_op(x * 2, "seen") + 1, x)
+    for number in range(3):
+        assert computation([number] * 3).tolist() == [2 * number + 1] * 3
+    assert capsys.readouterr().out.count("seen") == 3
+    assert kinds(machine).count("capture") == 2
+
+
+def test_states_and_constants_are_read_and_written(make: Maker) -> None:
+    transformer = make()
+    w = weft.variable((2, 3), initial_value=np.arange(6).reshape(2, 3))
+    big = weft.constant(np.arange(5000, dtype=np.float32))
+    weft.assign(w, w + 1)
+    computation = transformer.computation([w, weft.sum(big)])
+    assert computation()[1] == 12497500
+    transformer.set_value(w, np.zeros((2, 3)))
+    assert computation()[0].tolist() == [[1, 1, 1], [1, 1, 1]]
+    tensor = transformer.state_tensors[w]
+    tensor[0, 1:] = [7, 8]
+    assert tensor[0].tolist() == [1, 7, 8]
+    assert tensor.get(np.empty((2, 3), np.float32)).tolist() == [[1, 7, 8], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_cublas_multiplies_within_the_graph(
+    make: Maker, machine: Machine, dtype: str, fast_math: bool
+) -> None:
+    x, y = weft.placeholder((2, 20, 30), dtype), weft.placeholder((40, 30), dtype)
+    computation = make(fast_math=fast_math).computation(weft.matmul(x + 1, y.T) * 2, x, y)
+    random = np.random.default_rng(7)
+    left = random.integers(-3, 4, (2, 20, 30)).astype(x.dtype)
+    right = random.integers(-3, 4, (40, 30)).astype(x.dtype)
+    expected = (left.astype("f8") + 1) @ right.T.astype("f8") * 2
+    for _ in range(3):
+        np.testing.assert_allclose(computation(left, right).astype("f8"), expected, 1e-2)
+    log = kinds(machine)
+    assert log.count("gemm") == 1, "once by itself, then in a graph"
+    assert "capture" in log
+    wanted = 70 if dtype == "float64" else 77 if fast_math else 68
+    assert set(blas.library().computes) == {wanted}
+
+
+def test_without_cublas_our_own_kernels_multiply(
+    make: Maker, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blas, "library", lambda: None)
+    x = weft.placeholder((20, 30))
+    values = np.random.default_rng(7).normal(size=(20, 30)).astype(np.float32)
+    computation = make().computation(weft.matmul(x, x.T), x)
+    np.testing.assert_allclose(computation(values), values @ values.T, 1e-4, 1e-4)
+    assert "gemm" not in kinds(machine)
+
+
+def test_a_failure_of_cublas_names_function_and_status(make: Maker) -> None:
+    x = weft.placeholder((20, 30))
+    computation = make().computation(weft.matmul(x, x.T), x)
+    blas.library().status = 13
+    with pytest.raises(BackendError, match=r"cublas\w+ returned status 13"):
+        computation(np.zeros((20, 30)))
+
+
+def test_a_program_comes_back_from_the_cache(
+    make: Maker, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WEFT_CACHE", raising=False)
+    x, at = weft.placeholder((20, 20)), weft.placeholder((2,), "int32")
+    values = np.random.default_rng(7).normal(size=(20, 20)).astype(np.float32)
+    result = weft.take(weft.matmul(weft.tanh(x), x), at, 0)
+    expected = (np.tanh(values) @ values)[[1, 2]]
+    for is_kept in (False, True):
+        computation = make(cache=tmp_path).computation(result, x, at)
+        computation.transformer.initialize()
+        assert computation.program.is_restored is is_kept
+        for _ in range(3):
+            np.testing.assert_allclose(computation(values, [1, 2]), expected, 1e-4, 1e-5)
+        with pytest.raises(IndexOutOfRange, match="index 20 "):
+            computation(values, [0, 20])
+
+
+@pytest.mark.parametrize(
+    ("calls_before", "what"),
+    [(0, "upload"), (0, "launch"), (0, "wait"), (1, "launch"), (1, "wait"), (2, "wait")],
+)
+def test_after_an_error_of_cuda_the_next_call_works(
+    make: Maker, machine: Machine, calls_before: int, what: str
+) -> None:
+    """An error while a graph is made, in the second call, too; a graph itself launches nothing."""
+    x = weft.placeholder((6,))
+    computation = make().computation(weft.cumsum(x) + 1, x)
+    for _ in range(calls_before):
+        computation(NUMBERS)
+    computation.transformer.initialize()
+    machine.fails[what] = machine.cuda.runtime.CUDARuntimeError(1, "odd")
+    with pytest.raises(BackendError, match=r"Pretended GPU failed, computing .*odd"):
+        computation(NUMBERS)
+    for _ in range(3):
+        np.testing.assert_allclose(computation(NUMBERS), np.cumsum(NUMBERS) + 1)
+
+
+def test_a_lost_device_says_so_from_then_on(make: Maker, machine: Machine) -> None:
+    x = weft.placeholder((6,))
+    computation = make().computation(x + 1, x)
+    computation(NUMBERS)
+    machine.fails["wait"] = machine.cuda.runtime.CUDARuntimeError(700, "illegal address")
+    for _ in range(2):
+        with pytest.raises(BackendError, match="does not answer any more"):
+            computation(NUMBERS)
+
+
+def test_memory_that_is_not_there_is_a_memory_error(make: Maker, machine: Machine) -> None:
+    x = weft.placeholder((1000, 100))
+    result = weft.cumsum(weft.cumsum(x, 0), 1)
+    values = np.ones((1000, 100))
+    transformer = make()
+    before, machine.size = machine.held, machine.held + 100_000
+    with pytest.raises(DeviceMemoryError, match=r"no memory left, making .* for arena"):
+        transformer.computation(result, x)(values)
+    gc.collect()
+    assert machine.held == before
+    machine.size = before + 1_000_000
+    computation = transformer.computation(result, x)
+    transformer.initialize()
+    kept = machine.held
+    with pytest.raises(DeviceMemoryError, match="for copies of the caller's arrays"):
+        computation(values)
+    assert machine.held == kept
+    machine.size += 1_000_000
+    assert computation(values)[-1, -1] == 100_000
+
+
+def test_a_source_that_does_not_build_is_shown(make: Maker, machine: Machine) -> None:
+    x = weft.placeholder((6,))
+    transformer = make(cache=False)
+    computation = transformer.computation(x + 1, x)
+    machine.fails["compile"] = machine.cuda.compiler.CompileException(
+        'kern.cu(3): error: identifier "f23" is undefined\n'
+    )
+    with pytest.raises(BackendError, match=r'NVRTC refused(.|\n)*"f23"(.|\n)*>    3 ') as caught:
+        computation(NUMBERS)
+    assert "test_cuda_graphs.py" in str(caught.value)
+    assert transformer.computation(x + 1, x)(NUMBERS).tolist() == (NUMBERS + 1).tolist()
+
+
+def test_a_closed_transformer_refuses_calls_and_tensors(make: Maker) -> None:
+    transformer = make()
+    computation, calls = counted(transformer)
+    computation(NUMBERS, [0, 1])
+    run, tensor = computation.program.run, transformer.state_tensors[calls]
+    transformer.close()
+    transformer.close()
+    with pytest.raises(StateError, match="closed"):
+        computation(NUMBERS, [0, 1])
+    with pytest.raises(StateError, match="closed"):
+        run(NUMBERS, np.zeros(2, "i4"), np.zeros(2, "f4"), np.zeros((), "f4"))
+    with pytest.raises(StateError, match="given back"):
+        tensor.get()
+
+
+def test_two_hundred_transformers_leave_nothing(make: Maker, machine: Machine) -> None:
+    x = weft.placeholder((20, 20))
+    w = weft.variable((20, 20), initial_value=1)
+    weft.assign(w, w + x)
+    result = weft.take(weft.matmul(x, w), [1, 2], 0)
+    library = blas.library()
+    for _ in range(200):
+        with make() as transformer:
+            computation = transformer.computation([result, w], x)
+            computation(np.ones((20, 20)))
+            assert machine.held
+        assert machine.held == 0
+        assert transformer.device.live_bytes == 0
+        assert not library.handles

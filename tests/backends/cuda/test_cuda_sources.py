@@ -1,0 +1,88 @@
+"""Every CUDA source of the kit's table is compiled with NVRTC; nothing is run, so no GPU is needed.
+
+What kernels compute is tested in the OpenCL dialect, which the same rules write them in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+from compiling import complaints, library
+
+import weft
+from weft.kernels.c import CUDA, GPUKernel, Processor, Source, lower, scratch_bytes
+from weft.passes import run_passes
+from weft.pipeline import Pipeline
+from weft.plan import make_plan
+from weft.testing.cases import Case, is_within, make_cases
+from weft.testing.test_ops import ROWS
+from weft_cupy.device import ALIGNMENT, GROUP
+from weft_cupy.transformer import target_of
+
+PROCESSOR = Processor(
+    CUDA, is_serial=False, units=132, group=GROUP, local_bytes=49152, alignment=ALIGNMENT
+)
+"""An H200 without cuBLAS, so that products are kernels too."""
+TARGET = target_of(partial(scratch_bytes, processor=PROCESSOR))
+ROWS_PER_PROGRAM = 100
+OTHERS = ("float64", "float16", "bfloat16", "bool", "int8", "int32", "int64", "uint16", "uint64")
+NAMES = [name for name, row in ROWS.items() if "float32" in row.dtypes]
+CHUNKS = [NAMES[i : i + ROWS_PER_PROGRAM] for i in range(0, len(NAMES), ROWS_PER_PROGRAM)]
+
+FEWER = 4
+"""Other dtypes are compiled of every fourth row, each of other ones."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        library() is None, reason="NVRTC is not installed: pip install nvidia-cuda-nvrtc"
+    ),
+]
+
+
+def source_of(cases: Sequence[Case]) -> str:
+    """Return the program of cases, written as the backend writes it."""
+    chosen = [case for case in cases if is_within(case, TARGET)]
+    results = [op for case in chosen for op in case.results]
+    graph = weft.capture(results, [x for case in chosen for x in case.placeholders])
+    graph = run_passes(graph, Pipeline(None).changed(TARGET), TARGET, "sources")
+    source = Source(CUDA)
+    for step in make_plan(graph, TARGET).steps:
+        for work in lower(step, PROCESSOR):
+            if isinstance(work, GPUKernel):
+                source.add(work)
+    assert source.functions
+    return source.text
+
+
+@pytest.mark.parametrize("names", CHUNKS, ids=[names[0] for names in CHUNKS])
+def test_rows_compile_with_their_gradients_in_every_shape_and_layout(names: list[str]) -> None:
+    cases = [case for name in names for case in make_cases(ROWS[name], "float32")]
+    assert complaints(source_of(cases)) == ""
+
+
+@pytest.mark.parametrize("dtype", OTHERS)
+def test_fewer_rows_compile_in_other_dtypes(dtype: str) -> None:
+    model = "float32" if dtype.startswith(("float", "bfloat")) else "int32"
+    rows = [
+        row
+        for row in ROWS.values()
+        if dtype in row.dtypes or (row.is_generic and model in row.dtypes and dtype != "bool")
+    ]
+    chosen = rows[OTHERS.index(dtype) % FEWER :: FEWER]
+    cases = [case for row in chosen for case in make_cases(row, dtype, brief=True)]
+    assert complaints(source_of(cases)) == ""
+
+
+def test_a_source_with_an_error_does_not_compile() -> None:
+    x = weft.placeholder((20, 20))
+    graph = weft.capture([weft.cumsum(x, 0)], [x])
+    (step,) = make_plan(graph, TARGET).steps
+    source = Source(CUDA)
+    for work in lower(step, PROCESSOR):
+        assert isinstance(work, GPUKernel)
+        source.add(work)
+    assert complaints(source.text) == ""
+    assert "f23" in complaints(source.text.replace("f32 *", "f23 *"))
