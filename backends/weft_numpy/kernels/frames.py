@@ -156,9 +156,7 @@ def rows(
     return None
 
 
-def product(
-    lengths: tuple[int, ...], least: int, keeps_rows: bool, scratch: int = 0
-) -> Frame:
+def product(lengths: tuple[int, ...], least: int, keeps_rows: bool, scratch: int = 0) -> Frame:
     """Return tiles of a matrix product: several small matrices, or some rows or columns of one.
 
     Rows are cut, so that threads write to memory of their own, unless they are few and long. They

@@ -140,3 +140,34 @@ def test_shares_of_the_largest(name, dtype, processor):
 
     delta = numbers(dtype, *pooled.axes.shape)
     check(build, delta, images, processor=processor, exact=False)
+
+
+@everywhere
+@pytest.mark.parametrize("name", [*POOLS, "rows", "rows of three"])
+def test_shares_of_infinite_adjoints(name, processor):
+    more = {
+        "rows": ((2, 3, 6, 28), {"kernel": 2}),
+        "rows of three": ((1, 2, 6, 57), {"kernel": (2, 3)}),
+    }
+    shape, attributes = (POOLS | more)[name]
+    images = awkward("float32", *shape)
+    pooled = weft.max_pool(weft.placeholder(shape), **attributes)
+
+    def build(delta, x):
+        y = weft.max_pool(x, **attributes)
+        return y, MaxPoolInputOp(delta, x, y, **y.sliding._asdict())
+
+    delta = awkward("float32", *pooled.axes.shape)
+    check(build, delta, images, processor=processor, exact=False)
+
+
+@both
+@pytest.mark.parametrize("kernel", [1, 2, 3, 5])
+@pytest.mark.parametrize("stride", [1, 2, 3, 4])
+@pytest.mark.parametrize("length", [11, 33, 70])
+def test_rows_of_maxima(kernel, stride, length, processor):
+    def build(x):
+        padding = [(kernel // 2, kernel // 2), (kernel // 2, kernel // 3)]
+        return weft.max_pool(x, kernel, stride=stride, padding=padding)
+
+    check(build, awkward("float32", 2, 2, 9, length), processor=processor)

@@ -55,6 +55,10 @@ typedef float f32;
 typedef float2 f32x2; typedef float4 f32x4; typedef float8 f32x8; typedef float16 f32x16;
 typedef int2 i32x2; typedef int4 i32x4; typedef int8 i32x8; typedef int16 i32x16;
 typedef uint2 u32x2; typedef uint4 u32x4; typedef uint8 u32x8; typedef uint16 u32x16;
+typedef f32x16 near_f32x16 __attribute__((aligned(4)));
+typedef i32x16 near_i32x16 __attribute__((aligned(4)));
+typedef u32x16 near_u32x16 __attribute__((aligned(4)));
+typedef uchar16 near_u8x16 __attribute__((aligned(1)));
 #define FUNCTION static inline __attribute__((always_inline))
 #define GLOBAL __global
 #define LOCAL __local

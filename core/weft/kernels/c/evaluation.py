@@ -117,7 +117,9 @@ class ElementWiseKernel(Writing):
         if number in self.rows:
             row, index = self.rows[number], indices[-1]
             text = (
-                form.load(value.dtype, f"{row} + {index}") if form.is_vector else f"{row}[{index}]"
+                form.load(value.dtype, f"{row} + {index}", memory="")
+                if form.is_vector
+                else f"{row}[{index}]"
             )
             return self.code.define(f"const {form.type(value.dtype)}", "v", text)
         if number in self.loads:

@@ -45,20 +45,27 @@ class Form:
             kind = ctype(dtype)
         return f"{kind}x{self.lanes}" if self.is_vector else kind
 
-    def load(self, dtype: DType, place: str) -> str:
+    def load(self, dtype: DType, place: str, memory: str = "GLOBAL ") -> str:
         """Return the value at a place in memory, ``x + i``."""
         if not self.is_vector:
             return _READ.get(dtype.name, "{}").format(_element(place))
-        found = f"vload{self.lanes}(0, {place})"
+        found = f"*({memory}const {self._in_memory(dtype)} *)({place})"
         return f"(convert_int{self.lanes}({found}) != 0)" if dtypes.is_bool(dtype) else found
 
-    def store(self, dtype: DType, place: str, value: str) -> str:
+    def _in_memory(self, dtype: DType) -> str:
+        """Return the type of a vector that lies as its elements do.
+
+        Some compilers take milliseconds for each call of ``vload`` and ``vstore``.
+        """
+        return f"near_{ctype(dtype)}x{self.lanes}"
+
+    def store(self, dtype: DType, place: str, value: str, memory: str = "GLOBAL ") -> str:
         """Return the statement that writes a value to a place in memory."""
         if not self.is_vector:
             return f"{_element(place)} = {_WRITE.get(dtype.name, '{}').format(value)};"
         if dtypes.is_bool(dtype):
             value = f"convert_uchar{self.lanes}({value} & 1)"
-        return f"vstore{self.lanes}({value}, 0, {place});"
+        return f"*({memory}{self._in_memory(dtype)} *)({place}) = {value};"
 
     def spread(self, dtype: DType, number: str) -> str:
         """Return a number in every lane."""

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from weft.description import TensorDescription
-from weft.errors import BackendError
-from weft.kernels.c.function import GPUKernel, HostCall, LibraryCall, Source
+from weft.errors import BackendError, StateError
+from weft.kernels.c.device import HeldMemory, OpenedDevice
+from weft.kernels.c.edge import Edge
+from weft.kernels.c.function import GPUKernel, HostCall, LibraryCall, Source, region
+from weft.kernels.c.host import Arrays, CopiedStorage, bytes_of, view
 from weft.kernels.c.lowering import lower
 from weft.kernels.c.merging import SmallLaunches, is_small
-from weft.kernels.c.processor import Processor
-from weft.plan import STATE, Step
+from weft.kernels.c.stretch import HostWork, Stretch
+from weft.plan import INPUT, RESULT, STATE, Step
+from weft.program import Program
+
+if TYPE_CHECKING:
+    from weft.kernels.c.device_transformer import DeviceTransformer
 
 Launch = GPUKernel | LibraryCall
 Work = Launch | HostCall
-Arrays = Sequence[np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +73,8 @@ class GPUKernelGroup(ABC):
     A segment ends where the host has work, and before a state is written while kernels that ran may
     have reported an error: no call that raises has written a state.
 
+    Calls come one at a time. What can be bound once is bound in the first call.
+
     Attributes
     ----------
     work
@@ -76,15 +85,30 @@ class GPUKernelGroup(ABC):
         The launches that may report an error.
     segments
         What runs, cut where the host waits; nothing may be in the last one.
+    edge
+        The edge to the caller's arrays, once the group is bound.
+    words
+        The memory of the error words, once the group is bound, if there are any.
     """
 
-    def __init__(self, processor: Processor) -> None:
-        self.processor = processor
-        self.source = Source(processor.dialect)
+    device: OpenedDevice
+    edge: Edge
+    words: HeldMemory
+
+    def __init__(self, transformer: DeviceTransformer, program: Program) -> None:
+        self.processor = transformer.processor
+        self.device = transformer.device
+        self.program = program
+        self.inputs = len(program.captured.inputs)
+        self.source = Source(self.processor.dialect)
         self.work: list[Work] = []
         self.reports: list[Report] = []
         self.segments = [Segment()]
         self._small = SmallLaunches()
+        self._places: Mapping[Any, CopiedStorage[Any]] = {}
+        self._held: list[Edge | HeldMemory] = []
+        self._stretches: list[Stretch] = []
+        self._is_bound = self._is_closed = False
 
     def add_kernel(self, step: Step) -> None:
         """Add what computes a step; raises KeyError for an op without a rule.
@@ -131,17 +155,175 @@ class GPUKernelGroup(ABC):
             segment.reports.append(self.reports[-1])
         segment.kernels.append((work, word))
 
+    # What a backend gives
+
     @abstractmethod
+    def load(self, text: str) -> None:
+        """Build the source; raises BackendError if that fails."""
+
+    @abstractmethod
+    def make_edge(self) -> Edge:
+        """Return the edge to the arrays of calls."""
+
+    @abstractmethod
+    def make_words(self) -> HeldMemory:
+        """Return memory for as many error words as there are reports."""
+
+    @abstractmethod
+    def clear_words(self) -> None:
+        """Let all error words be 0."""
+
+    @abstractmethod
+    def read_words(self) -> list[int]:
+        """Return the error words, once all work before has ended."""
+
+    @abstractmethod
+    def bound(self, launch: Launch, word: int | None) -> Callable[[], Any]:
+        """Return what starts a launch; `word` is the number of its error word."""
+
+    @abstractmethod
+    def stretch(self, segment: Segment, is_last: bool) -> Stretch:
+        """Return a segment with everything in it bound."""
+
+    @abstractmethod
+    def launch_again(self, launch: Launch) -> None:
+        """Start a launch by itself, whatever word it reports an error in."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait for everything that was started."""
+
+    # Calls
+
+    def build(self) -> None:
+        """Build the program, once all kernels are there; raises BackendError if that fails."""
+        self.launch_small()
+        self.program.source = text = self.source.text
+        self.program.code = self
+        if self.source.functions:
+            self.load(text)
+
     def __call__(self, *arrays: np.ndarray[Any, Any]) -> None:
         """Compute: takes the input arrays, then the arrays to write results to."""
+        if self.device.lost:
+            raise BackendError(self.device.lost)
+        if self._is_closed:
+            raise StateError(f"{self.program.name}: its transformer was closed: make another one")
+        try:
+            self.run(arrays)
+        except self.device.errors as error:
+            self.abandon()
+            raise self.device.failed(error, f"computing {self.program.name}") from error
+        except BaseException:
+            self.abandon()
+            raise
 
-    @abstractmethod
+    def run(self, arrays: Arrays) -> None:
+        """Start everything, and wait for it."""
+        if not self._is_bound:
+            self._bind()
+        held = self.edge.begin(arrays)
+        for stretch in self._stretches:
+            stretch.launch()
+            if stretch.is_last:
+                self.edge.end(arrays)
+            if stretch.waits:
+                self.wait()
+            if stretch.reports:
+                self._look_at(stretch.reports, arrays)
+            if stretch.host is not None:
+                stretch.host.run(arrays)
+        del held  # after an error the traceback holds it, until `abandon` has waited
+
+    def abandon(self) -> None:
+        """Wait for what runs: it may use the caller's memory."""
+        with suppress(*self.device.errors):
+            self.wait()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._is_closed, self._is_bound = True, False
+        self._stretches, self._places = [], {}
+        self._give_back()
+
+    def _give_back(self) -> None:
+        held, self._held = self._held, []
+        for each in held:
+            each.release()
+
+    # Binding
+
+    def _bind(self) -> None:
+        """Bind the arguments of every launch, as far as they are the same in every call."""
+        self._give_back()  # what there is of an earlier try
+        self.edge = self.make_edge()
+        self._held.append(self.edge)
+        self._places = {
+            buffer: storage
+            for buffer, storage in self.program.storages.items()
+            if isinstance(storage, CopiedStorage)
+        }
+        if self.reports:
+            self.words = self.make_words()
+            self._held.append(self.words)
+            self.clear_words()
+        last = self.segments[-1]
+        self._stretches = [self.stretch(each, each is last) for each in self.segments]
+        self._is_bound = True
+
+    def number(self, lies: TensorDescription) -> int:
+        """Return the place of the caller's array that a tensor lies in."""
+        owner: int = lies.base.owner
+        return owner if lies.base.kind == INPUT else self.inputs + owner
+
+    def span(self, lies: TensorDescription) -> tuple[int, int]:
+        """Return where the memory that a kernel is given for a tensor begins, and its size."""
+        first, size = region(lies)
+        start = first // self.processor.alignment * self.processor.alignment
+        return start, max(first + size - start, 1)
+
+    def memory_of(self, lies: TensorDescription) -> Any:
+        """Return the memory of the backend's kind that a tensor lies in, but for the caller's."""
+        return self._places[lies.base].memory
+
+    # The host's part, and errors
+
+    def host_array(self, lies: TensorDescription, arrays: Arrays) -> np.ndarray[Any, Any]:
+        """Return the elements at a place: they themselves if the host shares them, else a copy."""
+        if lies.base.kind in (INPUT, RESULT):
+            return view(lies, self.edge.read(self.number(lies), arrays))
+        start, size = region(lies)
+        return view(lies, self._places[lies.base].read(start, size), start)
+
+    def write_back(self, lies: TensorDescription, value: np.ndarray[Any, Any]) -> None:
+        """Write elements to a place, if `host_array` returns copies."""
+        if self.processor.shares_host:
+            return
+        assert lies.is_contiguous, "steps write without gaps"
+        if lies.base.kind == RESULT:
+            self.edge.write(self.number(lies), lies.offset, bytes_of(value))
+        else:
+            self._places[lies.base].write(lies.offset, bytes_of(value))
+
+    def _look_at(self, reports: Sequence[Report], arrays: Arrays) -> None:
+        """Raise the error of the first launch that reported one."""
+        words = self.read_words()
+        found = next((report for report in reports if words[report.word]), None)
+        if found is not None:
+            self.clear_words()
+            self.raise_reported(found, arrays)
+
     def run_again(self, stop: int, arrays: Arrays) -> None:
         """Run the work before a place again, but for effects, and wait for it."""
-
-    @abstractmethod
-    def host_array(self, lies: TensorDescription, arrays: Arrays) -> np.ndarray[Any, Any]:
-        """Return the elements at a place, in the host's memory."""
+        for work in self.work[:stop]:
+            if not isinstance(work, HostCall):
+                self.launch_again(work)
+                continue
+            self.wait()
+            if not work.op.has_effect:
+                HostWork(self, work).run(arrays)
+        self.wait()
+        self.clear_words()
 
     def raise_reported(self, report: Report, arrays: Arrays) -> NoReturn:
         """Raise the error that a kernel has reported, as the op's meaning in NumPy explains it.

@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from weft.description import TensorDescription
 from weft.device import DeviceBufferStorage, DeviceTensor, host_view
+from weft.errors import StateError
+from weft.kernels.c.device import HeldMemory
 from weft.kernels.c.function import region
 
+Arrays = Sequence[np.ndarray[Any, Any]]
 Bytes = np.ndarray[Any, Any]
+Held = TypeVar("Held", bound=HeldMemory)
 
 
-class CopiedStorage(DeviceBufferStorage):
-    """A buffer of which the host sees stretches of bytes."""
+class CopiedStorage(DeviceBufferStorage, Generic[Held]):
+    """A buffer of which the host sees stretches of bytes; `allocate` sets its memory."""
+
+    _memory: Held | None = None
+
+    @property
+    def memory(self) -> Held:
+        """The memory; raises StateError once the transformer has been closed."""
+        if self._memory is None:
+            raise StateError(f"the memory of {self.name} was given back: make another transformer")
+        return self._memory
+
+    def release(self) -> None:
+        """Give the memory back."""
+        if self._memory is not None:
+            self._memory.release()
+            self._memory = None
 
     @abstractmethod
     def read(self, start: int, size: int) -> Bytes:
-        """Return a stretch of the bytes, mostly a copy, once all work before has ended."""
+        """Return a stretch of the bytes, once all work before has ended.
+
+        A copy, or they themselves where the host shares them.
+        """
 
     @abstractmethod
     def write(self, start: int, bytes_: Bytes) -> None:
@@ -33,7 +56,7 @@ class CopiedStorage(DeviceBufferStorage):
 class CopiedTensor(DeviceTensor):
     """A view of a buffer, copied to and from NumPy."""
 
-    storage: CopiedStorage
+    storage: CopiedStorage[Any]
 
     def attach(self) -> None:
         """Do nothing: the buffer is asked for its memory whenever that is needed."""

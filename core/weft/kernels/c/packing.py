@@ -12,7 +12,8 @@ from weft.kernels.c.accumulators import VECTOR, Accumulator
 from weft.kernels.c.code import Code
 from weft.kernels.c.lowering import Array
 
-UNROLL, ROLLED = "#pragma unroll", "#pragma unroll 1"
+UNROLL = "#pragma unroll"
+ROLLED = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disable)"
 """What comes before loops that are written out, and before those that are not worth it."""
 
 Place = tuple[str, ...]
@@ -37,6 +38,7 @@ def copy_line(
     length = code.define("const i32", "length", f"{end} - {first}")
     j = code.define("i32", "j", "0")
     if acc.lanes > 1 and acc.is_plain and is_by_rows(source):
+        code.line(ROLLED)
         with code.block(f"for (; {j} + {VECTOR} <= {length}; {j} += {VECTOR})"):
             found = acc.load_vector(VECTOR, source.at(*row, f"{first} + {j}"), source.dtype)
             code.line(acc.store_vector(VECTOR, f"{target} + {j}", found, acc.dtype_of_sums))
@@ -85,15 +87,18 @@ def pack_tile(
     """Write the copy of some terms of a tile's rows, given its first row and its number."""
     *at, i = first
     if is_by_rows(source):
+        code.line(ROLLED)
         with code.block(f"for (i32 r = 0; r < {target.rows}; r++)"):
             line = target.place(source, tile, "r", "0")
             copy_line(code, acc, source, (*at, f"{i} + r"), terms, line)
         return
+    code.line(ROLLED)
     with code.block(f"for (i32 k = {terms[0]}; k < {terms[1]}; k++)"):
         place = target.place(source, tile, "0", f"(k - {terms[0]})")
         r = _short_vectors(code, acc, source, (*at, i, "k"), place, target.rows)
         if r < target.rows:
             value = acc.load(source, *at, f"{i} + r", "k")
+            code.line(ROLLED)
             code.line(f"for (i32 r = {r}; r < {target.rows}; r++) ({place})[r] = {value};")
 
 
@@ -130,15 +135,19 @@ def pack_columns(
     pointer, width = target
     k = code.name("k")
     line = f"{pointer} + ({k} - {terms[0]}) * {width}"
-    is_vector = is_by_rows(source) and acc.lanes > 1 and acc.is_plain and width % VECTOR == 0
+    is_vector = is_by_rows(source) and acc.lanes > 1 and acc.is_plain
+    code.line(ROLLED)
     with code.block(f"for (i32 {k} = {terms[0]}; {k} < {terms[1]}; {k}++)"):
-        if is_vector and count == str(width):
-            for j in range(0, width, VECTOR):
-                place = source.at(*at, k, f"{first} + {j}")
-                found = acc.load_vector(VECTOR, place, source.dtype)
-                code.line(acc.store_vector(VECTOR, f"{line} + {j}", found, acc.dtype_of_sums))
-            return
+        code.line("i32 j = 0;")
+        if is_vector:
+            code.line(ROLLED)
+            place = source.at(*at, k, f"{first} + j")
+            found = acc.load_vector(VECTOR, place, source.dtype)
+            with code.block(f"for (; j + {VECTOR} <= {count}; j += {VECTOR})"):
+                code.line(acc.store_vector(VECTOR, f"{line} + j", found, acc.dtype_of_sums))
+            if count == str(width):
+                return
         value = acc.load(source, *at, k, f"{first} + j")
         found = value if count == str(width) else f"j < {count} ? {value} : 0"
         code.line(ROLLED)
-        code.line(f"for (i32 j = 0; j < {width}; j++) ({line})[j] = {found};")
+        code.line(f"for (; j < {width}; j++) ({line})[j] = {found};")

@@ -234,7 +234,9 @@ class Sweeping:
         for number, row in keeping.items():
             dtype = self.kernel.values[number].dtype
             if form.is_vector:
-                self.code.line(form.store(dtype, f"{row} + {indices[-1]}", names[number]))
+                self.code.line(
+                    form.store(dtype, f"{row} + {indices[-1]}", names[number], memory="")
+                )
             else:
                 self.code.line(f"{row}[{indices[-1]}] = {names[number]};")
         for result in results:

@@ -36,6 +36,12 @@ FEW = 24
 GRAIN = 32
 """How many multiplications count as one point of a loop."""
 
+LEAST_ROWS, MOST_ROWS = 4, 12
+"""The rows of a tile that hide how long an addition takes, and those that registers hold.
+
+Small products take few, whose text compiles sooner.
+"""
+
 SMALL = 64**3
 """The multiplications up to which one work item makes a product: a launch takes as long."""
 
@@ -113,9 +119,9 @@ def blocking(
     batch: int, m: int, k: int, n: int, acc: Accumulator, processor: Processor
 ) -> Blocking:
     """Return how a product is cut."""
-    tile = _best_tile(m, n, acc)
-    depth = min(DEPTH, k) if acc.is_plain else k
     work = batch * m * n * k
+    tile = _best_tile(m, n, acc, LEAST_ROWS if work <= SMALL else MOST_ROWS)
+    depth = min(DEPTH, k) if acc.is_plain else k
     items = 1 if work <= SMALL else serial_items(work // GRAIN, processor)
     wanted = -(-items // batch)
     rows, panels = -(-m // tile.rows), -(-n // tile.width)
@@ -125,12 +131,12 @@ def blocking(
     return Blocking(tile, depth, down, across, min(batch * down * across, items), m)
 
 
-def _best_tile(m: int, n: int, acc: Accumulator) -> Tile:
+def _best_tile(m: int, n: int, acc: Accumulator, rows: int) -> Tile:
     if acc.lanes == 1:
         return Tile(_even(m, 4), 8 if n > 4 else 4, 1)
     if m == 1:
         return Tile(1, 8, VECTOR)
-    return Tile(_even(m, 12), 2 if n > VECTOR else 1, VECTOR)
+    return Tile(_even(m, rows), 2 if n > VECTOR else 1, VECTOR)
 
 
 def _even(length: int, most: int) -> int:
@@ -143,8 +149,10 @@ def tiles_bytes(batch: int, m: int, k: int, n: int, acc: Accumulator, processor:
     size = 0
     for rows in {(batch, m), (1, batch * m)}:
         cut = blocking(*rows, k, n, acc, processor)
-        size = max(size, cut.items * cut.depth * (cut.rows + cut.tile.width))
-    return size * acc.dtype_of_sums.itemsize + 512
+        tile, depth = cut.tile, cut.depth
+        elements = depth * (cut.rows + tile.width) + tile.rows * tile.width
+        size = max(size, cut.items * elements)
+    return size * acc.dtype_of_sums.itemsize + 768
 
 
 def multiply_tiles(
@@ -181,11 +189,16 @@ class _Tiling(Writing):
         self.kind = "i64" if is_wide(x, y, out) else "i32"
         self.packs_columns = self._packs_columns()
         has_panel = self.packs_columns or self.n % self.tile.width
-        self.panel = self._scratch("columns", self.tile.width) if has_panel else ""
+        depth, width = self.cut.depth, self.tile.width
+        self.panel = self._scratch("columns", width * depth) if has_panel else ""
         self.packed: RowTiles | None = None
         if self._packs_rows():
-            pointer = self._scratch("rows", self.cut.rows)
-            self.packed = RowTiles(pointer, self.cut.depth, self.tile.rows)
+            pointer = self._scratch("rows", self.cut.rows * depth)
+            self.packed = RowTiles(pointer, depth, self.tile.rows)
+        has_rest = self.m % self.tile.rows or self.n % width
+        is_plain = acc.is_plain and self.out.strides[-1] == 1
+        fits = is_plain and not has_rest and self.k <= depth
+        self.aside = "" if fits else self._scratch("aside", self.tile.rows * width)
 
     def _packs_columns(self) -> bool:
         if self.b.strides[-1] != 1 or not self.acc.is_plain:
@@ -197,8 +210,8 @@ class _Tiling(Writing):
         is_near = prod(self.a.lies.shape[-2:]) * self.a.dtype.itemsize <= NEAR
         return self.n >= FEW and not (is_near and self.acc.is_plain)
 
-    def _scratch(self, hint: str, rows: int) -> str:
-        shape = (self.cut.items, rows * self.cut.depth)
+    def _scratch(self, hint: str, elements: int) -> str:
+        shape = (self.cut.items, elements)
         place = self.array(hint, self.lowering.scratch(shape, self.acc.dtype_of_sums), True)
         pointer = f"GLOBAL {self.acc.number} *const"
         return self.code.define(pointer, hint, place.at("(i32)GLOBAL_ID", "0"))
@@ -269,25 +282,14 @@ class _Tiling(Writing):
 
     def sums(self, at: tuple[str, ...], tile: tuple[str, str, str], panel: Panel) -> None:
         """Write one tile: add terms up, and put the sums where they belong."""
-        code, acc, width = self.code, self.acc, self.tile.width
+        code, acc = self.code, self.acc
         number, _, i = tile
         vector = acc.type(self.tile.lanes)
         code.line(f"{vector} c[{self.tile.rows}][{self.tile.vectors}];")
         self.each_sum(f"c[r][v] = ({vector})(0);")
         with code.block(f"for (i32 k = {panel.terms[0]}; k < {panel.terms[1]}; k++)"):
             self.term(at, tile, panel)
-        if self.m % self.tile.rows:
-            code.line(f"const i32 known = {number} * {self.tile.rows} - {i};")
-        is_plain = acc.is_plain or self.tile.lanes == 1
-        if is_plain and panel.count == str(width):
-            self.store(at, i, panel)
-        elif is_plain and self.n > width:
-            with code.block(f"if ({panel.count} == {width})"):
-                self.store(at, i, panel)
-            with code.block("else"):
-                self.store_singly(at, i, panel)
-        else:
-            self.store_singly(at, i, panel)
+        self.store(at, (number, i), panel)
 
     def term(self, at: tuple[str, ...], tile: tuple[str, str, str], panel: Panel) -> None:
         """Write one term of all sums of a tile."""
@@ -309,45 +311,61 @@ class _Tiling(Writing):
             code.line(UNROLL)
             code.line(f"for (i32 v = 0; v < {vectors}; v++) c[r][v] += a * b[v];")
 
-    def each_sum(self, statement: str, are_new: bool = False) -> None:
-        """Write a statement for every vector of sums, or those of rows no tile before has."""
+    def each_sum(self, statement: str) -> None:
+        """Write a statement for every vector of sums."""
         code = self.code
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {self.tile.rows}; r++)"):
-            if are_new and self.m % self.tile.rows:
-                code.line("if (r < known) continue;")
             code.line(UNROLL)
             code.line(f"for (i32 v = 0; v < {self.tile.vectors}; v++) {statement}")
 
-    def store(self, at: tuple[str, ...], i: str, panel: Panel) -> None:
-        """Write how vectors of sums are put where they belong, or added to what is there."""
-        lanes, dtype = self.tile.lanes, self.out.dtype
-        place = self.out.at(*at, f"{i} + r", f"{panel.first} + v * {lanes}")
-        if self.k > self.cut.depth:
-            with self.code.block(f"if ({panel.terms[0]})"):
-                self.each_sum(f"c[r][v] += {self.acc.load_vector(lanes, place, dtype)};")
-        self.each_sum(self.acc.store_vector(lanes, place, "c[r][v]", dtype), are_new=True)
-
-    def store_singly(self, at: tuple[str, ...], i: str, panel: Panel) -> None:
-        """Write how sums are put back one by one: they need conversion, or are too many."""
-        code, acc, tile = self.code, self.acc, self.tile
-        code.line(f"{acc.type(tile.lanes)} kept[{tile.rows}][{tile.vectors}];")
-        self.each_sum("kept[r][v] = c[r][v];  // c stays in registers")
-        code.line(f"const {acc.number} *const sums = (const {acc.number} *)kept;")
-        first = "known" if self.m % tile.rows else "0"
+    def store(self, at: tuple[str, ...], tile: tuple[str, str], panel: Panel) -> None:
+        """Write how sums are put where they belong, or aside if that is not for all of them."""
+        code, acc, lanes = self.code, self.acc, self.tile.lanes
+        number, i = tile
+        place, dtype = self.out.at(*at, f"{i} + r", f"{panel.first} + v * {lanes}"), self.out.dtype
+        if self.aside:
+            place = f"{self.aside} + r * {self.tile.width} + v * {lanes}"
+            dtype = acc.dtype_of_sums
+        self.each_sum(acc.store_vector(lanes, place, "c[r][v]", dtype))
+        if not self.aside:
+            return
+        known = code.define("const i32", "known", f"{number} * {self.tile.rows} - {i}")
         code.line(ROLLED)
-        with code.block(f"for (i32 r = {first}; r < {tile.rows}; r++)"):
-            code.line(ROLLED)
-            with code.block(f"for (i32 j = 0; j < {panel.count}; j++)"):
-                self.store_one(at, f"{i} + r", f"{panel.first} + j", panel.terms[0])
+        with code.block(f"for (i32 r = {known}; r < {self.tile.rows}; r++)"):
+            self.copy_row((*at, f"{i} + r"), panel)
 
-    def store_one(self, at: tuple[str, ...], i: str, j: str, first: str) -> None:
-        """Write how a sum is put in its place, or added to what is there."""
-        code, acc = self.code, self.acc
-        code.line(f"{acc.number} total = sums[r * {self.tile.width} + j];")
-        if self.k > self.cut.depth:
-            code.line(f"if ({first}) total += {acc.load(self.out, *at, i, j)};")
-        code.line(acc.store(self.out, "total", *at, i, j))
+    def copy_row(self, row: tuple[str, ...], panel: Panel) -> None:
+        """Write how a row of sums is put in its place, or added to what is there."""
+        code, width, lanes = self.code, self.tile.width, self.tile.lanes
+        sums = f"{self.aside} + r * {width}"
+        if not self.acc.is_plain or self.out.strides[-1] != 1 or self.n < width or lanes == 1:
+            self.copy_rest(row, sums, "0", panel)
+            return
+        whole = panel.count if self.n % width else str(width)
+        code.line(ROLLED)
+        with code.block(f"for (i32 j = 0; j + {lanes} <= {whole}; j += {lanes})"):
+            place = self.out.at(*row, f"{panel.first} + j")
+            total = self.acc.load_vector(lanes, f"{sums} + j", self.acc.dtype_of_sums)
+            if self.k > self.cut.depth:
+                total = code.define(f"{self.acc.type(lanes)}", "total", total)
+                old = self.acc.load_vector(lanes, place, self.out.dtype)
+                code.line(f"if ({panel.terms[0]}) {total} += {old};")
+            code.line(self.acc.store_vector(lanes, place, total, self.out.dtype))
+        if self.n % lanes:
+            self.copy_rest(row, sums, f"{whole} / {lanes} * {lanes}", panel)
+
+    def copy_rest(self, row: tuple[str, ...], sums: str, first: str, panel: Panel) -> None:
+        """Write how sums are put in their places one by one."""
+        code = self.code
+        code.line(ROLLED)
+        with code.block(f"for (i32 j = {first}; j < {panel.count}; j++)"):
+            indices = (*row, f"{panel.first} + j")
+            code.line(f"{self.acc.number} total = ({sums})[j];")
+            if self.k > self.cut.depth:
+                old = self.acc.load(self.out, *indices)
+                code.line(f"if ({panel.terms[0]}) total += {old};")
+            code.line(self.acc.store(self.out, "total", *indices))
 
 
 @contextmanager

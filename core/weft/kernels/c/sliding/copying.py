@@ -6,10 +6,11 @@ from contextlib import ExitStack
 from itertools import product
 from math import prod
 
-from weft.kernels.c.accumulators import Accumulator
+from weft.kernels.c.accumulators import VECTOR, Accumulator
 from weft.kernels.c.code import Code
 from weft.kernels.c.loops import decoded
 from weft.kernels.c.lowering import Array
+from weft.kernels.c.packing import ROLLED
 from weft.kernels.c.sliding.geometry import Planes
 
 
@@ -73,7 +74,18 @@ def _copy_line(
         name = code.define("const i32", "end", f"{' && '.join(inside)} ? {end} : {first}")
     else:
         name = str(end)
-    code.line(f"for (i32 q = 0; q < {first}; q++) {into}[q] = 0;")
+    code.line(ROLLED)
+    code.line(f"for (i32 p = 0; p < {first}; p++) {into}[p] = 0;")
+    code.line(f"i32 q = {first};")
+    has_vectors = acc.lanes > 1 and acc.is_plain and source.strides[-1] == 1 and step == 1
+    for lanes in (VECTOR, 4) if has_vectors else ():
+        code.line(ROLLED)
+        with code.block(f"for (; q + {lanes} <= {name}; q += {lanes})"):
+            place = source.at(*head, *rows, f"q + {shift}")
+            found = acc.load_vector(lanes, place, source.dtype)
+            code.line(acc.store_vector(lanes, f"{into} + q", found, acc.dtype_of_sums))
     value = acc.load(source, *head, *rows, f"q * {step} + {shift}")
-    code.line(f"for (i32 q = {first}; q < {name}; q++) {into}[q] = {value};")
-    code.line(f"for (i32 q = {name}; q < {length}; q++) {into}[q] = 0;")
+    code.line(ROLLED)
+    code.line(f"for (; q < {name}; q++) {into}[q] = {value};")
+    code.line(ROLLED)
+    code.line(f"for (q = {name}; q < {length}; q++) {into}[q] = 0;")

@@ -13,7 +13,7 @@ from weft.description import TensorDescription
 from weft.kernels.c.accumulators import VECTOR, Accumulator
 from weft.kernels.c.loops import decoded
 from weft.kernels.c.lowering import Lowering, Writing
-from weft.kernels.c.packing import UNROLL, least
+from weft.kernels.c.packing import ROLLED, UNROLL, least
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.shared_tiles import add_parts
 from weft.kernels.c.sliding.copying import copy_planes
@@ -185,6 +185,7 @@ class _Summing(Writing):
             one = (f"(group * {g.filters} + o)", 1)
             copy_planes(code, self.acc, self.outputs, "(image + each)", one, target, outputs)
             if rest:
+                code.line(ROLLED)
                 code.line(f"for (i32 i = {outputs.size}; i < {sums.length}; i++) {target}[i] = 0;")
 
     def tile(self, part: str, is_first: str) -> None:
@@ -219,12 +220,12 @@ class _Summing(Writing):
                 code.line(f"for (i32 r = 0; r < {rows}; r++) c[r][t] += a[r] * b;")
         code.line(f"{vector} added[{rows}][{columns}];  // c stays in registers")
         self.each_sum("added[r][t] = c[r][t];")
-        with (
-            code.block(f"for (i32 r = 0; r < {rows}; r++)"),
-            code.block(f"for (i32 t = 0; t < {columns}; t++)"),
-            code.block(f"if (o + r >= down * {rows} && q + t >= across * {columns})"),
-        ):
-            self.store(part, is_first)
+        code.line(ROLLED)
+        with code.block(f"for (i32 r = 0; r < {rows}; r++)"):
+            code.line(ROLLED)
+            with code.block(f"for (i32 t = 0; t < {columns}; t++)"):
+                code.line(f"if (o + r < down * {rows} || q + t < across * {columns}) continue;")
+                self.store(part, is_first)
 
     def store(self, part: str, is_first: str) -> None:
         """Write how a sum is put in its place, or added to what is there."""

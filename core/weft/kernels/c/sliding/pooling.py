@@ -8,11 +8,13 @@ from itertools import product
 from math import prod
 
 from weft import dtypes
+from weft.description import TensorDescription
 from weft.dtypes import working_dtype
 from weft.kernels.c.code import Code
 from weft.kernels.c.forms import Form, literal
 from weft.kernels.c.loops import Body, each_point
-from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, rules
+from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, needs_scratch, rules
+from weft.kernels.c.processor import Processor
 from weft.kernels.c.sliding.rows import FEWEST, has_rows, max_rows, share_rows, suits_rows
 from weft.ops.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
 
@@ -104,30 +106,56 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
         is_by_rows = is_long and suits_rows(op, lowering.processor, *tensors)
         (share_rows if is_by_rows else _tiles_input)(op, lowering)
         return
-    delta, x, maxima = lowering.args
+    shares = _shares(op, lowering)
+    _, x, maxima = lowering.args
     writing = lowering.kernel("max_pool_input")
     code, kind = writing.code, Form().type(working_dtype(op.dtype))
-    given, seen = writing.array("delta", delta), writing.array("x", x)
+    given, seen = writing.array("shares", shares), writing.array("x", x)
     largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
 
     def element(indices: tuple[str, ...], form: Form) -> None:
-        head = indices[:2]
         total = code.define(kind, "total", "0")
         mine = code.define(f"const {Form().type(x.dtype)}", "mine", seen.get(*indices))
         with ExitStack() as stack:
-            window = _windows(stack, code, op, indices[2:], maxima.shape[2:])
-            top = code.define(f"const {Form().type(x.dtype)}", "top", largest.get(*head, *window))
-            if dtypes.is_float(x.dtype):
-                code.line(f"if ({top} != {top}) {total} = NAN;")
-            stack.enter_context(code.block(f"if ({mine} == {top})"))
-            ties = code.define("i32", "ties", "0")
-            with ExitStack() as inner:
-                places = _taps(inner, code, op, window)
-                code.line(f"{ties} += {seen.get(*head, *places)} == {top};")
-            code.line(f"{total} += {given.get(*head, *window)} / {ties};")
+            window = (*indices[:2], *_windows(stack, code, op, indices[2:], maxima.shape[2:]))
+            is_largest = f"({kind})({mine} == {largest.get(*window)})"
+            code.line(f"{total} += {is_largest} * {given.get(*window)};")
         code.line(out.set(total, *indices))
 
     _launch(writing, lowering, element, prod(op.kernel))
+
+
+@needs_scratch(MaxPoolInputOp)
+def share_bytes(op: MaxPoolInputOp, processor: Processor) -> int:
+    """Return the scratch memory for the shares of windows that may overlap."""
+    if are_tiles(op):
+        return 0
+    windows: int = prod(op.args[2].axes.shape)
+    return windows * working_dtype(op.dtype).itemsize + 256
+
+
+def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
+    """Write what each of the largest elements of a window gets; infinite or NaN if that is NaN."""
+    delta, x, maxima = lowering.args
+    shares = lowering.scratch(maxima.shape, working_dtype(op.dtype))
+    writing = lowering.kernel("max_pool_shares")
+    given, seen = writing.array("delta", delta), writing.array("x", x)
+    largest, out = writing.array("maxima", maxima), writing.array("shares", shares, True)
+    code = writing.code
+
+    def window(indices: tuple[str, ...], form: Form) -> None:
+        top = code.define(f"const {Form().type(x.dtype)}", "top", largest.get(*indices))
+        ties = code.define(Form().type(shares.dtype), "ties", "0")
+
+        def count(places: Indices) -> None:
+            code.line(f"{ties} += {seen.get(*indices[:2], *places)} == {top};")
+
+        _each_tap(code, op, indices[2:], count)
+        code.line(out.set(f"{given.get(*indices)} / {ties}", *indices))
+
+    wide = is_wide(*lowering.args)
+    each_point(writing, maxima.shape, window, wide=wide, cost=prod(op.kernel))
+    return shares
 
 
 def are_tiles(op: MaxPoolInputOp) -> bool:

@@ -1,0 +1,129 @@
+"""DeviceTransformer: what the backends of devices that are programmed in C have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from weft.kernels.c import keeping
+from weft.kernels.c.device import OpenedDevice
+from weft.kernels.c.group import GPUKernelGroup
+from weft.kernels.c.host import CopiedStorage
+from weft.kernels.c.kernels import fusible
+from weft.kernels.c.lowering import rules, scratch_bytes
+from weft.kernels.c.processor import Processor
+from weft.op import Op
+from weft.packing import Packing, Unpacking
+from weft.plan import Step
+from weft.program import Program
+from weft.target import Target
+from weft.transformer import Transformer
+
+LEAST_ALIGNMENT = 256
+"""Bytes: what tensors are aligned to wherever they lie."""
+
+
+class DeviceTransformer(Transformer):
+    """A backend that writes one program in C for each computation.
+
+    A subclass sets `device` and `processor`, and gives storages and kernel groups.
+
+    Attributes
+    ----------
+    device
+        The device.
+    processor
+        The device as kernels are written for it.
+    """
+
+    device: OpenedDevice
+    processor: Processor
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._groups: list[GPUKernelGroup] = []
+
+    @abstractmethod
+    def device_buffer_storage(self, nbytes: int, name: str) -> CopiedStorage[Any]:
+        """Return a new, unallocated buffer."""
+
+    @abstractmethod
+    def kernel_group(self, program: Program) -> GPUKernelGroup:
+        """Return a new, empty executor of a program."""
+
+    @cached_property
+    def target(self) -> Target:
+        """Any rank and any strides; float64 where the device has it, no complex numbers."""
+        name, workspace = self.transformer_name, self.scratch_bytes
+        return target_of(name, self.processor, workspace, self.fast_math)
+
+    def scratch_bytes(self, op: Op) -> int:
+        """Return the bytes of scratch memory that an op takes while it runs."""
+        return scratch_bytes(op, self.processor)
+
+    def transform_ordered_ops(
+        self, program: Program, ordered_ops: Sequence[Step], name: str
+    ) -> Callable[..., None]:
+        """Write, build and return the program."""
+        group = self.kernel_group(program)
+        for step in ordered_ops:
+            group.add_kernel(step)
+        return self._built(group)
+
+    def code_options(self) -> Sequence[Any]:
+        """Return the device as kernels see it, and the rules."""
+        return [self.processor, [(kind, rules[kind]) for kind in rules]]
+
+    def export(self, program: Program, packing: Packing) -> Any:
+        """Return the source and what is launched."""
+        return keeping.packed(program.code, packing)
+
+    def restore(self, program: Program, unpacking: Unpacking) -> Callable[..., None]:
+        """Build the source again and return the program."""
+        group = self.kernel_group(program)
+        keeping.restore(group, unpacking)
+        return self._built(group)
+
+    def _built(self, group: GPUKernelGroup) -> GPUKernelGroup:
+        group.build()
+        self._groups.append(group)
+        return group
+
+    def close(self) -> None:
+        """Give all memory of the device back; the transformer cannot be used again."""
+        with self.state_lock:
+            buffers = [each for each in self.device_buffers if isinstance(each, CopiedStorage)]
+            super().close()
+            groups, self._groups = self._groups, []
+            self.give_back(groups, buffers)
+
+    def give_back(
+        self, groups: Iterable[GPUKernelGroup], buffers: Iterable[CopiedStorage[Any]]
+    ) -> None:
+        """Give back what executors hold, then buffers; a backend adds what else it holds."""
+        for group in groups:
+            group.close()
+        for buffer in buffers:
+            buffer.release()
+
+
+def target_of(
+    name: str, processor: Processor, workspace: Callable[[Op], int], fast_math: bool = False
+) -> Target:
+    """Return what kernels can compute that take so much scratch memory for an op."""
+    names = Target.dtypes | {"float16", "bfloat16"}
+    return Target(
+        name=name,
+        supports=_supports,
+        fusible=fusible,
+        alignment=max(processor.alignment, LEAST_ALIGNMENT),
+        workspace=workspace,
+        dtypes=names if processor.has_fp64 else names - {"float64"},
+        fast_math=fast_math,
+    )
+
+
+def _supports(op: Op) -> bool:
+    return rules.find(type(op)) is not None
