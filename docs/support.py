@@ -1,7 +1,7 @@
 """Runs the conformance kit and writes what it found to `support.md` and `support.json`.
 
-On NumPy, on OpenCL, and on the array backend with the strictest namespace there is. It takes a quarter
-of an hour.
+On NumPy, on OpenCL, and on the array backend with the strictest namespace there is. It takes a
+quarter of an hour.
 """
 
 from __future__ import annotations

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from weft.kernels.c import CUDA, Processor
+from weft.kernels.c.device import HeldMemory, OpenedDevice
+from weft.kernels.c.host import Bytes
 from weft_cupy.drivers import Candidate
 from weft_cupy.errors import build_error, explained, is_lost
 
-Bytes = np.ndarray[Any, Any]
 GROUP = 256
 """The threads of a block."""
 ALIGNMENT = 256
@@ -21,7 +20,7 @@ ALIGNMENT = 256
 OPTIONS = ("--std=c++17",)
 
 
-class Device:
+class Device(OpenedDevice):
     """A GPU, opened: the facts that matter, and what of its memory is in use.
 
     Attributes
@@ -32,26 +31,20 @@ class Device:
         The device, as CuPy has it; within ``with device.handle:`` it is the current one.
     has_blas
         Whether there is cuBLAS.
-    errors
-        What CuPy raises when CUDA fails.
-    lost
-        Why the device cannot be used any more; nothing if it can.
     """
 
     def __init__(self, cupy: Any, candidate: Candidate, has_blas: bool) -> None:
-        self.cupy = cupy
-        self.candidate = candidate
-        self.name = candidate.name
-        self.has_blas = has_blas
-        self.lost = ""
         cuda = cupy.cuda
-        self.handle = cuda.Device(candidate.number)
-        self.errors: tuple[type[Exception], ...] = (
+        errors = (
             cuda.runtime.CUDARuntimeError,
             cuda.driver.CUDADriverError,
             cuda.memory.OutOfMemoryError,
         )
-        self._live: dict[int, int] = {}
+        super().__init__(candidate.name, errors)
+        self.cupy = cupy
+        self.candidate = candidate
+        self.has_blas = has_blas
+        self.handle = cuda.Device(candidate.number)
 
     @cached_property
     def processor(self) -> Processor:
@@ -66,18 +59,6 @@ class Device:
             alignment=ALIGNMENT,
             has_blas=self.has_blas,
         )
-
-    @property
-    def live_bytes(self) -> int:
-        """The bytes of the memory that has not been released."""
-        return sum(list(self._live.values()))
-
-    def count(self, memory: Memory, nbytes: int) -> None:
-        """Take note of how many bytes something holds now."""
-        if nbytes:
-            self._live[id(memory)] = nbytes
-        else:
-            self._live.pop(id(memory), None)
 
     @contextmanager
     def current(self, doing: str) -> Iterator[None]:
@@ -112,7 +93,7 @@ class Device:
         return module
 
 
-class Memory:
+class Memory(HeldMemory):
     """Memory of a device, which is given back to the driver when it is released.
 
     It is not from CuPy's pool, which would keep it from other programs.
@@ -124,18 +105,14 @@ class Memory:
     """
 
     def __init__(self, device: Device, raw: Any) -> None:
-        self.device = device
         self.address = int(raw.ptr)
         self._raw = raw
-        device.count(self, int(raw.size))
+        super().__init__(device, int(raw.size))
 
     def release(self) -> None:
         """Give the memory back; a second time does nothing."""
         self._raw = None
-        self.device.count(self, 0)
-
-    def __del__(self) -> None:
-        self.release()
+        super().release()
 
 
 class Queue:

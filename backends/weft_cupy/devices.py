@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from weft.errors import ArgumentError, BackendError
+from weft.kernels.c.device import wanted_device
 from weft_cupy import blas, drivers
 from weft_cupy.device import Device
 from weft_cupy.drivers import Candidate
@@ -37,13 +38,9 @@ def best(wanted: int | str | None) -> Candidate:
     Raises ArgumentError if there is none of that name, and BackendError if there is one but it
     cannot be used, or if there is none at all.
     """
-    if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int | str)):
-        raise ArgumentError(f"device= is a number or a name, not {wanted!r}")
+    wanted, source = wanted_device(wanted, VARIABLE)
     if _after_fork:
         raise BackendError(_after_fork)
-    source = "device="
-    if wanted is None or wanted == "":
-        wanted, source = os.environ.get(VARIABLE, "").strip() or None, f"{VARIABLE}="
     found = drivers.candidates()
     if wanted is not None:
         matching = tuple(each for each in found if _matches(each, str(wanted).strip()))

@@ -7,21 +7,21 @@ from itertools import accumulate
 import numpy as np
 
 from weft.graph import Graph
-from weft.kernels.c.group import Arrays
-from weft.kernels.c.host import bytes_of
-from weft_cupy.device import ALIGNMENT, Bytes, Device, Queue
+from weft.kernels.c.edge import Edge
+from weft.kernels.c.host import Arrays, Bytes, bytes_of
+from weft_cupy.device import ALIGNMENT, Device, Queue
 
 
-class Edge:
+class CuPyEdge(Edge):
     """Copies of a call's arrays, in one stretch of memory that is the same for every call.
 
     The caller's memory is not pinned for the copies: CUDA does that piece by piece, as they run.
     """
 
     def __init__(self, device: Device, queue: Queue, graph: Graph) -> None:
+        super().__init__(graph)
         self.queue = queue
-        self.inputs = len(graph.inputs)
-        self.sizes = [op.axes.size * op.dtype.itemsize for op in (*graph.inputs, *graph.outputs)]
+        self.sizes = [op.axes.size * op.dtype.itemsize for op in self.ops]
         spaces = [-(-size // ALIGNMENT) * ALIGNMENT for size in self.sizes]
         self._memory = device.memory(sum(spaces), "copies of the caller's arrays")
         begin = self._memory.address

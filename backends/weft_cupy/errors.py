@@ -6,11 +6,8 @@ import re
 from typing import Any
 
 from weft.errors import BackendError
-
-
-class DeviceMemoryError(BackendError, MemoryError):
-    """A device has no memory left for what it was asked to hold."""
-
+from weft.kernels.c import device_errors
+from weft.kernels.c.device_errors import DeviceMemoryError
 
 OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation, and CUDA_ERROR_OUT_OF_MEMORY of the driver."""
@@ -23,10 +20,6 @@ _LOST = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719})
 
 _PLACE = re.compile(r"\((\d+)\): (?:catastrophic )?error")
 """A line, as NVRTC names it."""
-AROUND = 3
-"""The lines of source that are shown before and after an error."""
-FIRST = 5
-"""The errors that are shown with their source."""
 
 
 def is_lost(error: Any) -> bool:
@@ -52,23 +45,10 @@ def explained(error: Any, device: str, doing: str) -> BackendError:
 
 def build_error(log: str, source: str, device: str, name: str) -> BackendError:
     """Return the error for source that does not build, with the compiler's log and the lines."""
-    return BackendError(
-        f"NVRTC refused the program of {name} for {device}; this is an error of weft or of NVRTC, "
-        f"not of the graph\n{log.strip()}\n{excerpt(source, log)}"
-    )
+    refused = f"NVRTC refused the program of {name} for {device}"
+    return device_errors.build_error(refused, "NVRTC", log, source, lines_in(log))
 
 
-def excerpt(source: str, log: str) -> str:
-    """Return the lines around the errors that a log names, numbered; the first lines for none."""
-    lines = source.splitlines()
-    named = [int(place) for place in _PLACE.findall(log)] or [1]
-    shown = {
-        near
-        for number in dict.fromkeys(named[:FIRST])
-        for near in range(number - AROUND, number + AROUND + 1)
-        if 1 <= near <= len(lines)
-    }
-    return "\n".join(
-        f"{'>' if number in named else ' '}{number:5} {lines[number - 1]}"
-        for number in sorted(shown)
-    )
+def lines_in(log: str) -> list[int]:
+    """Return the numbers of the lines in which a log names errors."""
+    return [int(place) for place in _PLACE.findall(log)]

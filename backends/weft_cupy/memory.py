@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.errors import StateError
-from weft.kernels.c.host import CopiedStorage
-from weft_cupy.device import Bytes, Memory
+from weft.kernels.c.host import Bytes, CopiedStorage
+from weft_cupy.device import Memory
 
 if TYPE_CHECKING:
     from weft_cupy.transformer import CuPyTransformer
 
 
-class CuPyStorage(CopiedStorage):
+class CuPyStorage(CopiedStorage[Memory]):
     """A buffer of the device."""
 
     transformer: CuPyTransformer
-    _memory: Memory | None = None
 
     def allocate(self) -> None:
         """Make zeroed memory; raises DeviceMemoryError if there is not enough."""
@@ -26,19 +24,6 @@ class CuPyStorage(CopiedStorage):
         self._memory = memory = transformer.device.memory(self.bytes, self.name)
         with transformer.device.current(f"clearing {self.name}"):
             transformer.queue.clear(memory.address, max(self.bytes, 1))
-
-    @property
-    def memory(self) -> Memory:
-        """The memory; raises StateError once the transformer has been closed."""
-        if self._memory is None:
-            raise StateError(f"the memory of {self.name} was given back: make another transformer")
-        return self._memory
-
-    def release(self) -> None:
-        """Give the memory back."""
-        if self._memory is not None:
-            self._memory.release()
-            self._memory = None
 
     def read(self, start: int, size: int) -> Bytes:
         """Return a copy of a stretch of the bytes, once all work before has ended."""

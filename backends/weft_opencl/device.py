@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 
 from weft.kernels.c import OPENCL, Processor
+from weft.kernels.c.device import HeldMemory, OpenedDevice
+from weft.kernels.c.host import Bytes
 from weft_opencl.errors import build_error, explained
 
 _building = threading.Lock()
 """Held while warnings are off, which they are for all threads."""
-Bytes = np.ndarray[Any, Any]
 SMALLEST_ALIGNMENT = 128
 """Bytes: two cache lines, whatever a driver says."""
 GROUP = 256
 """The work items in a group of devices that are no CPU, where they can have as many."""
 
 
-class Device:
+class Device(OpenedDevice):
     """An opened device: the facts that matter, its context, and what of its memory is in use.
 
     Attributes
@@ -34,34 +35,14 @@ class Device:
         The context; the process has one for each device.
     coherent
         Whether a probe found that kernels and the host see what the other writes to host memory.
-    lost
-        Why the device cannot be used any more; nothing if it can.
     """
 
     def __init__(self, cl: Any, handle: Any, coherent: bool) -> None:
+        super().__init__(described(handle), (cl.Error,))
         self.cl = cl
         self.handle = handle
         self.coherent = coherent
-        self.lost = ""
         self.context = cl.Context([handle])
-        self._live: dict[int, int] = {}
-
-    @property
-    def live_bytes(self) -> int:
-        """The bytes of the buffers that have not been released."""
-        return sum(list(self._live.values()))
-
-    def count(self, memory: Memory, nbytes: int) -> None:
-        """Take note of how many bytes something holds now."""
-        if nbytes:
-            self._live[id(memory)] = nbytes
-        else:
-            self._live.pop(id(memory), None)
-
-    @property
-    def name(self) -> str:
-        """The device's name and its platform's."""
-        return described(self.handle)
 
     @cached_property
     def is_cpu(self) -> bool:
@@ -86,6 +67,10 @@ class Device:
     def queue(self) -> Any:
         """Return a new queue, which runs what it is given in order."""
         return self.cl.CommandQueue(self.context, self.handle)
+
+    def failed(self, error: Exception, doing: str) -> Exception:
+        """Return the error to raise for one of pyopencl's."""
+        return explained(error, self.name, doing)
 
     def build(self, source: str, name: str) -> Any:
         """Return a built program; raises BackendError with the compiler's log and the lines."""
@@ -136,7 +121,7 @@ def described(handle: Any) -> str:
     return f"{handle.name.strip()} ({handle.platform.name.strip()})"
 
 
-class Memory:
+class Memory(HeldMemory):
     """A buffer of a device, counted among its live bytes until it is released.
 
     Attributes
@@ -148,12 +133,11 @@ class Memory:
     """
 
     def __init__(self, device: Device, buffer: Any, host: Bytes | None) -> None:
-        self.device = device
         self.buffer = buffer
         self.host = host
         self._size = int(buffer.size)
         self._parts: dict[tuple[int, int], Any] = {}
-        device.count(self, self._size)
+        super().__init__(device, self._size)
 
     def part(self, start: int, size: int) -> Any:
         """Return the bytes from a start, which is aligned, as a buffer; equal ones are one."""
@@ -167,9 +151,6 @@ class Memory:
     def release(self) -> None:
         """Give the memory back; a second time does nothing."""
         self._size = 0
-        self.device.count(self, 0)
+        super().release()
         self._parts.clear()
         self.buffer = self.host = None
-
-    def __del__(self) -> None:
-        self.release()

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft.errors import ArgumentError, BackendError
+from weft.kernels.c.device import wanted_device
 from weft_opencl import drivers, verdicts
 from weft_opencl.device import Device, described
 from weft_opencl.drivers import INTEL, Candidate
@@ -39,13 +40,9 @@ def best(wanted: int | str | None) -> tuple[Candidate, Verdict]:
     Raises ArgumentError if there is none of that name, and BackendError if there is one but it does
     not work, or if there is none at all.
     """
-    if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int | str)):
-        raise ArgumentError(f"device= is a number or a name, not {wanted!r}")
+    wanted, source = wanted_device(wanted, VARIABLE)
     if _after_fork:
         raise BackendError(_after_fork)
-    source = "device="
-    if wanted is None or wanted == "":
-        wanted, source = os.environ.get(VARIABLE, "").strip() or None, VARIABLE
     found = drivers.candidates()
     if wanted is not None:
         text = str(wanted).strip()

@@ -2,58 +2,34 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_opencl.device import Bytes, Memory
-from weft_opencl.memory import bytes_of
+from weft.kernels.c.edge import Edge
+from weft.kernels.c.host import Arrays, Bytes, bytes_of
+from weft_opencl.device import Memory
 
 if TYPE_CHECKING:
     from weft_opencl.executor import OpenCLKernelGroup
 
-Arrays = Sequence[np.ndarray[Any, Any]]
 
-
-class Edge(ABC):
-    """What kernels are given for the arrays of a call."""
+class OpenCLEdge(Edge):
+    """What kernels are given for the arrays of a call, bound to their arguments."""
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
+        super().__init__(group.program.captured)
         self.group = group
-        graph = group.program.captured
-        self.inputs = len(graph.inputs)
-        self.ops = (*graph.inputs, *graph.outputs)
-        """The op behind each array."""
 
     @abstractmethod
     def bind(self, kernel: Any, index: int, number: int, start: int, size: int) -> None:
         """Let an argument of a kernel be a stretch of an array."""
 
-    @abstractmethod
-    def begin(self, arrays: Arrays) -> Any:
-        """Let kernels read and write the arrays of a call; what is returned must live as long."""
 
-    @abstractmethod
-    def end(self, arrays: Arrays) -> None:
-        """Let results be in the arrays once the queue has been waited for."""
-
-    @abstractmethod
-    def read(self, number: int, arrays: Arrays) -> Bytes:
-        """Return the bytes of an array as kernels see them."""
-
-    @abstractmethod
-    def write(self, number: int, start: int, bytes_: Bytes) -> None:
-        """Write bytes to an array from a place on, if `read` returns copies."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give memory back."""
-
-
-class SharedEdge(Edge):
+class SharedEdge(OpenCLEdge):
     """Kernels work on the caller's memory: a call makes buffers of it and sets arguments."""
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
@@ -106,13 +82,13 @@ class SharedEdge(Edge):
     def write(self, number: int, start: int, bytes_: Bytes) -> None:
         """Do nothing: what was written is in place."""
 
-    def close(self) -> None:
+    def release(self) -> None:
         """Give memory back."""
         self._args = []
         self._nothing.release()
 
 
-class CopiedEdge(Edge):
+class CopiedEdge(OpenCLEdge):
     """Kernels work on copies in memory of the device, to which arguments are bound once."""
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
@@ -157,7 +133,7 @@ class CopiedEdge(Edge):
             target = self._copies[number].buffer
             self.group.cl.enqueue_copy(self.group.queue, target, bytes_, dst_offset=start)
 
-    def close(self) -> None:
+    def release(self) -> None:
         """Give memory back."""
         for copy in self._copies:
             copy.release()

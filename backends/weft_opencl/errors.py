@@ -6,11 +6,8 @@ import re
 from typing import Any
 
 from weft.errors import BackendError
-
-
-class DeviceMemoryError(BackendError, MemoryError):
-    """A device has no memory left for what it was asked to hold."""
-
+from weft.kernels.c import device_errors
+from weft.kernels.c.device_errors import DeviceMemoryError
 
 _OUT_OF_MEMORY = (-4, -5, -6)
 """CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY."""
@@ -21,10 +18,6 @@ _LOST = (-2, -33, -34, -36)
 
 _PLACE = re.compile(r"(\d+):\d+:\s")
 """A line and a column, as compilers made with Clang name them."""
-AROUND = 3
-"""The lines of source that are shown before and after an error."""
-FIRST = 5
-"""The errors that are shown with their source."""
 
 
 def explained(error: Any, device: str, doing: str) -> BackendError:
@@ -46,24 +39,11 @@ def explained(error: Any, device: str, doing: str) -> BackendError:
 
 def build_error(log: str, source: str, device: str, name: str) -> BackendError:
     """Return the error for source that does not build, with the compiler's log and the lines."""
-    return BackendError(
-        f"the compiler of {device} refused the program of {name}; this is an error of weft or of "
-        f"the driver, not of the graph\n{log.strip()}\n{excerpt(source, log)}"
-    )
+    refused = f"the compiler of {device} refused the program of {name}"
+    return device_errors.build_error(refused, "the driver", log, source, lines_in(log))
 
 
-def excerpt(source: str, log: str) -> str:
-    """Return the lines around the errors that a log names, numbered; the first lines for none."""
-    lines = source.splitlines()
+def lines_in(log: str) -> list[int]:
+    """Return the numbers of the lines in which a log names errors."""
     errors = [_PLACE.search(line) for line in log.splitlines() if "error" in line]
-    named = [int(place[1]) for place in errors if place] or [1]
-    shown = {
-        near
-        for number in dict.fromkeys(named[:FIRST])
-        for near in range(number - AROUND, number + AROUND + 1)
-        if 1 <= near <= len(lines)
-    }
-    return "\n".join(
-        f"{'>' if number in named else ' '}{number:5} {lines[number - 1]}"
-        for number in sorted(shown)
-    )
+    return [int(place[1]) for place in errors if place]

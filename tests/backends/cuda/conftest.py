@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,9 @@ from weft_cupy.transformer import CuPyTransformer
 
 if TYPE_CHECKING:
     from pretended import Machine
+
+# NVRTC is called as the tests of the kernel generator call it.
+sys.path.append(str(Path(__file__).parents[2] / "core/kernels_c"))
 
 Maker = Callable[..., CuPyTransformer]
 

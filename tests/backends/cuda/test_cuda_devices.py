@@ -8,14 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from compiling import complaints, library
+from nvrtc import complaints, library
 
 import weft
 from weft import plugins
 from weft.errors import ArgumentError, BackendError
+from weft.kernels.c.device_errors import DeviceMemoryError, excerpt
 from weft_cupy import blas, devices, drivers
 from weft_cupy.devices import VARIABLE, best, summary
-from weft_cupy.errors import DeviceMemoryError, build_error, excerpt, explained
+from weft_cupy.errors import build_error, explained, lines_in
 
 CARDS = {"NVIDIA Old": 61, "NVIDIA A100": 80, "NVIDIA H200": 90}
 
@@ -170,10 +171,9 @@ def test_a_process_that_was_forked_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_excerpt_shows_the_lines_around_errors() -> None:
     source = "\n".join(f"line {number}" for number in range(1, 30))
-    shown = excerpt(
-        source, "kern.cu(10): error: one\nkern.cu(12): error: two\nkern.cu(20): warning"
-    )
+    log = "kern.cu(10): error: one\nkern.cu(12): error: two\nkern.cu(20): warning"
+    shown = excerpt(source, lines_in(log))
     assert shown.splitlines()[3] == ">   10 line 10"
     assert ">   12 line 12" in shown
     assert "line 20" not in shown
-    assert excerpt(source, "no line").startswith(">    1 line 1\n")
+    assert excerpt(source, lines_in("no line")).startswith(">    1 line 1\n")

@@ -10,8 +10,8 @@ import pytest
 
 import weft
 from weft.errors import BackendError, IndexOutOfRange, StateError
+from weft.kernels.c.device_errors import DeviceMemoryError
 from weft_cupy import blas
-from weft_cupy.errors import DeviceMemoryError
 from weft_cupy.transformer import CuPyTransformer
 
 if TYPE_CHECKING:

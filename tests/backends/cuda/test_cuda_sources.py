@@ -9,23 +9,23 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
-from compiling import complaints, library
+from nvrtc import complaints, library
 
 import weft
 from weft.kernels.c import CUDA, GPUKernel, Processor, Source, lower, scratch_bytes
+from weft.kernels.c.device_transformer import target_of
 from weft.passes import run_passes
 from weft.pipeline import Pipeline
 from weft.plan import make_plan
 from weft.testing.cases import Case, is_within, make_cases
 from weft.testing.test_ops import ROWS
 from weft_cupy.device import ALIGNMENT, GROUP
-from weft_cupy.transformer import target_of
 
 PROCESSOR = Processor(
     CUDA, is_serial=False, units=132, group=GROUP, local_bytes=49152, alignment=ALIGNMENT
 )
 """An H200 without cuBLAS, so that products are kernels too."""
-TARGET = target_of(partial(scratch_bytes, processor=PROCESSOR))
+TARGET = target_of("cupy", PROCESSOR, partial(scratch_bytes, processor=PROCESSOR))
 ROWS_PER_PROGRAM = 100
 OTHERS = ("float64", "float16", "bfloat16", "bool", "int8", "int32", "int64", "uint16", "uint64")
 NAMES = [name for name, row in ROWS.items() if "float32" in row.dtypes]

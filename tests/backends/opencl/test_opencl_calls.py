@@ -23,7 +23,8 @@ from weft.errors import (
     UnsupportedOpError,
 )
 from weft.kernels import c
-from weft_opencl.errors import DeviceMemoryError, build_error, excerpt, explained
+from weft.kernels.c.device_errors import DeviceMemoryError, excerpt
+from weft_opencl.errors import build_error, explained, lines_in
 from weft_opencl.transformer import OpenCLTransformer
 
 STATM = Path("/proc/self/statm")
@@ -266,11 +267,11 @@ def test_source_that_does_not_build_is_shown_around_the_error(
 def test_an_excerpt_shows_the_lines_that_a_log_names() -> None:
     source = "\n".join(f"line {number}" for number in range(1, 31))
     for log in ("error: prog.cl:20:5: no", "<stdin>:20:1: error: x", "1:20:3: fatal error: y"):
-        shown = excerpt(source, log).splitlines()
+        shown = excerpt(source, lines_in(log)).splitlines()
         assert [each[-7:] for each in shown] == [f"line {number}" for number in range(17, 24)]
         assert shown[3].startswith(">   20 ")
-    assert "line 1" in excerpt(source, "something is wrong")
-    assert excerpt("", "1:1: error") == ""
+    assert "line 1" in excerpt(source, lines_in("something is wrong"))
+    assert excerpt("", lines_in("1:1: error")) == ""
     assert "a log" in str(build_error("a log", source, "a device", "a program"))
 
 
