@@ -31,6 +31,9 @@ class Dialect:
         groups, ``group``.
     double
         What a program that computes in float64 has to declare first.
+    warp
+        How many neighbouring work items pass each other values in registers by
+        ``SHUFFLE_DOWN(value, distance)``; 0 if they do not.
     has_vectors
         Whether there are vectors of 16 lanes with the operators and functions of numbers.
     """
@@ -39,6 +42,7 @@ class Dialect:
     prelude: str
     head: str
     double: str = ""
+    warp: int = 0
     has_vectors: bool = False
 
     def kernel_head(self, name: str, parameters: Sequence[str], group: int) -> str:
@@ -107,6 +111,7 @@ typedef float f32;
 #define GLOBAL_SIZE ((i64)gridDim.x * blockDim.x)
 #define LOCAL_ID ((i32)threadIdx.x)
 #define GROUP_ID ((i64)blockIdx.x)
+#define SHUFFLE_DOWN(x, n) __shfl_down_sync(0xffffffffu, x, n)
 #define BARRIER() __syncthreads()
 #define MEMORY_BARRIER() __syncthreads()
 #define INFINITY __int_as_float(0x7f800000)
@@ -127,4 +132,5 @@ typedef float f32;
 typedef double f64;
 #define AS_F64(x) __longlong_as_double((i64)(x))
 """,
+    warp=32,
 )

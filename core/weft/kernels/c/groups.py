@@ -55,7 +55,8 @@ class GroupSweeping(Sweeping):
         """Combine the totals of all work items, which all get to know the result."""
         made = self.kernel.instruction(number)
         dtype = total_dtype(made)
-        total = group_total(self.code, made, names[0], self.group)
+        warp = self.writing.processor.dialect.warp
+        total = group_total(self.code, made, names[0], self.group, warp)
         if dtype == made.dtype or self.is_partial:
             return total
         form = Form()
@@ -68,20 +69,45 @@ class GroupSweeping(Sweeping):
             super().store_steady(kept)
 
 
-def group_total(code: Code, made: Instruction, total: str, group: int) -> str:
-    """Write what combines a total of each work item, in a tree; all of them get the result."""
-    form = Form()
-    kind = form.type(total_dtype(made))
+def group_total(code: Code, made: Instruction, total: str, group: int, warp: int) -> str:
+    """Write what combines a total of each work item; all of them get the result.
+
+    Warps combine theirs in registers, where there are any, then all totals that are left in
+    memory that the group shares: in a tree, or one after the other if they are few.
+    """
+    kind = Form().type(total_dtype(made))
     shared = code.name("shared")
-    code.declare(f"LOCAL {kind} {shared}[{group}];")
-    code.line(f"{shared}[LOCAL_ID] = {total};")
+    if warp and group % warp == 0:
+        _combine_warp(code, made, total, warp)
+        code.declare(f"LOCAL {kind} {shared}[{group // warp}];")
+        code.line(f"if (LOCAL_ID % {warp} == 0) {shared}[LOCAL_ID / {warp}] = {total};")
+        code.line("BARRIER();")
+        found = code.define(kind, "v", f"{shared}[0]")
+        for place in range(1, group // warp):
+            code.line(f"{found} = {combined(made, Form(), found, f'{shared}[{place}]')};")
+    else:
+        code.declare(f"LOCAL {kind} {shared}[{group}];")
+        code.line(f"{shared}[LOCAL_ID] = {total};")
+        code.line("BARRIER();")
+        _combine_tree(code, made, shared, group)
+        found = code.define(f"const {kind}", "v", f"{shared}[0]")
     code.line("BARRIER();")
+    return found
+
+
+def _combine_warp(code: Code, made: Instruction, total: str, warp: int) -> None:
+    distance = warp // 2
+    while distance:
+        kind = f"const {Form().type(total_dtype(made))}"
+        other = code.define(kind, "other", f"SHUFFLE_DOWN({total}, {distance})")
+        code.line(f"{total} = {combined(made, Form(), total, other)};")
+        distance //= 2
+
+
+def _combine_tree(code: Code, made: Instruction, shared: str, group: int) -> None:
     name = code.name("half")
     with code.block(f"for (i32 {name} = {group // 2}; {name} > 0; {name} /= 2)"):
         with code.block(f"if (LOCAL_ID < {name})"):
             mine, other = f"{shared}[LOCAL_ID]", f"{shared}[LOCAL_ID + {name}]"
-            code.line(f"{mine} = {combined(made, form, mine, other)};")
+            code.line(f"{mine} = {combined(made, Form(), mine, other)};")
         code.line("BARRIER();")
-    found = code.define(f"const {kind}", "v", f"{shared}[0]")
-    code.line("BARRIER();")
-    return found
