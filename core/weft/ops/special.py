@@ -58,7 +58,7 @@ def wide(x: TensorOp) -> TensorOp:
 
 
 class ErfOp(FloatOp, CompositeOp):
-    """The error function, from -1 to 1; within 4 units in the last place in float32."""
+    """The error function, from -1 to 1; within 4 units in the last place of float32, as tanh is."""
 
     reference = _elements(math.erf)
 
