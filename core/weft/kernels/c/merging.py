@@ -16,7 +16,7 @@ from weft.kernels.c.code import Code
 from weft.kernels.c.function import Function, GPUKernel, Parameter, region
 from weft.op import Op
 
-MOST_FUNCTIONS, MOST_PARAMETERS = 64, 100
+MOST_FUNCTIONS, MOST_PARAMETERS = 16, 64
 """What one kernel calls and takes at most; OpenCL promises room for 128 pointers."""
 
 
