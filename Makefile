@@ -12,7 +12,7 @@ demo: $(READY)
 	$(BIN)/python examples/digits.py --out out
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 # Where there is an NVIDIA GPU: the kit on it, and the tests that need one.
 test-gpu: $(READY)
@@ -21,7 +21,7 @@ test-gpu: $(READY)
 	$(BIN)/python -m pytest -m gpu $(PYTEST_ARGS) tests/backends/cuda
 
 fast: $(READY)
-	$(BIN)/python -m pytest -n auto -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

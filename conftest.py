@@ -1,4 +1,4 @@
-"""For all tests: what they compile stays out of the user's cache."""
+"""For all tests: what they compile stays out of the user's cache, and the longest come first."""
 
 from __future__ import annotations
 
@@ -8,3 +8,23 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(weft_cache_folder: str) -> None:
     """Have a folder for this run."""
+
+
+LONGEST = (
+    "test_the_backend_passes_the_kit",
+    "test_compiled_program_gives_what_the_reference_gives[opencl]",
+)
+"""Each takes about a minute; at the end, one of them would keep pytest-xdist's workers waiting."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest tests first and the kit next, whose batches are then not torn apart."""
+
+    def place(item: pytest.Item) -> int:
+        if item.name in LONGEST:
+            return 0
+        is_of_kit = item.nodeid.startswith("core/weft/testing/")
+        return 1 if is_of_kit else 2
+
+    items.sort(key=place)

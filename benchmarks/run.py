@@ -33,6 +33,8 @@ BENCHMARKS = (
     "mlp_step",
     "cnn_step",
     "transformer_block",
+    "decode",
+    "hamkaas_mnist",
     "scalar_call",
     "first_result",
     "import_time",
@@ -48,6 +50,8 @@ ON_DEVICES = (
     "mlp_step",
     "cnn_step",
     "transformer_block",
+    "decode",
+    "hamkaas_mnist",
     "scalar_call",
     "first_result",
 )

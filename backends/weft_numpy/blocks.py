@@ -49,7 +49,31 @@ class Call:
     tensors: list[TensorDescription]
     values: list[Any]
     callers: list[str]
-    origins: list[int]
+    origins: list[float]
+
+
+@dataclass
+class Line:
+    """A line of the function that calls the blocks.
+
+    Attributes
+    ----------
+    text
+        Python, with braces where the call stands, if there is one.
+    call
+        The call.
+    depth
+        How far the line is indented.
+    """
+
+    text: str = "{}"
+    call: Call | None = None
+    depth: int = 0
+
+    @property
+    def python(self) -> str:
+        """The line without its indentation."""
+        return self.text if self.call is None else self.text.format(_invocation(self.call))
 
 
 @dataclass
@@ -62,8 +86,8 @@ class Code:
         The names of all inputs and results.
     blocks
         The lines of each block, without comments.
-    calls
-        What runs, in order.
+    lines
+        What runs, in order: calls of blocks, and the loops and choices around them.
     names
         What the blocks find in their module: functions and dtypes.
     locations
@@ -72,24 +96,38 @@ class Code:
 
     signature: list[str]
     blocks: list[tuple[str, ...]] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
     names: dict[str, Any] = field(default_factory=dict)
-    locations: dict[int, source.Location] = field(default_factory=dict)
+    locations: dict[float, source.Location] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> list[Call]:
+        """The calls of blocks, in the order in which they are written."""
+        return [line.call for line in self.lines if line.call is not None]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one block is all there is."""
+        return len(self.lines) == 1
 
     def listing(self) -> str:
         """Return everything as one text: each block once, then the calls with their arrays."""
         first = self.first_calls()
         texts = [self.block_text(call)[0] for call in first]
-        if len(self.calls) == 1:
+        if self.is_single:
             return texts[0]
         counts = [sum(call.block == number for call in self.calls) for number in range(len(first))]
         titled = [
             f"# block{number}, called {_times(count)}\n{text}"
             for number, (count, text) in enumerate(zip(counts, texts, strict=True))
         ]
-        calls = [f"    {_invocation(call)}  # {self.memory(call)}" for call in self.calls]
+        calls = [self._shown(line) for line in self.lines]
         whole = "\n".join([f"def run({', '.join(self.signature)}):", *calls])
         return "\n\n".join([*titled, f"# the program\n{whole}\n"])
+
+    def _shown(self, line: Line) -> str:
+        text = f"    {'    ' * line.depth}{line.python}"
+        return text if line.call is None else f"{text}  # {self.memory(line.call)}"
 
     def first_calls(self) -> list[Call]:
         """Return the first call of each block."""
@@ -209,20 +247,23 @@ class Linked:
         self.blocks = [compiled(*text) for text in texts]
         scope = {**scope, **code.names}
         self.binds = [_defined(block.code, scope, "bind") for block in self.blocks]
-        self.join = None if len(code.calls) == 1 else self._joined(name)
+        self.join = None if code.is_single else self._joined(name)
 
     def _joined(self, name: str) -> Callable[[list[Run]], Run]:
-        """Compile the function that runs all calls in order; call n is on line n + 4."""
+        """Compile the function that runs all lines; line n is on line n + 4."""
         names = [f"block{call.block}_{number}" for number, call in enumerate(self.code.calls)]
-        calls = [
-            f"        {run}({', '.join(call.callers)})"
-            for run, call in zip(names, self.code.calls, strict=True)
-        ]
+        runs = iter(names)
+        body = []
+        for line in self.code.lines:
+            text = line.text
+            if line.call is not None:
+                text = text.format(f"{next(runs)}({', '.join(line.call.callers)})")
+            body.append(f"        {'    ' * line.depth}{text}")
         lines = [
             "def join(blocks):",
             f"    [{', '.join(names)}] = blocks",
             f"    def run({', '.join(self.code.signature)}):",
-            *calls,
+            *body,
             "    return run",
         ]
         filename = f"{MARK} calls of {name}>"
@@ -240,22 +281,22 @@ class Linked:
 
     def add_notes(self, error: BaseException) -> None:
         """Add the generated statement that failed, and the user's line behind it, to an error."""
-        call = self.code.calls[0]
+        call: Call | None = self.code.calls[0]
         trace: TracebackType | None = error.__traceback__
         while trace is not None:
             filename, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
             block = next((each for each in self.blocks if each.filename == filename), None)
-            if block is not None:
+            if block is not None and call is not None:
                 statement = linecache.getline(filename, line).strip()
                 where = self.code.where(call, block.places[line - 1])
                 error.add_note(f"in generated code: {statement}\n  {where}")
             elif filename.startswith(f"{MARK} calls of"):
-                call = self.code.calls[line - _FIRST_CALL]
+                call = self.code.lines[line - _FIRST_LINE].call
             trace = trace.tb_next
 
 
-_FIRST_CALL = 4
-"""The line of the first call in the function that runs all of them."""
+_FIRST_LINE = 4
+"""The line of the first of `Code.lines` in the function that runs them."""
 
 
 def _defined(code: Any, scope: dict[str, Any], name: str) -> Any:

@@ -8,20 +8,24 @@ any case, because the interpreter's compiler is linear neither in time nor in me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft import bodies
+from weft.bodies import Frame, Part, parts_of
 from weft.description import TensorDescription, contiguous
 from weft.dtypes import DType
+from weft.graph import Graph
 from weft.op import Op
-from weft.plan import CONSTANT, INPUT, RESULT, STATE, Step
+from weft.plan import CONSTANT, INPUT, RESULT, STATE, Plan, Step
 from weft.program import Program
 from weft.repeats import cuts, kinds
-from weft_numpy.blocks import Call, Code
+from weft_numpy.blocks import Call, Code, Line
 from weft_numpy.pool import run_parts
 
 if TYPE_CHECKING:
@@ -41,14 +45,17 @@ class Emitter:
     ----------
     step
         What is being written: an op, where its operands are and where its result goes.
+    is_called
+        Whether it belongs to a called graph, whose inputs and outputs are fixed memory.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, is_called: bool = False) -> None:
         self.module = module
+        self.is_called = is_called
         self.lines: list[str] = []
-        self.origins: list[int] = []
+        self.origins: list[float] = []
         self.prelude: list[str] = []
-        self.prelude_origins: list[int] = []
+        self.prelude_origins: list[float] = []
         self.made: dict[Hashable, str] = {}
         self.names: dict[TensorDescription, str] = {}
         self.values: dict[int, tuple[str, Any]] = {}
@@ -58,7 +65,7 @@ class Emitter:
         self.taken: set[str] = set()
         self.step: Step
         self.constants: Sequence[Any] | None = None
-        self.origin = -1
+        self.origin: float = -1
 
     def emit_step(
         self,
@@ -126,7 +133,7 @@ class Emitter:
     def part(self, array: str, description: TensorDescription, expression: str) -> str:
         """Return a name for a view of an array; made before calls if the array is fixed memory."""
         text = f"{array}{expression}"
-        if description.base.kind not in (INPUT, RESULT):
+        if not self._is_lent(description):
             return self.prepared(text, "part")
         found = self.made.get(text)
         if found is None:
@@ -143,7 +150,7 @@ class Emitter:
             self.prelude_origins.append(-1)
         return found
 
-    def defined(self, name: str, lines: Sequence[str], origins: Sequence[int]) -> str:
+    def defined(self, name: str, lines: Sequence[str], origins: Sequence[float]) -> str:
         """Return the name of a function, given the lines from its parameters on.
 
         Its name begins as given; one with the same lines is there only once.
@@ -179,13 +186,17 @@ class Emitter:
 
     def name(self, description: TensorDescription) -> str:
         """Return the name of the array at a description."""
-        if description.base.kind in (INPUT, RESULT):
+        if self._is_lent(description):
             return self._caller_array(description)
         found = self.names.get(description)
         if found is None:
             hint = LETTERS.get(description.base.kind, "v")
             found = self.names[description] = self.new_name(hint)
         return found
+
+    def _is_lent(self, description: TensorDescription) -> bool:
+        """Whether memory belongs to the caller of the program, and may be other in each call."""
+        return description.base.kind in (INPUT, RESULT) and not self.is_called
 
     def _caller_array(self, description: TensorDescription) -> str:
         """Return the name of memory of the caller, or of a view of it that each call makes."""
@@ -220,7 +231,7 @@ class Emitter:
         place = f"{description.offset}, {description.strides}"
         return f"ndarray({description.shape}, {element}, {memory}, {place})"
 
-    def finish(self, signature: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
+    def finish(self, signature: Sequence[str]) -> tuple[tuple[str, ...], list[float]]:
         """Return the lines of the function ``bind``, and the origin of each."""
         values = [name for name, _ in self.values.values()]
         head = [
@@ -262,6 +273,9 @@ class Module:
             for number, op in enumerate(ops)
         }
         self.code = Code(list(self.caller_arrays))
+        self.block_numbers: dict[tuple[str, ...], int] = {}
+        self.bodies: dict[Graph, list[Line]] = {}
+        self.find: Callable[[type[Op]], Any]
         self.is_cut = False
 
     def bind(self, value: Any, hint: str, taken: Iterable[str] = ()) -> str:
@@ -284,26 +298,108 @@ class Module:
 
     def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> Code:
         """Return the code of steps, using the rules that `find` gives."""
-        ends = cuts(kinds(steps), CHUNK) or [0]
-        self.is_cut = len(ends) > 1
-        numbers: dict[tuple[str, ...], int] = {}
-        start = 0
-        for end in ends:
-            emitter = Emitter(self)
-            for step in steps[start:end]:
-                is_kernel = self.kernels.has(step.op)
-                emitter.emit_step(step, self.kernels.write if is_kernel else find(type(step.op)))
-            start = end
-            taken = list(emitter.callers) if self.is_cut else self.code.signature
-            names = list(emitter.callers.values()) if self.is_cut else taken
-            lines, origins = emitter.finish(names)
-            number = numbers.setdefault(lines, len(numbers))
-            if number == len(self.code.blocks):
-                self.code.blocks.append(lines)
-            values = [value for _, value in emitter.values.values()]
-            self.code.calls.append(Call(number, list(emitter.names), values, taken, origins))
+        self.find = find
+        stretches = _stretches(steps)
+        self.is_cut = len(stretches) > 1 or len(self._ends(steps)) > 1
+        self.code.lines = self._lines(stretches)
         return self.code
 
+    def _ends(self, steps: Sequence[Step]) -> list[int]:
+        return cuts(kinds(steps), CHUNK) or [0]
+
+    def _lines(self, stretches: Sequence[Sequence[Step]], is_called: bool = False) -> list[Line]:
+        """Return the lines that run stretches of steps."""
+        found: list[Line] = []
+        for steps in stretches:
+            if steps and steps[0].op.graphs:
+                found += [line for part in parts_of(steps[0]) for line in self._part(part)]
+            else:
+                found += [Line(call=call) for call in self._calls(steps, is_called)]
+        return found
+
+    def _calls(self, steps: Sequence[Step], is_called: bool) -> Iterator[Call]:
+        """Yield calls of blocks, which are written if no block has their text yet."""
+        start = 0
+        for end in self._ends(steps):
+            emitter = Emitter(self, is_called)
+            for step in steps[start:end]:
+                is_kernel = self.kernels.has(step.op)
+                rule = self.kernels.write if is_kernel else self.find(type(step.op))
+                emitter.emit_step(step, rule)
+            start = end
+            cut = self.is_cut or is_called
+            taken = list(emitter.callers) if cut else self.code.signature
+            lines, origins = emitter.finish(list(emitter.callers.values()) if cut else taken)
+            values = [value for _, value in emitter.values.values()]
+            yield Call(self._block(lines), list(emitter.names), values, taken, origins)
+
+    def _block(self, lines: tuple[str, ...]) -> int:
+        """Return the number of the block with some text."""
+        number = self.block_numbers.setdefault(lines, len(self.block_numbers))
+        if number == len(self.code.blocks):
+            self.code.blocks.append(lines)
+        return number
+
+    # Graphs that are called
+
+    def _part(self, part: Part) -> list[Line]:
+        """Return the lines of one part of what a step runs that runs graphs."""
+        match part:
+            case bodies.Call(plan, frame):
+                return [_placed(line, frame) for line in self._body(plan)]
+            case bodies.Copy(step):
+                return [Line(call=call) for call in self._calls([step], is_called=True)]
+            case bodies.Repeat(count, parts):
+                return [Line(f"for _ in range({count}):"), *self._inside(parts)]
+            case bodies.While(test, flag, parts):
+                stop = [Line("if not {}:", self._tested(flag), 1), Line("break", depth=2)]
+                return [Line("while True:"), *self._inside([test]), *stop, *self._inside(parts)]
+            case bodies.Choice(flag, then, otherwise):
+                head, other = Line("if {}:", self._tested(flag)), Line("else:")
+                return [head, *self._inside(then), other, *self._inside(otherwise)]
+
+    def _inside(self, parts: Iterable[Part]) -> list[Line]:
+        """Return the lines of parts, indented."""
+        found = [line for part in parts for line in self._part(part)] or [Line("pass")]
+        return [replace(line, depth=line.depth + 1) for line in found]
+
+    def _body(self, plan: Plan) -> list[Line]:
+        """Return the lines of a called graph, in memory of its own; written once."""
+        found = self.bodies.get(plan.graph)
+        if found is None:
+            found = self.bodies[plan.graph] = self._lines(_stretches(plan.steps), is_called=True)
+        return found
+
+    def _tested(self, flag: TensorDescription) -> Call:
+        """Return a call that gives the truth of a bool."""
+        return Call(self._block(TEST), [flag], [], [], [-1] * len(TEST))
+
+
+def _stretches(steps: Sequence[Step]) -> list[Sequence[Step]]:
+    """Return stretches of steps that run no graphs, and steps that do, each by itself."""
+    found: list[Sequence[Step]] = []
+    for runs_graphs, several in groupby(steps, lambda step: bool(step.op.graphs)):
+        stretch = list(several)
+        found += [[step] for step in stretch] if runs_graphs else [stretch]
+    return found or [[]]
+
+
+def _placed(line: Line, frame: Frame) -> Line:
+    """Return a line of a called graph in the memory of a call."""
+    if line.call is None:
+        return line
+    call = line.call
+    return replace(line, call=replace(call, tensors=list(map(frame.place, call.tensors))))
+
+
+TEST = (
+    "def bind(tensors, values):",
+    "    [v0] = tensors",
+    "    def run():",
+    "        return v0.item()",
+    "    return run",
+)
+"""The block that gives the truth of a bool."""
 
 SCOPE = {"__name__": "weft_numpy.generated", "ndarray": np.ndarray, "copyto": np.copyto}
 """What all generated code finds in its module."""

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from weft.packing import Packing, Unpacking
-from weft_numpy.blocks import Call, Code
+from weft_numpy.blocks import Call, Code, Line
 
 
 def packed(code: Code, packing: Packing) -> Any:
@@ -15,7 +15,10 @@ def packed(code: Code, packing: Packing) -> Any:
         "signature": code.signature,
         "blocks": code.blocks,
         "names": [[name, packing.value(value)] for name, value in code.names.items()],
-        "calls": [_packed_call(call, packing) for call in code.calls],
+        "lines": [
+            [line.text, line.depth, line.call and _packed_call(line.call, packing)]
+            for line in code.lines
+        ],
     }
 
 
@@ -35,10 +38,15 @@ def unpacked(unpacking: Unpacking) -> Code:
     found = unpacking.code
     code = Code(found["signature"], [tuple(lines) for lines in found["blocks"]])
     code.names = {name: unpacking.value(value) for name, value in found["names"]}
-    for block, tensors, values, callers, runs in found["calls"]:
+    for text, depth, call in found["lines"]:
+        code.lines.append(Line(text, depth=depth))
+        if call is None:
+            continue
+        block, tensors, values, callers, runs = call
         places = [unpacking.tensor(number) for number in tensors]
         origins = [origin for origin, count in runs for _ in range(count)]
-        code.calls.append(Call(block, places, unpacking.values(values), callers, origins))
+        made = Call(block, places, unpacking.values(values), callers, origins)
+        code.lines[-1].call = made
         for origin, _ in runs:
             location = unpacking.location(origin)
             if location is not None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.description import TensorDescription
 from weft.device import DeviceBufferStorage, DeviceTensor, host_view
+from weft.inlining import called_graphs
 from weft.op import Op
 from weft.ops.convolutions import BilinearConvolutionOp
 from weft.packing import Packing, Unpacking
@@ -167,6 +168,7 @@ class NumPyTransformer(Transformer):
             alignment=ALIGNMENT,
             workspace=self._workspace,
             dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},
+            runs_graphs=True,
             fast_math=self.fast_math,
         )
 
@@ -202,7 +204,8 @@ class NumPyTransformer(Transformer):
         programs = list(programs)
         super().run_registered_graph_passes(programs)
         for program in programs:
-            self.kernels.survey(program.graph.ops)
+            for graph in called_graphs(program.graph, own=True):
+                self.kernels.survey(graph.ops)
 
     def transform_ordered_ops(
         self, program: Program, ordered_ops: Sequence[Step], name: str

@@ -15,6 +15,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from weft import ax, dtypes, errors, ops
+from weft.autodiff import (
+    ExpectedConnection,
+    ExpectedConnectionType,
+    GradGraphInfo,
+    autodiff,
+)
 from weft.axes import Axes, Axis, FlattenedAxis, make_axes, make_axis
 from weft.capture import capture
 from weft.description import TensorDescription
@@ -70,7 +76,10 @@ __all__ = [
     "Computation",
     "DeviceBufferStorage",
     "DeviceTensor",
+    "ExpectedConnection",
+    "ExpectedConnectionType",
     "FlattenedAxis",
+    "GradGraphInfo",
     "Graph",
     "GraphPass",
     "NumPyTransformer",
@@ -84,6 +93,7 @@ __all__ = [
     "WeftError",
     "__version__",
     "allocate_transformer",
+    "autodiff",
     "ax",
     "backend",
     "bool_",

@@ -17,14 +17,16 @@ from weft import scope
 from weft.collection import paused_collection
 from weft.errors import ArgumentError, GraphError, StateError
 from weft.graph import Graph
+from weft.inlining import without_saved
 from weft.op import Op
+from weft.ops.calls import AfterOp
 from weft.ops.control import ParallelOp, SequentialOp
 from weft.ops.movement import broadcast
 from weft.ops.storage import AssignableTensorOp, AssignOp, ParameterOp, ReadOp
 from weft.tensor import TensorOp
 from weft.traversal import dependencies, postorder
 
-_SPECIAL = (ReadOp, ParameterOp, SequentialOp, AssignOp, ParallelOp)
+_SPECIAL = (ReadOp, ParameterOp, SequentialOp, AssignOp, ParallelOp, AfterOp)
 
 
 def capture(
@@ -95,7 +97,7 @@ class _Capture:
                 if not op.is_state:
                     self.main.values[op] = self._convert(op, self.main)
         final = {state: self._final_value(state) for state, base in self.successor if base is None}
-        return Graph(
+        graph = Graph(
             inputs=self.inputs,
             outputs=[self._output(op, final) for op in results if op.is_tensor],
             updates=[
@@ -106,6 +108,7 @@ class _Capture:
             effects=self.effects,
             name=name,
         )
+        return without_saved(graph)
 
     def _run_sequences(self, sequences: Iterable[SequentialOp]) -> None:
         """Execute each outermost sequence in a region of its own, the last built first.
@@ -199,6 +202,8 @@ class _Capture:
             raise GraphError(
                 op.explain("the op belongs to a captured graph: give the ops it was captured from")
             )
+        if isinstance(op, AfterOp):
+            return region.values[op.args[0]]
         if isinstance(op, SequentialOp):
             last = op.args[-1]
             return self._current(last, None, region) if last.is_state else region.values[last]

@@ -20,10 +20,12 @@ from weft.errors import PluginError
 from weft.factory import DEFAULT_BACKEND
 from weft.passes import PIPELINE
 from weft.plugins import BACKENDS, PASSES, BackendStatus, PluginRecord, Step
+from weft.running import run_model
 
 app = typer.Typer(add_completion=False)
 cache_app = typer.Typer(help="Show where compiled programs are kept, or remove them.")
 app.add_typer(cache_app, name="cache")
+app.command("run")(run_model)
 
 _SLOW_CORETYPE = "Haswell"
 _VARIABLES = {

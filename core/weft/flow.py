@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from weft import scope
 from weft.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
+from weft.called import workspace_of
 from weft.description import TensorDescription, contiguous
 from weft.graph import Graph
 from weft.op import Op
@@ -65,6 +66,8 @@ class Flow:
         By node, pairs of a buffer that it makes and one that it reads, whose memory will do.
     scratch
         By node, the bytes of memory that it needs while it runs, for those that need any.
+    called
+        The buffers that a called graph reads or writes; they do not lie in the caller's memory.
     barriers
         The nodes that act on the world or may raise, which keep their order. No state is written
         before them.
@@ -87,6 +90,7 @@ class Flow:
         self.makes: list[tuple[int, ...]] = []
         self.overwrites: list[tuple[tuple[int, int], ...]] = []
         self.scratch: dict[int, int] = {}
+        self.called: set[int] = set()
         self.barriers: list[int] = []
         self._roles = {held_by(op): number for number, op in enumerate(graph.outputs)}
         self._states: dict[Any, Buffer] = {}
@@ -113,7 +117,7 @@ class Flow:
         """
         new = copy.copy(self)
         for name, value in vars(self).items():
-            if isinstance(value, list | dict):
+            if isinstance(value, list | dict | set):
                 setattr(new, name, value.copy())
         newest = list(range(len(self.buffers)))
         seen: set[int] = set()
@@ -145,6 +149,8 @@ class Flow:
             newest[number] = self._buffer(ARENA, self.buffers[number].nbytes).number
             self.values[newest[number]] = self.values[number]
         self.makes[node] = tuple([newest[number] for number in self.makes[like]])
+        if self.ops[like].graphs:
+            self.called.update(self.reads[node], self.makes[node])
         pairs = self.overwrites[node]
         self.overwrites[node] = tuple([(newest[made], read) for made, read in pairs])
         return node
@@ -220,7 +226,7 @@ class Flow:
         self._sources[op] = (node,)
         tensors = self.tensors
         self.reads[node] = tuple({tensors[arg].base.number for arg in op.args})
-        scratch = self.target.workspace(op)
+        scratch = workspace_of(op, self.target)
         if scratch:
             self.scratch[node] = scratch
         if op.has_effect or op.may_raise:
@@ -229,6 +235,8 @@ class Flow:
         if makes:
             values = self.made_by(op)
             self.makes[node] = tuple([self._make(value) for value in values])
+            if op.graphs:
+                self.called.update(self.reads[node], self.makes[node])
             if not _never_overwrites(op):
                 self.overwrites[node] = tuple(self._overwrites(op, values))
 
@@ -265,6 +273,12 @@ class Flow:
                 return False
             found = True
         return found
+
+    def may_replace(self, number: int, read: int | None) -> bool:
+        """Whether what a step makes may lie where a buffer that the step reads does."""
+        value = self.values[number]
+        maker = value.args[0] if isinstance(value, ResultOp) else value
+        return read is not None and self._may_overwrite(value, maker, self.buffers[read])
 
     def _update(self, state: Any, value: Op) -> Update:
         maker = held_by(value)

@@ -8,7 +8,7 @@ so that a gradient reads the state that the forward computation read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from weft import dtypes, scope, source
@@ -17,13 +17,20 @@ from weft.errors import ArgumentError, AxesError, GradientError
 from weft.op import Op
 from weft.ops.elementwise import add, cast
 from weft.ops.movement import broadcast, transpose, zeros_like
+from weft.ops.results import ResultOp, TupleOp
 from weft.ops.storage import constant
 from weft.tensor import TensorOp
 from weft.traversal import operands, postorder
 
 
-class _Missing:
-    """Marks an adjoint that cannot be had, because an op on the way has no rule."""
+class Missing:
+    """Marks an adjoint that cannot be had, because an op on the way has no rule.
+
+    Attributes
+    ----------
+    op, path
+        That op, and the ops between it and the one whose adjoint it were.
+    """
 
     def __init__(self, op: Op, path: tuple[Op, ...]) -> None:
         self.op = op
@@ -49,7 +56,7 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
     found = adjoints.get(x)
     if found is None:
         _refuse_bypassed(y, x, adjoints)
-    if isinstance(found, _Missing):
+    if isinstance(found, Missing):
         path = " <- ".join(f"{op}" for op in found.path[-8:])
         raise GradientError(
             found.op.explain(
@@ -157,23 +164,54 @@ def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
 
 def reverse_walk(y: Op, delta: TensorOp, stops: Iterable[Op] = ()) -> dict[Op, Any]:
     """Return the adjoint of every op that `y` depends on, not going beyond `stops`."""
-    ends = set(stops)
-    adjoints: dict[Op, Any] = {y: delta}
-    for op in reversed(postorder([y], lambda op: () if op in ends else operands(op))):
+    ends = frozenset(stops)
+    order = postorder([y], lambda op: () if op in ends else operands(op))
+    return walk_back(order, {y: delta}, ends)
+
+
+def walk_back(
+    order: Sequence[Op], adjoints: dict[Op, Any], ends: Collection[Op]
+) -> dict[Op, Any]:
+    """Add to some adjoints those of the ops before, not going beyond `ends`.
+
+    `order` has each op after its operands. An op with several results has a mapping of adjoints, by
+    the index of the result or the key of the saved value.
+    """
+    for op in reversed(order):
         adjoint = adjoints.get(op)
         meaning = op.meaning
         if adjoint is None or op in ends or not meaning.args:
             continue
+        key = _key_of_result(op)
+        if key is not None:
+            _add_to_results(op, adjoints, key, adjoint)
+            continue
         shares = _shares(op, meaning, adjoint)
         for arg, share in zip(meaning.args, shares, strict=True):
-            if share is not None and dtypes.is_inexact(arg.dtype):
+            if share is not None and arg.is_tensor and dtypes.is_inexact(arg.dtype):
                 adjoints[arg] = _accumulated(op, arg, adjoints.get(arg), share)
     return adjoints
 
 
+def _key_of_result(op: Op) -> Any:
+    """Return what the adjoint of one of several results is known by; None for any other op."""
+    if isinstance(op, ResultOp):
+        return op.index
+    return getattr(op, "key", None) if op.args and isinstance(op.args[0], TupleOp) else None
+
+
+def _add_to_results(op: Op, adjoints: dict[Op, Any], key: Any, adjoint: Any) -> None:
+    made = op.args[0]
+    found = adjoints.setdefault(made, {})
+    if isinstance(found, Missing) or isinstance(adjoint, Missing):
+        adjoints[made] = found if isinstance(found, Missing) else adjoint
+    else:
+        found[key] = _accumulated(op, op, found.get(key), adjoint)
+
+
 def _shares(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
-    if isinstance(adjoint, _Missing):
-        return [_Missing(adjoint.op, (*adjoint.path, op))] * len(meaning.args)
+    if isinstance(adjoint, Missing):
+        return [Missing(adjoint.op, (*adjoint.path, op))] * len(meaning.args)
     with scope.pinned_reads(meaning):
         rule = _rule_of(type(meaning)) if _overrides else None
         try:
@@ -181,12 +219,12 @@ def _shares(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
                 return list(rule(meaning, adjoint, *meaning.args))
             return list(meaning.generate_adjoints(adjoint, *meaning.args))
         except NotImplementedError:
-            return [_Missing(op, (op,))] * len(meaning.args)
+            return [Missing(op, (op,))] * len(meaning.args)
 
 
-def _accumulated(op: Op, arg: TensorOp, sofar: Any, share: Any) -> Any:
-    if isinstance(sofar, _Missing) or isinstance(share, _Missing):
-        return sofar if isinstance(sofar, _Missing) else share
+def _accumulated(op: Op, arg: Op, sofar: Any, share: Any) -> Any:
+    if isinstance(sofar, Missing) or isinstance(share, Missing):
+        return sofar if isinstance(sofar, Missing) else share
     share = cast(share, arg.dtype)
     if not share.axes and arg.axes:
         share = broadcast(share, arg.axes)
@@ -202,6 +240,6 @@ def adjoints_through(y: TensorOp, delta: TensorOp, args: Iterable[Op]) -> list[A
     wanted = list(args)
     adjoints = reverse_walk(y, delta, wanted)
     for arg in wanted:
-        if isinstance(adjoints.get(arg), _Missing):
+        if isinstance(adjoints.get(arg), Missing):
             raise NotImplementedError
     return [adjoints.get(arg) for arg in wanted]

@@ -139,7 +139,10 @@ class Graph:
         unknown.extend(state.axes for state, _ in self.updates)
         leaves = (op.attributes().values() for op in self.ops if not op.args)
         unknown.extend(value for values in leaves for value in values if isinstance(value, Axes))
-        return tuple(dict.fromkeys(found for axes in unknown for found in axes.symbols()))
+        within = dict.fromkeys(graph for op in self.ops for graph in op.graphs)
+        called = (symbol for graph in within for symbol in graph.symbols)
+        own = (symbol for axes in unknown for symbol in axes.symbols())
+        return tuple(dict.fromkeys((*own, *called)))
 
     def specialise(self, solution: Mapping[Symbol, int]) -> Graph:
         """Return the graph with unknown lengths replaced, and all axes inferred anew."""
@@ -154,6 +157,16 @@ class Graph:
                 new[op] = type(op)(*args, **fields)
         return self.mapped(new, dict.fromkeys(new.values()))
 
+    def specialised(self, solution: Mapping[Symbol, int]) -> Graph:
+        """Return what `specialise` does, the very same graph each time; itself without symbols."""
+        if not self.symbols:
+            return self
+        made: dict[Any, Graph] = self.__dict__.setdefault("_specialised", {})
+        key = frozenset(solution.items())
+        if key not in made:
+            made[key] = self.specialise(solution)
+        return made[key]
+
     def verify(self) -> None:
         """Check every rule that a graph must keep.
 
@@ -164,7 +177,9 @@ class Graph:
         # Whoever changed an op in place did not change the order that is remembered.
         ops = self.ops if _is_ordered(self.ops, self.children) else self._ordered_ops()
         inputs = set(self.inputs)
+        within: dict[Graph, None] = {}
         for op in ops:
+            within.update(dict.fromkeys(op.graphs))
             if op.is_state:
                 raise GraphError(op.explain("a stored state is used as a value: read it instead"))
             if isinstance(op, ParameterOp) and op not in inputs:
@@ -172,6 +187,8 @@ class Graph:
             _check_inference(op)
             for inner in op.contained:
                 _check_inference(inner)
+        for graph in within:
+            graph.verify()
         self._verify_updates()
 
     def _verify_updates(self) -> None:
@@ -307,6 +324,8 @@ def _substituted(value: Any, solution: Mapping[Symbol, int]) -> Any:
         return value.substitute(solution)
     if isinstance(value, Length):
         return substitute(value, solution)
+    if isinstance(value, Graph):
+        return value.specialised(solution)
     if type(value) is tuple:
         return tuple(_substituted(part, solution) for part in value)
     return value

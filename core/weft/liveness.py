@@ -99,15 +99,20 @@ class Liveness:
                     continue
                 if home[read] != read or not in_arena[read]:
                     continue
-                if root in early and not self._may_begin(early[root], first[read]):
+                if root in early and not self._may_begin(early[root], read):
+                    continue
+                if read in self.flow.called and self.flow.buffers[root].kind == RESULT:
                     continue
                 home[read] = root
                 first[root] = first[read]
 
-    def _may_begin(self, update: Update, place: int) -> bool:
-        """Whether an earlier value may lie in the memory of a state already."""
+    def _may_begin(self, update: Update, number: int) -> bool:
+        """Whether an earlier value, a buffer, may lie in the memory of a state already."""
+        place = self.first[number]
+        if place <= self.last_barrier:
+            return False
         read = -1 if update.old is None else self.last[update.old]
-        return place > self.last_barrier and read < place
+        return read < place or (read == place and self.flow.may_replace(number, update.old))
 
     @cached_property
     def arena(self) -> list[int]:

@@ -70,7 +70,7 @@ class Op:
     serial: int
     _name: str | None = None
     _metadata: dict[str, Any] | None = None
-    order: int
+    order: float
 
     fields: ClassVar[tuple[str, ...]] = ()
     _field_set: ClassVar[frozenset[str]] = frozenset()
@@ -201,6 +201,11 @@ class Op:
         return ()
 
     @property
+    def graphs(self) -> tuple[Any, ...]:
+        """The graphs that it runs; those of an op that takes one as an attribute."""
+        return ()
+
+    @property
     def meaning(self) -> Op:
         """The op that this one stands for: itself, unless a schema names a composite."""
         return self
@@ -307,6 +312,7 @@ class Op:
         mine["reads"] = (None,) * len(args)
         mine.pop("_name", None)
         mine.pop("_adjoints", None)
+        mine.pop("_results", None)
         new = object.__new__(type(self))
         _put(new, "__dict__", mine)
         return new

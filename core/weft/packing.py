@@ -39,7 +39,7 @@ class Packing:
         self._program = program
         self._numbers = {op: number for number, op in enumerate(structure.ops)}
         self._states = {state: number for number, state in enumerate(structure.states)}
-        self._origins: dict[int, int] = {}
+        self._origins: dict[float, int] = {}
         for number, op in enumerate(structure.ops):
             self._origins.setdefault(op.order, number)
         fixed = [buffer for buffer in program.buffers if buffer.kind != ARENA]
@@ -77,7 +77,7 @@ class Packing:
         """Return a number for a place in memory."""
         return self._tensors.setdefault(tensor, len(self._tensors))
 
-    def origin(self, order: int) -> int:
+    def origin(self, order: float) -> int:
         """Return a number for the op of the user that has a place in his order; -1 for none."""
         return self._origins.get(order, -1)
 

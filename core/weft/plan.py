@@ -11,15 +11,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from weft import dtypes, scope
 from weft.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
+from weft.called import is_planned, keep_plan, plan_of
 from weft.description import TensorDescription, contiguous
 from weft.flow import Flow, held_by
 from weft.graph import Graph
 from weft.liveness import Liveness
+from weft.inlining import called_graphs
 from weft.op import Op
 from weft.ops.movement import ContiguousOp
+from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp, ReadOp
 from weft.rematerialisation import rematerialised
 from weft.repetition import distinct
@@ -155,7 +159,17 @@ def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> 
     An arena of more than `memory_limit` bytes is made to fit by computing values again that would
     otherwise wait for their last reader. Raises MemoryLimitError if that is not enough.
     """
-    found = schedules(Flow(with_copies(graph), target))
+    for each in called_graphs(graph):
+        if not is_planned(each):
+            keep_plan(each, _planned(each, target, is_called=True))
+    return _planned(graph, target, memory_limit)
+
+
+def _planned(
+    graph: Graph, target: Target, memory_limit: int | None = None, is_called: bool = False
+) -> Plan:
+    """Return a plan for a graph; those that it calls have theirs."""
+    found = schedules(Flow(with_copies(graph, is_called), target))
     best = _smallest(found)
     if memory_limit is not None and best.placement[1] > memory_limit:
         best = distinct(rematerialised(found, memory_limit))
@@ -164,17 +178,19 @@ def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> 
     return plan
 
 
-def _copy(value: Op) -> ContiguousOp:
+def _copy(value: Any) -> ContiguousOp:
     with scope.replacing(value):
         return ContiguousOp(value)
 
 
-def with_copies(graph: Graph) -> Graph:
+def with_copies(graph: Graph, is_called: bool = False) -> Graph:
     """Return the graph in which each output and update is made by an op of its own.
 
     A copy is added for an output or update that is a view of a part of something, or of what has
-    another role already.
+    another role already. What a called graph takes and yields lies in memory of its own too, so
+    that one program serves for all calls.
     """
+    graph = _with_own_operands(graph, is_called)
     taken: set[Op] = set()
 
     def own(value: Op) -> Op:
@@ -194,8 +210,31 @@ def with_copies(graph: Graph) -> Graph:
 
 
 def _is_there(op: Op) -> bool:
-    """Whether a value is there before the first step."""
+    """Whether a value is there before the first step, or a called graph yields it."""
+    if isinstance(op, ResultOp) and op.args[0].graphs:
+        return True
     return op.is_constant or isinstance(op, ParameterOp | ReadOp)
+
+
+def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
+    """Return a graph that calls others with whole tensors only, none in the user's memory."""
+    if not any(op.graphs for op in graph.ops):
+        return graph
+    returned = {held_by(op) for op in graph.outputs}
+    new: dict[Op, Op] = {}
+    copies: dict[Op, Op] = {}
+
+    def own(arg: Op) -> Op:
+        maker = held_by(arg)
+        is_users = isinstance(maker, ParameterOp) or maker in returned
+        if maker is not None and (is_called or not is_users):
+            return new[arg]
+        return copies.setdefault(arg, _copy(new[arg]))
+
+    for op in graph.ops:
+        args = tuple([own(arg) if op.graphs else new[arg] for arg in op.args])
+        new[op] = op if args == op.args else op.with_args(args)
+    return graph.mapped(new)
 
 
 def _smallest(found: Iterable[Liveness]) -> Liveness:
@@ -303,7 +342,10 @@ class _Assembly:
         return self.states.setdefault(buffer.owner, buffer) if buffer.kind == STATE else buffer
 
     def _in_use(self) -> list[Buffer]:
-        return [buffer for buffer in self.buffers if self._root(buffer) is buffer]
+        own = [buffer for buffer in self.buffers if self._root(buffer) is buffer]
+        called = dict.fromkeys(graph for op in self.flow.ops for graph in op.graphs)
+        within = (buffer for graph in called for buffer in plan_of(graph).buffers)
+        return [*own, *dict.fromkeys(buffer for buffer in within if buffer.kind == CONSTANT)]
 
     def _step(self, op: Op, workspace: TensorDescription | None) -> Step:
         args = tuple([self.tensors[arg] for arg in op.args])

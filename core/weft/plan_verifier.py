@@ -12,6 +12,7 @@ from collections.abc import Hashable, Sequence
 from itertools import combinations
 from typing import Any
 
+from weft.called import plan_of
 from weft.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
 from weft.description import TensorDescription
 from weft.errors import PlanError
@@ -37,6 +38,8 @@ def verify_plan(plan: Plan) -> None:
         _check_apart(plan, step)
         _check_lifetimes(step, place)
     _Memory(plan).run()
+    for graph in dict.fromkeys(graph for step in plan.steps for graph in step.op.graphs):
+        verify_plan(plan_of(graph))
 
 
 def _error(op: Op, problem: str) -> PlanError:
@@ -174,7 +177,7 @@ def _check_order(plan: Plan) -> None:
 
 
 def _written(step: Step) -> Sequence[TensorDescription]:
-    return () if step.op.has_effect else step.outs
+    return () if step.op.has_effect and not isinstance(step.op, TupleOp) else step.outs
 
 
 def _check_places(plan: Plan, step: Step) -> None:
@@ -252,10 +255,10 @@ class _Memory:
                 self._check_read(step.op, self._source(arg), tensor)
             if step.workspace:
                 self._write(step.op, step.workspace)
-            if not step.op.has_effect:
-                for value, tensor in zip(self._values(step.op), step.outs, strict=True):
-                    self._write(value, tensor)
-                    self.made.add(value)
+            values = self._values(step.op) if _written(step) else []
+            for value, tensor in zip(values, step.outs, strict=bool(values)):
+                self._write(value, tensor)
+                self.made.add(value)
         for number, op in enumerate(self.plan.graph.outputs):
             self._check_final(op, RESULT, number)
         updates = dict(self.plan.graph.updates)

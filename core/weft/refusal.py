@@ -45,5 +45,9 @@ def unsupported(ops: Iterable[Op], target: Target) -> list[Op]:
     return [
         op
         for op in ops
-        if not (op.is_constant or isinstance(op, NOT_COMPUTED) or target.supports(op))
+        if not (
+            op.is_constant
+            or isinstance(op, NOT_COMPUTED)
+            or (target.runs_graphs if op.graphs else target.supports(op))
+        )
     ]

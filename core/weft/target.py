@@ -55,6 +55,9 @@ class Target:
     lacks
         By the name of an op class that the backend cannot compute, the reason. The conformance kit
         expects such an op to be refused, and fails if it is computed after all.
+    runs_graphs
+        Whether it runs calls, loops and choices by itself; else passes put the ops of the graphs in
+        their place, and a loop of unknown length is refused.
     fast_math
         Whether passes may change values in rare cases, such as ``0 * x`` to 0.
     tolerances
@@ -73,6 +76,7 @@ class Target:
         "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()  # noqa: SIM905
     )
     lacks: Mapping[str, str] = field(default_factory=dict)
+    runs_graphs: bool = False
     fast_math: bool = False
     tolerances: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
 

@@ -25,6 +25,7 @@ from weft.description import contiguous
 from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError, AxesError, StateError
 from weft.graph import Graph, in_order
+from weft.inlining import with_bodies
 from weft.initialisation import initial_computation, initializers_of, large_constants
 from weft.lengths import Symbol
 from weft.op import Op
@@ -361,8 +362,13 @@ class Transformer(ABC):
         target = self.target
         passes = self.pipeline.changed(target)
         for program in programs:
-            program.graph = run_passes(program.graph, passes, target, program.name)
-            refuse_unsupported(program.graph, target)
+
+            def finished(graph: Graph, label: str = program.name) -> Graph:
+                made = run_passes(graph, passes, target, label)
+                refuse_unsupported(made, target)
+                return made
+
+            program.graph = finished(with_bodies(program.graph, target, finished))
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
         """Return the initialisers of the states among ops that have no value here yet.

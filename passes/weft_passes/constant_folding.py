@@ -40,7 +40,7 @@ def _folded(op: Op) -> Op:
         if not source.is_constant:
             return op
         operands.append(source)
-    if not op.axes.is_static:
+    if not op.is_tensor or not op.axes.is_static:
         return op
     size = op.axes.size * op.dtype.itemsize
     if size > max([SMALL, *(arg.const.nbytes for arg in operands)]):

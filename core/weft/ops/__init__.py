@@ -4,6 +4,7 @@ from weft.ops import (
     activation,
     arrangement,
     bits,
+    calls,
     cells,
     clipping,
     comparison,
@@ -52,6 +53,7 @@ from weft.ops import (
 from weft.ops.activation import *
 from weft.ops.arrangement import *
 from weft.ops.bits import *
+from weft.ops.calls import *
 from weft.ops.cells import *
 from weft.ops.clipping import *
 from weft.ops.comparison import *
@@ -102,6 +104,7 @@ __all__ += activation.__all__
 __all__ += arrangement.__all__
 __all__ += heads.__all__
 __all__ += bits.__all__
+__all__ += calls.__all__
 __all__ += cells.__all__
 __all__ += clipping.__all__
 __all__ += comparison.__all__

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -234,27 +234,72 @@ def _close(got: Array, want: Array, relative: float, absolute: float) -> Any:
     return near | (wide == want) | (np.isnan(wide) & np.isnan(want))
 
 
+@dataclass
+class Finding:
+    """What came of a case.
+
+    Attributes
+    ----------
+    problems
+        A line for each result that is wrong, or for the error.
+    lacking
+        The classes of ops that were refused, as the target says.
+    is_within
+        Whether the target computes with every dtype of the case; if not, it was left out.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    lacking: set[str] = field(default_factory=set)
+    is_within: bool = True
+
+
 def run_cases(
     transformer: Any, cases: Sequence[Case], lacking: set[str] | None = None
 ) -> list[str]:
     """Compute cases in one computation; return a line for each result that is wrong.
 
-    Where that raises an error, each case is computed alone, so that one does not hide the others.
-    Cases with a dtype that the target does not compute with are left out. An op that the target
-    says it lacks must be refused; `lacking` gets the names of those that were.
+    `lacking` gets the names of the ops that were refused as the target says; see `examine`.
     """
-    chosen = [case for case in cases if is_within(case, transformer.target)]
-    try:
-        return _problems(transformer, chosen)
-    except Exception as error:
-        missing = set(getattr(error, "kinds", ()))
-        if len(chosen) == 1 and missing and missing <= set(transformer.target.lacks):
-            if lacking is not None:
-                lacking.update(missing)
-            return []
-        if len(chosen) == 1:
-            return [f"{chosen[0].label}: {type(error).__name__}: {error}"]
-    return [problem for case in chosen for problem in run_cases(transformer, [case], lacking)]
+    findings = examine(transformer, cases)
+    if lacking is not None:
+        lacking.update(*(finding.lacking for finding in findings))
+    return [problem for finding in findings for problem in finding.problems]
+
+
+def examine(transformer: Any, cases: Sequence[Case]) -> list[Finding]:
+    """Compute cases in one computation; return what came of each.
+
+    Where that raises an error, halves are computed, and halves of those that raise one, so that no
+    case hides another. Cases with a dtype that the target does not compute with are left out. An
+    op that the target says it lacks must be refused.
+    """
+    findings = [Finding(is_within=is_within(case, transformer.target)) for case in cases]
+    waiting = [
+        [
+            (case, finding)
+            for case, finding in zip(cases, findings, strict=True)
+            if finding.is_within
+        ]
+    ]
+    while waiting:
+        chosen = waiting.pop()
+        try:
+            found = _problems(transformer, [case for case, _ in chosen])
+        except Exception as error:
+            if len(chosen) > 1:
+                middle = len(chosen) // 2
+                waiting += [chosen[middle:], chosen[:middle]]
+                continue
+            case, finding = chosen[0]
+            missing = set(getattr(error, "kinds", ()))
+            if missing and missing <= set(transformer.target.lacks):
+                finding.lacking = missing
+            else:
+                finding.problems = [f"{case.label}: {type(error).__name__}: {error}"]
+            continue
+        for (_, finding), problems in zip(chosen, found, strict=True):
+            finding.problems = problems
+    return findings
 
 
 def is_within(case: Case, target: Target) -> bool:
@@ -265,7 +310,8 @@ def is_within(case: Case, target: Target) -> bool:
     return {op.dtype.name for op in graph.ops} <= target.dtypes
 
 
-def _problems(transformer: Any, cases: Sequence[Case]) -> list[str]:
+def _problems(transformer: Any, cases: Sequence[Case]) -> list[list[str]]:
+    """Compute cases in one computation; return for each a line for each result that is wrong."""
     placeholders = [x for case in cases for x in case.placeholders]
     arrays = [array for case in cases for array in case.arrays]
     results = [op for case in cases for op in case.results]
@@ -275,18 +321,20 @@ def _problems(transformer: Any, cases: Sequence[Case]) -> list[str]:
         warnings.simplefilter("error", RuntimeWarning)
         got = computation(*arrays)
     computation.plan.verify()
-    labels = [
-        f"{case.label}, {what}"
-        for case in cases
-        for what in ("value", *(f"gradient by operand {number}" for number in case.gradients))
-    ]
     kinds = {type(op).__name__ for op in computation.program.graph.ops}
+    for kind in sorted(kinds & set(transformer.target.lacks)):
+        raise AssertionError(f"the target says it lacks {kind}, and yet computes it")
+    checked = iter(zip(results, got, wanted, strict=True))
+    return [_wrong_results(case, checked, transformer.target) for case in cases]
+
+
+def _wrong_results(
+    case: Case, checked: Iterator[tuple[TensorOp, Array, Expectation]], target: Target
+) -> list[str]:
+    """Return a line for each result of a case that is wrong, from the next ones of all."""
+    names = ("value", *(f"gradient by operand {number}" for number in case.gradients))
     problems = [
-        f"{cases[0].label}: the target says it lacks {kind}, and yet computes it"
-        for kind in sorted(kinds & set(transformer.target.lacks))
+        (name, difference(got, op, expected, target))
+        for name, (op, got, expected) in zip(names, checked, strict=False)
     ]
-    for label, op, value, expected in zip(labels, results, got, wanted, strict=True):
-        problem = difference(value, op, expected, transformer.target)
-        if problem:
-            problems.append(f"{label}: {problem}")
-    return problems
+    return [f"{case.label}, {name}: {problem}" for name, problem in problems if problem]

@@ -16,6 +16,8 @@ VALUES, GRADIENTS, DTYPES, BEHAVIOUR, THREADS, RANDOM = LEVELS = (
 order, results and errors; concurrent calls; random graphs. Each includes those before it."""
 
 MARK = "weft_level"
+TOGETHER = "weft_together"
+"""The mark of tests whose rows are computed together; see `weft.testing.together`."""
 
 
 def level(name: str) -> pytest.MarkDecorator:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from weft.testing.levels import LEVELS, MARK, includes
+from weft.testing.levels import LEVELS, MARK, TOGETHER, includes
 
 if TYPE_CHECKING:
     from weft import Transformer
     from weft.testing.report import Outcome
+    from weft.testing.together import Batch
 
 OPTION = "--weft-backend"
 LEVEL_OPTION = "--weft-level"
@@ -50,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark of levels, and the writer of the report if one is wanted."""
     config.addinivalue_line("markers", f"{MARK}(name): a test of the kit that begins at a level")
+    config.addinivalue_line("markers", f"{TOGETHER}: tests whose rows are one program")
     path = config.getoption(REPORT_OPTION)
     if path:
         config.pluginmanager.register(ReportWriter(path), "weft-report")
@@ -70,8 +72,12 @@ def _is_parametrized(metafunc: pytest.Metafunc) -> bool:
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is above the chosen level and, for a named backend, tests of weft itself."""
+    """Leave out what is above the chosen level and, for a named backend, tests of weft itself.
+
+    Of what is left, and was not left out for other reasons, put together what belongs together.
+    """
     highest, named = config.getoption(LEVEL_OPTION), config.getoption(OPTION)
 
     def is_wanted(item: pytest.Item) -> bool:
@@ -85,6 +91,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(wanted) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in set(wanted)])
         items[:] = wanted
+    if any(item.get_closest_marker(TOGETHER) for item in items):
+        from weft.testing.together import put_together
+
+        put_together(items)
 
 
 def backends(config: pytest.Config) -> list[str]:
@@ -136,6 +146,15 @@ def transformer(backend: str) -> Iterator[Transformer]:
     made = make_transformer(backend)
     yield made
     made.close()
+
+
+@pytest.fixture
+def batch(request: pytest.FixtureRequest) -> Batch:
+    """The rows of the op table that are computed together with the one that a test is about."""
+    from weft.testing.together import BATCH
+
+    found: Batch = request.node.stash[BATCH]
+    return found
 
 
 class ReportWriter:

@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft import dtypes
-from weft.testing.cases import Case, is_within, make_case, make_cases, run_cases, seeded
+from weft.testing.cases import Case, make_case, make_cases, run_cases, seeded
 from weft.testing.levels import DTYPES, GRADIENTS, VALUES, includes, level
 from weft.testing.numeric import ACCURACY, numeric_derivative
 from weft.testing.pytest_plugin import LACKING_PROPERTY
@@ -22,6 +22,7 @@ from weft.testing.table import (
     functions_without_row,
 )
 from weft.testing.table.rows import INTEGERS, NARROW, Refusal, Row
+from weft.testing.together import Batch, together
 
 KIT = Path(__file__).parent
 ROWS = {row.name: row for row in TABLE}
@@ -46,40 +47,44 @@ def test_rows_have_names_of_their_own() -> None:
 
 
 @level(VALUES)
+@together
 @pytest.mark.parametrize(("row", "dtype"), RUNS)
 def test_row_gives_what_the_reference_gives(
-    transformer: Any, row: Row, dtype: str, highest_level: str, record_property: Any
+    batch: Batch, backend: str, row: Row, dtype: str, highest_level: str, record_property: Any
 ) -> None:
     """In every shape and layout, value and gradient are those of the reference."""
-    if dtype not in transformer.target.dtypes:
-        pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
-    lacking: set[str] = set()
-    cases = make_cases(row, dtype, with_gradients=includes(highest_level, GRADIENTS))
-    if not any(is_within(case, transformer.target) for case in cases):
-        pytest.skip(f"{transformer.target.name} lacks a dtype that this needs beside {dtype}")
-    problems = run_cases(transformer, cases, lacking)
+    findings = batch.findings(row, backend, with_gradients=includes(highest_level, GRADIENTS))
+    target = batch.target
+    if dtype not in target.dtypes:
+        pytest.skip(f"{target.name} does not compute with {dtype}")
+    if not any(finding.is_within for finding in findings):
+        pytest.skip(f"{target.name} lacks a dtype that this needs beside {dtype}")
+    lacking = {kind for finding in findings for kind in finding.lacking}
     if lacking:
-        reasons = transformer.target.lacks
-        said = ", ".join(f"{kind} ({reasons[kind]})" for kind in sorted(lacking))
+        said = ", ".join(f"{kind} ({target.lacks[kind]})" for kind in sorted(lacking))
         record_property(LACKING_PROPERTY, said)
+    problems = [problem for finding in findings for problem in finding.problems]
     assert not problems, "\n".join(problems)
 
 
-TOGETHER = 50
+TOGETHER = 25
 """How many cases are one computation: compilers take their time over large programs."""
+PARTS = 4
+"""How many tests a dtype is, so that none takes a minute."""
 
 
 @level(DTYPES)
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("dtype", [*NARROW, *INTEGERS])
-def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str) -> None:
+def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str, part: int) -> None:
     """The first shapes of each row, where floats or integers are taken, many in a computation."""
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
     model = "float32" if dtype in NARROW else "int32"
-    rows = [row for row in TABLE if row.is_generic and model in row.dtypes]
+    rows = [row for row in TABLE if row.is_generic and model in row.dtypes][part::PARTS]
     cases = [case for row in rows for case in make_cases(row, dtype, True)]
     parts = [cases[first : first + TOGETHER] for first in range(0, len(cases), TOGETHER)]
-    problems = [problem for part in parts for problem in run_cases(transformer, part)]
+    problems = [problem for each in parts for problem in run_cases(transformer, each)]
     assert not problems, "\n".join(problems)
 
 

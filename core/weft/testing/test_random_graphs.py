@@ -27,6 +27,9 @@ from weft.testing.reference import evaluate
 MINIMAL = ("decompose",)
 """The passes without which a backend cannot run composites."""
 
+TOGETHER = 5
+"""How many programs are one computation, because compiling is what takes time."""
+
 reproducible = settings(
     max_examples=300,
     deadline=None,
@@ -46,21 +49,25 @@ def _exact_target(**options: Any) -> Target:
 
 
 @level(RANDOM)
-@reproducible
+@settings(reproducible, max_examples=reproducible.max_examples // TOGETHER)
 @given(data=st.data())
 def test_compiled_program_gives_what_the_reference_gives(backend: str, data: Any) -> None:
     """With all passes, and with as few as possible, over two calls; and the plans hold."""
-    program = data.draw(programs(_float_of(backend)))
+    drawn = programs(_float_of(backend))
+    several = [data.draw(drawn) for _ in range(TOGETHER)]
+    results = [result for program in several for result in program.results]
+    placeholders = [x for program in several for x in program.placeholders]
+    arrays = [array for program in several for array in program.arrays]
     for options in ({}, {"passes": MINIMAL}):
         with weft.make_transformer(backend, **options) as transformer:
-            computation = transformer.computation(program.results, *program.placeholders)
+            computation = transformer.computation(results, *placeholders)
             graph, target = computation.graph, transformer.target
             computation.plan.verify()
             states: Any = None
             for _ in range(2):
-                wanted = expectations(graph, program.arrays, target, states)
-                _, states = evaluate(graph, program.arrays, states, wide=True)
-                got = [value for value in computation(*program.arrays) if value is not None]
+                wanted = expectations(graph, arrays, target, states)
+                _, states = evaluate(graph, arrays, states, wide=True)
+                got = [value for value in computation(*arrays) if value is not None]
                 _require_equal(graph, got, wanted, target)
 
 

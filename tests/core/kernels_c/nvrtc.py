@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ARCHITECTURES = ("sm_80", "sm_90")
+ARCHITECTURES = ("sm_80", "compute_90")
+"""Machine code of the first, which takes most of the time, and of the second only PTX."""
 QUICKLY = ("--Ofast-compile=max",)
 """Without optimisation: what is refused is the same, and machine code comes six times as fast."""
 HARMLESS = ("-diag-suppress=177", "-diag-suppress=186")

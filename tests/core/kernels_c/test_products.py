@@ -28,6 +28,8 @@ SHAPES = {
     "rows of a batch": ((6, 1, 64), (6, 64, 40)),
     "row": ((1, 300), (300, 77)),
     "column": ((300, 129), (129, 1)),
+    "long row": ((1, 130), (130, 1501)),
+    "batched row": ((6, 1, 256), (6, 256, 64)),
     "long sum": ((1, 5000), (5000, 1)),
     "no terms": ((7, 0), (0, 5)),
     "nothing": ((0, 3), (3, 5)),
@@ -100,6 +102,14 @@ def test_the_host_makes_large_products_where_it_shares_memory():
     assert not any(isinstance(each, HostCall) for each in work(200, 200, 200, SERIAL))
     assert not any(isinstance(each, HostCall) for each in work(64, 64, 64, shared))
     assert not any(isinstance(each, HostCall) for each in work(200, 200, 200, shared, "int32"))
+
+
+def test_the_device_multiplies_large_matrices_with_vectors():
+    shared = replace(SERIAL, shares_host=True)
+    for m, n in ((1, 4000), (4000, 1)):
+        (kernel,) = work(m, 4000, n, shared)
+        assert not isinstance(kernel, HostCall)
+        assert kernel.items > 1
 
 
 def test_long_sums_are_cut_into_parts_where_there_are_few_tiles():

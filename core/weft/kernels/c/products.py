@@ -6,7 +6,7 @@ for the device; on others in tiles that a group shares.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -64,9 +64,14 @@ def matmul_bytes(op: MatmulOp, processor: Processor) -> int:
 
 
 def on_host(op: MatmulOp, processor: Processor) -> bool:
-    """Whether the host's BLAS makes a product."""
+    """Whether the host's BLAS makes a product.
+
+    Not of a matrix and a vector: that is as fast as the matrix is read, and the BLAS's threads,
+    which wait for more by spinning, would take the processors from the device.
+    """
     m, k = op.args[0].axes.shape[-2:]
-    is_large = m * k * op.axes.shape[-1] >= HOST_WORK
+    n = op.axes.shape[-1]
+    is_large = min(m, n) > 1 and m * k * n >= HOST_WORK
     return processor.shares_host and op.dtype.name in ("float32", "float64") and is_large
 
 
@@ -193,33 +198,41 @@ def _row_products(
     acc.declare_vectors(code)
     group = writing.processor.group
 
-    def total_of_row(at: tuple[str, ...], j: str) -> str:
-        total = code.define(acc.number, "total", "0")
+    def totals_of_rows(at: tuple[str, ...], rows: Sequence[str]) -> list[str]:
+        totals = [code.define(acc.number, "total", "0") for _ in rows]
         first, step = "0", 1
         if is_vector:
             first = _vector_sums(
-                code, acc, total, k, lambda t: (a.at(*at, "0", t), b.at(*at, t, j))
+                code,
+                acc,
+                totals,
+                k,
+                lambda t: [a.at(*at, "0", t), *(b.at(*at, t, j) for j in rows)],
             )
         elif not writing.processor.is_serial:
             first, step = "LOCAL_ID", group
         with code.block(f"for (i32 k = {first}; k < {k}; k += {step})"):
-            code.line(f"{total} += {acc.load(a, *at, '0', 'k')} * {acc.load(b, *at, 'k', j)};")
-        return total
+            for total, j in zip(totals, rows, strict=True):
+                terms = f"{acc.load(a, *at, '0', 'k')} * {acc.load(b, *at, 'k', j)}"
+                code.line(f"{total} += {terms};")
+        return totals
 
-    def row(indices: tuple[str, ...], form: Form) -> None:
-        *at, _, j = indices
-        total = total_of_row(tuple(at), j)
-        code.line(acc.store(c, total, *indices))
+    def some_rows(indices: tuple[str, ...], form: Form) -> None:
+        *at, zero, j = indices
+        rows = [j, *(f"{j} + {more}" for more in range(1, form.lanes))]
+        for row, total in zip(rows, totals_of_rows(tuple(at), rows), strict=True):
+            code.line(acc.store(c, total, *at, zero, row))
 
     if writing.processor.is_serial:
-        each_point(writing, out.shape, row, wide=is_wide(x, y, out), cost=k)
+        lanes = _SIDE_BY_SIDE if is_vector else 1
+        each_point(writing, out.shape, some_rows, lanes=lanes, wide=is_wide(x, y, out), cost=k)
         return
     rows = prod(out.shape)
     groups = min(rows, writing.processor.units * SHARES)
     code.declare(f"LOCAL {acc.number} shared[{group}];")
     with code.block(f"for (i64 row = GROUP_ID; row < {rows}; row += {groups})"):
         indices = decoded(code, out.shape, "row", "i64")
-        total = total_of_row(indices[:-2], indices[-1])
+        (total,) = totals_of_rows(indices[:-2], [indices[-1]])
         code.line(f"shared[LOCAL_ID] = {total};")
         code.line("BARRIER();")
         with code.block(f"for (i32 count = {group // 2}; count > 0; count /= 2)"):
@@ -231,29 +244,39 @@ def _row_products(
     writing.launch(groups * group, group)
 
 
-Pairs = Callable[[str], tuple[str, str]]
-"""Returns where the vectors of both operands lie that begin at a term."""
+Places = Callable[[str], Sequence[str]]
+"""Returns where the vectors of all operands lie that begin at a term, the common one first."""
 
 _CHAINS = 4
 """The vectors that are added up side by side: each addition takes as many cycles."""
 
+_SIDE_BY_SIDE = 2
+"""The rows that are read side by side: memory hands out two streams faster than one."""
 
-def _vector_sums(code: Code, acc: Accumulator, total: str, k: int, places: Pairs) -> str:
-    """Write the sum of products of vectors as far as they go, and return how far that is."""
-    vector, step = acc.type(VECTOR), VECTOR * _CHAINS
+
+def _vector_sums(
+    code: Code, acc: Accumulator, totals: Sequence[str], k: int, places: Places
+) -> str:
+    """Write the sums of products of vectors as far as they go, and return how far that is."""
+    vector, step, rows = acc.type(VECTOR), VECTOR * _CHAINS, len(totals)
     whole = k // step * step
-    code.line(f"{vector} c[{_CHAINS}];")
-    code.line(UNROLL)
-    code.line(f"for (i32 v = 0; v < {_CHAINS}; v++) c[v] = ({vector})(0);")
+    code.line(f"{vector} c[{rows}][{_CHAINS}];")
+    for row in range(rows):
+        code.line(UNROLL)
+        code.line(f"for (i32 v = 0; v < {_CHAINS}; v++) c[{row}][v] = ({vector})(0);")
     with code.block(f"for (i32 k = 0; k < {whole}; k += {step})"):
         code.line(UNROLL)
         with code.block(f"for (i32 v = 0; v < {_CHAINS}; v++)"):
-            pair = places(f"k + v * {VECTOR}")
-            one, other = (acc.load_vector(VECTOR, place, acc.dtype) for place in pair)
-            code.line(f"c[v] += {one} * {other};")
-    added = " + ".join(f"c[{v}]" for v in range(_CHAINS))
-    name = code.define(f"const {vector}", "sums", added)
-    code.line(f"{total} = {acc.total(name)};")
+            found = [
+                acc.load_vector(VECTOR, place, acc.dtype) for place in places(f"k + v * {VECTOR}")
+            ]
+            common = code.define(f"const {vector}", "common", found[0])
+            for row, other in enumerate(found[1:]):
+                code.line(f"c[{row}][v] += {common} * {other};")
+    for row, total in enumerate(totals):
+        added = " + ".join(f"c[{row}][{v}]" for v in range(_CHAINS))
+        name = code.define(f"const {vector}", "sums", added)
+        code.line(f"{total} = {acc.total(name)};")
     return str(whole)
 
 

@@ -36,6 +36,9 @@ FEW = 24
 GRAIN = 32
 """How many multiplications count as one point of a loop."""
 
+VECTOR_GRAIN = 4
+"""The same for the product with a vector, which takes as long as reading the matrix."""
+
 LEAST_ROWS, MOST_ROWS = 4, 12
 """The rows of a tile that hide how long an addition takes, and those that registers hold.
 
@@ -122,7 +125,10 @@ def blocking(
     work = batch * m * n * k
     tile = _best_tile(m, n, acc, LEAST_ROWS if work <= SMALL else MOST_ROWS)
     depth = min(DEPTH, k) if acc.is_plain else k
-    items = 1 if work <= SMALL else serial_items(work // GRAIN, processor)
+    if m == 1:
+        items = serial_items(work // VECTOR_GRAIN, processor)
+    else:
+        items = 1 if work <= SMALL else serial_items(work // GRAIN, processor)
     wanted = -(-items // batch)
     rows, panels = -(-m // tile.rows), -(-n // tile.width)
     across = min(max(isqrt(wanted * n // m), 1), panels, wanted)
@@ -135,7 +141,7 @@ def _best_tile(m: int, n: int, acc: Accumulator, rows: int) -> Tile:
     if acc.lanes == 1:
         return Tile(_even(m, 4), 8 if n > 4 else 4, 1)
     if m == 1:
-        return Tile(1, 8, VECTOR)
+        return Tile(1, min(8, -(-n // VECTOR)), VECTOR)
     return Tile(_even(m, rows), 2 if n > VECTOR else 1, VECTOR)
 
 

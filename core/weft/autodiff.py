@@ -1,0 +1,496 @@
+"""Autodiff as a transform: from a graph to the graph of its gradients.
+
+The gradient graph takes the gradients of the forward graph's outputs, and values of the forward
+graph that the adjoint rules read; it yields the gradients of the forward graph's inputs. What it
+reads from inside is decided by bytes: a value that cheap ops make of others is computed again where
+that keeps less. (PopXL's `autodiff`; reverse accumulation as in `weft.grad`.)
+
+Gradient graphs are kept with their forward graph, so each graph is differentiated once, however
+often it is called.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft import dtypes, scope
+from weft.collection import paused_collection
+from weft.errors import ArgumentError, GradientError
+from weft.grad import Missing, walk_back
+from weft.graph import Graph
+from weft.inlining import without_saved
+from weft.op import Op, explain
+from weft.ops.calls import CallOp, CondOp, LoopOp, SavedOp, call_op, cond_op, saved
+from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
+from weft.ops.elementwise import (
+    AddOp,
+    CastOp,
+    MultiplyOp,
+    NegativeOp,
+    SquareOp,
+    SubtractOp,
+    add,
+)
+from weft.ops.movement import zeros_like
+from weft.ops.results import ResultOp
+from weft.ops.storage import ParameterOp, placeholder
+from weft.tensor import TensorOp
+from weft.traversal import postorder
+
+__all__ = ["ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "autodiff"]
+
+CHEAP = (
+    AddOp, CastOp, ComparisonOp, MaximumOp, MinimumOp, MultiplyOp, NegativeOp, SquareOp, SubtractOp,
+    WhereOp,
+)  # fmt: skip
+"""The ops that take less time than to keep their result and read it again; views are cheap too."""
+
+
+class ExpectedConnectionType(enum.Enum):
+    """What stands behind an input or output of a gradient graph: a forward value or a gradient."""
+
+    Fwd = "Fwd"
+    FwdGrad = "FwdGrad"
+
+
+@dataclass(frozen=True)
+class ExpectedConnection:
+    """An input or output of a gradient graph.
+
+    Attributes
+    ----------
+    connection_type
+        Whether it is the value of a forward tensor, or the gradient of one.
+    fwd_tensor
+        An input, output or inner op of the forward graph.
+    """
+
+    connection_type: ExpectedConnectionType
+    fwd_tensor: Any
+
+
+@dataclass(frozen=True, eq=False)
+class GradGraphInfo:
+    """A gradient graph, and what its inputs and outputs mean.
+
+    Attributes
+    ----------
+    graph, forward_graph
+        The gradient graph, and the one that was differentiated.
+    expected_inputs, expected_outputs
+        What each input and output of the gradient graph stands for, in their order.
+    missing
+        For inputs of the forward graph that have no gradient, the op that is the reason, and the
+        ops on the way to it.
+    """
+
+    graph: Graph
+    forward_graph: Graph
+    expected_inputs: tuple[ExpectedConnection, ...]
+    expected_outputs: tuple[ExpectedConnection, ...]
+    missing: Mapping[Any, Missing] = field(default_factory=dict, repr=False)
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The forward tensors behind the inputs."""
+        return tuple(each.fwd_tensor for each in self.expected_inputs)
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The forward tensors behind the outputs."""
+        return tuple(each.fwd_tensor for each in self.expected_outputs)
+
+    def provided(self) -> tuple[Any, ...]:
+        """Return the forward tensors whose gradients are inputs, which are the first inputs."""
+        kind = ExpectedConnectionType.FwdGrad
+        return tuple(e.fwd_tensor for e in self.expected_inputs if e.connection_type is kind)
+
+    def inputs_dict(self, fwd_call: CallOp) -> dict[Any, TensorOp]:
+        """Return, for each input that is a forward value, what it is in a call.
+
+        Raises ArgumentError unless the forward graph is what is called.
+        """
+        self._require(fwd_call, self.forward_graph, "forward graph")
+        given = len(self.provided())
+        return {
+            parameter: saved(fwd_call, connection.fwd_tensor)
+            for parameter, connection in zip(
+                self.graph.inputs[given:], self.expected_inputs[given:], strict=True
+            )
+        }
+
+    def fwd_graph_ins_to_grad_parent_outs(self, grad_call: CallOp) -> dict[Any, TensorOp]:
+        """Return, for inputs of the forward graph, their gradients in a call of the gradient graph.
+
+        Raises ArgumentError unless the gradient graph is what is called.
+        """
+        self._require(grad_call, self.graph, "gradient graph")
+        return dict(zip(self.outputs, grad_call.results, strict=True))
+
+    def fwd_parent_ins_to_grad_parent_outs(
+        self, fwd_call: CallOp, grad_call: CallOp
+    ) -> dict[TensorOp, TensorOp]:
+        """Return, for what a forward call was given, the gradients; summed where given twice."""
+        self._require(fwd_call, self.forward_graph, "forward graph")
+        found: dict[TensorOp, TensorOp] = {}
+        for inner, gradient in self.fwd_graph_ins_to_grad_parent_outs(grad_call).items():
+            outer = fwd_call.args[fwd_call.graph.inputs.index(inner)]
+            found[outer] = add(found[outer], gradient) if outer in found else gradient
+        return found
+
+    def _require(self, call: CallOp, graph: Graph, what: str) -> None:
+        if not isinstance(call, CallOp) or call.graph is not graph:
+            raise ArgumentError(
+                f"{call} is no call of the {what} {graph.name}: give the op that call_op returned"
+            )
+
+
+Known = Mapping[Graph, GradGraphInfo]
+
+
+@dataclass
+class _Gathering:
+    """The gradient graphs of called graphs that are known, and those that were used."""
+
+    known: Known
+    used: dict[Graph, GradGraphInfo]
+
+
+_gathering: ContextVar[_Gathering | None] = ContextVar("weft_gradient_graphs", default=None)
+
+
+def autodiff(
+    graph: Graph,
+    grads_provided: Iterable[TensorOp] | None = None,
+    grads_required: Iterable[TensorOp] | None = None,
+    called_graphs_grad_info: Known | None = None,
+    return_all_grad_graphs: bool = False,
+    recompute: bool = False,
+) -> Any:
+    """Return the gradient graph of a graph, as `GradGraphInfo`.
+
+    Parameters
+    ----------
+    graph
+        A graph without states, as `capture` makes one; its variables are inputs.
+    grads_provided
+        The outputs whose gradients the gradient graph takes; by default those that hold floats.
+    grads_required
+        The inputs whose gradients it yields, in that order; by default those that hold floats.
+    called_graphs_grad_info
+        Gradient graphs that are there already, for graphs that this one calls.
+    return_all_grad_graphs
+        Whether to return a mapping that has the gradient graphs of called graphs as well.
+    recompute
+        Whether the gradient graph takes no values from inside the forward graph, but computes them
+        again from its inputs.
+
+    Raises ArgumentError for a tensor that is none of the graph's, and GradientError where a
+    required gradient does not exist; the message lists which, and why.
+    """
+    if not isinstance(graph, Graph):
+        raise ArgumentError(f"autodiff takes a graph, not {graph!r}")
+    if graph.states:
+        names = ", ".join(map(str, graph.states))
+        raise GradientError(f"{graph.name} uses the states {names}: make them inputs")
+    provided = _chosen(graph, "grads_provided", graph.outputs, grads_provided)
+    required = _chosen(graph, "grads_required", graph.inputs, grads_required)
+    gathering = _Gathering(dict(called_graphs_grad_info or {}), {})
+    token = _gathering.set(gathering)
+    try:
+        info = gathering.known.get(graph) or gradient_graph(graph, provided, required, recompute)
+    finally:
+        _gathering.reset(token)
+    if info.missing:
+        raise GradientError(_missing_message(graph, info.missing))
+    if not return_all_grad_graphs:
+        return info
+    return {**gathering.known, **gathering.used, graph: info}
+
+
+def _chosen(
+    graph: Graph, what: str, among: tuple[Any, ...], given: Iterable[TensorOp] | None
+) -> tuple[TensorOp, ...]:
+    if given is None:
+        return tuple(dict.fromkeys(op for op in among if dtypes.is_inexact(op.dtype)))
+    chosen = tuple(given)
+    if not chosen:
+        raise ArgumentError(f"Calling Autodiff on Graph {graph.name} with defined but empty vector")
+    for op in chosen:
+        if op not in among:
+            problem = f"{what} holds {op}, but this tensor is not in the forward graph's "
+            kind = "outputs" if what == "grads_provided" else "inputs"
+            raise ArgumentError(explain("autodiff", f"{problem}{kind} ({graph.name})", (op,)))
+    if len(set(chosen)) < len(chosen):
+        raise ArgumentError(f"{what} holds a tensor twice")
+    return chosen
+
+
+def _missing_message(graph: Graph, missing: Mapping[Any, Missing]) -> str:
+    lines = [f"Unable to provide required gradient output of {graph.name} for:"]
+    for op, reason in missing.items():
+        why = f"{reason.op} ({type(reason.op).__name__}) has no gradient, {reason.op.file_info}"
+        lines.append(f"  {op.source}: {why}")
+    return "\n".join(lines)
+
+
+def gradient_graph(
+    graph: Graph,
+    provided: tuple[TensorOp, ...],
+    required: tuple[TensorOp, ...],
+    recompute: bool = False,
+) -> GradGraphInfo:
+    """Return the gradient graph for some outputs or inner ops and some inputs; kept for the next.
+
+    Inputs that have no gradient are in `missing`, and not among the outputs.
+    """
+    key = (provided, required, recompute)
+    known: dict[Any, GradGraphInfo] = graph.__dict__.setdefault("_gradients", {})
+    if key not in known:
+        with paused_collection(), scope.saved_user_deps():
+            known[key] = _Differentiation(graph, provided, recompute).info(required)
+    return known[key]
+
+
+class _Differentiation:
+    """One walk back through a graph, and the graph of what it built."""
+
+    def __init__(self, graph: Graph, provided: Sequence[TensorOp], recompute: bool) -> None:
+        self.graph = graph
+        self.provided = tuple(provided)
+        self.recompute = recompute
+        self.members = frozenset(graph.ops)
+        self.seeds = tuple(_parameter(op, "Gradient___") for op in provided)
+        extra = [op for op in provided if op not in self.members]
+        order = postorder([*graph.outputs, *graph.ops, *extra], lambda op: op.args)
+        adjoints: dict[Op, Any] = {}
+        for op, seed in zip(provided, self.seeds, strict=True):
+            adjoints[op] = seed
+        self.adjoints = walk_back(order, adjoints, frozenset(graph.inputs))
+
+    def info(self, required: Sequence[TensorOp]) -> GradGraphInfo:
+        """Return the gradient graph for some inputs."""
+        found = {op: self.adjoints.get(op) for op in required}
+        missing = {op: a for op, a in found.items() if isinstance(a, Missing)}
+        wanted = [op for op in required if op not in missing]
+        gradients = [zeros_like(op) if found[op] is None else found[op] for op in wanted]
+        values = [] if self.recompute else self.activations(gradients)
+        values = self.ordered(gradients, values)
+        parameters = {op: _parameter(op, "") for op in values}
+        outputs = _rebuilt(gradients, parameters)
+        fwd, grad = ExpectedConnectionType.Fwd, ExpectedConnectionType.FwdGrad
+        return GradGraphInfo(
+            graph=without_saved(
+                Graph(
+                    inputs=[*self.seeds, *parameters.values()],
+                    outputs=outputs,
+                    name=f"{self.graph.name}_bwd",
+                )
+            ),
+            forward_graph=self.graph,
+            expected_inputs=(
+                *(ExpectedConnection(grad, op) for op in self.provided),
+                *(ExpectedConnection(fwd, op) for op in values),
+            ),
+            expected_outputs=tuple(ExpectedConnection(grad, op) for op in wanted),
+            missing=missing,
+        )
+
+    def is_forward(self, op: Op) -> bool:
+        """Whether an op is one of the forward graph, or a value from inside a call of it."""
+        return op in self.members or (isinstance(op, SavedOp) and op.args[0] in self.members)
+
+    def activations(self, gradients: Sequence[Op]) -> list[Op]:
+        """Return the forward values that the gradients read, or cheaply follow from."""
+        read = postorder(gradients, lambda op: () if self.is_forward(op) else op.args)
+        kept: dict[Op, None] = {}
+        for op in read:
+            if self.is_forward(op) and not op.is_constant:
+                self.keep(op, kept)
+        return list(kept)
+
+    def keep(self, op: Op, kept: dict[Op, None]) -> None:
+        """Keep an op's value, or what it follows from cheaply if that takes fewer bytes."""
+        base = postorder([op], lambda each: each.args if _is_cheap(each) else ())
+        ends = [
+            each
+            for each in base
+            if not _is_cheap(each) and not each.is_constant and each not in kept
+        ]
+        new = [each for each in ends if not isinstance(each, ParameterOp)]
+        fits = all(each.is_tensor for each in new)
+        if fits and sum(map(_bytes, new)) <= _bytes(op):
+            kept.update(dict.fromkeys(ends))
+        else:
+            kept[op] = None
+
+    def ordered(self, gradients: Sequence[Op], values: Sequence[Op]) -> list[Op]:
+        """Return the forward values that are really read: inputs first, in their order."""
+        ends = {*values, *self.graph.inputs}
+        read = set(postorder(gradients, lambda op: () if op in ends else op.args))
+        first = [op for op in self.graph.inputs if op in read]
+        return [*first, *(op for op in values if op in read and op not in first)]
+
+
+def _is_cheap(op: Op) -> bool:
+    return bool(op.args) and (
+        isinstance(op, CHEAP)
+        or (op.is_tensor and type(op).view is not Op.view and not isinstance(op, ResultOp))
+    )
+
+
+def _bytes(op: Op) -> int:
+    size = op.axes.size
+    return size * op.dtype.itemsize if isinstance(size, int) else 1
+
+
+def _parameter(op: TensorOp, prefix: str) -> ParameterOp:
+    label = op.source.name if isinstance(op, ParameterOp) else op.name
+    source = placeholder(op.axes, op.dtype, name=f"{prefix}{label}")
+    return ParameterOp(source=source, target_axes=op.axes)
+
+
+def _rebuilt(outputs: Sequence[Any], new: Mapping[Op, Op]) -> list[Any]:
+    """Return ops on other operands, without recursion."""
+    made: dict[Op, Op] = dict(new)
+    for op in postorder(outputs, lambda op: () if op in new else op.args):
+        if op not in made:
+            args = tuple([made[arg] for arg in op.args])
+            made[op] = op if args == op.args else op.with_args(args)
+    return [made[op] for op in outputs]
+
+
+# The rules of the ops that run graphs
+
+
+def _gradients_of_called(graph: Graph, keys: Iterable[Op], recompute: bool) -> GradGraphInfo:
+    """Return the gradient graph for a call: a known one, or one for the adjoints that are there."""
+    gathering = _gathering.get()
+    if gathering is not None and graph in gathering.known:
+        return gathering.known[graph]
+    required = tuple(op for op in graph.inputs if dtypes.is_inexact(op.dtype))
+    info = gradient_graph(graph, tuple(keys), required, recompute)
+    if gathering is not None:
+        gathering.used.setdefault(graph, info)
+    return info
+
+
+def _by_op(graph: Graph, delta: Mapping[Any, TensorOp]) -> dict[Op, TensorOp]:
+    """Return adjoints by the op that they are of; an output that is there twice gets the sum."""
+    found: dict[Op, TensorOp] = {}
+    for key, adjoint in delta.items():
+        op = graph.outputs[key] if isinstance(key, int) else key
+        if dtypes.is_inexact(op.dtype):
+            found[op] = add(found[op], adjoint) if op in found else adjoint
+    return found
+
+
+def adjoints_of_call(op: CallOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
+    """Return the adjoints of a call's operands."""
+    return _adjoints(op, op.graph, delta, turn=0)
+
+
+def _adjoints(
+    op: CallOp | LoopOp, graph: Graph, delta: Mapping[Any, TensorOp], turn: int
+) -> list[Any]:
+    """Return the adjoints of the inputs of one call of a graph."""
+    given = _by_op(graph, delta)
+    info = _gradients_of_called(graph, given, recompute=False)
+    provided = info.provided()
+    seeds = [given[each] if each in given else zeros_like(each) for each in provided]
+    values = [
+        _value(op, connection.fwd_tensor, turn)
+        for connection in info.expected_inputs[len(provided) :]
+    ]
+    gradients = call_op(info.graph, *seeds, *values).results
+    found: dict[Any, Any] = dict(zip(info.outputs, gradients, strict=True))
+    return [found.get(each, info.missing.get(each)) for each in graph.inputs]
+
+
+def _value(op: CallOp | LoopOp, inner: TensorOp, turn: int) -> TensorOp:
+    """Return what an op of a called graph is in a call, or in a round of a loop."""
+    graph = op.graph
+    while isinstance(op, LoopOp) and inner in graph.inputs:
+        index = graph.inputs.index(inner)
+        if turn == 0 or index >= len(graph.outputs):
+            operand: TensorOp = op.args[index]
+            return operand
+        inner, turn = graph.outputs[index], turn - 1
+    return saved(op, inner, turn)
+
+
+def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
+    """Return the adjoints of a loop's operands: one gradient call for each round, last first."""
+    carried = len(op.graph.outputs)
+    found: list[Any] = [None] * len(op.args)
+    now: dict[Any, Any] = {key: value for key, value in delta.items() if isinstance(key, int)}
+    inside = {key: value for key, value in delta.items() if not isinstance(key, int)}
+    for turn in reversed(range(op.count)):
+        here = {inner: value for (inner, at), value in inside.items() if at == turn}
+        shares = _adjoints(op, op.graph, {**now, **here}, turn)
+        for index, share in enumerate(shares[carried:], carried):
+            if share is not None:
+                found[index] = share if found[index] is None else _sum(found[index], share)
+        broken = next((share for share in shares[:carried] if isinstance(share, Missing)), None)
+        if broken is not None:
+            return [broken] * carried + found[carried:]
+        now = {key: share for key, share in enumerate(shares[:carried]) if share is not None}
+    for index in range(carried):
+        found[index] = now.get(index)
+    return found
+
+
+def _sum(one: Any, other: Any) -> Any:
+    if isinstance(one, Missing) or isinstance(other, Missing):
+        return one if isinstance(one, Missing) else other
+    return add(one, other)
+
+
+def adjoints_of_cond(op: CondOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
+    """Return the adjoints of the operands of a choice: a choice of gradient graphs.
+
+    Each computes again what it needs, so that nothing is kept for the graph that did not run.
+    """
+    required = [
+        tuple(each for each in graph.inputs if dtypes.is_inexact(each.dtype)) for graph in op.graphs
+    ]
+    chosen = []
+    for number, graph in enumerate(op.graphs):
+        keys = tuple(graph.outputs[key] for key in delta)
+        chosen.append(_with_zeros(graph, keys, required, number))
+    args = [[*delta.values(), *op.operands_of(which)] for which in (True, False)]
+    shares = iter(cond_op(op.args[0], chosen[0][0], chosen[1][0], *args).results)
+    result: list[Any] = [None]
+    for graph, wanted, (_, missing) in zip(op.graphs, required, chosen, strict=True):
+        for each in graph.inputs:
+            share = next(shares) if each in wanted else None
+            result.append(missing.get(each, share))
+    return result
+
+
+def _with_zeros(
+    graph: Graph, provided: Sequence[TensorOp], required: Sequence[Sequence[TensorOp]], number: int
+) -> tuple[Graph, Mapping[Any, Missing]]:
+    """Return a graph of all gradients of both graphs of a choice, those of the other being zero.
+
+    It takes an adjoint for each output that has one, and the inputs of its graph.
+    """
+    distinct = tuple(dict.fromkeys(provided))
+    info = gradient_graph(graph, distinct, tuple(required[number]), recompute=True)
+    seeds = [_parameter(op, "Gradient___") for op in provided]
+    total: dict[Op, TensorOp] = {}
+    for op, seed in zip(provided, seeds, strict=True):
+        total[op] = add(total[op], seed) if op in total else seed
+    own = {op: _parameter(op, "") for op in graph.inputs}
+    values = [*total.values(), *(own[op] for op in info.inputs[len(distinct) :])]
+    new: dict[Op, Op] = dict(zip(info.graph.inputs, values, strict=True))
+    gradients = dict(zip(info.outputs, _rebuilt(info.graph.outputs, new), strict=True))
+    outputs = [
+        gradients[op] if op in gradients else zeros_like(op) for each in required for op in each
+    ]
+    made = Graph(inputs=[*seeds, *own.values()], outputs=outputs, name=f"{graph.name}_bwd")
+    return without_saved(made), info.missing

@@ -1,0 +1,293 @@
+"""Called graphs as the graph they are called in: values saved from inside them, and their bodies.
+
+A value that a gradient wants from inside a call becomes one more output of the graph that is
+called. A call that the backend does not make is replaced by the ops of its graph.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from weft import scope
+from weft.graph import Graph
+from weft.op import Op
+from weft.ops.calls import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
+from weft.ops.comparison import where
+from weft.ops.results import ResultOp
+from weft.target import Target
+from weft.traversal import postorder
+
+
+def without_saved(graph: Graph) -> Graph:
+    """Return a graph in which values from inside calls are results of those calls.
+
+    A loop that is asked for values becomes the calls that it stands for.
+    """
+    wanted: dict[Op, dict[Op, None]] = {}
+    for op in graph.ops:
+        if isinstance(op, SavedOp):
+            wanted.setdefault(op.args[0], {}).setdefault(op)
+    if not wanted:
+        return graph
+    new: dict[Op, Op] = {}
+    made: list[Op] = []
+    for op in graph.ops:
+        args = tuple([new.get(arg, arg) for arg in op.args])
+        if op in wanted and isinstance(op, CallOp | LoopOp):
+            calls = _augmented(op, args, list(wanted[op]), new)
+            made.extend(calls)
+            new[op] = calls[-1]
+        elif op not in new:
+            new[op] = op if args == op.args else op.with_args(args)
+        made.append(new[op])
+    return graph.mapped(new, dict.fromkeys(made))
+
+
+def _augmented(
+    op: CallOp | LoopOp, args: tuple[Any, ...], saved: Sequence[Any], new: dict[Op, Op]
+) -> list[Op]:
+    """Return the calls that an op stands for, with what they save as further results.
+
+    What stands for the saved values is put into `new`.
+    """
+    inner = tuple(dict.fromkeys(each.inner for each in saved))
+    graph = with_outputs(op.graph, inner)
+    own = len(op.graph.outputs)
+    places = {each: place for place, each in enumerate(inner, own)}
+    calls: list[Op] = []
+    made: list[Op] = []
+    with scope.replacing(op):
+        for turn in range(op.count if isinstance(op, LoopOp) else 1):
+            if turn:
+                carried = tuple(ResultOp(calls[-1], index=index) for index in range(own))
+                made.extend(carried)
+                args = (*carried, *args[own:])
+            calls.append(CallOp(*args, graph=graph))
+            made.append(calls[-1])
+        for each in saved:
+            with scope.replacing(each):
+                new[each] = ResultOp(calls[each.turn], index=places[each.inner])
+    return made
+
+
+def with_outputs(graph: Graph, inner: tuple[Any, ...]) -> Graph:
+    """Return a graph that yields some of its inner ops too, the same one each time."""
+    made: dict[Any, Graph] = graph.__dict__.setdefault("_augmented", {})
+    if inner not in made:
+        made[inner] = without_saved(graph.replace(outputs=(*graph.outputs, *inner)))
+    return made[inner]
+
+
+FEWEST = 16
+"""The ops that a graph has at least for its calls to be made, and not replaced by them."""
+
+
+def with_bodies(
+    graph: Graph, target: Target, finished: Callable[[Graph], Graph], all_inline: bool = False
+) -> Graph:
+    """Return a graph in which a target can run every op that runs graphs.
+
+    What is called once, or is small, is replaced by its ops, and so is everything for a target that
+    runs no graphs, or with `all_inline`. Loops without a known length stay, and so does a choice
+    between graphs that act on the world or may raise. Graphs that stay are finished by a function,
+    each once, and yield only what is used.
+    """
+    if not any(op.graphs for op in graph.ops):
+        return graph
+    graph = _Pruning().graph(graph)
+    uses = Counter(each for called in called_graphs(graph, own=True) for each in _calls_in(called))
+    return _Inlining(target.runs_graphs and not all_inline, uses, finished).graph(graph)
+
+
+class _Pruning:
+    """Lets calls yield only what is used, and take only what that needs."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[Graph, tuple[int, ...]], tuple[Graph, tuple[int, ...]]] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        """Return a graph whose calls, and those inside them, have no results that nobody uses."""
+        used: dict[Op, set[int]] = {}
+        for op in graph.ops:
+            if isinstance(op, ResultOp) and isinstance(op.args[0], CallOp):
+                used.setdefault(op.args[0], set()).add(op.index)
+        new: dict[Op, Op] = {}
+        made: list[Op] = []
+        for op in graph.ops:
+            args = tuple([new[arg] for arg in op.args])
+            if isinstance(op, CallOp):
+                new[op] = self.call(op, args, tuple(sorted(used.get(op, ()))))
+            elif isinstance(op, ResultOp) and op.args[0] in used:
+                index = sorted(used[op.args[0]]).index(op.index)
+                same = index == op.index and args == op.args
+                with scope.replacing(op):
+                    new[op] = op if same else ResultOp(*args, index=index)
+            else:
+                new[op] = op if args == op.args else op.with_args(args)
+            made.append(new[op])
+        return graph.mapped(new, dict.fromkeys(made))
+
+    def call(self, op: CallOp, args: tuple[Any, ...], used: tuple[int, ...]) -> Op:
+        """Return a call that yields some of the results only."""
+        graph, needed = self.body(op.graph, used)
+        args = tuple([args[index] for index in needed])
+        if graph is op.graph and args == op.args:
+            return op
+        with scope.replacing(op):
+            return CallOp(*args, graph=graph)
+
+    def body(self, graph: Graph, used: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]]:
+        """Return a graph that yields some of its outputs only, and which inputs it takes."""
+        key = graph, used
+        if key not in self.known:
+            fewer = self.graph(graph.replace(outputs=[graph.outputs[index] for index in used]))
+            read = {arg for op in fewer.ops for arg in op.args}.union(fewer.outputs)
+            needed = tuple(
+                index for index, parameter in enumerate(fewer.inputs) if parameter in read
+            )
+            inputs = [fewer.inputs[index] for index in needed]
+            self.known[key] = fewer.replace(inputs=inputs), needed
+        return self.known[key]
+
+
+class _Inlining:
+    def __init__(
+        self, may_stay: bool, uses: Mapping[Graph, int], finished: Callable[[Graph], Graph]
+    ) -> None:
+        self.may_stay = may_stay
+        self.uses = uses
+        self.finished = finished
+        self.known: dict[Graph, Graph] = {}
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        """Return a graph with what is to be replaced in it, and in the graphs that it calls."""
+        for each in called_graphs(graph, own=True):
+            self.known[each] = self.replaced(each)
+        return self.known[graph]
+
+    def replaced(self, graph: Graph) -> Graph:
+        """Return a graph whose called graphs have been looked at already."""
+        if not any(op.graphs for op in graph.ops):
+            return graph
+        new: dict[Op, Any] = {}
+        made: list[Op] = []
+        effects: list[Op] = []
+        for op in graph.ops:
+            if isinstance(op, ResultOp) and isinstance(new[op.args[0]], tuple):
+                new[op] = new[op.args[0]][op.index]
+                continue
+            args = tuple([new[arg] for arg in op.args])
+            if not op.graphs:
+                new[op] = op if args == op.args else op.with_args(args)
+                made.append(new[op])
+            elif self.stays(op):
+                new[op] = self.with_known_graphs(op, args)
+                made.append(new[op])
+            else:
+                new[op] = self.body(op, args, made, effects)
+        values = {op: value for op, value in new.items() if not isinstance(value, tuple)}
+        kept = [new[op] for op in graph.effects if op in values]
+        rest = graph.replace(effects=[op for op in graph.effects if op in values])
+        mapped = rest.mapped(values, dict.fromkeys(made))
+        return mapped if not effects else mapped.replace(effects=[*kept, *effects])
+
+    def stays(self, op: Op) -> bool:
+        """Whether an op is not replaced."""
+        if isinstance(op, WhileOp):
+            return True
+        size = sum(len(self.known[graph].ops) for graph in op.graphs)
+        if isinstance(op, CondOp):
+            may = self.may_stay and size >= FEWEST
+            return may or op.has_effect or op.may_raise
+        if isinstance(op, LoopOp):
+            return self.may_stay and op.count > 1 and size * op.count >= FEWEST
+        return self.may_stay and self.uses[op.graphs[0]] > 1 and size >= FEWEST
+
+    def with_known_graphs(self, op: Op, args: tuple[Any, ...]) -> Op:
+        """Return an op that stays, on graphs that have been finished."""
+        for graph in op.graphs:
+            if graph not in self.done:
+                self.done[graph] = self.finished(self.known[graph])
+        fields = {
+            name: self.done[value] if isinstance(value, Graph) else value
+            for name, value in op.attributes().items()
+        }
+        with scope.replacing(op):
+            return type(op)(*args, **fields)
+
+    def body(
+        self, op: Any, args: tuple[Any, ...], made: list[Op], effects: list[Op]
+    ) -> tuple[Op, ...]:
+        """Return the results of an op, from copies of the ops inside."""
+        splice = _Splice(op, made, effects)
+        if isinstance(op, CondOp):
+            place = 1 + len(op.then_graph.inputs)
+            one = splice.run(self.known[op.then_graph], args[1:place])
+            other = splice.run(self.known[op.else_graph], args[place:])
+            with scope.replacing(op):
+                found = tuple(where(args[0], x, y) for x, y in zip(one, other, strict=True))
+            made.extend(postorder(found, lambda each: each.args))
+            return found
+        graph = self.known[op.graph]
+        results = splice.run(graph, args)
+        for _ in range(op.count - 1 if isinstance(op, LoopOp) else 0):
+            results = splice.run(graph, (*results, *args[len(results) :]))
+        return results
+
+
+class _Splice:
+    """Copies ops of called graphs; they come right after the op whose graphs they are from."""
+
+    def __init__(self, op: GraphsOp, made: list[Op], effects: list[Op]) -> None:
+        self.op = op
+        self.made = made
+        self.effects = effects
+        self.count = 0
+
+    def run(self, graph: Graph, args: Iterable[Op]) -> tuple[Op, ...]:
+        """Return the outputs of a graph for some inputs."""
+        new: dict[Op, Op] = dict(zip(graph.inputs, args, strict=True))
+        for op in graph.ops:
+            if op not in new:
+                new[op] = self.copy(op, new)
+        self.effects.extend(new[op] for op in graph.effects)
+        return tuple([new[op] for op in graph.outputs])
+
+    def copy(self, op: Op, new: Mapping[Op, Op]) -> Op:
+        """Return an op on other operands."""
+        args = tuple([new[arg] for arg in op.args])
+        copy = op
+        if args != op.args or op.has_effect:
+            copy = op.with_args(args)
+            self.count += 1
+            copy.__dict__["order"] = self.op.order + 1 - 1 / (self.count + 1)
+        self.made.append(copy)
+        return copy
+
+
+def called_graphs(graph: Graph, own: bool = False) -> list[Graph]:
+    """Return all graphs that a graph calls, those called first; with `own` itself, as the last."""
+    order: list[Graph] = []
+    seen = {graph}
+    path = [(graph, iter(_calls(graph)))]
+    while path:
+        each, rest = path[-1]
+        below = next((found for found in rest if found not in seen), None)
+        if below is None:
+            path.pop()
+            order.append(each)
+        else:
+            seen.add(below)
+            path.append((below, iter(_calls(below))))
+    return order if own else order[:-1]
+
+
+def _calls(graph: Graph) -> list[Graph]:
+    return list(dict.fromkeys(_calls_in(graph)))
+
+
+def _calls_in(graph: Graph) -> Iterable[Graph]:
+    return (each for op in graph.ops for each in op.graphs)

@@ -1,0 +1,612 @@
+"""Ops that run graphs: a call, a loop of known length, a choice, and a loop until a condition.
+
+A graph that is called may read and write states. The op then takes what they hold as further
+operands and yields what they are to hold as further results, which are written where the call
+stands. So the graph inside such an op is a function of its inputs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from weft import dtypes, scope
+from weft.axes import Axes
+from weft.dtypes import DType
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.graph import Graph
+from weft.op import Op, explain
+from weft.ops.arguments import whole_number
+from weft.ops.elementwise import cast
+from weft.ops.movement import IdentityOp, broadcast, transpose
+from weft.ops.results import ResultOp, TupleOp
+from weft.ops.storage import AssignOp, ParameterOp, ReadOp, as_op, constant
+from weft.tensor import TensorOp
+
+__all__ = [
+    "AfterOp",
+    "CallOp",
+    "CondOp",
+    "LoopOp",
+    "SavedOp",
+    "WhileOp",
+    "call",
+    "cond",
+    "loop",
+    "saved",
+    "while_loop",
+]
+
+Adjoints = Mapping[Any, TensorOp]
+"""Adjoints of the results of an op: by their index, or by the op inside that `saved` names."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A graph without states, and the states that it gets and gives as values.
+
+    Attributes
+    ----------
+    graph
+        Its inputs are those of the original, then one for each state of `reads`; its outputs are
+        those of the original, then one for each state of `writes`.
+    reads, writes
+        The states; each one written is also read.
+    """
+
+    graph: Graph
+    reads: tuple[Any, ...] = ()
+    writes: tuple[Any, ...] = ()
+
+
+def function_of(graph: Graph) -> Function:
+    """Return a graph as a function of values, made once for each graph."""
+    found: Function | None = graph.__dict__.get("_function")
+    if found is None:
+        found = graph.__dict__["_function"] = _without_states(graph)
+    return found
+
+
+def _without_states(graph: Graph) -> Function:
+    reads = [op for op in graph.ops if isinstance(op, ReadOp)]
+    if not reads and not graph.updates:
+        return Function(graph)
+    new: dict[Op, Op] = {}
+    inputs: dict[Any, ParameterOp] = {}
+    for state in graph.states:
+        read = next((op for op in reads if op.state is state), None)
+        axes = state.axes if read is None else read.axes
+        with scope.replacing(state):
+            inputs[state] = ParameterOp(source=state, target_axes=axes)
+    for op in graph.ops:
+        if isinstance(op, ReadOp):
+            new[op] = inputs[op.state]
+        else:
+            args = tuple([new[arg] for arg in op.args])
+            new[op] = op if args == op.args else op.with_args(args)
+    writes = dict(graph.updates)
+    made = Graph(
+        inputs=[*graph.inputs, *inputs.values()],
+        outputs=[new[op] for op in (*graph.outputs, *writes.values())],
+        effects=[new[op] for op in graph.effects],
+        after={new[op]: [new[each] for each in first] for op, first in graph.after.items()},
+        name=graph.name,
+    )
+    return Function(made, tuple(inputs), tuple(writes))
+
+
+class GraphsOp(TupleOp):
+    """The base of ops that run graphs; its results are those of the graphs.
+
+    Calls are made once for each of them, so ops with equal graphs share the very same one.
+    """
+
+    _results: tuple[TensorOp, ...] | None = None
+    _written: tuple[AssignOp, ...] = ()
+
+    @cached_property
+    def has_effect(self) -> bool:  # type: ignore[override]
+        """Whether something inside acts on the world."""
+        return any(graph.effects for graph in self.graphs)
+
+    @cached_property
+    def may_raise(self) -> bool:  # type: ignore[override]
+        """Whether something inside may end the call."""
+        return any(op.may_raise for graph in self.graphs for op in graph.ops)
+
+    @property
+    def result_types(self) -> tuple[tuple[Axes, DType], ...]:
+        """The axes and dtypes of the first graph's outputs."""
+        return tuple((op.axes, op.dtype) for op in self.graphs[-1].outputs)
+
+    @property
+    def results(self) -> tuple[TensorOp, ...]:
+        """The values of the outputs, as the user gets them."""
+        if self._results is None:
+            self.__dict__["_results"] = tuple(
+                ResultOp(self, index=index) for index in range(len(self.result_types))
+            )
+        return self._results or ()
+
+    def generate_adjoints(self, delta: Any, *args: Any) -> Iterable[Any]:
+        """Refuse; subclasses that have gradients take the adjoints of their results by index."""
+        raise NotImplementedError
+
+
+class CallOp(GraphsOp):
+    """A call of a graph: operands are its inputs, results its outputs.
+
+    Attributes
+    ----------
+    graph
+        What is called; it has no states.
+    """
+
+    graph: Any
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The one that is called."""
+        return (self.graph,)
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check operands against inputs."""
+        _check_operands(self.graph, self.args)
+        return super().infer()
+
+    def reference(self, *args: Any) -> tuple[Any, ...]:
+        """Evaluate the graph."""
+        return _evaluated(self.graph, args)
+
+    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
+        """Call the gradient graph, which takes values from inside this call."""
+        from weft.autodiff import adjoints_of_call
+
+        return adjoints_of_call(self, delta)
+
+
+class LoopOp(GraphsOp):
+    """Calls of a graph, one after the other, each on the results of the one before.
+
+    The first operands, one for each output, are what the first call gets and the results replace;
+    the others are the same in each call.
+
+    Attributes
+    ----------
+    graph
+        What is called.
+    count
+        How often; at least once.
+    """
+
+    graph: Any
+    count: int
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The one that is called."""
+        return (self.graph,)
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check operands against inputs, and inputs against outputs."""
+        _check_operands(self.graph, self.args)
+        _check_carried(self.graph)
+        return super().infer()
+
+    def reference(self, *args: Any) -> tuple[Any, ...]:
+        """Evaluate the graph again and again."""
+        carried = len(self.graph.outputs)
+        for _ in range(self.count):
+            args = (*_evaluated(self.graph, args), *args[carried:])
+        return args[:carried]
+
+    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
+        """Call the gradient graph for each round, the last first."""
+        from weft.autodiff import adjoints_of_loop
+
+        return adjoints_of_loop(self, delta)
+
+
+class CondOp(GraphsOp):
+    """One of two graphs, which a bool chooses when the call happens.
+
+    Operands are the bool, then those of the first graph, then those of the second.
+
+    Attributes
+    ----------
+    then_graph, else_graph
+        What is called where the bool is true, and where it is false.
+    """
+
+    then_graph: Any
+    else_graph: Any
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """Both."""
+        return (self.then_graph, self.else_graph)
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check the bool, the operands, and that both graphs yield the same types."""
+        _check_bool("the condition", self.args[0])
+        place = 1 + len(self.then_graph.inputs)
+        _check_operands(self.then_graph, self.args[1:place])
+        _check_operands(self.else_graph, self.args[place:])
+        found = [[(op.axes, op.dtype) for op in graph.outputs] for graph in self.graphs]
+        if found[0] != found[1]:
+            one, other = (", ".join(f"{d} {a}" for a, d in types) for types in found)
+            raise AxesError(f"one graph yields {one or 'nothing'}, the other {other or 'nothing'}")
+        return super().infer()
+
+    def operands_of(self, which: bool) -> tuple[TensorOp, ...]:
+        """Return the operands of one of the graphs."""
+        place = 1 + len(self.then_graph.inputs)
+        return self.args[1:place] if which else self.args[place:]
+
+    def reference(self, condition: Any, *args: Any) -> tuple[Any, ...]:
+        """Evaluate the chosen graph."""
+        place = len(self.then_graph.inputs)
+        if condition:
+            return _evaluated(self.then_graph, args[:place])
+        return _evaluated(self.else_graph, args[place:])
+
+    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
+        """Choose between the gradient graphs, which compute anew what they need."""
+        from weft.autodiff import adjoints_of_cond
+
+        return adjoints_of_cond(self, delta)
+
+
+class WhileOp(GraphsOp):
+    """Calls of a graph, each on the results of the one before, as long as a condition holds.
+
+    Operands are as those of `LoopOp`; the condition sees all of them before each call. It has no
+    gradient.
+
+    Attributes
+    ----------
+    condition
+        A graph with a bool as its only output.
+    body
+        What is called.
+    """
+
+    condition: Any
+    body: Any
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The condition and the body."""
+        return (self.condition, self.body)
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check operands against inputs, inputs against outputs, and the bool."""
+        _check_operands(self.condition, self.args)
+        _check_operands(self.body, self.args)
+        _check_carried(self.body)
+        if len(self.condition.outputs) != 1:
+            raise ArgumentError("the condition must have one output")
+        _check_bool("the output of the condition", self.condition.outputs[0])
+        return super().infer()
+
+    def reference(self, *args: Any) -> tuple[Any, ...]:
+        """Evaluate condition and body in turn."""
+        carried = len(self.body.outputs)
+        while _evaluated(self.condition, args)[0]:
+            args = (*_evaluated(self.body, args), *args[carried:])
+        return args[:carried]
+
+
+class SavedOp(TensorOp):
+    """The value that an op of a called graph has in one call of it.
+
+    It is there until a graph is captured, which then has the called graph yield the value.
+
+    Attributes
+    ----------
+    inner
+        The op of the called graph.
+    turn
+        The round of a loop, counted from 0.
+    """
+
+    inner: Any
+    turn: int
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take those of the inner op."""
+        return self.inner.axes, self.inner.dtype
+
+    @property
+    def key(self) -> Any:
+        """What its adjoint is known by to the rule of the operand."""
+        return (self.inner, self.turn) if isinstance(self.args[0], LoopOp) else self.inner
+
+
+class AfterOp(IdentityOp):
+    """The first operand, for which the writes that are the others have to happen as well."""
+
+
+def call(graph: Graph, *args: Any) -> tuple[TensorOp, ...]:
+    """Return the outputs of a graph for some inputs, as `capture` makes one.
+
+    Arguments are cast and broadcast to the inputs. States that the graph reads have the value that
+    they have where the call stands, and are written there; whoever computes one of the results has
+    them written. Raises ArgumentError for a wrong number of arguments, AxesError and DTypeError for
+    one that does not fit.
+    """
+    return call_op(graph, *args).results
+
+
+def call_op(graph: Graph, *args: Any) -> CallOp:
+    """Return the op behind `call`."""
+    function = _function("call", graph)
+    op = CallOp(*_operands("call", graph, args), *function.reads, graph=function.graph)
+    return _with_writes(op, len(graph.outputs), function.writes)
+
+
+def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
+    """Return what a graph yields when it is called `count` times, each time on its last outputs.
+
+    The first arguments, as many as there are outputs, are the inputs of the first call; the others
+    are the same in each. ``count`` is at least 0, and with 0 the first arguments are returned.
+    Raises as `call` does, and AxesError or DTypeError where outputs do not fit the inputs.
+    """
+    return loop_op(graph, count, *args).results if count else _not_at_all(graph, args)
+
+
+def loop_op(graph: Graph, count: int, *args: Any) -> LoopOp:
+    """Return the op behind `loop`, which runs at least once."""
+    function = _function("loop", graph)
+    count = whole_number("loop", "the count", count, 1)
+    operands = _operands("loop", graph, args)
+    carried, _ = _split("loop", graph, operands)
+    ordered, states = _carrying(function, len(carried))
+    op = LoopOp(
+        *_reordered(graph, operands, function, states), graph=ordered, count=count
+    )
+    return _with_writes(op, len(graph.outputs), function.writes)
+
+
+def cond(
+    condition: Any,
+    then_graph: Graph,
+    else_graph: Graph,
+    then_args: Iterable[Any] = (),
+    else_args: Iterable[Any] = (),
+) -> tuple[TensorOp, ...]:
+    """Return the outputs of one graph where a bool is true, else those of another.
+
+    Only the one that is chosen runs where the backend can choose. Both have outputs of the same
+    axes and dtypes. Raises as `call` does.
+    """
+    return cond_op(condition, then_graph, else_graph, then_args, else_args).results
+
+
+def cond_op(
+    condition: Any,
+    then_graph: Graph,
+    else_graph: Graph,
+    then_args: Iterable[Any] = (),
+    else_args: Iterable[Any] = (),
+) -> CondOp:
+    """Return the op behind `cond`."""
+    one, other = _function("cond", then_graph), _function("cond", else_graph)
+    writes = tuple(dict.fromkeys((*one.writes, *other.writes)))
+    count = len(then_graph.outputs)
+    one, other = (_writing(each, writes, count) for each in (one, other))
+    op = CondOp(
+        as_op(condition),
+        *_operands("cond", then_graph, tuple(then_args)),
+        *one.reads,
+        *_operands("cond", else_graph, tuple(else_args)),
+        *other.reads,
+        then_graph=one.graph,
+        else_graph=other.graph,
+    )
+    return _with_writes(op, count, writes)
+
+
+def while_loop(condition: Graph, body: Graph, *args: Any) -> tuple[TensorOp, ...]:
+    """Return what a graph yields when it is called on its last outputs while a condition holds.
+
+    Both graphs take all arguments. The first of them, as many as the body has outputs, are what the
+    first call gets; the others are the same in each. Neither graph may use states, and there is no
+    gradient. Raises as `loop` does.
+    """
+    return while_op(condition, body, *args).results
+
+
+def while_op(condition: Graph, body: Graph, *args: Any) -> WhileOp:
+    """Return the op behind `while_loop`."""
+    for graph in (condition, body):
+        if _function("while_loop", graph).reads:
+            names = ", ".join(str(state) for state in function_of(graph).reads)
+            problem = f"{graph.name} uses the states {names}: make them inputs and outputs"
+            raise ArgumentError(explain("while_loop", problem, ()))
+    return WhileOp(*_operands("while_loop", body, args), condition=condition, body=body)
+
+
+def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
+    """Return the value that an op of a called graph has in one call of it.
+
+    For a loop `turn` says in which round. Raises ArgumentError for an op that is none of the
+    graph's.
+    """
+    graph = of.graphs[0] if isinstance(of, CallOp | LoopOp) else None
+    if graph is None:
+        raise ArgumentError(explain("saved", f"takes a call or a loop, not {of!r}", ()))
+    if op.is_constant:
+        return op
+    inside = op.args[0] if isinstance(op, SavedOp) else op
+    if inside not in _members(graph):
+        raise ArgumentError(explain("saved", f"{op} is no op of {graph.name}", (op,)))
+    if isinstance(of, CallOp) and op in graph.inputs:
+        operand: TensorOp = of.args[graph.inputs.index(op)]
+        return operand
+    return SavedOp(of, inner=op, turn=turn)
+
+
+def _members(graph: Graph) -> frozenset[Op]:
+    found: frozenset[Op] | None = graph.__dict__.get("_members")
+    if found is None:
+        found = graph.__dict__["_members"] = frozenset(graph.ops)
+    return found
+
+
+# Arguments
+
+
+def _function(name: str, graph: Any) -> Function:
+    if not isinstance(graph, Graph):
+        problem = f"takes a graph, as weft.capture(results, parameters) makes one, not {graph!r}"
+        raise ArgumentError(explain(name, problem, ()))
+    return function_of(graph)
+
+
+def _operands(name: str, graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
+    """Return arguments as operands of the axes and dtypes of a graph's inputs."""
+    if len(args) != len(graph.inputs):
+        inputs = ", ".join(str(op.source) for op in graph.inputs) or "none"
+        problem = f"{graph.name} has {len(graph.inputs)} inputs ({inputs}), not {len(args)}"
+        raise ArgumentError(explain(name, problem, [x for x in args if isinstance(x, Op)]))
+    return tuple(
+        _operand(name, graph, parameter, arg)
+        for parameter, arg in zip(graph.inputs, args, strict=True)
+    )
+
+
+def _operand(name: str, graph: Graph, parameter: ParameterOp, arg: Any) -> TensorOp:
+    value: TensorOp = constant(arg, dtype=parameter.dtype) if _is_number(arg) else as_op(arg)
+    axes = parameter.axes
+    what = f"the input {parameter.source} of {graph.name} is {parameter.dtype} {axes}"
+    if dtypes.promote(value.dtype, parameter.dtype) != parameter.dtype:
+        problem = f"{what}, which {value.dtype} does not convert to: use cast"
+        raise DTypeError(explain(name, problem, (value,)))
+    value = cast(value, parameter.dtype)
+    if value.axes == axes:
+        return value
+    try:
+        if value.axes.is_named and value.axes.agrees_with(axes):
+            return transpose(value, axes)
+        return broadcast(value, axes)
+    except WeftError:
+        raise AxesError(explain(name, f"{what}, not {value.axes}", (value,))) from None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float | complex)
+
+
+def _split(
+    name: str, graph: Graph, operands: tuple[TensorOp, ...]
+) -> tuple[tuple[TensorOp, ...], tuple[TensorOp, ...]]:
+    """Return the operands that a loop replaces by results, and the others."""
+    count = len(graph.outputs)
+    if count > len(operands):
+        problem = f"{graph.name} has {count} outputs for {len(operands)} inputs that they feed"
+        raise ArgumentError(explain(name, problem, operands))
+    return operands[:count], operands[count:]
+
+
+def _not_at_all(graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
+    operands = _operands("loop", graph, args)
+    return _split("loop", graph, operands)[0]
+
+
+def _carrying(function: Function, count: int) -> tuple[Graph, tuple[Any, ...]]:
+    """Return a graph whose written states are inputs right after the first `count`; all states.
+
+    A loop carries what is written. The states come in the order of the inputs.
+    """
+    graph, writes = function.graph, function.writes
+    given = len(graph.inputs) - len(function.reads)
+    parameter = dict(zip(function.reads, graph.inputs[given:], strict=True))
+    rest = [state for state in function.reads if state not in writes]
+    inputs = [
+        *graph.inputs[:count],
+        *(parameter[state] for state in writes),
+        *graph.inputs[count:given],
+        *(parameter[state] for state in rest),
+    ]
+    made: dict[int, Graph] = graph.__dict__.setdefault("_carrying", {})
+    if count not in made:
+        made[count] = graph.replace(inputs=inputs)
+    return made[count], (*writes, *rest)
+
+
+def _reordered(
+    graph: Graph, operands: tuple[TensorOp, ...], function: Function, states: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    count, written = len(graph.outputs), len(function.writes)
+    return (*operands[:count], *states[:written], *operands[count:], *states[written:])
+
+
+def _writing(function: Function, writes: tuple[Any, ...], count: int) -> Function:
+    """Return a function that yields a value for each of the states, which may be that it had."""
+    if writes == function.writes:
+        return function
+    graph = function.graph
+    given = len(graph.inputs) - len(function.reads)
+    parameter = dict(zip(function.reads, graph.inputs[given:], strict=True))
+    for state in writes:
+        if state not in parameter:
+            with scope.replacing(state):
+                parameter[state] = ParameterOp(source=state, target_axes=state.axes)
+    new = dict(zip(function.writes, graph.outputs[count:], strict=True))
+    made = graph.replace(
+        inputs=[*graph.inputs[:given], *parameter.values()],
+        outputs=[*graph.outputs[:count], *(new.get(s, parameter[s]) for s in writes)],
+    )
+    return Function(made, tuple(parameter), writes)
+
+
+def _with_writes(op: Any, count: int, states: tuple[Any, ...]) -> Any:
+    """Write states where a call stands, and let its results bring that along."""
+    results = op.results
+    writes = [
+        AssignOp(state, value) for state, value in zip(states, results[count:], strict=True)
+    ]
+    values = results[:count]
+    if writes:
+        values = tuple(AfterOp(value, *writes) for value in values)
+    op.__dict__.update(_results=values, _written=tuple(writes))
+    return op
+
+
+# Checks
+
+
+def _check_operands(graph: Graph, args: tuple[TensorOp, ...]) -> None:
+    if len(args) != len(graph.inputs):
+        raise ArgumentError(f"{graph.name} has {len(graph.inputs)} inputs, not {len(args)}")
+    for parameter, arg in zip(graph.inputs, args, strict=True):
+        if (arg.axes.lengths, arg.dtype) != (parameter.axes.lengths, parameter.dtype):
+            raise AxesError(
+                f"{arg.dtype} {arg.axes} is given for the input {parameter.source} of "
+                f"{graph.name}, which is {parameter.dtype} {parameter.axes}"
+            )
+
+
+def _check_carried(graph: Graph) -> None:
+    for output, parameter in zip(graph.outputs, graph.inputs, strict=False):
+        if (output.axes.lengths, output.dtype) != (parameter.axes.lengths, parameter.dtype):
+            raise AxesError(
+                f"{graph.name} yields {output.dtype} {output.axes} for its input "
+                f"{parameter.source}, which is {parameter.dtype} {parameter.axes}"
+            )
+
+
+def _check_bool(what: str, op: TensorOp) -> None:
+    if op.axes or not dtypes.is_bool(op.dtype):
+        raise DTypeError(f"{what} must be a bool without axes, not {op.dtype} {op.axes}")
+
+
+def _evaluated(graph: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Evaluate a graph, in wide precision if that is what its operands come in."""
+    from weft.testing.reference import evaluate
+
+    wide = any(x.dtype != op.dtype for x, op in zip(args, graph.inputs, strict=True))
+    return tuple(evaluate(graph, args, wide=wide)[0])

@@ -1,0 +1,93 @@
+"""Rows that are computed together: compilers take their time over each program, however small.
+
+A test is of one row and reports by itself. The first test of some that belong together computes
+the rows of all of them in one program; the others find there what came of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+import weft
+from weft.target import Target
+from weft.testing.cases import Case, Finding, examine, make_cases
+from weft.testing.levels import TOGETHER
+from weft.testing.table.rows import Row
+
+MOST = 12
+"""How many rows are one program. With PoCL that saves three tenths of what it costs to compile them
+alone; more of them save nothing more."""
+
+together: pytest.MarkDecorator = getattr(pytest.mark, TOGETHER)
+"""The mark of tests that take a `row`, a `dtype`, a `backend` and the `batch` of the row."""
+
+
+class Batch:
+    """Rows in one dtype that are computed in one program of a backend.
+
+    Attributes
+    ----------
+    rows
+        The rows.
+    dtype
+        The dtype of their operands.
+    target
+        That of the backend, once they were computed.
+    """
+
+    target: Target
+
+    def __init__(self, rows: Sequence[Row], dtype: str) -> None:
+        self.rows = rows
+        self.dtype = dtype
+        self._found: dict[str, list[Finding] | Exception] = {}
+
+    def findings(self, row: Row, backend: str, with_gradients: bool) -> list[Finding]:
+        """Return what came of each case of a row; raises the error if its cases cannot be made.
+
+        Nothing came of any where the target does not compute with the dtype.
+        """
+        if not self._found:
+            self._compute(backend, with_gradients)
+        found = self._found[row.name]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _compute(self, backend: str, with_gradients: bool) -> None:
+        found: dict[str, list[Finding] | Exception] = {row.name: [] for row in self.rows}
+        made: list[tuple[Row, list[Case]]] = []
+        with weft.make_transformer(backend) as transformer:
+            self.target = transformer.target
+            for row in self.rows if self.dtype in self.target.dtypes else ():
+                try:
+                    made.append((row, make_cases(row, self.dtype, False, with_gradients)))
+                except Exception as error:
+                    found[row.name] = error
+            findings = iter(examine(transformer, [case for _, cases in made for case in cases]))
+        for row, cases in made:
+            found[row.name] = [next(findings) for _ in cases]
+        self._found = found
+
+
+BATCH = pytest.StashKey[Batch]()
+
+
+def put_together(items: Iterable[pytest.Item]) -> None:
+    """Give each test that has the mark its batch: others of the same dtype on the same backend."""
+    batches: dict[tuple[object, ...], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker(TOGETHER) is None:
+            continue
+        parameters = item.callspec.params  # type: ignore[attr-defined]
+        key = item.parent, parameters["backend"], parameters["dtype"]
+        batches.setdefault(key, []).append(item)
+    for (*_, dtype), all_of_them in batches.items():
+        for first in range(0, len(all_of_them), MOST):
+            chosen = all_of_them[first : first + MOST]
+            rows = [item.callspec.params["row"] for item in chosen]  # type: ignore[attr-defined]
+            batch = Batch(rows, str(dtype))
+            for item in chosen:
+                item.stash[BATCH] = batch

@@ -1,0 +1,214 @@
+"""The memory model: which memory each node needs, for how long, and where it lies in one block.
+
+Constants and buffers live as long as the model. The output of a node is in use from its execution
+to that of its last reader; inputs are all there before the first node runs. Views lie in the memory
+of what they show. All of that is known before anything runs, and so are the offsets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from weft import placement
+from weft.errors import ArgumentError, PlanError
+from weft_hamkaas.nodes import BufferTensor, ConstantTensor, HamKaasNode, InputTensor
+from weft_hamkaas.traversal import evaluation_order
+
+ALIGNMENT = 256
+"""Every offset is a multiple of so many bytes."""
+
+
+def aligned(size: int) -> int:
+    """Return a number of bytes rounded up to the alignment."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class Allocator:
+    """Offsets for blocks that come and go, when nothing is known of those to come.
+
+    A block lies in the first hole that is large enough or, with ``fit="best"``, in the smallest
+    such one; holes that touch become one. `plan_memory`, which knows all blocks before, needs less.
+
+    Attributes
+    ----------
+    working_set_size
+        The bytes up to the end of the highest block that there ever was.
+    """
+
+    def __init__(self, fit: str = "first") -> None:
+        if fit not in ("first", "best"):
+            raise ArgumentError(f"fit is 'first' or 'best', not {fit!r}")
+        self.fit = fit
+        self.working_set_size = 0
+        self._holes: list[tuple[int, int]] = []
+        self._sizes: dict[int, int] = {}
+
+    def allocate(self, size: int) -> int:
+        """Return the offset of a new block of bytes; a block of none takes no memory."""
+        if size < 0:
+            raise ArgumentError(f"a block has 0 bytes or more, not {size}")
+        if size == 0:
+            return 0
+        start, end = self._take_hole(aligned(size))
+        self._sizes[start] = size
+        if end > start + aligned(size):
+            self._put_hole(start + aligned(size), end)
+        return start
+
+    def free(self, offset: int, size: int) -> None:
+        """Give a block back; raises ArgumentError for one that was not allocated."""
+        if size == 0:
+            return
+        if self._sizes.get(offset) != size:
+            raise ArgumentError(f"there is no block of {size} bytes at offset {offset}")
+        del self._sizes[offset]
+        self._put_hole(offset, offset + aligned(size))
+
+    def _take_hole(self, size: int) -> tuple[int, int]:
+        """Remove a hole, and return where it begins and ends; make one at the end if none fits."""
+        fitting = [at for at, (start, end) in enumerate(self._holes) if end - start >= size]
+        if fitting:
+            at = fitting[0]
+            if self.fit == "best":
+                at = min(fitting, key=lambda at: self._holes[at][1] - self._holes[at][0])
+            return self._holes.pop(at)
+        start = self.working_set_size
+        if self._holes and self._holes[-1][1] == start:
+            start, _ = self._holes.pop()
+        self.working_set_size = start + size
+        return start, start + size
+
+    def _put_hole(self, start: int, end: int) -> None:
+        at = bisect_left(self._holes, (start, end))
+        if at < len(self._holes) and self._holes[at][0] == end:
+            _, end = self._holes.pop(at)
+        if at and self._holes[at - 1][1] == start:
+            at -= 1
+            start, _ = self._holes.pop(at)
+        self._holes.insert(at, (start, end))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Bytes of the model's one block of memory, and when they are in use.
+
+    Attributes
+    ----------
+    nodes
+        The numbers in the script of those whose outputs lie there; each is written over the one
+        before it.
+    offset, size
+        Where, and how many bytes.
+    first, last
+        The numbers of the first and the last node that run meanwhile; 0 is before the first one.
+    """
+
+    nodes: tuple[int, ...]
+    size: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Where everything lies while a model is evaluated, as the lab's memory model says.
+
+    Attributes
+    ----------
+    order
+        The nodes as they run; number 1 is the first.
+    blocks
+        The memory of outputs.
+    constant_bytes, buffer_bytes
+        What constants and buffers need, all their lifetime.
+    size
+        The bytes of the block that holds all outputs.
+    lower_bound
+        The most bytes in use while one node runs; less is impossible.
+    """
+
+    order: tuple[HamKaasNode, ...]
+    blocks: tuple[Block, ...]
+    constant_bytes: int
+    buffer_bytes: int
+    size: int
+    lower_bound: int
+
+    def verify(self) -> None:
+        """Raise PlanError if two blocks in use at one time overlap, or one is not aligned."""
+        for block in self.blocks:
+            if block.offset % ALIGNMENT or block.offset + block.size > self.size:
+                raise PlanError(f"{block} is not aligned, or not inside of {self.size} bytes")
+        for one, other in combinations(self.blocks, 2):
+            together = max(one.first, other.first) <= min(one.last, other.last)
+            lowest_end = min(one.offset + one.size, other.offset + other.size)
+            if together and max(one.offset, other.offset) < lowest_end:
+                raise PlanError(f"{one} and {other} overlap")
+
+    def __str__(self) -> str:
+        lines = [
+            f"{len(self.order)} nodes: constants {self.constant_bytes:,} bytes, buffers "
+            f"{self.buffer_bytes:,} bytes, outputs {self.size:,} bytes, of which "
+            f"{self.lower_bound:,} are in use at once",
+            f"{'offset':>12} {'bytes':>12}  {'in use':16} output of",
+        ]
+        for block in sorted(self.blocks, key=lambda block: (block.first, block.offset)):
+            used = f"${block.first} to ${block.last}" if block.first else f"before ${block.last}"
+            names = ", ".join(f"${n} {type(self.order[n - 1]).__name__}" for n in block.nodes)
+            lines.append(f"{block.offset:12,} {block.size:12,}  {used:16} {names}")
+        return "\n".join(lines)
+
+
+def plan_memory(root: HamKaasNode, in_place: bool = True) -> MemoryPlan:
+    """Return where everything lies while a node is evaluated.
+
+    With `in_place` an elementwise node is written over its first input where nobody reads that
+    later and where it has as many bytes.
+    """
+    order = evaluation_order(root)
+    blocks = _blocks(order, in_place)
+    spans = [placement.Block(aligned(block.size), block.first, block.last) for block in blocks]
+    offsets, size = placement.place(spans)
+    return MemoryPlan(
+        order=tuple(order),
+        blocks=tuple(replace(b, offset=at) for b, at in zip(blocks, offsets, strict=True)),
+        constant_bytes=sum(n.meta.nbytes for n in order if isinstance(n, ConstantTensor)),
+        buffer_bytes=sum(n.meta.nbytes for n in order if isinstance(n, BufferTensor)),
+        size=size,
+        lower_bound=placement.lower_bound(spans),
+    )
+
+
+def _blocks(order: Sequence[HamKaasNode], in_place: bool) -> list[Block]:
+    """Return the blocks of all outputs, without their offsets."""
+    last = {each.owner: number for number, node in enumerate(order, 1) for each in node.inputs}
+    last[order[-1].owner] = len(order) + 1
+    found: list[Block] = []
+    held: dict[HamKaasNode, int] = {}
+    for number, node in enumerate(order, 1):
+        if node.is_transparent or isinstance(node, ConstantTensor | BufferTensor):
+            continue
+        until = last.get(node, number)
+        over = held.get(node.inputs[0].owner) if node.inputs else None
+        if in_place and over is not None and _may_overwrite(node, number, last):
+            block = found[over]
+            found[over] = replace(block, nodes=(*block.nodes, number), last=until)
+            held[node] = over
+            continue
+        first = 0 if isinstance(node, InputTensor) else number
+        held[node] = len(found)
+        found.append(Block((number,), node.meta.nbytes, first, until))
+    return found
+
+
+def _may_overwrite(node: HamKaasNode, number: int, last: dict[HamKaasNode, int]) -> bool:
+    """Whether a node may be written over the owner of its first input, which it reads last."""
+    owner = node.inputs[0].owner
+    if not node.is_elementwise or last[owner] != number:
+        return False
+    others = [each for each in node.inputs if each.owner is owner]
+    return all(each.meta.nbytes == owner.meta.nbytes == node.meta.nbytes for each in others)

@@ -1,0 +1,217 @@
+"""The parser of scripts: text to nodes, without recursion and without running anything.
+
+The grammar, where spaces and ends of lines mean nothing, not even within a word::
+
+    script     = { statement ";" }
+    statement  = "$" number "=" kind "(" argument { "," argument } ")"
+               | "result" "=" "$" number
+    argument   = "$" number | number | "[" number { "," number } "]" | name | type
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from weft import scope
+from weft_hamkaas.errors import NodeError, ScriptError
+from weft_hamkaas.nodes import KINDS, BufferTensor, ConstantTensor, HamKaasNode
+from weft_hamkaas.tensors import DTYPES, checked_meta, dtype_name, is_tensor
+from weft_hamkaas.traversal import constant_names, evaluation_order, named_inputs
+
+_RESULT = re.compile(r"result=\$([0-9]++)")
+_DEFINITION = re.compile(r"\$([0-9]++)=([A-Za-z]++)\(")
+_ARGUMENTS = {
+    "node": (re.compile(r"\$([0-9]++)"), "a node, as in $1"),
+    "number": (re.compile("([0-9]++)"), "a number"),
+    "shape": (re.compile(r"\[((?:[0-9]++(?:,[0-9]++)*+)?)\]"), "a list of numbers, as in [2, 3]"),
+    "axes": (re.compile(r"\[((?:[0-9]++(?:,[0-9]++)*+)?)\]"), "a list of numbers, as in [1, 0]"),
+    "name": (re.compile("([^,)]++)"), "a name"),
+    "type": (re.compile("([^,)]++)"), "a type"),
+}
+"""For each part of a signature the pattern of its text, and what to call it."""
+
+_UNNAMED = re.compile(r"[^,)]++,\[")
+_DIGITS = 18
+"""The digits of a number at most; any such number fits into 64 bits."""
+
+_QUOTED = 24
+
+
+def parse_script(
+    script: str | bytes, constants: Mapping[str, Any] | None = None, filename: str = "<script>"
+) -> HamKaasNode:
+    """Return the node that a script calls its result.
+
+    `constants` holds the value of each ConstantTensor by name; None stands for zeros, where values
+    do not matter. Raises ScriptError, with line and column, for text that is no script, for a node
+    that cannot be built, and for a constant that is missing or of another type or shape.
+    """
+    text = script if isinstance(script, str) else _decoded(script, filename)
+    return _Parser(_Text(text, filename), constants).run()
+
+
+def _decoded(script: bytes, filename: str) -> str:
+    try:
+        return script.decode()
+    except UnicodeDecodeError as error:
+        text = _Text(script[: error.start].decode(), filename)
+        text.refuse(f"byte {script[error.start]:#04x} is not text in UTF-8", len(text.stripped))
+
+
+class _Text:
+    """A script without spaces, and where each of its characters was."""
+
+    def __init__(self, script: str, filename: str) -> None:
+        self.filename = filename
+        codes = np.frombuffer(script.encode("utf-32-le", "surrogatepass"), np.uint32)
+        is_space = (codes == ord(" ")) | ((codes >= ord("\t")) & (codes <= ord("\r")))
+        self._kept = np.flatnonzero(~is_space)
+        self._newlines = np.flatnonzero(codes == ord("\n"))
+        self._end = len(codes)
+        self.stripped = codes[self._kept].tobytes().decode("utf-32-le", "surrogatepass")
+
+    def place(self, at: int) -> tuple[int, int]:
+        """Return line and column, both from 1, of a character that is no space."""
+        offset = int(self._kept[at]) if at < len(self._kept) else self._end
+        line = int(np.searchsorted(self._newlines, offset))
+        return line + 1, offset - (int(self._newlines[line - 1]) if line else -1)
+
+    def refuse(self, problem: str, at: int) -> NoReturn:
+        """Raise a ScriptError that says where."""
+        raise ScriptError(problem, self.filename, *self.place(at))
+
+
+class _Parser:
+    def __init__(self, text: _Text, constants: Mapping[str, Any] | None) -> None:
+        self.text = text
+        self.constants = constants
+        self.nodes: dict[int, HamKaasNode] = {}
+        self.at = 0
+
+    def run(self) -> HamKaasNode:
+        """Read every statement; returns the node that the last result names."""
+        result = None
+        while self.at < len(self.text.stripped):
+            found = _RESULT.match(self.text.stripped, self.at)
+            if found is None:
+                self._define()
+            else:
+                self.at = found.end()
+                result = found
+            self._expect(";")
+        if result is None:
+            self.text.refuse("Output node is not defined: write result = $1;", self.at)
+        root = self._known(result[1], result.start(1) - 1)
+        try:
+            order = evaluation_order(root)
+            named_inputs(order)
+            constant_names(order)
+        except NodeError as error:
+            self.text.refuse(error.problem, result.start())
+        return root
+
+    def _define(self) -> None:
+        """Read a statement that defines a node."""
+        begin = self.at
+        found = _DEFINITION.match(self.text.stripped, begin)
+        if found is None:
+            self._refuse_here("expected a statement, as in $2 = ReLUNode($1); or result = $2;")
+        kind = KINDS.get(found[2])
+        if kind is None:
+            known = ", ".join(KINDS)
+            problem = f"Unknown node type {found[2][:_QUOTED]}: there are {known}"
+            self.text.refuse(problem, found.start(2))
+        number = self._number(found[1], begin + 1)
+        if number in self.nodes:
+            self.text.refuse(f"Node is defined twice (node = {number})", begin)
+        self.at = found.end()
+        arguments = self._arguments(kind)
+        line, _ = self.text.place(begin)
+        try:
+            with scope.located((self.text.filename, line)):
+                self.nodes[number] = self._node(kind, arguments)
+        except NodeError as error:
+            self.text.refuse(f"{found[2]}: {error.problem}", begin)
+
+    def _arguments(self, kind: type[HamKaasNode]) -> list[Any]:
+        signature = kind.signature
+        if kind is BufferTensor and not _UNNAMED.match(self.text.stripped, self.at):
+            signature = ("name", *signature)
+        values = []
+        for place, wanted in enumerate(signature):
+            if place:
+                self._expect(",")
+            values.append(self._argument(wanted))
+        self._expect(")")
+        return values
+
+    def _argument(self, wanted: str) -> Any:
+        pattern, description = _ARGUMENTS[wanted]
+        at = self.at
+        found = pattern.match(self.text.stripped, at)
+        if found is None:
+            self._refuse_here(f"expected {description}")
+        self.at = found.end()
+        if wanted == "node":
+            return self._known(found[1], at)
+        if wanted == "number":
+            return self._number(found[1], at)
+        if wanted in ("shape", "axes"):
+            return [self._number(each, at) for each in found[1].split(",") if each]
+        return found[1]
+
+    def _known(self, digits: str, at: int) -> HamKaasNode:
+        number = self._number(digits, at)
+        if number not in self.nodes:
+            self.text.refuse(f"Expression references unknown node (node = {number})", at)
+        return self.nodes[number]
+
+    def _number(self, digits: str, at: int) -> int:
+        if len(digits) > _DIGITS:
+            self.text.refuse(f"a number of {len(digits)} digits is too large", at)
+        return int(digits)
+
+    def _expect(self, mark: str) -> None:
+        if not self.text.stripped.startswith(mark, self.at):
+            self._refuse_here(f"expected {mark!r}")
+        self.at += 1
+
+    def _refuse_here(self, expected: str) -> NoReturn:
+        found = self.text.stripped[self.at : self.at + _QUOTED]
+        there = f"not {found!r}" if found else "but the script ends"
+        self.text.refuse(f"{expected}, {there}", self.at)
+
+    def _node(self, kind: type[HamKaasNode], arguments: list[Any]) -> HamKaasNode:
+        if kind is ConstantTensor:
+            return self._constant(*arguments)
+        if kind is BufferTensor and len(arguments) == 3:
+            name, dtype, shape = arguments
+            return BufferTensor(dtype, shape, name)
+        return kind(*arguments)
+
+    def _constant(self, name: str, dtype: str, shape: list[int]) -> ConstantTensor:
+        """Return a constant with its value, which must be what the script says."""
+        meta = checked_meta(dtype, shape)
+        if self.constants is None:
+            value: Any = np.broadcast_to(DTYPES[meta.dtype].type(0), shape)
+        else:
+            value = self.constants.get(name)
+            if not is_tensor(value):
+                given = ", ".join(sorted(map(str, self.constants))[:20]) or "none"
+                raise NodeError(
+                    f"the value of constant {reprlib.repr(name)} is missing; given are: {given}"
+                )
+        if dtype_name(value.dtype) != meta.dtype or list(value.shape) != shape:
+            found = f"{dtype_name(value.dtype)} {list(value.shape)}"
+            raise NodeError(
+                f"constant {reprlib.repr(name)} is {found}, but {meta.dtype} {shape} in the script"
+            )
+        constant = ConstantTensor(value)
+        constant.set_name(name)
+        constant.is_known = self.constants is not None
+        return constant

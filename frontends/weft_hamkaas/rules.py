@@ -1,0 +1,169 @@
+"""The rule of each node: which operands it takes, and what comes out.
+
+One rule serves the Python face and the parser of scripts. All raise NodeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft_hamkaas.errors import NodeError
+from weft_hamkaas.tensors import FLOAT, INTEGER, TensorMeta, checked_shape
+
+
+def _require_float(meta: TensorMeta, what: str) -> None:
+    if meta.dtype != FLOAT:
+        raise NodeError(f"{what}, not {meta.dtype}")
+
+
+def _require_same_type(lhs: TensorMeta, rhs: TensorMeta) -> None:
+    if lhs.dtype != rhs.dtype:
+        raise NodeError(f"Mixed-precision operations are not supported: {lhs.dtype}, {rhs.dtype}")
+
+
+def _spreads(lhs: Sequence[int], rhs: Sequence[int]) -> bool:
+    """Whether the right shape is the left one, but for lengths of 1 in it."""
+    same = len(lhs) == len(rhs)
+    return same and all(other in (1, mine) for mine, other in zip(lhs, rhs, strict=True))
+
+
+def sum_of(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
+    """Of floats; the right operand is repeated along axes where it has length 1."""
+    _require_same_type(lhs, rhs)
+    _require_float(lhs, "Sum is supported for float32 tensors only")
+    if not _spreads(lhs.shape, rhs.shape):
+        raise NodeError(f"Shapes do not match for addition: {lhs.shape} vs {rhs.shape}")
+    return lhs
+
+
+def hadamard_product(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
+    """Of floats; the right operand is repeated along axes where it has length 1."""
+    _require_same_type(lhs, rhs)
+    _require_float(lhs, "Hadamard product is supported for float32 tensors only")
+    if not _spreads(lhs.shape, rhs.shape):
+        raise NodeError(f"Shapes do not match for Hadamard product: {lhs.shape} vs {rhs.shape}")
+    return lhs
+
+
+def complex_hadamard_product(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
+    """Of floats, of which two along the last axis are one complex number."""
+    _require_same_type(lhs, rhs)
+    _require_float(lhs, "Complex Hadamard product is supported for float32 tensors only")
+    if lhs.shape[-1] != 2 or rhs.shape[-1] != 2:
+        raise NodeError(
+            f"The last axis holds two numbers, real and imaginary part: {lhs.shape} vs {rhs.shape}"
+        )
+    if not _spreads(lhs.shape, rhs.shape):
+        raise NodeError(
+            f"Shapes do not match for complex Hadamard product: {lhs.shape} vs {rhs.shape}"
+        )
+    return lhs
+
+
+def pointwise(name: str, input: TensorMeta) -> TensorMeta:
+    """A function of one float each."""
+    _require_float(input, f"Only float32 tensors are supported for {name}")
+    return input
+
+
+def mat_mul(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
+    """Matrix by matrix, vector by matrix, or as many matrices by as many."""
+    _require_same_type(lhs, rhs)
+    _require_float(lhs, "Matrix multiplication is supported for float32 tensors only")
+    left, right = lhs.shape, rhs.shape
+    if (len(left), len(right)) not in ((2, 2), (1, 2), (3, 3)):
+        raise NodeError(
+            f"Only matrices are supported for multiplication: {left} vs {right} (a vector may be "
+            "on the left, and three axes on both sides)"
+        )
+    if len(left) == 3 and left[0] != right[0]:
+        raise NodeError(f"Incompatible shapes for batched multiplication: {left} vs {right}")
+    if left[-1] != right[-2]:
+        raise NodeError(f"Shapes do not match for multiplication: {left} vs {right}")
+    return TensorMeta(lhs.type, [*left[:-1], right[-1]])
+
+
+def slice_of(input: TensorMeta, begin: int, end: int) -> TensorMeta:
+    """Elements of the first axis from `begin` to before `end`."""
+    _require_float(input, "Only float32 tensors are supported for slice")
+    length = input.shape[0]
+    if not 0 <= begin < length:
+        raise NodeError(f"Start index {begin} is out of bounds of the first axis of {input.shape}")
+    if not 0 <= end <= length:
+        raise NodeError(f"End index {end} is out of bounds of the first axis of {input.shape}")
+    if begin >= end:
+        raise NodeError(f"Start index {begin} is greater or equal to end index {end}")
+    return TensorMeta(input.type, [end - begin, *input.shape[1:]])
+
+
+def reshape(input: TensorMeta, shape: Sequence[int]) -> TensorMeta:
+    """The same elements in the same order, along other axes."""
+    _require_float(input, "Only float32 tensors are supported for reshape")
+    lengths = checked_shape(shape)
+    old, new = _size(input.shape), _size(lengths)
+    if old != new:
+        raise NodeError(f"Reshape tensor size mismatch: {old} vs {new}")
+    return TensorMeta(input.type, lengths)
+
+
+def _size(shape: Sequence[int]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def permute(input: TensorMeta, permutation: Sequence[int]) -> TensorMeta:
+    """The axes in another order: the first is the one that comes first in the permutation."""
+    _require_float(input, "Only float32 tensors are supported for permute")
+    if len(permutation) != len(input.shape):
+        raise NodeError(
+            f"Permutation must have the same length as the input shape {input.shape}, not "
+            f"{len(permutation)}"
+        )
+    if sorted(permutation) != list(range(len(permutation))):
+        raise NodeError(
+            f"Permutation must be a permutation of {list(range(len(permutation)))}, not "
+            f"{list(permutation)}"
+        )
+    return TensorMeta(input.type, [input.shape[axis] for axis in permutation])
+
+
+def replace_slice(
+    input: TensorMeta, replacement: TensorMeta, begin: TensorMeta, end: TensorMeta
+) -> TensorMeta:
+    """The first operand, with elements of its first axis replaced from `begin` to before `end`."""
+    _require_same_type(input, replacement)
+    _require_float(input, "Only float32 tensors are supported for replace")
+    for bound in (begin, end):
+        require_index(bound, "Start and end indices")
+    here, new = input.shape, replacement.shape
+    if len(here) != len(new) or here[1:] != new[1:] or new[0] > here[0]:
+        raise NodeError(f"Shapes do not match for replace: {new} is no part of {here}")
+    return input
+
+
+def require_index(meta: TensorMeta, what: str) -> None:
+    """Refuse what is not one int64 number."""
+    if meta.dtype != INTEGER:
+        raise NodeError(f"{what} must be of type int64, not {meta.dtype}")
+    if meta.shape != [1]:
+        raise NodeError(f"{what} must be scalars, tensors of shape [1], not {meta.shape}")
+
+
+def rms_norm(input: TensorMeta, weights: TensorMeta) -> TensorMeta:
+    """``weights * input / sqrt(mean(input ** 2) + 1e-5)`` of vectors."""
+    _require_same_type(input, weights)
+    _require_float(input, "RMS norm is supported for float32 tensors only")
+    if len(input.shape) != 1 or input.shape != weights.shape:
+        raise NodeError(
+            f"RMS norm takes two vectors of one length: {input.shape} vs {weights.shape}"
+        )
+    return input
+
+
+def sliced_softmax(input: TensorMeta, prefix: TensorMeta) -> TensorMeta:
+    """Softmax over the first `prefix` elements of the last axis; the others stay as they are."""
+    _require_float(input, "Only float32 tensors are supported for sliced softmax")
+    require_index(prefix, "The length of the prefix")
+    return input

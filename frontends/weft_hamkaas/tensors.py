@@ -1,0 +1,110 @@
+"""Tensors of the caller, NumPy's or torch's, and what a node says of its own.
+
+torch is never imported: a tensor that has a `detach` method is taken for one of torch's, and the
+module that it comes from makes others.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft_hamkaas.errors import NodeError
+
+Array = np.ndarray[Any, Any]
+
+FLOAT, INTEGER = "float32", "int64"
+DTYPES: dict[str, np.dtype[Any]] = {FLOAT: np.dtype(np.float32), INTEGER: np.dtype(np.int64)}
+"""The dtypes of HamKaas, by name."""
+
+MOST_BYTES = 2**62
+
+
+@dataclass(frozen=True)
+class TensorMeta:
+    """The type and the shape of a tensor.
+
+    Attributes
+    ----------
+    type
+        A dtype as the caller names it: torch's, NumPy's or a string.
+    shape
+        One to three lengths, each at least 1.
+    """
+
+    type: Any
+    shape: list[int]
+
+    @property
+    def dtype(self) -> str:
+        """The name of the type, in the words of scripts."""
+        return dtype_name(self.type)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return prod(self.shape) * DTYPES[self.dtype].itemsize
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return what scripts call a dtype of torch, of NumPy or of weft, or its name itself."""
+    if isinstance(dtype, type) and issubclass(dtype, np.generic):
+        return np.dtype(dtype).name
+    return str(dtype).removeprefix("torch.")
+
+
+def checked_meta(dtype: Any, shape: Any) -> TensorMeta:
+    """Return what describes a tensor that is declared; raises NodeError if there is no such one."""
+    if dtype_name(dtype) not in DTYPES:
+        name = dtype_name(dtype)
+        raise NodeError(f"Unsupported tensor type: {name:.60} (there are float32, int64)")
+    return TensorMeta(dtype, checked_shape(shape, "tensor"))
+
+
+def checked_shape(shape: Any, what: str = "") -> list[int]:
+    """Return a shape as a list; raises NodeError for one that is none, or not supported."""
+    what = f"{what} shape" if what else "shape"
+    try:
+        lengths = [_whole(length) for length in shape]
+    except TypeError:
+        raise NodeError(f"Invalid {what}: {shape!r} is no list of integers") from None
+    if not 1 <= len(lengths) <= 3:
+        raise NodeError(f"Unsupported tensor dimension: {len(lengths)} (one to three are)")
+    if min(lengths) <= 0:
+        raise NodeError(f"Invalid {what}: {lengths} (empty tensors are not supported)")
+    if prod(lengths) * 8 > MOST_BYTES:
+        raise NodeError(f"Invalid {what}: {lengths} is more than any memory holds")
+    return lengths
+
+
+def _whole(length: Any) -> int:
+    if isinstance(length, bool):
+        raise TypeError("a bool is no length")
+    return operator.index(length)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is an array or a tensor of somebody's."""
+    return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+def is_torch(value: Any) -> bool:
+    """Whether a value is a tensor of torch, or behaves like one."""
+    return hasattr(value, "detach")
+
+
+def as_array(tensor: Any) -> Array:
+    """Return a tensor as a C-contiguous array, which may share its memory."""
+    return np.asarray(tensor.detach().cpu().numpy() if is_torch(tensor) else tensor, order="C")
+
+
+def like(array: Array, tensor: Any) -> Any:
+    """Return an array as what a tensor is: one of torch, or an array as it is."""
+    if not is_torch(tensor):
+        return array
+    return sys.modules[type(tensor).__module__.partition(".")[0]].from_numpy(array)

@@ -1,0 +1,119 @@
+"""From a Python function and its arguments to a graph: which arguments become inputs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import weft
+from weft_popxl import dtypes
+from weft_popxl.context import get_current_graph
+from weft_popxl.errors import NotProvided, refuse_type, refuse_value
+from weft_popxl.graph import Graph
+from weft_popxl.tensor import Tensor, TensorSpec, checked_shape
+
+
+class Module:
+    """A function of graphs that keeps its inputs: `build` stores what `graph_input` gives.
+
+    ``ir.create_graph(module, x)`` calls ``module.build(x)``; creating another graph from the same
+    module overwrites what it stored.
+    """
+
+    def build(self, *args: Any, **kwargs: Any) -> Any:
+        """Build the graph and return its outputs; a subclass defines this."""
+        raise NotProvided(f"{type(self).__name__} must define build")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call `build`, to use a module inside another one."""
+        return self.build(*args, **kwargs)
+
+
+def name_of(function: Any) -> str:
+    """Return what a graph made from a function, or a module, is called.
+
+    Raises TypeError for what cannot be called.
+    """
+    if not callable(function):
+        refuse_type(f"a graph is created from a function or a Module, not from {function!r}")
+    while isinstance(function, partial):
+        function = function.func
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return str(name).replace(".<locals>", "")
+
+
+def build(graph: Graph, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Fill a graph with what a function builds when it is called with these arguments."""
+    called = function.build if isinstance(function, Module) else function
+    signature = inspect.signature(called)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        refuse_value(f"the arguments do not fit {name_of(function)}{signature}: {error}")
+    bound.apply_defaults()
+    with graph:
+        for name, value in bound.arguments.items():
+            parameter = signature.parameters[name]
+            by_ref = "TensorByRef" in str(parameter.annotation)
+            if parameter.kind is parameter.VAR_KEYWORD:
+                value = {key: _as_inputs(key, each, by_ref) for key, each in value.items()}
+            else:
+                value = _as_inputs(name, value, by_ref)
+            bound.arguments[name] = value
+        for output in _outputs(called(*bound.args, **bound.kwargs)):
+            graph_output(output)
+
+
+def _as_inputs(name: str, value: Any, by_ref: bool) -> Any:
+    """Return an argument with each tensor in it replaced by a new input."""
+    if isinstance(value, Tensor | TensorSpec):
+        passed = by_ref or (isinstance(value, TensorSpec) and value.by_ref)
+        return graph_input(value.shape, value.dtype, name, passed)
+    if not isinstance(value, list | tuple):
+        return value
+    tensors = [isinstance(each, Tensor | TensorSpec) for each in value]
+    if not any(tensors):
+        return value
+    if not all(tensors):
+        refuse_type(f"the argument {name!r} holds tensors and others: pass them as two arguments")
+    made = [_as_inputs(f"{name}_{number}", each, by_ref) for number, each in enumerate(value)]
+    return made if isinstance(value, list) else tuple(made)
+
+
+def _outputs(returned: Any) -> list[Tensor]:
+    if returned is None:
+        return []
+    if isinstance(returned, Tensor):
+        return [returned]
+    found: list[Any] = list(returned) if isinstance(returned, Iterable) else [None]
+    if isinstance(returned, str | Mapping) or not all(isinstance(each, Tensor) for each in found):
+        refuse_value(f"a graph returns None, a tensor or an iterable of tensors, not {returned!r}")
+    return found
+
+
+def graph_input(
+    shape: Iterable[int], dtype: Any, name: str | None = None, by_ref: bool = False
+) -> Tensor:
+    """Return a new input of the current graph, after those that it has."""
+    graph = get_current_graph()
+    if graph.is_main:
+        refuse_value("the main graph has no inputs: use variables, constants and streams")
+    graph._require_open()
+    wanted = dtypes.dtype.as_dtype(dtype).as_numpy()
+    op = weft.placeholder(checked_shape(shape), wanted, name=name)
+    made: Tensor = graph._add(op, name, by_ref=by_ref)
+    graph._inputs.append(made)
+    return made
+
+
+def graph_output(tensor: Tensor) -> None:
+    """Make a tensor of the current graph an output; raises ValueError for one of another graph."""
+    graph = get_current_graph()
+    if not isinstance(tensor, Tensor):
+        refuse_type(f"an output is a tensor, not {tensor!r}")
+    if tensor.graph is not graph:
+        refuse_value(f"{tensor!r} is not in the current graph {graph}: it cannot be its output")
+    graph._require_open()
+    graph._outputs.append(tensor)

@@ -1,0 +1,134 @@
+"""How ops are built: at once, so that errors come where they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import weft
+from weft import TensorOp
+from weft.errors import WeftError
+from weft_popxl.context import current, get_current_graph
+from weft_popxl.data import as_tensor
+from weft_popxl.errors import popart_exception
+from weft_popxl.graph import Graph
+from weft_popxl.record import Record
+from weft_popxl.storage import Storage, View
+from weft_popxl.tensor import Constant, Tensor
+
+
+def recorded(
+    kind: str,
+    operands: Sequence[Tensor],
+    writes: Iterable[Storage] = (),
+    called_graphs: Sequence[Graph] = (),
+) -> Record:
+    """Return a new record of the current graph."""
+    graph = get_current_graph()
+    graph._require_open()
+    record = Record(
+        kind,
+        operands,
+        writes=writes,
+        called_graphs=called_graphs,
+        in_sequence=current.get().in_sequence,
+    )
+    return graph._record(record)
+
+
+def announced(record: Record, *outputs: Tensor) -> None:
+    """Complete a record with what it yields, and tell the hooks of the graph."""
+    record.outputs = outputs
+    get_current_graph()._announce(record)
+
+
+def computed(kind: str, function: Callable[..., Any], operands: Iterable[Tensor]) -> Any:
+    """Return what a function makes of the operands' values; an error becomes popart_exception."""
+    get_current_graph()._require_open()
+    try:
+        return function(*(operand.place.read() for operand in operands))
+    except popart_exception:
+        raise
+    except WeftError as error:
+        raise popart_exception(f"{kind}: {error.problem}") from None
+
+
+def apply(
+    kind: str, function: Callable[..., Any], *operands: Tensor, name: str | None = None
+) -> Any:
+    """Return the tensor, or the tuple of tensors, that a function of ops yields."""
+    made = computed(kind, function, operands)
+    graph = get_current_graph()
+    record = recorded(kind, operands)
+    ops = made if isinstance(made, tuple | list) else (made,)
+    given = {operand.op for operand in operands}
+    # An op that had nothing to do returns its operand; a tensor has an op of its own.
+    ops = [weft.value_of(op) if op in given else op for op in ops]
+    tensors = tuple([graph._add(op, name, record=record) for op in ops])
+    graph._effects += [op for op in ops if op.has_effect]
+    announced(record, *tensors)
+    return tensors if isinstance(made, tuple | list) else tensors[0]
+
+
+def change(
+    kind: str, function: Callable[..., TensorOp], target: Tensor, *operands: Tensor
+) -> Tensor:
+    """Replace the value of a tensor by what a function makes of it, and return it.
+
+    The result lies in the same storage. Raises popart_exception if that is a constant, or if the
+    new value has another shape.
+    """
+    op = computed(kind, function, (target, *operands))
+    if isinstance(target, Constant):
+        raise popart_exception(f"{kind}: {target!r} is a constant, which cannot be changed")
+    if tuple(op.shape) != target.shape:
+        raise popart_exception(
+            f"{kind}: {target!r} cannot take a value of shape {tuple(op.shape)} in its place"
+        )
+    record = recorded(kind, (target, *operands), writes=target.place.roots)
+    target.place.write(weft.cast(op, target.op.dtype))
+    made: Tensor = get_current_graph()._add(
+        target.place.read(), target.label, place=target.place, record=record
+    )
+    announced(record, made)
+    return made
+
+
+def view(
+    kind: str,
+    show: Callable[..., TensorOp],
+    put: Callable[..., Sequence[TensorOp]],
+    *bases: Tensor,
+) -> Tensor:
+    """Return a tensor that lies in the storage of others; see `View`."""
+    op = computed(kind, show, bases)
+    record = recorded(kind, bases)
+    record.reads = {}
+    place = View([base.place for base in bases], show, put)
+    place.show(op)
+    made: Tensor = get_current_graph()._add(op, place=place, record=record)
+    announced(record, made)
+    return made
+
+
+def same_dtypes(kind: str, *operands: Tensor) -> None:
+    """Raise popart_exception unless all operands have one dtype."""
+    if len({operand.dtype for operand in operands}) > 1:
+        found = ", ".join(f"{operand.id} of {operand.dtype.name}" for operand in operands)
+        raise popart_exception(f"{kind} takes tensors of one dtype, not {found}: ops.cast one")
+
+
+def pair(kind: str, left: Any, right: Any) -> tuple[Tensor, Tensor]:
+    """Return two operands as tensors of one dtype; a value takes that of the tensor beside it."""
+    if not isinstance(left, Tensor):
+        right = as_tensor(right)
+        left = as_tensor(left, right)
+    left = as_tensor(left)
+    right = as_tensor(right, left)
+    same_dtypes(kind, left, right)
+    return left, right
+
+
+def axes_of(axis: int | Iterable[int] | None) -> Any:
+    """Return axes as weft takes them: None, a number or a tuple."""
+    return axis if axis is None or isinstance(axis, int) else tuple(axis)

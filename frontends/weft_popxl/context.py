@@ -1,0 +1,115 @@
+"""Where ops are built: the stack of open graphs, the scope of names, and whether order counts.
+
+All of it is one immutable value in a context variable, so threads and tasks have their own, and
+leaving a context, by an exception too, restores what was there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from weft_popxl.errors import ContextError, refuse_type
+
+if TYPE_CHECKING:
+    from weft_popxl.graph import Graph
+    from weft_popxl.ir import Ir
+
+
+@dataclass(frozen=True)
+class Context:
+    """The open graphs, the innermost last; the names around new tensors; whether order counts."""
+
+    graphs: tuple[Graph, ...] = ()
+    names: tuple[str, ...] = ()
+    in_sequence: bool = False
+    outer: Context | None = None
+
+
+current: ContextVar[Context] = ContextVar("weft_popxl_context", default=Context())  # noqa: B039
+
+
+@contextmanager
+def _changed(**changes: Any) -> Iterator[None]:
+    token = current.set(replace(current.get(), **changes))
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
+def enter(graph: Graph) -> None:
+    """Make a graph the current one; raises RuntimeError inside a graph of another Ir."""
+    outer = current.get()
+    if outer.graphs and outer.graphs[-1].ir is not graph.ir:
+        raise ContextError(
+            f"{graph} belongs to another Ir than the open {outer.graphs[-1]}: leave that first"
+        )
+    current.set(Context((*outer.graphs, graph), (), outer.in_sequence, outer))
+
+
+def leave() -> None:
+    """Restore what was current before the last `enter`."""
+    current.set(current.get().outer or Context())
+
+
+def get_current_graph() -> Graph:
+    """Return the innermost open graph; raises RuntimeError outside of all."""
+    graphs = current.get().graphs
+    if not graphs:
+        raise ContextError("there is no open graph: build inside `with ir.main_graph:`")
+    return graphs[-1]
+
+
+def get_main_graph() -> Graph:
+    """Return the main graph of the current Ir; raises RuntimeError outside of all graphs."""
+    return get_current_graph().ir.main_graph
+
+
+def get_ir() -> Ir:
+    """Return the Ir of the current graph; raises RuntimeError outside of all graphs."""
+    return get_current_graph().ir
+
+
+gcg, gmg, gir = get_current_graph, get_main_graph, get_ir
+
+
+def in_sequence(enabled: bool | Literal["pass"] = True) -> AbstractContextManager[None]:
+    """Have the ops built inside execute in the order in which they are built, or leave it open.
+
+    ``"pass"`` keeps what is around. Also a decorator. Raises TypeError for anything else.
+    """
+    if enabled != "pass" and not isinstance(enabled, bool):
+        refuse_type(f"in_sequence takes True, False or 'pass', not {enabled!r}")
+    return _sequenced(enabled)
+
+
+@contextmanager
+def _sequenced(enabled: bool | str) -> Iterator[None]:
+    inside = current.get().in_sequence if enabled == "pass" else bool(enabled)
+    with _changed(in_sequence=inside):
+        yield
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[None]:
+    """Put a name and a slash before the names of the tensors built inside. Also a decorator."""
+    with _changed(names=(*current.get().names, name)):
+        yield
+
+
+@contextmanager
+def ipu(number: int) -> Iterator[None]:
+    """Accept the number of an IPU, which has no meaning here: a backend has one device."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        refuse_type(f"ipu takes the number of a device, not {number!r}")
+    yield
+
+
+@contextmanager
+def io_tiles() -> Iterator[None]:
+    """Accept the wish to build for tiles that exchange data, which has no meaning here."""
+    yield

@@ -1,0 +1,94 @@
+"""Tensors from values: variables, constants, and whatever an op takes beside a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.errors import WeftError
+from weft_popxl import dtypes
+from weft_popxl.context import get_current_graph
+from weft_popxl.errors import refuse_type, refuse_value
+from weft_popxl.tensor import Constant, Tensor, Variable
+
+
+def as_array(value: Any, dtype: Any = None, downcast: bool = True) -> np.ndarray[Any, Any]:
+    """Return an array, in 32 bits where the value has 64 and no dtype is asked for.
+
+    Raises TypeError for what holds no numbers, ValueError for what does not fit the dtype.
+    """
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        refuse_type(f"{value!r} is not a number or an array of numbers")
+    if array.dtype.kind not in "biufV":
+        refuse_type(f"{value!r} is not a number or an array of numbers")
+    if dtype is None:
+        found = dtypes.dtype.as_dtype(array.dtype)
+        dtype = dtypes.narrowed(found) if downcast else found
+    wanted = dtypes.dtype.as_dtype(dtype).as_numpy()
+    if array.dtype.kind == "f" and wanted.kind in "iu" and hasattr(value, "dtype"):
+        with np.errstate(invalid="ignore"):
+            return array.astype(wanted)
+    try:
+        return weft.dtypes.host_array(array, wanted, "value")
+    except WeftError as error:
+        refuse_value(error.problem)
+
+
+def variable(
+    data: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    downcast: bool = True,
+) -> Variable:
+    """Return a tensor of the main graph that keeps its value between runs, with a first value.
+
+    Without a `dtype`, 64-bit data become 32-bit ones unless `downcast` is false. Raises ValueError
+    in another graph than the main one.
+    """
+    graph = get_current_graph()
+    if not graph.is_main:
+        refuse_value(
+            f"variables belong to the main graph, not to {graph}: pass them to it as inputs"
+        )
+    array = as_array(data, dtype, downcast)
+    op = weft.variable(array.shape, array.dtype, initial_value=array, name=name)
+    made: Variable = graph._add(op, name, Variable)
+    made.__dict__["data"] = array
+    return made
+
+
+def constant(
+    data: Any, dtype: Any = None, name: str | None = None, downcast: bool = True
+) -> Constant:
+    """Return a tensor of a fixed value in the current graph; see `variable`."""
+    graph = get_current_graph()
+    graph._require_open()
+    array = as_array(data, dtype, downcast)
+    made: Constant = graph._add(weft.constant(array), name, Constant)
+    made.__dict__["data"] = array
+    return made
+
+
+def as_tensor(value: Any, like: Tensor | dtypes.dtype | None = None) -> Tensor:
+    """Return a tensor of the current graph: what is one, and anything else as a constant.
+
+    A constant takes the dtype of the tensor `like`. Raises ValueError for a tensor of another graph
+    and for a value without elements, TypeError for what is no value.
+    """
+    graph = get_current_graph()
+    if isinstance(value, Tensor):
+        if value.graph is not graph:
+            refuse_value(
+                f"{value!r} is not in the current graph {graph}: pass it as an input of that graph"
+            )
+        return value
+    array = as_array(value, like.dtype if isinstance(like, Tensor) else like)
+    if not array.size:
+        refuse_value(f"{value!r} has no elements, so it makes no operand")
+    return constant(array, array.dtype)

@@ -1,0 +1,129 @@
+"""Ir: one program; it owns a main graph, the graphs that are called, and the streams."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from weft_popxl.binding import build, name_of
+from weft_popxl.errors import refuse_type, refuse_value
+from weft_popxl.graph import Graph
+from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream
+
+_numbers = itertools.count()
+
+
+class Ir:
+    """One program: build it inside `with ir.main_graph:`, then run it in a `Session`.
+
+    Parameters
+    ----------
+    replication
+        The number of replicas; a session runs one.
+
+    Attributes
+    ----------
+    id
+        A number of its own.
+    main_graph
+        The graph that a session runs.
+    num_host_transfers
+        How many slices each stream has in a run; 1 unless set.
+    replication_factor
+        The number of replicas.
+    """
+
+    def __init__(self, replication: int = 1) -> None:
+        self.id = next(_numbers)
+        self._names: dict[str, int] = {}
+        self._graphs: list[Graph] = []
+        self._graph_numbers = itertools.count()
+        self.main_graph = Graph._made(self, "")
+        self._graphs.append(self.main_graph)
+        self.replication_factor = replication
+        self.num_host_transfers = 1
+
+    @property
+    def num_host_transfers(self) -> int:
+        """How many slices each stream has in a run."""
+        return self._num_host_transfers
+
+    @num_host_transfers.setter
+    def num_host_transfers(self, count: int) -> None:
+        self._num_host_transfers = _count("num_host_transfers", count)
+
+    @property
+    def replication_factor(self) -> int:
+        """The number of replicas."""
+        return self._replication_factor
+
+    @replication_factor.setter
+    def replication_factor(self, count: int) -> None:
+        self._replication_factor = _count("replication_factor", count)
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """All graphs, the main graph first."""
+        return tuple(self._graphs)
+
+    def create_graph(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
+        """Return the graph that a function, or a `Module`, builds.
+
+        Each tensor or `TensorSpec` among the arguments becomes an input with its shape and dtype
+        and the name of its parameter; members of lists and of ``*args`` are numbered. Everything
+        else is passed on as it is. What the function returns, a tensor, an iterable of tensors or
+        None, are the outputs. Raises TypeError for what is not callable and for lists of tensors
+        and others, ValueError for arguments that do not fit and for other results.
+        """
+        name = name_of(fn)
+        graph = Graph._made(self, f"{name}_subgraph({next(self._graph_numbers)})")
+        build(graph, fn, args, kwargs)
+        self._graphs.append(graph)
+        return graph
+
+    def create_empty_graph(self, name: str | None = None) -> Graph:
+        """Return a graph to be built in its context."""
+        number = next(self._graph_numbers)
+        graph = Graph._made(self, f"{name or 'graph'}_subgraph({number})")
+        self._graphs.append(graph)
+        return graph
+
+    def get_all_h2d_streams(self) -> set[HostToDeviceStream]:
+        """Return the streams that some op loads from."""
+        return {load.stream for graph in self._graphs for load in graph._loads}
+
+    def get_all_d2h_streams(self) -> set[DeviceToHostStream]:
+        """Return the streams that some op stores to."""
+        return {store.stream for graph in self._graphs for store in graph._stores}
+
+    def _unique(self, name: str) -> str:
+        """Return a name, with a number behind it if it was given before."""
+        count = self._names.get(name, 0)
+        self._names[name] = count + 1
+        return self._unique(f"{name}__t{count}") if count else name
+
+    def _graph_name(self, name: str) -> str:
+        """Return a name of a graph, with a number behind it if another graph has it."""
+        taken = {graph.id for graph in self._graphs}
+        numbered = (f"{name}_{number}" for number in itertools.count(1))
+        return next(each for each in itertools.chain([name], numbered) if each not in taken)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ir):
+            refuse_type(f"an Ir can be compared with another Ir, not with {other!r}")
+        return self is other
+
+    def __hash__(self) -> int:
+        return hash((Ir, self.id))
+
+    def __repr__(self) -> str:
+        return f"Ir(id={self.id})"
+
+
+def _count(what: str, count: Any) -> int:
+    if isinstance(count, bool) or not isinstance(count, int):
+        refuse_type(f"{what} must be a whole number, not {count!r}")
+    if count < 1:
+        refuse_value(f"{what} must be at least 1, not {count}")
+    return count

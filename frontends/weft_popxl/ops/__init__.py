@@ -1,0 +1,51 @@
+"""The ops of PopXL. Tensors of one op have one dtype; numbers and arrays take it from them."""
+
+from weft_popxl.ops import (
+    comparison,
+    elementwise,
+    hosting,
+    indexing,
+    movement,
+    networks,
+    random,
+    reductions,
+    var_updates,
+)
+from weft_popxl.ops.call import CallSiteInfo, call, call_with_info
+from weft_popxl.ops.comparison import *
+from weft_popxl.ops.conditional import ConditionalInfo, conditional, conditional_with_info
+from weft_popxl.ops.elementwise import *
+from weft_popxl.ops.hosting import *
+from weft_popxl.ops.indexing import *
+from weft_popxl.ops.movement import *
+from weft_popxl.ops.networks import *
+from weft_popxl.ops.random import *
+from weft_popxl.ops.reductions import *
+from weft_popxl.ops.repeat import RepeatInfo, repeat, repeat_with_info
+from weft_popxl.tensor import operators
+
+__all__ = [
+    "CallSiteInfo",
+    "ConditionalInfo",
+    "RepeatInfo",
+    "call",
+    "call_with_info",
+    "conditional",
+    "conditional_with_info",
+    "repeat",
+    "repeat_with_info",
+    "var_updates",
+]
+for _family in (
+    comparison,
+    elementwise,
+    hosting,
+    indexing,
+    movement,
+    networks,
+    random,
+    reductions,
+):
+    __all__ += _family.__all__
+
+operators.update({_name: globals()[_name] for _name in __all__})

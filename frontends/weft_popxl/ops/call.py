@@ -1,0 +1,298 @@
+"""Calls of graphs, and what is known of each: its inputs and outputs on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import weft
+from weft.ops.calls import call_op
+from weft_popxl.building import announced, recorded
+from weft_popxl.context import current, get_current_graph
+from weft_popxl.data import as_tensor
+from weft_popxl.errors import PlaceError, popart_exception, refuse_type, refuse_value
+from weft_popxl.graph import Graph
+from weft_popxl.ops.hosting import new_load
+from weft_popxl.record import Record
+from weft_popxl.streams import Store
+from weft_popxl.tensor import Constant, Tensor
+
+__all__ = ["CallSiteInfo", "call", "call_with_info"]
+
+
+class CallSiteInfo:
+    """A call: which tensors of the caller stand for which of the called graph.
+
+    Attributes
+    ----------
+    graph
+        The graph that calls.
+    called_graph
+        The graph that is called.
+    inputs, outputs
+        Tensors of the graph that calls. Outputs grow when `autodiff` adds some to the graph.
+    """
+
+    op: Any = None
+
+    def __init__(
+        self, called_graph: Graph, inputs: Sequence[Tensor], record: Record, outputs: Sequence[Any]
+    ) -> None:
+        self.graph = get_current_graph()
+        self.called_graph = called_graph
+        self.inputs = tuple(inputs)
+        self._record = record
+        names = [each.label for each in called_graph._outputs]
+        self._outputs = [
+            self.graph._add(op, name, record=record)
+            for op, name in zip(outputs, names, strict=True)
+        ]
+        self._returned = tuple(self._outputs)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The outputs, and the activations that a gradient graph of the called one needs."""
+        own = len(self.called_graph._outputs)
+        for tensor in self.called_graph._activations[len(self._outputs) - own :]:
+            inner = self.called_graph.captured().op_of[tensor]
+            self._outputs.append(self._inside(inner, tensor.label))
+        return tuple(self._outputs)
+
+    def _inside(self, inner: Any, name: str) -> Tensor:
+        """Return the value that an op of the called graph has in this call."""
+        made: Tensor = self.graph._add(
+            weft.saved(self.op, inner), name, scoped=False, record=self._record
+        )
+        return made
+
+    def parent_input(self, index: int) -> Tensor:
+        """Return the input of a number; raises IndexError."""
+        return _at("input", self.inputs, index)
+
+    def parent_output(self, index: int) -> Tensor:
+        """Return the output of a number; raises IndexError."""
+        return _at("output", self.outputs, index)
+
+    def graph_to_parent(self, graph_tensor: Tensor) -> Tensor:
+        """Return what an input or output of the called graph is in the caller.
+
+        Raises ValueError for any other tensor.
+        """
+        return _matching(graph_tensor, self._called(), self._calling(), str(self.called_graph))
+
+    def parent_to_graph(self, parent_tensor: Tensor) -> Tensor:
+        """Return which input or output of the called graph a tensor is, the first if several.
+
+        Raises ValueError for a tensor that is none.
+        """
+        return _matching(parent_tensor, self._calling(), self._called(), "this call")
+
+    def _called(self) -> tuple[Tensor, ...]:
+        return (*self.called_graph.inputs, *self.called_graph.outputs)
+
+    def _calling(self) -> tuple[Tensor, ...]:
+        return (*self.inputs, *self.outputs)
+
+    def graph_to_parent_input_index(self, index: int) -> int:
+        """Return the number in the call of an input of the graph: the same."""
+        return _number("input", self.inputs, index)
+
+    def parent_to_graph_input_index(self, index: int) -> int:
+        """Return the number in the graph of an input of the call: the same."""
+        return _number("input", self.inputs, index)
+
+    def graph_to_parent_output_index(self, index: int) -> int:
+        """Return the number in the call of an output of the graph: the same."""
+        return _number("output", self.outputs, index)
+
+    def parent_to_graph_output_index(self, index: int) -> int:
+        """Return the number in the graph of an output of the call: the same."""
+        return _number("output", self.outputs, index)
+
+    def set_parent_input_modified(
+        self, parent_tensor: Tensor, infer_modified_regions: bool = False
+    ) -> None:
+        """Let what the called graph changes of an input in place reach the caller's tensor.
+
+        To be said right after the call: raises popart_exception if the tensor was used since. Which
+        regions are changed is known without being asked. Raises ValueError for a tensor that is no
+        input.
+        """
+        places = [number for number, each in enumerate(self.inputs) if each is parent_tensor]
+        if not places:
+            refuse_value(f"{parent_tensor!r} is not an input of the call of {self.called_graph}")
+        changed = [n for n in places if n in self.called_graph.captured().modified]
+        if changed:
+            _require_changeable(self.graph, self._record, parent_tensor)
+            self._bring_back(changed)
+
+    def _bring_back(self, places: Sequence[int]) -> None:
+        """Give inputs of the caller the values that they have after the call."""
+        captured = self.called_graph.captured()
+        first = len(self.called_graph._outputs)
+        for place in places:
+            result = self.op.results[first + captured.modified.index(place)]
+            write_back(self._record, self.inputs[place], result)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}[graph={self.graph} called_graph={self.called_graph} "
+            f"inputs={list(self.inputs)} outputs={list(self.outputs)}]"
+        )
+
+
+def write_back(record: Record, tensor: Tensor, op: Any) -> None:
+    """Give a tensor the value that an op with graphs leaves in it."""
+    if isinstance(tensor, Constant):
+        raise popart_exception(f"{tensor!r} is a constant, which a call cannot change")
+    record.writes.update(dict.fromkeys(tensor.place.roots))
+    tensor.place.write(op)
+
+
+def _require_changeable(graph: Graph, record: Record, tensor: Tensor) -> None:
+    later = graph._records[graph._records.index(record) + 1 :]
+    roots = set(tensor.place.roots)
+    for other in later:
+        if not roots.isdisjoint((*other.reads, *other.writes)):
+            raise popart_exception(
+                f"{tensor!r} was used after the call, by {other!r}: say "
+                "set_parent_input_modified right after the call"
+            )
+
+
+def _at(what: str, tensors: Sequence[Tensor], index: int) -> Tensor:
+    return tensors[_number(what, tensors, index)]
+
+
+def _number(what: str, tensors: Sequence[Any], index: int) -> int:
+    if not 0 <= index < len(tensors):
+        raise PlaceError(f"there is no {what} {index}: the call has {len(tensors)}")
+    return index
+
+
+def _matching(
+    tensor: Tensor, these: Sequence[Tensor], those: Sequence[Tensor], where: str
+) -> Tensor:
+    found = [other for mine, other in zip(these, those, strict=True) if mine is tensor]
+    if found:
+        return found[0]
+    return refuse_value(f"{tensor!r} is neither an input nor an output of {where}")
+
+
+# Arguments
+
+
+def bound_inputs(
+    called: Graph, inputs: Sequence[Any], inputs_dict: Mapping[Tensor, Any] | None
+) -> list[Tensor]:
+    """Return the tensors of the current graph that stand for the inputs of a called one.
+
+    Raises ValueError for too many, too few, or foreign ones, TypeError for what makes no tensor,
+    popart_exception for another shape or dtype.
+    """
+    require_callable(called)
+    given = list(flattened(inputs))
+    expected = called.inputs
+    if len(given) > len(expected):
+        refuse_value(
+            f"Too many inputs have been provided: {len(given)} for the {len(expected)} of {called}"
+        )
+    found: dict[Tensor, Any] = dict(zip(expected, given, strict=False))
+    for key, value in (inputs_dict or {}).items():
+        _require_input(called, key)
+        if key in found:
+            refuse_value(f"Graph input tensor is specified twice: {key!r}")
+        found[key] = value
+    if len(found) < len(expected):
+        refuse_value(
+            "Not enough inputs have been provided:\n"
+            + "\n".join(f"  {each!r}: {found.get(each, 'missing')!r}" for each in expected)
+        )
+    return [_fitting(each, found[each]) for each in expected]
+
+
+def require_callable(called: Any) -> None:
+    """Raise unless a graph can be called from the current one."""
+    graph = get_current_graph()
+    if not isinstance(called, Graph):
+        refuse_type(f"what is called must be a graph, not {called!r}")
+    if called.ir is not graph.ir:
+        refuse_value(f"{called} belongs to another Ir than {graph}")
+    if called in current.get().graphs or called.is_main:
+        raise popart_exception(
+            f"{called} cannot be called while it is being built: graphs are not recursive"
+        )
+
+
+def flattened(values: Iterable[Any]) -> Iterable[Any]:
+    """Yield values, and those in lists and tuples among them, at any depth."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from flattened(value)
+        else:
+            yield value
+
+
+def _require_input(called: Graph, key: Any) -> None:
+    if not isinstance(key, Tensor):
+        refuse_type(f"the keys of inputs_dict are tensors, not {key!r}")
+    if key.graph is not called:
+        refuse_value(f"The graph tensor {key!r} is not in the called graph {called}")
+    if not any(key is each for each in called.inputs):
+        refuse_value(f"The graph tensor {key!r} is not an input of the called graph {called}")
+
+
+def _fitting(wanted: Tensor, value: Any) -> Tensor:
+    tensor = as_tensor(value, wanted)
+    if (tensor.shape, tensor.dtype) != (wanted.shape, wanted.dtype):
+        raise popart_exception(f"{tensor!r} does not fit the input {wanted!r}")
+    return tensor
+
+
+def by_reference(called: Graph) -> list[int]:
+    """Return the places of the inputs that are changed in place and passed by reference."""
+    modified = called.captured().modified
+    return [place for place in modified if called.inputs[place].by_ref]
+
+
+# Calls
+
+
+def call_with_info(
+    graph: Graph, *inputs: Any, inputs_dict: Mapping[Tensor, Any] | None = None
+) -> CallSiteInfo:
+    """Call a graph and return what is known of the call.
+
+    Inputs are given by position, lists of them being flattened, or by the tensor of the graph that
+    they stand for. They are passed by value, unless the graph declares them ``by_ref``. Raises
+    ValueError for too many, too few or foreign inputs, TypeError for what makes no tensor, and
+    popart_exception for a shape or dtype that does not fit.
+    """
+    parents = bound_inputs(graph, inputs, inputs_dict)
+    captured = graph.captured()
+    parent = get_current_graph()
+    record = recorded("call", parents, called_graphs=(graph,))
+    loads = [new_load(load.stream, load.count).op for load in graph._loads]
+    op = call_op(captured.graph, *(each.place.read() for each in parents), *loads)
+    own = len(graph._outputs)
+    info = CallSiteInfo(graph, parents, record, op.results[:own])
+    info.op = op
+    parent._effects += [op] if op.has_effect else []
+    for store, result in zip(
+        graph._stores, op.results[own + len(captured.modified) :], strict=True
+    ):
+        parent._stores.append(Store(store.stream, store.count, result))
+    info._bring_back(by_reference(graph))
+    announced(record, *info._returned)
+    return info
+
+
+def call(
+    graph: Graph, *inputs: Any, inputs_dict: Mapping[Tensor, Any] | None = None
+) -> tuple[Tensor, ...]:
+    """Call a graph and return its outputs; see `call_with_info`."""
+    return call_with_info(graph, *inputs, inputs_dict=inputs_dict)._returned
+
+
+# Programs find the class as ``ops.call.CallSiteInfo`` too, where `ops.call` is the function.
+vars(call).update(CallSiteInfo=CallSiteInfo, call=call, call_with_info=call_with_info)

@@ -1,0 +1,368 @@
+"""Functions of each element: arithmetic, powers, activations, rounding, casts."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft import TensorOp
+from weft_popxl import dtypes
+from weft_popxl.building import apply, change, computed, pair, same_dtypes, view
+from weft_popxl.data import as_tensor
+from weft_popxl.errors import popart_exception
+from weft_popxl.tensor import Tensor
+
+__all__ = [
+    "abs",
+    "add",
+    "add_",
+    "cast",
+    "ceil",
+    "clip",
+    "clip_",
+    "cos",
+    "cosh",
+    "detach",
+    "detach_",
+    "div",
+    "exp",
+    "exp_",
+    "floor",
+    "fmod",
+    "gelu",
+    "gelu_",
+    "geluerf",
+    "geluerf_",
+    "identity",
+    "increment_mod",
+    "increment_mod_",
+    "log",
+    "log2",
+    "maximum",
+    "minimum",
+    "mul",
+    "negate",
+    "pow",
+    "relu",
+    "relu_",
+    "round",
+    "scaled_add",
+    "scaled_add_",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "softmax",
+    "sqrt",
+    "sub",
+    "swish",
+    "swish_",
+    "tan",
+    "tanh",
+    "where",
+]
+
+
+def _unary(kind: str, function: Callable[..., TensorOp], t: Any) -> Tensor:
+    made: Tensor = apply(kind, function, as_tensor(t))
+    return made
+
+
+def _binary(kind: str, function: Callable[..., TensorOp], lhs: Any, rhs: Any) -> Tensor:
+    made: Tensor = apply(kind, function, *pair(kind, lhs, rhs))
+    return made
+
+
+def add(lhs: Any, rhs: Any) -> Tensor:
+    """Return lhs + rhs, broadcast as in NumPy; a number or array takes the tensor's dtype."""
+    return _binary("add", weft.add, lhs, rhs)
+
+
+def add_(lhs: Tensor, rhs: Any) -> Tensor:
+    """Add rhs to lhs in place, if their shapes allow it; in the place of rhs if only that is."""
+    left, right = pair("add_", lhs, rhs)
+    shape = computed("add_", weft.add, (left, right)).shape
+    target, other = (left, right) if tuple(shape) == left.shape else (right, left)
+    return change("add_", weft.add, target, other)
+
+
+def sub(lhs: Any, rhs: Any) -> Tensor:
+    """Return lhs - rhs."""
+    return _binary("sub", weft.subtract, lhs, rhs)
+
+
+def mul(lhs: Any, rhs: Any) -> Tensor:
+    """Return lhs * rhs."""
+    return _binary("mul", weft.multiply, lhs, rhs)
+
+
+def div(lhs: Any, rhs: Any) -> Tensor:
+    """Return lhs / rhs; of integers without the fraction, as C does."""
+    return _binary("div", _quotient, lhs, rhs)
+
+
+def _quotient(x: TensorOp, y: TensorOp) -> Any:
+    if x.dtype.kind not in "iu":
+        return weft.divide(x, y)
+    sign = weft.cast(weft.sign(x) * weft.sign(y), x.dtype)
+    return sign * weft.floordivide(weft.absolute(x), weft.absolute(y))
+
+
+def fmod(lhs: Any, rhs: Any) -> Tensor:
+    """Return the remainder of lhs / rhs, with the sign of lhs."""
+    return _binary("fmod", weft.fmod, lhs, rhs)
+
+
+def pow(lhs: Any, rhs: Any) -> Tensor:
+    """Return lhs to the power of rhs."""
+    return _binary("pow", weft.power, lhs, rhs)
+
+
+def maximum(lhs: Any, rhs: Any) -> Tensor:
+    """Return the larger of lhs and rhs."""
+    return _binary("maximum", weft.maximum, lhs, rhs)
+
+
+def minimum(lhs: Any, rhs: Any) -> Tensor:
+    """Return the smaller of lhs and rhs."""
+    return _binary("minimum", weft.minimum, lhs, rhs)
+
+
+def scaled_add(X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803
+    """Return aX + bY for tensors of one shape; a and b are numbers or scalars."""
+    made: Tensor = apply("scaled_add", _combination, *_combined("scaled_add", X, Y, a, b))
+    return made
+
+
+def scaled_add_(X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803
+    """Set X to aX + bY for tensors of one shape; a and b are numbers or scalars."""
+    return change("scaled_add_", _combination, *_combined("scaled_add_", X, Y, a, b))
+
+
+def _combined(kind: str, x: Tensor, y: Any, a: Any, b: Any) -> tuple[Tensor, ...]:
+    x, y = pair(kind, x, y)
+    if x.shape != y.shape:
+        raise popart_exception(f"{kind} takes tensors of one shape, not {x!r} and {y!r}")
+    return x, y, as_tensor(a, _factor_dtype(x)), as_tensor(b, _factor_dtype(x))
+
+
+def _factor_dtype(x: Tensor) -> dtypes.dtype:
+    return x.dtype if x.dtype.is_float else dtypes.float32
+
+
+def _combination(x: TensorOp, y: TensorOp, a: TensorOp, b: TensorOp) -> Any:
+    return weft.cast(a * x + b * y, x.dtype)
+
+
+def negate(t: Tensor) -> Tensor:
+    """Return -t."""
+    return _unary("negate", weft.negative, t)
+
+
+def abs(t: Tensor) -> Tensor:
+    """Return the absolute value."""
+    return _unary("abs", weft.absolute, t)
+
+
+def exp(t: Tensor) -> Tensor:
+    """Return e to the power of t."""
+    return _unary("exp", weft.exp, t)
+
+
+def exp_(t: Tensor) -> Tensor:
+    """Set t to e to the power of t."""
+    return change("exp_", weft.exp, as_tensor(t))
+
+
+def log(t: Tensor) -> Tensor:
+    """Return the natural logarithm."""
+    return _unary("log", weft.log, t)
+
+
+def log2(t: Tensor) -> Tensor:
+    """Return the logarithm to base 2."""
+    return _unary("log2", weft.log2, t)
+
+
+def sqrt(t: Tensor) -> Tensor:
+    """Return the square root."""
+    return _unary("sqrt", weft.sqrt, t)
+
+
+def sin(t: Tensor) -> Tensor:
+    """Return the sine."""
+    return _unary("sin", weft.sin, t)
+
+
+def cos(t: Tensor) -> Tensor:
+    """Return the cosine."""
+    return _unary("cos", weft.cos, t)
+
+
+def tan(t: Tensor) -> Tensor:
+    """Return the tangent."""
+    return _unary("tan", weft.tan, t)
+
+
+def sinh(t: Tensor) -> Tensor:
+    """Return the hyperbolic sine."""
+    return _unary("sinh", weft.sinh, t)
+
+
+def cosh(t: Tensor) -> Tensor:
+    """Return the hyperbolic cosine."""
+    return _unary("cosh", weft.cosh, t)
+
+
+def tanh(t: Tensor) -> Tensor:
+    """Return the hyperbolic tangent."""
+    return _unary("tanh", weft.tanh, t)
+
+
+def sigmoid(t: Tensor) -> Tensor:
+    """Return 1 / (1 + exp(-t))."""
+    return _unary("sigmoid", weft.sigmoid, t)
+
+
+def relu(t: Tensor) -> Tensor:
+    """Return the larger of t and 0."""
+    return _unary("relu", weft.relu, t)
+
+
+def relu_(t: Tensor) -> Tensor:
+    """Set what is negative in t to 0."""
+    return change("relu_", weft.relu, as_tensor(t))
+
+
+def _gelu(x: TensorOp) -> Any:
+    return weft.gelu(x, approximate="tanh")
+
+
+def gelu(t: Tensor) -> Tensor:
+    """Return 0.5 t (1 + tanh(0.7978845608 t + 0.03567740814 t³)) (Hendrycks and Gimpel, 2016)."""
+    return _unary("gelu", _gelu, t)
+
+
+def gelu_(t: Tensor) -> Tensor:
+    """Set t to its `gelu`."""
+    return change("gelu_", _gelu, as_tensor(t))
+
+
+def geluerf(t: Tensor) -> Tensor:
+    """Return t times the chance that a normal number is below t, exactly."""
+    return _unary("geluerf", weft.gelu, t)
+
+
+def geluerf_(t: Tensor) -> Tensor:
+    """Set t to its `geluerf`."""
+    return change("geluerf_", weft.gelu, as_tensor(t))
+
+
+def swish(t: Tensor) -> Tensor:
+    """Return t times its sigmoid."""
+    return _unary("swish", weft.silu, t)
+
+
+def swish_(t: Tensor) -> Tensor:
+    """Set t to its `swish`."""
+    return change("swish_", weft.silu, as_tensor(t))
+
+
+def softmax(t: Tensor, axis: int) -> Tensor:
+    """Return exp(t) over its sum along an axis."""
+    return _unary("softmax", lambda x: weft.softmax(x, axis=axis), t)
+
+
+def clip(t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
+    """Return t limited to a range."""
+    return _unary("clip", lambda x: _clipped(x, min, max), t)
+
+
+def clip_(t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
+    """Limit t to a range, in place."""
+    return change("clip_", lambda x: _clipped(x, min, max), as_tensor(t))
+
+
+def _clipped(x: TensorOp, low: float, high: float) -> Any:
+    limits = [None if np.isinf(limit) else limit for limit in (low, high)]
+    return weft.cast(weft.clip(x, *limits), x.dtype)
+
+
+def sign(t: Tensor) -> Tensor:
+    """Return -1, 0 or 1."""
+    return _unary("sign", weft.sign, t)
+
+
+def floor(t: Tensor) -> Tensor:
+    """Return the largest whole number that is not above t."""
+    return _unary("floor", weft.floor, t)
+
+
+def ceil(t: Tensor) -> Tensor:
+    """Return the smallest whole number that is not below t."""
+    return _unary("ceil", weft.ceil, t)
+
+
+def round(t: Tensor) -> Tensor:
+    """Return the nearest whole number, of two the even one."""
+    return _unary("round", weft.round, t)
+
+
+def cast(t: Tensor, data_type: Any) -> Tensor:
+    """Return t in another dtype."""
+    wanted = dtypes.dtype.as_dtype(data_type).as_numpy()
+    return _unary("cast", lambda x: weft.cast(x, wanted), t)
+
+
+def identity(t: Tensor) -> Tensor:
+    """Return a tensor of the same value in storage of its own."""
+    return _unary("identity", weft.value_of, t)
+
+
+def detach(t: Tensor) -> Tensor:
+    """Return t, and let no gradient through."""
+    return _unary("detach", weft.stop_gradient, t)
+
+
+def detach_(t: Tensor) -> Tensor:
+    """Return t in the same storage, and let no gradient through."""
+    return view("detach_", weft.stop_gradient, lambda value, _: (value,), as_tensor(t))
+
+
+def where(condition: Tensor, lhs: Any, rhs: Any) -> Tensor:
+    """Return lhs where the condition is true and rhs elsewhere; all three are broadcast."""
+    left, right = pair("where", lhs, rhs)
+    chosen = as_tensor(condition, dtypes.bool)
+    made: Tensor = apply("where", weft.where, chosen, left, right)
+    return made
+
+
+def increment_mod(t: Tensor, increment: float, modulus: float) -> Tensor:
+    """Return (t + increment) % modulus."""
+    return _unary("increment_mod", _incremented(increment, modulus), t)
+
+
+def increment_mod_(t: Tensor, increment: float, modulus: float) -> Tensor:
+    """Set t to (t + increment) % modulus."""
+    return change("increment_mod_", _incremented(increment, modulus), as_tensor(t))
+
+
+def _incremented(increment: float, modulus: float) -> Callable[[TensorOp], TensorOp]:
+    def function(x: TensorOp) -> Any:
+        if x.dtype.kind in "iu":
+            return weft.mod(x + builtins.int(increment), builtins.int(modulus))
+        return weft.mod(x + increment, modulus)
+
+    return function
+
+
+def matching(kind: str, *tensors: Any) -> tuple[Tensor, ...]:
+    """Return operands as tensors of one dtype, that of the first."""
+    first = as_tensor(tensors[0])
+    found = (first, *(as_tensor(each, first) for each in tensors[1:]))
+    same_dtypes(kind, *found)
+    return found

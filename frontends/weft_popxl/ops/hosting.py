@@ -1,0 +1,89 @@
+"""Ops between host and device, and tensors out of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft_popxl import dtypes
+from weft_popxl.building import announced, apply, recorded
+from weft_popxl.context import get_current_graph
+from weft_popxl.data import as_tensor
+from weft_popxl.errors import refuse_type, refuse_value
+from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, Load, Store, Stream
+from weft_popxl.tensor import Tensor, checked_shape
+
+__all__ = ["arange", "host_load", "host_store", "init", "print_tensor"]
+
+
+def _own(kind: str, stream: Any, wanted: type[Stream]) -> None:
+    if not isinstance(stream, wanted):
+        refuse_type(f"{kind} takes a {wanted.__name__}, not {stream!r}")
+    if stream.ir is not get_current_graph().ir:
+        refuse_value(f"{kind}: {stream!r} belongs to another Ir")
+
+
+def new_load(stream: HostToDeviceStream, count: int) -> Load:
+    """Return slices of a stream that the current graph loads from now on."""
+    graph = get_current_graph()
+    op = weft.placeholder((count, *stream.shape), stream.dtype.as_numpy(), name=stream.name)
+    load = Load(stream, count, op)
+    graph._loads.append(load)
+    return load
+
+
+def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor:
+    """Return the next tensor of a stream each time it is executed."""
+    _own("host_load", h2d_stream, HostToDeviceStream)
+    record = recorded("host_load", ())
+    op = weft.reshape(new_load(h2d_stream, 1).op, h2d_stream.shape)
+    made: Tensor = get_current_graph()._add(op, name, record=record)
+    announced(record, made)
+    return made
+
+
+def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
+    """Add a tensor to a stream each time it is executed.
+
+    Raises ValueError for another shape or dtype than the stream's.
+    """
+    _own("host_store", d2h_stream, DeviceToHostStream)
+    t = as_tensor(t, d2h_stream.dtype)
+    if (t.shape, t.dtype) != (d2h_stream.shape, d2h_stream.dtype):
+        refuse_value(f"host_store: {t!r} does not fit {d2h_stream!r}")
+    record = recorded("host_store", (t,))
+    op = weft.reshape(t.place.read(), (1, *t.shape))
+    get_current_graph()._stores.append(Store(d2h_stream, 1, op))
+    announced(record)
+
+
+def init(
+    shape: Iterable[int], dtype: Any, name: str | None = None, init_type: str = "zero"
+) -> Tensor:
+    """Return zeros; ``undef`` leaves the value open, which are zeros as well.
+
+    Raises ValueError for another `init_type`.
+    """
+    if init_type not in ("zero", "undef"):
+        refuse_value(f"init_type must be 'zero' or 'undef', not {init_type!r}")
+    wanted, lengths = dtypes.dtype.as_dtype(dtype).as_numpy(), checked_shape(shape)
+    made: Tensor = apply("init", lambda: weft.constant(np.zeros(lengths, wanted)), name=name)
+    return made
+
+
+def arange(start: float, stop: float, step: float, dtype: Any) -> Tensor:
+    """Return numbers from start until before stop, in steps."""
+    wanted = dtypes.dtype.as_dtype(dtype).as_numpy()
+    made: Tensor = apply("arange", lambda: weft.arange(start, stop, step, dtype=wanted))
+    return made
+
+
+def print_tensor(t: Tensor, title: str | None = None) -> Tensor:
+    """Return t, printed whenever it is computed."""
+    t = as_tensor(t)
+    title = t.id if title is None else title
+    made: Tensor = apply("print_tensor", lambda x: weft.print_op(x, prefix=title), t)
+    return made

@@ -1,0 +1,230 @@
+"""Ops that move elements; those with an underscore give another look at the same memory."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import weft
+from weft import TensorOp
+from weft_popxl.building import apply, same_dtypes, view
+from weft_popxl.data import as_tensor
+from weft_popxl.errors import popart_exception, refuse_value
+from weft_popxl.tensor import Tensor
+
+__all__ = [
+    "concat",
+    "concat_",
+    "flatten",
+    "flatten_",
+    "reshape",
+    "reshape_",
+    "slice",
+    "slice_",
+    "split",
+    "squeeze",
+    "squeeze_",
+    "subsample",
+    "subsample_",
+    "transpose",
+    "transpose_",
+]
+
+Numbers = int | Iterable[int] | None
+
+
+def _moved(
+    kind: str, t: Any, show: Callable[[TensorOp], TensorOp], back: Callable[..., TensorOp]
+) -> Tensor:
+    """Return a movement of a tensor: a view of the same memory if its name ends so."""
+    tensor = as_tensor(t)
+    if kind.endswith("_"):
+        return view(kind, show, lambda value, old: (back(value, old),), tensor)
+    made: Tensor = apply(kind, show, tensor)
+    return made
+
+
+def transpose(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
+    """Return t with permuted dimensions, in reverse order without a permutation."""
+    return _transposed("transpose", t, permutation)
+
+
+def transpose_(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
+    """Return the memory of t with permuted dimensions."""
+    return _transposed("transpose_", t, permutation)
+
+
+def _transposed(kind: str, t: Tensor, permutation: Iterable[int] | None) -> Tensor:
+    t = as_tensor(t)
+    places = list(range(t.rank))
+    order = places[::-1] if permutation is None else [place % t.rank for place in permutation]
+    if sorted(order) != places:
+        raise popart_exception(f"{kind}: {order} is no order of the dimensions of {t!r}")
+    back = [order.index(place) for place in places]
+    return _moved(
+        kind, t, lambda x: weft.transpose(x, order), lambda value, _: weft.transpose(value, back)
+    )
+
+
+def reshape(t: Tensor, shape: Iterable[int]) -> Tensor:
+    """Return t in another shape, in which one length may be -1; raises ValueError if none fits."""
+    return _reshaped("reshape", t, shape)
+
+
+def reshape_(t: Tensor, shape: Iterable[int]) -> Tensor:
+    """Return the memory of t in another shape."""
+    return _reshaped("reshape_", t, shape)
+
+
+def _reshaped(kind: str, t: Tensor, shape: Iterable[int]) -> Tensor:
+    t = as_tensor(t)
+    lengths = [int(length) for length in shape]
+    known = math.prod(length for length in lengths if length != -1)
+    if lengths.count(-1) == 1 and known and t.nelms % known == 0:
+        lengths[lengths.index(-1)] = t.nelms // known
+    if min(lengths, default=0) < 0 or math.prod(lengths) != t.nelms:
+        refuse_value(f"{kind}: {t!r} has {t.nelms} elements, which do not fit {tuple(shape)}")
+    return _moved(
+        kind, t, lambda x: weft.reshape(x, lengths), lambda value, _: weft.reshape(value, t.shape)
+    )
+
+
+def flatten(t: Tensor) -> Tensor:
+    """Return t with one dimension."""
+    return _reshaped("flatten", t, (-1,) if as_tensor(t).nelms else (0,))
+
+
+def flatten_(t: Tensor) -> Tensor:
+    """Return the memory of t with one dimension."""
+    return _reshaped("flatten_", t, (-1,) if as_tensor(t).nelms else (0,))
+
+
+def squeeze(t: Tensor, axes: Numbers = None) -> Tensor:
+    """Return t without dimensions of length 1: all, or those given."""
+    return _squeezed("squeeze", t, axes)
+
+
+def squeeze_(t: Tensor, axes: Numbers = None) -> Tensor:
+    """Return the memory of t without dimensions of length 1."""
+    return _squeezed("squeeze_", t, axes)
+
+
+def _squeezed(kind: str, t: Tensor, axes: Numbers) -> Tensor:
+    t = as_tensor(t)
+    given = [place for place, length in enumerate(t.shape) if length == 1]
+    if axes is not None:
+        given = [place % max(t.rank, 1) for place in _listed(axes)]
+    if any(t.shape[place] != 1 for place in given):
+        refuse_value(f"{kind}: {t!r} has another length than 1 along one of {given}")
+    return _reshaped(kind, t, [n for place, n in enumerate(t.shape) if place not in given])
+
+
+def _listed(numbers: Numbers) -> list[Any]:
+    return list(numbers) if isinstance(numbers, Iterable) else [numbers]
+
+
+def slice(
+    t: Tensor,
+    start: Numbers = None,
+    stop: Numbers = None,
+    step: Numbers = None,
+    axis: Numbers = None,
+) -> Tensor:
+    """Return part of t: from start until before stop, in steps, along one or several axes.
+
+    Each is a number, or one for each axis of `axis`, by default the first ones; None in a list, or
+    for all, leaves it open. Steps may be negative.
+    """
+    return _sliced("slice", t, _slices(t, start, stop, step, axis))
+
+
+def slice_(
+    t: Tensor,
+    start: Numbers = None,
+    stop: Numbers = None,
+    step: Numbers = None,
+    axis: Numbers = None,
+) -> Tensor:
+    """Return the memory of part of t; see `slice`."""
+    return _sliced("slice_", t, _slices(t, start, stop, step, axis))
+
+
+def _slices(
+    t: Tensor, start: Numbers, stop: Numbers, step: Numbers, axis: Numbers
+) -> list[builtins.slice]:
+    given = [None if part is None else _listed(part) for part in (start, stop, step, axis)]
+    count = builtins.max((len(part) for part in given if part is not None), default=0)
+    if any(part is not None and len(part) != count for part in given):
+        refuse_value("slice takes as many starts, stops and steps as axes")
+    starts, stops, steps, axes = (part or [None] * count for part in given)
+    found = [builtins.slice(None)] * t.rank
+    for number, place in enumerate(axes):
+        place = number if place is None else place
+        if not -t.rank <= place < t.rank:
+            refuse_value(f"slice: {t!r} has no axis {place}")
+        found[place] = builtins.slice(starts[number], stops[number], steps[number])
+    return found
+
+
+def _sliced(kind: str, t: Tensor, slices: Sequence[Any]) -> Tensor:
+    parts = tuple(slices)
+    return _moved(
+        kind,
+        t,
+        lambda x: x[parts] if parts else x,
+        lambda value, old: weft.update_slice(old, parts, value) if parts else value,
+    )
+
+
+def subsample(t: Tensor, strides: Numbers) -> Tensor:
+    """Return every n-th element along each axis; one stride serves all."""
+    return _sliced("subsample", t, _steps(t, strides))
+
+
+def subsample_(t: Tensor, strides: Numbers) -> Tensor:
+    """Return the memory of every n-th element along each axis."""
+    return _sliced("subsample_", t, _steps(t, strides))
+
+
+def _steps(t: Tensor, strides: Numbers) -> list[builtins.slice]:
+    steps = [strides] * t.rank if isinstance(strides, int) else _listed(strides)
+    if len(steps) != t.rank or any(step < 1 for step in steps):
+        refuse_value(f"subsample takes one stride of at least 1 for each axis of {t!r}")
+    return [builtins.slice(None, None, step) for step in steps]
+
+
+def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
+    """Return tensors one after the other along an axis."""
+    tensors = _joined("concat", ts)
+    made: Tensor = apply("concat", lambda *parts: weft.concat(parts, axis=axis), *tensors)
+    return made
+
+
+def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
+    """Return the memory of tensors one after the other along an axis."""
+    tensors = _joined("concat_", ts)
+    lengths = [tensor.shape[axis] for tensor in tensors]
+    return view(
+        "concat_",
+        lambda *parts: weft.concat(parts, axis=axis),
+        lambda value, *_: weft.split(value, lengths, axis=axis),
+        *tensors,
+    )
+
+
+def _joined(kind: str, ts: Iterable[Tensor]) -> list[Tensor]:
+    tensors = [as_tensor(t) for t in ts]
+    if not tensors:
+        refuse_value(f"{kind} takes at least one tensor")
+    same_dtypes(kind, *tensors)
+    return tensors
+
+
+def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """Return parts of t along an axis: a number of equal ones, or ones of given lengths."""
+    parts = splits if isinstance(splits, int) else list(splits)
+    made = apply("split", lambda x: weft.split(x, parts, axis=axis), as_tensor(t))
+    return list(itertools.chain(made))

@@ -1,0 +1,251 @@
+"""Layers and losses: products, normalisations, convolution, pooling, negative log-likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft import TensorOp
+from weft_popxl import dtypes
+from weft_popxl.building import apply, pair
+from weft_popxl.data import as_tensor
+from weft_popxl.errors import popart_exception, refuse_value
+from weft_popxl.ops.elementwise import matching
+from weft_popxl.tensor import Tensor
+
+__all__ = [
+    "average_pool",
+    "batch_norm_inference",
+    "conv",
+    "group_norm",
+    "layer_norm",
+    "matmul",
+    "max_pool",
+    "nll_loss",
+    "nll_loss_with_softmax_grad",
+]
+
+
+def matmul(
+    lhs: Any,
+    rhs: Any,
+    available_memory_proportion: float | None = None,
+    output_type: Any = None,
+    partials_type: Any = None,
+) -> Tensor:
+    """Return the matrix product, of stacks of matrices and of vectors as in NumPy.
+
+    `output_type` is the dtype of the result, by default that of the operands; sums of 16-bit floats
+    are accumulated in float32. The other arguments are hints without a meaning here.
+    """
+    wanted = None if output_type is None else dtypes.dtype.as_dtype(output_type).as_numpy()
+
+    def function(x: TensorOp, y: TensorOp) -> Any:
+        product = weft.matmul(x, y)
+        return product if wanted is None else weft.cast(product, wanted)
+
+    made: Tensor = apply("matmul", function, *pair("matmul", lhs, rhs))
+    return made
+
+
+def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """Return t with mean 0 and variance 1 over the last axis, times a weight, plus a bias."""
+
+    def function(x: TensorOp, scale: TensorOp, shift: TensorOp) -> Any:
+        return weft.layer_norm(x, scale, shift, axes=-1, epsilon=eps)
+
+    made: Tensor = apply("layer_norm", function, *matching("layer_norm", t, weight, bias))
+    return made
+
+
+def group_norm(
+    t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: float = 1e-5
+) -> Tensor:
+    """Return t with mean 0 and variance 1 over each group of its second axis and all later ones.
+
+    Weight and bias have one element for each element of the second axis.
+    """
+
+    def function(x: TensorOp, scale: TensorOp, shift: TensorOp) -> Any:
+        return weft.group_norm(x, num_groups, scale, shift, axis=1, epsilon=eps)
+
+    made: Tensor = apply("group_norm", function, *matching("group_norm", t, weight, bias))
+    return made
+
+
+def batch_norm_inference(
+    t: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, epsilon: float = 1e-5
+) -> Tensor:
+    """Return (t - mean) / sqrt(var + epsilon) * scale + bias by the second axis."""
+
+    def function(x: TensorOp, *factors: TensorOp) -> Any:
+        shape = (1, -1, *(1,) * (x.rank - 2))
+        a, b, mu, variance = (weft.reshape(factor, shape) for factor in factors)
+        return (x - mu) * weft.rsqrt(variance + epsilon) * a + b
+
+    operands = matching("batch_norm_inference", t, scale, bias, mean, var)
+    made: Tensor = apply("batch_norm_inference", function, *operands)
+    return made
+
+
+def _padding(padding: Sequence[int], spatial: int) -> list[tuple[int, int]]:
+    """Return pairs of zeros before and after, from all before and then all after."""
+    if len(padding) != 2 * spatial:
+        refuse_value(
+            f"padding has two numbers for each of {spatial} axes: all before, then all after"
+        )
+    return list(zip(padding[:spatial], padding[spatial:], strict=True))
+
+
+_CHOSEN = {"same_lower": "same_lower", "same_upper": "same", "valid": "valid"}
+
+
+def conv(
+    t: Tensor,
+    weight: Tensor,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0, 0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    pad_type: str = "not_set",
+) -> Tensor:
+    """Return the convolution of images (N, C, …) with filters (O, C / groups, …).
+
+    `padding` has the zeros before each spatial axis, then those after; `pad_type` ``same_upper``,
+    ``same_lower`` or ``valid`` chooses them.
+    """
+    images, filters = matching("conv", t, weight)
+    spatial = images.rank - 2
+    pads: Any = _CHOSEN.get(pad_type) or _padding(padding, spatial)
+
+    def function(x: TensorOp, w: TensorOp) -> Any:
+        return weft.conv(
+            x, w, stride=list(stride), padding=pads, dilation=list(dilation), groups=groups
+        )
+
+    made: Tensor = apply("conv", function, images, filters)
+    return made
+
+
+def max_pool(
+    t: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] | None = None,
+    padding: Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return the largest element of each window over images (N, C, …); `stride` is 1 by default."""
+    return _pooled("max_pool", weft.max_pool, t, kernel_size, stride, padding, ceil_mode)
+
+
+def average_pool(
+    t: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] | None = None,
+    padding: Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return the mean of each window over images (N, C, …), in which padding does not count."""
+
+    def function(x: TensorOp, **options: Any) -> Any:
+        return weft.avg_pool(x, count_include_pad=False, **options)
+
+    return _pooled("average_pool", function, t, kernel_size, stride, padding, ceil_mode)
+
+
+def _pooled(
+    kind: str,
+    function: Any,
+    t: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] | None,
+    padding: Sequence[int] | None,
+    ceil_mode: bool,
+) -> Tensor:
+    spatial = len(kernel)
+    options = {
+        "kernel": list(kernel),
+        "stride": [1] * spatial if stride is None else list(stride),
+        "padding": 0 if padding is None else _padding(padding, spatial),
+        "ceil_mode": ceil_mode,
+    }
+    made: Tensor = apply(kind, lambda x: function(x, **options), as_tensor(t))
+    return made
+
+
+def _checked(kind: str, probs: Tensor, labels: Any, reduction: str) -> tuple[Tensor, Tensor]:
+    if reduction not in ("mean", "sum", "none"):
+        refuse_value(f"the reduction {reduction!r} must be 'mean', 'sum' or 'none'")
+    probs = as_tensor(probs)
+    labels = as_tensor(labels, dtypes.int32)
+    if not labels.dtype.is_int or labels.shape != probs.shape[:-1]:
+        raise popart_exception(
+            f"{kind} takes an integer label for each row of {probs!r}, not {labels!r}"
+        )
+    return probs, labels
+
+
+def nll_loss(
+    probs: Tensor,
+    labels: Tensor,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+    log_prob: bool = False,
+) -> Tensor:
+    """Return minus the logarithm of the probability of each label, reduced.
+
+    `probs` (…, classes) are probabilities, or their logarithms with `log_prob`. A label equal to
+    `ignore_index` counts for nothing. `reduction` is ``mean``, ``sum`` or ``none``; raises
+    ValueError for another.
+    """
+    probs, labels = _checked("nll_loss", probs, labels, reduction)
+
+    def function(p: TensorOp, label: TensorOp) -> Any:
+        logarithms = p if log_prob else weft.log(p)
+        return weft.nll_loss(
+            logarithms, label, ignore_index=ignore_index, axis=-1, reduction=reduction
+        )
+
+    made: Tensor = apply("nll_loss", function, probs, labels)
+    return made
+
+
+def nll_loss_with_softmax_grad(
+    probs: Tensor,
+    labels: Tensor,
+    loss_grad: Any = 1,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> tuple[Tensor, Tensor]:
+    """Return `nll_loss` of the probabilities of a softmax, and its gradient by the logits.
+
+    The gradient is ``(probs - onehot(labels)) * loss_grad``, over the number of labels that count
+    where the reduction is ``mean``, and 0 for labels that do not.
+    """
+    probs, labels = _checked("nll_loss_with_softmax_grad", probs, labels, reduction)
+    scale = as_tensor(loss_grad, probs)
+
+    def function(p: TensorOp, label: TensorOp, factor: TensorOp) -> tuple[TensorOp, TensorOp]:
+        loss = weft.nll_loss(
+            weft.log(p), label, ignore_index=ignore_index, axis=-1, reduction=reduction
+        )
+        kept = _kept(label, ignore_index, p)
+        if reduction == "mean":
+            factor = factor / weft.sum(kept)
+        elif factor.axes:
+            factor = weft.reshape(factor, (*factor.shape, 1))
+        places = weft.one_hot(label, probs.shape[-1], dtype=p.dtype, pos=labels.rank)
+        share = (p - places) * factor
+        return loss, share * weft.reshape(kept, (*labels.shape, 1))
+
+    loss, gradient = apply("nll_loss_with_softmax_grad", function, probs, labels, scale)
+    return loss, gradient
+
+
+def _kept(labels: TensorOp, ignore_index: int | None, probs: TensorOp) -> Any:
+    if ignore_index is None:
+        return weft.constant(np.ones(labels.shape), dtype=probs.dtype)
+    return weft.cast(weft.not_equal(labels, ignore_index), probs.dtype)

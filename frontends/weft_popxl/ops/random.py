@@ -1,0 +1,115 @@
+"""Random numbers from a seed: a tensor of two uint32 that decides all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft import TensorOp
+from weft.axes import make_axes
+from weft.ops.random import RandomBitsOp
+from weft_popxl import dtypes
+from weft_popxl.building import apply
+from weft_popxl.data import as_tensor
+from weft_popxl.errors import popart_exception, refuse_value
+from weft_popxl.tensor import Tensor, checked_shape
+
+__all__ = ["dropout", "random_normal", "random_uniform", "split_random_seed"]
+
+_KEY = 0x9E3779B9
+_SEEDS, _DROPOUT, _UNIFORM, _RADIUS, _ANGLE = range(5)
+
+
+def _bits(seed: TensorOp, shape: tuple[int, ...], stream: int) -> Any:
+    """Return random uint32: Philox counts on from bits that the first half of the seed gives."""
+
+    def drawn(call: TensorOp, axes: tuple[int, ...], number: int) -> Any:
+        return RandomBitsOp(call, target_axes=make_axes(axes), seed=_KEY, stream=number)
+
+    mixed = weft.bitwise_xor(drawn(seed[0], (), 2**16), seed[1])
+    return drawn(mixed, shape, stream)
+
+
+def _unit(seed: TensorOp, shape: tuple[int, ...], stream: int) -> Any:
+    """Return multiples of 2⁻²⁴ in [0, 1)."""
+    bits = weft.shift_right(_bits(seed, shape, stream), 8)
+    return weft.cast(bits, weft.float32) * 2.0**-24
+
+
+def _seed(seed: Any) -> Tensor:
+    found = as_tensor(seed, dtypes.uint32)
+    if found.shape != (2,) or found.dtype != dtypes.uint32:
+        raise popart_exception(f"a seed is a tensor of two uint32, not {found!r}")
+    return found
+
+
+def _drawn(
+    kind: str, seed: Any, shape: Iterable[int], dtype: Any, function: Callable[..., TensorOp]
+) -> Tensor:
+    wanted, lengths = dtypes.dtype.as_dtype(dtype), checked_shape(shape)
+    if not wanted.is_float:
+        raise popart_exception(f"{kind} gives floats, not {wanted.name}")
+    made: Tensor = apply(
+        kind, lambda s: weft.cast(function(s, lengths), wanted.as_numpy()), _seed(seed)
+    )
+    return made
+
+
+def random_uniform(
+    seed_tensor: Tensor,
+    shape: Iterable[int],
+    low: float = 0.0,
+    high: float = 1.0,
+    dtype: Any = dtypes.float32,
+) -> Tensor:
+    """Return numbers drawn evenly from [low, high), the same for the same seed."""
+
+    def function(seed: TensorOp, lengths: tuple[int, ...]) -> Any:
+        return _unit(seed, lengths, _UNIFORM) * (high - low) + low
+
+    return _drawn("random_uniform", seed_tensor, shape, dtype, function)
+
+
+def random_normal(
+    seed_tensor: Tensor,
+    shape: Iterable[int],
+    mean: float = 0.0,
+    std: float = 1.0,
+    dtype: Any = dtypes.float32,
+) -> Tensor:
+    """Return normally distributed numbers, the same for the same seed (Box and Muller, 1958)."""
+
+    def function(seed: TensorOp, lengths: tuple[int, ...]) -> Any:
+        radius = weft.sqrt(weft.log(1.0 - _unit(seed, lengths, _RADIUS)) * -2.0)
+        angle = _unit(seed, lengths, _ANGLE) * (2 * np.pi)
+        return radius * weft.cos(angle) * std + mean
+
+    return _drawn("random_normal", seed_tensor, shape, dtype, function)
+
+
+def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
+    """Return t with elements set to 0 with chance p, and the others divided by 1 - p."""
+    if not 0 <= p < 1:
+        refuse_value(f"dropout takes a chance from 0 until below 1, not {p!r}")
+    t = as_tensor(t)
+
+    def function(x: TensorOp, seed: TensorOp) -> Any:
+        kept = weft.cast(_unit(seed, t.shape, _DROPOUT) >= p, x.dtype)
+        return weft.cast(x * kept * (1 / (1 - p)), x.dtype)
+
+    made: Tensor = apply("dropout", function, t, _seed(seed_tensor))
+    return made
+
+
+def split_random_seed(seed: Tensor, n: int = 2) -> tuple[Tensor, ...]:
+    """Return n new seeds that one seed decides."""
+
+    def function(given: TensorOp) -> list[TensorOp]:
+        bits = _bits(given, (n, 2), _SEEDS)
+        return [bits[number] for number in range(n)]
+
+    made: tuple[Tensor, ...] = apply("split_random_seed", function, _seed(seed))
+    return made

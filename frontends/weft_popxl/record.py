@@ -1,0 +1,113 @@
+"""Record: what was built in a graph, in the order of building, and what of it must be ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from weft import source
+from weft_popxl.errors import popart_exception
+from weft_popxl.storage import Storage
+
+if TYPE_CHECKING:
+    from weft_popxl.graph import Graph
+    from weft_popxl.tensor import Tensor
+
+
+class Record:
+    """One op of a graph.
+
+    Attributes
+    ----------
+    kind
+        The function of `ops` that built it.
+    inputs, outputs
+        The tensors that it takes and yields.
+    reads, writes
+        The storages whose value it takes, and those that it changes.
+    called_graphs
+        The graphs that it runs.
+    in_sequence
+        Whether it is executed after all others in sequence that were built before it.
+    location
+        The user's file and line.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor],
+        *,
+        writes: Iterable[Storage] = (),
+        called_graphs: Sequence[Graph] = (),
+        in_sequence: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.inputs = tuple(inputs)
+        self.outputs: tuple[Tensor, ...] = ()
+        self.reads = dict.fromkeys(root for tensor in inputs for root in tensor.place.roots)
+        self.writes = dict.fromkeys(writes)
+        self.called_graphs = tuple(called_graphs)
+        self.in_sequence = in_sequence
+        self.location = source.user_location()
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} of {', '.join(tensor.id for tensor in self.inputs)}>"
+
+
+def check_order(records: Sequence[Record]) -> None:
+    """Raise popart_exception where the order of a change in place and another access is open.
+
+    Two accesses of one storage are ordered by operands, or by being in sequence, through any number
+    of other records. Where one of them changes the storage, another order gives another result.
+    """
+    written = {storage for record in records for storage in record.writes}
+    if not written:
+        return
+    accesses: dict[Storage, list[int]] = {storage: [] for storage in written}
+    for number, record in enumerate(records):
+        for storage in dict.fromkeys((*record.reads, *record.writes)):
+            if storage in written:
+                accesses[storage].append(number)
+    marked = sorted({number for found in accesses.values() for number in found})
+    bit_of = {number: 1 << place for place, number in enumerate(marked)}
+    before = _ancestors(records, bit_of)
+    for storage, found in accesses.items():
+        seen = changing = 0
+        for number in found:
+            writes = storage in records[number].writes
+            unordered = (seen if writes else changing) & ~before[number]
+            if unordered:
+                first = marked[unordered.bit_length() - 1]
+                _refuse(records[first], records[number])
+            seen |= bit_of[number]
+            changing |= bit_of[number] if writes else 0
+
+
+def _ancestors(records: Sequence[Record], bit_of: Mapping[int, int]) -> list[int]:
+    """Return for each record, as bits, those of the marked ones that come before it for sure."""
+    number_of = {record: number for number, record in enumerate(records)}
+    before: list[int] = []
+    last = None
+    for record in records:
+        firsts = {number_of[t.record] for t in record.inputs if t.record in number_of}
+        if record.in_sequence:
+            firsts |= {last} if last is not None else set()
+            last = len(before)
+        bits = 0
+        for first in firsts:
+            bits |= before[first] | bit_of.get(first, 0)
+        before.append(bits)
+    return before
+
+
+def _refuse(one: Record, other: Record) -> None:
+    where = "\n".join(
+        f"  {record.kind}({', '.join(tensor.id for tensor in record.inputs)}), "
+        f"{source.file_info(record.location)}"
+        for record in (one, other)
+    )
+    raise popart_exception(
+        "Inplacing ambiguity detected. These access the same memory, one changes it, and nothing "
+        f"says which is first: build them inside `with popxl.in_sequence():`\n{where}"
+    )

@@ -1,0 +1,282 @@
+"""Session: a program compiled for a backend, its weights, and runs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import numpy as np
+
+import weft
+from weft_popxl.data import as_array
+from weft_popxl.errors import popart_exception, refuse_type, refuse_value
+from weft_popxl.ir import Ir
+from weft_popxl.record import check_order
+from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, totals
+from weft_popxl.tensor import Constant, Tensor, Variable
+
+DEVICES = {"cpu": "numpy", "ipu_model": None, "ipu_hw": None}
+"""PopXL's names of devices as backends; None is the one that weft chooses by default."""
+
+Array = np.ndarray[Any, Any]
+
+
+class Session:
+    """A program compiled for a backend; runs inside `with session:`.
+
+    What is built in the Ir afterwards is no part of it.
+
+    Parameters
+    ----------
+    ir
+        The program.
+    device_desc
+        ``cpu``, which is the NumPy backend, ``ipu_model`` or ``ipu_hw``, which are the backend that
+        weft chooses by default, or the name of a backend, such as ``opencl``.
+    weights_to_host_on_exit
+        Whether the host gets the values of variables when the context is left without an error.
+
+    Raises popart_exception where the order of changes in place is open, and where a stream is not
+    loaded or stored as often as `num_host_transfers` says.
+    """
+
+    def __init__(
+        self, ir: Ir, device_desc: str = "cpu", weights_to_host_on_exit: bool = True
+    ) -> None:
+        if not isinstance(ir, Ir):
+            refuse_type(f"a session runs an Ir, not {ir!r}")
+        self.ir = ir
+        self.device_desc = device_desc
+        self.weights_to_host_on_exit = weights_to_host_on_exit
+        self._depth = 0
+        self._transfers = ir.num_host_transfers
+        self._loads = tuple(ir.main_graph._loads)
+        self._stores = tuple(ir.main_graph._stores)
+        self._check(ir)
+        self._transformer = weft.make_transformer(DEVICES.get(device_desc, device_desc))
+        self._weights: dict[Any, Array] = {
+            each: np.array(each.data) for each in ir.main_graph.variables
+        }
+        self._computation = self._compiled(ir)
+        used = set(self._computation.graph.states)
+        self._on_device = {each: each.op for each in self._weights if each.op in used}
+
+    def _check(self, ir: Ir) -> None:
+        if ir.replication_factor != 1:
+            raise popart_exception(
+                f"a session runs one replica, and {ir} has {ir.replication_factor}"
+            )
+        for graph in ir.graphs:
+            check_order(graph._records)
+        for slices, what in ((self._loads, "load"), (self._stores, "store")):
+            for stream, count in totals(slices).items():
+                if count != self._transfers:
+                    few = "too few" if count > self._transfers else "too many"
+                    raise popart_exception(
+                        f"{stream!r} has {few} slices for a run: {self._transfers} by "
+                        f"ir.num_host_transfers, but the ops {what} {count}"
+                    )
+
+    def _compiled(self, ir: Ir) -> Any:
+        main = ir.main_graph
+        changed = [each for each in main.variables if each.place.version]
+        with weft.saved_user_deps():
+            # All values first: one may be another variable as it was before its own write.
+            values = [weft.value_of(each.place.read()) for each in changed]
+            writes = [
+                weft.assign(each.op, value) for each, value in zip(changed, values, strict=True)
+            ]
+            results = [*(store.op for store in self._stores), *writes, *main._effects]
+            made = self._transformer.computation(results, *(load.op for load in self._loads))
+        self._transformer.initialize()
+        return made
+
+    # The context
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the context is open."""
+        return self._depth > 0
+
+    def __enter__(self) -> Self:
+        self._depth += 1
+        if self._depth == 1:
+            self.weights_from_host()
+        return self
+
+    def __exit__(self, kind: Any, *error: object) -> None:
+        try:
+            if self._depth == 1 and kind is None and self.weights_to_host_on_exit:
+                self.weights_to_host()
+        finally:
+            self._depth -= 1
+
+    def _require_attached(self, what: str) -> None:
+        if not self.is_attached:
+            refuse_value(f"{what} needs an open session: write `with session:` around it")
+
+    # Weights
+
+    def weights_from_host(self) -> None:
+        """Give the device the host's values of all variables; raises ValueError outside."""
+        self._require_attached("weights_from_host")
+        for each, state in self._on_device.items():
+            self._transformer.set_value(state, self._weights[each])
+
+    def weights_to_host(self) -> None:
+        """Give the host the device's values of all variables; raises ValueError outside."""
+        self._require_attached("weights_to_host")
+        for each, state in self._on_device.items():
+            self._weights[each] = self._transformer.get_value(state)
+
+    def get_tensor_data(self, tensor: Tensor) -> Array:
+        """Return a copy of the value of a variable or constant; raises TypeError for others.
+
+        Inside the context a variable has the value that it has on the device.
+        """
+        if isinstance(tensor, Constant):
+            return np.array(tensor.data)
+        self._require_variable(tensor)
+        if self.is_attached and tensor in self._on_device:
+            self._weights[tensor] = self._transformer.get_value(self._on_device[tensor])
+        return np.array(self._weights[tensor])
+
+    def get_tensors_data(self, tensors: Iterable[Tensor]) -> dict[Tensor, Array]:
+        """Return copies of the values of several variables and constants."""
+        return {tensor: self.get_tensor_data(tensor) for tensor in tensors}
+
+    def write_variable_data(self, tensor: Variable, data: Any) -> None:
+        """Give a variable a value, on the host and inside the context on the device as well.
+
+        Raises TypeError for anything but a variable and for another dtype, ValueError for another
+        shape.
+        """
+        self._require_variable(tensor)
+        array = _as_given(repr(tensor), data, tensor.dtype, downcast=False)
+        if array.shape != tensor.shape:
+            refuse_value(f"{tensor!r} cannot take a value of shape {array.shape}")
+        self._weights[tensor] = np.array(array)
+        if self.is_attached and tensor in self._on_device:
+            self._transformer.set_value(self._on_device[tensor], array)
+
+    def write_variables_data(self, data: Mapping[Variable, Any]) -> None:
+        """Give several variables values."""
+        for tensor, value in data.items():
+            self.write_variable_data(tensor, value)
+
+    def _require_variable(self, tensor: Any) -> None:
+        if not isinstance(tensor, Variable):
+            refuse_type(f"only variables and constants have data in a session, not {tensor!r}")
+        if tensor not in self._weights:
+            refuse_value(f"{tensor!r} is no variable of this session's program")
+
+    # Runs
+
+    def expected_inputs(self) -> list[HostToDeviceStream]:
+        """Return the streams that a run needs data for."""
+        return list(totals(self._loads))
+
+    def create_host_outputs(self) -> dict[DeviceToHostStream, Array]:
+        """Return arrays for `run_with_outputs` to write to."""
+        return {
+            stream: np.zeros(self._shape(stream), stream.dtype.as_numpy())
+            for stream in totals(self._stores)
+        }
+
+    def _shape(self, stream: Stream) -> tuple[int, ...]:
+        return (self._transfers, *stream.shape) if self._transfers > 1 else stream.shape
+
+    def run(
+        self, inputs: Mapping[HostToDeviceStream, Any] | None = None, downcast_inputs: bool = True
+    ) -> dict[DeviceToHostStream, Array]:
+        """Run the main graph once, and return what it stores.
+
+        Each stream takes and gives an array of its shape or, for more than one transfer, an array
+        with an axis in front for them. `downcast_inputs` allows 64-bit data for a 32-bit stream.
+        Raises ValueError outside of the context, for unexpected and missing inputs, and for other
+        shapes; TypeError for other dtypes.
+        """
+        self._require_attached("run")
+        given = self._inputs(inputs or {}, downcast_inputs)
+        results = self._computation(*given)
+        parts: dict[Any, list[Array]] = {}
+        for store, result in zip(self._stores, results, strict=False):
+            parts.setdefault(store.stream, []).append(np.asarray(result))
+        return {
+            stream: (found[0] if len(found) == 1 else np.concatenate(found)).reshape(
+                self._shape(stream)
+            )
+            for stream, found in parts.items()
+        }
+
+    def run_with_outputs(
+        self,
+        inputs: Mapping[HostToDeviceStream, Any] | None = None,
+        outputs: Mapping[DeviceToHostStream, Array] | None = None,
+        downcast_inputs: bool = True,
+    ) -> None:
+        """Run the main graph once, and write what it stores to arrays of the caller's.
+
+        Raises ValueError for unexpected and missing outputs and for arrays of other shapes, and
+        TypeError for those of other dtypes, besides what `run` raises.
+        """
+        self._require_attached("run_with_outputs")
+        wanted = dict(outputs or {})
+        _check_streams("output", wanted, totals(self._stores))
+        for stream, array in wanted.items():
+            if not isinstance(array, np.ndarray) or array.dtype != stream.dtype.as_numpy():
+                refuse_type(f"the output of {stream!r} must be an array of its dtype")
+            if array.shape != self._shape(stream):
+                refuse_value(
+                    f"the output of {stream!r} must have the shape {self._shape(stream)}, not "
+                    f"{array.shape}"
+                )
+        for stream, result in self.run(inputs, downcast_inputs).items():
+            wanted[stream][...] = result
+
+    def _inputs(self, inputs: Mapping[Any, Any], downcast: bool) -> list[Array]:
+        """Return the slices for each load of the main graph."""
+        _check_streams("input", inputs, totals(self._loads))
+        arrays = {}
+        for stream, value in inputs.items():
+            array = _as_given(f"the input of {stream!r}", value, stream.dtype, downcast)
+            if array.shape != self._shape(stream):
+                refuse_value(
+                    f"the input of {stream!r} must have the shape {self._shape(stream)}, for "
+                    f"{self._transfers} transfers, not {array.shape}"
+                )
+            arrays[stream] = array.reshape(self._transfers, *stream.shape)
+        first = dict.fromkeys(arrays, 0)
+        found = []
+        for load in self._loads:
+            begin = first[load.stream]
+            first[load.stream] = begin + load.count
+            found.append(arrays[load.stream][begin : begin + load.count])
+        return found
+
+    def __repr__(self) -> str:
+        return f"Session[ir={self.ir} device={self.device_desc!r}]"
+
+
+def _check_streams(what: str, given: Mapping[Any, Any], wanted: Mapping[Any, int]) -> None:
+    for stream in given:
+        if stream not in wanted:
+            refuse_value(f"Unexpected {what}: {stream!r} is no {what} of the program")
+    for stream in wanted:
+        if stream not in given:
+            refuse_value(f"Missing {what}: the program needs {stream!r}")
+
+
+def _as_given(what: str, value: Any, dtype: Any, downcast: bool) -> Array:
+    """Return an array of a dtype: Python's numbers fit where they can, arrays must have it."""
+    found = as_array(value, downcast=False)
+    wanted = dtype.as_numpy()
+    if found.dtype == wanted:
+        return found
+    is_array = hasattr(value, "dtype")
+    narrowing = downcast and found.dtype.itemsize == 8 and wanted.itemsize == 4
+    if is_array and not (narrowing and found.dtype.kind == wanted.kind):
+        refuse_type(f"{what} must have the dtype {wanted}, not {found.dtype}")
+    if found.dtype.kind == "f" and wanted.kind != "f":
+        refuse_type(f"{what} must have the dtype {wanted}, not floats")
+    return as_array(value, dtype)

@@ -1,0 +1,106 @@
+"""Streams between host and device, and which slices of them a graph loads and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from weft_popxl import dtypes
+from weft_popxl.context import get_ir
+from weft_popxl.tensor import TensorSpec, checked_shape
+
+if TYPE_CHECKING:
+    from weft import TensorOp
+    from weft_popxl.ir import Ir
+
+
+class Stream:
+    """Tensors of one shape and dtype that pass between host and device one after the other.
+
+    Attributes
+    ----------
+    ir
+        What it belongs to.
+    name
+        Unique in the Ir.
+    shape, dtype
+        Of each tensor.
+    """
+
+    def __init__(self, ir: Ir, name: str, shape: tuple[int, ...], dtype: dtypes.dtype) -> None:
+        self.ir = ir
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+
+    @property
+    def tensor_id(self) -> str:
+        """The name."""
+        return self.name
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape and dtype."""
+        return TensorSpec(self.shape, self.dtype)
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        return f"{kind}[name={self.name} shape={self.shape} dtype={self.dtype.name}]"
+
+
+class HostToDeviceStream(Stream):
+    """What the host gives; `ops.host_load` takes the next tensor."""
+
+
+class DeviceToHostStream(Stream):
+    """What the host gets; `ops.host_store` adds a tensor."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Slices of a stream that a graph needs, in one placeholder of shape (count, …)."""
+
+    stream: HostToDeviceStream
+    count: int
+    op: TensorOp
+
+
+@dataclass(frozen=True)
+class Store:
+    """Slices that a graph stores, as one op of shape (count, …)."""
+
+    stream: DeviceToHostStream
+    count: int
+    op: TensorOp
+
+
+S = TypeVar("S", bound=Stream)
+
+
+def _stream(kind: type[S], shape: Iterable[int], dtype: Any, name: str | None) -> S:
+    ir = get_ir()
+    return kind(
+        ir,
+        ir._unique(name or f"{kind.__name__.lower()}"),
+        checked_shape(shape),
+        dtypes.dtype.as_dtype(dtype),
+    )
+
+
+def h2d_stream(shape: Iterable[int], dtype: Any, name: str | None = None) -> HostToDeviceStream:
+    """Return a new stream from host to device, which belongs to the main graph."""
+    return _stream(HostToDeviceStream, shape, dtype, name)
+
+
+def d2h_stream(shape: Iterable[int], dtype: Any, name: str | None = None) -> DeviceToHostStream:
+    """Return a new stream from device to host, which belongs to the main graph."""
+    return _stream(DeviceToHostStream, shape, dtype, name)
+
+
+def totals(slices: Iterable[Load] | Iterable[Store]) -> dict[Any, int]:
+    """Return how many slices of each stream there are."""
+    found: dict[Any, int] = {}
+    for each in slices:
+        found[each.stream] = found.get(each.stream, 0) + each.count
+    return found

@@ -1,0 +1,159 @@
+"""Autodiff as a transform: from a graph to the graph of its gradients, under PopXL's names.
+
+The gradient graph itself is made by `weft.autodiff`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from weft_popxl.errors import popart_exception, refuse_type, refuse_value
+from weft_popxl.graph import Graph
+from weft_popxl.tensor import Tensor
+from weft_popxl.transforms.differentiation import Differentiation
+from weft_popxl.transforms.info import (
+    ExpectedConnection,
+    ExpectedConnectionType,
+    GradGraphInfo,
+    Known,
+)
+
+__all__ = ["ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "autodiff"]
+
+WAYS = ("error", "zeros", "skip")
+"""What to do about an input that the outputs do not depend on."""
+
+
+def autodiff(
+    graph: Graph,
+    grads_provided: Iterable[Tensor] | None = None,
+    grads_required: Iterable[Tensor] | None = None,
+    called_graphs_grad_info: Known | None = None,
+    return_all_grad_graphs: bool = False,
+    *,
+    recompute: bool = False,
+    on_missing: str = "error",
+) -> Any:
+    """Return a new gradient graph of a graph, as `GradGraphInfo`.
+
+    Parameters
+    ----------
+    graph
+        The forward graph, which stays as it is, but for outputs that are added after those it has.
+    grads_provided
+        The outputs whose gradients are given to the gradient graph; by default all that hold
+        floats, or all where none does.
+    grads_required
+        The inputs whose gradients it yields, in that order; by default all that hold floats, or
+        all where none does. Integers are differentiated as if they were floats, and the gradients
+        are cut off.
+    called_graphs_grad_info
+        Gradient graphs that are there already, for graphs that this one calls.
+    return_all_grad_graphs
+        Whether to return a mapping with the gradient graphs of all graphs that it calls as well.
+    recompute
+        Whether the gradient graph computes again what it needs, from the inputs of the forward
+        graph, instead of having the forward graph yield it.
+    on_missing
+        What to do about inputs that the outputs do not depend on: ``error``, ``zeros`` or ``skip``.
+
+    Raises popart_exception for tensors of another graph, for a graph that changes something in
+    place, and where a required gradient does not exist.
+    """
+    if not isinstance(graph, Graph):
+        refuse_type(f"autodiff takes a graph, not {graph!r}")
+    if on_missing not in WAYS:
+        refuse_value(f"on_missing must be one of {', '.join(WAYS)}, not {on_missing!r}")
+    if graph.is_main:
+        raise popart_exception(f"{graph} has no inputs, so it has no gradients")
+    known = dict(called_graphs_grad_info or {})
+    provided, required = _checked(graph, grads_provided, grads_required)
+    _require_differentiable(graph, known)
+    has_floats = any(tensor.dtype.is_float for tensor in provided)
+    is_integer = not has_floats or not all(tensor.dtype.is_float for tensor in required)
+    run = Differentiation(graph, known, recompute, is_integer)
+    found = run.infos(provided, required, on_missing)
+    return {**known, **found} if return_all_grad_graphs else found[graph]
+
+
+def _checked(
+    graph: Graph, provided: Iterable[Tensor] | None, required: Iterable[Tensor] | None
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the tensors whose gradients are given and wanted."""
+    given = _own(graph, "grads_provided", provided, graph._outputs)
+    wanted = _own(graph, "grads_required", required, graph.inputs)
+    for tensor in given:
+        if tensor not in graph.outputs:
+            warnings.warn(
+                f"autodiff: {tensor!r} in grads_provided is no output of {graph}, it is left out",
+                stacklevel=3,
+            )
+    for tensor in wanted:
+        if tensor not in graph.inputs:
+            raise popart_exception(
+                f"Unable to provide required gradient output for fwd id {tensor.id}: it is no "
+                f"input of {graph}"
+            )
+    outputs = [tensor for tensor in given if tensor in graph.outputs]
+    if not outputs or not wanted:
+        raise popart_exception(
+            f"Unable to provide required gradient output for any input of {graph}: it has no "
+            f"{'inputs' if outputs else 'outputs to begin from'}"
+        )
+    return outputs, wanted
+
+
+def _own(
+    graph: Graph, what: str, given: Iterable[Tensor] | None, default: Sequence[Tensor]
+) -> list[Tensor]:
+    if given is None:
+        found = list(dict.fromkeys(default))
+        return [tensor for tensor in found if tensor.dtype.is_float] or found
+    tensors = list(given)
+    if not tensors:
+        raise popart_exception(
+            f"Calling Autodiff on Graph {graph.id} with defined but empty vector {what}"
+        )
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            refuse_type(f"{what} holds tensors, not {tensor!r}")
+        if tensor.graph is not graph:
+            raise popart_exception(
+                f"autodiff of {graph}: {what} holds {tensor!r}, but this tensor is not in the "
+                "forward graph"
+            )
+    if len(set(tensors)) < len(tensors):
+        raise popart_exception(f"autodiff of {graph}: {what} holds a tensor twice")
+    return tensors
+
+
+def _require_differentiable(graph: Graph, known: Known) -> None:
+    """Refuse graphs that change something in place, and those that are marked as not to be done."""
+    waiting, seen = [graph], {graph}
+    while waiting:
+        each = waiting.pop()
+        if each is not graph and not each.can_be_recursively_autodiffed:
+            raise popart_exception(
+                f"The graph {each.id} has been marked as unsafe to autodiff: give its gradient "
+                "graph in called_graphs_grad_info"
+            )
+        changing = next((record for record in each._records if record.writes), None)
+        if changing is not None:
+            raise popart_exception(
+                f"The graph {each.id} contains a modifying op, {changing!r}, so it cannot be "
+                "differentiated"
+            )
+        called = [other for other in each.called_graphs if other not in seen]
+        seen.update(called)
+        waiting.extend(other for other in called if other not in known)
+
+
+# `transforms.autodiff` is the function; programs use it as the module of that name as well.
+vars(autodiff).update(
+    autodiff=autodiff,
+    ExpectedConnection=ExpectedConnection,
+    ExpectedConnectionType=ExpectedConnectionType,
+    GradGraphInfo=GradGraphInfo,
+)

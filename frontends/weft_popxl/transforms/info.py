@@ -1,0 +1,123 @@
+"""What is known of a gradient graph: which tensors of the forward graph stand behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft import ExpectedConnectionType
+from weft_popxl.errors import refuse_type
+from weft_popxl.graph import Graph
+from weft_popxl.ops.call import CallSiteInfo
+from weft_popxl.ops.elementwise import add
+from weft_popxl.ops.repeat import RepeatInfo
+from weft_popxl.tensor import Tensor
+
+__all__ = ["ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "Known"]
+
+
+@dataclass(frozen=True)
+class ExpectedConnection:
+    """What an input or output of a gradient graph stands for.
+
+    Attributes
+    ----------
+    connection_type
+        Whether it is the value of a forward tensor (Fwd) or the gradient of one (FwdGrad).
+    fwd_tensor
+        An input or output of the forward graph.
+    """
+
+    connection_type: ExpectedConnectionType
+    fwd_tensor: Tensor
+
+    def __repr__(self) -> str:
+        return f"({self.connection_type.name}, {self.fwd_tensor!r})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GradGraphInfo:
+    """A gradient graph, and what its inputs and outputs mean; `autodiff` makes it.
+
+    Attributes
+    ----------
+    graph
+        The gradient graph. Its inputs are the gradients of outputs, then values of the forward
+        graph; its outputs are the gradients of inputs.
+    forward_graph
+        The graph that was differentiated.
+    expected_inputs, expected_outputs
+        What each input and output of the gradient graph stands for, in their order.
+    """
+
+    graph: Graph
+    forward_graph: Graph
+    expected_inputs: tuple[ExpectedConnection, ...]
+    expected_outputs: tuple[ExpectedConnection, ...]
+    _core: Any = field()
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The forward tensors behind the inputs."""
+        return tuple(each.fwd_tensor for each in self.expected_inputs)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The forward tensors behind the outputs."""
+        return tuple(each.fwd_tensor for each in self.expected_outputs)
+
+    def inputs_dict(self, fwd_call_info: CallSiteInfo) -> dict[Tensor, Tensor]:
+        """Return, for inputs that are values of the forward graph, what they are in a call of it.
+
+        To call the gradient graph with, after the gradients of the outputs. Raises TypeError if the
+        call is one of another graph.
+        """
+        self._require(fwd_call_info, self.forward_graph)
+        return {
+            own: fwd_call_info.graph_to_parent(expected.fwd_tensor)
+            for own, expected in zip(self.graph.inputs, self.expected_inputs, strict=True)
+            if expected.connection_type is ExpectedConnectionType.Fwd
+        }
+
+    def fwd_graph_ins_to_grad_parent_outs(
+        self, grad_call_info: CallSiteInfo
+    ) -> dict[Tensor, Tensor]:
+        """Return, for inputs of the forward graph, their gradients in a call of `graph`.
+
+        Raises TypeError if the call is one of another graph.
+        """
+        self._require(grad_call_info, self.graph)
+        return dict(zip(self.outputs, grad_call_info.outputs, strict=False))
+
+    def fwd_parent_ins_to_grad_parent_outs(
+        self, fwd_call_info: CallSiteInfo, grad_call_info: CallSiteInfo
+    ) -> dict[Tensor, Tensor]:
+        """Return, for inputs of a forward call, their gradients; of one given twice their sum.
+
+        Raises TypeError if one of the calls is one of another graph.
+        """
+        self._require(fwd_call_info, self.forward_graph)
+        places = {tensor: n for n, tensor in enumerate(self.forward_graph.inputs)}
+        found: dict[Tensor, Tensor] = {}
+        for inner, gradient in self.fwd_graph_ins_to_grad_parent_outs(grad_call_info).items():
+            outer = fwd_call_info.inputs[places[inner]]
+            found[outer] = add(found[outer], gradient) if outer in found else gradient
+        return found
+
+    def _require(self, info: Any, graph: Graph) -> None:
+        plain = isinstance(info, CallSiteInfo) and not isinstance(info, RepeatInfo)
+        if not plain or info.called_graph is not graph:
+            refuse_type(
+                "The called graph does not match the graph that was differentiated. This takes a "
+                f"call of {graph}, not {info!r}"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"GradGraphInfo[\n  graph={self.graph}\n  expected_inputs={list(self.expected_inputs)}"
+            f"\n  expected_outputs={list(self.expected_outputs)}\n]"
+        )
+
+
+Known = Mapping[Graph, GradGraphInfo]

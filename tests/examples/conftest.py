@@ -1,0 +1,6 @@
+"""The examples are scripts that import one another from their folder."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))

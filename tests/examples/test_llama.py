@@ -1,0 +1,132 @@
+"""The example as a command: it trains, writes, reads back and generates, or says why not."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from llama2.checkpoint import Config, read_checkpoint, write_checkpoint
+from llama2.sampling import Sampling
+from llama2.tokenizer import BEGIN, read_tokenizer
+from llama2.training import initial_weights
+from typer.testing import CliRunner, Result
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "llama.py"
+
+
+def _loaded() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("llama", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["llama"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+llama: Any = _loaded()
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train a model of a few thousand numbers on a few short sequences."""
+    monkeypatch.setattr(llama, "SMALL", Config(16, 24, 1, 2, 1, 0, 32))
+    monkeypatch.setattr(llama, "SEQUENCE", 24)
+
+
+def run(*arguments: Any) -> Result:
+    return CliRunner().invoke(llama.app, [str(argument) for argument in arguments])
+
+
+def assert_refused(result: Result, *words: str) -> None:
+    assert result.exit_code == 1
+    assert type(result.exception) is SystemExit
+    assert result.output.splitlines()[-1].startswith("llama.py: ") or "llama.py: " in result.output
+    assert "Traceback" not in result.output
+    for word in words:
+        assert word in result.output
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A checkpoint and a tokenizer."""
+    assert run("--steps", 1, "--tokens", 1, "--out", tmp_path).exit_code == 0
+    return tmp_path / "llama.bin", tmp_path / "tokenizer.bin"
+
+
+def test_it_trains_and_writes_and_tells(backend: str, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder"
+    result = run("--backend", backend, "--steps", 3, "--prompt", "A loom", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^trained +3 steps in \d+\.\d s, loss \d\.\d+", result.output, re.MULTILINE)
+    made = re.search(r"^decoded +(\d+) tokens, [\d,]+ tokens/s$", result.output, re.MULTILINE)
+    assert made
+    assert 1 <= int(made[1]) <= 32 - 8
+    assert "\nA loom" in result.output
+    assert sorted(path.name for path in out.iterdir()) == ["llama.bin", "tokenizer.bin"]
+    config, weights = read_checkpoint(out / "llama.bin")
+    assert config[:5] == (16, 24, 1, 2, 1)
+    assert read_tokenizer(out / "tokenizer.bin", config.vocabulary).encode("loom")[0] == BEGIN
+    assert all(np.isfinite(array).all() for array in weights.values())
+
+
+def story(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.output[result.output.index("tokens/s\n") :].partition("\n")[2]
+
+
+def test_written_files_tell_the_same_again_and_another_seed_something_else(
+    files: tuple[Path, Path], backend: str
+) -> None:
+    options = "--checkpoint", files[0], "--tokenizer", files[1], "--backend", backend
+    first, again, other = (story(run(*options, "--seed", seed)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert len(story(run(*options, "--tokens", 2, "--prompt", ""))) <= 4
+
+
+def test_a_text_ends_where_another_begins() -> None:
+    class Ending:
+        config = Config(8, 8, 1, 1, 1, 3, 9)
+
+        def read(self, prompt: list[int]) -> np.ndarray:
+            return np.array([0, 0, 9.0])
+
+        def decode(self, token: int, position: int) -> np.ndarray:
+            return np.array([0, 9.0, 0]) if position == 4 else np.array([0, 0, 9.0])
+
+    assert list(llama.generate(Ending(), [BEGIN, 2], 99, Sampling(0), 0)) == [2, 2, 2]
+    assert list(llama.generate(Ending(), [BEGIN, 2], 1, Sampling(0), 0)) == [2]
+
+
+def test_damaged_and_foreign_files_are_refused(files: tuple[Path, Path]) -> None:
+    checkpoint, tokenizer = files
+    whole = checkpoint.read_bytes()
+    both = "--checkpoint", checkpoint, "--tokenizer", tokenizer
+    checkpoint.write_bytes(whole[:-5])
+    assert_refused(run(*both), "llama.bin", "5 bytes are missing")
+    checkpoint.write_bytes(whole)
+    tokenizer.write_bytes(tokenizer.read_bytes()[:-1])
+    assert_refused(run(*both), "tokenizer.bin", "1 byte is missing")
+    assert_refused(run("--checkpoint", checkpoint, "--tokenizer", checkpoint), "llama.bin")
+    assert_refused(run("--checkpoint", checkpoint, "--tokenizer", "nothing"), "nothing")
+
+
+def test_wrong_options_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
+    both = "--checkpoint", files[0], "--tokenizer", files[1]
+    assert_refused(run("--checkpoint", files[0]), "--tokenizer", "go together")
+    assert_refused(run(*both, "--prompt", "a" * 40), "42 tokens", "too many by 11")
+    assert_refused(run(*both, "--backend", "loom"), "loom")
+    assert_refused(run("--steps", 9, "--learning-rate", 1e30, "--out", tmp_path), "diverged")
+
+
+def test_weights_that_are_not_finite_are_refused(files: tuple[Path, Path]) -> None:
+    config, _ = read_checkpoint(files[0])
+    weights = initial_weights(config, 0)
+    weights["final_norm"][0] = np.nan
+    write_checkpoint(files[0], config, weights)
+    assert_refused(run("--checkpoint", files[0], "--tokenizer", files[1]), "not finite")

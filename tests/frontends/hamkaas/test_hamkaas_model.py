@@ -1,0 +1,257 @@
+"""Compiling and evaluating: checks, kinds of tensors, and how long everything lives."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import weakref
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hamkaas_models import floats, index, mnist
+
+import weft_hamkaas as hk
+from weft import plugins
+from weft.errors import BackendError, UnknownPluginError
+from weft_hamkaas import BufferTensor, ConstantTensor, HamKaasPlugin, InputTensor, NodeError
+
+
+def scaled():
+    return InputTensor("x", "float32", [2, 3]) * floats(1, 3) + InputTensor("y", "float32", [1, 1])
+
+
+GIVEN = {"x": floats(2, 3), "y": floats(1, 1)}
+
+
+def test_the_network_of_the_document_is_computed(backend):
+    values = [floats(784, 1000), floats(1, 1000), floats(1000, 10), floats(1, 10)]
+    w1, b1, w2, b2 = values
+    images = floats(128, 28, 28)
+    found = HamKaasPlugin(backend).compile_model(mnist(values)).evaluate({"input": images})
+    hidden = np.maximum(images.reshape(128, 784).astype("f8") @ w1 + b1, 0)
+    expected = hidden @ w2 + b2
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+WRONG = {
+    "none": ({}, "Missing input tensor: x"),
+    "missing": ({"x": GIVEN["x"]}, "Missing input tensor: y"),
+    "unknown": (GIVEN | {"z": floats(1)}, r"Unknown input tensor: z"),
+    "unknown instead": ({"x": GIVEN["x"], "z": floats(1)}, "Unknown input tensor: z"),
+    "shape": (GIVEN | {"x": floats(3, 2)}, r"x has wrong shape: \[3, 2\] vs \[2, 3\]"),
+    "rank": (GIVEN | {"y": floats(1)}, r"y has wrong shape: \[1\] vs \[1, 1\]"),
+    "type": (GIVEN | {"x": np.ones((2, 3))}, "x has wrong type: float64 vs float32"),
+    "integers": (GIVEN | {"x": np.ones((2, 3), "i8")}, "x has wrong type: int64 vs float32"),
+    "list": (GIVEN | {"y": [[1.0]]}, "y is no tensor"),
+    "None": (GIVEN | {"y": None}, "Missing input tensor: y"),
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return HamKaasPlugin().compile_model(scaled())
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_inputs_are_refused(name, model):
+    inputs, words = WRONG[name]
+    with pytest.raises(NodeError, match=words):
+        model.evaluate(inputs)
+
+
+def test_inputs_may_have_gaps_and_results_are_new(model):
+    wide = floats(3, 4)
+    given = GIVEN | {"x": wide.T[1:3]}
+    results = [model.evaluate(given) for _ in range(2)]
+    np.testing.assert_allclose(results[0], wide.T[1:3] * floats(1, 3) + GIVEN["y"], rtol=1e-6)
+    assert not np.may_share_memory(*results)
+    results[0][:] = 0
+    assert results[1].any()
+
+
+@pytest.mark.parametrize("node", [None, 1.0, floats(2)])
+def test_a_model_is_compiled_from_a_node(node):
+    with pytest.raises(NodeError, match="node"):
+        HamKaasPlugin().compile_model(node)
+    with pytest.raises(NodeError, match="node"):
+        hk.traverse_node(node)
+
+
+def test_two_inputs_of_one_name_are_refused_when_the_model_is_compiled():
+    root = InputTensor("x", "float32", [2]) + InputTensor("x", "float32", [2])
+    with pytest.raises(NodeError, match="Multiple input tensors with name x were found"):
+        HamKaasPlugin().compile_model(root)
+
+
+@pytest.mark.parametrize("order", list(permutations(["plugin", "model", "node"])))
+def test_plugin_model_and_node_are_let_go_in_any_order(order):
+    alive = {"node": BufferTensor("float32", [2]).replace(InputTensor("x", "float32", [2]), 0, 2)}
+    alive["plugin"] = HamKaasPlugin("numpy")
+    alive["model"] = alive["plugin"].compile_model(alive["node"])
+    given = {"x": floats(2)}
+    alive["model"].evaluate(given)
+    transformer = weakref.ref(alive["model"].computation.transformer)
+    for name in order:
+        del alive[name]
+        if "model" in alive:
+            np.testing.assert_array_equal(alive["model"].evaluate(given), floats(2))
+        elif transformer() is not None:
+            assert transformer().closed
+    gc.collect()
+    assert transformer() is None
+
+
+def test_memory_of_models_is_given_back():
+    plugin = HamKaasPlugin("numpy")
+    seen = []
+    for _ in range(20):
+        model = plugin.compile_model(scaled())
+        model.evaluate(GIVEN)
+        seen.append(weakref.ref(model.computation.transformer))
+    del model
+    gc.collect()
+    assert [reference() for reference in seen] == [None] * 20
+
+
+@pytest.mark.parametrize("path", ["../cpp/libhamkaas.so", "libhamkaas.so", "/nowhere/lib", None])
+def test_a_path_is_accepted_and_nothing_is_loaded_from_it(path, monkeypatch):
+    monkeypatch.setenv("WEFT_BACKEND", "numpy")
+    model = HamKaasPlugin(path).compile_model(scaled())
+    assert model.computation.transformer.transformer_name == "numpy"
+
+
+def test_an_unknown_backend_is_refused_at_once():
+    with pytest.raises(UnknownPluginError, match="Did you mean 'numpy'"):
+        HamKaasPlugin("nunpy")
+
+
+def test_options_are_those_of_the_backend():
+    model = HamKaasPlugin("numpy", threads=1).compile_model(scaled())
+    assert model.evaluate(GIVEN).shape == (2, 3)
+
+
+def test_a_gpu_is_used_or_the_error_says_what_is_missing():
+    try:
+        model = HamKaasPlugin().compile_model(scaled(), use_gpu=True, use_cudnn=True)
+    except BackendError as error:
+        assert "no GPU can be used" in str(error)  # noqa: PT017
+        assert "cupy:" in str(error)  # noqa: PT017
+        assert "opencl:" in str(error)  # noqa: PT017
+    else:
+        name = model.computation.transformer.transformer_name
+        assert plugins.backend_status(name).usable
+        np.testing.assert_allclose(
+            model.evaluate(GIVEN),
+            HamKaasPlugin().compile_model(scaled()).evaluate(GIVEN),
+            rtol=1e-6,
+        )
+
+
+def test_evaluations_of_several_threads_do_not_disturb_each_other(model):
+    from concurrent.futures import ThreadPoolExecutor
+
+    inputs = [GIVEN | {"x": floats(2, 3, seed=seed)} for seed in range(50)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(model.evaluate, inputs))
+    for each, given in zip(found, inputs, strict=True):
+        np.testing.assert_array_equal(each, model.evaluate(given))
+
+
+# inverse_elements
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 0), (1, 2, 3, 4, 5)])
+def test_elements_of_any_shape_are_inverted(shape):
+    found = HamKaasPlugin().inverse_elements(floats(*shape))
+    np.testing.assert_array_equal(found, np.float32(1) / floats(*shape))
+    assert (found.shape, found.dtype) == (shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "words"),
+    [
+        (np.array([1, 0], np.float32), r"Division by zero \(element = \(1,\)\)"),
+        (np.array([[-0.0]], np.float32), "Division by zero"),
+        (np.array([1, 2], np.int32), "float32 tensor, not int32"),
+        (np.ones(2), "float32 tensor, not float64"),
+        ([1.0], "float32 tensor, not list"),
+    ],
+)
+def test_what_has_no_inverse_is_refused(tensor, words):
+    with pytest.raises(ValueError, match=words):
+        HamKaasPlugin().inverse_elements(tensor)
+
+
+# Tensors of torch: an imitation, which has the few methods that the bridge uses.
+
+
+class Tensor:
+    """What the bridge uses of a tensor of torch."""
+
+    def __init__(self, array):
+        self._array = array
+        self.shape = array.shape
+        self.dtype = Dtype(array.dtype.name)
+
+    def detach(self):
+        return self
+
+    def cpu(self):
+        return self
+
+    def numpy(self):
+        return self._array
+
+    def contiguous(self):
+        return Tensor(np.ascontiguousarray(self._array))
+
+
+class Dtype:
+    """Prints as a dtype of torch does."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __str__(self):
+        return f"torch.{self.name}"
+
+
+@pytest.fixture
+def imitation(monkeypatch):
+    module = types.ModuleType("imitated_torch")
+    module.from_numpy = Tensor
+    monkeypatch.setitem(sys.modules, "imitated_torch", module)
+    monkeypatch.setattr(Tensor, "__module__", "imitated_torch.tensors")
+    return module
+
+
+@pytest.mark.usefixtures("imitation")
+def test_tensors_of_torch_are_taken_and_given_back():
+    x = InputTensor("x", Dtype("float32"), [3, 2])
+    weight = Tensor(floats(2, 4).T)
+    model = HamKaasPlugin().compile_model(ConstantTensor(weight) @ x.permute([1, 0]))
+    found = model.evaluate({"x": Tensor(floats(3, 2))})
+    assert isinstance(found, Tensor)
+    np.testing.assert_allclose(found.numpy(), floats(2, 4).T @ floats(3, 2).T, rtol=1e-6)
+    assert "ConstantTensor(constant_0, float32, [4, 2])" in model.traversal.script
+    assert model.traversal.constants["constant_0"].numpy().flags.c_contiguous
+    with pytest.raises(NodeError, match="wrong type: int64 vs float32"):
+        model.evaluate({"x": Tensor(np.ones((3, 2), np.int64))})
+    inverse = HamKaasPlugin().inverse_elements(Tensor(floats(2)))
+    assert isinstance(inverse, Tensor)
+
+
+@pytest.mark.usefixtures("imitation")
+def test_a_tensor_on_the_right_becomes_a_constant():
+    node = InputTensor("x", Dtype("float32"), [2]) + Tensor(floats(2))
+    assert isinstance(node.inputs[1], ConstantTensor)
+    assert str(node.get_type()) == "torch.float32"
+    found = HamKaasPlugin().compile_model(node).evaluate({"x": floats(2)})
+    assert isinstance(found, Tensor), "the model has tensors of torch in it"
+
+
+def test_torch_itself_is_never_needed():
+    assert "torch" not in sys.modules
+    assert index(1).dtype == np.int64

@@ -1,0 +1,299 @@
+"""Every node: what it takes, what it refuses while it is built, and what it computes."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hamkaas_models import floats, index, values_of
+
+import weft_hamkaas as hk
+from weft.errors import WeftError
+from weft_hamkaas import BufferTensor, ConstantTensor, InputTensor
+
+
+def x(*shape, type="float32", name="x"):
+    return InputTensor(name, type, shape)
+
+
+def const(*shape, seed=0):
+    return ConstantTensor(floats(*shape, seed=seed))
+
+
+def number(value):
+    return ConstantTensor(index(value))
+
+
+INVALID = {
+    # tensors
+    "0 axes": (lambda: x(), "Unsupported tensor dimension: 0"),
+    "4 axes": (lambda: x(1, 2, 3, 4), "Unsupported tensor dimension: 4"),
+    "length 0": (lambda: x(2, 0), "Invalid tensor shape"),
+    "negative length": (lambda: x(-2), "Invalid tensor shape"),
+    "no integer": (lambda: x(2.5), "Invalid tensor shape"),
+    "bool": (lambda: x(True), "Invalid tensor shape"),
+    "no list": (lambda: InputTensor("x", "float32", 3), "Invalid tensor shape"),
+    "int32": (lambda: x(2, type="int32"), "Unsupported tensor type: int32"),
+    "float64": (lambda: x(2, type=np.float64), "Unsupported tensor type: float64"),
+    "no type": (lambda: x(2, type=None), "Unsupported tensor type"),
+    "Python's float": (lambda: x(2, type=float), "Unsupported tensor type"),
+    "buffer, 0 axes": (lambda: BufferTensor("float32", []), "Unsupported tensor dimension: 0"),
+    "buffer, 4 axes": (lambda: BufferTensor("float32", [1] * 4), "Unsupported tensor dimension"),
+    "buffer, length 0": (lambda: BufferTensor("float32", [0]), "Invalid tensor shape"),
+    "buffer, float64": (lambda: BufferTensor("float64", [1]), "Unsupported tensor type"),
+    "constant, 0 axes": (lambda: const(), "Unsupported tensor dimension: 0"),
+    "constant, 4 axes": (lambda: const(1, 1, 1, 1), "Unsupported tensor dimension: 4"),
+    "constant, empty": (lambda: const(2, 0), "Empty tensors are not supported"),
+    "constant, int32": (lambda: ConstantTensor(np.ones(2, "i4")), "Unsupported tensor type: int32"),
+    "constant, float64": (lambda: ConstantTensor(np.ones(2)), "Unsupported tensor type: float64"),
+    "constant, list": (lambda: ConstantTensor([1.0]), "made of a tensor"),
+    # sums and products
+    "sum, mixed": (lambda: x(2) + x(2, type="int64", name="y"), "Mixed-precision"),
+    "sum, int64": (lambda: x(2, type="int64") + number(1), "Sum is supported for float32"),
+    "sum, ranks": (lambda: x(2, 3) + x(3), "Shapes do not match for addition"),
+    "sum, left is spread": (lambda: x(1, 7) + x(5, 7), "Shapes do not match for addition"),
+    "sum, lengths": (lambda: x(5, 7) + x(2, 7), r"addition: \[5, 7\] vs \[2, 7\]"),
+    "product, mixed": (lambda: x(2) * x(2, type="int64"), "Mixed-precision"),
+    "product, int64": (lambda: x(2, type="int64") * number(1), "supported for float32"),
+    "product, left is spread": (lambda: x(1) * x(2), "do not match for Hadamard product"),
+    "relu, int64": (lambda: x(2, type="int64").relu(), "Only float32 tensors .* ReLU"),
+    "silu, int64": (lambda: x(2, type="int64").silu(), "Only float32 tensors .* SiLU"),
+    # matrix products
+    "matmul, mixed": (lambda: x(2, 2) @ x(2, 2, type="int64"), "Mixed-precision"),
+    "matmul, int64": (lambda: x(2, 2, type="int64") @ x(2, 2, type="int64"), "float32"),
+    "matmul, lengths": (lambda: x(2, 3) @ x(2, 3), "do not match for multiplication"),
+    "matmul, vector by matrix": (lambda: x(3) @ x(2, 4), "do not match for multiplication"),
+    "matmul, vectors": (lambda: x(3) @ x(3), "Only matrices"),
+    "matmul, matrix by vector": (lambda: x(2, 3) @ x(3), "Only matrices"),
+    "matmul, batch by matrix": (lambda: x(2, 3, 4) @ x(4, 5), "Only matrices"),
+    "matmul, vector by batch": (lambda: x(4) @ x(2, 4, 5), "Only matrices"),
+    "matmul, batches": (lambda: x(2, 3, 4) @ x(3, 4, 5), r"Incompatible shapes .*\[2, 3, 4\]"),
+    "matmul, batched lengths": (lambda: x(2, 3, 4) @ x(2, 3, 4), "do not match"),
+    # views
+    "slice, int64": (lambda: x(5, type="int64")[1:2], "Only float32 tensors .* slice"),
+    "slice beyond the end": (lambda: x(5)[1:6], "End index 6 is out of bounds"),
+    "slice backwards": (lambda: x(5)[2:1], "Start index 2 is greater or equal to end index 1"),
+    "empty slice": (lambda: x(5)[0:0], "Start index 0 is greater or equal"),
+    "slice after the end": (lambda: x(5)[5:5], "Start index 5 is out of bounds"),
+    "slice from the end": (lambda: x(5)[-2:5], "Start index -2 is out of bounds"),
+    "last element": (lambda: x(5)[-1], "Start index -1 is out of bounds"),
+    "slice with a step": (lambda: x(5)[::2], "no step"),
+    "index of floats": (lambda: x(5)[1.0], "is an integer"),
+    "several indices": (lambda: x(5, 5)[1, 2], "is an integer"),
+    "index of a bool": (lambda: x(5)[True], "is an integer"),
+    "reshape, int64": (lambda: x(6, type="int64").reshape([2, 3]), "Only float32 .* reshape"),
+    "reshape to less": (lambda: x(2, 3).reshape([4]), "Reshape tensor size mismatch: 6 vs 4"),
+    "reshape to more": (lambda: x(2).reshape([2, 3]), "Reshape tensor size mismatch: 2 vs 6"),
+    "reshape to 0": (lambda: x(2).reshape([0]), "Invalid shape"),
+    "reshape to -1": (lambda: x(1).reshape([-1, -1]), "Invalid shape"),
+    "reshape to 4 axes": (lambda: x(2).reshape([1, 1, 1, 2]), "Unsupported tensor dimension"),
+    "reshape to a number": (lambda: x(2).reshape(2), "Invalid shape"),
+    "permute, int64": (lambda: x(2, type="int64").permute([0]), "Only float32 .* permute"),
+    "permute too few": (lambda: x(2, 3).permute([0]), "same length as the input shape"),
+    "permute twice": (lambda: x(2, 3).permute([0, 0]), "must be a permutation"),
+    "permute from the end": (lambda: x(2, 3).permute([0, -1]), "must be a permutation"),
+    "permute by a number": (lambda: x(2, 3).permute(1), "list is expected"),
+    # replacements
+    "replace, mixed": (lambda: x(4).replace(x(2, type="int64"), 0, 2), "Mixed-precision"),
+    "replace, int64": (lambda: x(4, type="int64").replace(number(1), 0, 1), "float32"),
+    "replace, ranks": (lambda: x(4, 2).replace(x(2), 0, 1), "Shapes do not match for replace"),
+    "replace, lengths": (lambda: x(4, 2).replace(x(2, 3), 0, 2), "Shapes do not match"),
+    "replace by more": (lambda: x(2).replace(x(3), 0, 3), "Shapes do not match for replace"),
+    "replace at floats": (lambda: x(4).replace(x(2), const(1), const(1)), "must be of type int64"),
+    "replace at a vector": (
+        lambda: x(4).replace(x(2), x(2, type="int64"), 2), "must be scalars",
+    ),
+    "replace from 1.5": (lambda: x(4).replace(x(2), 1.5, 3), "is an integer"),
+    "replace beyond": (lambda: x(4).replace(x(2), 3, 5), "begin is from 0 to 2"),
+    "replace before": (lambda: x(4).replace(x(2), -1, 1), "begin is from 0 to 2"),
+    "replace too many": (lambda: x(4).replace(x(2), 0, 3), "cannot be replaced by 2"),
+    "replace in a constant": (lambda: const(4).replace(x(2), 0, 2), "ConstantTensor cannot be"),
+    "replace in its view": (
+        lambda: const(4).reshape([2, 2])[1:2].replace(x(1, 2), 0, 1), "ConstantTensor cannot be",
+    ),
+    # the later lab's
+    "complex, mixed": (
+        lambda: x(3, 2).complex_hadamard_product(x(3, 2, type="int64")), "Mixed-precision",
+    ),
+    "complex, int64": (
+        lambda: x(2, type="int64").complex_hadamard_product(x(2, type="int64")), "float32",
+    ),
+    "complex, last axis": (lambda: x(3).complex_hadamard_product(x(3)), "real and imaginary"),
+    "complex, its length": (lambda: x(2, 2).complex_hadamard_product(x(2, 1)), "real and imag"),
+    "complex, shapes": (lambda: x(3, 2).complex_hadamard_product(x(4, 2)), "do not match"),
+    "complex, left": (lambda: x(1, 2).complex_hadamard_product(x(4, 2)), "do not match"),
+    "norm, mixed": (lambda: x(3).rms_norm(x(3, type="int64")), "Mixed-precision"),
+    "norm, int64": (lambda: x(3, type="int64").rms_norm(x(3, type="int64")), "float32"),
+    "norm, rank": (lambda: x(2, 3).rms_norm(x(2, 3)), "two vectors of one length"),
+    "norm, lengths": (lambda: x(3).rms_norm(x(1)), "two vectors of one length"),
+    "softmax, int64": (lambda: x(3, type="int64").sliced_softmax(1), "float32"),
+    "softmax, prefix": (lambda: x(3).sliced_softmax(4), "A prefix of 4 elements"),
+    "softmax, -1": (lambda: x(3).sliced_softmax(-1), "A prefix of -1 elements"),
+    "softmax, floats": (lambda: x(3).sliced_softmax(const(1)), "must be of type int64"),
+    "softmax, vector": (lambda: x(3).sliced_softmax(x(3, type="int64")), "must be scalars"),
+    "softmax, 1.0": (lambda: x(3).sliced_softmax(1.0), "is an integer"),
+    "no operand": (lambda: hk.SumNode(x(2), 1.0), "An operand is a node"),
+    "no tensor": (lambda: x(2).rms_norm(1.0), "a node or a tensor"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_what_a_node_cannot_take_is_refused_while_it_is_built(name):
+    build, words = INVALID[name]
+    with pytest.raises(ValueError, match=words) as caught:
+        build()
+    assert isinstance(caught.value, WeftError)
+    assert __file__ in str(caught.value), "the user's line is named"
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [
+        lambda x: x + 1,
+        lambda x: 1 + x,
+        lambda x: x * 2.0,
+        lambda x: x @ [1],
+        lambda x: floats(2) + x,
+        lambda x: floats(2, 2) @ x,
+    ],
+)
+def test_operators_take_nodes_and_tensors_on_the_right_only(apply):
+    with pytest.raises(TypeError):
+        apply(x(2))
+
+
+def test_nodes_are_not_iterated_over():
+    with pytest.raises(TypeError):
+        list(x(2))
+
+
+@pytest.mark.parametrize("type", ["float32", np.float32, np.dtype("f4"), "torch.float32"])
+def test_a_type_is_named_in_any_way(type):
+    node = x(2, 3, type=type).relu() + floats(2, 3)
+    assert (node.get_type(), node.get_shape()) == (type, [2, 3])
+    assert "InputTensor(x, float32, [2, 3])" in hk.traverse_node(node).script
+
+
+def test_shapes_and_permutations_are_written_as_lists():
+    node = InputTensor("x", "float32", (np.int64(2), 3)).permute((1, 0)).reshape((6,))
+    script = hk.traverse_node(node).script
+    assert "float32, [2, 3]" in script
+    assert "PermuteNode($1, [1, 0])" in script
+    assert "ReshapeNode($2, [6])" in script
+
+
+def silu(v):
+    return v / (1 + np.exp(-v.astype("f8")))
+
+
+def sliced(v, prefix):
+    v = v.astype("f8")
+    e = np.exp(v[..., :prefix])
+    return np.concatenate([e / e.sum(-1, keepdims=True), v[..., prefix:]], -1) if prefix else v
+
+
+def normal(v, w):
+    v = v.astype("f8")
+    return w * v / np.sqrt(np.mean(v**2) + 1e-5)
+
+
+def complex_product(a, b):
+    found = (a[..., 0] + 1j * a[..., 1]) * (b[..., 0] + 1j * b[..., 1])
+    return np.stack([found.real, found.imag], -1)
+
+
+A, B = floats(3, 4), floats(3, 4, seed=1)
+COMPLEX, TURN = floats(3, 5, 2), floats(1, 5, 2)
+VALID = [
+    (lambda n: n.relu(), np.maximum(A, 0)),
+    (lambda n: n.silu(), silu(A)),
+    (lambda n: (n * floats(1, 4)).silu(), silu(A * floats(1, 4))),
+    (lambda n: n + B, A + B),
+    (lambda n: n * B, A * B),
+    (lambda n: n + n, A + A),
+    (lambda n: n @ floats(4, 2), A @ floats(4, 2)),
+    (lambda n: n.reshape([12]) @ floats(12, 2), A.reshape(12) @ floats(12, 2)),
+    (lambda n: n.reshape([2, 3, 2]) @ floats(2, 2, 5), A.reshape(2, 3, 2) @ floats(2, 2, 5)),
+    (lambda n: n[1], A[1:2]),
+    (lambda n: n[:], A),
+    (lambda n: n.reshape([2, 2, 3])[1:2].reshape([3, 2])[1:], A.reshape(-1)[8:].reshape(2, 2)),
+    (lambda n: n[1:3].relu()[0], np.maximum(A[1:2], 0)),
+    (lambda n: n.replace(floats(2, 4), 1, 3), np.concatenate([A[:1], floats(2, 4)])),
+    (lambda n: const(3, 5, 2).complex_hadamard_product(const(1, 5, 2)),
+     complex_product(COMPLEX, TURN)),
+    (lambda n: const(5, 2).complex_hadamard_product(const(1, 2)),
+     complex_product(floats(5, 2), floats(1, 2))),
+    (lambda n: const(2).complex_hadamard_product(const(2, seed=3)),
+     complex_product(floats(2), floats(2, seed=3))),
+    (lambda n: n.reshape([12]).rms_norm(floats(12)), normal(A.reshape(12), floats(12))),
+    *((lambda n, p=p: n.sliced_softmax(p), sliced(A, p)) for p in range(5)),
+    (lambda n: n.reshape([12]).sliced_softmax(number(5)), sliced(A.reshape(12), 5)),
+    (lambda n: n.reshape([1, 2, 6]).sliced_softmax(3), sliced(A.reshape(1, 2, 6), 3)),
+]  # fmt: skip
+
+
+def test_every_node_computes_what_it_should(backend):
+    nodes = [
+        build(ConstantTensor(A)) if number < 13 else build(x(3, 4))
+        for number, (build, _) in enumerate(VALID)
+    ]
+    found = values_of(backend, nodes, {"x": A})
+    for number, (node, value, (_, expected)) in enumerate(zip(nodes, found, VALID, strict=True)):
+        assert list(value.shape) == node.get_shape() == list(np.shape(expected)), number
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6, err_msg=str(number))
+
+
+def test_silu_and_softmax_stay_finite_far_out(backend):
+    far = np.array([-1e4, -100, 0, 100, 1e4], np.float32)
+    silu_of, softmax_of = values_of(backend, [x(5).silu(), x(5).sliced_softmax(5)], {"x": far})
+    np.testing.assert_allclose(silu_of, [0, 0, 0, 100, 1e4], atol=1e-30)
+    np.testing.assert_allclose(softmax_of, [0, 0, 0, 0, 1], atol=1e-30)
+
+
+def grid():
+    """Yield all pairs of shapes of one to three axes whose lengths are 1 or more."""
+    lengths = (3, 2, 4)
+    for rank in (1, 2, 3):
+        shapes = list(product(*((1, n) for n in lengths[:rank])))
+        yield from product(shapes, shapes)
+
+
+def test_the_right_side_is_broadcast_as_by_numpy_and_the_left_is_not(backend):
+    nodes, expected = [], []
+    for left, right in grid():
+        a, b = floats(*left), floats(*right, seed=1)
+        fits = np.broadcast_shapes(left, right) == left
+        for build, apply in ((hk.SumNode, np.add), (hk.HadamardProductNode, np.multiply)):
+            operands = ConstantTensor(a), InputTensor(str_of(right), "float32", right)
+            if fits:
+                nodes.append(build(*operands))
+                expected.append(apply(a, b))
+            else:
+                with pytest.raises(hk.NodeError, match="Shapes do not match"):
+                    build(*operands)
+    inputs = {str_of(right): floats(*right, seed=1) for _, right in grid()}
+    assert len(nodes) == 2 * (3 + 9 + 27)
+    for value, wanted in zip(values_of(backend, nodes, inputs), expected, strict=True):
+        np.testing.assert_array_equal(value, wanted)
+
+
+def str_of(shape):
+    return "x" + "_".join(map(str, shape))
+
+
+def test_every_permutation_and_every_slice(backend):
+    shapes = [(4,), (4, 3), (4, 3, 2)]
+    nodes, expected = [], []
+    for shape in shapes:
+        value, node = floats(*shape), x(*shape, name=str_of(shape))
+        for order in permutations(range(len(shape))):
+            nodes.append(node.permute(order))
+            expected.append(value.transpose(order))
+        for begin, end in product(range(4), range(5)):
+            if begin < end:
+                nodes.append(node[begin:end])
+                expected.append(value[begin:end])
+    inputs = {str_of(shape): floats(*shape) for shape in shapes}
+    for value, wanted in zip(values_of(backend, nodes, inputs), expected, strict=True):
+        np.testing.assert_array_equal(value, wanted)
