@@ -34,7 +34,7 @@ BENCHMARKS = (
     "cnn_step",
     "transformer_block",
     "decode",
-    "hamkaas_mnist",
+    "mnist_script",
     "scalar_call",
     "first_result",
     "import_time",
@@ -51,7 +51,7 @@ ON_DEVICES = (
     "cnn_step",
     "transformer_block",
     "decode",
-    "hamkaas_mnist",
+    "mnist_script",
     "scalar_call",
     "first_result",
 )

@@ -37,7 +37,7 @@ FAMILIES = (
     "dynamic_slices", "linalg", "contraction", "decompositions", "windows", "convolutions",
     "pooling", "unpooling", "resampling", "probabilities", "normalization", "losses", "distances",
     "ctc", "heads", "positions", "cells", "recurrent", "random", "distributions", "storage",
-    "state", "clipping", "optimizers", "control", "recomputation",
+    "state", "clipping", "optimizers", "control", "calls", "recomputation",
 )  # fmt: skip
 """The modules of `weft.ops` in the order of the page."""
 

@@ -267,9 +267,7 @@ class _Differentiation:
         self.seeds = tuple(_parameter(op, "Gradient___") for op in provided)
         extra = [op for op in provided if op not in self.members]
         order = postorder([*graph.outputs, *graph.ops, *extra], lambda op: op.args)
-        adjoints: dict[Op, Any] = {}
-        for op, seed in zip(provided, self.seeds, strict=True):
-            adjoints[op] = seed
+        adjoints: dict[Op, Any] = dict(zip(provided, self.seeds, strict=True))
         self.adjoints = walk_back(order, adjoints, frozenset(graph.inputs))
 
     def info(self, required: Sequence[TensorOp]) -> GradGraphInfo:
@@ -277,7 +275,7 @@ class _Differentiation:
         found = {op: self.adjoints.get(op) for op in required}
         missing = {op: a for op, a in found.items() if isinstance(a, Missing)}
         wanted = [op for op in required if op not in missing]
-        gradients = [zeros_like(op) if found[op] is None else found[op] for op in wanted]
+        gradients: list[Any] = [zeros_like(op) if found[op] is None else found[op] for op in wanted]
         values = [] if self.recompute else self.activations(gradients)
         values = self.ordered(gradients, values)
         parameters = {op: _parameter(op, "") for op in values}
@@ -304,7 +302,7 @@ class _Differentiation:
         """Whether an op is one of the forward graph, or a value from inside a call of it."""
         return op in self.members or (isinstance(op, SavedOp) and op.args[0] in self.members)
 
-    def activations(self, gradients: Sequence[Op]) -> list[Op]:
+    def activations(self, gradients: Sequence[Op]) -> list[Any]:
         """Return the forward values that the gradients read, or cheaply follow from."""
         read = postorder(gradients, lambda op: () if self.is_forward(op) else op.args)
         kept: dict[Op, None] = {}
@@ -328,7 +326,7 @@ class _Differentiation:
         else:
             kept[op] = None
 
-    def ordered(self, gradients: Sequence[Op], values: Sequence[Op]) -> list[Op]:
+    def ordered(self, gradients: Sequence[Op], values: Sequence[Any]) -> list[Any]:
         """Return the forward values that are really read: inputs first, in their order."""
         ends = {*values, *self.graph.inputs}
         read = set(postorder(gradients, lambda op: () if op in ends else op.args))
@@ -367,7 +365,7 @@ def _rebuilt(outputs: Sequence[Any], new: Mapping[Op, Op]) -> list[Any]:
 # The rules of the ops that run graphs
 
 
-def _gradients_of_called(graph: Graph, keys: Iterable[Op], recompute: bool) -> GradGraphInfo:
+def _gradients_of_called(graph: Graph, keys: Iterable[Any], recompute: bool) -> GradGraphInfo:
     """Return the gradient graph for a call: a known one, or one for the adjoints that are there."""
     gathering = _gathering.get()
     if gathering is not None and graph in gathering.known:

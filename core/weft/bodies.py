@@ -7,7 +7,7 @@ step's workspace. So the steps of a plan are written once, and run in any number
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from weft.buffers import ARENA, INPUT, RESULT, Buffer
@@ -15,11 +15,11 @@ from weft.called import plan_of, spare_offsets
 from weft.description import TensorDescription, contiguous
 from weft.dtypes import uint8
 from weft.graph import Graph
+from weft.op import Op
 from weft.ops.calls import CallOp, CondOp, LoopOp, WhileOp
 from weft.ops.movement import ContiguousOp
 from weft.ops.storage import placeholder
 from weft.plan import Plan, Step
-
 
 NOWHERE = TensorDescription((0,), uint8, (1,), 0, Buffer(ARENA, 0, 0))
 """The memory of an arena in which nothing has a size."""
@@ -163,7 +163,12 @@ def _while(step: Step) -> tuple[Part, ...]:
     )
 
 
-_PARTS = {CallOp: _call, LoopOp: _loop, CondOp: _cond, WhileOp: _while}
+_PARTS: dict[type[Op], Callable[[Step], tuple[Part, ...]]] = {
+    CallOp: _call,
+    LoopOp: _loop,
+    CondOp: _cond,
+    WhileOp: _while,
+}
 
 
 def _spare(step: Step, *graphs: Graph) -> list[TensorDescription]:

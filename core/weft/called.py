@@ -1,4 +1,4 @@
-"""The plans of called graphs: where they are kept, and what memory they take in that around them."""
+"""The plans of called graphs: where they are kept, and what memory they take around them."""
 
 from __future__ import annotations
 

@@ -203,7 +203,8 @@ class _Capture:
                 op.explain("the op belongs to a captured graph: give the ops it was captured from")
             )
         if isinstance(op, AfterOp):
-            return region.values[op.args[0]]
+            value: Op = region.values[op.args[0]]
+            return value
         if isinstance(op, SequentialOp):
             last = op.args[-1]
             return self._current(last, None, region) if last.is_state else region.values[last]

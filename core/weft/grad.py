@@ -169,9 +169,7 @@ def reverse_walk(y: Op, delta: TensorOp, stops: Iterable[Op] = ()) -> dict[Op, A
     return walk_back(order, {y: delta}, ends)
 
 
-def walk_back(
-    order: Sequence[Op], adjoints: dict[Op, Any], ends: Collection[Op]
-) -> dict[Op, Any]:
+def walk_back(order: Sequence[Op], adjoints: dict[Op, Any], ends: Collection[Op]) -> dict[Op, Any]:
     """Add to some adjoints those of the ops before, not going beyond `ends`.
 
     `order` has each op after its operands. An op with several results has a mapping of adjoints, by

@@ -211,7 +211,7 @@ class _Inlining:
         for graph in op.graphs:
             if graph not in self.done:
                 self.done[graph] = self.finished(self.known[graph])
-        fields = {
+        fields: dict[str, Any] = {
             name: self.done[value] if isinstance(value, Graph) else value
             for name, value in op.attributes().items()
         }

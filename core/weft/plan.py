@@ -19,8 +19,8 @@ from weft.called import is_planned, keep_plan, plan_of
 from weft.description import TensorDescription, contiguous
 from weft.flow import Flow, held_by
 from weft.graph import Graph
-from weft.liveness import Liveness
 from weft.inlining import called_graphs
+from weft.liveness import Liveness
 from weft.op import Op
 from weft.ops.movement import ContiguousOp
 from weft.ops.results import ResultOp

@@ -12,8 +12,8 @@ from collections.abc import Hashable, Sequence
 from itertools import combinations
 from typing import Any
 
-from weft.called import plan_of
 from weft.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
+from weft.called import plan_of
 from weft.description import TensorDescription
 from weft.errors import PlanError
 from weft.graph import Graph

@@ -143,7 +143,7 @@ def _refuse_extra(op: Op, extra: set[str]) -> None:
 
 _ANNOTATIONS = frozenset({
     "args", "axes", "dtype", "is_constant", "is_state", "is_tensor", "label", "location", "order",
-    "reads", "serial", "_adjoints", "_initializers", "_metadata", "_name", "_writers",
+    "reads", "serial", "_adjoints", "_initializers", "_metadata", "_name", "_results", "_writers",
 })  # fmt: skip
 """What an op has beside its attributes and says nothing of what it computes."""
 
@@ -157,6 +157,14 @@ class Describer:
         self._names: dict[Any, str] = {}
         self._dtypes: dict[Any, str] = {}
         self._automatic: dict[str, str] = {}
+
+    def graph(self, graph: Graph) -> str:
+        """Return the description of a graph that an op runs, which is worked out once."""
+        known = graph.__dict__.get("_structure")
+        if known is None:
+            known = graph.__dict__["_structure"] = structure_of(graph)
+        self.modules |= known.modules
+        return f"graph{known.digest}"
 
     def __call__(self, value: Any) -> str:
         """Return the description of a value; raises NotDescribable if there is none."""
@@ -263,4 +271,5 @@ _BY_TYPE: dict[type, Callable[[Describer, Any], str]] = {
     Axis: Describer.axis,
     FlattenedAxis: lambda describe, value: f"flat{describe.axes(value.axes)}",
     Kernel: Describer.kernel,
+    Graph: Describer.graph,
 }

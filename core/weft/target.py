@@ -80,6 +80,11 @@ class Target:
     fast_math: bool = False
     tolerances: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
 
+    def __post_init__(self) -> None:
+        if not self.runs_graphs:
+            reason = "it has no loops whose length follows from data"
+            object.__setattr__(self, "lacks", {"WhileOp": reason, **self.lacks})
+
     def keeps_whole(self, op: Op) -> bool:
         """Whether an op needs no decomposition: it is primitive, or the backend has a rule."""
         return not isinstance(op, CompositeOp) or self.supports(op)

@@ -25,8 +25,8 @@ from weft.description import contiguous
 from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError, AxesError, StateError
 from weft.graph import Graph, in_order
-from weft.inlining import with_bodies
 from weft.initialisation import initial_computation, initializers_of, large_constants
+from weft.inlining import with_bodies
 from weft.lengths import Symbol
 from weft.op import Op
 from weft.ops.storage import AssignableTensorOp, ReadOp

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from weft import dtypes, scope
 from weft.axes import Axes
@@ -38,6 +38,8 @@ __all__ = [
     "saved",
     "while_loop",
 ]
+
+G = TypeVar("G", bound="GraphsOp")
 
 Adjoints = Mapping[Any, TensorOp]
 """Adjoints of the results of an op: by their index, or by the op inside that `saved` names."""
@@ -73,7 +75,7 @@ def _without_states(graph: Graph) -> Function:
     reads = [op for op in graph.ops if isinstance(op, ReadOp)]
     if not reads and not graph.updates:
         return Function(graph)
-    new: dict[Op, Op] = {}
+    new: dict[Op, Any] = {}
     inputs: dict[Any, ParameterOp] = {}
     for state in graph.states:
         read = next((op for op in reads if op.state is state), None)
@@ -104,7 +106,6 @@ class GraphsOp(TupleOp):
     """
 
     _results: tuple[TensorOp, ...] | None = None
-    _written: tuple[AssignOp, ...] = ()
 
     @cached_property
     def has_effect(self) -> bool:  # type: ignore[override]
@@ -354,19 +355,17 @@ def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
     are the same in each. ``count`` is at least 0, and with 0 the first arguments are returned.
     Raises as `call` does, and AxesError or DTypeError where outputs do not fit the inputs.
     """
+    count = whole_number("loop", "the count", count, 0)
     return loop_op(graph, count, *args).results if count else _not_at_all(graph, args)
 
 
 def loop_op(graph: Graph, count: int, *args: Any) -> LoopOp:
     """Return the op behind `loop`, which runs at least once."""
     function = _function("loop", graph)
-    count = whole_number("loop", "the count", count, 1)
     operands = _operands("loop", graph, args)
     carried, _ = _split("loop", graph, operands)
     ordered, states = _carrying(function, len(carried))
-    op = LoopOp(
-        *_reordered(graph, operands, function, states), graph=ordered, count=count
-    )
+    op = LoopOp(*_reordered(graph, operands, function, states), graph=ordered, count=count)
     return _with_writes(op, len(graph.outputs), function.writes)
 
 
@@ -511,7 +510,8 @@ def _split(
     return operands[:count], operands[count:]
 
 
-def _not_at_all(graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
+def _not_at_all(graph: Any, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
+    _function("loop", graph)
     operands = _operands("loop", graph, args)
     return _split("loop", graph, operands)[0]
 
@@ -563,16 +563,16 @@ def _writing(function: Function, writes: tuple[Any, ...], count: int) -> Functio
     return Function(made, tuple(parameter), writes)
 
 
-def _with_writes(op: Any, count: int, states: tuple[Any, ...]) -> Any:
+def _with_writes(op: G, count: int, states: tuple[Any, ...]) -> G:
     """Write states where a call stands, and let its results bring that along."""
     results = op.results
-    writes = [
+    writes: list[Any] = [
         AssignOp(state, value) for state, value in zip(states, results[count:], strict=True)
     ]
-    values = results[:count]
+    values: tuple[TensorOp, ...] = results[:count]
     if writes:
         values = tuple(AfterOp(value, *writes) for value in values)
-    op.__dict__.update(_results=values, _written=tuple(writes))
+    op.__dict__["_results"] = values
     return op
 
 

@@ -196,13 +196,17 @@ def expectations(
     values = evaluate_ops(graph, list(arrays), states, wide=True)
     scales: dict[Op, float] = {}
     narrowest: dict[Op, DType] = {}
+    op: Any
     for op in graph.ops:
         scales[op] = max([1.0, _largest(values[op]), *(scales[arg] for arg in op.args)])
-        narrowest[op] = max([op.dtype, *(narrowest[arg] for arg in op.args)], key=target.tolerance)
+        own = [op.dtype] if op.is_tensor else [dtype for _, dtype in op.result_types]
+        narrowest[op] = max([*own, *(narrowest[arg] for arg in op.args)], key=target.tolerance)
     return [Expectation(values[op], scales[op], narrowest[op]) for op in graph.outputs]
 
 
-def _largest(value: Array) -> float:
+def _largest(value: Array | tuple[Array, ...]) -> float:
+    if isinstance(value, tuple):
+        return max(map(_largest, value), default=1.0)
     if value.dtype.kind not in "fc":
         return 1.0
     finite = np.abs(value[np.isfinite(value)])
@@ -307,7 +311,7 @@ def is_within(case: Case, target: Target) -> bool:
     graph = weft.capture(case.results, case.placeholders)
     if not Target.dtypes <= target.dtypes:
         graph = plugins.load(plugins.PASSES, "decompose")().do_pass(graph, target)
-    return {op.dtype.name for op in graph.ops} <= target.dtypes
+    return {op.dtype.name for op in graph.ops if op.is_tensor} <= target.dtypes
 
 
 def _problems(transformer: Any, cases: Sequence[Case]) -> list[list[str]]:

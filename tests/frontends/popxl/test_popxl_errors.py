@@ -425,7 +425,9 @@ def test_what_is_refused(case: str, house: House) -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [popxl.gcg, popxl.gmg, popxl.gir, lambda: popxl.variable(1)], ids=str
+    "function",
+    [popxl.gcg, popxl.gmg, popxl.gir, lambda: popxl.variable(1)],
+    ids=["gcg", "gmg", "gir", "variable"],
 )
 def test_nothing_is_built_outside_of_graphs(function: Callable[[], Any]) -> None:
     with pytest.raises(RuntimeError, match="there is no open graph"):

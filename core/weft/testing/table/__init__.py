@@ -14,6 +14,7 @@ import weft
 from weft.testing.table import (
     activation,
     arrangement,
+    calls,
     complex_numbers,
     control,
     convolutions,
@@ -73,6 +74,7 @@ _FAMILIES = (
     state,
     storage,
     control,
+    calls,
     optimizers,
 )
 
