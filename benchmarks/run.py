@@ -39,6 +39,7 @@ BENCHMARKS = (
     "first_result",
     "import_time",
     "compile_time",
+    "graph_calls",
     "build",
     "scaling",
 )

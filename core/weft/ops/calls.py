@@ -117,9 +117,9 @@ class GraphsOp(TupleOp):
         """Whether something inside may end the call."""
         return any(op.may_raise for graph in self.graphs for op in graph.ops)
 
-    @property
+    @cached_property
     def result_types(self) -> tuple[tuple[Axes, DType], ...]:
-        """The axes and dtypes of the first graph's outputs."""
+        """The axes and dtypes of the last graph's outputs."""
         return tuple((op.axes, op.dtype) for op in self.graphs[-1].outputs)
 
     @property
@@ -480,11 +480,11 @@ def _operands(name: str, graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp,
 def _operand(name: str, graph: Graph, parameter: ParameterOp, arg: Any) -> TensorOp:
     value: TensorOp = constant(arg, dtype=parameter.dtype) if _is_number(arg) else as_op(arg)
     axes = parameter.axes
-    what = f"the input {parameter.source} of {graph.name} is {parameter.dtype} {axes}"
-    if dtypes.promote(value.dtype, parameter.dtype) != parameter.dtype:
-        problem = f"{what}, which {value.dtype} does not convert to: use cast"
-        raise DTypeError(explain(name, problem, (value,)))
-    value = cast(value, parameter.dtype)
+    if value.dtype != parameter.dtype:
+        if dtypes.promote(value.dtype, parameter.dtype) != parameter.dtype:
+            problem = f"{_wanted(graph, parameter)}, which {value.dtype} does not convert to"
+            raise DTypeError(explain(name, f"{problem}: use cast", (value,)))
+        value = cast(value, parameter.dtype)
     if value.axes == axes:
         return value
     try:
@@ -492,7 +492,12 @@ def _operand(name: str, graph: Graph, parameter: ParameterOp, arg: Any) -> Tenso
             return transpose(value, axes)
         return broadcast(value, axes)
     except WeftError:
-        raise AxesError(explain(name, f"{what}, not {value.axes}", (value,))) from None
+        problem = f"{_wanted(graph, parameter)}, not {value.axes}"
+        raise AxesError(explain(name, problem, (value,))) from None
+
+
+def _wanted(graph: Graph, parameter: ParameterOp) -> str:
+    return f"the input {parameter.source} of {graph.name} is {parameter.dtype} {parameter.axes}"
 
 
 def _is_number(value: Any) -> bool:

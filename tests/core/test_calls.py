@@ -1,0 +1,291 @@
+"""Calls of graphs, loops and choices: states, order, compiling once, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import ArgumentError, GradientError, IndexOutOfRange
+from weft.ops.calls import CallOp, LoopOp, call_op
+
+X = np.arange(4, dtype=np.float32)
+W = np.full(4, 0.5, np.float32)
+
+
+@pytest.fixture(params=["numpy", "opencl"])
+def transformer(request: pytest.FixtureRequest) -> Any:
+    if not weft.plugins.backend_status(request.param).usable:
+        pytest.skip(f"{request.param} is not usable here")
+    with weft.make_transformer(request.param) as made:
+        yield made
+
+
+def tensors() -> tuple[Any, Any]:
+    return weft.placeholder((4,), name="x"), weft.placeholder((4,), name="w")
+
+
+def encoder(width: int = 8) -> weft.Graph:
+    """Return a layer that is large enough not to be inlined."""
+    x, a, b = (weft.placeholder(shape) for shape in ((3, width), (width, width), (width, width)))
+    hidden = weft.gelu(weft.layer_norm(x) @ a) @ b
+    return weft.capture([x + weft.softmax(hidden) * weft.tanh(hidden)], [x, a, b], "layer")
+
+
+def stack(layers: int) -> tuple[Any, Any, list[Any]]:
+    """Return the input of some layers, the sum of what they yield, and their weights."""
+    layer, x = encoder(), weft.placeholder((3, 8))
+    rng = np.random.default_rng(0)
+    value, weights = x, []
+    for _ in range(layers):
+        pair = [
+            weft.variable((8, 8), initial_value=rng.normal(0, 0.3, (8, 8)).astype(np.float32))
+            for _ in range(2)
+        ]
+        (value,) = weft.call(layer, value, *pair)
+        weights += pair
+    return x, weft.sum(weft.square(value)), weights
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
+def test_a_loop_feeds_results_back_even_where_they_change_places(count: int) -> None:
+    x, w = tensors()
+    step = weft.capture([weft.tanh(x * w + 0.1), x - w], [x, w])
+    swap = weft.capture([w, x], [x, w])
+    with weft.make_transformer("numpy") as transformer:
+        results = [*weft.loop(step, count, x, w), *weft.loop(swap, count, x, w)]
+        found = transformer.computation(results, x, w)(X, W)
+    a, b, c, d = X, W, X, W
+    for _ in range(count):
+        a, b, c, d = np.tanh(a * b + 0.1), a - b, d, c
+    for got, want in zip(found, (a, b, c, d), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("start", [0, 3, 9, 10, 20])
+def test_a_loop_ends_when_its_condition_says_so(start: int) -> None:
+    x, w = tensors()
+    count = weft.placeholder((), "int32")
+    more = weft.capture([weft.less(count, 10)], [count, x, w])
+    body = weft.capture([count + 1, x * w + 1], [count, x, w])
+    with weft.make_transformer("numpy") as transformer:
+        results = list(weft.while_loop(more, body, count, x, w))
+        turns, value = transformer.computation(results, count, x, w)(start, X, W)
+    want = X
+    for _ in range(start, 10):
+        want = want * W + 1
+    assert turns == max(start, 10)
+    np.testing.assert_allclose(value, want, rtol=1e-5)
+
+
+def test_a_called_graph_reads_and_writes_states_where_the_call_stands(transformer: Any) -> None:
+    x, _ = tensors()
+    state = weft.variable((4,), initial_value=np.ones(4, np.float32))
+    with weft.saved_user_deps():
+        graph = weft.capture([weft.sum(state * x), weft.assign(state, state + x)], [x])
+    (before,), (after,) = weft.call(graph, x), weft.call(graph, x)
+    run = transformer.computation([before, after, state], x)
+    for start in (np.ones(4), 1 + 2 * X):
+        one, two, now = run(X)
+        assert one == np.sum(start * X)
+        assert two == np.sum((start + X) * X)
+        np.testing.assert_array_equal(now, start + 2 * X)
+
+
+def test_a_loop_carries_the_states_that_it_writes(transformer: Any) -> None:
+    x, _ = tensors()
+    state = weft.variable((4,), initial_value=np.ones(4, np.float32))
+    with weft.saved_user_deps():
+        graph = weft.capture([x + state, weft.assign(state, state * 2)], [x])
+    run = transformer.computation([*weft.loop(graph, 3, x), state], x)
+    value, now = run(X)
+    np.testing.assert_array_equal(value, X + 1 + 2 + 4)
+    np.testing.assert_array_equal(now, np.full(4, 8))
+
+
+def test_only_the_chosen_graph_writes(transformer: Any) -> None:
+    x, _ = tensors()
+    wanted = weft.placeholder((), "bool")
+    state = weft.variable((4,), initial_value=np.ones(4, np.float32))
+    with weft.saved_user_deps():
+        clearing = weft.capture([x * 2, weft.assign(state, state * 0)], [x])
+    keeping = weft.capture([x * 3], [x])
+    run = transformer.computation(
+        [*weft.cond(wanted, clearing, keeping, [x], [x]), state], wanted, x
+    )
+    for choice, factor, left in ((False, 3, 1), (True, 2, 0), (False, 3, 0)):
+        value, now = run(choice, X)
+        np.testing.assert_array_equal(value, X * factor)
+        np.testing.assert_array_equal(now, np.full(4, left))
+
+
+def test_gradients_go_through_calls_as_through_the_ops_themselves(transformer: Any) -> None:
+    x, total, weights = stack(3)
+    made = transformer.computation([total, *(weft.deriv(total, each) for each in weights)], x)
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(3, 8)).astype(np.float32)
+    found = made(values)
+
+    def by_hand(value: Any) -> Any:
+        for a, b in zip(weights[::2], weights[1::2], strict=True):
+            hidden = weft.gelu(weft.layer_norm(value) @ a) @ b
+            value = value + weft.softmax(hidden) * weft.tanh(hidden)
+        return weft.sum(weft.square(value))
+
+    plain = by_hand(x)
+    wanted = transformer.computation([plain, *(weft.deriv(plain, w) for w in weights)], x)(values)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_however_many_calls_there_is_one_body_and_one_gradient() -> None:
+    codes = {}
+    for layers in (4, 12):
+        x, total, weights = stack(layers)
+        with weft.make_transformer("numpy") as transformer:
+            results = [total, *(weft.deriv(total, each) for each in weights)]
+            made = transformer.computation(results, x)
+            made(np.ones((3, 8)))
+            program = made.programs[()]
+            program.plan.verify()
+            bodies = {op.graph for op in program.graph.ops if isinstance(op, CallOp)}
+            codes[layers] = len(bodies), len(program.code.blocks)
+    assert codes[4] == codes[12], "bodies, and blocks of code, do not grow with the calls"
+
+
+def test_a_loop_of_unequal_sizes_is_verified_and_kept_whole() -> None:
+    x = weft.placeholder((3, 8))
+    layer = encoder()
+    a, b = (weft.variable((8, 8), initial_value=np.eye(8, dtype=np.float32)) for _ in range(2))
+    with weft.make_transformer("numpy") as transformer:
+        made = transformer.computation(weft.loop(layer, 5, x, a, b)[0], x)
+        value = made(np.ones((3, 8)))
+        program = made.programs[()]
+        assert [op.count for op in program.graph.ops if isinstance(op, LoopOp)] == [5]
+        program.plan.verify()
+        unrolled = x
+        for _ in range(5):
+            (unrolled,) = weft.call(layer, unrolled, a, b)
+        wanted = transformer.computation(unrolled, x)(np.ones((3, 8)))
+    np.testing.assert_allclose(value, wanted, rtol=1e-6)
+
+
+def test_an_index_out_of_range_inside_a_loop_ends_the_call(transformer: Any) -> None:
+    x, _ = tensors()
+    index = weft.placeholder((), "int32")
+    graph = weft.capture([x * weft.take(x, index, axis=0)], [x, index])
+    run = transformer.computation(weft.loop(graph, 3, x, index)[0], x, index)
+    np.testing.assert_array_equal(run(X, 1), X)
+    with pytest.raises(IndexOutOfRange, match="index 9 is out of range"):
+        run(X, 9)
+    np.testing.assert_array_equal(run(X, 1), X)
+
+
+def test_what_prints_in_a_called_graph_prints_in_each_call(capfd: Any) -> None:
+    x, _ = tensors()
+    graph = weft.capture([weft.print_op(x * 2, "value")], [x])
+    with weft.make_transformer("numpy") as transformer:
+        transformer.computation(weft.loop(graph, 3, x)[0], x)(X)
+    assert capfd.readouterr().out.count("value") == 3
+
+
+def test_a_while_loop_has_no_gradient_and_takes_no_states() -> None:
+    x, _ = tensors()
+    more = weft.capture([weft.less(weft.sum(x), 10.0)], [x])
+    body = weft.capture([x + 1], [x])
+    (value,) = weft.while_loop(more, body, x)
+    with pytest.raises(GradientError, match="WhileOp"):
+        weft.deriv(weft.sum(value), x)
+    state = weft.variable((4,))
+    with pytest.raises(ArgumentError, match="uses the states"):
+        weft.while_loop(more, weft.capture([x + state], [x]), x)
+
+
+# Autodiff as a transform
+
+
+def linear() -> tuple[weft.Graph, Any, Any, Any]:
+    x, w, b = weft.placeholder((2, 2)), weft.placeholder((2, 2)), weft.placeholder((2,))
+    return weft.capture([x @ w + b], [x, w, b], "linear"), x, w, b
+
+
+def test_a_gradient_graph_says_what_it_takes_and_yields() -> None:
+    graph, *_ = linear()
+    info = weft.autodiff(graph)
+    kinds = [each.connection_type.name for each in info.expected_inputs]
+    assert kinds == ["FwdGrad", "Fwd", "Fwd"]
+    assert info.inputs == (graph.outputs[0], graph.inputs[0], graph.inputs[1])
+    assert info.outputs == graph.inputs
+    assert len(info.graph.inputs) == 3
+    assert weft.autodiff(graph).graph is info.graph, "a graph is differentiated once"
+
+
+def test_the_four_steps_of_the_document(transformer: Any) -> None:
+    graph, x, w, b = linear()
+    forward = call_op(graph, x, w, b)
+    info = weft.autodiff(graph)
+    seed = np.full((2, 2), 2, np.float32)
+    values = list(info.inputs_dict(forward).values())
+    backward = call_op(info.graph, weft.constant(seed), *values)
+    run = transformer.computation([*forward.results, *backward.results], x, w, b)
+    xs, ws, bs = (
+        np.arange(n, dtype=np.float32).reshape(s) for n, s in ((4, (2, 2)),) * 2 + ((2, (2,)),)
+    )
+    y, dx, dw, db = run(xs, ws, bs)
+    np.testing.assert_allclose(y, xs @ ws + bs)
+    np.testing.assert_allclose(dx, seed @ ws.T)
+    np.testing.assert_allclose(dw, xs.T @ seed)
+    np.testing.assert_allclose(db, seed.sum(0))
+    by_parent = info.fwd_parent_ins_to_grad_parent_outs(forward, backward)
+    assert list(by_parent) == [x, w, b]
+
+
+def test_gradient_graphs_of_called_graphs_are_found_again() -> None:
+    inner, *_ = linear()
+    x, w, b = weft.placeholder((2, 2)), weft.placeholder((2, 2)), weft.placeholder((2,))
+    one = weft.capture([weft.call(inner, x, w, b)[0] * 2], [x, w, b], "one")
+    found = weft.autodiff(one, return_all_grad_graphs=True)
+    assert set(found) == {one, inner}
+    twice = weft.call(inner, weft.call(inner, x, w, b)[0], w, b)[0]
+    two = weft.capture([twice], [x, w, b], "two")
+    again = weft.autodiff(two, called_graphs_grad_info=found, return_all_grad_graphs=True)
+    assert again[inner] is found[inner]
+
+
+def test_recomputed_gradients_take_inputs_only() -> None:
+    x = weft.placeholder((3,))
+    graph = weft.capture([weft.exp(weft.sin(x))], [x])
+    kept, computed = (weft.autodiff(graph, recompute=flag) for flag in (False, True))
+    assert len(kept.inputs) > 2 >= len(computed.inputs)
+    assert computed.inputs == (graph.outputs[0], graph.inputs[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"grads_required": []}, "defined but empty vector"),
+        ({"grads_required": [weft.placeholder(())]}, "not in the forward graph"),
+        ({"grads_provided": [weft.placeholder(())]}, "not in the forward graph"),
+    ],
+)
+def test_wrong_requests_are_refused(options: dict[str, Any], message: str) -> None:
+    graph, *_ = linear()
+    with pytest.raises(ArgumentError, match=message):
+        weft.autodiff(graph, **options)
+
+
+def test_a_graph_with_states_is_refused() -> None:
+    state = weft.variable(())
+    with pytest.raises(GradientError, match="make them inputs"):
+        weft.autodiff(weft.capture([state * 1], []))
+
+
+def test_an_input_without_gradient_is_named_with_the_reason() -> None:
+    count, x = weft.placeholder((), "int32", name="count"), weft.placeholder((3,), name="x")
+    more = weft.capture([weft.less(count, 3)], [count, x])
+    body = weft.capture([count + 1, x * 2], [count, x])
+    graph = weft.capture([weft.while_loop(more, body, count, x)[1]], [count, x])
+    with pytest.raises(GradientError, match=r"(?s)Unable to provide.*x: .*WhileOp"):
+        weft.autodiff(graph)
