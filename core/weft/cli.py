@@ -18,7 +18,7 @@ from weft import plugins
 from weft.cache import LIMIT, is_off, open_cache
 from weft.errors import PluginError
 from weft.factory import DEFAULT_BACKEND
-from weft.passes import PIPELINE
+from weft.passes import PIPELINE, PeepholeGraphPass
 from weft.plugins import BACKENDS, PASSES, BackendStatus, PluginRecord, Step
 from weft.running import run_model
 
@@ -73,10 +73,14 @@ def show_backends() -> None:
 
 @app.command("passes")
 def show_passes() -> None:
-    """List the passes, each with its first line of documentation or why it cannot be loaded."""
-    table = _table("pass", "distribution", "description")
+    """List the passes, each with its first line of documentation or why it cannot be loaded.
+
+    A transform rewrites a graph as a whole, a pattern an op wherever it stands.
+    """
+    table = _table("pass", "kind", "distribution", "description")
     for record in plugins.records(PASSES):
-        table.add_row(*_cells(record.name, record.distribution, _first_doc_line(record)))
+        cells = record.name, _kind(record), record.distribution, _first_doc_line(record)
+        table.add_row(*_cells(*cells))
     _print(table)
 
 
@@ -182,6 +186,14 @@ def _backend_table(statuses: list[BackendStatus]) -> Table:
         steps = (status.installed, status.importable, status.device, status.usable)
         table.add_row(*_cells(status.name, *map(_yes_no, steps), status.usable.reason))
     return table
+
+
+def _kind(record: PluginRecord) -> str:
+    if _trouble_of_loading(record):
+        return ""
+    found = plugins.load(record.group, record.name)
+    is_pattern = isinstance(found, type) and issubclass(found, PeepholeGraphPass)
+    return "pattern" if is_pattern else "transform"
 
 
 def _first_doc_line(record: PluginRecord) -> str:

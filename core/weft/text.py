@@ -20,6 +20,15 @@ type; results of an op that has several are taken one by one. ::
         store(p1)
     v3: several = FusedOp(v0, kernel=k0)
     v4: float32(2) = ResultOp(v3, index=0)
+
+So is a graph that others call; its names are its own. ::
+
+    with called('g0'):
+        graph('layer')
+        v0: float32(3) = Parameter('x')
+        v1: float32(3) = TanhOp(v0)
+        result(v1)
+    v5: several = LoopOp(v2, graph=g0, count=3)
 """
 
 from __future__ import annotations
@@ -30,8 +39,10 @@ import difflib
 import keyword
 import math
 import re
+import textwrap
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,6 +51,7 @@ from weft import dtypes, lengths, plugins, scope
 from weft.axes import Axes, Axis, FlattenedAxis
 from weft.errors import ParseError, WeftError
 from weft.graph import Graph
+from weft.inlining import called_graphs
 from weft.kernels import FusedOp, Group, Instruction, Kernel, Operand, place
 from weft.kernels.kernel import stage_of
 from weft.op import Op, op_classes
@@ -64,21 +76,22 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 def print_graph(graph: Graph, full: bool = False) -> str:
     """Return the text of a graph; with `full`, large constants too, so that it parses back."""
-    return _Printer(graph, full).text()
+    return _Printer(graph, full, {}).text()
 
 
 class _Printer:
-    def __init__(self, graph: Graph, full: bool) -> None:
+    def __init__(self, graph: Graph, full: bool, graphs: dict[Graph, str]) -> None:
         self.renamed = _new_names(graph.symbols)
         self.graph = graph = graph.specialise(self.renamed) if self.renamed else graph
         self.full = full
+        self.graphs = graphs
         self.names = {op: f"v{number}" for number, op in enumerate(graph.ops)}
         self.labels = _labels([op.source for op in graph.inputs] + list(graph.states))
         self.kernels: dict[Any, str] = {}
 
     def text(self) -> str:
         graph = self.graph
-        lines = [f"graph({graph.name!r})"]
+        lines = [*self.called(), f"graph({graph.name!r})"]
         for state in graph.states:
             kind = _axes(state.axes.substitute(self.renamed), state.dtype.name)
             lines.append(f"state({self.labels[state]!r}, {state.kind!r}, {kind})")
@@ -96,6 +109,17 @@ class _Printer:
             lines.append(f"after({self.names[op]}, {before})")
         return "\n".join(lines) + "\n"
 
+    def called(self) -> list[str]:
+        """Return the blocks of called graphs that have none yet, those called first."""
+        lines = []
+        for each in called_graphs(self.graph):
+            if each not in self.graphs:
+                text = _Printer(each, self.full, self.graphs).text()
+                name = self.graphs[each] = f"g{len(self.graphs)}"
+                inside = textwrap.indent(text.rstrip(), "    ")
+                lines += [f"with called({name!r}):", *inside.splitlines()]
+        return lines
+
     def call(self, op: Op) -> str:
         if isinstance(op, ParameterOp):
             return f"Parameter({self.labels[op.source]!r})"
@@ -106,7 +130,7 @@ class _Printer:
         if isinstance(op, FusedOp):
             args = [self.names[arg] for arg in op.args]
             return f"FusedOp({', '.join([*args, f'kernel={self.kernels[_form(op.kernel)]}'])})"
-        return _call(op, [self.names[arg] for arg in op.args])
+        return _call(op, [self.names[arg] for arg in op.args], self.graphs)
 
     def kernel(self, kernel: Kernel) -> list[str]:
         """Return the block of a kernel, which it is the first to need."""
@@ -136,8 +160,12 @@ class _Printer:
         return f"packed({packed!r})"
 
 
-def _call(op: Op, args: list[str]) -> str:
-    parts = [*args, *(f"{key}={_value(value)}" for key, value in op.attributes().items())]
+def _call(op: Op, args: list[str], graphs: Mapping[Graph, str] = MappingProxyType({})) -> str:
+    fields = {
+        key: graphs[value] if isinstance(value, Graph) else _value(value)
+        for key, value in op.attributes().items()
+    }
+    parts = [*args, *(f"{key}={value}" for key, value in fields.items())]
     return f"{type(op).__name__}({', '.join(parts)})"
 
 
@@ -259,7 +287,7 @@ class _Parser:
                 if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                     self._define(node, self._op)
                 elif isinstance(node, ast.With):
-                    self._kernel(node)
+                    self._block(node)
                 elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                     call = node.value
                     name = call.func.id if isinstance(call.func, ast.Name) else "?"
@@ -340,6 +368,20 @@ class _Parser:
             return Axes(), None
         axes, dtype = self.value(node)
         return axes, dtype
+
+    def _block(self, node: ast.With) -> None:
+        """Read the block of a kernel, or that of a graph that others call."""
+        call = node.items[0].context_expr
+        is_called = isinstance(call, ast.Call) and getattr(call.func, "id", "") == "called"
+        if not is_called or not isinstance(call, ast.Call):
+            self._kernel(node)
+            return
+        (name,) = (self.value(arg) for arg in call.args)
+        _require(str, name)
+        inside = _Parser("", self.states)
+        inside.lines, inside.symbols = self.lines, self.symbols
+        inside.values = {k: v for k, v in self.values.items() if isinstance(v, Graph)}
+        self.values[name] = inside.run(ast.Module(node.body, []))
 
     def _kernel(self, node: ast.With) -> None:
         """Read the block of a kernel; its values are known inside only."""

@@ -97,6 +97,12 @@ def test_passes_shows_the_first_line_of_each_and_survives_a_broken_one() -> None
     assert "At length" not in result.output
 
 
+def test_passes_says_which_are_patterns_and_which_transforms() -> None:
+    output = weft_command("passes").output
+    assert "pattern" in line_with("decompose", output)
+    assert "transform" in line_with("merge-equal", output)
+
+
 @pytest.mark.usefixtures("_some_plugins")
 def test_plugins_loads_each_and_says_what_came_of_it() -> None:
     result = weft_command("plugins")
