@@ -11,6 +11,7 @@ import weft.ops
 from weft.kernels.c import rules
 from weft.op import Op
 from weft.ops import complex_parts, control, results, storage
+from weft.ops.calls import GraphsOp, SavedOp
 from weft.tensor import CompositeOp
 
 NO_STEPS = (
@@ -36,7 +37,7 @@ def primitives():
     """Return the ops that every backend must have a rule for."""
     for module in pkgutil.iter_modules(weft.ops.__path__):
         importlib.import_module(f"weft.ops.{module.name}")
-    found = {kind for kind in below(Op) if not issubclass(kind, CompositeOp)}
+    found = {kind for kind in below(Op) if not issubclass(kind, (CompositeOp, GraphsOp, SavedOp))}
     return sorted(found - {*NO_STEPS, *COMPLEX}, key=lambda kind: kind.__name__)
 
 
