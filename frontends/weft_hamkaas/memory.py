@@ -48,8 +48,8 @@ class Allocator:
 
     def allocate(self, size: int) -> int:
         """Return the offset of a new block of bytes; a block of none takes no memory."""
-        if size < 0:
-            raise ArgumentError(f"a block has 0 bytes or more, not {size}")
+        if not isinstance(size, int) or size < 0:
+            raise ArgumentError(f"a block has 0 bytes or more, a whole number, not {size!r}")
         if size == 0:
             return 0
         start, end = self._take_hole(aligned(size))

@@ -77,6 +77,8 @@ class HamKaasModel:
         IndexOutOfRange for bounds and prefixes that are; nothing is written then.
         """
         given = {} if inputs is None else inputs
+        if not isinstance(given, Mapping):
+            raise NodeError(f"Inputs are a mapping of names to tensors, not {given!r:.100}")
         arrays = [self._array(name, dtype, shape, given) for name, dtype, shape in self._inputs]
         if len(given) > len(arrays):
             known = {name for name, _, _ in self._inputs}

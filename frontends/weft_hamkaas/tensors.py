@@ -107,4 +107,8 @@ def like(array: Array, tensor: Any) -> Any:
     """Return an array as what a tensor is: one of torch, or an array as it is."""
     if not is_torch(tensor):
         return array
-    return sys.modules[type(tensor).__module__.partition(".")[0]].from_numpy(array)
+    for kind in type(tensor).__mro__:
+        module = sys.modules.get(kind.__module__.partition(".")[0])
+        if module is not None and hasattr(module, "from_numpy"):
+            return module.from_numpy(array)
+    return array

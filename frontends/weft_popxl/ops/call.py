@@ -20,6 +20,15 @@ from weft_popxl.tensor import Constant, Tensor
 __all__ = ["CallSiteInfo", "call", "call_with_info"]
 
 
+def refuse_shared(changed: Sequence[Tensor], called: Graph) -> None:
+    """Raise popart_exception if two inputs that a called graph changes are the same memory."""
+    roots = [set(each.place.roots) for each in changed]
+    if sum(map(len, roots)) > len(set().union(*roots)):
+        raise popart_exception(
+            f"{called} changes two inputs that are the same memory: pass one of them by value"
+        )
+
+
 class CallSiteInfo:
     """A call: which tensors of the caller stand for which of the called graph.
 
@@ -128,6 +137,7 @@ class CallSiteInfo:
 
     def _bring_back(self, places: Sequence[int]) -> None:
         """Give inputs of the caller the values that they have after the call."""
+        refuse_shared([self.inputs[place] for place in places], self.called_graph)
         captured = self.called_graph.captured()
         first = len(self.called_graph._outputs)
         for place in places:

@@ -19,6 +19,7 @@ from weft_popxl.ops.call import (
     bound_inputs,
     by_reference,
     flattened,
+    refuse_shared,
     require_callable,
     write_back,
 )
@@ -227,6 +228,7 @@ def repeat_with_info(
     loop = Loop(graph, repeat_count, [each.place.read() for each in parents])
     record = recorded("repeat", parents, called_graphs=(graph,))
     by_ref = by_reference(graph) if repeat_count else []
+    refuse_shared([parents[place] for place in by_ref], graph)
     loop.carry(by_ref)
     info = RepeatInfo(graph, parents, record, loop.build())
     info.loop = loop

@@ -210,3 +210,8 @@ def test_the_plan_of_a_model_is_printed():
     assert "11 nodes: constants 3,180,040 bytes, buffers 0 bytes, outputs 913,408 bytes" in text
     assert "$4 MatMulNode, $6 SumNode, $7 ReLUNode" in text
     assert "arena 512000 bytes" in text
+
+
+def test_a_block_has_a_whole_size():
+    with pytest.raises(ValueError, match="a whole number"):
+        Allocator().allocate(1.5)

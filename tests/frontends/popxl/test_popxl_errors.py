@@ -451,3 +451,16 @@ def test_an_exception_leaves_every_context(house: House) -> None:
 
 def test_popart_exception_is_an_error_of_weft() -> None:
     assert issubclass(popxl.popart_exception, weft.WeftError)
+
+
+def test_two_changed_inputs_are_not_the_same_memory() -> None:
+    def change(x: popxl.TensorByRef, y: popxl.TensorByRef) -> None:
+        ops.add_(x, y)
+        ops.add_(y, x)
+
+    ir = popxl.Ir()
+    with ir.main_graph:
+        v = popxl.variable([1.0, 2.0])
+        graph = ir.create_graph(change, v, v)
+        with pytest.raises(popxl.popart_exception, match="the same memory"):
+            ops.call(graph, v, v)
