@@ -108,7 +108,9 @@ class _Capture:
             effects=self.effects,
             name=name,
         )
-        return without_saved(graph)
+        graph = without_saved(graph)
+        graph.writes = frozenset(self.written)
+        return graph
 
     def _run_sequences(self, sequences: Iterable[SequentialOp]) -> None:
         """Execute each outermost sequence in a region of its own, the last built first.

@@ -40,6 +40,11 @@ class Graph:
         Ordering edges beyond operands: for an op, the ops that must come first.
     name
         Shown in listings.
+
+    Attributes
+    ----------
+    writes
+        The user's writes that were captured as the updates, if they were captured here.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Graph:
         self.effects = tuple(effects)
         self.after = {op: tuple(first) for op, first in (after or {}).items()}
         self.name = name
+        self.writes: frozenset[Op] = frozenset()
         self._made: tuple[Op, ...] = ()
 
     @property

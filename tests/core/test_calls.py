@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.errors import ArgumentError, GradientError, IndexOutOfRange
+from weft.errors import ArgumentError, GradientError, IndexOutOfRange, StateError
 from weft.ops.calls import CallOp, LoopOp, call_op
 
 X = np.arange(4, dtype=np.float32)
@@ -92,6 +92,15 @@ def test_a_called_graph_reads_and_writes_states_where_the_call_stands(transforme
         assert one == np.sum(start * X)
         assert two == np.sum((start + X) * X)
         np.testing.assert_array_equal(now, start + 2 * X)
+
+
+def test_a_graph_whose_writes_belong_to_the_program_around_it_is_refused() -> None:
+    x, _ = tensors()
+    state = weft.variable((4,), initial_value=np.ones(4, np.float32))
+    graph = weft.capture([state * x, weft.assign(state, state * 0.5 + x)], [x])
+    for wrong in (lambda: weft.call(graph, x), lambda: weft.loop(graph, 2, x)):
+        with pytest.raises(StateError, match="saved_user_deps"):
+            wrong()
 
 
 def test_a_loop_carries_the_states_that_it_writes(transformer: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from weft import dtypes, scope
 from weft.axes import Axes
 from weft.dtypes import DType
-from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.errors import ArgumentError, AxesError, DTypeError, StateError, WeftError
 from weft.graph import Graph
 from weft.op import Op, explain
 from weft.ops.arguments import whole_number
@@ -462,7 +462,22 @@ def _function(name: str, graph: Any) -> Function:
     if not isinstance(graph, Graph):
         problem = f"takes a graph, as weft.capture(results, parameters) makes one, not {graph!r}"
         raise ArgumentError(explain(name, problem, ()))
-    return function_of(graph)
+    function = function_of(graph)
+    _require_own_scope(name, graph, function)
+    return function
+
+
+def _require_own_scope(name: str, graph: Graph, function: Function) -> None:
+    """Refuse a graph whose writes belong to the program around it as well: they would run there."""
+    token = scope.current.get().scope
+    for state in function.writes:
+        write = state.last_write(token)
+        if write in graph.writes:
+            problem = (
+                f"the write of {state} in {graph.name} would also run where it was built "
+                f"({write.file_info}): build the graph inside `with weft.saved_user_deps():`"
+            )
+            raise StateError(explain(name, problem, ()))
 
 
 def _operands(name: str, graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
