@@ -14,7 +14,15 @@ from weft import scope, source
 from weft.source import Location
 from weft_hamkaas import rules
 from weft_hamkaas.errors import NodeError
-from weft_hamkaas.tensors import TensorMeta, as_array, checked_meta, is_tensor, is_torch
+from weft_hamkaas.tensors import (
+    TensorMeta,
+    as_array,
+    checked_meta,
+    dtype_name,
+    is_tensor,
+    is_torch,
+    like,
+)
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 
@@ -216,7 +224,9 @@ class ConstantTensor(HamKaasNode):
         if 0 in tuple(tensor.shape):
             raise NodeError(f"Empty tensors are not supported: {list(tensor.shape)}")
         super().__init__(checked_meta(tensor.dtype, tensor.shape))
-        self._tensor = tensor
+        # A bound is checked when a node is built, and must be the same when a model is compiled.
+        is_bound = (dtype_name(self.get_type()), self.get_shape()) == ("int64", [1])
+        self._tensor = like(as_array(tensor).copy(), tensor) if is_bound else tensor
         self.name: str | None = None
         self.last_name: str | None = None
         """What a traversal called it that had to find a name."""

@@ -21,7 +21,12 @@ from weft import scope
 from weft_hamkaas.errors import NodeError, ScriptError
 from weft_hamkaas.nodes import KINDS, BufferTensor, ConstantTensor, HamKaasNode
 from weft_hamkaas.tensors import DTYPES, checked_meta, dtype_name, is_tensor
-from weft_hamkaas.traversal import constant_names, evaluation_order, named_inputs
+from weft_hamkaas.traversal import (
+    constant_names,
+    evaluation_order,
+    named_inputs,
+    require_different_buffers,
+)
 
 _RESULT = re.compile(r"result=\$([0-9]++)")
 _DEFINITION = re.compile(r"\$([0-9]++)=([A-Za-z]++)\(")
@@ -111,6 +116,7 @@ class _Parser:
             order = evaluation_order(root)
             named_inputs(order)
             constant_names(order)
+            require_different_buffers(order)
         except NodeError as error:
             self.text.refuse(error.problem, result.start())
         return root

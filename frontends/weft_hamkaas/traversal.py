@@ -61,7 +61,7 @@ def traverse_node(node: HamKaasNode) -> TraversalResult:
     order = evaluation_order(node)
     names = constant_names(order)
     inputs = named_inputs(order)
-    _require_different([e.name for e in order if isinstance(e, BufferTensor) and e.name], "buffer")
+    require_different_buffers(order)
     numbers = {each: f"${number}" for number, each in enumerate(order, 1)}
     lines = [f"{numbers[each]} = {_call(each, numbers, names)};\n" for each in order]
     return TraversalResult(
@@ -77,6 +77,11 @@ def named_inputs(order: Iterable[HamKaasNode]) -> dict[str, InputTensor]:
     found = [node for node in order if isinstance(node, InputTensor)]
     _require_different([node.get_name() for node in found], "input")
     return {node.get_name(): node for node in found}
+
+
+def require_different_buffers(order: Iterable[HamKaasNode]) -> None:
+    """Raise NodeError if two buffers have the same name."""
+    _require_different([e.name for e in order if isinstance(e, BufferTensor) and e.name], "buffer")
 
 
 def constant_names(order: Iterable[HamKaasNode]) -> dict[ConstantTensor, str]:

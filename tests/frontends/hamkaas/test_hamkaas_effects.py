@@ -307,3 +307,14 @@ def test_any_order_of_effects_is_that_of_the_lab(program):
 @given(program=programs())
 def test_effects_on_devices_are_the_same(backend, program):
     evaluate_and_compare(backend, program)
+
+
+def test_a_constant_bound_stays_what_it_was_when_it_was_checked():
+    start, end = np.array([1]), np.array([2])
+    buffer = hk.BufferTensor("float32", [4])
+    replaced = buffer.replace(
+        np.ones(1, np.float32), hk.ConstantTensor(start), hk.ConstantTensor(end)
+    )
+    start[:] = 77
+    found = hk.HamKaasPlugin("numpy").compile_model(replaced).evaluate({})
+    np.testing.assert_array_equal(found, [0, 1, 0, 0])

@@ -168,3 +168,12 @@ def test_a_constant_may_be_of_any_kind_that_fits():
         parse_script(script, {"c": np.array([7], np.int32)})
     with pytest.raises(ScriptError, match="is missing"):
         parse_script(script, {"c": 7})
+
+
+def test_two_buffers_of_one_name_are_refused_where_the_script_says_so():
+    script = (
+        "$1 = BufferTensor(b, float32, [2]);\n$2 = BufferTensor(b, float32, [2]);\n"
+        "$3 = SumNode($1, $2);\nresult = $3;\n"
+    )
+    with pytest.raises(ValueError, match=r"4:.*Multiple buffer tensors with name b"):
+        hk.parse_script(script)
