@@ -8,12 +8,12 @@ stands. So the graph inside such an op is a function of its inputs alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 from weft import dtypes, scope
 from weft.axes import Axes
+from weft.closures import Function, carrying, function_of, writing
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError, StateError, WeftError
 from weft.graph import Graph
@@ -22,7 +22,7 @@ from weft.ops.arguments import whole_number
 from weft.ops.elementwise import cast
 from weft.ops.movement import IdentityOp, broadcast, transpose
 from weft.ops.results import ResultOp, TupleOp
-from weft.ops.storage import AssignOp, ParameterOp, ReadOp, as_op, constant
+from weft.ops.storage import AssignOp, ParameterOp, as_op, constant
 from weft.tensor import TensorOp
 
 __all__ = [
@@ -43,60 +43,6 @@ G = TypeVar("G", bound="GraphsOp")
 
 Adjoints = Mapping[Any, TensorOp]
 """Adjoints of the results of an op: by their index, or by the op inside that `saved` names."""
-
-
-@dataclass(frozen=True)
-class Function:
-    """A graph without states, and the states that it gets and gives as values.
-
-    Attributes
-    ----------
-    graph
-        Its inputs are those of the original, then one for each state of `reads`; its outputs are
-        those of the original, then one for each state of `writes`.
-    reads, writes
-        The states; each one written is also read.
-    """
-
-    graph: Graph
-    reads: tuple[Any, ...] = ()
-    writes: tuple[Any, ...] = ()
-
-
-def function_of(graph: Graph) -> Function:
-    """Return a graph as a function of values, made once for each graph."""
-    found: Function | None = graph.__dict__.get("_function")
-    if found is None:
-        found = graph.__dict__["_function"] = _without_states(graph)
-    return found
-
-
-def _without_states(graph: Graph) -> Function:
-    reads = [op for op in graph.ops if isinstance(op, ReadOp)]
-    if not reads and not graph.updates:
-        return Function(graph)
-    new: dict[Op, Any] = {}
-    inputs: dict[Any, ParameterOp] = {}
-    for state in graph.states:
-        read = next((op for op in reads if op.state is state), None)
-        axes = state.axes if read is None else read.axes
-        with scope.replacing(state):
-            inputs[state] = ParameterOp(source=state, target_axes=axes)
-    for op in graph.ops:
-        if isinstance(op, ReadOp):
-            new[op] = inputs[op.state]
-        else:
-            args = tuple([new[arg] for arg in op.args])
-            new[op] = op if args == op.args else op.with_args(args)
-    writes = dict(graph.updates)
-    made = Graph(
-        inputs=[*graph.inputs, *inputs.values()],
-        outputs=[new[op] for op in (*graph.outputs, *writes.values())],
-        effects=[new[op] for op in graph.effects],
-        after={new[op]: [new[each] for each in first] for op, first in graph.after.items()},
-        name=graph.name,
-    )
-    return Function(made, tuple(inputs), tuple(writes))
 
 
 class GraphsOp(TupleOp):
@@ -364,7 +310,7 @@ def loop_op(graph: Graph, count: int, *args: Any) -> LoopOp:
     function = _function("loop", graph)
     operands = _operands("loop", graph, args)
     carried, _ = _split("loop", graph, operands)
-    ordered, states = _carrying(function, len(carried))
+    ordered, states = carrying(function, len(carried))
     op = LoopOp(*_reordered(graph, operands, function, states), graph=ordered, count=count)
     return _with_writes(op, len(graph.outputs), function.writes)
 
@@ -395,7 +341,7 @@ def cond_op(
     one, other = _function("cond", then_graph), _function("cond", else_graph)
     writes = tuple(dict.fromkeys((*one.writes, *other.writes)))
     count = len(then_graph.outputs)
-    one, other = (_writing(each, writes, count) for each in (one, other))
+    one, other = (writing(each, writes, count) for each in (one, other))
     op = CondOp(
         as_op(condition),
         *_operands("cond", then_graph, tuple(then_args)),
@@ -536,51 +482,11 @@ def _not_at_all(graph: Any, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
     return _split("loop", graph, operands)[0]
 
 
-def _carrying(function: Function, count: int) -> tuple[Graph, tuple[Any, ...]]:
-    """Return a graph whose written states are inputs right after the first `count`; all states.
-
-    A loop carries what is written. The states come in the order of the inputs.
-    """
-    graph, writes = function.graph, function.writes
-    given = len(graph.inputs) - len(function.reads)
-    parameter = dict(zip(function.reads, graph.inputs[given:], strict=True))
-    rest = [state for state in function.reads if state not in writes]
-    inputs = [
-        *graph.inputs[:count],
-        *(parameter[state] for state in writes),
-        *graph.inputs[count:given],
-        *(parameter[state] for state in rest),
-    ]
-    made: dict[int, Graph] = graph.__dict__.setdefault("_carrying", {})
-    if count not in made:
-        made[count] = graph.replace(inputs=inputs)
-    return made[count], (*writes, *rest)
-
-
 def _reordered(
     graph: Graph, operands: tuple[TensorOp, ...], function: Function, states: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     count, written = len(graph.outputs), len(function.writes)
     return (*operands[:count], *states[:written], *operands[count:], *states[written:])
-
-
-def _writing(function: Function, writes: tuple[Any, ...], count: int) -> Function:
-    """Return a function that yields a value for each of the states, which may be that it had."""
-    if writes == function.writes:
-        return function
-    graph = function.graph
-    given = len(graph.inputs) - len(function.reads)
-    parameter = dict(zip(function.reads, graph.inputs[given:], strict=True))
-    for state in writes:
-        if state not in parameter:
-            with scope.replacing(state):
-                parameter[state] = ParameterOp(source=state, target_axes=state.axes)
-    new = dict(zip(function.writes, graph.outputs[count:], strict=True))
-    made = graph.replace(
-        inputs=[*graph.inputs[:given], *parameter.values()],
-        outputs=[*graph.outputs[:count], *(new.get(s, parameter[s]) for s in writes)],
-    )
-    return Function(made, tuple(parameter), writes)
 
 
 def _with_writes(op: G, count: int, states: tuple[Any, ...]) -> G:
