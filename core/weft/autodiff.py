@@ -24,7 +24,7 @@ from weft.grad import Missing, walk_back
 from weft.graph import Graph
 from weft.inlining import without_saved
 from weft.op import Op, explain
-from weft.ops.calls import CallOp, CondOp, LoopOp, SavedOp, call_op, cond_op, saved
+from weft.ops.calls import CallOp, SavedOp, saved
 from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
 from weft.ops.elementwise import (
     AddOp,
@@ -160,7 +160,7 @@ class _Gathering:
     used: dict[Graph, GradGraphInfo]
 
 
-_gathering: ContextVar[_Gathering | None] = ContextVar("weft_gradient_graphs", default=None)
+gathering: ContextVar[_Gathering | None] = ContextVar("weft_gradient_graphs", default=None)
 
 
 def autodiff(
@@ -199,17 +199,17 @@ def autodiff(
         raise GradientError(f"{graph.name} uses the states {names}: make them inputs")
     provided = _chosen(graph, "grads_provided", graph.outputs, grads_provided)
     required = _chosen(graph, "grads_required", graph.inputs, grads_required)
-    gathering = _Gathering(dict(called_graphs_grad_info or {}), {})
-    token = _gathering.set(gathering)
+    found = _Gathering(dict(called_graphs_grad_info or {}), {})
+    token = gathering.set(found)
     try:
-        info = gathering.known.get(graph) or gradient_graph(graph, provided, required, recompute)
+        info = found.known.get(graph) or gradient_graph(graph, provided, required, recompute)
     finally:
-        _gathering.reset(token)
+        gathering.reset(token)
     if info.missing:
         raise GradientError(_missing_message(graph, info.missing))
     if not return_all_grad_graphs:
         return info
-    return {**gathering.known, **gathering.used, graph: info}
+    return {**found.known, **found.used, graph: info}
 
 
 def _chosen(
@@ -264,7 +264,7 @@ class _Differentiation:
         self.provided = tuple(provided)
         self.recompute = recompute
         self.members = frozenset(graph.ops)
-        self.seeds = tuple(_parameter(op, "Gradient___") for op in provided)
+        self.seeds = tuple(like_parameter(op, "Gradient___") for op in provided)
         extra = [op for op in provided if op not in self.members]
         order = postorder([*graph.outputs, *graph.ops, *extra], lambda op: op.args)
         adjoints: dict[Op, Any] = dict(zip(provided, self.seeds, strict=True))
@@ -278,8 +278,8 @@ class _Differentiation:
         gradients: list[Any] = [zeros_like(op) if found[op] is None else found[op] for op in wanted]
         values = [] if self.recompute else self.activations(gradients)
         values = self.ordered(gradients, values)
-        parameters = {op: _parameter(op, "") for op in values}
-        outputs = _rebuilt(gradients, parameters)
+        parameters = {op: like_parameter(op, "") for op in values}
+        outputs = rebuilt(gradients, parameters)
         fwd, grad = ExpectedConnectionType.Fwd, ExpectedConnectionType.FwdGrad
         return GradGraphInfo(
             graph=without_saved(
@@ -346,13 +346,13 @@ def _bytes(op: Op) -> int:
     return size * op.dtype.itemsize if isinstance(size, int) else 1
 
 
-def _parameter(op: TensorOp, prefix: str) -> ParameterOp:
+def like_parameter(op: TensorOp, prefix: str) -> ParameterOp:
     label = op.source.name if isinstance(op, ParameterOp) else op.name
     source = placeholder(op.axes, op.dtype, name=f"{prefix}{label}")
     return ParameterOp(source=source, target_axes=op.axes)
 
 
-def _rebuilt(outputs: Sequence[Any], new: Mapping[Op, Op]) -> list[Any]:
+def rebuilt(outputs: Sequence[Any], new: Mapping[Op, Op]) -> list[Any]:
     """Return ops on other operands, without recursion."""
     made: dict[Op, Op] = dict(new)
     for op in postorder(outputs, lambda op: () if op in new else op.args):
@@ -360,135 +360,3 @@ def _rebuilt(outputs: Sequence[Any], new: Mapping[Op, Op]) -> list[Any]:
             args = tuple([made[arg] for arg in op.args])
             made[op] = op if args == op.args else op.with_args(args)
     return [made[op] for op in outputs]
-
-
-# The rules of the ops that run graphs
-
-
-def _gradients_of_called(graph: Graph, keys: Iterable[Any], recompute: bool) -> GradGraphInfo:
-    """Return the gradient graph for a call: a known one, or one for the adjoints that are there."""
-    gathering = _gathering.get()
-    if gathering is not None and graph in gathering.known:
-        return gathering.known[graph]
-    required = tuple(op for op in graph.inputs if dtypes.is_inexact(op.dtype))
-    info = gradient_graph(graph, tuple(keys), required, recompute)
-    if gathering is not None:
-        gathering.used.setdefault(graph, info)
-    return info
-
-
-def _by_op(graph: Graph, delta: Mapping[Any, TensorOp]) -> dict[Op, TensorOp]:
-    """Return adjoints by the op that they are of; an output that is there twice gets the sum."""
-    found: dict[Op, TensorOp] = {}
-    for key, adjoint in delta.items():
-        op = graph.outputs[key] if isinstance(key, int) else key
-        if dtypes.is_inexact(op.dtype):
-            found[op] = add(found[op], adjoint) if op in found else adjoint
-    return found
-
-
-def adjoints_of_call(op: CallOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
-    """Return the adjoints of a call's operands."""
-    return _adjoints(op, op.graph, delta, turn=0)
-
-
-def _adjoints(
-    op: CallOp | LoopOp, graph: Graph, delta: Mapping[Any, TensorOp], turn: int
-) -> list[Any]:
-    """Return the adjoints of the inputs of one call of a graph."""
-    given = _by_op(graph, delta)
-    info = _gradients_of_called(graph, given, recompute=False)
-    provided = info.provided()
-    seeds = [given[each] if each in given else zeros_like(each) for each in provided]
-    values = [
-        _value(op, connection.fwd_tensor, turn)
-        for connection in info.expected_inputs[len(provided) :]
-    ]
-    gradients = call_op(info.graph, *seeds, *values).results
-    found: dict[Any, Any] = dict(zip(info.outputs, gradients, strict=True))
-    return [found.get(each, info.missing.get(each)) for each in graph.inputs]
-
-
-def _value(op: CallOp | LoopOp, inner: TensorOp, turn: int) -> TensorOp:
-    """Return what an op of a called graph is in a call, or in a round of a loop."""
-    graph = op.graph
-    while isinstance(op, LoopOp) and inner in graph.inputs:
-        index = graph.inputs.index(inner)
-        if turn == 0 or index >= len(graph.outputs):
-            operand: TensorOp = op.args[index]
-            return operand
-        inner, turn = graph.outputs[index], turn - 1
-    return saved(op, inner, turn)
-
-
-def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
-    """Return the adjoints of a loop's operands: one gradient call for each round, last first."""
-    carried = len(op.graph.outputs)
-    found: list[Any] = [None] * len(op.args)
-    now: dict[Any, Any] = {key: value for key, value in delta.items() if isinstance(key, int)}
-    inside = {key: value for key, value in delta.items() if not isinstance(key, int)}
-    for turn in reversed(range(op.count)):
-        here = {inner: value for (inner, at), value in inside.items() if at == turn}
-        shares = _adjoints(op, op.graph, {**now, **here}, turn)
-        for index, share in enumerate(shares[carried:], carried):
-            if share is not None:
-                found[index] = share if found[index] is None else _sum(found[index], share)
-        broken = next((share for share in shares[:carried] if isinstance(share, Missing)), None)
-        if broken is not None:
-            return [broken] * carried + found[carried:]
-        now = {key: share for key, share in enumerate(shares[:carried]) if share is not None}
-    for index in range(carried):
-        found[index] = now.get(index)
-    return found
-
-
-def _sum(one: Any, other: Any) -> Any:
-    if isinstance(one, Missing) or isinstance(other, Missing):
-        return one if isinstance(one, Missing) else other
-    return add(one, other)
-
-
-def adjoints_of_cond(op: CondOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
-    """Return the adjoints of the operands of a choice: a choice of gradient graphs.
-
-    Each computes again what it needs, so that nothing is kept for the graph that did not run.
-    """
-    required = [
-        tuple(each for each in graph.inputs if dtypes.is_inexact(each.dtype)) for graph in op.graphs
-    ]
-    chosen = []
-    for number, graph in enumerate(op.graphs):
-        keys = tuple(graph.outputs[key] for key in delta)
-        chosen.append(_with_zeros(graph, keys, required, number))
-    args = [[*delta.values(), *op.operands_of(which)] for which in (True, False)]
-    shares = iter(cond_op(op.args[0], chosen[0][0], chosen[1][0], *args).results)
-    result: list[Any] = [None]
-    for graph, wanted, (_, missing) in zip(op.graphs, required, chosen, strict=True):
-        for each in graph.inputs:
-            share = next(shares) if each in wanted else None
-            result.append(missing.get(each, share))
-    return result
-
-
-def _with_zeros(
-    graph: Graph, provided: Sequence[TensorOp], required: Sequence[Sequence[TensorOp]], number: int
-) -> tuple[Graph, Mapping[Any, Missing]]:
-    """Return a graph of all gradients of both graphs of a choice, those of the other being zero.
-
-    It takes an adjoint for each output that has one, and the inputs of its graph.
-    """
-    distinct = tuple(dict.fromkeys(provided))
-    info = gradient_graph(graph, distinct, tuple(required[number]), recompute=True)
-    seeds = [_parameter(op, "Gradient___") for op in provided]
-    total: dict[Op, TensorOp] = {}
-    for op, seed in zip(provided, seeds, strict=True):
-        total[op] = add(total[op], seed) if op in total else seed
-    own = {op: _parameter(op, "") for op in graph.inputs}
-    values = [*total.values(), *(own[op] for op in info.inputs[len(distinct) :])]
-    new: dict[Op, Op] = dict(zip(info.graph.inputs, values, strict=True))
-    gradients = dict(zip(info.outputs, _rebuilt(info.graph.outputs, new), strict=True))
-    outputs = [
-        gradients[op] if op in gradients else zeros_like(op) for each in required for op in each
-    ]
-    made = Graph(inputs=[*seeds, *own.values()], outputs=outputs, name=f"{graph.name}_bwd")
-    return without_saved(made), info.missing

@@ -232,5 +232,5 @@ def test_plugins_are_listed_with_what_came_of_loading_them(installation: Install
 def test_passes_are_listed_with_what_they_do(installation: Installation) -> None:
     table = cells(installation.output("-m", "weft", "passes", packages=MIXED))
     does = "Cast a tensor directly where it was widened first, which lost nothing."
-    assert ["direct-casts", "weft-toy", does] in table
-    assert ["crashing-pass", "weft-broken", CRASHING_PASS] in table
+    assert ["direct-casts", "pattern", "weft-toy", does] in table
+    assert ["crashing-pass", "-", "weft-broken", CRASHING_PASS] in table

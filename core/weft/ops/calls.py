@@ -109,7 +109,7 @@ class CallOp(GraphsOp):
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
         """Call the gradient graph, which takes values from inside this call."""
-        from weft.autodiff import adjoints_of_call
+        from weft.call_gradients import adjoints_of_call
 
         return adjoints_of_call(self, delta)
 
@@ -151,7 +151,7 @@ class LoopOp(GraphsOp):
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
         """Call the gradient graph for each round, the last first."""
-        from weft.autodiff import adjoints_of_loop
+        from weft.call_gradients import adjoints_of_loop
 
         return adjoints_of_loop(self, delta)
 
@@ -201,7 +201,7 @@ class CondOp(GraphsOp):
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
         """Choose between the gradient graphs, which compute anew what they need."""
-        from weft.autodiff import adjoints_of_cond
+        from weft.call_gradients import adjoints_of_cond
 
         return adjoints_of_cond(self, delta)
 
