@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.kernels.c.function import GPUKernel
+from weft.kernels.c.function import GPUKernel, HostCall
 from weft.kernels.c.group import GPUKernelGroup, Launch, Segment
 from weft.kernels.c.stretch import Stretch
 from weft.plan import INPUT, RESULT
@@ -73,9 +73,11 @@ class OpenCLKernelGroup(GPUKernelGroup):
         return partial(self.cl.enqueue_nd_range_kernel, self.queue, self._kernels[launch], *sizes)
 
     def stretch(self, segment: Segment, is_last: bool) -> Stretch:
-        """Return a segment that waits for its launches, and for copies of results."""
-        waits = bool(segment.kernels) or (is_last and not self.processor.shares_host)
-        return Stretch(self, segment, is_last, waits)
+        """Return a segment that waits where something is looked at, and for copies of results."""
+        is_looked_at = is_last or segment.reports or isinstance(segment.host, HostCall)
+        may_run = segment.kernels or self.has_control
+        copies = is_last and not self.processor.shares_host
+        return Stretch(self, segment, is_last, bool(copies or (is_looked_at and may_run)))
 
     def launch_again(self, launch: Launch) -> None:
         """Enqueue a launch, whose arguments are still bound."""

@@ -28,6 +28,7 @@ from weft.ops import (
     math,
     movement,
     reduction,
+    results,
     rounding,
     sorting,
 )
@@ -193,6 +194,12 @@ def broadcast_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 def identity_rule(op: Any, library: ArrayLibrary, x: Array, *others: Array) -> Array:
     """Pass the first operand on."""
     return x
+
+
+@rules.on_type(results.ResultOp)
+def result_rule(op: Any, library: ArrayLibrary, values: Any) -> Array:
+    """Take one of several results."""
+    return values[op.index]
 
 
 @rules.on_type(movement.IotaOp)

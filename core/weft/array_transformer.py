@@ -15,6 +15,7 @@ from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError
 from weft.graph import Graph
 from weft.op import Op
+from weft.ops.calls import GraphsOp
 from weft.ops.storage import ReadOp
 from weft.plan import Step
 from weft.program import Program
@@ -112,6 +113,7 @@ class ArrayTransformer(Transformer):
             name=self.transformer_name,
             supports=_supports,
             dtypes=frozenset(filter(self.library.has, dtypes.NAMES)),
+            runs_graphs=True,
             fast_math=self.fast_math,
         )
 
@@ -132,8 +134,7 @@ class ArrayTransformer(Transformer):
         inputs, outputs, updates = graph.inputs, graph.outputs, graph.updates
         constants = [op for op in graph.ops if op.is_constant]
         reads = [op for op in graph.ops if isinstance(op, ReadOp)]
-        given = {*inputs, *constants, *reads}
-        computed = _with_rules(graph, [op for op in graph.ops if op not in given])
+        compute = _Ops(graph, library).compute
         states: dict[Op, Any] = self.state_tensors
         tensors: dict[Op, Any] = program.tensors
 
@@ -143,10 +144,7 @@ class ArrayTransformer(Transformer):
             values.update((op, tensors[op].array) for op in constants)
             values.update((op, states[op.state].array) for op in reads)
             with np.errstate(all="ignore"):
-                for op, rule, dead in computed:
-                    values[op] = rule(op, library, *[values[arg] for arg in op.args])
-                    for each in dead:
-                        del values[each]
+                compute(values)
             for op, out in zip(outputs, arrays[len(inputs) :], strict=True):
                 np.copyto(out, library.to_host(values[op]))
             for state, value in updates:
@@ -155,19 +153,62 @@ class ArrayTransformer(Transformer):
         return run
 
 
+class _Ops:
+    """The ops of a graph in their order, each with its rule and what nothing reads after it."""
+
+    def __init__(self, graph: Graph, library: ArrayLibrary) -> None:
+        self.library = library
+        given = {*graph.inputs, *(op for op in graph.ops if _is_there(op))}
+        ops = [op for op in graph.ops if op not in given]
+        kept = {*graph.outputs, *(value for _, value in graph.updates)}
+        last: dict[Op, Op] = {arg: op for op in ops for arg in op.args}
+        dead: dict[Op, list[Op]] = {}
+        for arg, op in last.items():
+            if arg not in kept:
+                dead.setdefault(op, []).append(arg)
+        self.ops = [(op, self._rule(op), dead.get(op, [])) for op in ops]
+
+    def _rule(self, op: Op) -> Rule:
+        """Return what computes an op; one that runs graphs computes their ops."""
+        if not isinstance(op, GraphsOp):
+            return rules[type(op)]
+        called = {graph: _called(graph, self.library) for graph in op.graphs}
+
+        def run(op: Any, library: ArrayLibrary, *args: Array) -> Any:
+            return op.run(lambda graph, args: called[graph](args), args)
+
+        return run
+
+    def compute(self, values: dict[Op, Array]) -> None:
+        """Compute all, beside what is there."""
+        for op, rule, dead in self.ops:
+            values[op] = rule(op, self.library, *[values[arg] for arg in op.args])
+            for each in dead:
+                del values[each]
+
+
+def _called(
+    graph: Graph, library: ArrayLibrary
+) -> Callable[[tuple[Array, ...]], tuple[Array, ...]]:
+    """Return a function that computes the outputs of a called graph."""
+    compute = _Ops(graph, library).compute
+    constants = {op: library.from_host(op.const) for op in graph.ops if op.is_constant}
+
+    def run(args: tuple[Array, ...]) -> tuple[Array, ...]:
+        values: dict[Op, Array] = dict(zip(graph.inputs, args, strict=True))
+        values.update(constants)
+        compute(values)
+        return tuple([values[op] for op in graph.outputs])
+
+    return run
+
+
+def _is_there(op: Op) -> bool:
+    return op.is_constant or isinstance(op, ReadOp)
+
+
 def _call(op: Op) -> str:
     return f"{type(op).__name__}({', '.join(map(str, op.args))})"
-
-
-def _with_rules(graph: Graph, ops: Sequence[Op]) -> list[tuple[Op, Rule, list[Op]]]:
-    """Return each op with its rule, and with the values that nothing reads after it."""
-    kept = {*graph.outputs, *(value for _, value in graph.updates)}
-    last: dict[Op, Op] = {arg: op for op in ops for arg in op.args}
-    dead: dict[Op, list[Op]] = {}
-    for arg, op in last.items():
-        if arg not in kept:
-            dead.setdefault(op, []).append(arg)
-    return [(op, rules[type(op)], dead.get(op, [])) for op in ops]
 
 
 def _supports(op: Op) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from weft import scope
@@ -25,12 +26,12 @@ def without_saved(graph: Graph) -> Graph:
 
     A loop that is asked for values becomes the calls that it stands for.
     """
+    if SavedOp not in graph.kinds:
+        return graph
     wanted: dict[Op, dict[Op, None]] = {}
     for op in graph.ops:
         if isinstance(op, SavedOp):
             wanted.setdefault(op.args[0], {}).setdefault(op)
-    if not wanted:
-        return graph
     new: dict[Op, Op] = {}
     made: list[Op] = []
     for op in graph.ops:
@@ -66,9 +67,11 @@ def _augmented(
                 args = (*carried, *args[own:])
             calls.append(CallOp(*args, graph=graph))
             made.append(calls[-1])
+    turned = scope.Replacements()
+    with turned:
         for each in saved:
-            with scope.replacing(each):
-                new[each] = ResultOp(calls[each.turn], index=places[each.inner])
+            turned.turn_to(each)
+            new[each] = ResultOp(calls[each.turn], index=places[each.inner])
     return made
 
 
@@ -94,7 +97,7 @@ def with_bodies(
     between graphs that act on the world or may raise. Graphs that stay are finished by a function,
     each once, and yield only what is used.
     """
-    if not any(op.graphs for op in graph.ops):
+    if not graph.called:
         return graph
     graph = _Pruning().graph(graph)
     uses = Counter(each for called in called_graphs(graph, own=True) for each in _calls_in(called))
@@ -113,19 +116,23 @@ class _Pruning:
         for op in graph.ops:
             if isinstance(op, ResultOp) and isinstance(op.args[0], CallOp):
                 used.setdefault(op.args[0], set()).add(op.index)
+        places = {
+            call: {index: place for place, index in enumerate(sorted(indices))}
+            for call, indices in used.items()
+        }
         new: dict[Op, Op] = {}
         made: list[Op] = []
         for op in graph.ops:
             args = tuple([new[arg] for arg in op.args])
             if isinstance(op, CallOp):
                 new[op] = self.call(op, args, tuple(sorted(used.get(op, ()))))
-            elif isinstance(op, ResultOp) and op.args[0] in used:
-                index = sorted(used[op.args[0]]).index(op.index)
-                same = index == op.index and args == op.args
+            elif args == op.args:
+                new[op] = op
+            elif isinstance(op, ResultOp) and op.args[0] in places:
                 with scope.replacing(op):
-                    new[op] = op if same else ResultOp(*args, index=index)
+                    new[op] = ResultOp(*args, index=places[op.args[0]][op.index])
             else:
-                new[op] = op if args == op.args else op.with_args(args)
+                new[op] = op.with_args(args)
             made.append(new[op])
         return graph.mapped(new, dict.fromkeys(made))
 
@@ -170,7 +177,7 @@ class _Inlining:
 
     def replaced(self, graph: Graph) -> Graph:
         """Return a graph whose called graphs have been looked at already."""
-        if not any(op.graphs for op in graph.ops):
+        if not graph.called:
             return graph
         new: dict[Op, Any] = {}
         made: list[Op] = []
@@ -210,7 +217,8 @@ class _Inlining:
         """Return an op that stays, on graphs that have been finished."""
         for graph in op.graphs:
             if graph not in self.done:
-                self.done[graph] = self.finished(self.known[graph])
+                # A copy, since the plan that it keeps is for one target.
+                self.done[graph] = self.finished(copy(self.known[graph]))
         fields: dict[str, Any] = {
             name: self.done[value] if isinstance(value, Graph) else value
             for name, value in op.attributes().items()
@@ -272,7 +280,7 @@ def called_graphs(graph: Graph, own: bool = False) -> list[Graph]:
     """Return all graphs that a graph calls, those called first; with `own` itself, as the last."""
     order: list[Graph] = []
     seen = {graph}
-    path = [(graph, iter(_calls(graph)))]
+    path = [(graph, iter(graph.called))]
     while path:
         each, rest = path[-1]
         below = next((found for found in rest if found not in seen), None)
@@ -281,13 +289,9 @@ def called_graphs(graph: Graph, own: bool = False) -> list[Graph]:
             order.append(each)
         else:
             seen.add(below)
-            path.append((below, iter(_calls(below))))
+            path.append((below, iter(below.called)))
     return order if own else order[:-1]
 
 
-def _calls(graph: Graph) -> list[Graph]:
-    return list(dict.fromkeys(_calls_in(graph)))
-
-
 def _calls_in(graph: Graph) -> Iterable[Graph]:
-    return (each for op in graph.ops for each in op.graphs)
+    return (each for op in graph.ops if op.graphs for each in op.graphs)

@@ -15,8 +15,12 @@ X = np.arange(4, dtype=np.float32)
 W = np.full(4, 0.5, np.float32)
 
 
-@pytest.fixture(params=["numpy", "opencl"])
+@pytest.fixture(params=["numpy", "opencl", "array"])
 def transformer(request: pytest.FixtureRequest) -> Any:
+    if request.param == "array":
+        with weft.ArrayTransformer(np) as made:
+            yield made
+        return
     if not weft.plugins.backend_status(request.param).usable:
         pytest.skip(f"{request.param} is not usable here")
     with weft.make_transformer(request.param) as made:
@@ -50,13 +54,14 @@ def stack(layers: int) -> tuple[Any, Any, list[Any]]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
-def test_a_loop_feeds_results_back_even_where_they_change_places(count: int) -> None:
+def test_a_loop_feeds_results_back_even_where_they_change_places(
+    transformer: Any, count: int
+) -> None:
     x, w = tensors()
     step = weft.capture([weft.tanh(x * w + 0.1), x - w], [x, w])
     swap = weft.capture([w, x], [x, w])
-    with weft.make_transformer("numpy") as transformer:
-        results = [*weft.loop(step, count, x, w), *weft.loop(swap, count, x, w)]
-        found = transformer.computation(results, x, w)(X, W)
+    results = [*weft.loop(step, count, x, w), *weft.loop(swap, count, x, w)]
+    found = transformer.computation(results, x, w)(X, W)
     a, b, c, d = X, W, X, W
     for _ in range(count):
         a, b, c, d = np.tanh(a * b + 0.1), a - b, d, c
@@ -65,14 +70,13 @@ def test_a_loop_feeds_results_back_even_where_they_change_places(count: int) -> 
 
 
 @pytest.mark.parametrize("start", [0, 3, 9, 10, 20])
-def test_a_loop_ends_when_its_condition_says_so(start: int) -> None:
+def test_a_loop_ends_when_its_condition_says_so(transformer: Any, start: int) -> None:
     x, w = tensors()
     count = weft.placeholder((), "int32")
     more = weft.capture([weft.less(count, 10)], [count, x, w])
     body = weft.capture([count + 1, x * w + 1], [count, x, w])
-    with weft.make_transformer("numpy") as transformer:
-        results = list(weft.while_loop(more, body, count, x, w))
-        turns, value = transformer.computation(results, count, x, w)(start, X, W)
+    results = list(weft.while_loop(more, body, count, x, w))
+    turns, value = transformer.computation(results, count, x, w)(start, X, W)
     want = X
     for _ in range(start, 10):
         want = want * W + 1
@@ -192,11 +196,10 @@ def test_an_index_out_of_range_inside_a_loop_ends_the_call(transformer: Any) -> 
     np.testing.assert_array_equal(run(X, 1), X)
 
 
-def test_what_prints_in_a_called_graph_prints_in_each_call(capfd: Any) -> None:
+def test_what_prints_in_a_called_graph_prints_in_each_call(transformer: Any, capfd: Any) -> None:
     x, _ = tensors()
     graph = weft.capture([weft.print_op(x * 2, "value")], [x])
-    with weft.make_transformer("numpy") as transformer:
-        transformer.computation(weft.loop(graph, 3, x)[0], x)(X)
+    transformer.computation(weft.loop(graph, 3, x)[0], x)(X)
     assert capfd.readouterr().out.count("value") == 3
 
 

@@ -7,7 +7,7 @@ stands. So the graph inside such an op is a function of its inputs alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -44,6 +44,9 @@ G = TypeVar("G", bound="GraphsOp")
 Adjoints = Mapping[Any, TensorOp]
 """Adjoints of the results of an op: by their index, or by the op inside that `saved` names."""
 
+Evaluate = Callable[[Graph, tuple[Any, ...]], tuple[Any, ...]]
+"""A function that returns the outputs of a graph for values of its inputs."""
+
 
 class GraphsOp(TupleOp):
     """The base of ops that run graphs; its results are those of the graphs.
@@ -61,7 +64,7 @@ class GraphsOp(TupleOp):
     @cached_property
     def may_raise(self) -> bool:  # type: ignore[override]
         """Whether something inside may end the call."""
-        return any(op.may_raise for graph in self.graphs for op in graph.ops)
+        return any(graph.may_raise for graph in self.graphs)
 
     @cached_property
     def result_types(self) -> tuple[tuple[Axes, DType], ...]:
@@ -76,6 +79,14 @@ class GraphsOp(TupleOp):
                 ResultOp(self, index=index) for index in range(len(self.result_types))
             )
         return self._results or ()
+
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the results for operands, by what computes the outputs of a graph for inputs."""
+        raise NotImplementedError
+
+    def reference(self, *args: Any) -> tuple[Any, ...]:
+        """Run on the references of what is inside."""
+        return self.run(_evaluated, args)
 
     def generate_adjoints(self, delta: Any, *args: Any) -> Iterable[Any]:
         """Refuse; subclasses that have gradients take the adjoints of their results by index."""
@@ -94,7 +105,7 @@ class CallOp(GraphsOp):
     graph: Any
 
     @property
-    def graphs(self) -> tuple[Graph, ...]:
+    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
         """The one that is called."""
         return (self.graph,)
 
@@ -103,9 +114,9 @@ class CallOp(GraphsOp):
         _check_operands(self.graph, self.args)
         return super().infer()
 
-    def reference(self, *args: Any) -> tuple[Any, ...]:
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Evaluate the graph."""
-        return _evaluated(self.graph, args)
+        return evaluate(self.graph, args)
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
         """Call the gradient graph, which takes values from inside this call."""
@@ -132,7 +143,7 @@ class LoopOp(GraphsOp):
     count: int
 
     @property
-    def graphs(self) -> tuple[Graph, ...]:
+    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
         """The one that is called."""
         return (self.graph,)
 
@@ -142,11 +153,11 @@ class LoopOp(GraphsOp):
         _check_carried(self.graph)
         return super().infer()
 
-    def reference(self, *args: Any) -> tuple[Any, ...]:
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Evaluate the graph again and again."""
         carried = len(self.graph.outputs)
         for _ in range(self.count):
-            args = (*_evaluated(self.graph, args), *args[carried:])
+            args = (*evaluate(self.graph, args), *args[carried:])
         return args[:carried]
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
@@ -171,7 +182,7 @@ class CondOp(GraphsOp):
     else_graph: Any
 
     @property
-    def graphs(self) -> tuple[Graph, ...]:
+    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
         """Both."""
         return (self.then_graph, self.else_graph)
 
@@ -192,12 +203,11 @@ class CondOp(GraphsOp):
         place = 1 + len(self.then_graph.inputs)
         return self.args[1:place] if which else self.args[place:]
 
-    def reference(self, condition: Any, *args: Any) -> tuple[Any, ...]:
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Evaluate the chosen graph."""
-        place = len(self.then_graph.inputs)
-        if condition:
-            return _evaluated(self.then_graph, args[:place])
-        return _evaluated(self.else_graph, args[place:])
+        condition, place = bool(args[0]), 1 + len(self.then_graph.inputs)
+        chosen = args[1:place] if condition else args[place:]
+        return evaluate(self.graphs[not condition], chosen)
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
         """Choose between the gradient graphs, which compute anew what they need."""
@@ -224,7 +234,7 @@ class WhileOp(GraphsOp):
     body: Any
 
     @property
-    def graphs(self) -> tuple[Graph, ...]:
+    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
         """The condition and the body."""
         return (self.condition, self.body)
 
@@ -238,11 +248,11 @@ class WhileOp(GraphsOp):
         _check_bool("the output of the condition", self.condition.outputs[0])
         return super().infer()
 
-    def reference(self, *args: Any) -> tuple[Any, ...]:
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Evaluate condition and body in turn."""
         carried = len(self.body.outputs)
-        while _evaluated(self.condition, args)[0]:
-            args = (*_evaluated(self.body, args), *args[carried:])
+        while bool(evaluate(self.condition, args)[0]):
+            args = (*evaluate(self.body, args), *args[carried:])
         return args[:carried]
 
 
@@ -374,31 +384,27 @@ def while_op(condition: Graph, body: Graph, *args: Any) -> WhileOp:
     return WhileOp(*_operands("while_loop", body, args), condition=condition, body=body)
 
 
+_REPEATABLE = (CallOp, LoopOp)
+
+
 def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
     """Return the value that an op of a called graph has in one call of it.
 
     For a loop `turn` says in which round. Raises ArgumentError for an op that is none of the
     graph's.
     """
-    graph = of.graphs[0] if isinstance(of, CallOp | LoopOp) else None
-    if graph is None:
+    if not isinstance(of, _REPEATABLE):
         raise ArgumentError(explain("saved", f"takes a call or a loop, not {of!r}", ()))
     if op.is_constant:
         return op
+    graph = of.graph
     inside = op.args[0] if isinstance(op, SavedOp) else op
-    if inside not in _members(graph):
+    if inside not in graph.members:
         raise ArgumentError(explain("saved", f"{op} is no op of {graph.name}", (op,)))
-    if isinstance(of, CallOp) and op in graph.inputs:
-        operand: TensorOp = of.args[graph.inputs.index(op)]
+    if isinstance(of, CallOp) and op in graph.places:
+        operand: TensorOp = of.args[graph.places[op]]
         return operand
     return SavedOp(of, inner=op, turn=turn)
-
-
-def _members(graph: Graph) -> frozenset[Op]:
-    found: frozenset[Op] | None = graph.__dict__.get("_members")
-    if found is None:
-        found = graph.__dict__["_members"] = frozenset(graph.ops)
-    return found
 
 
 # Arguments
@@ -439,6 +445,8 @@ def _operands(name: str, graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp,
 
 
 def _operand(name: str, graph: Graph, parameter: ParameterOp, arg: Any) -> TensorOp:
+    if isinstance(arg, TensorOp) and (arg.dtype, arg.axes) == (parameter.dtype, parameter.axes):
+        return arg
     value: TensorOp = constant(arg, dtype=parameter.dtype) if _is_number(arg) else as_op(arg)
     axes = parameter.axes
     if value.dtype != parameter.dtype:

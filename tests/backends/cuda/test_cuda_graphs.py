@@ -67,6 +67,34 @@ def test_each_segment_is_a_graph_of_its_own(make: Maker, machine: Machine) -> No
     assert computation.transformer.get_value(calls) == 3
 
 
+def test_a_loop_replays_one_graph_and_what_it_waits_for_is_a_bool(
+    make: Maker, machine: Machine
+) -> None:
+    x, more = weft.placeholder((6,)), weft.placeholder((6,))
+    body = weft.capture([weft.cumsum(x) * 0.5], [x], "body")
+    test = weft.capture([weft.less(weft.sum(more), 1000)], [more], "test")
+    graph = weft.capture([weft.cumsum(more) + 1], [more], "graph")
+    start = weft.placeholder((6,))
+    looped = weft.loop(body, 16, start)[0]
+    computation = make().computation([looped, weft.while_loop(test, graph, looped)[0]], start)
+    wanted = NUMBERS
+    for _ in range(16):
+        wanted = np.cumsum(wanted) * 0.5
+    ended = wanted
+    rounds = 0
+    while ended.sum() < 1000:
+        ended, rounds = np.cumsum(ended) + 1, rounds + 1
+    for _ in range(3):
+        kinds(machine)
+        for got, expected in zip(computation(NUMBERS), (wanted, ended), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-5)
+    log = kinds(machine)
+    assert rounds > 1
+    assert log.count("wait") >= rounds + 1, "the host looks at the bool after each round"
+    assert log[: log.index("wait")].count("graph") >= 8, "nothing waits in a loop of known length"
+    assert "launch" not in log
+
+
 @pytest.mark.parametrize("calls_before", [0, 1, 2])
 def test_an_index_out_of_range_leaves_states_as_they_were(make: Maker, calls_before: int) -> None:
     transformer = make()

@@ -12,21 +12,33 @@ import pytest
 from nvrtc import complaints, library
 
 import weft
-from weft.inlining import with_bodies
-from weft.kernels.c import CUDA, GPUKernel, Processor, Source, lower, scratch_bytes
+from weft.called import plan_of
+from weft.inlining import called_graphs, with_bodies
+from weft.kernels.c import CUDA, GPUKernel, Processor, Source, fusible, lower, scratch_bytes
 from weft.kernels.c.device_transformer import target_of
 from weft.passes import run_passes
 from weft.pipeline import Pipeline
 from weft.plan import make_plan
 from weft.testing.cases import Case, is_within, make_cases
 from weft.testing.test_ops import ROWS
-from weft_cupy.device import ALIGNMENT, GROUP
+from weft_cupy.device import ACCESS, ALIGNMENT, GROUP
 
 PROCESSOR = Processor(
-    CUDA, is_serial=False, units=132, group=GROUP, local_bytes=49152, alignment=ALIGNMENT
+    CUDA,
+    is_serial=False,
+    units=132,
+    group=GROUP,
+    local_bytes=49152,
+    alignment=ALIGNMENT,
+    access_bytes=ACCESS,
 )
 """An H200 without cuBLAS, so that products are kernels too."""
-TARGET = target_of("cupy", PROCESSOR, partial(scratch_bytes, processor=PROCESSOR))
+TARGET = target_of(
+    "cupy",
+    PROCESSOR,
+    partial(fusible, processor=PROCESSOR),
+    partial(scratch_bytes, processor=PROCESSOR),
+)
 ROWS_PER_PROGRAM = 100
 OTHERS = ("float64", "float16", "bfloat16", "bool", "int8", "int32", "int64", "uint16", "uint64")
 NAMES = [name for name, row in ROWS.items() if "float32" in row.dtypes]
@@ -49,15 +61,20 @@ def lacking(case: Case) -> set[str]:
     return TARGET.lacks.keys() & {type(op).__name__ for op in ops}
 
 
+def passed(graph: weft.Graph) -> weft.Graph:
+    """Return what the passes make of a graph."""
+    return run_passes(graph, Pipeline(None).changed(TARGET), TARGET, "sources")
+
+
 def source_of(cases: Sequence[Case]) -> str:
     """Return the program of cases, written as the backend writes it."""
     chosen = [case for case in cases if is_within(case, TARGET) and not lacking(case)]
     results = [op for case in chosen for op in case.results]
     graph = weft.capture(results, [x for case in chosen for x in case.placeholders])
-    graph = with_bodies(graph, TARGET, lambda called: called)
-    graph = run_passes(graph, Pipeline(None).changed(TARGET), TARGET, "sources")
+    graph = passed(with_bodies(graph, TARGET, passed))
     source = Source(CUDA)
-    for step in make_plan(graph, TARGET).steps:
+    plans = [make_plan(graph, TARGET), *map(plan_of, called_graphs(graph))]
+    for step in (step for plan in plans for step in plan.steps if not step.op.graphs):
         for work in lower(step, PROCESSOR):
             if isinstance(work, GPUKernel):
                 source.add(work)

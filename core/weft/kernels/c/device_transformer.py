@@ -56,8 +56,12 @@ class DeviceTransformer(Transformer):
     @cached_property
     def target(self) -> Target:
         """Any rank and any strides; float64 where the device has it, no complex numbers."""
-        name, workspace = self.transformer_name, self.scratch_bytes
-        return target_of(name, self.processor, workspace, self.fast_math)
+        name, fusible, workspace = self.transformer_name, self.fusible, self.scratch_bytes
+        return target_of(name, self.processor, fusible, workspace, self.fast_math)
+
+    def fusible(self, op: Op) -> bool:
+        """Return whether an op can be an instruction of a kernel."""
+        return fusible(op, self.processor)
 
     def scratch_bytes(self, op: Op) -> int:
         """Return the bytes of scratch memory that an op takes while it runs."""
@@ -110,17 +114,23 @@ class DeviceTransformer(Transformer):
 
 
 def target_of(
-    name: str, processor: Processor, workspace: Callable[[Op], int], fast_math: bool = False
+    name: str,
+    processor: Processor,
+    fusible: Callable[[Op], bool],
+    workspace: Callable[[Op], int],
+    fast_math: bool = False,
 ) -> Target:
-    """Return what kernels can compute that take so much scratch memory for an op."""
+    """Return what kernels can compute that have such ops and take so much scratch memory."""
     names = Target.dtypes | {"float16", "bfloat16"}
     return Target(
         name=name,
         supports=_supports,
         fusible=fusible,
+        max_product_row=0,
         alignment=max(processor.alignment, LEAST_ALIGNMENT),
         workspace=workspace,
         dtypes=names if processor.has_fp64 else names - {"float64"},
+        runs_graphs=True,
         fast_math=fast_math,
     )
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from weft import bodies
+from weft.bodies import Frame, Part, parts_of
 from weft.description import TensorDescription
 from weft.errors import BackendError, StateError
+from weft.graph import Graph
+from weft.kernels.c.control import Condition, Control, HostWork, Repetition, Selection
 from weft.kernels.c.device import HeldMemory, OpenedDevice
 from weft.kernels.c.edge import Edge
 from weft.kernels.c.function import GPUKernel, HostCall, LibraryCall, Source, region
 from weft.kernels.c.host import Arrays, CopiedStorage, bytes_of, view
 from weft.kernels.c.lowering import lower
 from weft.kernels.c.merging import SmallLaunches, is_small
-from weft.kernels.c.stretch import HostWork, Stretch
-from weft.plan import INPUT, RESULT, STATE, Step
+from weft.kernels.c.stretch import Stretch
+from weft.plan import INPUT, RESULT, STATE, Plan, Step
 from weft.program import Program
 
 if TYPE_CHECKING:
@@ -40,12 +44,13 @@ class Report:
     step
         What it takes part in.
     start
-        The place in the work of the group where that step begins.
+        The place in the work of the group where that step begins, if all before can run again;
+        else None, and the segment ends with that step.
     """
 
     word: int
     step: Step
-    start: int
+    start: int | None
 
 
 @dataclass
@@ -59,12 +64,12 @@ class Segment:
     reports
         What must be looked at once they have ended.
     host
-        What the host does then.
+        What the host does then: work of its own, or a loop or choice of other segments.
     """
 
     kernels: list[tuple[Launch, int | None]] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
-    host: HostCall | None = None
+    host: HostCall | Control | None = None
 
 
 class GPUKernelGroup(ABC):
@@ -73,18 +78,24 @@ class GPUKernelGroup(ABC):
     A segment ends where the host has work, and before a state is written while kernels that ran may
     have reported an error: no call that raises has written a state.
 
+    The graphs that a program calls are lowered once each, and launched in the memory of every call.
+    Loops and choices hold segments of their own.
+
     Calls come one at a time. What can be bound once is bound in the first call.
 
     Attributes
     ----------
     work
-        What runs, in order.
+        What runs, in order; what a loop or a choice has inside is there once.
     source
         The functions of the kernels.
     reports
         The launches that may report an error.
     segments
-        What runs, cut where the host waits; nothing may be in the last one.
+        What runs, cut where the host has a part; nothing may be in the last one. While a loop or
+        a choice is written, what it has inside.
+    has_control
+        Whether there are loops or choices.
     edge
         The edge to the caller's arrays, once the group is bound.
     words
@@ -104,7 +115,9 @@ class GPUKernelGroup(ABC):
         self.work: list[Work] = []
         self.reports: list[Report] = []
         self.segments = [Segment()]
+        self.has_control = False
         self._small = SmallLaunches()
+        self._bodies: dict[Graph, list[tuple[Step, list[Work]]]] = {}
         self._places: Mapping[Any, CopiedStorage[Any]] = {}
         self._held: list[Edge | HeldMemory] = []
         self._stretches: list[Stretch] = []
@@ -115,13 +128,20 @@ class GPUKernelGroup(ABC):
 
         Small launches wait for `launch_small`, which comes before whatever is not small.
         """
-        lowered = lower(step, self.processor)
+        if step.op.graphs:
+            for part in parts_of(step):
+                self._add_part(part)
+        else:
+            self._add_lowered(step, lower(step, self.processor))
+
+    def _add_lowered(self, step: Step, lowered: Sequence[Work]) -> None:
+        may_report = any(None in work.args for work in lowered)
         ends = bool(self.segments[-1].reports) and _writes_state(step)
-        if ends or any(None in work.args for work in lowered):
+        if ends or may_report:
             self.launch_small()
         if ends:
             self.segments.append(Segment())
-        start = len(self.work)
+        start = None if self.has_control else len(self.work)
         for work in lowered:
             if isinstance(work, GPUKernel) and is_small(work) and self.processor.is_serial:
                 if not self._small.takes(work):
@@ -132,6 +152,8 @@ class GPUKernelGroup(ABC):
             if isinstance(work, GPUKernel):
                 self.source.add(work)
             self.add_work(work, step, start)
+        if may_report and start is None:
+            self.segments.append(Segment())
 
     def launch_small(self) -> None:
         """Add the launches that have waited for more to become one kernel with."""
@@ -140,7 +162,7 @@ class GPUKernelGroup(ABC):
             self.source.add(merged)
             self.add_work(merged, Step(merged.ops[0], (), ()), len(self.work))
 
-    def add_work(self, work: Work, step: Step, start: int) -> None:
+    def add_work(self, work: Work, step: Step, start: int | None) -> None:
         """Add a launch, or work of the host, that belongs to a step which begins at a place."""
         self.work.append(work)
         segment = self.segments[-1]
@@ -154,6 +176,59 @@ class GPUKernelGroup(ABC):
             self.reports.append(Report(word, step, start))
             segment.reports.append(self.reports[-1])
         segment.kernels.append((work, word))
+
+    # Graphs that are called
+
+    def _add_part(self, part: Part) -> None:
+        """Add one part of what a step runs whose op runs graphs."""
+        match part:
+            case bodies.Call(plan, frame):
+                for step, lowered in self._body(plan):
+                    if step.op.graphs:
+                        self.add_kernel(frame.step(step))
+                    else:
+                        self._add_lowered(frame.step(step), [_placed(w, frame) for w in lowered])
+            case bodies.Copy(step):
+                self.add_kernel(step)
+            case bodies.Repeat(count, parts):
+                self.add_control(Repetition(count, self._inside(parts)))
+            case bodies.While(test, flag, parts):
+                self.add_control(Condition(self._inside([test]), flag, self._inside(parts)))
+            case bodies.Choice(flag, then, otherwise):
+                self.add_control(Selection(flag, self._inside(then), self._inside(otherwise)))
+
+    def _body(self, plan: Plan) -> list[tuple[Step, list[Work]]]:
+        """Return the steps of a called graph in memory of its own, lowered once."""
+        found = self._bodies.get(plan.graph)
+        if found is None:
+            found = self._bodies[plan.graph] = [
+                (step, [] if step.op.graphs else lower(step, self.processor)) for step in plan.steps
+            ]
+        return found
+
+    def _inside(self, parts: Iterable[Part]) -> list[Segment]:
+        """Return the segments of parts."""
+        with self.inside() as segments:
+            for part in parts:
+                self._add_part(part)
+            self.launch_small()
+        return segments
+
+    @contextmanager
+    def inside(self) -> Iterator[list[Segment]]:
+        """Let what is added go to segments of their own, those inside a loop or a choice."""
+        self.launch_small()
+        self.has_control = True
+        outer, self.segments = self.segments, [Segment()]
+        try:
+            yield self.segments
+        finally:
+            self.segments = outer
+
+    def add_control(self, control: Control) -> None:
+        """Add a loop or a choice, of segments that were added inside."""
+        self.segments[-1].host = control
+        self.segments.append(Segment())
 
     # What a backend gives
 
@@ -223,7 +298,12 @@ class GPUKernelGroup(ABC):
         if not self._is_bound:
             self._bind()
         held = self.edge.begin(arrays)
-        for stretch in self._stretches:
+        self.run_stretches(self._stretches, arrays)
+        del held  # after an error the traceback holds it, until `abandon` has waited
+
+    def run_stretches(self, stretches: Iterable[Stretch], arrays: Arrays) -> None:
+        """Start what stretches launch, and let the host do its part between them."""
+        for stretch in stretches:
             stretch.launch()
             if stretch.is_last:
                 self.edge.end(arrays)
@@ -233,7 +313,6 @@ class GPUKernelGroup(ABC):
                 self._look_at(stretch.reports, arrays)
             if stretch.host is not None:
                 stretch.host.run(arrays)
-        del held  # after an error the traceback holds it, until `abandon` has waited
 
     def abandon(self) -> None:
         """Wait for what runs: it may use the caller's memory."""
@@ -267,9 +346,12 @@ class GPUKernelGroup(ABC):
             self.words = self.make_words()
             self._held.append(self.words)
             self.clear_words()
-        last = self.segments[-1]
-        self._stretches = [self.stretch(each, each is last) for each in self.segments]
+        self._stretches = self.stretches(self.segments)
         self._is_bound = True
+
+    def stretches(self, segments: Iterable[Segment]) -> list[Stretch]:
+        """Return segments with everything in them bound."""
+        return [self.stretch(each, each is self.segments[-1]) for each in segments]
 
     def number(self, lies: TensorDescription) -> int:
         """Return the place of the caller's array that a tensor lies in."""
@@ -294,6 +376,11 @@ class GPUKernelGroup(ABC):
             return view(lies, self.edge.read(self.number(lies), arrays))
         start, size = region(lies)
         return view(lies, self._places[lies.base].read(start, size), start)
+
+    def truth(self, lies: TensorDescription, arrays: Arrays) -> bool:
+        """Return the bool at a place, once all work before has ended."""
+        self.wait()
+        return bool(self.host_array(lies, arrays))
 
     def write_back(self, lies: TensorDescription, value: np.ndarray[Any, Any]) -> None:
         """Write elements to a place, if `host_array` returns copies."""
@@ -329,14 +416,22 @@ class GPUKernelGroup(ABC):
         """Raise the error that a kernel has reported, as the op's meaning in NumPy explains it.
 
         Its operands may have been overwritten since, so what comes before the op runs again: no
-        state has been written yet, so it gives the same values.
+        state has been written yet, so it gives the same values. What comes after loops and choices
+        is looked at at once instead.
         """
-        self.run_again(report.start, arrays)
+        if report.start is not None:
+            self.run_again(report.start, arrays)
         op: Any = report.step.op
         values = [self.host_array(lies, arrays) for lies in report.step.args]
         with np.errstate(all="ignore"):
             op.reference(*values)
         raise BackendError(op.explain("the device reported an error that the host does not find"))
+
+
+def _placed(work: Work, frame: Frame) -> Work:
+    """Return work of a called graph in the memory of a call."""
+    args = tuple([None if lies is None else frame.place(lies) for lies in work.args])
+    return replace(work, args=args)  # type: ignore[arg-type]
 
 
 def _writes_state(step: Step) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft import source
 from weft.description import TensorDescription
+from weft.kernels.c.control import Condition, Control, Repetition, Selection
 from weft.kernels.c.function import Function, GPUKernel, HostCall, LibraryCall, Parameter
-from weft.kernels.c.group import GPUKernelGroup, Segment
+from weft.kernels.c.group import GPUKernelGroup, Launch, Segment
 from weft.op import Op
 from weft.plan import Step
 
@@ -21,22 +22,6 @@ def packed(group: GPUKernelGroup, packing: Packing) -> Any:
     called = {each.name: each for f in group.source.functions.values() for each in f.inner}
     functions = {**called, **group.source.functions}
     numbers = {name: number for number, name in enumerate(functions)}
-    steps = {report.word: report for report in group.reports}
-    segments = []
-    for segment in group.segments:
-        kernels = []
-        for kernel, word in segment.kernels:
-            tensors = [None if lies is None else packing.tensor(lies) for lies in kernel.args]
-            if isinstance(kernel, LibraryCall):
-                kernels.append([kernel.name, tensors, 0, _origins((kernel.op,), packing), None])
-                continue
-            number = numbers[kernel.function.name]
-            reported = None
-            if word is not None:
-                step = steps[word].step
-                reported = [steps[word].start, packing.value(step.op), _places(step.args, packing)]
-            kernels.append([number, tensors, kernel.items, _origins(kernel.ops, packing), reported])
-        segments.append([kernels, _packed_call(segment.host, packing)])
     return {
         "functions": [
             [
@@ -48,23 +33,57 @@ def packed(group: GPUKernelGroup, packing: Packing) -> Any:
             ]
             for f in functions.values()
         ],
-        "segments": segments,
+        "segments": _Packed(group, packing, numbers).segments(group.segments),
     }
 
 
-def _places(tensors: tuple[TensorDescription, ...], packing: Packing) -> list[int]:
-    return [packing.tensor(lies) for lies in tensors]
+class _Packed:
+    """Describes the segments of a group, whose functions have numbers."""
 
+    def __init__(self, group: GPUKernelGroup, packing: Packing, numbers: Mapping[str, int]) -> None:
+        self.packing = packing
+        self.numbers = numbers
+        self.reports = {report.word: report for report in group.reports}
 
-def _origins(ops: Iterable[Op], packing: Packing) -> list[int]:
-    return [packing.origin(each.order) for op in ops for each in op.contained or (op,)]
+    def segments(self, segments: Sequence[Segment]) -> list[Any]:
+        return [
+            [[self.launch(*each) for each in segment.kernels], self.host(segment.host)]
+            for segment in segments
+        ]
 
+    def launch(self, kernel: Launch, word: int | None) -> Any:
+        tensors = [None if lies is None else self.packing.tensor(lies) for lies in kernel.args]
+        if isinstance(kernel, LibraryCall):
+            return [kernel.name, tensors, 0, self.origins((kernel.op,)), None]
+        reported = None
+        if word is not None:
+            report = self.reports[word]
+            op, places = self.packing.value(report.step.op), self.places(report.step.args)
+            reported = [report.start, op, places]
+        number = self.numbers[kernel.function.name]
+        return [number, tensors, kernel.items, self.origins(kernel.ops), reported]
 
-def _packed_call(call: HostCall | None, packing: Packing) -> Any:
-    if call is None:
-        return None
-    work, op = packing.value(call.work), packing.value(call.op)
-    return [work, _places(call.args, packing), list(call.written), op]
+    def host(self, work: HostCall | Control | None) -> Any:
+        match work:
+            case None:
+                return None
+            case Repetition(count, segments):
+                return {"repetition": [count, self.segments(segments)]}
+            case Condition(test, flag, segments):
+                inner = self.segments(test), self.segments(segments)
+                return {"condition": [inner[0], self.packing.tensor(flag), inner[1]]}
+            case Selection(flag, then, otherwise):
+                inner = self.segments(then), self.segments(otherwise)
+                return {"selection": [self.packing.tensor(flag), *inner]}
+            case _:
+                called, op = self.packing.value(work.work), self.packing.value(work.op)
+                return {"call": [called, self.places(work.args), list(work.written), op]}
+
+    def places(self, tensors: Iterable[TensorDescription]) -> list[int]:
+        return [self.packing.tensor(lies) for lies in tensors]
+
+    def origins(self, ops: Iterable[Op]) -> list[int]:
+        return [self.packing.origin(each.order) for op in ops for each in op.contained or (op,)]
 
 
 def restore(group: GPUKernelGroup, unpacking: Unpacking) -> None:
@@ -74,52 +93,91 @@ def restore(group: GPUKernelGroup, unpacking: Unpacking) -> None:
         inner = tuple(functions[number] for number in called)
         taken = tuple(Parameter(*each) for each in parameters)
         functions.append(Function(title, taken, body, size, inner))
-    tensor = unpacking.tensor
-    group.segments.clear()
-    for kernels, call in unpacking.code["segments"]:
-        group.segments.append(Segment())
-        for number, tensors, items, origins, reported in kernels:
-            if isinstance(number, str):
-                call_op = _op(origins, unpacking)
-                library = LibraryCall(number, tuple(map(tensor, tensors)), call_op)
-                group.add_work(library, Step(call_op, (), ()), 0)
-                continue
-            args = tuple(None if place is None else tensor(place) for place in tensors)
-            kernel = GPUKernel(functions[number], args, items, (_op(origins, unpacking),))
-            _add_function(group, functions[number], origins, unpacking)
-            start, step = 0, Step(kernel.ops[0], (), ())
-            if reported is not None:
-                start, op, operands = reported
-                step = Step(unpacking.value(op), (), tuple(map(tensor, operands)))
-            group.add_work(kernel, step, start)
-        if call is not None:
-            work, places, written, op = call
-            host = HostCall(
-                _callable(unpacking.value(work)),
-                tuple(map(tensor, places)),
-                tuple(written),
-                unpacking.value(op),
-            )
-            group.add_work(host, Step(host.op, (), ()), 0)
-            group.segments.pop()
+    _Restoring(group, unpacking, functions).segments(unpacking.code["segments"])
 
 
-def _op(origins: list[int], unpacking: Unpacking) -> Op:
-    """Return the op of the user that a kernel came from."""
-    return unpacking.structure.ops[max(origins[0], 0)]
+class _Restoring:
+    """Adds described segments to a group."""
+
+    def __init__(
+        self, group: GPUKernelGroup, unpacking: Unpacking, functions: Sequence[Function]
+    ) -> None:
+        self.group = group
+        self.unpacking = unpacking
+        self.tensor = unpacking.tensor
+        self.functions = functions
+
+    def segments(self, described: Sequence[Any]) -> None:
+        group = self.group
+        group.segments.clear()
+        for launches, host in described:
+            group.segments.append(Segment())
+            for each in launches:
+                self.launch(*each)
+            if host is not None:
+                ((kind, content),) = host.items()
+                _HOST[kind](self, *content)
+                group.segments.pop()
+
+    def inside(self, described: Sequence[Any]) -> list[Segment]:
+        with self.group.inside() as segments:
+            self.segments(described)
+        return segments
+
+    def launch(
+        self, number: Any, tensors: Any, items: int, origins: list[int], reported: Any
+    ) -> None:
+        op = self.op(origins)
+        if isinstance(number, str):
+            library = LibraryCall(number, tuple(map(self.tensor, tensors)), op)
+            self.group.add_work(library, Step(op, (), ()), 0)
+            return
+        args = tuple(None if place is None else self.tensor(place) for place in tensors)
+        kernel = GPUKernel(self.functions[number], args, items, (op,))
+        self.add_function(self.functions[number], origins)
+        start, step = 0, Step(op, (), ())
+        if reported is not None:
+            start, packed_op, operands = reported
+            step = Step(self.unpacking.value(packed_op), (), tuple(map(self.tensor, operands)))
+        self.group.add_work(kernel, step, start)
+
+    def call(self, work: Any, places: Any, written: Any, op: Any) -> None:
+        called, args = _callable(self.unpacking.value(work)), tuple(map(self.tensor, places))
+        host = HostCall(called, args, tuple(written), self.unpacking.value(op))
+        self.group.add_work(host, Step(host.op, (), ()), 0)
+
+    def repetition(self, count: int, segments: Any) -> None:
+        self.group.add_control(Repetition(count, self.inside(segments)))
+
+    def condition(self, test: Any, flag: int, segments: Any) -> None:
+        inner = self.inside(test), self.inside(segments)
+        self.group.add_control(Condition(inner[0], self.tensor(flag), inner[1]))
+
+    def selection(self, flag: int, then: Any, otherwise: Any) -> None:
+        inner = self.inside(then), self.inside(otherwise)
+        self.group.add_control(Selection(self.tensor(flag), *inner))
+
+    def op(self, origins: list[int]) -> Op:
+        """Return the op of the user that a kernel came from."""
+        return self.unpacking.structure.ops[max(origins[0], 0)]
+
+    def add_function(self, function: Function, origins: list[int]) -> None:
+        """Add a function with the user's lines to the source."""
+        name, source_ = function.name, self.group.source
+        source_.functions.setdefault(name, function)
+        lines = source_.lines.setdefault(name, {})
+        for origin in origins:
+            location = self.unpacking.location(origin)
+            if location is not None:
+                lines[source.file_info(location)] = None
 
 
-def _add_function(
-    group: GPUKernelGroup, function: Function, origins: list[int], unpacking: Unpacking
-) -> None:
-    """Add a function with the user's lines to the source."""
-    name = function.name
-    group.source.functions.setdefault(name, function)
-    lines = group.source.lines.setdefault(name, {})
-    for origin in origins:
-        location = unpacking.location(origin)
-        if location is not None:
-            lines[source.file_info(location)] = None
+_HOST: Mapping[str, Callable[..., None]] = {
+    "call": _Restoring.call,
+    "repetition": _Restoring.repetition,
+    "condition": _Restoring.condition,
+    "selection": _Restoring.selection,
+}
 
 
 def _callable(value: Any) -> Callable[..., Any]:

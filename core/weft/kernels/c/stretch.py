@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from weft.kernels.c.function import HostCall
-from weft.kernels.c.host import Arrays
-from weft.plan import INPUT, RESULT
+from weft.kernels.c.control import bound_work
 
 if TYPE_CHECKING:
     from weft.kernels.c.group import GPUKernelGroup, Segment
@@ -34,7 +30,7 @@ class Stretch:
     def __init__(self, group: GPUKernelGroup, segment: Segment, is_last: bool, waits: bool) -> None:
         self.launches = [group.bound(launch, word) for launch, word in segment.kernels]
         self.reports = segment.reports
-        self.host = None if segment.host is None else HostWork(group, segment.host)
+        self.host = None if segment.host is None else bound_work(group, segment.host)
         self.is_last = is_last
         self.waits = waits
 
@@ -42,30 +38,3 @@ class Stretch:
         """Start all launches."""
         for launch in self.launches:
             launch()
-
-
-class HostWork:
-    """Work of the host, with the arrays that are the same in every call."""
-
-    def __init__(self, group: GPUKernelGroup, call: HostCall) -> None:
-        self.group = group
-        self.call = call
-        is_shared = group.processor.shares_host
-        self._fixed = [
-            group.host_array(lies, ())
-            if is_shared and lies.base.kind not in (INPUT, RESULT)
-            else None
-            for lies in call.args
-        ]
-
-    def run(self, arrays: Arrays) -> None:
-        """Call the function, and write back what it wrote."""
-        group, call = self.group, self.call
-        values = [
-            group.host_array(lies, arrays) if known is None else known
-            for lies, known in zip(call.args, self._fixed, strict=True)
-        ]
-        with np.errstate(all="ignore"):
-            call.work(*values)
-        for place in call.written:
-            group.write_back(call.args[place], values[place])

@@ -1,0 +1,136 @@
+"""What the host does between stretches of launches: work of its own, loops and choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.description import TensorDescription
+from weft.kernels.c.function import HostCall
+from weft.kernels.c.host import Arrays
+from weft.plan import INPUT, RESULT
+
+if TYPE_CHECKING:
+    from weft.kernels.c.group import GPUKernelGroup, Segment
+
+
+@dataclass(frozen=True, eq=False)
+class Repetition:
+    """Segments that run several times in a row, with nothing to wait for between."""
+
+    count: int
+    segments: Sequence[Segment]
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """Segments that make a bool, and segments that run as long as it is true."""
+
+    test: Sequence[Segment]
+    bool: TensorDescription
+    segments: Sequence[Segment]
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Segments that run where a bool is true, and segments that run where it is not."""
+
+    bool: TensorDescription
+    then: Sequence[Segment]
+    otherwise: Sequence[Segment]
+
+
+Control = Repetition | Condition | Selection
+
+
+class HostWork:
+    """Work of the host, with the arrays that are the same in every call."""
+
+    def __init__(self, group: GPUKernelGroup, call: HostCall) -> None:
+        self.group = group
+        self.call = call
+        is_shared = group.processor.shares_host
+        self._fixed = [
+            group.host_array(lies, ())
+            if is_shared and lies.base.kind not in (INPUT, RESULT)
+            else None
+            for lies in call.args
+        ]
+
+    def run(self, arrays: Arrays) -> None:
+        """Call the function, and write back what it wrote."""
+        group, call = self.group, self.call
+        values = [
+            group.host_array(lies, arrays) if known is None else known
+            for lies, known in zip(call.args, self._fixed, strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            call.work(*values)
+        for place in call.written:
+            group.write_back(call.args[place], values[place])
+
+
+class Repeating:
+    """A repetition with everything in it bound."""
+
+    def __init__(self, group: GPUKernelGroup, control: Repetition) -> None:
+        self.group = group
+        self.count = control.count
+        self.inside = group.stretches(control.segments)
+
+    def run(self, arrays: Arrays) -> None:
+        """Run what is inside so often."""
+        for _ in range(self.count):
+            self.group.run_stretches(self.inside, arrays)
+
+
+class GoingOn:
+    """A loop of unknown length with everything in it bound."""
+
+    def __init__(self, group: GPUKernelGroup, control: Condition) -> None:
+        self.group = group
+        self.bool = control.bool
+        self.test = group.stretches(control.test)
+        self.inside = group.stretches(control.segments)
+
+    def run(self, arrays: Arrays) -> None:
+        """Run what is inside while the test makes what is true."""
+        group = self.group
+        group.run_stretches(self.test, arrays)
+        while group.truth(self.bool, arrays):
+            group.run_stretches(self.inside, arrays)
+            group.run_stretches(self.test, arrays)
+
+
+class Selecting:
+    """A choice with everything in it bound."""
+
+    def __init__(self, group: GPUKernelGroup, control: Selection) -> None:
+        self.group = group
+        self.bool = control.bool
+        self.then = group.stretches(control.then)
+        self.otherwise = group.stretches(control.otherwise)
+
+    def run(self, arrays: Arrays) -> None:
+        """Run what the bool is for."""
+        is_true = self.group.truth(self.bool, arrays)
+        self.group.run_stretches(self.then if is_true else self.otherwise, arrays)
+
+
+BoundWork = HostWork | Repeating | GoingOn | Selecting
+
+
+def bound_work(group: GPUKernelGroup, work: HostCall | Control) -> BoundWork:
+    """Return what the host does at the end of a segment, bound."""
+    match work:
+        case Repetition():
+            return Repeating(group, work)
+        case Condition():
+            return GoingOn(group, work)
+        case Selection():
+            return Selecting(group, work)
+        case _:
+            return HostWork(group, work)
