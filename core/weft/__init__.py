@@ -56,12 +56,12 @@ from weft.graph import Graph
 from weft.lengths import symbol
 from weft.op import Op, const, is_constant, is_scalar, with_op_metadata
 from weft.ops import *
+from weft.parsing import parse
 from weft.passes import GraphPass, PeepholeGraphPass, visit
 from weft.program import Computation, Program
 from weft.scope import metadata, saved_user_deps
 from weft.target import Target
 from weft.tensor import CompositeOp, TensorOp
-from weft.text import parse
 from weft.transformer import Transformer
 
 if TYPE_CHECKING:

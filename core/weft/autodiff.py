@@ -195,8 +195,11 @@ def autodiff(
     if not isinstance(graph, Graph):
         raise ArgumentError(f"autodiff takes a graph, not {graph!r}")
     if graph.states:
-        names = ", ".join(map(str, graph.states))
-        raise GradientError(f"{graph.name} uses the states {names}: make them inputs")
+        used = "".join(f"\n  {state} from {state.file_info}" for state in graph.states)
+        raise GradientError(
+            f"{graph.name} uses states, as random numbers do, which a gradient graph does not "
+            f"take: make them inputs, or let weft.deriv differentiate a call{used}"
+        )
     provided = _chosen(graph, "grads_provided", graph.outputs, grads_provided)
     required = _chosen(graph, "grads_required", graph.inputs, grads_required)
     found = _Gathering(dict(called_graphs_grad_info or {}), {})

@@ -207,7 +207,7 @@ class Unpacking:
 
     def made_op(self, text: str, origin: int) -> Op:
         """Return an op that a pass had made, with the line of the op of the user behind it."""
-        from weft.text import parse
+        from weft.parsing import parse
 
         op: Op = parse(text).outputs[0]
         if isinstance(op, ResultOp):
