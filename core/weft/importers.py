@@ -12,13 +12,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from weft import plugins
-from weft.errors import PluginError
+from weft.errors import ArgumentError, IndexOutOfRange, PluginError
 from weft.op import Op
 from weft.plugins import FRONTENDS
 
@@ -44,6 +44,17 @@ class ImportedGraph:
     updates: Op | None = None
     memory: str = ""
 
+    def arguments(self, given: Mapping[str, Any]) -> list[Any]:
+        """Return what a call takes for values by name; raises ArgumentError if one is missing."""
+        missing = [name for name in self.inputs if name not in given]
+        if missing:
+            raise ArgumentError(f"the graph has inputs without values: {', '.join(missing)}")
+        return [given[name] for name in self.inputs]
+
+    def explained(self, error: IndexOutOfRange, arguments: Sequence[Any]) -> IndexOutOfRange:
+        """Return the error of a call in the words of the file's format, where it has any."""
+        return error
+
     @property
     def results(self) -> list[Op]:
         """What a computation of the graph returns: the outputs, then None for the updates."""
@@ -65,9 +76,9 @@ class Importer(Protocol):
     def read(self, path: Path, constants: Mapping[str, Any] | None) -> ImportedGraph:
         """Return the graph in a file.
 
-        `constants` are values that the file only names, by name; None means that values do not
-        matter, since nothing will be computed. Raises ParseError for a malformed file, and runs
-        nothing that is in it.
+        `constants` are values that the file only names, by name, each of which is read from its
+        own file when it is asked for; None means that values do not matter, since nothing will be
+        computed. Raises ParseError for a malformed file, and runs nothing that is in it.
         """
 
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO, Annotated, Any
-from zipfile import BadZipFile
+from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from weft import importers
-from weft.errors import ArgumentError, WeftError
+from weft.array_files import (
+    Array,
+    read_array,
+    require_room,
+    require_writable,
+    stored_arrays,
+    write_arrays,
+)
+from weft.errors import ArgumentError, IndexOutOfRange, WeftError
 from weft.factory import make_transformer
 from weft.importers import ImportedGraph
+from weft.kernels.account import account
+from weft.plan import Plan, make_plan
 from weft.program import Computation
-
-Array = np.ndarray[Any, Any]
+from weft.shortage import note_largest
 
 _INPUT = "An input and the .npy file that holds it, as in x=x.npy; once for each input."
 _OUTPUT = "Write the only result to this .npy file, or all results by name to this .npz file."
@@ -33,28 +39,50 @@ def run_model(
     output: Annotated[Path | None, typer.Option(help=_OUTPUT)] = None,
     backend: Annotated[str | None, typer.Option(help="The backend that computes.")] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print the plan of the memory, and compute nothing.")
+        bool, typer.Option("--plan", help="Print memory, steps and kernels, and compute nothing.")
     ] = False,
 ) -> None:
     """Compute the graph in a file, and print the results or write them to a file."""
     try:
-        values = {} if constants is None and not plan else _loaded_constants(constants)
-        importer = importers.importer_for(model)
-        graph = importer.read(model, values)
+        if output is not None:
+            require_writable(output)
+        with _values(constants, plan) as values:
+            graph = importers.importer_for(model).read(model, values)
+        if output is not None:
+            require_room(output, list(graph.outputs))
         with make_transformer(backend) as transformer:
             computation = transformer.computation(graph.results, *graph.inputs.values(), name="run")
             if plan:
-                typer.echo("\n\n".join(filter(None, [graph.memory, computation.plan.table()])))
+                found = _plan(computation)
+                parts = graph.memory, found.table(), str(account(computation.graph, found))
+                typer.echo("\n\n".join(filter(None, parts)))
                 return
             results = _computed(graph, computation, inputs or ())
-        if output is None:
-            for name, array in results.items():
-                typer.echo(f"{name}: {array.dtype}{list(array.shape)}\n{array}")
-        else:
-            _save(output, results)
+        if output is not None:
+            write_arrays(output, results)
+            return
+        for name, array in results.items():
+            typer.echo(f"{name}: {array.dtype}{list(array.shape)}\n{array}")
     except (WeftError, OSError, MemoryError) as error:
-        typer.echo(getattr(error, "problem", None) or str(error), err=True)
+        message = getattr(error, "problem", None) or str(error)
+        typer.echo("\n".join([message, *getattr(error, "__notes__", ())]), err=True)
         raise typer.Exit(1) from None
+
+
+def _values(constants: Path | None, plan: bool) -> AbstractContextManager[Mapping[str, Any] | None]:
+    """Return what the graph finds its constants in; None if it is planned without any."""
+    if constants is not None:
+        return stored_arrays(constants)
+    return nullcontext(None if plan else {})
+
+
+def _plan(computation: Computation) -> Plan:
+    """Return the plan of a computation, for which nothing is allocated."""
+    if not computation.is_static:
+        raise ArgumentError("lengths of this graph are known at a call only: it has no one plan")
+    transformer, program = computation.transformer, computation.programs[()]
+    transformer.run_registered_graph_passes([program])
+    return make_plan(program.graph, transformer.target, transformer.memory_limit)
 
 
 def _computed(
@@ -63,72 +91,19 @@ def _computed(
     """Return the outputs by name, for inputs that are given as ``name=file``."""
     arrays: dict[str, Array] = {}
     for each in given:
-        name, equals, path = each.partition("=")
-        if not equals or name not in graph.inputs or name in arrays:
+        name, _, path = each.partition("=")
+        if not path or name not in graph.inputs or name in arrays:
             wanted = ", ".join(graph.inputs) or "none"
             raise ArgumentError(
                 f"--input {each}: write name=file.npy, once for each input of the graph: {wanted}"
             )
-        arrays[name] = _loaded(Path(path))
-    missing = [name for name in graph.inputs if name not in arrays]
-    if missing:
-        raise ArgumentError(f"the graph has inputs without values: {', '.join(missing)}")
-    values = computation(*(arrays[name] for name in graph.inputs))
+        arrays[name] = read_array(Path(path))
+    arguments = graph.arguments(arrays)
+    try:
+        values = computation(*arguments)
+    except MemoryError as error:
+        note_largest(error, computation.graph)
+        raise
+    except IndexOutOfRange as error:
+        raise graph.explained(error, arguments) from None
     return dict(zip(graph.outputs, values, strict=False))
-
-
-def _loaded(path: Path) -> Array:
-    """Return the array in a file."""
-    with _opened(path) as found:
-        if isinstance(found, np.ndarray):
-            return found
-    raise ArgumentError(f"{path} holds several arrays: an input comes alone, in a .npy file")
-
-
-def _loaded_constants(path: Path | None) -> dict[str, Array] | None:
-    """Return the arrays in a file by name, or None without a file."""
-    if path is None:
-        return None
-    with _opened(path) as found:
-        if isinstance(found, np.lib.npyio.NpzFile):
-            return {name: found[name] for name in found.files}
-    raise ArgumentError(f"{path} holds one array: constants come by name, in an .npz file")
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Yield what NumPy finds in a file, where nothing is unpickled.
-
-    Raises ArgumentError if that is no arrays, also while they are taken from it.
-    """
-    try:
-        with path.open("rb") as file:
-            yield np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, BadZipFile) as error:
-        problem = str(error).partition(". ")[0]
-        raise ArgumentError(f"{path} holds no arrays that can be read: {problem}") from None
-
-
-def _save(path: Path, results: Mapping[str, Array]) -> None:
-    """Write results to a file, which is there in full or not at all."""
-    if path.suffix == ".npz":
-        _write(path, lambda file: np.savez(file, allow_pickle=False, **results))
-        return
-    if len(results) != 1 or path.suffix != ".npy":
-        names = ", ".join(results)
-        raise ArgumentError(
-            f"--output {path}: a .npy file takes one result, an .npz file any number of them; "
-            f"there are {names}"
-        )
-    (array,) = results.values()
-    _write(path, lambda file: np.save(file, array))
-
-
-def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with fresh.open("wb") as file:
-            write(file)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)

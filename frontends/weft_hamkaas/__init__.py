@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import source
 from weft.hookspecs import hookimpl
-from weft_hamkaas.errors import NodeError, ScriptError
+from weft_hamkaas.errors import KindError, NodeError, ScriptError
 from weft_hamkaas.memory import Allocator, MemoryPlan, plan_memory
 from weft_hamkaas.model import HamKaasModel, HamKaasPlugin
 from weft_hamkaas.nodes import (
@@ -42,6 +42,7 @@ __all__ = [
     "HamKaasNode",
     "HamKaasPlugin",
     "InputTensor",
+    "KindError",
     "MatMulNode",
     "MemoryPlan",
     "NodeError",

@@ -9,6 +9,10 @@ class NodeError(ArgumentError):
     """A node cannot be built, or a model cannot take what it is given; also a ValueError."""
 
 
+class KindError(NodeError, TypeError):
+    """A value of another kind is given than is wanted, such as None for a node; a TypeError too."""
+
+
 class ScriptError(ParseError):
     """A script is malformed; the message begins with file, line and column.
 

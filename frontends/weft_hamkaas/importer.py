@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.errors import IndexOutOfRange
 from weft.importers import ImportedGraph
+from weft_hamkaas.inputs import Inputs
 from weft_hamkaas.lowering import lower
 from weft_hamkaas.memory import plan_memory
 from weft_hamkaas.parser import parse_script
+from weft_hamkaas.traversal import evaluation_order
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptGraph(ImportedGraph):
+    """The graph of a script, which checks what it is given as a model does.
+
+    Attributes
+    ----------
+    wanted
+        What its inputs must be.
+    """
+
+    wanted: Inputs
+
+    def arguments(self, given: Mapping[str, Any]) -> list[Any]:
+        """Return the inputs as arrays; raises NodeError for one that does not fit."""
+        return list(self.wanted.arrays(given))
+
+    def explained(self, error: IndexOutOfRange, arguments: Sequence[Any]) -> IndexOutOfRange:
+        """Return the error that names the node which was given bounds that are out of range."""
+        return self.wanted.explained(error, arguments)
 
 
 class ScriptImporter:
@@ -20,14 +45,15 @@ class ScriptImporter:
     def read(self, path: Path, constants: Mapping[str, Any] | None) -> ImportedGraph:
         """Return the graph of a script, whose only output is ``result``.
 
-        Without constants these are zeros, which is enough to plan. Raises ScriptError, with line
-        and column.
+        Without constants it has no values, which is enough to plan. Raises ScriptError, with line
+        and column, and MemoryError, which names the line.
         """
         node = parse_script(path.read_bytes(), constants, str(path))
         lowered = lower(node)
-        return ImportedGraph(
+        return ScriptGraph(
             inputs=lowered.inputs,
             outputs={"result": lowered.result},
             updates=lowered.updates,
             memory=str(plan_memory(node)),
+            wanted=Inputs(evaluation_order(node)),
         )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 import weft
-from weft import Op, TensorOp, scope
+from weft import Op, TensorOp, scope, shortage
 from weft_hamkaas.nodes import (
     BufferTensor,
     ComplexHadamardProductNode,
@@ -98,6 +98,7 @@ class _Lowering:
         self.views: dict[tuple[TensorOp, int, tuple[int, ...]], TensorOp] = {}
         self.written: dict[HamKaasNode, None] = {}
         self.checked: dict[HamKaasNode, TensorOp] = {}
+        self.insides: dict[tuple[int, HamKaasNode], TensorOp] = {}
 
     def run(self) -> Lowered:
         leaves = [node for node in self.order if not node.inputs]
@@ -135,7 +136,8 @@ class _Lowering:
         if isinstance(node, InputTensor):
             return self.inputs[node.get_name()]
         if isinstance(node, ConstantTensor):
-            constant: TensorOp = weft.constant(node.value)
+            with shortage.noted(node.meta.nbytes, f"constant {node.get_name() or '(unnamed)'}"):
+                constant: TensorOp = weft.constant(node.value, node.meta.shape, node.meta.dtype)
             return constant
         assert isinstance(node, BufferTensor)
         state: TensorOp = weft.persistent_tensor(
@@ -146,7 +148,8 @@ class _Lowering:
 
     def _computed(self, node: HamKaasNode) -> TensorOp:
         if isinstance(node, SlicedSoftmaxNode):
-            return _sliced_softmax(self.value(node.inputs[0]), self._index(node.inputs[1]))
+            x, prefix = node.inputs
+            return _sliced_softmax(self.value(x), self._inside(node.meta.shape[-1], prefix))
         result: TensorOp = _RULES[type(node)](node, *map(self.value, node.inputs))
         return result
 
@@ -173,6 +176,17 @@ class _Lowering:
         )
         self.current[base.owner] = weft.reshape(new, whole.shape)
         self.written[base.owner] = None
+
+    def _inside(self, length: int, prefix: HamKaasNode) -> TensorOp:
+        """Return which of so many elements belong to a prefix.
+
+        Nothing writes integers, so this holds for all softmaxes of a model.
+        """
+        found = self.insides.get((length, prefix))
+        if found is None:
+            places = weft.constant(np.arange(length))
+            found = self.insides[length, prefix] = weft.less(places, self._index(prefix))
+        return found
 
     def _index(self, node: HamKaasNode) -> TensorOp:
         """Return one integer, which was found to be in range if it depends on the call."""
@@ -240,8 +254,7 @@ def _part(whole: TensorOp, offset: int, shape: tuple[int, ...]) -> TensorOp:
     return part
 
 
-def _sliced_softmax(x: TensorOp, prefix: TensorOp) -> TensorOp:
-    inside = weft.less(weft.constant(np.arange(x.shape[-1])), prefix)
+def _sliced_softmax(x: TensorOp, inside: TensorOp) -> TensorOp:
     lowest = weft.constant(-np.inf, dtype="float32")
     softmax = weft.softmax(weft.where(inside, x, lowest), normalization_axes=-1)
     result: TensorOp = weft.where(inside, softmax, x)

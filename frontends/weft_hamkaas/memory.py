@@ -98,12 +98,13 @@ class Block:
     Attributes
     ----------
     nodes
-        The numbers in the script of those whose outputs lie there; each is written over the one
-        before it.
+        The places in the order of those whose outputs lie there, from 1; each is written over the
+        one before it.
     offset, size
         Where, and how many bytes.
     first, last
-        The numbers of the first and the last node that run meanwhile; 0 is before the first one.
+        The places of the first and the last node that run meanwhile; 0 is before the first one,
+        and the result's last is after all.
     """
 
     nodes: tuple[int, ...]
@@ -154,20 +155,31 @@ class MemoryPlan:
             f"{len(self.order)} nodes: constants {self.constant_bytes:,} bytes, buffers "
             f"{self.buffer_bytes:,} bytes, outputs {self.size:,} bytes, of which "
             f"{self.lower_bound:,} are in use at once",
-            f"{'offset':>12} {'bytes':>12}  {'in use':16} output of",
+            "An output is in use until the last node that reads it has run: inputs from the start, "
+            "the result to the end.",
+            f"{'offset':>12} {'bytes':>12}  {'in use':20} output of",
         ]
+        names = self._names()
         for block in sorted(self.blocks, key=lambda block: (block.first, block.offset)):
-            used = f"${block.first} to ${block.last}" if block.first else f"before ${block.last}"
-            names = ", ".join(f"${n} {type(self.order[n - 1]).__name__}" for n in block.nodes)
-            lines.append(f"{block.offset:12,} {block.size:12,}  {used:16} {names}")
+            first = names[block.first - 1] if block.first else "the start"
+            last = names[block.last - 1] if block.last <= len(names) else "the end"
+            kinds = [f"{names[n - 1]} {type(self.order[n - 1]).__name__}" for n in block.nodes]
+            used = f"{first} to {last}"
+            lines.append(f"{block.offset:12,} {block.size:12,}  {used:20} {', '.join(kinds)}")
         return "\n".join(lines)
+
+    def _names(self) -> list[str]:
+        """Return what scripts call the nodes: the one they were read from, or `traverse_node`'s."""
+        known = [node.number for node in self.order]
+        is_one_script = None not in known and len(set(known)) == len(known)
+        return [f"${number}" for number in (known if is_one_script else range(1, len(known) + 1))]
 
 
 def plan_memory(root: HamKaasNode, in_place: bool = True) -> MemoryPlan:
     """Return where everything lies while a node is evaluated.
 
     With `in_place` an elementwise node is written over its first input where nobody reads that
-    later and where it has as many bytes.
+    later and where it has as many bytes. Raises KindError for what is no node.
     """
     order = evaluation_order(root)
     blocks = _blocks(order, in_place)

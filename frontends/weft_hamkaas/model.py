@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 import weakref
 from collections.abc import Mapping
 from functools import cached_property
@@ -11,29 +12,19 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft import Computation, Transformer, plugins, source
-from weft.dtypes import DType
+from weft import Computation, Transformer, plugins
 from weft.errors import BackendError, IndexOutOfRange
 from weft.kernels.account import Account
-from weft_hamkaas.errors import NodeError
+from weft.shortage import note_largest
+from weft_hamkaas.errors import KindError, NodeError
+from weft_hamkaas.inputs import Inputs
 from weft_hamkaas.lowering import lower
 from weft_hamkaas.memory import MemoryPlan, plan_memory
 from weft_hamkaas.nodes import (
     ConstantTensor,
     HamKaasNode,
-    InputTensor,
-    ReplaceSliceNode,
-    SlicedSoftmaxNode,
 )
-from weft_hamkaas.tensors import (
-    DTYPES,
-    Array,
-    as_array,
-    dtype_name,
-    is_tensor,
-    is_torch,
-    like,
-)
+from weft_hamkaas.tensors import as_array, dtype_name, is_tensor, is_torch, like
 from weft_hamkaas.traversal import TraversalResult, evaluation_order, traverse_node
 
 
@@ -55,85 +46,45 @@ class HamKaasModel:
     def __init__(self, node: HamKaasNode, transformer: Transformer) -> None:
         self.node = node
         self.traversal: TraversalResult = traverse_node(node)
-        self._order = evaluation_order(node)
-        self._inputs = [
-            (name, DTYPES[meta.dtype], tuple(meta.shape))
-            for name, meta in self.traversal.inputs.items()
-        ]
-        constants = self.traversal.constants.values()
-        self._like: Any = next(filter(is_torch, constants), None)
+        order = evaluation_order(node)
+        self._inputs = Inputs(order)
+        constants = [each for each in order if isinstance(each, ConstantTensor)]
+        self._like: Any = next(filter(is_torch, [each.get_tensor() for each in constants]), None)
         lowered = lower(node)
         self.computation: Computation = transformer.computation(
             lowered.results, *lowered.inputs.values(), name="hamkaas"
         )
         weakref.finalize(self, transformer.close).atexit = False
-        transformer.initialize()
+        try:
+            transformer.initialize()
+        except MemoryError as error:
+            note_largest(error, self.computation.graph)
+            raise
 
     def evaluate(self, inputs: Mapping[str, Any] | None = None) -> Any:
         """Return the value of the node for the values of its inputs, by name.
 
         The result is new: an array, or a tensor of torch where one was given or is a constant.
         Raises NodeError for an input that is unknown, missing, or of another type or shape, and
-        IndexOutOfRange for bounds and prefixes that are; nothing is written then.
+        IndexOutOfRange for bounds and prefixes that are; nothing is written then. A MemoryError
+        names the lines that ask for most.
         """
         given = {} if inputs is None else inputs
         if not isinstance(given, Mapping):
-            raise NodeError(f"Inputs are a mapping of names to tensors, not {given!r:.100}")
-        arrays = [self._array(name, dtype, shape, given) for name, dtype, shape in self._inputs]
-        if len(given) > len(arrays):
-            known = {name for name, _, _ in self._inputs}
-            unknown = next(name for name in given if name not in known)
-            raise NodeError(f"Unknown input tensor: {unknown} (there are {', '.join(known)})")
+            found = reprlib.repr(given)
+            raise KindError(f"Inputs are a mapping of names to tensors, not {found}")
+        arrays = self._inputs.arrays(given)
         try:
             result = self.computation(*arrays)[0]
-        except IndexOutOfRange as error:
-            self._explain(dict(zip(self.traversal.inputs, arrays, strict=True)), error)
+        except MemoryError as error:
+            note_largest(error, self.computation.graph)
             raise
+        except IndexOutOfRange as error:
+            raise self._inputs.explained(error, arrays) from error
         for tensor in given.values():
             if type(tensor) is not np.ndarray and is_torch(tensor):
                 return like(result, tensor)
         return result if self._like is None else like(result, self._like)
-
-    def _array(
-        self, name: str, dtype: DType, shape: tuple[int, ...], given: Mapping[str, Any]
-    ) -> Array:
-        tensor = given.get(name)
-        if type(tensor) is np.ndarray and tensor.dtype == dtype and tensor.shape == shape:
-            return tensor
-        if tensor is None:
-            unknown = [each for each in given if each not in self.traversal.inputs]
-            hint = f"; Unknown input tensor: {unknown[0]}" if unknown else ""
-            raise NodeError(f"Missing input tensor: {name}{hint}")
-        if not is_tensor(tensor):
-            raise NodeError(f"Input tensor {name} is no tensor, but {tensor!r:.100}")
-        if dtype_name(tensor.dtype) != dtype.name:
-            raise NodeError(
-                f"Input tensor {name} has wrong type: {dtype_name(tensor.dtype)} vs {dtype}"
-            )
-        if tuple(tensor.shape) != shape:
-            raise NodeError(
-                f"Input tensor {name} has wrong shape: {list(tensor.shape)} vs {list(shape)}"
-            )
-        return as_array(tensor)
-
-    def _explain(self, arrays: Mapping[str, Array], error: IndexOutOfRange) -> None:
-        """Say which node was given bounds that are out of range."""
-
-        def known(node: HamKaasNode) -> int:
-            if isinstance(node, InputTensor):
-                return int(arrays[node.get_name()][0])
-            return int(node.value[0]) if isinstance(node, ConstantTensor) else 0
-
-        for node in self._order:
-            try:
-                if isinstance(node, ReplaceSliceNode):
-                    node.require_bounds(*map(known, node.inputs[2:]))
-                elif isinstance(node, SlicedSoftmaxNode):
-                    node.require_prefix(known(node.inputs[1]))
-            except NodeError as found:
-                where = source.file_info(node.location)
-                problem = f"{type(node).__name__}: {found.problem}\n  {where}"
-                raise IndexOutOfRange(problem) from error
 
     @cached_property
     def memory(self) -> MemoryPlan:
@@ -160,6 +111,9 @@ class HamKaasPlugin:
     """
 
     def __init__(self, backend: str | os.PathLike[str] | None = None, **options: Any) -> None:
+        if not isinstance(backend, str | bytes | os.PathLike | None):
+            found = reprlib.repr(backend)
+            raise KindError(f"A backend is given by its name, or as a path, not as {found}")
         name = None if backend is None or _is_path(backend) else os.fspath(backend)
         if name is not None:
             plugins.load(plugins.BACKENDS, name)
@@ -173,11 +127,10 @@ class HamKaasPlugin:
 
         With `use_gpu` it runs on an NVIDIA GPU (backend cupy) or on a GPU of OpenCL; raises
         BackendError if there is none. `use_cudnn` asks for matrix products and elementwise nodes in
-        one kernel: that is what fusion makes of them anyway. Raises NodeError for what is no node,
-        and for two inputs or constants of one name.
+        one kernel: that is what fusion makes of them anyway. Raises NodeError for two inputs or
+        constants of one name and for a constant without a value, KindError for what is no node,
+        and MemoryError, which names the lines that ask for most, for want of memory.
         """
-        if not isinstance(node, HamKaasNode):
-            raise NodeError(f"A model is compiled from a node, not from {node!r:.100}")
         if use_gpu:
             return HamKaasModel(node, gpu_transformer(self.backend, self.options))
         return HamKaasModel(node, weft.make_transformer(self.backend, **self.options))

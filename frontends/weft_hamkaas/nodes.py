@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-import re
 import reprlib
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -13,7 +11,8 @@ import numpy as np
 from weft import scope, source
 from weft.source import Location
 from weft_hamkaas import rules
-from weft_hamkaas.errors import NodeError
+from weft_hamkaas.arguments import checked_name, whole_number, whole_numbers
+from weft_hamkaas.errors import KindError, NodeError
 from weft_hamkaas.tensors import (
     TensorMeta,
     as_array,
@@ -23,8 +22,6 @@ from weft_hamkaas.tensors import (
     is_torch,
     like,
 )
-
-_NAME = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 
 
 class HamKaasNode:
@@ -43,6 +40,8 @@ class HamKaasNode:
         Type and shape of the tensor.
     location
         File and line where the node was built, of Python or of a script.
+    number
+        Its number in the script that it was read from, or None.
     owner
         The node in whose memory its value lies: itself, or that of the first input.
     is_transparent
@@ -61,6 +60,7 @@ class HamKaasNode:
         self.arguments = arguments
         self.inputs = tuple(each for each in arguments if isinstance(each, HamKaasNode))
         self.location: Location = scope.current.get().location or source.user_location()
+        self.number: int | None = None
         self._owner = self.inputs[0].owner if self.is_transparent else None
 
     @property
@@ -92,7 +92,7 @@ class HamKaasNode:
                 raise NodeError(f"A slice has no step, not {item.step!r}")
             begin = 0 if item.start is None else item.start
             return SliceNode(self, begin, self.meta.shape[0] if item.stop is None else item.stop)
-        begin = _number(item, "An index")
+        begin = whole_number(item, "An index is an integer")
         return SliceNode(self, begin, begin + 1)
 
     __iter__ = None
@@ -143,15 +143,16 @@ def _is_operand(value: Any) -> bool:
 def _operand(value: Any) -> HamKaasNode:
     """Return a node as it is, and a tensor as a constant."""
     if not _is_operand(value):
-        raise NodeError(f"An operand is a node or a tensor, not {value!r}")
+        raise KindError(f"An operand is a node or a tensor, not {reprlib.repr(value)}")
     return value if isinstance(value, HamKaasNode) else ConstantTensor(value)
 
 
-def _index(value: Any) -> HamKaasNode:
+def _index(value: Any, what: str) -> HamKaasNode:
     """Return a node as it is, and an integer or a tensor as a constant."""
     if _is_operand(value):
         return _operand(value)
-    return ConstantTensor(np.array([_number(value, "A bound")], np.int64))
+    number = whole_number(value, f"{what} is an integer, a node or a tensor")
+    return ConstantTensor(np.array([number], np.int64))
 
 
 def _known_index(node: HamKaasNode) -> Any:
@@ -159,32 +160,6 @@ def _known_index(node: HamKaasNode) -> Any:
     if isinstance(node, ConstantTensor) and node.is_known:
         return int(node.value[0])
     return None
-
-
-def _number(value: Any, what: str) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise NodeError(f"{what} is an integer, not {value!r}") from None
-
-
-def _numbers(values: Any, what: str) -> list[int]:
-    try:
-        return [_number(value, what) for value in values]
-    except TypeError:
-        raise NodeError(f"{what} list is expected, not {values!r}") from None
-
-
-def checked_name(name: Any) -> str:
-    """Return a name if it may stand in a script; raises NodeError for any other one."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise NodeError(
-            f"{reprlib.repr(name)} is no name: one has letters, digits, _ and ., and begins with "
-            "a letter or _"
-        )
-    return name
 
 
 class InputTensor(HamKaasNode):
@@ -220,7 +195,8 @@ class ConstantTensor(HamKaasNode):
 
     def __init__(self, tensor: Any) -> None:
         if not is_tensor(tensor):
-            raise NodeError(f"A constant is made of a tensor, not of {tensor!r}")
+            found = reprlib.repr(tensor)
+            raise KindError(f"A constant is made of a tensor of NumPy or torch, not of {found}")
         if 0 in tuple(tensor.shape):
             raise NodeError(f"Empty tensors are not supported: {list(tensor.shape)}")
         super().__init__(checked_meta(tensor.dtype, tensor.shape))
@@ -231,7 +207,7 @@ class ConstantTensor(HamKaasNode):
         self.last_name: str | None = None
         """What a traversal called it that had to find a name."""
         self.is_known = True
-        """Whether the value is the right one, and no stand-in of a script that is only planned."""
+        """Whether the value is the right one: a script that is only planned needs none."""
 
     def get_name(self) -> str | None:
         """Return the name that it was given, else that of the last traversal, or None."""
@@ -242,14 +218,19 @@ class ConstantTensor(HamKaasNode):
         self.name = checked_name(name)
 
     def get_tensor(self) -> Any:
-        """Return the tensor, with its elements one after the other."""
+        """Return the tensor, with its elements one after the other.
+
+        Raises NodeError for a constant of a script that was read without values.
+        """
+        if not self.is_known:
+            raise NodeError(f"Constant {self.name} has no value: parse_script was given none")
         tensor = self._tensor
         return tensor.contiguous() if is_torch(tensor) else as_array(tensor)
 
     @property
     def value(self) -> Any:
-        """The tensor as an array."""
-        return as_array(self._tensor)
+        """The tensor as an array; where it is not known, a number in place of every element."""
+        return as_array(self._tensor) if self.is_known else self._tensor.item(0)
 
 
 class SumNode(HamKaasNode):
@@ -308,7 +289,7 @@ class SliceNode(HamKaasNode):
     is_transparent = True
 
     def __init__(self, input: HamKaasNode, begin: int, end: int) -> None:
-        begin, end = _number(begin, "An index"), _number(end, "An index")
+        begin, end = (whole_number(each, "An index is an integer") for each in (begin, end))
         super().__init__(rules.slice_of(_meta(input), begin, end), input, begin, end)
 
 
@@ -329,7 +310,7 @@ class PermuteNode(HamKaasNode):
     signature = ("node", "axes")
 
     def __init__(self, input: HamKaasNode, permutation: Sequence[int]) -> None:
-        axes = _numbers(permutation, "A place of an axis")
+        axes = whole_numbers(permutation, "A permutation is a list of integers, as in [1, 0]")
         super().__init__(rules.permute(_meta(input), axes), input, axes)
 
 
@@ -340,7 +321,7 @@ class ReplaceSliceNode(HamKaasNode):
     is_transparent = True
 
     def __init__(self, input: HamKaasNode, replacement: HamKaasNode, begin: Any, end: Any) -> None:
-        begin, end = _index(begin), _index(end)
+        begin, end = _index(begin, "The begin of a slice"), _index(end, "The end of a slice")
         meta = rules.replace_slice(_meta(input), _meta(replacement), _meta(begin), _meta(end))
         super().__init__(meta, input, replacement, begin, end)
         _require_replaceable(input)
@@ -392,7 +373,7 @@ class SlicedSoftmaxNode(HamKaasNode):
     signature = ("node", "node")
 
     def __init__(self, input: HamKaasNode, prefix: Any) -> None:
-        prefix = _index(prefix)
+        prefix = _index(prefix, "A prefix")
         super().__init__(rules.sliced_softmax(_meta(input), _meta(prefix)), input, prefix)
         known = _known_index(prefix)
         if known is not None:
@@ -408,7 +389,8 @@ class SlicedSoftmaxNode(HamKaasNode):
 
 def _meta(node: Any) -> TensorMeta:
     if not isinstance(node, HamKaasNode):
-        raise NodeError(f"An operand is a node, not {node!r:.60}: ConstantTensor makes one")
+        found = reprlib.repr(node)
+        raise KindError(f"An operand is a node, not {found}: ConstantTensor makes one of a tensor")
     return node.meta
 
 

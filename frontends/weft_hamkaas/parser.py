@@ -10,6 +10,7 @@ The grammar, where spaces and ends of lines mean nothing, not even within a word
 
 from __future__ import annotations
 
+import itertools
 import re
 import reprlib
 from collections.abc import Mapping
@@ -17,10 +18,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft import scope
-from weft_hamkaas.errors import NodeError, ScriptError
+from weft import scope, shortage
+from weft_hamkaas.errors import KindError, NodeError, ScriptError
 from weft_hamkaas.nodes import KINDS, BufferTensor, ConstantTensor, HamKaasNode
-from weft_hamkaas.tensors import DTYPES, checked_meta, dtype_name, is_tensor
+from weft_hamkaas.tensors import DTYPES, FLOAT, INTEGER, checked_meta, dtype_name, is_tensor
 from weft_hamkaas.traversal import (
     constant_names,
     evaluation_order,
@@ -52,10 +53,18 @@ def parse_script(
 ) -> HamKaasNode:
     """Return the node that a script calls its result.
 
-    `constants` holds the value of each ConstantTensor by name; None stands for zeros, where values
-    do not matter. Raises ScriptError, with line and column, for text that is no script, for a node
-    that cannot be built, and for a constant that is missing or of another type or shape.
+    `constants` holds the value of each ConstantTensor by name, and is asked for each when its
+    statement is read. Without it the node has no values: it can be written and planned, which then
+    takes no memory, and not be compiled. Raises ScriptError, with line and column, for text that is
+    no script, for a node that cannot be built, and for a constant that is missing or of another
+    type or shape; KindError for what is no text, or no mapping; MemoryError, which names the line,
+    for a constant that there is no memory for.
     """
+    if not isinstance(script, str | bytes):
+        raise KindError(f"A script is text, str or bytes, not {reprlib.repr(script)}")
+    if not isinstance(constants, Mapping | None):
+        found = reprlib.repr(constants)
+        raise KindError(f"Constants are a mapping of names to tensors, or None, not {found}")
     text = script if isinstance(script, str) else _decoded(script, filename)
     return _Parser(_Text(text, filename), constants).run()
 
@@ -96,6 +105,7 @@ class _Parser:
         self.text = text
         self.constants = constants
         self.nodes: dict[int, HamKaasNode] = {}
+        self.stand_ins = {FLOAT: itertools.count(2), INTEGER: itertools.count(1)}
         self.at = 0
 
     def run(self) -> HamKaasNode:
@@ -140,7 +150,8 @@ class _Parser:
         line, _ = self.text.place(begin)
         try:
             with scope.located((self.text.filename, line)):
-                self.nodes[number] = self._node(kind, arguments)
+                node = self.nodes[number] = self._node(kind, arguments)
+                node.number = number
         except NodeError as error:
             self.text.refuse(f"{found[2]}: {error.problem}", begin)
 
@@ -168,7 +179,9 @@ class _Parser:
         if wanted == "number":
             return self._number(found[1], at)
         if wanted in ("shape", "axes"):
-            return [self._number(each, at) for each in found[1].split(",") if each]
+            numbers = found[1].split(",") if found[1] else []
+            self._require_short(max(numbers, key=len, default=""), at)
+            return list(map(int, numbers))
         return found[1]
 
     def _known(self, digits: str, at: int) -> HamKaasNode:
@@ -178,9 +191,12 @@ class _Parser:
         return self.nodes[number]
 
     def _number(self, digits: str, at: int) -> int:
+        self._require_short(digits, at)
+        return int(digits)
+
+    def _require_short(self, digits: str, at: int) -> None:
         if len(digits) > _DIGITS:
             self.text.refuse(f"a number of {len(digits)} digits is too large", at)
-        return int(digits)
 
     def _expect(self, mark: str) -> None:
         if not self.text.stripped.startswith(mark, self.at):
@@ -200,13 +216,22 @@ class _Parser:
             return BufferTensor(dtype, shape, name)
         return kind(*arguments)
 
+    def _stand_in(self, dtype: str) -> Any:
+        """Return a number in place of one that is not known.
+
+        What holds for it must not change a plan: no two are equal, no float is 0 or 1, and integers
+        are small, since they are bounds.
+        """
+        return DTYPES[dtype].type(next(self.stand_ins[dtype]))
+
     def _constant(self, name: str, dtype: str, shape: list[int]) -> ConstantTensor:
         """Return a constant with its value, which must be what the script says."""
         meta = checked_meta(dtype, shape)
         if self.constants is None:
-            value: Any = np.broadcast_to(DTYPES[meta.dtype].type(0), shape)
+            value: Any = np.broadcast_to(self._stand_in(meta.dtype), shape)
         else:
-            value = self.constants.get(name)
+            with shortage.noted(meta.nbytes, f"constant {reprlib.repr(name)}"):
+                value = self.constants.get(name)
             if not is_tensor(value):
                 given = ", ".join(sorted(map(str, self.constants))[:20]) or "none"
                 raise NodeError(

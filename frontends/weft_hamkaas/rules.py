@@ -6,6 +6,7 @@ One rule serves the Python face and the parser of scripts. All raise NodeError.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from weft_hamkaas.errors import NodeError
 from weft_hamkaas.tensors import FLOAT, INTEGER, TensorMeta, checked_shape
@@ -21,42 +22,43 @@ def _require_same_type(lhs: TensorMeta, rhs: TensorMeta) -> None:
         raise NodeError(f"Mixed-precision operations are not supported: {lhs.dtype}, {rhs.dtype}")
 
 
-def _spreads(lhs: Sequence[int], rhs: Sequence[int]) -> bool:
-    """Whether the right shape is the left one, but for lengths of 1 in it."""
-    same = len(lhs) == len(rhs)
-    return same and all(other in (1, mine) for mine, other in zip(lhs, rhs, strict=True))
+def _require_floats(lhs: TensorMeta, rhs: TensorMeta, what: str) -> None:
+    _require_same_type(lhs, rhs)
+    _require_float(lhs, f"{what} is supported for float32 tensors only")
+
+
+def _require_spread(lhs: TensorMeta, rhs: TensorMeta, what: str) -> None:
+    """Refuse a right shape that is not the left one, but for lengths of 1 in it."""
+    same = len(lhs.shape) == len(rhs.shape)
+    if not same or any(r not in (1, x) for x, r in zip(lhs.shape, rhs.shape, strict=True)):
+        raise NodeError(
+            f"Shapes do not match for {what}: {lhs.shape} vs {rhs.shape} (the right one has the "
+            "lengths of the left one, or 1)"
+        )
 
 
 def sum_of(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
     """Of floats; the right operand is repeated along axes where it has length 1."""
-    _require_same_type(lhs, rhs)
-    _require_float(lhs, "Sum is supported for float32 tensors only")
-    if not _spreads(lhs.shape, rhs.shape):
-        raise NodeError(f"Shapes do not match for addition: {lhs.shape} vs {rhs.shape}")
+    _require_floats(lhs, rhs, "Sum")
+    _require_spread(lhs, rhs, "addition")
     return lhs
 
 
 def hadamard_product(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
     """Of floats; the right operand is repeated along axes where it has length 1."""
-    _require_same_type(lhs, rhs)
-    _require_float(lhs, "Hadamard product is supported for float32 tensors only")
-    if not _spreads(lhs.shape, rhs.shape):
-        raise NodeError(f"Shapes do not match for Hadamard product: {lhs.shape} vs {rhs.shape}")
+    _require_floats(lhs, rhs, "Hadamard product")
+    _require_spread(lhs, rhs, "Hadamard product")
     return lhs
 
 
 def complex_hadamard_product(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
     """Of floats, of which two along the last axis are one complex number."""
-    _require_same_type(lhs, rhs)
-    _require_float(lhs, "Complex Hadamard product is supported for float32 tensors only")
+    _require_floats(lhs, rhs, "Complex Hadamard product")
     if lhs.shape[-1] != 2 or rhs.shape[-1] != 2:
         raise NodeError(
             f"The last axis holds two numbers, real and imaginary part: {lhs.shape} vs {rhs.shape}"
         )
-    if not _spreads(lhs.shape, rhs.shape):
-        raise NodeError(
-            f"Shapes do not match for complex Hadamard product: {lhs.shape} vs {rhs.shape}"
-        )
+    _require_spread(lhs, rhs, "complex Hadamard product")
     return lhs
 
 
@@ -68,8 +70,7 @@ def pointwise(name: str, input: TensorMeta) -> TensorMeta:
 
 def mat_mul(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
     """Matrix by matrix, vector by matrix, or as many matrices by as many."""
-    _require_same_type(lhs, rhs)
-    _require_float(lhs, "Matrix multiplication is supported for float32 tensors only")
+    _require_floats(lhs, rhs, "Matrix multiplication")
     left, right = lhs.shape, rhs.shape
     if (len(left), len(right)) not in ((2, 2), (1, 2), (3, 3)):
         raise NodeError(
@@ -100,17 +101,10 @@ def reshape(input: TensorMeta, shape: Sequence[int]) -> TensorMeta:
     """The same elements in the same order, along other axes."""
     _require_float(input, "Only float32 tensors are supported for reshape")
     lengths = checked_shape(shape)
-    old, new = _size(input.shape), _size(lengths)
+    old, new = prod(input.shape), prod(lengths)
     if old != new:
         raise NodeError(f"Reshape tensor size mismatch: {old} vs {new}")
     return TensorMeta(input.type, lengths)
-
-
-def _size(shape: Sequence[int]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 def permute(input: TensorMeta, permutation: Sequence[int]) -> TensorMeta:
@@ -153,8 +147,7 @@ def require_index(meta: TensorMeta, what: str) -> None:
 
 def rms_norm(input: TensorMeta, weights: TensorMeta) -> TensorMeta:
     """``weights * input / sqrt(mean(input ** 2) + 1e-5)`` of vectors."""
-    _require_same_type(input, weights)
-    _require_float(input, "RMS norm is supported for float32 tensors only")
+    _require_floats(input, weights, "RMS norm")
     if len(input.shape) != 1 or input.shape != weights.shape:
         raise NodeError(
             f"RMS norm takes two vectors of one length: {input.shape} vs {weights.shape}"

@@ -6,7 +6,7 @@ module that it comes from makes others.
 
 from __future__ import annotations
 
-import operator
+import reprlib
 import sys
 from dataclasses import dataclass
 from math import prod
@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.op import Op
+from weft_hamkaas.arguments import whole_numbers
 from weft_hamkaas.errors import NodeError
 
 Array = np.ndarray[Any, Any]
@@ -54,7 +56,9 @@ class TensorMeta:
 def dtype_name(dtype: Any) -> str:
     """Return what scripts call a dtype of torch, of NumPy or of weft, or its name itself."""
     if isinstance(dtype, type) and issubclass(dtype, np.generic):
-        return np.dtype(dtype).name
+        dtype = np.dtype(dtype)
+    if isinstance(dtype, np.dtype):
+        dtype = dtype.name  # the same in either order of bytes
     return str(dtype).removeprefix("torch.")
 
 
@@ -68,29 +72,20 @@ def checked_meta(dtype: Any, shape: Any) -> TensorMeta:
 
 def checked_shape(shape: Any, what: str = "") -> list[int]:
     """Return a shape as a list; raises NodeError for one that is none, or not supported."""
-    what = f"{what} shape" if what else "shape"
-    try:
-        lengths = [_whole(length) for length in shape]
-    except TypeError:
-        raise NodeError(f"Invalid {what}: {shape!r} is no list of integers") from None
+    what = f"Invalid {what} shape" if what else "Invalid shape"
+    lengths = whole_numbers(shape, f"{what}: a list of integers is wanted, as in [2, 3]")
     if not 1 <= len(lengths) <= 3:
         raise NodeError(f"Unsupported tensor dimension: {len(lengths)} (one to three are)")
     if min(lengths) <= 0:
-        raise NodeError(f"Invalid {what}: {lengths} (empty tensors are not supported)")
+        raise NodeError(f"{what}: {lengths} (every length is written out, 1 or more)")
     if prod(lengths) * 8 > MOST_BYTES:
-        raise NodeError(f"Invalid {what}: {lengths} is more than any memory holds")
+        raise NodeError(f"{what}: {reprlib.repr(lengths)} is more than any memory holds")
     return lengths
 
 
-def _whole(length: Any) -> int:
-    if isinstance(length, bool):
-        raise TypeError("a bool is no length")
-    return operator.index(length)
-
-
 def is_tensor(value: Any) -> bool:
-    """Whether a value is an array or a tensor of somebody's."""
-    return hasattr(value, "dtype") and hasattr(value, "shape")
+    """Whether a value is an array or a tensor of somebody's, with elements to be read."""
+    return hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, Op)
 
 
 def is_torch(value: Any) -> bool:
@@ -99,8 +94,12 @@ def is_torch(value: Any) -> bool:
 
 
 def as_array(tensor: Any) -> Array:
-    """Return a tensor as a C-contiguous array, which may share its memory."""
-    return np.asarray(tensor.detach().cpu().numpy() if is_torch(tensor) else tensor, order="C")
+    """Return a tensor as a C-contiguous array in the machine's order of bytes.
+
+    It may share the tensor's memory.
+    """
+    array = np.asarray(tensor.detach().cpu().numpy() if is_torch(tensor) else tensor)
+    return np.asarray(array, array.dtype.newbyteorder("="), order="C")
 
 
 def like(array: Array, tensor: Any) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from weft_hamkaas.errors import NodeError
+from weft_hamkaas.errors import KindError, NodeError
 from weft_hamkaas.nodes import BufferTensor, ConstantTensor, HamKaasNode, InputTensor
 from weft_hamkaas.tensors import TensorMeta
 
@@ -20,7 +21,7 @@ class TraversalResult:
     script
         The statements, a line each, and the node whose value is the result.
     constants
-        The values of the constants, by name.
+        The values of the constants, by name; those of a script that was read without are missing.
     inputs
         What an evaluation is given, by name.
     output
@@ -36,8 +37,11 @@ class TraversalResult:
 def evaluation_order(root: HamKaasNode) -> list[HamKaasNode]:
     """Return what a node needs and, last, the node; inputs come first, from left to right.
 
-    This is the order of effects: what comes after a replacement sees the new elements.
+    This is the order of effects: what comes after a replacement sees the new elements. Raises
+    KindError for what is no node.
     """
+    if not isinstance(root, HamKaasNode):
+        raise KindError(f"A model is a node, such as InputTensor, not {reprlib.repr(root)}")
     order: dict[HamKaasNode, None] = {}
     stack = [root]
     while stack:
@@ -54,10 +58,8 @@ def traverse_node(node: HamKaasNode) -> TraversalResult:
     """Return the script of a node and of all it needs, with what is to be known of its tensors.
 
     Constants without a name are called ``constant_0`` and so on, in the order of the script. Raises
-    NodeError for two inputs, constants or buffers of one name.
+    NodeError for two inputs, constants or buffers of one name, KindError for what is no node.
     """
-    if not isinstance(node, HamKaasNode):
-        raise NodeError(f"A node is traversed, not {node!r}")
     order = evaluation_order(node)
     names = constant_names(order)
     inputs = named_inputs(order)
@@ -66,7 +68,7 @@ def traverse_node(node: HamKaasNode) -> TraversalResult:
     lines = [f"{numbers[each]} = {_call(each, numbers, names)};\n" for each in order]
     return TraversalResult(
         script="".join([*lines, f"result = {numbers[node]};\n"]),
-        constants={name: constant.get_tensor() for constant, name in names.items()},
+        constants={name: each.get_tensor() for each, name in names.items() if each.is_known},
         inputs={name: each.meta for name, each in inputs.items()},
         output=node.meta,
     )

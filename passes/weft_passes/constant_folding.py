@@ -7,6 +7,8 @@ stays a view.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,9 @@ from weft.target import Target
 SMALL = 4096
 """The bytes up to which a result is folded whatever its operands' size."""
 
+_KEPT = (ParameterOp, ReadOp, BroadcastOp)
+"""Ops that are not known before a call, or are as small as constants are."""
+
 
 class ConstantFolding(GraphPass):
     """Compute what does not depend on inputs or state while compiling."""
@@ -32,7 +37,7 @@ class ConstantFolding(GraphPass):
 
 
 def _folded(op: Op) -> Op:
-    if op.is_constant or op.has_effect or isinstance(op, ParameterOp | ReadOp | BroadcastOp):
+    if op.is_constant or op.has_effect or isinstance(op, _KEPT):
         return op
     operands = []
     for arg in op.args:
@@ -43,12 +48,19 @@ def _folded(op: Op) -> Op:
     if not op.is_tensor or not op.axes.is_static:
         return op
     size = op.axes.size * op.dtype.itemsize
-    if size > max([SMALL, *(arg.const.nbytes for arg in operands)]):
+    if size > max([SMALL, *(_held(arg.const) for arg in operands)]):
         return op
     with np.errstate(all="ignore"):
         value = op.reference(*(_value(arg) for arg in op.args))
     with scope.replacing(op):
         return constant(np.asarray(value, op.dtype), op.axes, op.dtype)
+
+
+def _held(array: np.ndarray[Any, Any]) -> int:
+    """Return the bytes of the different elements of an array, which may repeat some."""
+    lengths = zip(array.shape, array.strides, strict=True)
+    held: int = array.itemsize * prod(length for length, stride in lengths if stride)
+    return held
 
 
 def _value(op: Op) -> object:

@@ -6,9 +6,16 @@ import runpy
 import sys
 from pathlib import Path
 
+from hamkaas_decoder import STORIES_15M, decode_step, weights
 from hamkaas_models import MNIST
+from typer.testing import CliRunner
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "hamkaas_mnist.py"
+import weft_hamkaas as hk
+from weft.cli import app
+from weft.kernels import FusedOp
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "hamkaas_mnist.py"
 
 
 def run(monkeypatch, capsys, *arguments):
@@ -26,3 +33,24 @@ def test_the_example_is_computed_and_close_to_numpy(monkeypatch, capsys):
     assert said.startswith(MNIST)
     assert "arena 512000 bytes" in said
     assert float(said.split()[-1]) < 1e-4
+
+
+def test_the_page_shows_what_the_command_prints_of_the_example(monkeypatch, capsys, tmp_path):
+    (tmp_path / "digits.hk").write_text(run(monkeypatch, capsys))
+    command = ["run", str(tmp_path / "digits.hk"), "--plan", "--backend", "numpy"]
+    account = CliRunner().invoke(app, command).stdout.rpartition("\n\n")[2]
+    assert account.startswith("ops captured")
+    assert f"```\n{account}```\n" in (ROOT / "docs" / "hamkaas.md").read_text()
+
+
+def test_a_decode_step_becomes_as_few_kernels_as_the_page_says():
+    node = decode_step(STORIES_15M, weights(STORIES_15M, zero=True))
+    model = hk.HamKaasPlugin("numpy").compile_model(node)
+    found = model.account
+    assert found.ops > 300
+    assert 100 <= found.steps <= 120
+    assert 0.4 < found.kernels / found.steps < 0.6
+    assert found.fused > 250
+    assert round(found.bytes_moved / 1e6) == 107
+    kernels = [s.op.kernel for s in model.computation.plan.steps if isinstance(s.op, FusedOp)]
+    assert len({kernel.title for kernel in kernels}) < 10

@@ -208,7 +208,9 @@ def test_the_plan_of_a_model_is_printed():
     model = hk.HamKaasPlugin().compile_model(mnist())
     text = model.plan
     assert "11 nodes: constants 3,180,040 bytes, buffers 0 bytes, outputs 913,408 bytes" in text
-    assert "$4 MatMulNode, $6 SumNode, $7 ReLUNode" in text
+    assert "$4 to $9             $4 MatMulNode, $6 SumNode, $7 ReLUNode" in text
+    assert "the start to $4      $1 InputTensor" in text
+    assert "$9 to the end        $9 MatMulNode, $11 SumNode" in text
     assert "arena 512000 bytes" in text
 
 

@@ -71,6 +71,31 @@ def test_inputs_may_have_gaps_and_results_are_new(model):
     assert results[1].any()
 
 
+@pytest.mark.parametrize("order", [">", "<"])
+def test_tensors_in_either_order_of_bytes_are_taken(order, backend):
+    def there(array):
+        return array.astype(array.dtype.newbyteorder(order))
+
+    begin, end = (ConstantTensor(there(index(bound))) for bound in (1, 2))
+    x = InputTensor("x", np.dtype(f"{order}f4"), [2, 3])
+    node = x.replace(InputTensor("row", "float32", [1, 3]), begin, end) * there(floats(1, 3))
+    assert "ConstantTensor(constant_2, float32, [1, 3])" in hk.traverse_node(node).script
+    model = HamKaasPlugin(backend).compile_model(node)
+    found = model.evaluate({"x": there(floats(2, 3)), "row": there(floats(1, 3, seed=1))})
+    expected = np.stack([floats(2, 3)[0], floats(1, 3, seed=1)[0]]) * floats(1, 3)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert found.dtype == np.float32
+    assert model.traversal.constants["constant_0"].dtype.isnative
+    assert hk.HamKaasPlugin().inverse_elements(there(floats(2))).dtype.isnative
+
+
+def test_a_script_that_was_read_without_values_is_not_compiled():
+    node = hk.parse_script("$1 = ConstantTensor(w, float32, [2]); result = $1;")
+    assert hk.traverse_node(node).constants == {}
+    with pytest.raises(NodeError, match="Constant w has no value"):
+        HamKaasPlugin().compile_model(node)
+
+
 @pytest.mark.parametrize("node", [None, 1.0, floats(2)])
 def test_a_model_is_compiled_from_a_node(node):
     with pytest.raises(NodeError, match="node"):

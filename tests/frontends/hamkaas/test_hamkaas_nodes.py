@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hamkaas_models import floats, index, values_of
 
+import weft
 import weft_hamkaas as hk
 from weft.errors import WeftError
 from weft_hamkaas import BufferTensor, ConstantTensor, InputTensor
@@ -41,6 +42,8 @@ INVALID = {
     "buffer, 0 axes": (lambda: BufferTensor("float32", []), "Unsupported tensor dimension: 0"),
     "buffer, 4 axes": (lambda: BufferTensor("float32", [1] * 4), "Unsupported tensor dimension"),
     "buffer, length 0": (lambda: BufferTensor("float32", [0]), "Invalid tensor shape"),
+    "buffer, negative length": (lambda: BufferTensor("float32", [3, -2]), "Invalid tensor shape"),
+    "buffer, int32": (lambda: BufferTensor("int32", [1]), "Unsupported tensor type: int32"),
     "buffer, float64": (lambda: BufferTensor("float64", [1]), "Unsupported tensor type"),
     "constant, 0 axes": (lambda: const(), "Unsupported tensor dimension: 0"),
     "constant, 4 axes": (lambda: const(1, 1, 1, 1), "Unsupported tensor dimension: 4"),
@@ -48,6 +51,8 @@ INVALID = {
     "constant, int32": (lambda: ConstantTensor(np.ones(2, "i4")), "Unsupported tensor type: int32"),
     "constant, float64": (lambda: ConstantTensor(np.ones(2)), "Unsupported tensor type: float64"),
     "constant, list": (lambda: ConstantTensor([1.0]), "made of a tensor"),
+    "constant, None": (lambda: ConstantTensor(None), "made of a tensor .* not of None"),
+    "constant, op": (lambda: ConstantTensor(weft.placeholder((2,))), "made of a tensor"),
     # sums and products
     "sum, mixed": (lambda: x(2) + x(2, type="int64", name="y"), "Mixed-precision"),
     "sum, int64": (lambda: x(2, type="int64") + number(1), "Sum is supported for float32"),
@@ -87,13 +92,21 @@ INVALID = {
     "reshape to more": (lambda: x(2).reshape([2, 3]), "Reshape tensor size mismatch: 2 vs 6"),
     "reshape to 0": (lambda: x(2).reshape([0]), "Invalid shape"),
     "reshape to -1": (lambda: x(1).reshape([-1, -1]), "Invalid shape"),
+    "reshape to what is left": (lambda: x(6).reshape([2, -1]), "every length is written out"),
+    "reshape to None": (lambda: x(2).reshape(None), "a list of integers is wanted.*, not None"),
+    "reshape to floats": (lambda: x(2).reshape([2.0]), r"integers is wanted.*, not \[2.0\]"),
+    "reshape to a set": (lambda: x(6).reshape({2, 3}), "integers is wanted, as in .*, not {2, 3}"),
     "reshape to 4 axes": (lambda: x(2).reshape([1, 1, 1, 2]), "Unsupported tensor dimension"),
     "reshape to a number": (lambda: x(2).reshape(2), "Invalid shape"),
     "permute, int64": (lambda: x(2, type="int64").permute([0]), "Only float32 .* permute"),
     "permute too few": (lambda: x(2, 3).permute([0]), "same length as the input shape"),
     "permute twice": (lambda: x(2, 3).permute([0, 0]), "must be a permutation"),
     "permute from the end": (lambda: x(2, 3).permute([0, -1]), "must be a permutation"),
-    "permute by a number": (lambda: x(2, 3).permute(1), "list is expected"),
+    "permute by a number": (lambda: x(2, 3).permute(1), "is a list of integers, as in .*, not 1"),
+    "permute by None": (lambda: x(2, 3).permute(None), "is a list of integers, as in .*, not None"),
+    "permute by text": (lambda: x(2, 3).permute("10"), "is a list of integers, as in .*, not '10'"),
+    "permute by a set": (lambda: x(2, 3).permute({0, 1}), "is a list of integers, as in .*, not "),
+    "permute by lists": (lambda: x(2, 3).permute([[0], 1]), r"a list of integers, .*, not \[\[0\]"),
     # replacements
     "replace, mixed": (lambda: x(4).replace(x(2, type="int64"), 0, 2), "Mixed-precision"),
     "replace, int64": (lambda: x(4, type="int64").replace(number(1), 0, 1), "float32"),
@@ -105,6 +118,11 @@ INVALID = {
         lambda: x(4).replace(x(2), x(2, type="int64"), 2), "must be scalars",
     ),
     "replace from 1.5": (lambda: x(4).replace(x(2), 1.5, 3), "is an integer"),
+    "replace from None": (
+        lambda: x(4).replace(x(2), None, 2), "begin of a slice is an integer, a node or a tensor",
+    ),
+    "replace to text": (lambda: x(4).replace(x(2), 0, "2"), "end of a slice is an .*, not '2'"),
+    "replace by None": (lambda: x(4).replace(None, 0, 2), "a node or a tensor, not None"),
     "replace beyond": (lambda: x(4).replace(x(2), 3, 5), "begin is from 0 to 2"),
     "replace before": (lambda: x(4).replace(x(2), -1, 1), "begin is from 0 to 2"),
     "replace too many": (lambda: x(4).replace(x(2), 0, 3), "cannot be replaced by 2"),
@@ -132,7 +150,9 @@ INVALID = {
     "softmax, -1": (lambda: x(3).sliced_softmax(-1), "A prefix of -1 elements"),
     "softmax, floats": (lambda: x(3).sliced_softmax(const(1)), "must be of type int64"),
     "softmax, vector": (lambda: x(3).sliced_softmax(x(3, type="int64")), "must be scalars"),
-    "softmax, 1.0": (lambda: x(3).sliced_softmax(1.0), "is an integer"),
+    "softmax, 1.0": (lambda: x(3).sliced_softmax(1.0), "prefix is an integer, .*, not 1.0"),
+    "softmax, None": (lambda: x(3).sliced_softmax(None), "prefix is an integer, .*, not None"),
+    "None for a node": (lambda: hk.ReLUNode(None), "An operand is a node, not None"),
     "no operand": (lambda: hk.SumNode(x(2), 1.0), "An operand is a node"),
     "no tensor": (lambda: x(2).rms_norm(1.0), "a node or a tensor"),
 }  # fmt: skip
@@ -168,6 +188,27 @@ def test_nodes_are_not_iterated_over():
         list(x(2))
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (hk.plan_memory, "A model is a node, .* not 5"),
+        (hk.traverse_node, "A model is a node, .* not 5"),
+        (hk.HamKaasPlugin("numpy").compile_model, "A model is a node, .* not 5"),
+        (hk.parse_script, "A script is text, str or bytes, not 5"),
+        (lambda value: hk.parse_script("", value), "a mapping of names to tensors, or None, not 5"),
+        (hk.HamKaasPlugin, "given by its name, or as a path, not as 5"),
+        (hk.ConstantTensor, "made of a tensor of NumPy or torch, not of 5"),
+        (hk.ReLUNode, "An operand is a node, not 5"),
+        (lambda value: x(2, 3).permute(value), "is a list of integers, .* not 5"),
+        (lambda value: x(2, 3).reshape(value), "a list of integers is wanted, .* not 5"),
+    ],
+)
+def test_a_value_of_another_kind_is_a_type_error_that_says_what_is_wanted(call, words):
+    with pytest.raises(TypeError, match=words) as caught:
+        call(5)
+    assert isinstance(caught.value, hk.NodeError)
+
+
 @pytest.mark.parametrize("type", ["float32", np.float32, np.dtype("f4"), "torch.float32"])
 def test_a_type_is_named_in_any_way(type):
     node = x(2, 3, type=type).relu() + floats(2, 3)
@@ -181,6 +222,50 @@ def test_shapes_and_permutations_are_written_as_lists():
     assert "float32, [2, 3]" in script
     assert "PermuteNode($1, [1, 0])" in script
     assert "ReshapeNode($2, [6])" in script
+
+
+INDEX = InputTensor("index", "int64", [1])
+OWNERS = {
+    "InputTensor": (x(4, 2), "itself"),
+    "ConstantTensor": (const(4, 2), "itself"),
+    "BufferTensor": (BufferTensor("float32", [4, 2]), "itself"),
+    "SumNode": (x(4, 2) + x(1, 2), "itself"),
+    "HadamardProductNode": (x(4, 2) * x(1, 2), "itself"),
+    "ReLUNode": (x(4).relu(), "itself"),
+    "SiLUNode": (x(4).silu(), "itself"),
+    "MatMulNode": (x(4, 2) @ x(2, 3), "itself"),
+    "SliceNode": (x(4, 2)[1:3], "the input"),
+    "ReshapeNode": (x(4, 2).reshape([8]), "the input"),
+    "PermuteNode": (x(4, 2).permute([1, 0]), "itself"),
+    "ReplaceSliceNode": (x(4, 2).replace(x(1, 2), INDEX, INDEX), "the input"),
+    "ComplexHadamardProductNode": (x(4, 2).complex_hadamard_product(x(1, 2)), "itself"),
+    "RmsNormNode": (x(4).rms_norm(x(4)), "itself"),
+    "SlicedSoftmaxNode": (x(4, 2).sliced_softmax(INDEX), "itself"),
+}
+"""A node of each kind, and in whose memory its value lies."""
+
+
+@pytest.mark.parametrize("kind", hk.nodes.KINDS)
+def test_a_value_lies_in_memory_of_its_own_or_in_that_of_the_first_input(kind):
+    node, owner = OWNERS[kind]
+    assert type(node).__name__ == kind
+    assert node.owner is (node if owner == "itself" else node.inputs[0])
+    if owner == "the input":
+        assert node[0].reshape(node[0].get_shape()).owner is node.inputs[0]
+    blocks = hk.plan_memory(node, in_place=False).blocks
+    lies_alone = owner == "itself" and kind not in ("ConstantTensor", "BufferTensor")
+    assert any(len(node_and_inputs(node)) in block.nodes for block in blocks) == lies_alone
+
+
+def node_and_inputs(node):
+    return hk.traversal.evaluation_order(node)
+
+
+def test_a_constant_is_made_contiguous():
+    node = ConstantTensor(floats(3, 4).T) + ConstantTensor(floats(8, 3)[::2])
+    for value in hk.traverse_node(node).constants.values():
+        assert value.flags.c_contiguous
+        assert value.shape == (4, 3)
 
 
 def silu(v):

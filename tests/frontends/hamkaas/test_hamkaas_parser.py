@@ -67,6 +67,7 @@ def test_an_error_has_line_and_column(name):
 
 ACCEPTED = {
     "spaces in words": "$ 1=In put\nTensor( x ,\tflo at32,[ 2 ,3 ] ) ;res ult=$ 1;",
+    "every kind of space": "\t$1\v=\fInputTensor(\rx,float32,\n[2,\r\n3]);\fresult\v=$1;\t",
     "no space at all": "$1=InputTensor(x,float32,[2,3]);result=$1;",
     "result first": "result = $1;" + X,
     "the last result counts": X + "$2 = ReshapeNode($1, [6]); result = $2; result = $1;",

@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hamkaas_command import SCRIPT, WHOLE, run
 from hamkaas_models import floats
-from typer.testing import CliRunner
 
 import weft
+import weft_hamkaas as hk
 from weft import plugins
-from weft.cli import app
 from weft.errors import PluginError
 from weft.hookspecs import hookimpl
 from weft.importers import ImportedGraph, Importer, importer_for
-
-SCRIPT = """
-$1 = InputTensor(x, float32, [2, 3]);
-$2 = ConstantTensor(layer.weight, float32, [3, 4]);
-$3 = MatMulNode($1, $2);
-$4 = ReLUNode($3);
-result = $4;
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "model.hk").write_text(SCRIPT)
-    np.save(tmp_path / "x.npy", floats(2, 3))
-    np.savez(tmp_path / "weights.npz", **{"layer.weight": floats(3, 4)})
-    return tmp_path
-
-
-def run(folder, *arguments):
-    """Run the command on files of a folder; returns its status, its output and its errors."""
-    known = {path.name for path in folder.iterdir()} | {"y.npy", "y.npz", "y.txt"}
-
-    def named(argument):
-        name, equals, path = argument.rpartition("=")
-        return f"{name}{equals}{folder / path}" if path in known else argument
-
-    done = CliRunner().invoke(app, ["run", *map(named, arguments)])
-    return done.exit_code, done.stdout, done.stderr
-
-
-WHOLE = ("model.hk", "--input", "x=x.npy", "--constants", "weights.npz")
 
 
 def test_a_script_is_computed_and_the_result_written(folder, backend):
@@ -72,10 +42,11 @@ def test_the_plan_of_a_script_needs_no_values(folder):
     assert "4 nodes: constants 48 bytes, buffers 0 bytes, outputs 512 bytes" in said
     assert "arena" in said
     assert "$3 MatMulNode, $4 ReLUNode" in said
+    assert re.search(r"^kernels +1$", said, re.MULTILINE)
 
 
 WRONG = {
-    "no input": (("model.hk", "--constants", "weights.npz"), "inputs without values: x"),
+    "no input": (("model.hk", "--constants", "weights.npz"), "Missing input tensor: x"),
     "other input": ((*WHOLE, "--input", "z=x.npy"), "--input z="),
     "an input twice": ((*WHOLE, "--input", "x=x.npy"), "once for each input"),
     "no name": (("model.hk", "--constants", "weights.npz", "--input", "x.npy"), "name=file.npy"),
@@ -85,7 +56,13 @@ WRONG = {
     "no file": (("missing.hk", "--plan"), "No such file"),
     "no such format": (("x.npy", "--plan"), "No frontend reads files that end in '.npy'"),
     "no such backend": ((*WHOLE, "--backend", "nunpy"), "Did you mean 'numpy'"),
-    "result as text": ((*WHOLE, "--output", "y.txt"), "a .npy file takes one result"),
+    "result as text": ((*WHOLE, "--output", "y.txt"), "goes to a .npy file"),
+    "result of no format": ((*WHOLE, "--output", "y"), "goes to a .npy file, or to an .npz file"),
+    "a folder as result": ((*WHOLE, "--output", "folder.npy"), "that is a folder"),
+    "a result in no folder": ((*WHOLE, "--output", "missing/y.npy"), "there is no folder missing"),
+    "a folder as input": ((*WHOLE[:1], *WHOLE[3:], "--input", "x=folder.npy"), "Is a directory"),
+    "a folder as constants": ((*WHOLE, "--constants", "folder.npy"), "Is a directory"),
+    "no file of an input": ((*WHOLE[:1], *WHOLE[3:], "--input", "x="), "name=file.npy"),
 }
 
 
@@ -106,27 +83,43 @@ def test_a_malformed_script_is_refused_with_its_line(folder):
     assert wrong.rstrip().endswith("bad.hk:7:6: byte 0xff is not text in UTF-8")
 
 
-@pytest.mark.parametrize("kept", [0, 1, 50, 200])
-@pytest.mark.parametrize("name", ["x.npy", "weights.npz"])
-def test_files_that_are_cut_off_are_named(folder, name, kept):
-    (folder / name).write_bytes((folder / name).read_bytes()[:-50][:kept])
-    status, _, wrong = run(folder, *WHOLE)
+def test_where_a_result_is_to_go_is_looked_at_before_anything_is_computed(folder):
+    (folder / "weights.npz").write_bytes(b"nothing")
+    status, _, wrong = run(folder, *WHOLE, "--output", "missing/y.npy")
     assert status == 1
-    assert f"{name} holds no arrays that can be read" in wrong
-    assert "Traceback" not in wrong
+    assert wrong == "--output missing/y.npy: there is no folder missing, make it first\n"
 
 
-def test_an_input_is_one_array(folder):
-    status, _, wrong = run(folder, *WHOLE[:1], "--input", "x=weights.npz", *WHOLE[3:])
+@pytest.mark.parametrize("x", [floats(3, 2), floats(6), np.ones((2, 3)), np.ones((2, 3), "i8")])
+def test_an_input_that_does_not_fit_is_refused_in_the_words_of_a_model(folder, x):
+    np.save(folder / "x.npy", x)
+    weights = {"layer.weight": floats(3, 4)}
+    model = hk.HamKaasPlugin("numpy").compile_model(hk.parse_script(SCRIPT, weights))
+    with pytest.raises(hk.NodeError) as caught:
+        model.evaluate({"x": x})
+    assert run(folder, *WHOLE) == (1, "", f"{caught.value.problem}\n")
+
+
+REPLACING = """
+$1 = BufferTensor(kept, float32, [4]);
+$2 = InputTensor(new, float32, [1]);
+$3 = InputTensor(begin, int64, [1]);
+$4 = InputTensor(end, int64, [1]);
+$5 = ReplaceSliceNode($1, $2, $3, $4);
+result = $5;
+"""
+
+
+def test_bounds_that_are_out_of_range_are_named_by_node_and_line(folder, backend):
+    (folder / "model.hk").write_text(REPLACING)
+    given = {"new": floats(1), "begin": np.array([7]), "end": np.array([8])}
+    for name, value in given.items():
+        np.save(folder / f"{name}.npy", value)
+    named = [word for name in given for word in ("--input", f"{name}={name}.npy")]
+    status, _, wrong = run(folder, "model.hk", *named, "--backend", backend)
     assert status == 1
-    assert "holds several arrays" in wrong
-
-
-def test_nothing_is_unpickled(folder):
-    np.save(folder / "x.npy", np.array([print]), allow_pickle=True)
-    status, _, wrong = run(folder, *WHOLE)
-    assert status == 1
-    assert "no arrays that can be read" in wrong
+    assert wrong.startswith("ReplaceSliceNode: Elements 7 to 8 of the first axis of [4]")
+    assert wrong.rstrip().endswith('model.hk", line 6')
 
 
 class GemImporter:
@@ -170,6 +163,8 @@ def test_another_importer_is_found_by_the_suffix_of_its_files(folder):
     status, _, wrong = run(folder, "three.GEM", "--input", "x=x.npy", "--output", "y.npy")
     assert status == 1
     assert "there are twice, more" in wrong
+    status, _, wrong = run(folder, "three.GEM")
+    assert (status, wrong) == (1, "the graph has inputs without values: x\n")
 
 
 def test_the_importer_of_scripts_is_a_plugin():

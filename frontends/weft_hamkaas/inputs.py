@@ -1,0 +1,91 @@
+"""Inputs of a model: what is given for them by name, and what is said where that does not fit."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import source
+from weft.dtypes import DType
+from weft.errors import IndexOutOfRange
+from weft_hamkaas.errors import NodeError
+from weft_hamkaas.nodes import (
+    ConstantTensor,
+    HamKaasNode,
+    InputTensor,
+    ReplaceSliceNode,
+    SlicedSoftmaxNode,
+)
+from weft_hamkaas.tensors import DTYPES, Array, as_array, dtype_name, is_tensor
+from weft_hamkaas.traversal import named_inputs
+
+
+class Inputs:
+    """The inputs that a model takes, whose nodes are given in the order of evaluation."""
+
+    def __init__(self, order: Sequence[HamKaasNode]) -> None:
+        self._nodes = order
+        self._wanted = [
+            (name, DTYPES[node.meta.dtype], tuple(node.meta.shape))
+            for name, node in named_inputs(order).items()
+        ]
+
+    def arrays(self, given: Mapping[str, Any]) -> list[Array]:
+        """Return what is given by name as arrays, in order.
+
+        Raises NodeError for an input that is unknown, missing, or of another type or shape.
+        """
+        arrays = []
+        for name, dtype, shape in self._wanted:
+            tensor = given.get(name)
+            if type(tensor) is np.ndarray and tensor.dtype == dtype and tensor.shape == shape:
+                arrays.append(tensor)
+            elif tensor is None:
+                raise NodeError("; ".join([f"Missing input tensor: {name}", *self._unknown(given)]))
+            else:
+                arrays.append(_fitting(name, tensor, dtype, shape))
+        if len(given) > len(arrays):
+            raise NodeError("; ".join(self._unknown(given)))
+        return arrays
+
+    def explained(self, error: IndexOutOfRange, arrays: Sequence[Array]) -> IndexOutOfRange:
+        """Return the error that says which node was given bounds that are out of range."""
+        values = {name: each for (name, *_), each in zip(self._wanted, arrays, strict=True)}
+
+        def known(node: HamKaasNode) -> int:
+            if isinstance(node, InputTensor):
+                return int(values[node.get_name()][0])
+            return int(node.value[0]) if isinstance(node, ConstantTensor) else 0
+
+        for node in self._nodes:
+            try:
+                if isinstance(node, ReplaceSliceNode):
+                    node.require_bounds(*map(known, node.inputs[2:]))
+                elif isinstance(node, SlicedSoftmaxNode):
+                    node.require_prefix(known(node.inputs[1]))
+            except NodeError as found:
+                where = source.file_info(node.location)
+                return IndexOutOfRange(f"{type(node).__name__}: {found.problem}\n  {where}")
+        return error
+
+    def _unknown(self, given: Mapping[str, Any]) -> list[str]:
+        """Return what to say of the first name that no input has; nothing if there is none."""
+        known = [name for name, _, _ in self._wanted]
+        there = f"there are {', '.join(known)}" if known else "there are none"
+        return [f"Unknown input tensor: {n} ({there})" for n in given if n not in known][:1]
+
+
+def _fitting(name: str, tensor: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Return a tensor as an array; raises NodeError for another type or shape."""
+    if not is_tensor(tensor):
+        raise NodeError(f"Input tensor {name} is no tensor, but {reprlib.repr(tensor)}")
+    found = dtype_name(tensor.dtype)
+    if found != dtype.name:
+        raise NodeError(f"Input tensor {name} has wrong type: {found} vs {dtype} (given, wanted)")
+    if tuple(tensor.shape) != shape:
+        lengths = f"{list(tensor.shape)} vs {list(shape)} (given, wanted)"
+        raise NodeError(f"Input tensor {name} has wrong shape: {lengths}")
+    return as_array(tensor)

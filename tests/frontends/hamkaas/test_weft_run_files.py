@@ -1,0 +1,136 @@
+"""Files that `weft run` is given: whatever is in them is read, or refused with their names."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from hamkaas_command import WHOLE, run
+from hamkaas_models import floats
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+@pytest.mark.parametrize("kept", [0, 1, 50, 200])
+@pytest.mark.parametrize("name", ["x.npy", "weights.npz"])
+def test_files_that_are_cut_off_are_named(folder, name, kept):
+    (folder / name).write_bytes((folder / name).read_bytes()[:-50][:kept])
+    status, _, wrong = run(folder, *WHOLE)
+    assert status == 1
+    assert f"{name} holds no arrays that can be read" in wrong
+    assert "Traceback" not in wrong
+
+
+def header(shape, fill=b""):
+    """Return the beginning of a .npy file that claims a shape."""
+    file = io.BytesIO()
+    described = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, described)
+    return file.getvalue() + fill
+
+
+def archive(*entries):
+    """Return an .npz file with entries of any bytes."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as made:
+        for name, content in entries:
+            made.writestr(name, content)
+    return file.getvalue()
+
+
+GARBAGE = {
+    "nothing": b"",
+    "text": b"x = [1, 2]",
+    "a pickle": pickle.dumps(np.ones(3)),
+    "beginning of a zip file": b"PK\x03\x04" + b"x" * 50,
+    "too few elements": header((2, 3), b"x" * 20),
+    "negative length": header((-3, 2), b"x" * 24),
+    "more elements than there are numbers": header((10**30,)),
+    "header of nonsense": header((2, 3)).replace(b"descr", b"d)scr"),
+}
+ENTRIES = {
+    **{name: archive(("layer.weight.npy", content)) for name, content in GARBAGE.items()},
+    "no array": archive(("layer.weight", b"3")),
+    "wrong sum": archive(("layer.weight.npy", header((3, 4), b"x" * 48))).replace(b"xxx", b"xyx"),
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+@pytest.mark.parametrize("file", ["x.npy", "weights.npz"])
+def test_a_file_without_arrays_is_named(folder, file, name):
+    (folder / file).write_bytes(GARBAGE[name])
+    refused_by_name(folder, file)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_file_with_an_entry_that_is_no_array_is_named(folder, name):
+    (folder / "weights.npz").write_bytes(ENTRIES[name])
+    refused_by_name(folder, "weights.npz")
+
+
+def refused_by_name(folder, file):
+    status, said, wrong = run(folder, *WHOLE)
+    assert (status, said) == (1, "")
+    assert wrong.startswith(str(folder / file))
+    assert len(wrong.splitlines()) == 1
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_file_with_mistakes_is_read_or_refused_by_its_name(folder, data):
+    file = data.draw(st.sampled_from(["x.npy", "weights.npz"]))
+    whole = (folder / file).read_bytes()
+    content = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(content)))
+        end = data.draw(st.integers(at, at + 9))
+        content[at:end] = data.draw(st.binary(max_size=9))
+    (folder / file).write_bytes(content)
+    status, said, wrong = run(folder, *WHOLE)
+    (folder / file).write_bytes(whole)
+    assert (status == 0) == said.startswith("result: float32[2, 4]")
+    words = (file, "Input tensor x has wrong", "constant 'layer.weight' is")
+    assert status == 0 or any(each in wrong for each in words)
+
+
+def test_only_constants_that_the_script_needs_are_read(folder):
+    weights = [("layer.weight.npy", header((3, 4), floats(3, 4).tobytes())), ("other.npy", b"x")]
+    (folder / "weights.npz").write_bytes(archive(*weights))
+    assert run(folder, *WHOLE)[0] == 0
+
+
+@pytest.mark.parametrize("file", ["x.npy", "weights.npz"])
+def test_a_file_that_asks_for_more_memory_than_there_is_is_named(folder, file):
+    huge = header((10**13,))
+    entry = archive(("layer.weight.npy", huge))
+    (folder / file).write_bytes(entry if file == "weights.npz" else huge)
+    status, _, wrong = run(folder, *WHOLE)
+    assert status == 1
+    assert f"{file} was being read" in wrong
+    assert "Traceback" not in wrong
+
+
+@pytest.mark.parametrize("order", [">", "<"])
+def test_numbers_in_either_order_of_bytes_are_read(folder, order, backend):
+    np.save(folder / "x.npy", floats(2, 3).astype(f"{order}f4"))
+    np.savez(folder / "weights.npz", **{"layer.weight": floats(3, 4).astype(f"{order}f4")})
+    assert run(folder, *WHOLE, "--output", "y.npy", "--backend", backend)[0] == 0
+    found = np.load(folder / "y.npy")
+    expected = np.maximum(floats(2, 3) @ floats(3, 4), 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_an_input_is_one_array(folder):
+    status, _, wrong = run(folder, *WHOLE[:1], "--input", "x=weights.npz", *WHOLE[3:])
+    assert status == 1
+    assert "holds several arrays" in wrong
+
+
+def test_nothing_is_unpickled(folder):
+    np.save(folder / "x.npy", np.array([print]), allow_pickle=True)
+    status, _, wrong = run(folder, *WHOLE)
+    assert status == 1
+    assert "no arrays that can be read" in wrong
