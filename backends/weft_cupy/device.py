@@ -17,6 +17,8 @@ GROUP = 256
 """The threads of a block."""
 ALIGNMENT = 256
 """Bytes: what CUDA aligns memory to."""
+ACCESS = 16
+"""Bytes: the most that a thread loads or stores at once."""
 OPTIONS = ("--std=c++17",)
 
 
@@ -57,6 +59,7 @@ class Device(OpenedDevice):
             group=GROUP,
             local_bytes=int(facts["sharedMemPerBlock"]),
             alignment=ALIGNMENT,
+            access_bytes=ACCESS,
             has_blas=self.has_blas,
         )
 

@@ -24,7 +24,7 @@ from weft.graph import Graph
 from weft.op import Op
 from weft.plan import CONSTANT, INPUT, RESULT, STATE, Plan, Step
 from weft.program import Program
-from weft.repeats import cuts, kinds
+from weft.repeats import WORTH, cuts, kinds
 from weft_numpy.blocks import Call, Code, Line
 from weft_numpy.pool import run_parts
 
@@ -305,7 +305,8 @@ class Module:
         return self.code
 
     def _ends(self, steps: Sequence[Step]) -> list[int]:
-        return cuts(kinds(steps), CHUNK) or [0]
+        """Return where steps are cut; so few that no repeats could save enough are not."""
+        return cuts(kinds(steps), CHUNK) if len(steps) > WORTH else [len(steps)]
 
     def _lines(self, stretches: Sequence[Sequence[Step]], is_called: bool = False) -> list[Line]:
         """Return the lines that run stretches of steps."""
@@ -386,10 +387,12 @@ def _stretches(steps: Sequence[Step]) -> list[Sequence[Step]]:
 
 def _placed(line: Line, frame: Frame) -> Line:
     """Return a line of a called graph in the memory of a call."""
-    if line.call is None:
-        return line
     call = line.call
-    return replace(line, call=replace(call, tensors=list(map(frame.place, call.tensors))))
+    if call is None:
+        return line
+    tensors = list(map(frame.place, call.tensors))
+    placed = Call(call.block, tensors, call.values, call.callers, call.origins)
+    return Line(line.text, placed, line.depth)
 
 
 TEST = (

@@ -20,6 +20,8 @@ SMALLEST_ALIGNMENT = 128
 """Bytes: two cache lines, whatever a driver says."""
 GROUP = 256
 """The work items in a group of devices that are no CPU, where they can have as many."""
+ACCESS = 16
+"""Bytes: the most that a work item of a GPU loads or stores at once."""
 
 
 class Device(OpenedDevice):
@@ -49,6 +51,17 @@ class Device(OpenedDevice):
         """Whether the device is a CPU."""
         return bool(self.handle.type & self.cl.device_type.CPU)
 
+    @property
+    def access_bytes(self) -> int:
+        """The bytes that a work item best loads or stores at once.
+
+        Elements on a CPU, whose compiler makes vectors of neighbouring work items. GPUs call single
+        elements their preferred width, which is that of their arithmetic.
+        """
+        handle, kinds = self.handle, self.cl.device_type
+        has_vectors = handle.type & kinds.GPU or handle.preferred_vector_width_float > 1
+        return ACCESS if has_vectors and not self.is_cpu else 0
+
     @cached_property
     def processor(self) -> Processor:
         """The device as kernels see it."""
@@ -60,6 +73,7 @@ class Device(OpenedDevice):
             group=min(GROUP, int(handle.max_work_group_size)),
             local_bytes=int(handle.local_mem_size),
             alignment=max(int(handle.mem_base_addr_align) // 8, SMALLEST_ALIGNMENT),
+            access_bytes=self.access_bytes,
             has_fp64=bool(handle.double_fp_config),
             shares_host=self.is_cpu and self.coherent,
         )

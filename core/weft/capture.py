@@ -47,7 +47,9 @@ def capture(
     if len(set(parameters)) != len(parameters):
         raise ArgumentError(f"a placeholder is listed twice among the parameters of {name}")
     with paused_collection():
-        return _Capture(parameters).run(results, name)
+        made = _Capture(parameters)
+        with made.context:
+            return made.run(results, name)
 
 
 class _Region:
@@ -71,6 +73,7 @@ class _Region:
 class _Capture:
     def __init__(self, parameters: Sequence[AssignableTensorOp]) -> None:
         self.leaves: dict[Any, Any] = {}
+        self.context = scope.Replacements()
         for op in parameters:
             with scope.replacing(op):
                 self.leaves[op] = ParameterOp(source=op, target_axes=op.axes)
@@ -141,8 +144,8 @@ class _Capture:
     def _leaf(self, state: Op) -> Any:
         leaf = self.leaves.get(state)
         if leaf is None:
-            with scope.replacing(state):
-                leaf = self.leaves[state] = ReadOp(state=state, target_axes=state.axes)
+            self.context.turn_to(state)
+            leaf = self.leaves[state] = ReadOp(state=state, target_axes=state.axes)
         return leaf
 
     def _execute(self, root: Op, region: _Region) -> None:
@@ -214,7 +217,7 @@ class _Capture:
 
     def _current(self, state: Op, read: Op | None, region: _Region) -> TensorOp:
         """Return the value of a state as a reader in a region sees it."""
-        write = region.writers.get(state) or region.version(read)
+        write = region.writers.get(state) or (read and region.version(read))
         return self._leaf(state) if write is None else self.written[write]
 
     def _write(self, op: AssignOp, region: _Region) -> Op:

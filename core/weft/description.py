@@ -7,7 +7,8 @@ None where a view cannot express what was asked and a copy is needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -38,20 +39,22 @@ class TensorDescription:
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
-        return self.size == 0 or all(
-            stride == expected
-            for length, stride, expected in zip(
-                self.shape, self.strides, row_major(self.shape, self.dtype.itemsize), strict=True
+        plain = row_major(self.shape, self.dtype.itemsize)
+        return (
+            self.strides == plain
+            or self.size == 0
+            or all(
+                stride == expected
+                for length, stride, expected in zip(self.shape, self.strides, plain, strict=True)
+                if length != 1
             )
-            if length != 1
         )
 
     def transpose(self, permutation: Sequence[int]) -> TensorDescription:
         """Return the dimensions in another order."""
-        return replace(
-            self,
-            shape=tuple(self.shape[place] for place in permutation),
-            strides=tuple(self.strides[place] for place in permutation),
+        return self._seen(
+            tuple([self.shape[place] for place in permutation]),
+            tuple([self.strides[place] for place in permutation]),
         )
 
     reorder = transpose
@@ -61,7 +64,7 @@ class TensorDescription:
         strides = [0] * len(shape)
         for place, length, stride in zip(dims, self.shape, self.strides, strict=True):
             strides[place] = stride if length == shape[place] else 0
-        return replace(self, shape=shape, strides=tuple(strides))
+        return self._seen(shape, tuple(strides))
 
     def slice(self, bounds: Sequence[tuple[int, int, int]]) -> TensorDescription:
         """Return the elements ``start + i * step`` for ``i < length`` along each dimension."""
@@ -69,18 +72,13 @@ class TensorDescription:
         # An empty view stays where it is: its place might lie outside the buffer.
         starts = (start for start, _, _ in bounds) if prod(shape) else (0,) * len(bounds)
         moved = sum(start * stride for start, stride in zip(starts, self.strides, strict=True))
-        return replace(
-            self,
-            shape=shape,
-            strides=tuple(
-                stride * step for (_, _, step), stride in zip(bounds, self.strides, strict=True)
-            ),
-            offset=self.offset + moved,
-        )
+        steps = zip(bounds, self.strides, strict=True)
+        strides = tuple(stride * step for (_, _, step), stride in steps)
+        return TensorDescription(shape, self.dtype, strides, self.offset + moved, self.base)
 
     def with_dtype(self, dtype: DType) -> TensorDescription:
         """Return the same bytes as elements of another dtype of the same size."""
-        return replace(self, dtype=dtype)
+        return TensorDescription(self.shape, dtype, self.strides, self.offset, self.base)
 
     def windows(self, spans: Sequence[tuple[int, int, int, int]]) -> TensorDescription:
         """Return all windows that slide along each dimension, which overlap in memory.
@@ -93,16 +91,18 @@ class TensorDescription:
             for (count, step, length, gap), stride in zip(spans, self.strides, strict=True)
         ]
         flat = [each for pair in pairs for each in pair]
-        return replace(
-            self,
-            shape=tuple(length for length, _ in flat),
-            strides=tuple(stride for _, stride in flat),
+        return self._seen(
+            tuple([length for length, _ in flat]), tuple([stride for _, stride in flat])
         )
 
     def cast(self, shape: tuple[int, ...]) -> TensorDescription | None:
         """Return the same elements in row-major order under another shape, if strides allow."""
         strides = reshaped_strides(self.shape, self.strides, shape, self.dtype.itemsize)
-        return None if strides is None else replace(self, shape=shape, strides=strides)
+        return None if strides is None else self._seen(shape, strides)
+
+    def _seen(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> TensorDescription:
+        """Return a view that begins at the same place."""
+        return TensorDescription(shape, self.dtype, strides, self.offset, self.base)
 
     def flatten(self) -> TensorDescription | None:
         """Return all elements along one dimension, if strides allow."""
@@ -115,6 +115,11 @@ class TensorDescription:
 
 def row_major(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     """Return the strides in bytes of a row-major tensor without gaps."""
+    return _row_major(tuple(shape), itemsize)
+
+
+@lru_cache(maxsize=4096)
+def _row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     strides = []
     step = itemsize
     for length in reversed(shape):

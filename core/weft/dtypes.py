@@ -94,7 +94,7 @@ def is_float(dtype: DType) -> bool:
 
 def is_inexact(dtype: DType) -> bool:
     """Whether the dtype is a float or complex, so that gradients exist."""
-    return is_float(dtype) or dtype.kind == "c"
+    return dtype.kind in "fVc"
 
 
 def least(dtype: DType) -> Any:
@@ -187,11 +187,11 @@ def host_array(value: Any, dtype: DType | None, what: str = "constant") -> np.nd
     """
     if dtype is not None and dtype in _ROOMY.get(value.__class__, ()) and -_SMALL < value < _SMALL:
         return np.array(value, dtype)
-    array = np.array(value)
+    array = np.asarray(value)
     if dtype is None:
         dtype = as_dtype(array.dtype) if hasattr(value, "dtype") else _default_of(array, what)
     if array.dtype == dtype:
-        return array
+        return np.array(array)
     if array.dtype.kind not in "biufcV":
         raise DTypeError(f"{what}: {value!r} is not a number or an array of numbers")
     if is_integer(dtype):

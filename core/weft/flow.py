@@ -173,8 +173,8 @@ class Flow:
         buffer = self._states.get(owner) if kind == STATE else None
         if buffer is None:
             buffer = self._buffer(kind, op.axes.size * op.dtype.itemsize, owner)
-        if kind == STATE:
-            self._states[owner] = buffer
+            if kind == STATE:
+                self._states[owner] = buffer
         self.tensors[op] = contiguous(op.axes.shape, op.dtype, buffer)
         self._sources[op] = ()
 
@@ -297,9 +297,11 @@ def held_by(value: Op) -> Op | None:
     """
     views = []
     op = value
-    while op.args and not op.is_constant and type(op).view is not Op.view:
+    while op.args and type(op).view is not Op.view and not op.is_constant:
         views.append(op)
         op = op.args[0]
+    if not views:
+        return op
     found = contiguous(op.axes.shape, op.dtype)
     for each in reversed(views):
         view = each.view(found)
@@ -309,7 +311,9 @@ def held_by(value: Op) -> Op | None:
 
 
 def _never_overwrites(op: Op) -> bool:
-    return type(op).may_overwrite is Op.may_overwrite and not isinstance(op, TupleOp)
+    if isinstance(op, TupleOp):
+        return type(op).may_overwrite_with is TupleOp.may_overwrite_with
+    return type(op).may_overwrite is Op.may_overwrite
 
 
 def _overwrites(value: Op, op: Op, index: int) -> bool:

@@ -223,7 +223,8 @@ def _shares(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
 def _accumulated(op: Op, arg: Op, sofar: Any, share: Any) -> Any:
     if isinstance(sofar, Missing) or isinstance(share, Missing):
         return sofar if isinstance(sofar, Missing) else share
-    share = cast(share, arg.dtype)
+    if not isinstance(share, TensorOp) or share.dtype != arg.dtype:
+        share = cast(share, arg.dtype)
     if not share.axes and arg.axes:
         share = broadcast(share, arg.axes)
     if share.axes != arg.axes:

@@ -90,17 +90,42 @@ class Graph:
         """Return what must be computed before an op: its operands, and what `after` lists."""
         return (*op.args, *self.after.get(op, ()))
 
+    @cached_property
+    def members(self) -> frozenset[Op]:
+        """Its ops, for the question whether one is among them."""
+        return frozenset(self.ops)
+
+    @cached_property
+    def places(self) -> dict[Op, int]:
+        """The place of each input among the inputs."""
+        return {op: place for place, op in enumerate(self.inputs)}
+
+    @cached_property
+    def kinds(self) -> frozenset[type[Op]]:
+        """The classes of its ops: what a pass looks for need not be looked for op by op."""
+        return frozenset(map(type, self.ops))
+
+    @cached_property
+    def may_raise(self) -> bool:
+        """Whether one of its ops may end the call."""
+        return any(op.may_raise for op in self.ops)
+
     @property
     def states(self) -> tuple[AssignableTensorOp, ...]:
         """Every state that is read or updated, each once."""
         read = (op.state for op in self.ops if isinstance(op, ReadOp))
         return tuple(dict.fromkeys((*read, *(state for state, _ in self.updates))))
 
-    def replace(self, **parts: Any) -> Graph:
-        """Return a graph with some of the constructor's parts exchanged; itself if none differs."""
-        made = Graph(**{key: parts.pop(key, getattr(self, key)) for key in _PARTS}, **parts)
-        same = all(getattr(made, key) == getattr(self, key) for key in _PARTS)
-        return self if same else made
+    def replace(self, made: Collection[Op] = (), **parts: Any) -> Graph:
+        """Return a graph with some of the constructor's parts exchanged; itself if none differs.
+
+        `made` may be its ops in their order, as for `mapped`.
+        """
+        graph = Graph(**{key: parts.pop(key, getattr(self, key)) for key in _PARTS}, **parts)
+        if all(getattr(graph, key) == getattr(self, key) for key in _PARTS):
+            return self
+        graph._made = tuple(made)
+        return graph
 
     def rewrite(self, change: Callable[[Op], Op], made: Collection[Op] = ()) -> Graph:
         """Return the graph with each op, its operands already rewritten, replaced by another.
@@ -110,10 +135,11 @@ class Graph:
         `mapped`.
         """
         new: dict[Op, Op] = {}
-        changed = False
+        changed: set[Op] = set()
         for op in self.ops:
-            new[op] = now = change(on_new_operands(op, new) if changed else op)
-            changed = changed or now is not op
+            new[op] = now = change(op if changed.isdisjoint(op.args) else on_new_operands(op, new))
+            if now is not op:
+                changed.add(op)
         return self.mapped(new, made or dict.fromkeys(new.values())) if changed else self
 
     def mapped(self, new: Mapping[Op, Op], made: Collection[Op] = ()) -> Graph:
@@ -127,28 +153,33 @@ class Graph:
             for op, firsts in self.after.items()
             if op in new and all(first in new for first in firsts)
         }
-        graph = self.replace(
+        return self.replace(
+            made,
             inputs=[new[op] for op in self.inputs],
             outputs=[new[op] for op in self.outputs],
             updates=[(state, new[value]) for state, value in self.updates],
             effects=[new[op] for op in self.effects],
             after=after,
         )
-        if graph is not self:
-            graph._made = tuple(made)
-        return graph
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
         """The unknown lengths of all ops and states, each once."""
         unknown = [op.axes for op in self.ops if not op.axes.is_static]
         unknown.extend(state.axes for state, _ in self.updates)
-        leaves = (op.attributes().values() for op in self.ops if not op.args)
+        # What a parameter, or the reading of a state, declares is what it has.
+        made = [op for op in self.ops if not op.args and not isinstance(op, _GIVEN)]
+        leaves = (op.attributes().values() for op in made)
         unknown.extend(value for values in leaves for value in values if isinstance(value, Axes))
-        within = dict.fromkeys(graph for op in self.ops for graph in op.graphs)
-        called = (symbol for graph in within for symbol in graph.symbols)
+        called = (symbol for graph in self.called for symbol in graph.symbols)
         own = (symbol for axes in unknown for symbol in axes.symbols())
         return tuple(dict.fromkeys((*own, *called)))
+
+    @cached_property
+    def called(self) -> tuple[Graph, ...]:
+        """The graphs that its ops run, each once."""
+        running = [op.graphs for op in self.ops if op.graphs]
+        return tuple(dict.fromkeys(graph for graphs in running for graph in graphs))
 
     def specialise(self, solution: Mapping[Symbol, int]) -> Graph:
         """Return the graph with unknown lengths replaced, and all axes inferred anew."""
@@ -181,16 +212,18 @@ class Graph:
         does not fit its state, a state with two updates, or a cycle.
         """
         # Whoever changed an op in place did not change the order that is remembered.
-        ops = self.ops if _is_ordered(self.ops, self.children) else self._ordered_ops()
+        children = self.children if self.after else _args
+        ops = self.ops if _is_ordered(self.ops, children) else self._ordered_ops()
         inputs = set(self.inputs)
         within: dict[Graph, None] = {}
         for op in ops:
-            within.update(dict.fromkeys(op.graphs))
             if op.is_state:
                 raise GraphError(op.explain("a stored state is used as a value: read it instead"))
             if isinstance(op, ParameterOp) and op not in inputs:
                 raise GraphError(op.explain("the parameter is no input of the graph"))
             _check_inference(op)
+            if op.graphs:
+                within.update(dict.fromkeys(op.graphs))
             for inner in op.contained:
                 _check_inference(inner)
         for graph in within:
@@ -228,6 +261,8 @@ class Graph:
 
 def on_new_operands(op: Op, new: Mapping[Op, Op]) -> Op:
     """Return an op on what its operands became; the op itself if none changed."""
+    if not op.args:
+        return op
     args = tuple([new.get(arg, arg) for arg in op.args])
     return op if args == op.args else op.with_args(args)
 
@@ -243,6 +278,7 @@ def in_order(graph: Graph, ops: Sequence[Op]) -> Graph:
     return graph.mapped(new, new.values())
 
 
+_GIVEN = (ParameterOp, ReadOp)
 _PARTS = ("inputs", "outputs", "updates", "effects", "after", "name")
 
 
@@ -252,6 +288,9 @@ _user_order = attrgetter("order", "serial")
 
 def _needed(made: tuple[Op, ...], roots: Iterable[Op]) -> tuple[Op, ...]:
     """Return those of some ops that roots need, or none if one is missing or before an operand."""
+    roots, given = tuple(roots), set(made)
+    if len(given) == len(made) and given == set(roots).union(*map(_args, made)):
+        return made if _is_ordered(made, _args) else ()
     needed = set(roots)
     found: list[Op] = []
     after: set[Op] = set()
@@ -319,7 +358,8 @@ def _check_inference(op: Op) -> None:
     except Exception as error:
         problem = f"its operands do not fit: {type(error).__name__}: {error}"
         raise GraphError(op.explain(problem)) from error
-    if axes != op.axes or dtype != op.dtype:
+    is_same = axes is op.axes and dtype is op.dtype
+    if not is_same and (axes != op.axes or dtype != op.dtype):
         raise GraphError(
             op.explain(f"yields {op.dtype} {op.axes}, but its operands give {dtype} {axes}")
         )

@@ -27,15 +27,18 @@ def initializers_of(ops: Iterable[Op], initialised: Iterable[Any]) -> list[Op]:
     stack = [op for op in ops if op.is_state][::-1]
     while stack:
         state = stack[-1]
-        firsts = [] if state in done else list(state.initializers)
-        read = postorder([first.args[1] for first in firsts], dependencies)
-        needed = [op for op in read if op.is_state and op not in done and op is not state]
-        if needed:
-            stack.extend(needed)
-            continue
+        firsts = () if state in done else state.initializers
+        computed = [value for first in firsts if not (value := first.args[1]).is_constant]
+        if computed:
+            read = postorder(computed, dependencies)
+            needed = [op for op in read if op.is_state and op not in done and op is not state]
+            if needed:
+                stack.extend(needed)
+                continue
         stack.pop()
         done.add(state)
-        found.update(dict.fromkeys(firsts))
+        for first in firsts:
+            found[first] = None
     return list(found)
 
 

@@ -7,7 +7,7 @@ called. A call that the backend does not make is replaced by the ops of its grap
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -86,29 +86,48 @@ def with_outputs(graph: Graph, inner: tuple[Any, ...]) -> Graph:
 FEWEST = 16
 """The ops that a graph has at least for its calls to be made, and not replaced by them."""
 
+MANY = 8
+"""From so many calls of a graph on, even that stays which alone uses just some of the results, such
+as the gradient of the first of many layers: among the calls, its ops would be in every pass's way.
+"""
+
 
 def with_bodies(
     graph: Graph, target: Target, finished: Callable[[Graph], Graph], all_inline: bool = False
 ) -> Graph:
     """Return a graph in which a target can run every op that runs graphs.
 
-    What is called once, or is small, is replaced by its ops, and so is everything for a target that
-    runs no graphs, or with `all_inline`. Loops without a known length stay, and so does a choice
-    between graphs that act on the world or may raise. Graphs that stay are finished by a function,
-    each once, and yield only what is used.
+    What is small is replaced by its ops, and what is called once, unless it is part of what `MANY`
+    calls are of; and so is everything for a target that runs no graphs, or with `all_inline`. Loops
+    without a known length stay, and so does a choice between graphs that act on the world or may
+    raise. Graphs that stay are finished by a function, each once, and yield only what is used.
     """
     if not graph.called:
         return graph
-    graph = _Pruning().graph(graph)
+    pruning = _Pruning()
+    graph = pruning.graph(graph)
     uses = Counter(each for called in called_graphs(graph, own=True) for each in _calls_in(called))
-    return _Inlining(target.runs_graphs and not all_inline, uses, finished).graph(graph)
+    alike = Counter(pruning.whole.get(each, each) for each in uses.elements())
+    shared = {
+        each
+        for each, count in uses.items()
+        if count > 1 or alike[pruning.whole.get(each, each)] >= MANY
+    }
+    return _Inlining(target.runs_graphs and not all_inline, shared, finished).graph(graph)
 
 
 class _Pruning:
-    """Lets calls yield only what is used, and take only what that needs."""
+    """Lets calls yield only what is used, and take only what that needs.
+
+    Attributes
+    ----------
+    whole
+        By graph, the one that it yields a part of.
+    """
 
     def __init__(self) -> None:
         self.known: dict[tuple[Graph, tuple[int, ...]], tuple[Graph, tuple[int, ...]]] = {}
+        self.whole: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
         """Return a graph whose calls, and those inside them, have no results that nobody uses."""
@@ -154,17 +173,18 @@ class _Pruning:
             needed = tuple(
                 index for index, parameter in enumerate(fewer.inputs) if parameter in read
             )
-            inputs = [fewer.inputs[index] for index in needed]
-            self.known[key] = fewer.replace(inputs=inputs), needed
+            part = fewer.replace(fewer.ops, inputs=[fewer.inputs[index] for index in needed])
+            self.known[key] = part, needed
+            self.whole[part] = graph
         return self.known[key]
 
 
 class _Inlining:
     def __init__(
-        self, may_stay: bool, uses: Mapping[Graph, int], finished: Callable[[Graph], Graph]
+        self, may_stay: bool, shared: Container[Graph], finished: Callable[[Graph], Graph]
     ) -> None:
         self.may_stay = may_stay
-        self.uses = uses
+        self.shared = shared
         self.finished = finished
         self.known: dict[Graph, Graph] = {}
         self.done: dict[Graph, Graph] = {}
@@ -211,7 +231,7 @@ class _Inlining:
             return may or op.has_effect or op.may_raise
         if isinstance(op, LoopOp):
             return self.may_stay and op.count > 1 and size * op.count >= FEWEST
-        return self.may_stay and self.uses[op.graphs[0]] > 1 and size >= FEWEST
+        return self.may_stay and op.graphs[0] in self.shared and size >= FEWEST
 
     def with_known_graphs(self, op: Op, args: tuple[Any, ...]) -> Op:
         """Return an op that stays, on graphs that have been finished."""

@@ -152,12 +152,16 @@ class Liveness:
         """The most bytes of the arena that are in use at one step."""
         return max(self.live_bytes, default=0)
 
+    @cached_property
+    def _quick_placement(self) -> Placed:
+        return placement.place_quickly(self.blocks)
+
     @property
     def is_placed_quickly(self) -> bool:
         """Whether a quick placement needs no more than the peak, and so is the best there is."""
-        return placement.place_quickly(self.blocks)[1] == self.peak
+        return self._quick_placement[1] == self.peak
 
     @cached_property
     def placement(self) -> Placed:
         """The offsets of the blocks, and the size of the arena."""
-        return placement.place(self.blocks)
+        return placement.place(self.blocks, self._quick_placement)

@@ -80,6 +80,8 @@ class Op:
     """Whether a call may end where it is computed; no state is written before that."""
     is_state: bool = False
     is_constant: bool = False
+    graphs: ClassVar[tuple[Any, ...]] = ()
+    """The graphs that it runs; those of an op that takes one as an attribute."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -198,11 +200,6 @@ class Op:
     @property
     def contained(self) -> Iterable[Op]:
         """Ops that it computes inside, which are none of the graph; verified with it."""
-        return ()
-
-    @property
-    def graphs(self) -> tuple[Any, ...]:
-        """The graphs that it runs; those of an op that takes one as an attribute."""
         return ()
 
     @property

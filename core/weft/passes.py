@@ -122,6 +122,8 @@ class _PeepholeRun:
         self.context = scope.Replacements()
 
     def run(self, graph: Graph) -> Graph:
+        if all(self.visitors[kind] is None for kind in graph.kinds):
+            return graph
         token = _active.set((*_active.get(), self))
         try:
             with self.context:

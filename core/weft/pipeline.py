@@ -47,7 +47,16 @@ class Pipeline:
         return [named[0] if named and named[1] == vars(each) else each for each, named in known]
 
     def _loaded(self, passes: Iterable[str | GraphPass]) -> list[GraphPass]:
-        return [self._load(each) if isinstance(each, str) else each for each in passes]
+        """Return passes; one that is named twice is one object, so it sees no graph in vain."""
+        made: dict[str, GraphPass] = {}
+        found: list[GraphPass] = []
+        for each in passes:
+            if isinstance(each, str):
+                if each not in made:
+                    made[each] = self._load(each)
+                each = made[each]
+            found.append(each)
+        return found
 
     def _load(self, name: str) -> GraphPass:
         made: GraphPass = plugins.load(plugins.PASSES, name)()

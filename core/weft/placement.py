@@ -56,13 +56,14 @@ def lower_bound(blocks: Sequence[Block]) -> int:
     return peak
 
 
-def place(blocks: Sequence[Block]) -> Placed:
+def place(blocks: Sequence[Block], quick: Placed | None = None) -> Placed:
     """Return an offset for each block, and the size of the arena that holds them all.
 
-    If all sizes are multiples of a number, so are the offsets.
+    If all sizes are multiples of a number, so are the offsets. `quick` is what `place_quickly`
+    returned, if it is known.
     """
     bound = lower_bound(blocks)
-    first = place_quickly(blocks)
+    first = place_quickly(blocks) if quick is None else quick
     if first[1] <= bound:
         return first
     offsets, size = [0] * len(blocks), bound

@@ -9,7 +9,7 @@ there directly where that is safe.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 _BYTE = dtypes.uint8
+_GIVEN = (ParameterOp, ReadOp)
 
 
 @dataclass(slots=True)
@@ -192,11 +193,14 @@ def with_copies(graph: Graph, is_called: bool = False) -> Graph:
     """
     graph = _with_own_operands(graph, is_called)
     taken: set[Op] = set()
+    copies: dict[Op, list[Op]] = {}
 
     def own(value: Op) -> Op:
         maker = held_by(value)
         if maker is None or maker in taken or _is_there(maker):
-            return _copy(value)
+            copy = _copy(value)
+            copies.setdefault(value, []).append(copy)
+            return copy
         taken.add(maker)
         return value
 
@@ -206,35 +210,46 @@ def with_copies(graph: Graph, is_called: bool = False) -> Graph:
         for state, value in graph.updates
         if not (isinstance(value, ReadOp) and value.state is state)
     ]
-    return graph.replace(outputs=outputs, updates=updates)
+    made: Sequence[Op] = graph.ops
+    if copies:
+        made = [each for op in made for each in (op, *copies.get(op, ()))]
+    return graph.replace(made, outputs=outputs, updates=updates)
 
 
 def _is_there(op: Op) -> bool:
     """Whether a value is there before the first step, or a called graph yields it."""
     if isinstance(op, ResultOp) and op.args[0].graphs:
         return True
-    return op.is_constant or isinstance(op, ParameterOp | ReadOp)
+    return op.is_constant or isinstance(op, _GIVEN)
 
 
 def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
     """Return a graph that calls others with whole tensors only, none in the user's memory."""
-    if not any(op.graphs for op in graph.ops):
+    if not graph.called:
         return graph
     returned = {held_by(op) for op in graph.outputs}
-    new: dict[Op, Op] = {}
-    copies: dict[Op, Op] = {}
 
-    def own(arg: Op) -> Op:
+    def is_own(arg: Op) -> bool:
         maker = held_by(arg)
         is_users = isinstance(maker, ParameterOp) or maker in returned
-        if maker is not None and (is_called or not is_users):
-            return new[arg]
-        return copies.setdefault(arg, _copy(new[arg]))
+        return maker is not None and (is_called or not is_users)
 
+    taken = {arg for op in graph.ops if op.graphs for arg in op.args}
+    copied = {arg for arg in taken if not is_own(arg)}
+    if not copied:
+        return graph
+    new: dict[Op, Op] = {}
+    lent: dict[Op, Op] = {}
+    made: list[Op] = []
     for op in graph.ops:
-        args = tuple([own(arg) if op.graphs else new[arg] for arg in op.args])
-        new[op] = op if args == op.args else op.with_args(args)
-    return graph.mapped(new)
+        known = lent if op.graphs else new
+        args = tuple([known[arg] for arg in op.args])
+        new[op] = lent[op] = op if args == op.args else op.with_args(args)
+        made.append(new[op])
+        if op in copied:
+            lent[op] = _copy(new[op])
+            made.append(lent[op])
+    return graph.mapped(new, made)
 
 
 def _smallest(found: Iterable[Liveness]) -> Liveness:
@@ -343,7 +358,7 @@ class _Assembly:
 
     def _in_use(self) -> list[Buffer]:
         own = [buffer for buffer in self.buffers if self._root(buffer) is buffer]
-        called = dict.fromkeys(graph for op in self.flow.ops for graph in op.graphs)
+        called = self.flow.graph.called
         within = (buffer for graph in called for buffer in plan_of(graph).buffers)
         return [*own, *dict.fromkeys(buffer for buffer in within if buffer.kind == CONSTANT)]
 

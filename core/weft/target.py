@@ -44,6 +44,8 @@ class Target:
         rule for `FusedOp`; never, unless the backend says so.
     max_kernel_values
         The most operands and instructions that one kernel may have together.
+    max_product_row
+        The most columns of a matrix product whose rows its kernel may also reduce; 0 for none.
     max_elementwise_rank, max_reduction_rank
         The most axes that elementwise ops, and that reductions, may have; None for any number.
     alignment
@@ -68,6 +70,7 @@ class Target:
     supports: Callable[[Op], bool]
     fusible: Callable[[Op], bool] = never
     max_kernel_values: int = 96
+    max_product_row: int = 8192
     max_elementwise_rank: int | None = None
     max_reduction_rank: int | None = None
     alignment: int = 256

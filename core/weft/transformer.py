@@ -324,7 +324,8 @@ class Transformer(ABC):
         for _, program in everything:
             self.initialize_tensor_descriptions(program)
         for state, op in self._initial.items():
-            self._state_tensor(state, op.const.nbytes, op.axes)
+            if state not in self.state_tensors:
+                self._state_tensor(state, op.const.nbytes, op.axes)
         self.start_transform_allocate()
         for storage in self.device_buffers:
             if storage not in known:

@@ -39,8 +39,11 @@ def postorder(roots: Iterable[Op], children: Callable[[Op], Iterable[Op]] = oper
             for child in rest:
                 if child not in seen:
                     seen.add(child)
-                    path.append((child, iter(children(child))))
-                    break
+                    below = children(child)
+                    if below:
+                        path.append((child, iter(below)))
+                        break
+                    order.append(child)
             else:
                 path.pop()
                 order.append(op)

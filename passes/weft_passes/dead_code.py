@@ -25,6 +25,8 @@ class DeadCode(GraphPass):
             for state, value in graph.updates
             if not (isinstance(value, ReadOp) and value.state is state)
         ]
+        if not graph.after:
+            return graph.replace(updates=updates)
         live = set(graph.replace(after={}, updates=updates).ops)
         after = {
             op: kept

@@ -37,15 +37,17 @@ def _key(op: Op) -> Hashable | None:
         if op.const.nbytes > SMALL:
             return None
         return (op.const.tobytes(), op.dtype, op.axes)
-    attributes = [_hashable(getattr(op, name)) for name in op.fields]
-    return (type(op), op.args, *attributes)
+    return (type(op), op.args, *[_hashable(getattr(op, name)) for name in op.fields])
 
 
 def _hashable(value: Any) -> Any:
     # 1, 1.0 and True are equal as keys and yet different attributes, and so are 0.0 and -0.0.
-    if isinstance(value, float | complex):
-        return (type(value), repr(value))
-    return (type(value), value) if isinstance(value, bool | int | float) else value
+    if not isinstance(value, _NUMBERS):
+        return value
+    return (type(value), value if isinstance(value, int) else repr(value))
+
+
+_NUMBERS = (int, float, complex)
 
 
 @hookimpl

@@ -155,7 +155,7 @@ def test_gradients_go_through_calls_as_through_the_ops_themselves(transformer: A
 
 def test_however_many_calls_there_is_one_body_and_one_gradient() -> None:
     codes = {}
-    for layers in (4, 12):
+    for layers in (9, 14):
         x, total, weights = stack(layers)
         with weft.make_transformer("numpy") as transformer:
             results = [total, *(weft.deriv(total, each) for each in weights)]
@@ -165,7 +165,27 @@ def test_however_many_calls_there_is_one_body_and_one_gradient() -> None:
             program.plan.verify()
             bodies = {op.graph for op in program.graph.ops if isinstance(op, CallOp)}
             codes[layers] = len(bodies), len(program.code.blocks)
-    assert codes[4] == codes[12], "bodies, and blocks of code, do not grow with the calls"
+    assert codes[9] == codes[14], "bodies, and blocks of code, do not grow with the calls"
+
+
+@pytest.mark.parametrize(("layers", "calls"), [(4, 3), (7, 6), (8, 8), (12, 12)])
+def test_a_gradient_call_that_yields_less_than_many_others_stays(layers: int, calls: int) -> None:
+    """That of the first layer does: nobody asks for the gradient by the input.
+
+    The layers themselves are small enough to be replaced by their ops.
+    """
+    x, total, weights = stack(layers)
+    data = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 8)
+    gradients = [weft.deriv(total, each) for each in weights]
+    with weft.make_transformer("numpy") as transformer:
+        made = transformer.computation(gradients, x)
+        found = made(data)
+        ops = made.programs[()].graph.ops
+    assert sum(isinstance(op, CallOp) for op in ops) == calls
+    with weft.ArrayTransformer(np) as transformer:
+        wanted = transformer.computation(gradients, x)(data)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_a_loop_of_unequal_sizes_is_verified_and_kept_whole() -> None:

@@ -277,3 +277,13 @@ def test_a_pass_sees_a_graph_that_it_left_alone_only_once():
     idle, busy, shortens = Counting(9), Counting(9), Counting(3)
     run_passes(graph, [idle, busy, idle, shortens, idle, busy, idle, shortens, shortens], TARGET)
     assert (idle.seen, busy.seen, shortens.seen) == ([4, 3], [4, 3], [4, 3])
+
+
+def test_a_pass_that_is_named_twice_is_one():
+    names = ("dead-code", "merge-equal", "dead-code")
+    transformer = weft.make_transformer("numpy", passes=(name for name in names))
+    first, other, last = transformer.graph_passes
+    assert first is last is not other
+    default = weft.make_transformer("numpy").graph_passes
+    assert len(default) == len(PIPELINE)
+    assert len({id(each) for each in default}) == len(set(PIPELINE))

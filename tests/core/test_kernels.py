@@ -351,6 +351,54 @@ def test_a_malformed_kernel_is_refused(message: str, make: Any) -> None:
         FusedOp(X, kernel=make())
 
 
+SQUARE = weft.placeholder((6, 6))
+
+
+def product(**changes: Any) -> Kernel:
+    return dataclasses.replace(kernel_of(weft.tanh(X @ SQUARE), X, SQUARE), **changes)
+
+
+def changed_product(index: int, **changes: Any) -> Kernel:
+    kernel = product()
+    body, operands = list(kernel.body), list(kernel.operands)
+    if index < len(operands):
+        operands[index] = dataclasses.replace(operands[index], **changes)
+    else:
+        place = index - len(operands)
+        body[place] = dataclasses.replace(body[place], **changes)
+    return product(body=tuple(body), operands=tuple(operands))
+
+
+MALFORMED_PRODUCTS = {
+    "value 3 is a matrix product, which only the first": lambda: kernel_of(
+        weft.tanh(X) @ SQUARE, X, SQUARE
+    ),
+    r"value 2, a matrix product, has the places \(0, None\)": lambda: changed_product(
+        2, places=(0, None)
+    ),
+    r"takes value 1 at \(1, None\), not at \(None, 1\)": lambda: changed_product(
+        1, places=(1, None)
+    ),
+    r"the rows of a matrix product are reduced over \(0,\)": lambda: kernel_of(
+        weft.sum(X @ SQUARE, axis=0), X, SQUARE
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "make"), MALFORMED_PRODUCTS.items(), ids=range(len(MALFORMED_PRODUCTS))
+)
+def test_a_malformed_kernel_of_a_product_is_refused(message: str, make: Any) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        FusedOp(X, SQUARE, kernel=make())
+
+
+def test_a_kernel_knows_its_product() -> None:
+    kernel = product()
+    assert kernel.product is kernel.body[0]
+    assert kernel_of(norm(X), X).product is None
+
+
 def test_operands_that_a_kernel_does_not_take_are_refused() -> None:
     kernel = kernel_of(norm(X), X)
     with pytest.raises(ArgumentError, match=r"takes float32 Axes\(4, 6\), not float64"):

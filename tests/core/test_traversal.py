@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from weft.errors import GraphError
 from weft.graph import Graph
+from weft.ops.calls import CallOp
+from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp
 from weft.traversal import postorder
 
@@ -132,3 +135,41 @@ def test_parts_that_do_not_differ_give_the_same_graph():
     assert graph.replace(outputs=[graph.inputs[0]]) is not graph
     with pytest.raises(TypeError, match="ouputs"):
         graph.replace(ouputs=[])
+
+
+@given(dags(), st.data())
+def test_what_a_graph_knows_of_its_ops_is_what_they_are(ops, data):
+    outputs = data.draw(st.lists(st.sampled_from(ops), min_size=1))
+    graph = graph_of(ops, *outputs)
+    assert graph.members == set(graph.ops)
+    assert graph.kinds == {type(op) for op in graph.ops}
+    assert graph.places == {graph.inputs[0]: 0}
+    assert not graph.called
+    assert not graph.may_raise
+
+
+def test_a_graph_knows_what_its_ops_run_and_that_they_may_raise():
+    x, i = weft.placeholder((4,)), weft.placeholder((), dtype="int32")
+    inner = weft.capture([weft.tanh(weft.take(x, i))], [x, i], "inner")
+    outer = weft.capture([weft.call(inner, x, i)[0] + weft.call(inner, x, i)[0]], [x, i])
+    assert outer.called == (inner,)
+    assert inner.may_raise
+    assert outer.may_raise
+
+
+def test_a_call_without_operands_is_verified_with_the_graph_that_it_runs():
+    inner = Graph(outputs=[weft.tanh(weft.variable((2,)))], name="inner")
+    outer = Graph(outputs=[ResultOp(CallOp(graph=inner), index=0)])
+    with pytest.raises(GraphError, match="a stored state is used as a value"):
+        outer.verify()
+
+
+@given(dags(), st.data())
+def test_an_order_with_an_op_twice_is_none(ops, data):
+    graph = graph_of(ops)
+    copies = copies_in(list(graph.ops))
+    claimed = list(copies.values())
+    twice = data.draw(st.sampled_from(claimed))
+    mapped = graph.mapped(copies, [*claimed, twice])
+    assert sorted(mapped.ops, key=id) == sorted(claimed, key=id)
+    assert_in_order(mapped)

@@ -64,6 +64,9 @@ FUSED: dict[str, tuple[Any, list[str]]] = {
     "one kernel for each of two products": (weft.tanh(X @ SQUARE) @ SQUARE + 1,
         ["matmul_tanh", "matmul_add"]),
     "two products added": (X @ SQUARE + Y @ SQUARE, ["matmul_add"]),
+    "a product that loses an axis of length 1": (weft.tanh(BIAS @ SQUARE + BIAS),
+        ["matmul_add_tanh"]),
+    "a column that loses an axis of length 1": (weft.tanh(X @ BIAS) * 2, ["matmul_tanh_multiply"]),
     "what is computed late joins": (weft.tanh(X) + weft.cumsum(Y, 0), ["tanh_add"]),
     "an output in the middle": ([weft.tanh(X), weft.exp(weft.tanh(X))], ["tanh_exp"]),
 }  # fmt: skip
@@ -102,6 +105,31 @@ def test_fused(results: Any, expected: list[str]) -> None:
 @pytest.mark.parametrize(("results", "expected"), APART.values(), ids=APART)
 def test_kept_apart(results: Any, expected: list[str]) -> None:
     assert titles(results, *inputs_of(results)) == expected
+
+
+RESIDUAL = X @ SQUARE + Y
+ROWS_NOT_REDUCED: dict[str, tuple[Any, list[str]]] = {
+    "softmax of a product": (weft.softmax(X @ SQUARE), ["max_subtract_exp_sum_divide"]),
+    "softmax of what follows a product": (weft.softmax(RESIDUAL),
+        ["matmul_add", "max_subtract_exp_sum_divide"]),
+    "a norm of what follows a product": (
+        [RESIDUAL, RESIDUAL / weft.sqrt(weft.sum(RESIDUAL * RESIDUAL, axis=1, keepdims=True))],
+        ["matmul_add", "multiply_sum_sqrt_divide"]),
+    "what only a sum reads": (weft.sum(weft.tanh(X @ SQUARE), axis=1), ["tanh_sum"]),
+    "the gradient of a layer": (
+        weft.deriv(weft.sum(weft.tanh(X @ SQUARE + BIAS), axis=(0, 1)), SQUARE),
+        ["matmul_add_tanh_square_subtract"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("results", "expected"), ROWS_NOT_REDUCED.values(), ids=ROWS_NOT_REDUCED)
+def test_rows_of_products_are_reduced_elsewhere_where_a_target_wants_it(
+    results: Any, expected: list[str]
+) -> None:
+    graph = prepared(results, *inputs_of(results))
+    assert titles(results, *inputs_of(results), max_product_row=0) == expected
+    arrays = [np.random.default_rng(3).normal(size=op.axes.shape) for op in graph.inputs]
+    check_same(graph, [each.astype(np.float32) for each in arrays], max_product_row=0)
 
 
 def test_nothing_is_fused_for_a_target_that_cannot() -> None:

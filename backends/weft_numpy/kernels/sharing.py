@@ -17,6 +17,7 @@ from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
+from weft.refusal import NOT_COMPUTED
 from weft_numpy.kernels.costs import (
     FLOP,
     PRODUCTS_FROM,
@@ -65,11 +66,10 @@ def is_for_blas(ops: Iterable[Op], machine: Machine) -> bool:
     threads = machine.threads
     if threads == 1 or machine.blas_threads != threads:
         return False
-    found = []
-    for op in ops:
-        if is_blocked(op):
-            return False
-        found.append(_times(op))
+    computed = [op for op in ops if not isinstance(op, NOT_COMPUTED)]
+    if any(map(is_blocked, computed)):
+        return False
+    found = [_times(op) for op in computed]
     if max((each.product for each in found), default=0) < SMALL_PRODUCT:
         return False
     ahead = sum(each.in_pool(threads) - each.in_blas(threads) for each in found)

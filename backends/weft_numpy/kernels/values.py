@@ -193,4 +193,4 @@ def _in_rows(last: Dimension) -> tuple[Dimension, ...]:
 
 def has_product(kernel: Kernel) -> bool:
     """Whether a kernel begins with a matrix product."""
-    return bool(kernel.body) and isinstance(kernel.body[0].op, MatmulOp)
+    return kernel.product is not None

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from weft.axes import Axes
 from weft.dtypes import DType
 from weft.kernels.kernel import Instruction, Kernel, Operand
+from weft.kernels.places import operand_places
+from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 
 Types = list[tuple[Axes, DType]]
@@ -16,8 +18,8 @@ def problem(kernel: Kernel) -> str | None:
     """Return what is wrong with a kernel, or None.
 
     Every axis has the length of its dimension, every instruction comes after its operands and has
-    the types that its op was made for, all reductions run over the same dimensions, and what is
-    stored was computed.
+    the types that its op was made for, all reductions run over the same dimensions, a matrix
+    product comes first and runs over all of them, and what is stored was computed.
     """
     made = range(len(kernel.operands), len(kernel.values))
     for number in kernel.outputs:
@@ -61,3 +63,20 @@ def _problems_of_operands(
         along = {read[place] for place in op.positions}
         if along != set(kernel.reduced):
             yield f"value {number} is reduced over {along}, not over {kernel.reduced}"
+    elif isinstance(op, MatmulOp):
+        yield from _problems_of_product(kernel, number, value)
+
+
+def _problems_of_product(kernel: Kernel, number: int, value: Instruction) -> Iterator[str]:
+    rank = len(kernel.domain)
+    if value is not kernel.product:
+        yield f"value {number} is a matrix product, which only the first instruction can be"
+    if value.places != tuple(range(rank)):
+        yield f"value {number}, a matrix product, has the places {value.places} of {kernel.domain}"
+        return
+    for index, arg in enumerate(value.args):
+        wanted, found = operand_places(value.op, index, value.places), kernel.values[arg].places
+        if found != wanted:
+            yield f"value {number}, a matrix product, takes value {arg} at {found}, not at {wanted}"
+    if kernel.reduced not in ((), (rank - 1,)):
+        yield f"the rows of a matrix product are reduced over {kernel.reduced}, not along the last"

@@ -12,6 +12,7 @@ from weft.axes import Axes
 from weft.dtypes import DType
 from weft.kernels.places import VIEWS, Places
 from weft.op import Op
+from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft.source import Location
 
@@ -129,6 +130,12 @@ class Kernel:
         """The user's lines of all its ops, each once, in order."""
         return tuple(dict.fromkeys(each.op.location for each in self.body))
 
+    @property
+    def product(self) -> Instruction | None:
+        """The matrix product that it begins with, whose elements the rest is computed from."""
+        first = self.body[0] if self.body else None
+        return first if first is not None and isinstance(first.op, MatmulOp) else None
+
     def instruction(self, number: int) -> Instruction:
         """Return the instruction that computes a value."""
         return self.body[number - len(self.operands)]
@@ -196,7 +203,8 @@ class Kernel:
         made, read = self.instruction(self.outputs[result]), self.operands[operand]
         if (made.axes.shape, made.dtype) != (read.shape, read.dtype) or made.places != read.places:
             return False
-        if made.places == tuple(range(len(self.domain))):
+        points = {n for n, length in enumerate(self.domain) if length != 1 or n in self.reduced}
+        if points <= {*made.places}:
             return self.last_stage(operand) <= made.stage
         once = {*range(len(self.domain))} - {*self.reduced}
         return once <= {*made.places} and all(

@@ -179,6 +179,11 @@ def constant(value: Any, axes: Any = None, dtype: Any = None, name: str | None =
     the dtype.
     """
     array = _host_array(value, None if dtype is None else dtypes.as_dtype(dtype), "constant")
+    return _holding(array, axes, name)
+
+
+def _holding(array: Any, axes: Any = None, name: str | None = None) -> TensorOp:
+    """Return a constant of an array that nobody else has."""
     if axes is None:
         target = make_axes(array.shape) if array.shape else _NO_AXES
     else:
@@ -249,12 +254,12 @@ def _initial(state: AssignableTensorOp, value: Any) -> TensorOp:
     if is_op:
         return value  # type: ignore[no-any-return]
     if not array.shape:
-        return constant(array)
+        return _holding(array)
     if state.axes.is_static and array.shape != state.axes.lengths:
         raise AxesError(
             state.explain(f"an initial value of shape {array.shape} does not fit {state.axes}")
         )
-    return constant(array, state.axes if state.axes.is_static else None)
+    return _holding(array, state.axes if state.axes.is_static else None)
 
 
 def placeholder(

@@ -10,7 +10,7 @@ from weft.kernels import fused, in_effect_order
 from weft.passes import GraphPass
 from weft.target import Target
 from weft_passes.fusion.clusters import Clusters
-from weft_passes.fusion.growth import grow
+from weft_passes.fusion.growth import grow, may_fuse
 from weft_passes.fusion.recomputation import move_to_readers
 from weft_passes.fusion.siblings import merge_siblings
 
@@ -25,7 +25,7 @@ class Fusion(GraphPass):
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
         """Fuse in linear time; a graph with unknown lengths stays as it is."""
-        if graph.symbols:
+        if graph.symbols or not any(map(may_fuse, graph.kinds)):
             return graph
         clusters = Clusters(in_effect_order(graph), target)
         grow(clusters)

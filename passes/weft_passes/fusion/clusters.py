@@ -23,12 +23,6 @@ from weft.target import Target
 MOST_READERS = 256
 """How many readers of a cluster are looked at before lifting it is given up."""
 
-LONGEST_ROW = 8192
-"""The most columns of a matrix product that reductions in its kernel may run over.
-
-A block of its rows has to stay in a cache, and must not be too flat to be computed fast.
-"""
-
 
 class Cluster:
     """Ops that will be one kernel.
@@ -160,6 +154,29 @@ class Clusters:
             self.agree(one, other) for one, other in permutations(clusters, 2)
         )
 
+    def go_together(
+        self, clusters: Collection[Cluster], reduced: tuple[int, ...] | None = None
+    ) -> bool:
+        """Whether a kernel can have roots and reductions of clusters, and one reduction more."""
+        if len(clusters) == 1 and reduced is None:
+            return True
+        roots = [each for each in clusters if each.root is not None]
+        along = {each.reduced for each in clusters} | {reduced}
+        along.discard(None)
+        if len(roots) > 1 or len(along) > 1:
+            return False
+        if not roots or not along:
+            return True
+        return along == {(len(roots[0].domain) - 1,)} and self.can_reduce(roots[0])
+
+    def can_reduce(self, cluster: Cluster) -> bool:
+        """Whether reductions may be in a cluster's kernel.
+
+        Rows of a product that are reduced have to stay in a cache, a block of them at a time, and
+        must not be too flat to be computed fast.
+        """
+        return cluster.root is None or cluster.domain[-1] <= self.target.max_product_row
+
     def agree(self, writer: Cluster, reader: Cluster) -> bool:
         """Whether a cluster reads what another computes at the very places where it does that."""
         for op in reader.operands & writer.places.keys():
@@ -207,21 +224,6 @@ class Clusters:
         number = {op: place for place, op in enumerate(self.graph.ops)}
         found = sorted(dict.fromkeys(self.home.values()), key=lambda each: each.rank)
         return [_group(each, number) for each in found if _gains(each)]
-
-
-def go_together(clusters: Collection[Cluster], reduced: tuple[int, ...] | None = None) -> bool:
-    """Whether one kernel can have the roots and reductions of clusters, and one reduction more."""
-    if len(clusters) == 1 and reduced is None:
-        return True
-    roots = [each for each in clusters if each.root is not None]
-    along = {each.reduced for each in clusters} | {reduced}
-    along.discard(None)
-    if len(roots) > 1 or len(along) > 1:
-        return False
-    if not roots or not along:
-        return True
-    *_, columns = roots[0].domain
-    return along == {(len(roots[0].domain) - 1,)} and columns <= LONGEST_ROW
 
 
 def is_whole(op: Op, domain: tuple[int, ...]) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from weft.graph import Graph
 from weft.kernels import VIEWS, Places, place
 from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
-from weft.ops.movement import ContiguousOp
+from weft.ops.movement import ContiguousOp, ReshapeOp
 from weft.ops.reduction import ReductionOp
-from weft_passes.fusion.clusters import Cluster, Clusters, go_together, is_whole
+from weft_passes.fusion.clusters import Cluster, Clusters, is_whole
 
 LONGEST_VIEWS = 8
 """How many views one after the other are followed inside a cluster."""
@@ -36,12 +37,21 @@ def grow(clusters: Clusters) -> None:
 
 
 class _Growth:
+    """The sweep.
+
+    Attributes
+    ----------
+    only_reduced
+        The ops that only reductions read: they are computed where those are.
+    """
+
     def __init__(self, clusters: Clusters) -> None:
         self.clusters = clusters
         self.source = clusters.source
         self.home = clusters.home
         self.after = clusters.graph.after
         self.kinds: dict[type[Op], int] = {}
+        self.only_reduced = _only_reduced(clusters.graph)
 
     def visit(self, op: Op) -> None:
         """Give an op its cluster or its rank."""
@@ -120,7 +130,9 @@ class _Growth:
     def fit(self, op: Op, chosen: tuple[Cluster, ...]) -> _Fit | None:
         """Return how an op joins clusters, which become one; None if it cannot."""
         clusters = self.clusters
-        if not go_together(chosen, op.positions if isinstance(op, ReductionOp) else None):
+        if not clusters.go_together(chosen, op.positions if isinstance(op, ReductionOp) else None):
+            return None
+        if op in self.only_reduced and not all(map(clusters.can_reduce, chosen)):
             return None
         known: dict[Op, Places] = {}
         views: dict[Op, Places] = {}
@@ -171,7 +183,8 @@ class _Growth:
         """Return the places of an operand in a cluster, by views that the cluster takes in.
 
         A value that is the same all along the reduced dimensions may be repeated over them, and
-        get or lose axes of length 1; None for any other view.
+        get or lose axes of length 1, as may the elements of a matrix product; None for any other
+        view.
         """
         path: list[Op] = []
         while arg not in home.places and arg not in views:
@@ -181,7 +194,9 @@ class _Growth:
                 return None
         places = home.places[arg] if arg in home.places else views[arg]
         for view in reversed(path):
-            if places == home.whole or not isinstance(view, VIEWS):
+            if not isinstance(view, VIEWS):
+                return None
+            if places == home.whole and (home.root is None or not isinstance(view, ReshapeOp)):
                 return None
             if not self.clusters.target.fusible(view):
                 return None
@@ -190,6 +205,20 @@ class _Growth:
                 return None
             places = views[view] = found
         return places
+
+
+def may_fuse(kind: type[Op]) -> bool:
+    """Whether ops of a class may start a cluster."""
+    return _kind(kind) == FUSIBLE
+
+
+def _only_reduced(graph: Graph) -> set[Op]:
+    found = {op.args[0] for op in graph.ops if isinstance(op, ReductionOp)}
+    found.difference_update(graph.roots)
+    for op in graph.ops:
+        if not isinstance(op, ReductionOp):
+            found.difference_update(op.args)
+    return found
 
 
 def _kind(kind: type[Op]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.op import Op
-from weft_passes.fusion.clusters import Cluster, Clusters, go_together, is_whole
+from weft_passes.fusion.clusters import Cluster, Clusters, is_whole
 
 MOST_OPEN = 4
 """How many clusters that read a value are tried for each that reads it as well."""
@@ -40,7 +40,7 @@ def _fit(pair: tuple[Cluster, Cluster], clusters: Clusters) -> bool:
     limit = clusters.target.max_kernel_values
     return (
         sum(len(each.places) for each in pair) < limit
-        and go_together(pair)
+        and clusters.go_together(pair)
         and clusters.can_merge(pair)
         and clusters.size_merged(pair) <= limit
     )

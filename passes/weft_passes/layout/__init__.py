@@ -32,7 +32,7 @@ class Layout(GraphPass):
         if graph.symbols:
             return graph
         graph = without_needless_copies(graph)
-        if any(isinstance(op, TransposeOp | ReshapeOp) for op in graph.ops):
+        if any(issubclass(kind, TransposeOp | ReshapeOp) for kind in graph.kinds):
             regions = Regions(graph)
             choose_forms(regions)
             graph = rebuilt(graph, regions)

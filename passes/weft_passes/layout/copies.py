@@ -28,9 +28,9 @@ MOST_VIEWS = 100
 
 def without_needless_copies(graph: Graph) -> Graph:
     """Return the graph without copies that cost more than they save their readers."""
-    copies = [op for op in graph.ops if type(op) is ContiguousOp]
-    if not copies:
+    if ContiguousOp not in graph.kinds:
         return graph
+    copies = [op for op in graph.ops if type(op) is ContiguousOp]
     readers = _Readers(graph, lambda op: op)
     needless = {op for op in copies if readers.do_without(op)}
     new: dict[Op, Op] = {}
@@ -44,8 +44,11 @@ def with_worthy_copies(graph: Graph) -> Graph:
 
     What runs over the same indices reads a view once. No view is copied that repeats elements.
     """
+    views = [op for op in graph.ops if may_be_view(op)]
+    if not views:
+        return graph
     readers = _Readers(graph, lambda op: op)
-    candidates = [op for op in graph.ops if may_be_view(op) and readers.deserve(op)]
+    candidates = [op for op in views if readers.deserve(op)]
     if not candidates:
         return graph
     regions = Regions(graph).regions

@@ -15,7 +15,7 @@ CPU, GPU, ACCELERATOR = 2, 4, 8
 FORMS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "copies": {"shares_host": False},
-    "groups": {"is_serial": False, "group": 64, "shares_host": False},
+    "groups": {"is_serial": False, "group": 64, "shares_host": False, "access_bytes": 16},
 }
 """How kernels are written for the device of the tests and where memory is: as on a GPU too."""
 

@@ -7,6 +7,7 @@ import site
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import weft
 from weft.errors import ArgumentError, BackendError
 from weft_opencl import drivers
 from weft_opencl.devices import best, ranked, summary
+from weft_opencl.transformer import OpenCLTransformer
 
 POCL, INTEL = "Portable Computing Language", "Intel(R) OpenCL"
 
@@ -243,3 +245,18 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), double([1, 2, 3]).toli
 def test_an_option_that_there_is_not_is_refused(device: None) -> None:
     with pytest.raises(ArgumentError, match="did you mean 'device'"):
         weft.make_transformer("opencl", devise=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "nbytes"),
+    [(CPU, 16, 0), (GPU, 1, 16), (ACCELERATOR, 4, 16), (ACCELERATOR, 1, 0)],
+)
+def test_all_but_processors_may_move_sixteen_bytes_at_once(
+    transformer: OpenCLTransformer, monkeypatch: pytest.MonkeyPatch, kind: int, width: int,
+    nbytes: int,
+) -> None:  # fmt: skip
+    device = transformer.device
+    monkeypatch.setattr(device, "is_cpu", kind == CPU)
+    handle = SimpleNamespace(type=kind, preferred_vector_width_float=width)
+    monkeypatch.setattr(device, "handle", handle)
+    assert device.access_bytes == nbytes

@@ -23,7 +23,10 @@ def numbers(dtype, *shape):
 
 
 def check(build, *arrays, processor, exact=True, passes=()):
-    """Compare what a graph computes with what it means; with "cuda" only compile it."""
+    """Compare what a graph computes with what it means; with "cuda" only compile it.
+
+    `processor` is one, or the name of one of `PROCESSORS`.
+    """
     given = [np.asarray(array) for array in arrays]
     parameters = [weft.placeholder(each.shape, dtype=each.dtype) for each in given]
     results = build(*parameters)
@@ -34,7 +37,7 @@ def check(build, *arrays, processor, exact=True, passes=()):
         assert nvrtc.log_of(source, options=nvrtc.QUICKLY) == ""
         return
     expected, _ = evaluate(capture(results, parameters), given)
-    chosen = PROCESSORS[processor]
+    chosen = PROCESSORS.get(processor, processor)
     found, error = run(results, *parameters, arrays=given, processor=chosen, passes=passes)
     assert not error
     for mine, wanted in zip(found, expected, strict=True):
@@ -47,8 +50,9 @@ def check(build, *arrays, processor, exact=True, passes=()):
 
 needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="needs nvidia-cuda-nvrtc")
 cuda = pytest.param("cuda", marks=needs_nvrtc)
-both = pytest.mark.parametrize("processor", list(PROCESSORS))
-everywhere = pytest.mark.parametrize("processor", [*PROCESSORS, cuda])
+both = pytest.mark.parametrize("processor", ["serial", "parallel"])
+everywhere = pytest.mark.parametrize("processor", ["serial", "parallel", cuda])
+with_bundles = pytest.mark.parametrize("processor", [*PROCESSORS, cuda])
 EVERY = ["bool", "int8", "uint16", "int32", "uint64", "int64", "float16", "bfloat16", "float32",
          "float64"]  # fmt: skip
 

@@ -38,15 +38,34 @@ def complaints(source: str) -> str:
 
 def log_of(source: str, architecture: str = ARCHITECTURES[0], options: Sequence[str] = ()) -> str:
     """Compile a source; returns the compiler's complaints, which are empty where it had none."""
+    log, ptx = _compiled(source, architecture, options)
+    return log or ("" if ptx else "failed without a word")
+
+
+def ptx_of(source: str) -> str:
+    """Return the PTX of a source, optimised as it is for a GPU."""
+    log, ptx = _compiled(source, "compute_90", ())
+    assert ptx, log
+    return ptx
+
+
+def _compiled(source: str, architecture: str, options: Sequence[str]) -> tuple[str, str]:
+    """Return the compiler's log, and PTX, which is empty if it failed."""
     nvrtc, program = library(), ctypes.c_void_p()
     text = source.encode()
     assert not nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, b"weft.cu", 0, None, None)
     named = [f"-arch={architecture}", "--std=c++17", *options]
     given = (ctypes.c_char_p * len(named))(*(each.encode() for each in named))
     failed = nvrtc.nvrtcCompileProgram(program, len(named), given)
-    size = ctypes.c_size_t()
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
+    log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+    ptx = "" if failed else _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
     nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    return log.value.decode() or ("failed without a word" if failed else "")
+    return log, ptx
+
+
+def _text(size_of: Any, copy: Any, program: ctypes.c_void_p) -> str:
+    size = ctypes.c_size_t()
+    size_of(program, ctypes.byref(size))
+    found = ctypes.create_string_buffer(size.value)
+    copy(program, found)
+    return found.value.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -27,8 +28,9 @@ from weft.target import Target
 
 SERIAL = Processor(OPENCL, is_serial=True, units=3)
 PARALLEL = Processor(OPENCL, is_serial=False, units=3, group=64, local_bytes=4096)
-CUDA_PARALLEL = Processor(CUDA, is_serial=False, units=132)
-PROCESSORS = {"serial": SERIAL, "parallel": PARALLEL}
+BUNDLED = replace(PARALLEL, access_bytes=16)
+CUDA_PARALLEL = Processor(CUDA, is_serial=False, units=132, access_bytes=16)
+PROCESSORS = {"serial": SERIAL, "parallel": PARALLEL, "bundles": BUNDLED}
 
 
 @cache
@@ -47,7 +49,8 @@ def plan_of(results, *parameters, processor, passes=()):
     target = Target(
         "c",
         supports=lambda op: rules.find(type(op)) is not None,
-        fusible=fusible,
+        fusible=lambda op: fusible(op, processor),
+        max_product_row=0,
         workspace=lambda op: scratch_bytes(op, processor),
     )
     for name in passes:

@@ -11,13 +11,14 @@ import pytest
 import weft
 
 pytest.importorskip("pyopencl")
-from checking import EVERY, both, check, everywhere, needs_nvrtc, numbers
+from checking import EVERY, both, check, needs_nvrtc, numbers, with_bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import CUDA_PARALLEL, FUSING, PARALLEL, SERIAL, plan_of, work_of
 
 from weft.kernels.c.columns import ColumnSweeping
 from weft.kernels.c.frames import cut_into, frame
+from weft.kernels.c.group_columns import GroupColumnSweeping
 from weft.kernels.c.groups import GroupSweeping
 from weft.kernels.c.kernels import alone
 from weft.kernels.c.parts import count_parts, sweeping_of
@@ -76,7 +77,7 @@ SWEEPS = {
 }
 
 
-@everywhere
+@with_bundles
 @pytest.mark.parametrize("name", MAPS)
 def test_maps(name, processor):
     shape, build = MAPS[name]
@@ -84,7 +85,7 @@ def test_maps(name, processor):
     check(build, values, processor=processor, exact=False, passes=FUSING)
 
 
-@everywhere
+@with_bundles
 @pytest.mark.parametrize("name", SWEEPS)
 def test_sweeps(name, processor):
     shape, build = SWEEPS[name]
@@ -139,7 +140,7 @@ def test_any_reduction_in_any_layout(data):
     axes = data.draw(st.sets(st.integers(0, rank - 1), max_size=rank))
     order = data.draw(st.permutations(range(rank)))
     values = numbers("int32", *shape)
-    for processor in ("serial", "parallel"):
+    for processor in ("serial", "parallel", "bundles"):
         check(
             lambda x: weft.sum(weft.transpose(x, tuple(order)) * 2 + 1, axis=tuple(axes)),
             values, processor=processor, passes=FUSING,
@@ -157,10 +158,14 @@ def framed(shape, axis, order=None):
 
 SWEPT = [
     ((64, 64), 1, None, Sweeping, GroupSweeping),
-    ((64, 64), 0, None, ColumnSweeping, Sweeping),
-    ((64, 64), 1, (1, 0), ColumnSweeping, Sweeping),
+    ((64, 64), 0, None, ColumnSweeping, GroupColumnSweeping),
+    ((64, 64), 1, (1, 0), ColumnSweeping, GroupColumnSweeping),
     ((64, 4), 1, None, Sweeping, Sweeping),
-    ((64, 4), 0, None, Sweeping, Sweeping),
+    ((64, 4), 0, None, Sweeping, GroupColumnSweeping),
+    ((63, 64), 0, None, ColumnSweeping, GroupColumnSweeping),
+    ((63, 60), 0, None, ColumnSweeping, Sweeping),
+    ((64, 3, 64), (0, 2), None, Sweeping, GroupSweeping),
+    ((64, 3, 64), (0, 1), None, ColumnSweeping, GroupColumnSweeping),
 ]
 
 

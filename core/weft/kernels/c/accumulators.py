@@ -90,6 +90,10 @@ class Accumulator:
             return Form().store(dtype, place, text)
         return f"*(GLOBAL {self._type_in_memory(lanes)} *)({place}) = {value};"
 
+    def value(self, form: Form, total: str) -> str:
+        """Return a sum, or a vector of plain ones, as a value of the dtype in a register."""
+        return form.signed(self.dtype, total)
+
     def total(self, vector: str) -> str:
         """Return the sum of the lanes of a vector of 16, in pairs."""
         parts = [f"{vector}.s{lane:x}" for lane in range(VECTOR)]

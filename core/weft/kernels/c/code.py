@@ -23,8 +23,9 @@ class Code:
         self.lines.append("    " * self._depth + text)
 
     def declare(self, text: str) -> None:
-        """Add a line at the beginning, outside of all blocks."""
-        self._first.append(f"    {text}")
+        """Add a line at the beginning, outside of all blocks, unless it is there."""
+        if (line := f"    {text}") not in self._first:
+            self._first.append(line)
 
     @contextmanager
     def block(self, head: str = "") -> Iterator[None]:

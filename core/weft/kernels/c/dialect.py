@@ -29,6 +29,8 @@ class Dialect:
     head
         How a kernel begins, with places for its ``name``, ``parameters`` and the size of its work
         groups, ``group``.
+    aligned
+        How a struct is declared to be aligned, with a place for its ``bytes``.
     double
         What a program that computes in float64 has to declare first.
     warp
@@ -41,6 +43,7 @@ class Dialect:
     name: str
     prelude: str
     head: str
+    aligned: str
     double: str = ""
     warp: int = 0
     has_vectors: bool = False
@@ -88,6 +91,7 @@ typedef uchar16 near_u8x16 __attribute__((aligned(1)));
     head=(
         "__kernel __attribute__((reqd_work_group_size({group}, 1, 1)))\nvoid {name}({parameters})"
     ),
+    aligned="__attribute__((aligned({bytes})))",
     double="""\
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double f64;
@@ -128,6 +132,7 @@ typedef float f32;
 #define ATOMIC_ADD(place, number) atomicAdd(place, number)
 """,
     head='extern "C" __global__ __launch_bounds__({group})\nvoid {name}({parameters})',
+    aligned="__align__({bytes})",
     double="""\
 typedef double f64;
 #define AS_F64(x) __longlong_as_double((i64)(x))

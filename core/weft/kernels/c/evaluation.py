@@ -35,6 +35,10 @@ class ElementWiseKernel(Writing):
     loads
         By the number of a value, the memory that it is read from: operands, totals, rows that were
         kept. Its dimensions are the loops.
+    rows
+        By the number of a value, the array of a row that was kept.
+    bundled_values, bundled_results
+        By number, the places that take those of memory while an element of bundles is computed.
     """
 
     def __init__(self, lowering: Lowering, frame: Frame, title: str = "") -> None:
@@ -43,6 +47,8 @@ class ElementWiseKernel(Writing):
         self.kernel = frame.kernel
         self.loads: dict[int, TensorDescription] = dict(enumerate(frame.operands))
         self.rows: dict[int, str] = {}
+        self.bundled_values: dict[int, str] = {}
+        self.bundled_results: dict[int, str] = {}
 
     def add_op(self, instruction: Instruction, form: Form, args: Sequence[str]) -> str:
         """Write an op on named operands, and return the name of its result."""
@@ -140,12 +146,19 @@ class ElementWiseKernel(Writing):
         kind = f"const {form.type(value.dtype)}"
         if isinstance(value, Operand) and value.constant is not None:
             return self.code.define(kind, "c", form.constant(value.constant.item(), value.dtype))
-        covered = self.frame.covered
-        within = covered[number] if number < len(covered) else None
-        read = self.array("x", self.loads[number], within=within)
+        if number in self.bundled_values:
+            text = form.load(value.dtype, self.bundled_values[number])
+            return self.code.define(kind, "x_", text)
+        read = self.source(number)
         if not form.is_vector or read.strides[-1]:
             return self.code.define(kind, "x_", form.load(value.dtype, read.at(*indices)))
         return self.code.define(kind, "x_", form.spread(value.dtype, read.get(*indices)))
+
+    def source(self, number: int) -> Array:
+        """Return the array that a value is read from."""
+        covered = self.frame.covered
+        within = covered[number] if number < len(covered) else None
+        return self.array("x", self.loads[number], within=within)
 
     def stored(self, result: int) -> Array:
         """Return the array of a result."""
@@ -154,7 +167,8 @@ class ElementWiseKernel(Writing):
     def store(self, result: int, name: str, form: Form, indices: Sequence[str]) -> None:
         """Write what stores a result at a point."""
         written = self.stored(result)
-        self.code.line(form.store(written.dtype, written.at(*indices), name))
+        place = self.bundled_results.get(result, written.at(*indices))
+        self.code.line(form.store(written.dtype, place, name))
 
     def lanes_along(self, loop: int, targets: Iterable[int], known: Iterable[int] = ()) -> int:
         """Return how many lanes vectors along a loop may have when they compute some values."""

@@ -60,11 +60,7 @@ def frame(
     kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
 ) -> Frame:
     """Return the frame of a kernel whose operands and results lie where they are described."""
-    made = [kernel.instruction(number) for number in kernel.outputs]
-    values: list[tuple[Operand | Instruction, TensorDescription]] = [
-        *zip(kernel.operands, args, strict=True),
-        *zip(made, outs, strict=True),
-    ]
+    values = _placed(kernel, args, outs)
     strides = [_along_domain(value, lies, kernel) for value, lies in values]
     roles = [place in kernel.reduced for place in range(len(kernel.domain))]
     groups = collapse(kernel.domain, roles, strides)
@@ -86,6 +82,20 @@ def frame(
     return Frame(kernel, shape[:split], shape[split:], tensors[: len(args)], tensors[len(args) :])
 
 
+def frame_of_points(
+    kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
+) -> Frame:
+    """Return the frame of a kernel without reductions whose loops are its dimensions as they are.
+
+    Every tensor has all dimensions, and repeats along those that it does not vary along.
+    """
+    tensors = tuple(
+        replace(lies, shape=kernel.domain, strides=_along_domain(value, lies, kernel))
+        for value, lies in _placed(kernel, args, outs)
+    )
+    return Frame(kernel, kernel.domain, (), tensors[: len(args)], tensors[len(args) :])
+
+
 def without_reduced(frame: Frame) -> Frame:
     """Return the frame of what is the same all along the reduced loops."""
     count = len(frame.kept)
@@ -97,14 +107,17 @@ def without_reduced(frame: Frame) -> Frame:
     return replace(frame, reduced=(), operands=operands, results=results)
 
 
-def cut_into(frame: Frame, parts: int, partial: Mapping[int, TensorDescription]) -> Frame:
+def cut_into(
+    frame: Frame, parts: int, partial: Mapping[int, TensorDescription], grain: int = 1
+) -> Frame:
     """Return a frame with a first loop over parts of the first reduced loop.
 
-    `partial` says where the results go, by the number of the value: one total for each part.
+    `partial` says where the results go, by the number of the value: one total for each part. Parts
+    begin at multiples of the grain; the last ones may be shorter, or empty.
     """
     kept = len(frame.kept)
     length, *others = frame.reduced
-    chunk = -(-length // parts)
+    chunk = -(-length // (parts * grain)) * grain
 
     def cut(lies: TensorDescription) -> TensorDescription:
         stride = lies.strides[kept]
@@ -127,9 +140,17 @@ def cut_into(frame: Frame, parts: int, partial: Mapping[int, TensorDescription])
         (chunk, *others),
         tuple(map(cut, frame.operands)),
         results,
-        length if length % parts else None,
-        frame.operands if length % parts else (),
+        length if chunk * parts > length else None,
+        frame.operands if chunk * parts > length else (),
     )
+
+
+def _placed(
+    kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
+) -> list[tuple[Operand | Instruction, TensorDescription]]:
+    """Return operands and results, each with where it lies."""
+    made = [kernel.instruction(number) for number in kernel.outputs]
+    return [*zip(kernel.operands, args, strict=True), *zip(made, outs, strict=True)]
 
 
 def _along_domain(

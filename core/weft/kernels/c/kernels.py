@@ -15,6 +15,7 @@ from weft.kernels.c.lowering import Lowering, needs_scratch, rules
 from weft.kernels.c.maps import write_map
 from weft.kernels.c.parts import parts_of, scratch_of, sweeping_of, write_in_parts
 from weft.kernels.c.processor import Processor
+from weft.kernels.c.products import is_own, scratch_of_product, write_product
 from weft.kernels.c.sweeps import REDUCTIONS
 from weft.kernels.fusedop import FusedOp
 from weft.kernels.fusing import Group
@@ -22,13 +23,16 @@ from weft.kernels.kernel import Kernel
 from weft.kernels.places import VIEWS
 from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
+from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 
 
-def fusible(op: Op) -> bool:
-    """Whether an op can be an instruction of a kernel."""
+def fusible(op: Op, processor: Processor) -> bool:
+    """Whether an op can be an instruction of a kernel for a processor."""
     if isinstance(op, VIEWS):
         return True
+    if isinstance(op, MatmulOp):
+        return op.dtype.kind != "c" and is_own(op, processor)
     if isinstance(op, ReductionOp):
         return type(op) in REDUCTIONS and op.dtype.kind != "c"
     return isinstance(op, ElementwiseOp) and has_expression(op)
@@ -50,6 +54,9 @@ def write_kernel(
     lowering: Lowering,
 ) -> None:
     """Write and launch what computes a kernel."""
+    if kernel.product is not None:
+        write_product(kernel, args, outs, lowering)
+        return
     found = frame(kernel, args, outs)
     if not kernel.reduced:
         write_map(ElementWiseKernel(lowering, found), range(len(outs)))
@@ -78,7 +85,10 @@ def alone_rule(op: Op, lowering: Lowering) -> None:
 
 @needs_scratch(FusedOp)
 def fused_scratch(op: FusedOp, processor: Processor) -> int:
-    """Return the bytes for totals of parts."""
+    """Return the bytes for totals of parts, or for what a product needs."""
+    product = op.kernel.product
+    if product is not None:
+        return scratch_of_product(product.op, processor)
     return scratch_of(op.kernel, processor)
 
 

@@ -6,10 +6,11 @@ have neighbouring points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from math import prod
 
+from weft.kernels.c.bundles import Bundling
 from weft.kernels.c.code import Code
 from weft.kernels.c.forms import Form
 from weft.kernels.c.lowering import Writing
@@ -32,6 +33,7 @@ def each_point(
     *,
     row: Callable[[tuple[str, ...]], None] | None = None,
     lanes: int = 1,
+    bundling: Bundling | None = None,
     wide: bool = False,
     cost: int = 1,
 ) -> None:
@@ -39,7 +41,8 @@ def each_point(
 
     `row` writes what comes before the points of a row, given all indices but the last; only serial
     devices have rows, elsewhere it comes before each point. With more `lanes` than one, `body` is
-    written a second time for vectors along the last dimension. `wide` tells that indices need 64
+    written a second time for vectors along the last dimension; with `bundling`, for the elements of
+    bundles along it, unless rows would have elements left over. `wide` tells that indices need 64
     bits, `cost` how many points each counts for. Without points nothing is launched.
     """
     shape = tuple(shape) or (1,)
@@ -50,9 +53,14 @@ def each_point(
         _stretches(writing.code, shape, items, body, row, lanes, "i64" if wide else "i32")
         writing.launch(items)
         return
-    group = writing.processor.group
-    _strides(writing.code, shape, body, row, "i64" if wide else "i32")
-    writing.launch(parallel_items(prod(shape), writing.processor), group)
+    kind = "i64" if wide else "i32"
+    if bundling is None or (shape[-1] % bundling.count and prod(shape[:-1]) > 1):
+        _strides(writing.code, shape, body, row, kind)
+        points = prod(shape)
+    else:
+        _bundled_strides(writing.code, shape, body, row, bundling, kind)
+        points = prod(shape) // bundling.count
+    writing.launch(parallel_items(points, writing.processor), writing.processor.group)
 
 
 def serial_items(points: int, processor: Processor) -> int:
@@ -88,6 +96,30 @@ def share(code: Code, count: int, items: int, kind: str) -> tuple[str, str]:
     begin = code.define(f"const {kind}", "begin", f"({kind})(GLOBAL_ID * {count} / GLOBAL_SIZE)")
     end = code.define(f"const {kind}", "end", f"({kind})((GLOBAL_ID + 1) * {count} / GLOBAL_SIZE)")
     return begin, end
+
+
+@contextmanager
+def each_group(writing: Writing, count: int, groups: int | None = None) -> Iterator[str]:
+    """Write a loop over things that a group of work items does one at a time, and launch.
+
+    Yields the name of the thing's number. There are at most so many groups.
+    """
+    processor, code = writing.processor, writing.code
+    name = code.name("number")
+    groups = min(count, processor.units * SHARES if groups is None else groups)
+    with code.block(strided("i64", name, count, "GROUP_ID", str(groups))):
+        yield name
+    writing.launch(groups * processor.group, processor.group)
+
+
+def within_group(writing: Writing, name: str, count: str | int) -> str:
+    """Return the head of a loop over places that the work items of a group share."""
+    return strided("i32", name, count, "LOCAL_ID", str(writing.processor.group))
+
+
+def strided(kind: str, name: str, count: str | int, first: str, step: str) -> str:
+    """Return the head of a loop over numbers below a count that lie a step apart."""
+    return f"for ({kind} {name} = ({kind}){first}; {name} < {count}; {name} += ({kind}){step})"
 
 
 def _stretches(
@@ -155,9 +187,32 @@ def _strides(
     kind: str,
 ) -> None:
     name = code.name("point")
-    first, step = f"({kind})GLOBAL_ID", f"({kind})GLOBAL_SIZE"
-    with code.block(f"for ({kind} {name} = {first}; {name} < {prod(shape)}; {name} += {step})"):
+    with code.block(strided(kind, name, prod(shape), "GLOBAL_ID", "GLOBAL_SIZE")):
         indices = decoded(code, shape, name, kind)
         if row is not None:
             row(indices[:-1])
         body(indices, Form())
+
+
+def _bundled_strides(
+    code: Code,
+    shape: tuple[int, ...],
+    body: Body,
+    row: Callable[[tuple[str, ...]], None] | None,
+    bundling: Bundling,
+    kind: str,
+) -> None:
+    """Write a loop over bundles, and one over the elements that are left of a single row."""
+    *outer, length = shape
+    bundles, rest = divmod(length, bundling.count)
+
+    def each_element(indices: tuple[str, ...], form: Form) -> None:
+        with bundling.elements(indices) as at:
+            body(at, form)
+
+    def at_rest(indices: tuple[str, ...], form: Form) -> None:
+        body((*indices[:-1], f"{length - rest} + {indices[-1]}"), form)
+
+    _strides(code, (*outer, bundles), each_element, row, kind)
+    if rest:
+        _strides(code, (*outer, rest), at_rest, row, kind)

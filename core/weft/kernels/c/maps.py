@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from weft.kernels.c.bundles import bundling_of
 from weft.kernels.c.evaluation import ElementWiseKernel, are_contiguous
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import each_point
@@ -19,7 +20,9 @@ def write_map(writing: ElementWiseKernel, results: Iterable[int]) -> None:
     numbers = [frame.kernel.outputs[result] for result in results]
     steady = [n for n in writing.closure(numbers, ()) if last >= 0 and writing.is_steady(n, [last])]
     known: dict[int, str] = {}
-    lanes = 1
+    lanes, bundling = 1, None
+    if last >= 0:
+        bundling = bundling_of(writing, numbers, results)
     if last >= 0 and are_contiguous(frame, results, last):
         lanes = writing.lanes_along(last, numbers, steady)
 
@@ -40,6 +43,7 @@ def write_map(writing: ElementWiseKernel, results: Iterable[int]) -> None:
         at_point,
         row=before_row if steady and len(shape) > 0 else None,
         lanes=lanes,
+        bundling=bundling,
         wide=is_wide(*frame.tensors),
     )
 

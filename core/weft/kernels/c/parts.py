@@ -15,8 +15,16 @@ from weft.kernels.c.columns import NARROWEST, ColumnSweeping
 from weft.kernels.c.evaluation import ElementWiseKernel
 from weft.kernels.c.forms import Form
 from weft.kernels.c.frames import Frame, cut_into, without_reduced
-from weft.kernels.c.groups import GroupSweeping
-from weft.kernels.c.loops import SHARES, each_point, serial_items
+from weft.kernels.c.group_columns import GroupColumnSweeping
+from weft.kernels.c.groups import GroupSweeping, group_total
+from weft.kernels.c.loops import (
+    SHARES,
+    decoded,
+    each_group,
+    each_point,
+    serial_items,
+    within_group,
+)
 from weft.kernels.c.lowering import Lowering
 from weft.kernels.c.maps import write_map
 from weft.kernels.c.processor import Processor
@@ -29,6 +37,9 @@ SHORTEST_PART = 1024
 SHORTEST_ROW = 64
 """The shortest row that is worth a group of work items."""
 
+_CUT = {ColumnSweeping: (NARROWEST, SHORTEST_PART), GroupColumnSweeping: (64, 128)}
+"""Of sweeps in columns, how many have parts together, and the fewest points of a part."""
+
 SLOT = 256
 """The bytes to which scratch memory is aligned."""
 
@@ -36,40 +47,46 @@ SLOT = 256
 def sweeping_of(frame: Frame, processor: Processor) -> type[Sweeping]:
     """Return how a frame is swept, by how its operands lie."""
     in_rows = not frame.reduced or 1 in frame.along(len(frame.shape) - 1)
+    in_columns = bool(frame.kept) and 1 in frame.along(len(frame.kept) - 1)
     if not processor.is_serial:
-        long = prod(frame.reduced) >= SHORTEST_ROW
-        return GroupSweeping if in_rows and long else Sweeping
+        is_short = prod(frame.reduced) < SHORTEST_ROW
+        if in_columns and not in_rows and not (is_short and frame.kept[-1] < processor.group):
+            return GroupColumnSweeping
+        return Sweeping if is_short else GroupSweeping
     if in_rows or not frame.kept or frame.kept[-1] < processor.lanes:
         return Sweeping
-    return ColumnSweeping if 1 in frame.along(len(frame.kept) - 1) else Sweeping
+    return ColumnSweeping if in_columns else Sweeping
 
 
-def count_parts(rows: int, reduced: int, processor: Processor) -> int:
+def count_parts(
+    rows: int, reduced: int, processor: Processor, shortest: int = SHORTEST_PART
+) -> int:
     """Return into how many parts each of some rows is cut; 1 for not at all."""
-    if not rows or reduced < 2 * SHORTEST_PART:
+    if not rows or reduced < 2 * shortest:
         return 1
     wanted = processor.units * SHARES
     if processor.is_serial:
         wanted = min(wanted, serial_items(rows * reduced, processor))
-    return max(1, min(wanted // rows, reduced // SHORTEST_PART))
+    return max(1, min(wanted // rows, reduced // shortest))
 
 
 def parts_of(frame: Frame, processor: Processor) -> int:
     """Return into how many parts the sweeps of a frame are cut."""
-    kind = sweeping_of(frame, processor)
-    together = {ColumnSweeping: NARROWEST, GroupSweeping: 1}.get(kind, 1)
-    if kind is Sweeping and not processor.is_serial:
-        together = processor.group
+    together, shortest = _CUT.get(sweeping_of(frame, processor), (1, SHORTEST_PART))
     rows = -(-prod(frame.kept) // together)
-    return count_parts(rows, prod(frame.reduced), processor)
+    parts = count_parts(rows, prod(frame.reduced), processor, shortest)
+    return parts if processor.is_serial or parts == 1 else min(parts, frame.reduced[0])
 
 
 def scratch_of(kernel: Kernel, processor: Processor) -> int:
     """Return the bytes that the totals of a kernel's parts may take, however its operands lie."""
     reduced = prod(kernel.domain[place] for place in kernel.reduced)
     kept = prod(n for place, n in enumerate(kernel.domain) if place not in kernel.reduced)
-    together = (1, NARROWEST) if processor.is_serial else (1, processor.group)
-    parts = max(count_parts(-(-kept // each), reduced, processor) for each in together)
+    columns = _CUT[ColumnSweeping if processor.is_serial else GroupColumnSweeping]
+    parts = max(
+        count_parts(-(-kept // together), reduced, processor, shortest)
+        for together, shortest in ((1, SHORTEST_PART), columns)
+    )
     if parts == 1:
         return 0
     sizes = [total_dtype(each).itemsize for each in kernel.body if each.is_reduction]
@@ -113,6 +130,17 @@ class _Parts:
             if stored:
                 write_map(self.kernel_on(self.frame), stored)
 
+    @property
+    def is_for_groups(self) -> bool:
+        """Whether there are enough parts for a group of work items to combine them."""
+        return not self.lowering.processor.is_serial and self.parts >= SHORTEST_ROW
+
+    @property
+    def grain(self) -> int:
+        """The points in multiples of which parts begin, so that they begin with a bundle."""
+        is_fastest = len(self.frame.reduced) == 1
+        return max(self.lowering.processor.bundle_bytes, 1) if is_fastest else 1
+
     def kernel_on(self, frame: Frame, title: str = "", before: int = 0) -> ElementWiseKernel:
         """Begin a kernel that reads totals, which have `before` loops less than the frame."""
         writing = ElementWiseKernel(self.lowering, frame, title)
@@ -130,7 +158,7 @@ class _Parts:
             number: self.lowering.scratch(shape, total_dtype(self.kernel.instruction(number)))
             for number in numbers
         }
-        frame = cut_into(self.frame, self.parts, partial)
+        frame = cut_into(self.frame, self.parts, partial, self.grain)
         writing = self.kernel_on(frame, f"{self.kernel.title}_of_parts", before=1)
         kind = sweeping_of(self.frame, self.lowering.processor)
         kind(writing, range(len(numbers)), is_partial=True).write()
@@ -146,19 +174,29 @@ class _Parts:
         }
         outputs = [self.kernel.outputs[result] for result in steady]
 
-        def at_point(indices: tuple[str, ...], form: Form) -> None:
-            kept = indices if frame.kept else ()
-            known = {
-                number: self.total(writing, number, lies, kept) for number, lies in partial.items()
-            }
+        def known_at(kept: tuple[str, ...]) -> dict[int, str]:
+            return {n: self.total(writing, n, lies, kept) for n, lies in partial.items()}
+
+        def store(known: dict[int, str], kept: tuple[str, ...]) -> None:
             for number, lies in totals.items():
                 written = writing.array("total", lies, written=True)
                 writing.code.line(written.set(known[number], *kept))
-            names = writing.compute(outputs, form, kept, known)
+            names = writing.compute(outputs, Form(), kept, known)
             for result, number in zip(steady, outputs, strict=True):
-                writing.store(result, names[number], form, kept)
+                writing.store(result, names[number], Form(), kept)
 
-        each_point(writing, frame.kept or (1,), at_point, cost=self.parts)
+        def at_point(indices: tuple[str, ...], form: Form) -> None:
+            kept = indices if frame.kept else ()
+            store(known_at(kept), kept)
+
+        if self.is_for_groups:
+            with each_group(writing, prod(frame.kept)) as number:
+                kept = decoded(writing.code, frame.kept, number, "i64")
+                known = known_at(kept)
+                with writing.code.block("if (LOCAL_ID == 0)"):
+                    store(known, kept)
+        else:
+            each_point(writing, frame.kept or (1,), at_point, cost=self.parts)
         self.totals.update(totals)
 
     def total(
@@ -173,8 +211,13 @@ class _Parts:
         form, dtype, code = Form(), total_dtype(made), writing.code
         total = code.define(form.type(dtype), "total", start(made, form))
         part = code.name("part")
-        with code.block(f"for (i32 {part} = 0; {part} < {self.parts}; {part}++)"):
+        head = f"for (i32 {part} = 0; {part} < {self.parts}; {part}++)"
+        if self.is_for_groups:
+            head = within_group(writing, part, self.parts)
+        with code.block(head):
             value = writing.array("of_part", lies).get(part, *kept)
             code.line(f"{total} = {combined(made, form, total, value)};")
+        if self.is_for_groups:
+            total = group_total(writing, made, total, writing.processor.group)
         text = form.converted(dtype, made.dtype, total)
         return code.define(f"const {form.type(made.dtype)}", "v", text)

@@ -26,6 +26,9 @@ class Processor:
         The memory that a work group shares.
     alignment
         The bytes to which addresses given to kernels are aligned.
+    access_bytes
+        The bytes that a work item best loads or stores at once where it is not serial, a power of
+        2; 0 for an element at a time.
     has_fp64
         Whether it computes in float64.
     shares_host
@@ -40,6 +43,7 @@ class Processor:
     group: int = 256
     local_bytes: int = 32768
     alignment: int = 128
+    access_bytes: int = 0
     has_fp64: bool = True
     shares_host: bool = False
     has_blas: bool = False
@@ -48,3 +52,13 @@ class Processor:
     def lanes(self) -> int:
         """The lanes of the vectors that kernels compute with; 1 for none."""
         return 16 if self.is_serial and self.dialect.has_vectors else 1
+
+    @property
+    def bundle_bytes(self) -> int:
+        """The bytes of neighbouring elements that kernels load and store at once; 0 for none.
+
+        Arrays of the host, where kernels work on them, are aligned to no more than their elements.
+        """
+        if self.is_serial or self.shares_host:
+            return 0
+        return min(self.access_bytes, self.alignment)

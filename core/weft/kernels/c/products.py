@@ -1,4 +1,4 @@
-"""Products of matrices, and of a matrix and a vector.
+"""Products of matrices, and of a matrix and a vector, alone or as what a kernel begins with.
 
 On serial devices products are made in tiles of registers, or by the host where that is worth a wait
 for the device; on others in tiles that a group shares.
@@ -7,17 +7,20 @@ for the device; on others in tiles that a group shares.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from weft.description import TensorDescription
-from weft.dtypes import DType
+from weft.errors import GraphError
 from weft.kernels.c import blas
 from weft.kernels.c.accumulators import VECTOR, Accumulator, accumulator
+from weft.kernels.c.blocking import tiles_bytes
 from weft.kernels.c.code import Code
+from weft.kernels.c.epilogues import Computed, Epilogue, Stored
 from weft.kernels.c.forms import Form
+from weft.kernels.c.frames import frame_of_points
 from weft.kernels.c.loops import SHARES, decoded, each_point
 from weft.kernels.c.lowering import Lowering, Writing, is_wide, needs_scratch, rules
 from weft.kernels.c.packing import UNROLL
@@ -30,14 +33,63 @@ from weft.kernels.c.shared_tiles import (
     multiply_shared,
     partial_bytes,
 )
-from weft.kernels.c.tiles import multiply_tiles, tiles_bytes
+from weft.kernels.c.tiles import multiply_tiles
+from weft.kernels.kernel import Kernel
+from weft.op import Op
 from weft.ops.linalg import MatmulOp
+from weft.ops.movement import BroadcastOp
 
 HOST_WORK = 160**3
 """The multiplications of a matrix from which on the host's BLAS is worth a wait."""
 
 TINY = 2048
 """The multiplications up to which a product is not worth tiles."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of matrices [..., m, k] and [..., k, n] of equal leading dimensions.
+
+    Attributes
+    ----------
+    x, y
+        The matrices.
+    epilogue
+        What becomes of the product.
+    """
+
+    x: TensorDescription
+    y: TensorDescription
+    epilogue: Epilogue
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether indices need 64 bits."""
+        return is_wide(self.x, self.y, *self.epilogue.tensors)
+
+    def folded(self) -> Product:
+        """Return a batch that meets the same second operand as more rows."""
+        *batch, m, k = self.x.shape
+        y, n = self.y, self.y.shape[-1]
+        if not batch or any(step and n > 1 for n, step in zip(batch, y.strides, strict=False)):
+            return self
+        rows = prod(batch) * m
+        x = self.x.cast((rows, k))
+        epilogue = self.epilogue.seen(lambda lies: lies.cast((rows, n)))
+        if x is None or epilogue is None:
+            return self
+        return Product(x, replace(y, shape=y.shape[-2:], strides=y.strides[-2:]), epilogue)
+
+    def turned(self) -> Product:
+        """Return the product of the transposed matrices in the other order."""
+        epilogue = self.epilogue.seen(_turned)
+        assert epilogue is not None, "every tensor can be transposed"
+        return Product(_turned(self.y), _turned(self.x), epilogue)
+
+
+def _turned(x: TensorDescription) -> TensorDescription:
+    rank = len(x.shape)
+    return x.transpose((*range(rank - 2), rank - 1, rank - 2))
 
 
 @rules.on_type(MatmulOp)
@@ -48,19 +100,51 @@ def matmul(op: MatmulOp, lowering: Lowering) -> None:
     if on_host(op, processor):
         lowering.host(np.matmul, (x, y, lowering.out), (2,))
         return
-    if processor.has_blas and in_library(x, y, lowering.out):
-        lowering.library("matmul", _folded(x, y, lowering.out))
+    stored = Stored(lowering.out, accumulator(op.dtype, processor))
+    product = Product(x, y, stored).folded()
+    if processor.has_blas and in_library(product):
+        lowering.library("matmul", (product.x, product.y, *product.epilogue.tensors))
         return
-    multiply(lowering, x, y, lowering.out)
+    multiply(lowering, product)
+
+
+def write_product(
+    kernel: Kernel,
+    args: Sequence[TensorDescription],
+    outs: Sequence[TensorDescription],
+    lowering: Lowering,
+) -> None:
+    """Write and launch what computes a kernel that begins with a product.
+
+    Raises GraphError if the kernel also reduces rows, which no work item has as a whole.
+    """
+    product = kernel.body[0]
+    if kernel.reduced:
+        reason = "kernels in C do not reduce the rows of a product: its target has max_product_row"
+        raise GraphError(product.op.explain(reason))
+    x, y = (args[number] for number in product.args)
+    acc = accumulator(product.dtype, lowering.processor)
+    epilogue = Computed(frame_of_points(kernel, args, outs), acc)
+    multiply(lowering, Product(x, y, epilogue).folded())
 
 
 @needs_scratch(MatmulOp)
 def matmul_bytes(op: MatmulOp, processor: Processor) -> int:
     """Return the scratch memory for operands in any layout."""
-    if on_host(op, processor):
-        return 0
-    *batch, m, k = op.args[0].axes.shape
-    return scratch_of_product(prod(batch), m, k, op.axes.shape[-1], op.dtype, processor)
+    return 0 if on_host(op, processor) else scratch_of_product(op, processor)
+
+
+def is_own(op: MatmulOp, processor: Processor) -> bool:
+    """Whether no BLAS makes a product, but a kernel, which can go on with what follows.
+
+    A batch of one-row products with the same matrix is a product of matrices.
+    """
+    x, y = op.args
+    *batch, m, k = x.axes.shape
+    rows = prod(batch) * m if isinstance(y, BroadcastOp) else m
+    is_worth = _is_worth_a_call(rows, op.axes.shape[-1], op.axes.size * k)
+    is_for_library = processor.has_blas and op.dtype.name in blas.DTYPES and is_worth
+    return not on_host(op, processor) and not is_for_library
 
 
 def on_host(op: MatmulOp, processor: Processor) -> bool:
@@ -75,21 +159,25 @@ def on_host(op: MatmulOp, processor: Processor) -> bool:
     return processor.shares_host and op.dtype.name in ("float32", "float64") and is_large
 
 
-def in_library(x: TensorDescription, y: TensorDescription, out: TensorDescription) -> bool:
+def in_library(product: Product) -> bool:
     """Whether a product is one for the device's BLAS: of matrices, not small, and laid out well."""
-    x, y, out = _folded(x, y, out)
-    m, n = out.shape[-2:]
-    work = out.size * x.shape[-1]
-    return min(m, n) > 1 and work > TINY and blas.gemm(x, y, out) is not None
+    x, y, (out,) = product.x, product.y, product.epilogue.tensors
+    *_, m, n = out.shape
+    return _is_worth_a_call(m, n, out.size * x.shape[-1]) and blas.gemm(x, y, out) is not None
 
 
-def scratch_of_product(
-    batch: int, m: int, k: int, n: int, dtype: DType, processor: Processor
-) -> int:
-    """Return the scratch memory that `multiply` needs at most."""
+def _is_worth_a_call(rows: int, columns: int, work: int) -> bool:
+    """Whether a product of so many multiplications is worth a call of the device's BLAS."""
+    return min(rows, columns) > 1 and work > TINY
+
+
+def scratch_of_product(op: Op, processor: Processor) -> int:
+    """Return the scratch memory that `multiply` needs at most, whatever becomes of the product."""
+    *leading, m, k = op.args[0].axes.shape
+    batch, n = prod(leading), op.axes.shape[-1]
     if not batch * m * n:
         return 0
-    acc = accumulator(dtype, processor)
+    acc = accumulator(op.dtype, processor)
     # A batch may turn out to be more rows, and a column a row.
     ways = {(batch, m, n), (1, batch * m, n)}
     ways |= {(batch, 1, m), (1, 1, batch * m)} if n == 1 else set()
@@ -101,53 +189,29 @@ def scratch_of_product(
     )
 
 
-def multiply(
-    lowering: Lowering, x: TensorDescription, y: TensorDescription, out: TensorDescription
-) -> None:
-    """Write the product of matrices [..., m, k] and [..., k, n] of equal leading dimensions."""
-    x, y, out = _folded(x, y, out)
-    acc = accumulator(x.dtype, lowering.processor)
-    *batch, m, n = out.shape
-    k = x.shape[-1]
-    if not out.size:
+def multiply(lowering: Lowering, product: Product) -> None:
+    """Write a product, folded, and what becomes of it."""
+    *batch, m, n = product.epilogue.shape
+    k = product.x.shape[-1]
+    if not prod(product.epilogue.shape):
         return
     if n == 1 and m > 1:
-        x, y, out = _turned(y), _turned(x), _turned(out)
-        m, n = n, m
+        product, m, n = product.turned(), n, m
+    x, y = product.x, product.y
     if m == 1 and y.strides[-2] == y.dtype.itemsize and x.strides[-1] == x.dtype.itemsize:
-        _row_products(lowering, x, y, out, acc)
+        _row_products(lowering, product)
     elif prod(batch) * m * n * k <= TINY:
-        _each_by_itself(lowering, x, y, out, acc)
+        _each_by_itself(lowering, product)
     elif lowering.processor.is_serial:
-        multiply_tiles(lowering, x, y, out, acc)
+        multiply_tiles(lowering, x, y, product.epilogue)
     elif m == 1:
-        _columns(lowering, x, y, out, acc)
+        _columns(lowering, product)
     else:
-        multiply_shared(lowering, _factors(x, y, out, acc), out, acc, "matmul")
+        multiply_shared(lowering, _factors(product), product.epilogue, "matmul")
 
 
-def _folded(
-    x: TensorDescription, y: TensorDescription, out: TensorDescription
-) -> tuple[TensorDescription, TensorDescription, TensorDescription]:
-    """Return a batch that meets the same second operand as more rows."""
-    *batch, m, k = x.shape
-    if not batch or any(stride and n > 1 for n, stride in zip(batch, y.strides, strict=False)):
-        return x, y, out
-    rows = prod(batch) * m
-    first, result = x.cast((rows, k)), out.cast((rows, y.shape[-1]))
-    if first is None or result is None:
-        return x, y, out
-    return first, replace(y, shape=y.shape[-2:], strides=y.strides[-2:]), result
-
-
-def _turned(x: TensorDescription) -> TensorDescription:
-    rank = len(x.shape)
-    return x.transpose((*range(rank - 2), rank - 1, rank - 2))
-
-
-def _factors(
-    x: TensorDescription, y: TensorDescription, out: TensorDescription, acc: Accumulator
-) -> Factors:
+def _factors(product: Product) -> Factors:
+    x, y, acc = product.x, product.y, product.epilogue.acc
     *batch, m, k = x.shape
 
     def first(writing: Writing, at: Place, i: str, term: str) -> str:
@@ -157,20 +221,15 @@ def _factors(
         return acc.load(writing.array("y", y), *at, term, j)
 
     by_rows = x.strides[-1] <= x.strides[-2], y.strides[-1] <= y.strides[-2]
-    kind = "i64" if is_wide(x, y, out) else "i32"
-    return Factors(tuple(batch), m, out.shape[-1], k, first, second, by_rows, kind)
+    kind = "i64" if product.is_wide else "i32"
+    return Factors(tuple(batch), m, y.shape[-1], k, first, second, by_rows, kind)
 
 
-def _each_by_itself(
-    lowering: Lowering,
-    x: TensorDescription,
-    y: TensorDescription,
-    out: TensorDescription,
-    acc: Accumulator,
-) -> None:
+def _each_by_itself(lowering: Lowering, product: Product) -> None:
     """Write a loop over the sums of a small product."""
-    writing = lowering.kernel("matmul")
-    a, b, c = (writing.array("x", x), writing.array("y", y), writing.array("out", out, True))
+    x, y, epilogue = product.x, product.y, product.epilogue
+    writing, acc = epilogue.begin(lowering, "matmul"), epilogue.acc
+    a, b = writing.array("x", x), writing.array("y", y)
 
     def add(indices: tuple[str, ...], form: Form) -> None:
         *at, i, j = indices
@@ -178,22 +237,17 @@ def _each_by_itself(
         with writing.code.block(f"for (i32 k = 0; k < {x.shape[-1]}; k++)"):
             terms = f"{acc.load(a, *at, i, 'k')} * {acc.load(b, *at, 'k', j)}"
             writing.code.line(f"{total} += {terms};")
-        writing.code.line(acc.store(c, total, *indices))
+        epilogue.write(writing, form, indices, total)
 
-    each_point(writing, out.shape, add, wide=is_wide(x, y, out), cost=max(x.shape[-1], 1))
+    each_point(writing, epilogue.shape, add, wide=product.is_wide, cost=max(x.shape[-1], 1))
 
 
-def _row_products(
-    lowering: Lowering,
-    x: TensorDescription,
-    y: TensorDescription,
-    out: TensorDescription,
-    acc: Accumulator,
-) -> None:
+def _row_products(lowering: Lowering, product: Product) -> None:
     """Write the products of a vector with vectors that lie in memory as it does."""
-    writing = lowering.kernel("matvec")
+    x, y, epilogue = product.x, product.y, product.epilogue
+    writing, acc = epilogue.begin(lowering, "matvec"), epilogue.acc
     code, k = writing.code, x.shape[-1]
-    a, b, c = (writing.array("x", x), writing.array("y", y), writing.array("out", out, True))
+    a, b = writing.array("x", x), writing.array("y", y)
     is_vector = acc.lanes > 1 and acc.is_plain
     acc.declare_vectors(code)
     group = writing.processor.group
@@ -221,17 +275,18 @@ def _row_products(
         *at, zero, j = indices
         rows = [j, *(f"{j} + {more}" for more in range(1, form.lanes))]
         for row, total in zip(rows, totals_of_rows(tuple(at), rows), strict=True):
-            code.line(acc.store(c, total, *at, zero, row))
+            epilogue.write(writing, Form(), (*at, zero, row), total)
 
     if writing.processor.is_serial:
         lanes = _SIDE_BY_SIDE if is_vector else 1
-        each_point(writing, out.shape, some_rows, lanes=lanes, wide=is_wide(x, y, out), cost=k)
+        wide = product.is_wide
+        each_point(writing, epilogue.shape, some_rows, lanes=lanes, wide=wide, cost=k)
         return
-    rows = prod(out.shape)
+    rows = prod(epilogue.shape)
     groups = min(rows, writing.processor.units * SHARES)
     code.declare(f"LOCAL {acc.number} shared[{group}];")
     with code.block(f"for (i64 row = GROUP_ID; row < {rows}; row += {groups})"):
-        indices = decoded(code, out.shape, "row", "i64")
+        indices = decoded(code, epilogue.shape, "row", "i64")
         (total,) = totals_of_rows(indices[:-2], [indices[-1]])
         code.line(f"shared[LOCAL_ID] = {total};")
         code.line("BARRIER();")
@@ -239,7 +294,7 @@ def _row_products(
             code.line("if (LOCAL_ID < count) shared[LOCAL_ID] += shared[LOCAL_ID + count];")
             code.line("BARRIER();")
         with code.block("if (LOCAL_ID == 0)"):
-            code.line(acc.store(c, "shared[0]", *indices))
+            epilogue.write(writing, Form(), indices, "shared[0]")
         code.line("BARRIER();")
     writing.launch(groups * group, group)
 
@@ -290,20 +345,16 @@ def _column_bytes(batch: int, columns: int, k: int, acc: Accumulator, processor:
     return 0 if parts == 1 else parts * batch * columns * acc.dtype_of_sums.itemsize
 
 
-def _columns(
-    lowering: Lowering,
-    x: TensorDescription,
-    y: TensorDescription,
-    out: TensorDescription,
-    acc: Accumulator,
-) -> None:
+def _columns(lowering: Lowering, product: Product) -> None:
     """Write the product of a vector with columns, a work item each, or one for a part of a sum."""
-    k = x.shape[-1]
-    parts = _column_parts(prod(out.shape[:-1]), out.shape[-1], k, lowering.processor)
-    into = out if parts == 1 else lowering.scratch((parts, *out.shape), acc.dtype_of_sums)
-    writing = lowering.kernel("matvec")
+    x, y, acc = product.x, product.y, product.epilogue.acc
+    shape, k = product.epilogue.shape, x.shape[-1]
+    parts = _column_parts(prod(shape[:-1]), shape[-1], k, lowering.processor)
+    partial = lowering.scratch((parts, *shape), acc.dtype_of_sums) if parts > 1 else None
+    epilogue = product.epilogue if partial is None else Stored(partial, acc)
+    writing = epilogue.begin(lowering, "matvec")
     code, length = writing.code, -(-k // parts)
-    a, b, c = (writing.array("x", x), writing.array("y", y), writing.array("out", into, True))
+    a, b = writing.array("x", x), writing.array("y", y)
 
     def column(indices: tuple[str, ...], form: Form) -> None:
         part = indices[0] if parts > 1 else "0"
@@ -312,8 +363,9 @@ def _columns(
         first, last = f"{part} * {length}", f"({part} + 1) * {length}"
         with code.block(f"for (i32 k = {first}; k < {last} && k < {k}; k++)"):
             code.line(f"{total} += {acc.load(a, *at, '0', 'k')} * {acc.load(b, *at, 'k', j)};")
-        code.line(acc.store(c, total, *indices))
+        epilogue.write(writing, form, indices, total)
 
-    each_point(writing, into.shape, column, wide=is_wide(x, y, into))
-    if parts > 1:
-        add_parts(lowering, into, out, acc)
+    wide = is_wide(x, y, *epilogue.tensors)
+    each_point(writing, epilogue.shape, column, wide=wide)
+    if partial is not None:
+        add_parts(lowering, partial, product.epilogue)

@@ -14,6 +14,7 @@ from math import prod
 
 from weft.description import TensorDescription
 from weft.kernels.c.accumulators import Accumulator
+from weft.kernels.c.epilogues import Epilogue, Stored
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import SHARES, decoded, each_point
 from weft.kernels.c.lowering import Lowering, Writing
@@ -96,52 +97,43 @@ def partial_bytes(
     return 0 if parts == 1 else parts * batch * m * n * acc.dtype_of_sums.itemsize
 
 
-def multiply_shared(
-    lowering: Lowering, factors: Factors, out: TensorDescription, acc: Accumulator, title: str
-) -> None:
-    """Write a product into a tensor of the shape (batch..., m, n)."""
-    f = factors
+def multiply_shared(lowering: Lowering, factors: Factors, epilogue: Epilogue, title: str) -> None:
+    """Write a product of the shape (batch..., m, n), and what becomes of it."""
+    f, acc = factors, epilogue.acc
     parts = parts_of_sums(prod(f.batch), f.m, f.n, f.k, lowering.processor)
     if parts == 1:
-        _SharedTiles(lowering, f, out, acc, 1, title).write()
+        _SharedTiles(lowering, f, epilogue, 1, title).write()
         return
     partial = lowering.scratch((parts, *f.batch, f.m, f.n), acc.dtype_of_sums)
-    _SharedTiles(lowering, f, partial, acc, parts, title).write()
-    add_parts(lowering, partial, out, acc)
+    _SharedTiles(lowering, f, Stored(partial, acc), parts, title).write()
+    add_parts(lowering, partial, epilogue)
 
 
-def add_parts(
-    lowering: Lowering, partial: TensorDescription, out: TensorDescription, acc: Accumulator
-) -> None:
-    """Write the sum over the first dimension of partial sums."""
-    writing = lowering.kernel("add_parts")
-    source, target = writing.array("partial", partial), writing.array("out", out, written=True)
+def add_parts(lowering: Lowering, partial: TensorDescription, epilogue: Epilogue) -> None:
+    """Write the sum over the first dimension of partial sums, and what becomes of it."""
+    writing = epilogue.begin(lowering, "add_parts")
+    source = writing.array("partial", partial)
 
     def add(indices: tuple[str, ...], form: Form) -> None:
-        total = writing.code.define(acc.number, "total", "0")
+        total = writing.code.define(epilogue.acc.number, "total", "0")
         with writing.code.block(f"for (i32 part = 0; part < {partial.shape[0]}; part++)"):
             writing.code.line(f"{total} += {source.get('part', *indices)};")
-        writing.code.line(acc.store(target, total, *indices))
+        epilogue.write(writing, form, indices, total)
 
-    each_point(writing, out.shape, add)
+    each_point(writing, epilogue.shape, add)
 
 
-class _SharedTiles(Writing):
+class _SharedTiles:
     """The kernel that multiplies."""
 
     def __init__(
-        self,
-        lowering: Lowering,
-        factors: Factors,
-        out: TensorDescription,
-        acc: Accumulator,
-        parts: int,
-        title: str,
+        self, lowering: Lowering, factors: Factors, epilogue: Epilogue, parts: int, title: str
     ) -> None:
-        super().__init__(lowering, title)
-        self.factors, self.acc, self.parts = factors, acc, parts
+        self.writing = epilogue.begin(lowering, title)
+        self.code, self.processor = self.writing.code, self.writing.processor
+        self.factors, self.epilogue, self.parts = factors, epilogue, parts
+        self.acc = epilogue.acc
         self.shape = _shape(factors.m, factors.n, self.processor)
-        self.out = self.array("out", out, written=True)
 
     def write(self) -> None:
         """Write the loop over tiles."""
@@ -164,10 +156,10 @@ class _SharedTiles(Writing):
             bound = f"begin + {length}"
             code.line(f"const {f.kind} end = {bound} < {f.k} ? {bound} : {f.k};")
             self.tile(tuple(at), part)
-        self.launch(groups * group, group)
+        self.writing.launch(groups * group, group)
 
     def tile(self, at: Place, part: str) -> None:
-        """Write one tile: add up slice by slice, and store it."""
+        """Write one tile: add up slice by slice, and what becomes of the sums."""
         code, f, shape, block = self.code, self.factors, self.shape, self.shape.block
         code.line(f"{self.acc.number} c[{block}][{block}];")
         code.line(UNROLL)
@@ -188,7 +180,7 @@ class _SharedTiles(Writing):
                 code.line(f"const {f.kind} j = column0 + across + v * {shape.across};")
                 with code.block(f"if (i < {f.m} && j < {f.n})"):
                     place = (*((part,) if self.parts > 1 else ()), *at, "i", "j")
-                    code.line(self.acc.store(self.out, "c[r][v]", *place))
+                    self.epilogue.write(self.writing, Form(), place, "c[r][v]")
 
     def copy(self, at: Place, name: str, length: int, is_first: bool) -> None:
         """Write the copy of a slice: neighbouring work items take what lies together."""
@@ -204,8 +196,8 @@ class _SharedTiles(Writing):
             code.line(f"const {f.kind} k = k0 + term, o = {origin} + other;")
             code.line(f"{self.acc.number} found = 0;")
             with code.block(f"if (k < end && o < {bound})"):
-                element = f.first(self, at, "o", "k") if is_first else f.second(self, at, "k", "o")
-                code.line(f"found = {element};")
+                load, place = (f.first, ("o", "k")) if is_first else (f.second, ("k", "o"))
+                code.line(f"found = {load(self.writing, at, *place)};")
             code.line(f"{name}[term][other] = found;")
 
     def multiply(self) -> None:

@@ -14,6 +14,7 @@ from math import prod
 
 from weft import dtypes
 from weft.dtypes import DType, working_dtype
+from weft.kernels.c.bundles import bundling_of
 from weft.kernels.c.code import Code
 from weft.kernels.c.evaluation import COSTLY, ElementWiseKernel, are_contiguous
 from weft.kernels.c.expressions import extremum
@@ -137,11 +138,10 @@ class Sweeping:
         keeping = self.kept_rows(stage, targets)
         vectors = 0 if lanes == 1 else self.side_by_side(targets, lanes)
         totals = {number: self.begin(number, lanes, vectors) for number in reductions}
-        zero = tuple("0" for _ in self.frame.reduced)
         with ExitStack() as stack:
             outer = self.open_loops(stack)
             if not self.frame.reduced:
-                self.body((*kept, *zero), Form(), totals, results, keeping)
+                self.body(kept, Form(), totals, results, keeping)
             else:
                 self.inner((*kept, *outer), lanes, totals, results, keeping)
         for number, names in totals.items():
@@ -155,7 +155,15 @@ class Sweeping:
 
     def settle(self, targets: Sequence[int], kept: tuple[str, ...]) -> None:
         """Compute before a sweep what is the same all along it."""
-        zeros = tuple("0" for _ in self.frame.reduced)
+        names = self.writing.compute(self.steady(targets), Form(), self.at_first(kept), self.known)
+        self.known.update(names)
+
+    def at_first(self, kept: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the indices of the first point of a sweep."""
+        return (*kept, *("0" for _ in self.frame.reduced))
+
+    def steady(self, targets: Sequence[int]) -> list[int]:
+        """Return what is computed from, of all that is the same all along a sweep."""
         needed = self.writing.closure(targets, self.known)
         steady = {n for n in needed if self.writing.is_steady(n, self.loops, self.known)}
         above = {n for n in targets if n in steady}
@@ -163,8 +171,7 @@ class Sweeping:
             if number in steady or number in self.writing.loads or number in self.writing.rows:
                 continue
             above.update(arg for arg in self.kernel.instruction(number).args if arg in steady)
-        names = self.writing.compute(sorted(above), Form(), (*kept, *zeros), self.known)
-        self.known.update(names)
+        return sorted(above)
 
     def lanes(self, targets: Sequence[int], results: Sequence[int]) -> int:
         """Return how many lanes the sweep has."""
@@ -195,9 +202,12 @@ class Sweeping:
         results: Sequence[int],
         keeping: dict[int, str],
     ) -> None:
-        """Write the fastest loop: vectors, then the numbers that are left."""
+        """Write the fastest loop: vectors or bundles, then the numbers that are left."""
+        first = self.in_bundles(("0", 1), outer, totals, results, keeping)
+        if first is None:
+            return
         place = len(self.frame.reduced) - 1
-        first, last = self.span(place)
+        _, last = self.span(place)
         name = self.code.define(self.kind, "k", first)
         side_by_side = max(len(names) - 1 for names in totals.values()) if totals else 1
         form, step = Form(lanes), lanes * side_by_side
@@ -212,6 +222,34 @@ class Sweeping:
         if lanes == 1 or place in self.bounds or self.frame.reduced[place] % lanes:
             with self.code.block(f"for (; {name} < {last}; {name}++)"):
                 self.body((*outer, name), Form(), totals, results, keeping)
+
+    def in_bundles(
+        self,
+        own: tuple[str, int],
+        outer: tuple[str, ...],
+        totals: dict[int, list[str]],
+        results: Sequence[int],
+        keeping: dict[int, str],
+    ) -> str | None:
+        """Write the fastest loop as far as there are bundles along it.
+
+        `own` is the first bundle of a work item, and the step to its next. Returns where what is
+        left begins, which is all of it without bundles; None if nothing can be.
+        """
+        place = len(self.frame.reduced) - 1
+        first, last = self.span(place)
+        targets = self.targets(list(totals), results)
+        bundling = bundling_of(self.writing, targets, results, self.known)
+        if bundling is None:
+            return first
+        begin, step = own
+        count, name = bundling.count, self.code.name("k")
+        whole = f"{last} / {count}" if place in self.bounds else str(int(last) // count)
+        head = f"for ({self.kind} {name} = {begin}; {name} < {whole}; {name} += {step})"
+        with self.code.block(head), bundling.elements((*outer, name)) as element:
+            self.body(element, Form(), totals, results, keeping)
+        is_all = place not in self.bounds and self.frame.reduced[place] % count == 0
+        return None if is_all else f"{whole} * {count}"
 
     def body(
         self,
@@ -313,11 +351,15 @@ class Sweeping:
         reductions = [n for n in numbers if self.kernel.instruction(n).is_reduction]
         return set(self.writing.closure(targets, [*self.known, *reductions]))
 
+    @property
+    def steady_results(self) -> list[int]:
+        """The results that there are once for all points of the sweeps."""
+        return [r for r in self.results if not self.kernel.varies(self.kernel.outputs[r])]
+
     def store_steady(self, kept: tuple[str, ...]) -> None:
         """Store the results that there are once for all points of the sweeps."""
-        results = [r for r in self.results if not self.kernel.varies(self.kernel.outputs[r])]
+        results, at = self.steady_results, self.at_first(kept)
         numbers = [self.kernel.outputs[result] for result in results]
-        zeros = tuple("0" for _ in self.frame.reduced)
-        names = self.writing.compute(numbers, Form(), (*kept, *zeros), self.known)
+        names = self.writing.compute(numbers, Form(), at, self.known)
         for result, number in zip(results, numbers, strict=True):
-            self.writing.store(result, names[number], Form(), (*kept, *zeros))
+            self.writing.store(result, names[number], Form(), at)

@@ -11,42 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from math import isqrt, prod
+from math import prod
 
 from weft.description import TensorDescription
-from weft.kernels.c.accumulators import VECTOR, Accumulator
+from weft.kernels.c.blocking import blocking
 from weft.kernels.c.code import Code
-from weft.kernels.c.loops import decoded, serial_items, share
-from weft.kernels.c.lowering import Lowering, Writing, is_wide
+from weft.kernels.c.epilogues import Epilogue
+from weft.kernels.c.forms import Form
+from weft.kernels.c.loops import decoded, share
+from weft.kernels.c.lowering import Array, Lowering, is_wide
 from weft.kernels.c.packing import ROLLED, UNROLL, RowTiles, least, pack_columns, pack_tile
-from weft.kernels.c.processor import Processor
-
-DEPTH = 256
-"""The terms that are added up at a time: with two vectors for each they fit the nearest cache."""
-
-ROWS = 256
-"""The rows, of `DEPTH` terms, that fit the cache after the nearest."""
 
 NEAR = 1 << 18
 """The bytes of a matrix that is read as it lies."""
 
 FEW = 24
 """With fewer rows, or columns, copying the other operand takes longer than it saves."""
-
-GRAIN = 32
-"""How many multiplications count as one point of a loop."""
-
-VECTOR_GRAIN = 4
-"""The same for the product with a vector, which takes as long as reading the matrix."""
-
-LEAST_ROWS, MOST_ROWS = 4, 12
-"""The rows of a tile that hide how long an addition takes, and those that registers hold.
-
-Small products take few, whose text compiles sooner.
-"""
-
-SMALL = 64**3
-"""The multiplications up to which one work item makes a product: a launch takes as long."""
 
 
 @dataclass(frozen=True)
@@ -70,109 +50,17 @@ class Panel:
     pitch: int | str
 
 
-@dataclass(frozen=True)
-class Tile:
-    """The sums in registers: rows, and vectors of lanes along each."""
-
-    rows: int
-    vectors: int
-    lanes: int
-
-    @property
-    def width(self) -> int:
-        """The columns."""
-        return self.vectors * self.lanes
-
-
-@dataclass(frozen=True)
-class Blocking:
-    """How a product of matrices [m, k] and [k, n] is cut.
-
-    Attributes
-    ----------
-    tile
-        What is kept in registers.
-    depth
-        The terms that are added up at a time.
-    down, across
-        In how many parts the rows, and the columns, are cut for work items.
-    items
-        The work items.
-    """
-
-    tile: Tile
-    depth: int
-    down: int
-    across: int
-    items: int
-    m: int
-
-    @property
-    def rows(self) -> int:
-        """The most rows of a part."""
-        return -(-self.tiles // self.down) * self.tile.rows
-
-    @property
-    def tiles(self) -> int:
-        """The tiles from the first row to the last, which may overlap the one before."""
-        return -(-self.m // self.tile.rows)
-
-
-def blocking(
-    batch: int, m: int, k: int, n: int, acc: Accumulator, processor: Processor
-) -> Blocking:
-    """Return how a product is cut."""
-    work = batch * m * n * k
-    tile = _best_tile(m, n, acc, LEAST_ROWS if work <= SMALL else MOST_ROWS)
-    depth = min(DEPTH, k) if acc.is_plain else k
-    if m == 1:
-        items = serial_items(work // VECTOR_GRAIN, processor)
-    else:
-        items = 1 if work <= SMALL else serial_items(work // GRAIN, processor)
-    wanted = -(-items // batch)
-    rows, panels = -(-m // tile.rows), -(-n // tile.width)
-    across = min(max(isqrt(wanted * n // m), 1), panels, wanted)
-    at_most = max(ROWS * DEPTH // max(depth, 1), tile.rows)
-    down = min(max(-(-wanted // across), -(-m // at_most)), rows)
-    return Blocking(tile, depth, down, across, min(batch * down * across, items), m)
-
-
-def _best_tile(m: int, n: int, acc: Accumulator, rows: int) -> Tile:
-    if acc.lanes == 1:
-        return Tile(_even(m, 4), 8 if n > 4 else 4, 1)
-    if m == 1:
-        return Tile(1, min(8, -(-n // VECTOR)), VECTOR)
-    return Tile(_even(m, rows), 2 if n > VECTOR else 1, VECTOR)
-
-
-def _even(length: int, most: int) -> int:
-    """Return the least number that needs no more steps than the most does."""
-    return -(-length // -(-length // most))
-
-
-def tiles_bytes(batch: int, m: int, k: int, n: int, acc: Accumulator, processor: Processor) -> int:
-    """Return how many bytes of scratch memory `multiply_tiles` needs at most."""
-    size = 0
-    for rows in {(batch, m), (1, batch * m)}:
-        cut = blocking(*rows, k, n, acc, processor)
-        tile, depth = cut.tile, cut.depth
-        elements = depth * (cut.rows + tile.width) + tile.rows * tile.width
-        size = max(size, cut.items * elements)
-    return size * acc.dtype_of_sums.itemsize + 768
-
-
 def multiply_tiles(
     lowering: Lowering,
     x: TensorDescription,
     y: TensorDescription,
-    out: TensorDescription,
-    acc: Accumulator,
+    epilogue: Epilogue,
 ) -> None:
     """Write the product of matrices [..., m, k] and [..., k, n] of equal leading dimensions."""
-    _Tiling(lowering, x, y, out, acc).write()
+    _Tiling(lowering, x, y, epilogue).write()
 
 
-class _Tiling(Writing):
+class _Tiling:
     """The kernel that multiplies."""
 
     def __init__(
@@ -180,19 +68,21 @@ class _Tiling(Writing):
         lowering: Lowering,
         x: TensorDescription,
         y: TensorDescription,
-        out: TensorDescription,
-        acc: Accumulator,
+        epilogue: Epilogue,
     ) -> None:
-        super().__init__(lowering, "matmul")
-        self.acc = acc
+        self.lowering, self.epilogue = lowering, epilogue
+        self.writing = epilogue.begin(lowering, "matmul")
+        self.code, self.processor = self.writing.code, self.writing.processor
+        self.acc = acc = epilogue.acc
         acc.declare_vectors(self.code)
-        self.a, self.b = self.array("x", x), self.array("y", y)
-        self.out = self.array("out", out, written=True)
-        *self.batch, self.m, self.n = out.shape
+        self.a, self.b = self.writing.array("x", x), self.writing.array("y", y)
+        *self.batch, self.m, self.n = epilogue.shape
         self.k = x.shape[-1]
-        self.cut = blocking(prod(self.batch), self.m, self.k, self.n, acc, self.processor)
+        lengths = prod(self.batch), self.m, self.k, self.n
+        is_stored = epilogue.target is not None
+        self.cut = blocking(lengths, acc, self.processor, is_stored)
         self.tile = self.cut.tile
-        self.kind = "i64" if is_wide(x, y, out) else "i32"
+        self.kind = "i64" if is_wide(x, y, *epilogue.tensors) else "i32"
         self.packs_columns = self._packs_columns()
         has_panel = self.packs_columns or self.n % self.tile.width
         depth, width = self.cut.depth, self.tile.width
@@ -202,9 +92,11 @@ class _Tiling(Writing):
             pointer = self._scratch("rows", self.cut.rows * depth)
             self.packed = RowTiles(pointer, depth, self.tile.rows)
         has_rest = self.m % self.tile.rows or self.n % width
-        is_plain = acc.is_plain and self.out.strides[-1] == 1
-        fits = is_plain and not has_rest and self.k <= depth
+        self.in_vectors = epilogue.takes_vectors(self.writing)
+        # What is computed from sums is written once for a tile, not for each of its vectors.
+        fits = is_stored and self.in_vectors and not has_rest and self.k <= depth
         self.aside = "" if fits else self._scratch("aside", self.tile.rows * width)
+        self.waiting = self._waiting() if self.k > depth else None
 
     def _packs_columns(self) -> bool:
         if self.b.strides[-1] != 1 or not self.acc.is_plain:
@@ -218,9 +110,17 @@ class _Tiling(Writing):
 
     def _scratch(self, hint: str, elements: int) -> str:
         shape = (self.cut.items, elements)
-        place = self.array(hint, self.lowering.scratch(shape, self.acc.dtype_of_sums), True)
+        lies = self.lowering.scratch(shape, self.acc.dtype_of_sums)
+        place = self.writing.array(hint, lies, written=True)
         pointer = f"GLOBAL {self.acc.number} *const"
         return self.code.define(pointer, hint, place.at("(i32)GLOBAL_ID", "0"))
+
+    def _waiting(self) -> Array:
+        """Return where sums wait for more terms: where they go, if it is to memory as they are."""
+        lies = self.epilogue.target
+        if lies is None:
+            lies = self.lowering.scratch(self.epilogue.shape, self.acc.dtype_of_sums)
+        return self.writing.array("waiting", lies, written=True)
 
     def write(self) -> None:
         """Write the loops over parts of the result, blocks of terms, panels and tiles."""
@@ -243,7 +143,7 @@ class _Tiling(Writing):
                 panel = self.columns(tuple(at), terms)
                 with self.each_tile(tiles) as (tile, i):
                     self.sums(tuple(at), (tile, tiles[0], i), panel)
-        self.launch(cut.items)
+        self.writing.launch(cut.items)
 
     def part(self, number: str, count: int, parts: int) -> tuple[str, str]:
         """Write the first of a part of so many things, and the end."""
@@ -292,7 +192,8 @@ class _Tiling(Writing):
         number, _, i = tile
         vector = acc.type(self.tile.lanes)
         code.line(f"{vector} c[{self.tile.rows}][{self.tile.vectors}];")
-        self.each_sum(f"c[r][v] = ({vector})(0);")
+        with self.each_sum():
+            code.line(f"c[r][v] = ({vector})(0);")
         with code.block(f"for (i32 k = {panel.terms[0]}; k < {panel.terms[1]}; k++)"):
             self.term(at, tile, panel)
         self.store(at, (number, i), panel)
@@ -317,61 +218,65 @@ class _Tiling(Writing):
             code.line(UNROLL)
             code.line(f"for (i32 v = 0; v < {vectors}; v++) c[r][v] += a * b[v];")
 
-    def each_sum(self, statement: str) -> None:
-        """Write a statement for every vector of sums."""
+    @contextmanager
+    def each_sum(self) -> Iterator[None]:
+        """Open loops over the vectors of sums, ``c[r][v]``."""
         code = self.code
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {self.tile.rows}; r++)"):
             code.line(UNROLL)
-            code.line(f"for (i32 v = 0; v < {self.tile.vectors}; v++) {statement}")
+            with code.block(f"for (i32 v = 0; v < {self.tile.vectors}; v++)"):
+                yield
 
     def store(self, at: tuple[str, ...], tile: tuple[str, str], panel: Panel) -> None:
         """Write how sums are put where they belong, or aside if that is not for all of them."""
         code, acc, lanes = self.code, self.acc, self.tile.lanes
         number, i = tile
-        place, dtype = self.out.at(*at, f"{i} + r", f"{panel.first} + v * {lanes}"), self.out.dtype
-        if self.aside:
-            place = f"{self.aside} + r * {self.tile.width} + v * {lanes}"
-            dtype = acc.dtype_of_sums
-        self.each_sum(acc.store_vector(lanes, place, "c[r][v]", dtype))
         if not self.aside:
+            with self.each_sum():
+                indices = (*at, f"{i} + r", f"{panel.first} + v * {lanes}")
+                self.epilogue.write(self.writing, Form(lanes), indices, "c[r][v]")
             return
+        with self.each_sum():
+            place = f"{self.aside} + r * {self.tile.width} + v * {lanes}"
+            code.line(acc.store_vector(lanes, place, "c[r][v]", acc.dtype_of_sums))
         known = code.define("const i32", "known", f"{number} * {self.tile.rows} - {i}")
-        code.line(ROLLED)
-        with code.block(f"for (i32 r = {known}; r < {self.tile.rows}; r++)"):
-            self.copy_row((*at, f"{i} + r"), panel)
+        whole = "0"
+        if self.in_vectors and 1 < lanes <= self.n:
+            whole = f"{panel.count} / {lanes} * {lanes}"
+            self.columns_of_tile(Form(lanes), (*at, i), known, ("0", whole), panel)
+        if whole == "0" or self.n % lanes:
+            self.columns_of_tile(Form(), (*at, i), known, (whole, panel.count), panel)
 
-    def copy_row(self, row: tuple[str, ...], panel: Panel) -> None:
-        """Write how a row of sums is put in its place, or added to what is there."""
-        code, width, lanes = self.code, self.tile.width, self.tile.lanes
-        sums = f"{self.aside} + r * {width}"
-        if not self.acc.is_plain or self.out.strides[-1] != 1 or self.n < width or lanes == 1:
-            self.copy_rest(row, sums, "0", panel)
-            return
-        whole = panel.count if self.n % width else str(width)
-        code.line(ROLLED)
-        with code.block(f"for (i32 j = 0; j + {lanes} <= {whole}; j += {lanes})"):
-            place = self.out.at(*row, f"{panel.first} + j")
-            total = self.acc.load_vector(lanes, f"{sums} + j", self.acc.dtype_of_sums)
-            if self.k > self.cut.depth:
-                total = code.define(f"{self.acc.type(lanes)}", "total", total)
-                old = self.acc.load_vector(lanes, place, self.out.dtype)
-                code.line(f"if ({panel.terms[0]}) {total} += {old};")
-            code.line(self.acc.store_vector(lanes, place, total, self.out.dtype))
-        if self.n % lanes:
-            self.copy_rest(row, sums, f"{whole} / {lanes} * {lanes}", panel)
+    def columns_of_tile(
+        self, form: Form, first: tuple[str, ...], known: str, span: tuple[str, str], panel: Panel
+    ) -> None:
+        """Write what becomes of the sums in some columns, those of rows that are not known yet.
 
-    def copy_rest(self, row: tuple[str, ...], sums: str, first: str, panel: Panel) -> None:
-        """Write how sums are put in their places one by one."""
-        code = self.code
+        What is the same all along a column is so in the inner loop.
+        """
+        code, (*at, i) = self.code, first
         code.line(ROLLED)
-        with code.block(f"for (i32 j = {first}; j < {panel.count}; j++)"):
-            indices = (*row, f"{panel.first} + j")
-            code.line(f"{self.acc.number} total = ({sums})[j];")
-            if self.k > self.cut.depth:
-                old = self.acc.load(self.out, *indices)
-                code.line(f"if ({panel.terms[0]}) total += {old};")
-            code.line(self.acc.store(self.out, "total", *indices))
+        with code.block(f"for (i32 j = {span[0]}; j < {span[1]}; j += {form.lanes})"):
+            code.line(ROLLED)
+            with code.block(f"for (i32 r = {known}; r < {self.tile.rows}; r++)"):
+                sums = f"{self.aside} + r * {self.tile.width} + j"
+                self.finish(form, (*at, f"{i} + r", f"{panel.first} + j"), sums, panel)
+
+    def finish(self, form: Form, indices: tuple[str, ...], sums: str, panel: Panel) -> None:
+        """Write what becomes of the sums of a block of terms: they wait for the last block's."""
+        code, acc, lanes = self.code, self.acc, form.lanes
+        found = acc.load_vector(lanes, sums, acc.dtype_of_sums)
+        total = code.define(acc.type(lanes), "total", found)
+        if self.waiting is not None:
+            first, end = panel.terms
+            place, dtype = self.waiting.at(*indices), self.waiting.dtype
+            code.line(f"if ({first}) {total} += {acc.load_vector(lanes, place, dtype)};")
+            if self.epilogue.target is None:
+                with code.block(f"if ({end} < {self.k})"):
+                    code.line(acc.store_vector(lanes, place, total, dtype))
+                    code.line("continue;")
+        self.epilogue.write(self.writing, form, indices, total)
 
 
 @contextmanager

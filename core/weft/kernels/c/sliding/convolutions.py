@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from weft.kernels.c.accumulators import accumulator
+from weft.kernels.c.epilogues import Stored
 from weft.kernels.c.lowering import Lowering, needs_scratch, rules
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.shared_tiles import multiply_shared, partial_bytes
@@ -53,7 +54,7 @@ def convolve(op: BilinearConvolutionOp, lowering: Lowering) -> None:
     if processor.is_serial:
         gather_sums(lowering, product, out, acc)
     else:
-        multiply_shared(lowering, product, out, acc, "convolution")
+        multiply_shared(lowering, product, Stored(out, acc), "convolution")
 
 
 @needs_scratch(ConvolutionOp, ConvolutionInputOp, ConvolutionFilterOp)

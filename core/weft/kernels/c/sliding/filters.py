@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from weft.description import TensorDescription
 from weft.kernels.c.accumulators import VECTOR, Accumulator
+from weft.kernels.c.epilogues import Stored
 from weft.kernels.c.loops import decoded
 from weft.kernels.c.lowering import Lowering, Writing
 from weft.kernels.c.packing import ROLLED, UNROLL, least
@@ -114,7 +115,7 @@ def sum_filters(
         return
     partial = lowering.scratch((sums.parts, *shape), acc.dtype_of_sums)
     _Summing(lowering, sums, partial, acc).write()
-    add_parts(lowering, partial, out, acc)
+    add_parts(lowering, partial, Stored(out, acc))
 
 
 class _Summing(Writing):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from weft.description import TensorDescription
+from weft.kernels.c.bundles import moved_in_bundles
 from weft.kernels.c.forms import Form
-from weft.kernels.c.loops import decoded, each_point
+from weft.kernels.c.loops import decoded, each_group, each_point, within_group
 from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, rules
 from weft.kernels.c.steps.bits import bits, index_kind, joined
-from weft.kernels.c.steps.spreading import each_group, within_group
 from weft.op import Op
 from weft.ops import bits as bit_ops
 from weft.ops import indexing, movement, windows
@@ -86,12 +86,13 @@ def _turned(source: TensorDescription, target: TensorDescription) -> int | None:
 def _copy_points(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
     writing = lowering.kernel("copy")
     x, out = writing.array("x", source), writing.array("out", target, written=True)
+    shape, x, out = moved_in_bundles(writing, source.shape, x, out)
 
     def body(at: tuple[str, ...], form: Form) -> None:
-        places = at[: len(source.shape)]
+        places = at[: len(shape)]
         writing.code.line(out.set(x.get(*places), *places))
 
-    each_point(writing, source.shape, body, wide=is_wide(source, target))
+    each_point(writing, shape, body, wide=is_wide(source, target))
 
 
 def _copy_blocks(

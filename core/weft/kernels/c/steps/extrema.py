@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from weft import dtypes
 from weft.description import TensorDescription
 from weft.dtypes import DType, is_float
 from weft.kernels.c.forms import Form
-from weft.kernels.c.loops import decoded, each_point
+from weft.kernels.c.loops import SHARES, decoded, each_group, each_point
 from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, needs_scratch, rules
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.steps.bits import index_kind
@@ -18,8 +21,7 @@ from weft.kernels.c.steps.lines import (
     is_for_groups,
     with_axis,
 )
-from weft.kernels.c.steps.ranks import rank_of, rank_type
-from weft.kernels.c.steps.spreading import each_group, within_group
+from weft.kernels.c.steps.ranks import rank_dtype, rank_of, rank_type
 from weft.ops import reduction
 
 BLOCK = 128
@@ -29,10 +31,26 @@ LEAST = 64
 """The shortest line that is for a group."""
 
 
+SHORTEST_PART = 4096
+"""The fewest elements of a part of a line."""
+
+
+def parts_of(lines: int, length: int, processor: Processor) -> int:
+    """Return into how many parts each of some lines is cut."""
+    if processor.is_serial or not lines:
+        return 1
+    return max(1, min(processor.units * SHARES // lines, length // SHORTEST_PART))
+
+
 @needs_scratch(reduction.ArgExtremumOp)
-def no_scratch(op: reduction.ArgExtremumOp, processor: Processor) -> int:
-    """Return 0: there are no totals of parts."""
-    return 0
+def extremum_scratch(op: reduction.ArgExtremumOp, processor: Processor) -> int:
+    """Return the bytes of what is found in parts: ranks and places."""
+    x = op.args[0]
+    length = x.axes.shape[op.positions[0]]
+    lines = x.axes.size // max(length, 1)
+    parts = parts_of(lines, length, processor)
+    sizes = (rank_dtype(x.dtype).itemsize, dtypes.int32.itemsize)
+    return sum(-(-lines * parts * size // 256) * 256 for size in sizes) if parts > 1 else 0
 
 
 @rules.on_type(reduction.ArgmaxOp, reduction.ArgminOp)
@@ -43,34 +61,58 @@ def argmax_rule(op: reduction.ArgExtremumOp, lowering: Lowering) -> None:
         return
     out = with_axis(lowering.out, position, x.shape[position])
     lies, out = in_lines(position, x, out)
-    writing = lowering.kernel(type(op).__name__.removesuffix("Op"))
-    search = _Search(writing, lies, out, isinstance(op, reduction.ArgminOp))
-    if is_for_groups(lies, writing.processor, LEAST):
+    search = _Search(op, lowering, lies, out)
+    if is_for_groups(lies, lowering.processor, LEAST):
         search.write_groups()
-    elif writing.processor.is_serial and are_columns(lies):
+    elif lowering.processor.is_serial and are_columns(lies):
         search.write_columns()
     else:
-        each_point(writing, lies.shape[:-1], search.line, wide=search.wide, cost=lies.shape[-1])
+        search.write_lines()
 
 
 class _Search:
     """A kernel that looks along lines."""
 
     def __init__(
-        self, writing: Writing, lies: TensorDescription, out: TensorDescription, is_least: bool
+        self,
+        op: reduction.ArgExtremumOp,
+        lowering: Lowering,
+        lies: TensorDescription,
+        result: TensorDescription,
     ) -> None:
-        self.writing = writing
-        self.code = writing.code
-        self.x: Array = writing.array("x", lies)
-        self.out: Array = writing.array("out", out, written=True)
-        self.shape, self.length, self.is_least = lies.shape, lies.shape[-1], is_least
+        self.op = op
+        self.lowering = lowering
+        self.lies, self.result = lies, result
+        self.shape, self.length = lies.shape, lies.shape[-1]
         self.wide = is_wide(lies)
         self.kind = index_kind(self.wide)
         self.type = rank_type(lies.dtype)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a kernel."""
+        title = type(self.op).__name__.removesuffix("Op")
+        self.writing: Writing = self.lowering.kernel(title)
+        self.code = self.writing.code
+
+    @property
+    def x(self) -> Array:
+        """What is searched."""
+        return self.writing.array("x", self.lies)
+
+    @property
+    def out(self) -> Array:
+        """Where places go."""
+        return self.writing.array("out", self.result, written=True)
 
     def rank(self, *at: str) -> str:
         """Return the rank of an element, the highest for what is searched."""
-        return _searched_rank(self.x.dtype, self.x.get(*at), self.is_least)
+        is_least = isinstance(self.op, reduction.ArgminOp)
+        return _searched_rank(self.x.dtype, self.x.get(*at), is_least)
+
+    def write_lines(self) -> None:
+        """Let a work item look along each line."""
+        each_point(self.writing, self.shape[:-1], self.line, wide=self.wide, cost=self.length)
 
     def line(self, at: tuple[str, ...], form: Form) -> None:
         """Look for the block of a line that has the highest rank first, and then for its place.
@@ -124,32 +166,79 @@ class _Search:
         each_point(self.writing, blocks_of(self.shape), body, wide=self.wide, cost=cost)
 
     def write_groups(self) -> None:
-        """Let a group look along each line, and compare what its work items have found."""
+        """Let a group look along each line, or along each part of it, and then at all parts."""
+        lines = count_of(self.lies)
+        parts = parts_of(lines, self.length, self.writing.processor)
+        if parts == 1:
+            with each_group(self.writing, lines) as line:
+                outer = decoded(self.code, self.shape[:-1], line, "i64")
+                self._compare("0", str(self.length), lambda k: (self.rank(*outer, k), k))
+                self._store(self.out.set("places[0]", *outer, "0"))
+            return
+        ranks = self.lowering.scratch((lines, parts), rank_dtype(self.lies.dtype))
+        places = self.lowering.scratch((lines, parts), dtypes.int32)
+        self._write_parts(parts, ranks, places)
+        self.begin()
+        found = [
+            self.writing.array(hint, lies) for hint, lies in (("rank", ranks), ("place", places))
+        ]
+        with each_group(self.writing, lines) as line:
+            outer = decoded(self.code, self.shape[:-1], line, "i64")
+            self._compare("0", str(parts), lambda k: tuple(each.get(line, k) for each in found))
+            self._store(self.out.set("places[0]", *outer, "0"))
+
+    def _write_parts(self, parts: int, ranks: TensorDescription, places: TensorDescription) -> None:
+        """Write the kernel that leaves the highest rank of each part, and its first place."""
+        code, length = self.code, -(-self.length // parts)
+        with each_group(self.writing, count_of(self.lies) * parts) as number:
+            line, part = decoded(code, (count_of(self.lies), parts), number, "i64")
+            outer = decoded(code, self.shape[:-1], line, "i64")
+            first = code.define("const i32", "first", f"(i32){part} * {length}")
+            rest = f"{self.length} - {first}"
+            last = f"{first} + ({rest} < {length} ? {rest} : {length})"
+            last = code.define("const i32", "last", last)
+            self._compare(first, last, lambda k: (self.rank(*outer, k), k))
+            stores = [
+                self.writing.array(hint, lies, written=True).set(f"{hint}s[0]", line, part)
+                for hint, lies in (("rank", ranks), ("place", places))
+            ]
+            self._store(*stores)
+
+    def _store(self, *stores: str) -> None:
+        """Let one work item store what the group has found, before it looks at another line."""
+        with self.code.block("if (LOCAL_ID == 0)"):
+            for each in stores:
+                self.code.line(each)
+        self.code.line("BARRIER();")
+
+    def _compare(self, first: str, last: str, found: Callable[[str], tuple[str, ...]]) -> None:
+        """Write what leaves the highest rank of some, and its first place, in shared memory.
+
+        `found` gives the rank and the place of a number from `first` on, in the order of places.
+        """
         code, group = self.code, self.writing.processor.group
         code.declare(f"LOCAL {self.type} ranks[{group}];")
         code.declare(f"LOCAL i32 places[{group}];")
-        with each_group(self.writing, count_of(self.x.lies)) as line:
-            outer = decoded(code, self.shape[:-1], line, "i64")
-            code.line(f"{self.type} best = 0;")
-            code.line(f"i32 found = {self.length};")
-            with code.block(within_group(self.writing, "k", self.length)):
-                code.line(f"const {self.type} rank = {self.rank(*outer, 'k')};")
-                code.line(f"if (rank > best || found == {self.length}) best = rank, found = k;")
-            code.line("ranks[LOCAL_ID] = best;")
-            code.line("places[LOCAL_ID] = found;")
-            code.line("BARRIER();")
-            with code.block(f"for (i32 reach = {group // 2}; reach > 0; reach /= 2)"):
-                with code.block("if (LOCAL_ID < reach)"):
-                    code.line("const i32 other = LOCAL_ID + reach;")
-                    better = (
-                        "ranks[other] > ranks[LOCAL_ID] || (ranks[other] == ranks[LOCAL_ID] && "
-                        "places[other] < places[LOCAL_ID])"
-                    )
-                    with code.block(f"if ({better})"):
-                        code.line("ranks[LOCAL_ID] = ranks[other];")
-                        code.line("places[LOCAL_ID] = places[other];")
-                code.line("BARRIER();")
-            code.line(f"if (LOCAL_ID == 0) {self.out.set('places[0]', *outer, '0')}")
+        code.line(f"{self.type} best = 0;")
+        code.line(f"i32 found = {self.length};")
+        begin = "LOCAL_ID" if first == "0" else f"{first} + LOCAL_ID"
+        with code.block(f"for (i32 k = {begin}; k < {last}; k += {group})"):
+            rank, place = found("k")
+            code.line(f"const {self.type} rank = {rank};")
+            code.line(f"if (rank > best || found == {self.length}) best = rank, found = {place};")
+        code.line("ranks[LOCAL_ID] = best;")
+        code.line("places[LOCAL_ID] = found;")
+        code.line("BARRIER();")
+        with code.block(f"for (i32 reach = {group // 2}; reach > 0; reach /= 2)"):
+            with code.block("if (LOCAL_ID < reach)"):
+                code.line("const i32 other = LOCAL_ID + reach;")
+                better = (
+                    "ranks[other] > ranks[LOCAL_ID] || (ranks[other] == ranks[LOCAL_ID] && "
+                    "places[other] < places[LOCAL_ID])"
+                )
+                with code.block(f"if ({better})"):
+                    code.line("ranks[LOCAL_ID] = ranks[other];")
+                    code.line("places[LOCAL_ID] = places[other];")
             code.line("BARRIER();")
 
 

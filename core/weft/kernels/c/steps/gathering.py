@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.kernels.c.bundles import moved_in_bundles
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import each_point
 from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, rules
@@ -23,8 +24,11 @@ def take_rule(op: gathering.TakeOp, lowering: Lowering) -> None:
     source = writing.array("x", found.tensor)
     target = writing.array("out", found.elements, written=True)
     index = writing.array("index", found.indices)
+    shape = found.elements.shape
     rank, by_rows = len(found.roles), found.roles[-1:] == (AFTER,)
     known: list[str] = []
+    if by_rows:
+        shape, source, target = moved_in_bundles(writing, shape, source, target)
 
     def row(at: tuple[str, ...]) -> None:
         known[:] = [_read_place(op, writing, index, (*at, "0"), index_kind(wide))]
@@ -35,7 +39,7 @@ def take_rule(op: gathering.TakeOp, lowering: Lowering) -> None:
             known[:] = [_read_place(op, writing, index, places, index_kind(wide))]
         writing.code.line(target.set(source.get(*places, *known), *places))
 
-    each_point(writing, found.elements.shape, body, row=row if by_rows else None, wide=wide)
+    each_point(writing, shape, body, row=row if by_rows else None, wide=wide)
 
 
 @rules.on_type(gathering.TakeAlongAxisOp)

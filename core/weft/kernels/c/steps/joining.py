@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 from weft.description import TensorDescription
+from weft.kernels.c.bundles import moved_in_bundles
 from weft.kernels.c.forms import Form, literal
 from weft.kernels.c.loops import each_point
 from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, rules
@@ -37,17 +39,21 @@ def _copy_all(
     lowering: Lowering, parts: Sequence[tuple[TensorDescription, TensorDescription]]
 ) -> None:
     writing = lowering.kernel("concat")
-    items = work_items(sum(source.size for source, _ in parts), writing)
+    moved = []
     for whole_source, whole_target in parts:
         (source, target), _ = joined(whole_source, whole_target)
         x = writing.array("x", source)
         out = writing.array("out", target, written=True)
+        kind = index_kind(is_wide(source, target))
+        moved.append((kind, *moved_in_bundles(writing, source.shape, x, out)))
+    items = work_items(sum(prod(shape) for _, shape, _, _ in moved), writing)
+    for kind, shape, x, out in moved:
 
         def body(at: tuple[str, ...], x: Array = x, out: Array = out) -> None:
             places = at[: len(x.strides)]
             writing.code.line(out.set(x.get(*places), *places))
 
-        spread(writing, source.shape, items, body, index_kind(is_wide(source, target)))
+        spread(writing, shape, items, body, kind)
     launch(writing, items)
 
 
@@ -80,13 +86,16 @@ def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, lowering: Lowering) ->
     wide = is_wide(x, out)
     starts = _starts(op, writing, index_kind(wide))
     source, target = writing.array("x", x), writing.array("out", out, written=True)
+    shape = out.shape
+    if starts[-1:] == ["0"]:
+        shape, source, target = moved_in_bundles(writing, shape, source, target)
 
     def body(at: tuple[str, ...], form: Form) -> None:
-        places = at[: len(out.shape)]
+        places = at[: len(shape)]
         moved = map(_sum, places, starts)
         writing.code.line(target.set(source.get(*moved), *places))
 
-    each_point(writing, out.shape, body, wide=wide)
+    each_point(writing, shape, body, wide=wide)
 
 
 @rules.on_type(dynamic_slices.DynamicUpdateSliceOp)
@@ -104,12 +113,15 @@ def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, lowering:
         _put(writing, out, update, spans, lambda at: old.get(*at), x)
         return
     source, target = writing.array("update", update), writing.array("out", out, written=True)
+    shape = update.shape
+    if starts[-1:] == ["0"]:
+        shape, source, target = moved_in_bundles(writing, shape, source, target)
 
     def body(at: tuple[str, ...], form: Form) -> None:
-        places = at[: len(out.shape)]
+        places = at[: len(shape)]
         writing.code.line(target.set(source.get(*places), *map(_sum, places, starts)))
 
-    each_point(writing, update.shape, body, wide=wide)
+    each_point(writing, shape, body, wide=wide)
 
 
 def _put(

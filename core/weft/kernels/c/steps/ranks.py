@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from weft import dtypes
 from weft.dtypes import DType
 from weft.kernels.c.forms import Form
 
 
+def rank_dtype(dtype: DType) -> DType:
+    """Return the dtype of the rank of a value."""
+    return dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
+
+
 def rank_type(dtype: DType) -> str:
     """Return the type of a rank."""
-    return "u64" if dtype.itemsize == 8 else "u32"
+    return Form().type(rank_dtype(dtype))
 
 
 def rank_of(dtype: DType, value: str, descending: bool = False) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from weft.description import TensorDescription
 from weft.dtypes import DType, working_dtype
 from weft.kernels.c.forms import Form, literal
-from weft.kernels.c.loops import decoded, each_point
+from weft.kernels.c.loops import decoded, each_group, each_point
 from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, needs_scratch, rules
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.steps.bits import index_kind
@@ -26,7 +26,6 @@ from weft.kernels.c.steps.lines import (
     in_lines,
     is_for_groups,
 )
-from weft.kernels.c.steps.spreading import each_group
 from weft.ops import cumulative
 
 TOGETHER = 4
@@ -35,7 +34,7 @@ TOGETHER = 4
 LEAST = 64
 """The shortest line that is for a group."""
 
-PARTS = 64
+PARTS = 256
 """The most parts of a line; each looks at the totals of all before it."""
 
 SHORTEST = 4
@@ -235,8 +234,8 @@ class _Scan:
     def _stretch(self, outer: tuple[str, ...], carry: list[str], group: int, stores: bool) -> None:
         code, count = self.code, len(self.neutral)
         code.line(f"const i64 first = begin + LOCAL_ID * {TOGETHER};")
-        kept = [f"kept{number}[j]" for number in range(count)]
-        for number in range(count):
+        kept = [f"kept{number}[j]" for number in range(count)] if stores else []
+        for number in range(len(kept)):
             code.line(f"{self.type} kept{number}[{TOGETHER}];")
         total = self._variables("total", self.neutral)
         with code.block(f"for (i32 j = 0; j < {TOGETHER}; j++)"):
@@ -244,7 +243,7 @@ class _Scan:
                 places = (*outer, self.place("(first + j)"))
                 element = self._variables("element", self.element("first + j", *places))
                 self._assign(total, self.combined(total, element))
-            self._assign(kept, total)
+            self._assign(kept, total[: len(kept)])
         self._share(total, group)
         if stores:
             self._store(outer, carry, kept)

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from weft import dtypes
 from weft.dtypes import DType
 from weft.kernels.c.forms import Form
-from weft.kernels.c.loops import decoded, each_point, serial_items
+from weft.kernels.c.loops import decoded, each_group, each_point, serial_items, within_group
 from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, needs_scratch, rules
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.steps.bits import bits, index_kind
 from weft.kernels.c.steps.lines import count_of, in_lines
-from weft.kernels.c.steps.ranks import rank_of, rank_type
-from weft.kernels.c.steps.spreading import each_group, launch, spread, within_group
+from weft.kernels.c.steps.ranks import rank_dtype, rank_of, rank_type
+from weft.kernels.c.steps.spreading import launch, spread
 from weft.ops import sorting
 
 FEW = 32
@@ -28,17 +28,13 @@ _COST = 16
 """How many points an element that is sorted counts for."""
 
 
-def _rank_dtype(dtype: DType) -> DType:
-    return dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
-
-
 def _power(length: int) -> int:
     """Return the least power of two that is no less than a length."""
     return 1 << (length - 1).bit_length()
 
 
 def _fits_group(length: int, dtype: DType, processor: Processor) -> bool:
-    each = _rank_dtype(dtype).itemsize + _PLACE.itemsize
+    each = rank_dtype(dtype).itemsize + _PLACE.itemsize
     return _power(length) * each <= processor.local_bytes
 
 
@@ -62,7 +58,7 @@ def sorting_scratch(op: sorting.SortingOp, processor: Processor) -> int:
         return 0
     if not processor.is_serial and _fits_group(length, x.dtype, processor):
         return 0
-    each = _rank_dtype(x.dtype).itemsize + _PLACE.itemsize
+    each = rank_dtype(x.dtype).itemsize + _PLACE.itemsize
     slots = 2 * length if processor.is_serial else _power(length)
     return _copies(x.axes.size // length, length, processor) * slots * each + 4 * 256
 
@@ -142,7 +138,7 @@ class _Sorting:
     def write_whole(self) -> None:
         """Let each work item sort whole lines."""
         code, kind, n = self.code, index_kind(self.wide), self.length
-        dtype = _rank_dtype(self.x.dtype)
+        dtype = rank_dtype(self.x.dtype)
         memory = [
             (hint, each, self.scratch(hint, each, n))
             for hint, each in (("ranks", dtype), ("places", _PLACE)) * 2
@@ -178,7 +174,7 @@ class _Sorting:
             code.declare(f"LOCAL i32 places[{slots}];")
         else:
             groups = self.copies
-            ranks = self.scratch("all_ranks", _rank_dtype(dtype), slots)
+            ranks = self.scratch("all_ranks", rank_dtype(dtype), slots)
             places = self.scratch("all_places", _PLACE, slots)
             code.line(f"GLOBAL {self.rank_type} *ranks = {ranks('GROUP_ID')};")
             code.line(f"GLOBAL i32 *places = {places('GROUP_ID')};")

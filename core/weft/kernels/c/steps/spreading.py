@@ -1,12 +1,11 @@
-"""How work is spread over work items, or over groups of them, where `each_point` does not fit."""
+"""How work is spread over work items where `each_point` does not fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from math import prod
 
-from weft.kernels.c.loops import SHARES, decoded, parallel_items, serial_items, share
+from weft.kernels.c.loops import decoded, parallel_items, serial_items, share, strided
 from weft.kernels.c.lowering import Writing
 
 Point = Callable[[tuple[str, ...]], None]
@@ -34,7 +33,7 @@ def spread(writing: Writing, shape: Sequence[int], items: int, body: Point, kind
     with code.block():
         if not writing.processor.is_serial:
             name = code.name("point")
-            with code.block(_strided(kind, name, prod(shape), "GLOBAL_ID", "GLOBAL_SIZE")):
+            with code.block(strided(kind, name, prod(shape), "GLOBAL_ID", "GLOBAL_SIZE")):
                 body(decoded(code, shape, name, kind))
             return
         *outer, length = shape
@@ -49,28 +48,5 @@ def spread(writing: Writing, shape: Sequence[int], items: int, body: Point, kind
                 body((*indices, place))
 
 
-@contextmanager
-def each_group(writing: Writing, count: int, groups: int | None = None) -> Iterator[str]:
-    """Write a loop over things that a group of work items does one at a time, and launch.
-
-    Yields the name of the thing's number. There are at most so many groups.
-    """
-    processor, code = writing.processor, writing.code
-    name = code.name("number")
-    groups = min(count, processor.units * SHARES if groups is None else groups)
-    with code.block(_strided("i64", name, count, "GROUP_ID", str(groups))):
-        yield name
-    writing.launch(groups * processor.group, processor.group)
-
-
-def within_group(writing: Writing, name: str, count: str | int) -> str:
-    """Return the head of a loop over places that the work items of a group share."""
-    return _strided("i32", name, count, "LOCAL_ID", str(writing.processor.group))
-
-
 def _counted(kind: str, name: str, first: str, last: str) -> str:
     return f"for ({kind} {name} = {first}; {name} < {last}; {name}++)"
-
-
-def _strided(kind: str, name: str, count: str | int, first: str, step: str) -> str:
-    return f"for ({kind} {name} = ({kind}){first}; {name} < {count}; {name} += ({kind}){step})"

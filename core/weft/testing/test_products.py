@@ -1,0 +1,42 @@
+"""What follows a matrix product, which a backend may compute before the product is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.testing.levels import BEHAVIOUR, level
+from weft.testing.reference import evaluate
+
+pytestmark = level(BEHAVIOUR)
+
+PRODUCTS = {
+    "matrices": ((33, 40), (40, 50)),
+    "long sums": ((5, 700), (700, 35)),
+    "a row": ((300,), (300, 70)),
+    "a column": ((70, 300), (300,)),
+    "a batch of rows": ((3, 1, 40), (3, 40, 20)),
+    "nothing to add up": ((4, 0), (0, 6)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_what_follows_a_product(transformer: Any, name: str) -> None:
+    """Bias, activation, residual and cast, in the kernel of the product or after it."""
+    x, y = map(weft.placeholder, PRODUCTS[name])
+    product = weft.matmul(x, y)
+    shapes = product.axes.shape[-1:], product.axes.shape
+    bias, residual = map(weft.placeholder, shapes)
+    hidden = weft.relu(product + bias) * 0.5 + residual
+    results = [weft.tanh(hidden), weft.cast(hidden * 4, "int32"), weft.max(hidden, axis=-1)]
+    parameters = [x, y, bias, residual]
+    random = np.random.default_rng(5)
+    arrays = [random.integers(-2, 3, each.axes.shape).astype(np.float32) for each in parameters]
+    expected, _ = evaluate(weft.capture(results, parameters), arrays)
+    found = transformer.computation(results, *parameters)(*arrays)
+    for got, want in zip(found, expected, strict=True):
+        relative, absolute = transformer.target.tolerance(np.asarray(got).dtype)
+        np.testing.assert_allclose(got, want, rtol=relative, atol=absolute)
