@@ -15,7 +15,7 @@ from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError
 from weft.graph import Graph
 from weft.op import Op
-from weft.ops.calls import GraphsOp
+from weft.ops.graph_ops import GraphsOp
 from weft.ops.storage import ReadOp
 from weft.plan import Step
 from weft.program import Program

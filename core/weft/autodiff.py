@@ -24,7 +24,7 @@ from weft.grad import Missing, walk_back
 from weft.graph import Graph
 from weft.inlining import without_saved
 from weft.op import Op, explain
-from weft.ops.calls import CallOp, SavedOp, saved
+from weft.ops.calls import saved
 from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
 from weft.ops.elementwise import (
     AddOp,
@@ -35,6 +35,7 @@ from weft.ops.elementwise import (
     SubtractOp,
     add,
 )
+from weft.ops.graph_ops import CallOp, SavedOp
 from weft.ops.movement import zeros_like
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp, placeholder

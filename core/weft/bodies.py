@@ -16,7 +16,7 @@ from weft.description import TensorDescription, contiguous
 from weft.dtypes import uint8
 from weft.graph import Graph
 from weft.op import Op
-from weft.ops.calls import CallOp, CondOp, LoopOp, WhileOp
+from weft.ops.graph_ops import CallOp, CondOp, LoopOp, WhileOp
 from weft.ops.movement import ContiguousOp
 from weft.ops.storage import placeholder
 from weft.plan import Plan, Step

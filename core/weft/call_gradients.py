@@ -11,8 +11,9 @@ from weft.grad import Missing
 from weft.graph import Graph
 from weft.inlining import without_saved
 from weft.op import Op
-from weft.ops.calls import CallOp, CondOp, LoopOp, call_op, cond_op, saved
+from weft.ops.calls import call_op, cond_op, saved
 from weft.ops.elementwise import add
+from weft.ops.graph_ops import CallOp, CondOp, LoopOp
 from weft.ops.movement import zeros_like
 from weft.tensor import TensorOp
 

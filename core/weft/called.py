@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from weft.graph import Graph
 from weft.op import Op
-from weft.ops.calls import GraphsOp, LoopOp, WhileOp
+from weft.ops.graph_ops import GraphsOp, LoopOp, WhileOp
 from weft.target import Target
 
 if TYPE_CHECKING:

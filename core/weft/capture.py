@@ -19,8 +19,8 @@ from weft.errors import ArgumentError, GraphError, StateError
 from weft.graph import Graph
 from weft.inlining import without_saved
 from weft.op import Op
-from weft.ops.calls import AfterOp
 from weft.ops.control import ParallelOp, SequentialOp
+from weft.ops.graph_ops import AfterOp
 from weft.ops.movement import broadcast
 from weft.ops.storage import AssignableTensorOp, AssignOp, ParameterOp, ReadOp
 from weft.tensor import TensorOp

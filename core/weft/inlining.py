@@ -14,8 +14,8 @@ from typing import Any
 from weft import scope
 from weft.graph import Graph
 from weft.op import Op
-from weft.ops.calls import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
 from weft.ops.comparison import where
+from weft.ops.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
 from weft.ops.results import ResultOp
 from weft.target import Target
 from weft.traversal import postorder

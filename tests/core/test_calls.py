@@ -9,7 +9,8 @@ import pytest
 
 import weft
 from weft.errors import ArgumentError, GradientError, IndexOutOfRange, StateError
-from weft.ops.calls import CallOp, LoopOp, call_op
+from weft.ops.calls import call_op
+from weft.ops.graph_ops import CallOp, LoopOp
 
 X = np.arange(4, dtype=np.float32)
 W = np.full(4, 0.5, np.float32)

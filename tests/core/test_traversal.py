@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import weft
 from weft.errors import GraphError
 from weft.graph import Graph
-from weft.ops.calls import CallOp
+from weft.ops.graph_ops import CallOp
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp
 from weft.traversal import postorder

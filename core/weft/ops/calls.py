@@ -1,27 +1,24 @@
-"""Ops that run graphs: a call, a loop of known length, a choice, and a loop until a condition.
+"""Functions that call graphs: once, in loops, or one of two.
 
 A graph that is called may read and write states. The op then takes what they hold as further
 operands and yields what they are to hold as further results, which are written where the call
-stands. So the graph inside such an op is a function of its inputs alone.
+stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from weft import dtypes, scope
-from weft.axes import Axes
 from weft.closures import Function, carrying, function_of, writing
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError, StateError, WeftError
 from weft.graph import Graph
 from weft.op import Op, explain
 from weft.ops.arguments import whole_number
 from weft.ops.elementwise import cast
-from weft.ops.movement import IdentityOp, broadcast, transpose
-from weft.ops.results import ResultOp, TupleOp
+from weft.ops.graph_ops import AfterOp, CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
+from weft.ops.movement import broadcast, transpose
 from weft.ops.storage import AssignOp, ParameterOp, as_op, constant
 from weft.tensor import TensorOp
 
@@ -39,251 +36,7 @@ __all__ = [
     "while_loop",
 ]
 
-G = TypeVar("G", bound="GraphsOp")
-
-Adjoints = Mapping[Any, TensorOp]
-"""Adjoints of the results of an op: by their index, or by the op inside that `saved` names."""
-
-Evaluate = Callable[[Graph, tuple[Any, ...]], tuple[Any, ...]]
-"""A function that returns the outputs of a graph for values of its inputs."""
-
-
-class GraphsOp(TupleOp):
-    """The base of ops that run graphs; its results are those of the graphs.
-
-    Calls are made once for each of them, so ops with equal graphs share the very same one.
-    """
-
-    _results: tuple[TensorOp, ...] | None = None
-
-    @cached_property
-    def has_effect(self) -> bool:  # type: ignore[override]
-        """Whether something inside acts on the world."""
-        return any(graph.effects for graph in self.graphs)
-
-    @cached_property
-    def may_raise(self) -> bool:  # type: ignore[override]
-        """Whether something inside may end the call."""
-        return any(graph.may_raise for graph in self.graphs)
-
-    @cached_property
-    def result_types(self) -> tuple[tuple[Axes, DType], ...]:
-        """The axes and dtypes of the last graph's outputs."""
-        return tuple((op.axes, op.dtype) for op in self.graphs[-1].outputs)
-
-    @property
-    def results(self) -> tuple[TensorOp, ...]:
-        """The values of the outputs, as the user gets them."""
-        if self._results is None:
-            self.__dict__["_results"] = tuple(
-                ResultOp(self, index=index) for index in range(len(self.result_types))
-            )
-        return self._results or ()
-
-    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the results for operands, by what computes the outputs of a graph for inputs."""
-        raise NotImplementedError
-
-    def reference(self, *args: Any) -> tuple[Any, ...]:
-        """Run on the references of what is inside."""
-        return self.run(_evaluated, args)
-
-    def generate_adjoints(self, delta: Any, *args: Any) -> Iterable[Any]:
-        """Refuse; subclasses that have gradients take the adjoints of their results by index."""
-        raise NotImplementedError
-
-
-class CallOp(GraphsOp):
-    """A call of a graph: operands are its inputs, results its outputs.
-
-    Attributes
-    ----------
-    graph
-        What is called; it has no states.
-    """
-
-    graph: Any
-
-    @property
-    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
-        """The one that is called."""
-        return (self.graph,)
-
-    def infer(self) -> tuple[Axes, Any]:
-        """Check operands against inputs."""
-        _check_operands(self.graph, self.args)
-        return super().infer()
-
-    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Evaluate the graph."""
-        return evaluate(self.graph, args)
-
-    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
-        """Call the gradient graph, which takes values from inside this call."""
-        from weft.call_gradients import adjoints_of_call
-
-        return adjoints_of_call(self, delta)
-
-
-class LoopOp(GraphsOp):
-    """Calls of a graph, one after the other, each on the results of the one before.
-
-    The first operands, one for each output, are what the first call gets and the results replace;
-    the others are the same in each call.
-
-    Attributes
-    ----------
-    graph
-        What is called.
-    count
-        How often; at least once.
-    """
-
-    graph: Any
-    count: int
-
-    @property
-    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
-        """The one that is called."""
-        return (self.graph,)
-
-    def infer(self) -> tuple[Axes, Any]:
-        """Check operands against inputs, and inputs against outputs."""
-        _check_operands(self.graph, self.args)
-        _check_carried(self.graph)
-        return super().infer()
-
-    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Evaluate the graph again and again."""
-        carried = len(self.graph.outputs)
-        for _ in range(self.count):
-            args = (*evaluate(self.graph, args), *args[carried:])
-        return args[:carried]
-
-    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
-        """Call the gradient graph for each round, the last first."""
-        from weft.call_gradients import adjoints_of_loop
-
-        return adjoints_of_loop(self, delta)
-
-
-class CondOp(GraphsOp):
-    """One of two graphs, which a bool chooses when the call happens.
-
-    Operands are the bool, then those of the first graph, then those of the second.
-
-    Attributes
-    ----------
-    then_graph, else_graph
-        What is called where the bool is true, and where it is false.
-    """
-
-    then_graph: Any
-    else_graph: Any
-
-    @property
-    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
-        """Both."""
-        return (self.then_graph, self.else_graph)
-
-    def infer(self) -> tuple[Axes, Any]:
-        """Check the bool, the operands, and that both graphs yield the same types."""
-        _check_bool("the condition", self.args[0])
-        place = 1 + len(self.then_graph.inputs)
-        _check_operands(self.then_graph, self.args[1:place])
-        _check_operands(self.else_graph, self.args[place:])
-        found = [[(op.axes, op.dtype) for op in graph.outputs] for graph in self.graphs]
-        if found[0] != found[1]:
-            one, other = (", ".join(f"{d} {a}" for a, d in types) for types in found)
-            raise AxesError(f"one graph yields {one or 'nothing'}, the other {other or 'nothing'}")
-        return super().infer()
-
-    def operands_of(self, which: bool) -> tuple[TensorOp, ...]:
-        """Return the operands of one of the graphs."""
-        place = 1 + len(self.then_graph.inputs)
-        return self.args[1:place] if which else self.args[place:]
-
-    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Evaluate the chosen graph."""
-        condition, place = bool(args[0]), 1 + len(self.then_graph.inputs)
-        chosen = args[1:place] if condition else args[place:]
-        return evaluate(self.graphs[not condition], chosen)
-
-    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
-        """Choose between the gradient graphs, which compute anew what they need."""
-        from weft.call_gradients import adjoints_of_cond
-
-        return adjoints_of_cond(self, delta)
-
-
-class WhileOp(GraphsOp):
-    """Calls of a graph, each on the results of the one before, as long as a condition holds.
-
-    Operands are as those of `LoopOp`; the condition sees all of them before each call. It has no
-    gradient.
-
-    Attributes
-    ----------
-    condition
-        A graph with a bool as its only output.
-    body
-        What is called.
-    """
-
-    condition: Any
-    body: Any
-
-    @property
-    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
-        """The condition and the body."""
-        return (self.condition, self.body)
-
-    def infer(self) -> tuple[Axes, Any]:
-        """Check operands against inputs, inputs against outputs, and the bool."""
-        _check_operands(self.condition, self.args)
-        _check_operands(self.body, self.args)
-        _check_carried(self.body)
-        if len(self.condition.outputs) != 1:
-            raise ArgumentError("the condition must have one output")
-        _check_bool("the output of the condition", self.condition.outputs[0])
-        return super().infer()
-
-    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Evaluate condition and body in turn."""
-        carried = len(self.body.outputs)
-        while bool(evaluate(self.condition, args)[0]):
-            args = (*evaluate(self.body, args), *args[carried:])
-        return args[:carried]
-
-
-class SavedOp(TensorOp):
-    """The value that an op of a called graph has in one call of it.
-
-    It is there until a graph is captured, which then has the called graph yield the value.
-
-    Attributes
-    ----------
-    inner
-        The op of the called graph.
-    turn
-        The round of a loop, counted from 0.
-    """
-
-    inner: Any
-    turn: int
-
-    def infer(self) -> tuple[Axes, DType]:
-        """Take those of the inner op."""
-        return self.inner.axes, self.inner.dtype
-
-    @property
-    def key(self) -> Any:
-        """What its adjoint is known by to the rule of the operand."""
-        return (self.inner, self.turn) if isinstance(self.args[0], LoopOp) else self.inner
-
-
-class AfterOp(IdentityOp):
-    """The first operand, for which the writes that are the others have to happen as well."""
+G = TypeVar("G", bound=GraphsOp)
 
 
 def call(graph: Graph, *args: Any) -> tuple[TensorOp, ...]:
@@ -511,36 +264,3 @@ def _with_writes(op: G, count: int, states: tuple[Any, ...]) -> G:
 
 
 # Checks
-
-
-def _check_operands(graph: Graph, args: tuple[TensorOp, ...]) -> None:
-    if len(args) != len(graph.inputs):
-        raise ArgumentError(f"{graph.name} has {len(graph.inputs)} inputs, not {len(args)}")
-    for parameter, arg in zip(graph.inputs, args, strict=True):
-        if (arg.axes.lengths, arg.dtype) != (parameter.axes.lengths, parameter.dtype):
-            raise AxesError(
-                f"{arg.dtype} {arg.axes} is given for the input {parameter.source} of "
-                f"{graph.name}, which is {parameter.dtype} {parameter.axes}"
-            )
-
-
-def _check_carried(graph: Graph) -> None:
-    for output, parameter in zip(graph.outputs, graph.inputs, strict=False):
-        if (output.axes.lengths, output.dtype) != (parameter.axes.lengths, parameter.dtype):
-            raise AxesError(
-                f"{graph.name} yields {output.dtype} {output.axes} for its input "
-                f"{parameter.source}, which is {parameter.dtype} {parameter.axes}"
-            )
-
-
-def _check_bool(what: str, op: TensorOp) -> None:
-    if op.axes or not dtypes.is_bool(op.dtype):
-        raise DTypeError(f"{what} must be a bool without axes, not {op.dtype} {op.axes}")
-
-
-def _evaluated(graph: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Evaluate a graph, in wide precision if that is what its operands come in."""
-    from weft.testing.reference import evaluate
-
-    wide = any(x.dtype != op.dtype for x, op in zip(args, graph.inputs, strict=True))
-    return tuple(evaluate(graph, args, wide=wide)[0])

@@ -11,7 +11,7 @@ from typing import Any
 
 import weft
 from weft.errors import WeftError
-from weft.ops.calls import CallOp
+from weft.ops.graph_ops import CallOp
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp
 from weft.traversal import postorder

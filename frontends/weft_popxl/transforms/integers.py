@@ -12,8 +12,8 @@ import weft
 from weft import dtypes, scope
 from weft.errors import WeftError
 from weft.op import Op
-from weft.ops.calls import CallOp, LoopOp
 from weft.ops.elementwise import CastOp
+from weft.ops.graph_ops import CallOp, LoopOp
 from weft.ops.storage import ParameterOp
 
 _floating: weakref.WeakKeyDictionary[weft.Graph, weft.Graph] = weakref.WeakKeyDictionary()

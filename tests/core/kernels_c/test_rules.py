@@ -11,7 +11,7 @@ import weft.ops
 from weft.kernels.c import rules
 from weft.op import Op
 from weft.ops import complex_parts, control, results, storage
-from weft.ops.calls import GraphsOp, SavedOp
+from weft.ops.graph_ops import GraphsOp, SavedOp
 from weft.tensor import CompositeOp
 
 NO_STEPS = (
