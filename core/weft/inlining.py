@@ -93,14 +93,15 @@ as the gradient of the first of many layers: among the calls, its ops would be i
 
 
 def with_bodies(
-    graph: Graph, target: Target, finished: Callable[[Graph], Graph], all_inline: bool = False
+    graph: Graph, target: Target, finished: Callable[[Graph], Graph], inline_calls: bool = False
 ) -> Graph:
     """Return a graph in which a target can run every op that runs graphs.
 
     What is small is replaced by its ops, and what is called once, unless it is part of what `MANY`
-    calls are of; and so is everything for a target that runs no graphs, or with `all_inline`. Loops
-    without a known length stay, and so does a choice between graphs that act on the world or may
-    raise. Graphs that stay are finished by a function, each once, and yield only what is used.
+    calls are of; and so are all calls with `inline_calls`, and everything for a target that runs no
+    graphs. Loops without a known length stay, and so does a choice between graphs that act on the
+    world or may raise. Graphs that stay are finished by a function, each once, and yield only what
+    is used.
     """
     if not graph.called:
         return graph
@@ -113,7 +114,7 @@ def with_bodies(
         for each, count in uses.items()
         if count > 1 or alike[pruning.whole.get(each, each)] >= MANY
     }
-    return _Inlining(target.runs_graphs and not all_inline, shared, finished).graph(graph)
+    return _Inlining(target.runs_graphs, () if inline_calls else shared, finished).graph(graph)
 
 
 class _Pruning:

@@ -369,7 +369,9 @@ class Transformer(ABC):
                 refuse_unsupported(made, target)
                 return made
 
-            program.graph = finished(with_bodies(program.graph, target, finished))
+            # What is to fit a limit may have to be computed again, inside of calls too.
+            inline_calls = self.memory_limit is not None
+            program.graph = finished(with_bodies(program.graph, target, finished, inline_calls))
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
         """Return the initialisers of the states among ops that have no value here yet.

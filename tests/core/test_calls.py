@@ -169,6 +169,24 @@ def test_however_many_calls_there_is_one_body_and_one_gradient() -> None:
     assert codes[9] == codes[14], "bodies, and blocks of code, do not grow with the calls"
 
 
+def test_a_memory_limit_is_met_inside_of_what_is_called_too() -> None:
+    x = y = weft.placeholder((16, 16))
+    for _ in range(12):
+        y = weft.tanh(y @ x) + 1
+    deep = weft.capture([y], [x], "deep")
+    (twice,) = weft.call(deep, weft.call(deep, x)[0])
+    results = [weft.sum(twice), weft.deriv(weft.sum(twice), x)]
+    values = np.eye(16, dtype=np.float32) * 0.1
+    with weft.make_transformer("numpy") as free:
+        computation = free.computation(results, x)
+        wanted, size = computation(values), computation.plan.arena_size
+    with weft.make_transformer("numpy", memory_limit=size // 2) as limited:
+        computation = limited.computation(results, x)
+        for got, want in zip(computation(values), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+        assert computation.plan.arena_size <= size // 2
+
+
 @pytest.mark.parametrize(("layers", "calls"), [(4, 3), (7, 6), (8, 8), (12, 12)])
 def test_a_gradient_call_that_yields_less_than_many_others_stays(layers: int, calls: int) -> None:
     """That of the first layer does: nobody asks for the gradient by the input.
