@@ -11,10 +11,13 @@ import pytest
 import weft
 
 pytest.importorskip("pyopencl")
-from checking import EVERY, check, numbers
-from running import BUNDLED, FUSING, PARALLEL, plan_of, run, work_of
+import nvrtc
+from checking import EVERY, awkward, check, needs_nvrtc, numbers
+from running import BUNDLED, CUDA_PARALLEL, FUSING, PARALLEL, plan_of, run, work_of
 
 from weft.kernels.c.parts import SHORTEST_ROW
+from weft.kernels.c.steps.sorting import MOST_SELECTED
+from weft.ops.sorting import TopKIndicesOp
 
 MANY = replace(BUNDLED, units=16)
 """A device with so many units that a group combines the parts of a single row."""
@@ -22,9 +25,9 @@ MANY = replace(BUNDLED, units=16)
 LONGEST = 131_101
 
 
-def work(build, *shapes, processor=MANY):
+def work(build, *shapes, processor=MANY, dtype="float32"):
     """Return launches by title, each with its groups, and the source."""
-    parameters = [weft.placeholder(shape) for shape in shapes]
+    parameters = [weft.placeholder(shape, dtype=dtype) for shape in shapes]
     plan = plan_of([build(*parameters)], *parameters, processor=processor, passes=FUSING)
     launches, source = work_of(plan, processor)
     return [(each.function.title, each.items // each.function.group) for each in launches], source
@@ -112,13 +115,20 @@ def test_a_group_takes_several_short_rows(shape, processor):
     check(build, values, processor=processor, exact=False, passes=FUSING)
 
 
-@pytest.mark.parametrize(
-    ("length", "groups"), [(64, 2), (127, 2), (128, 2), (129, 2), (256, 3), (512, 5)]
-)
-def test_short_rows_share_groups(length, groups):
+SHARED = [
+    ("float32", 64, 2), ("float32", 127, 2), ("float32", 128, 2), ("float32", 129, 2),
+    ("float32", 256, 3), ("float32", 512, 5), ("float32", 1024, 10), ("float16", 1024, 5),
+    ("float64", 1024, 10), ("int8", 1024, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "length", "groups"), SHARED)
+def test_short_rows_share_groups(dtype, length, groups):
     processor = replace(MANY, group=256)
-    launches, _ = work(weft.softmax, (10, length), processor=processor)
-    assert launches == [("max_subtract_exp_sum_divide", groups)]
+    launches, _ = work(
+        lambda x: x - weft.max(x, axis=1)[:, None], (10, length), processor=processor, dtype=dtype
+    )
+    assert [count for _, count in launches] == [groups]
 
 
 EMPTY = [((0, 100), 0), ((0, 100), 1), ((100, 0), 0), ((100, 0), 1)]
@@ -178,3 +188,47 @@ def test_long_lines_are_searched_in_parts(shape, axis, groups):
     launches, _ = work(lambda x: weft.argmax(x, axis=axis), shape)
     assert [count for _, count in launches] == groups
     check(lambda x: weft.argmax(x, axis=axis), numbers("float32", *shape), processor=MANY)
+
+
+@pytest.mark.parametrize("dtype", EVERY)
+@pytest.mark.parametrize("descending", [True, False])
+def test_few_of_a_long_line_are_looked_for(dtype, descending):
+    def build(x):
+        return [
+            TopKIndicesOp(each, position=position, descending=descending, k=k)
+            for each, position, k in [(x, 1, 1), (x.T, 0, MOST_SELECTED), (x[:, ::-1], 1, 7)]
+        ]
+
+    check(build, awkward(dtype, 3, 1500), processor=PARALLEL)
+
+
+@pytest.mark.parametrize(("k", "is_network"), [(MOST_SELECTED, False), (MOST_SELECTED + 1, True)])
+def test_many_of_a_long_line_are_sorted(k, is_network):
+    values = np.random.default_rng(8).standard_normal((2, 1500)).astype(np.float32)
+    assert ("GLOBAL u32 *ranks" in work(lambda x: top(x, k), (2, 1500))[1]) is is_network
+    check(lambda x: top(x, k), values, processor=MANY)
+
+
+def top(x, k):
+    return TopKIndicesOp(x, position=1, descending=True, k=k)
+
+
+FOR_CUDA = {
+    "all": ((1_000_000,), weft.variance),
+    "columns": ((5000, 100), lambda x: weft.variance(x, axis=0)),
+    "odd columns": ((5000, 99), lambda x: weft.softmax(x, 0)),
+    "short columns": ((9, 5000), lambda x: weft.softmax(x, 0)),
+    "short rows": ((1001, 64), weft.softmax),
+    "rows of two warps": ((1001, 256), weft.softmax),
+    "a place": ((100_000,), lambda x: weft.argmax(x, 0)),
+    "few of many": ((2, 100_000), lambda x: top(x, 10)),
+    "running": ((100_000,), lambda x: weft.cumsum(x, 0)),
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", FOR_CUDA)
+def test_groups_compile_for_cuda(name):
+    shape, build = FOR_CUDA[name]
+    _, source = work(build, shape, processor=CUDA_PARALLEL)
+    assert nvrtc.log_of(source, options=nvrtc.QUICKLY) == ""

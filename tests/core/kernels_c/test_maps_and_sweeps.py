@@ -164,6 +164,11 @@ SWEPT = [
     ((64, 4), 0, None, Sweeping, GroupColumnSweeping),
     ((63, 64), 0, None, ColumnSweeping, GroupColumnSweeping),
     ((63, 60), 0, None, ColumnSweeping, Sweeping),
+    ((900, 64, 20), 1, None, ColumnSweeping, Sweeping),
+    ((9, 64, 20), 1, None, ColumnSweeping, GroupColumnSweeping),
+    ((900, 64, 40), 1, None, ColumnSweeping, GroupColumnSweeping),
+    ((900, 2, 40), 1, None, ColumnSweeping, Sweeping),
+    ((900, 2, 300), 1, None, ColumnSweeping, GroupColumnSweeping),
     ((64, 3, 64), (0, 2), None, Sweeping, GroupSweeping),
     ((64, 3, 64), (0, 1), None, ColumnSweeping, GroupColumnSweeping),
 ]

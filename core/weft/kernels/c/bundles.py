@@ -2,7 +2,7 @@
 
 Memory moves fastest in accesses of so many bytes. Each element is computed as it would be by
 itself: a bundle is an array that takes the place of memory in a loop over its elements, which
-compilers keep in registers.
+compilers keep in registers. What is only moved is moved as a whole.
 """
 
 from __future__ import annotations

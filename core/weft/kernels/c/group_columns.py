@@ -10,9 +10,12 @@ from math import prod
 from weft.kernels.c.bundles import bundling_of
 from weft.kernels.c.evaluation import ElementWiseKernel
 from weft.kernels.c.forms import Form
-from weft.kernels.c.groups import NARROWEST, GroupSweeping, combine_tree
+from weft.kernels.c.groups import BESIDE, GroupSweeping, combine_tree
 from weft.kernels.c.loops import decoded, each_group
 from weft.kernels.c.sweeps import start, total_dtype
+
+USUAL = 64
+"""The columns that a group has about: as many bundles or single ones as are side by side."""
 
 FEWEST_ROWS = 8
 """The rows of a lane at least, where that does not make groups wider than there are columns."""
@@ -39,7 +42,7 @@ class GroupColumnSweeping(GroupSweeping):
         rows = prod(self.frame.reduced)
         self.places = self.frame.kept[loop] // self.count
         self.width = self.group
-        while self.width > NARROWEST and rows >= 2 * FEWEST_ROWS * self.group // self.width:
+        while self.width > BESIDE and rows >= 2 * FEWEST_ROWS * self.group // self.width:
             self.width //= 2
         while self.width >= 2 * self.places > 0:
             self.width //= 2

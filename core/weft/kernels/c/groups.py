@@ -14,11 +14,11 @@ from weft.kernels.c.lowering import Writing
 from weft.kernels.c.sweeps import Sweeping, combined, total_dtype
 from weft.kernels.kernel import Instruction
 
-NARROWEST = 32
-"""The work items beside each other that share a row at least: they read whole cache lines."""
+BESIDE = 32
+"""The work items that take neighbouring places at least: they read whole cache lines."""
 
 PLACES = 4
-"""The places along a row that are worth a work item."""
+"""The places along a row that are worth a work item, or a bundle if that is more."""
 
 
 class GroupSweeping(Sweeping):
@@ -32,7 +32,9 @@ class GroupSweeping(Sweeping):
     ) -> None:
         super().__init__(writing, results, is_partial)
         self.group = self.width = writing.processor.group
-        while self.width > NARROWEST and self.width * PLACES > self.frame.reduced[-1]:
+        sizes = [each.dtype.itemsize for each in self.frame.tensors if each.strides[-1]]
+        places = max(PLACES, writing.processor.bundle_bytes // max(sizes, default=PLACES))
+        while self.width > BESIDE and self.width * places > self.frame.reduced[-1]:
             self.width //= 2
         self.inside: list[str] = []
 

@@ -15,8 +15,8 @@ from weft.kernels.c.columns import NARROWEST, ColumnSweeping
 from weft.kernels.c.evaluation import ElementWiseKernel
 from weft.kernels.c.forms import Form
 from weft.kernels.c.frames import Frame, cut_into, without_reduced
-from weft.kernels.c.group_columns import GroupColumnSweeping
-from weft.kernels.c.groups import GroupSweeping, group_total
+from weft.kernels.c.group_columns import USUAL, GroupColumnSweeping
+from weft.kernels.c.groups import BESIDE, GroupSweeping, group_total
 from weft.kernels.c.loops import (
     SHARES,
     decoded,
@@ -37,8 +37,14 @@ SHORTEST_PART = 1024
 SHORTEST_ROW = 64
 """The shortest row that is worth a group of work items."""
 
-_CUT = {ColumnSweeping: (NARROWEST, SHORTEST_PART), GroupColumnSweeping: (64, 128)}
-"""Of sweeps in columns, how many have parts together, and the fewest points of a part."""
+SHORTEST_OF_GROUPS = 128
+"""The fewest rows of a part of columns that a group sweeps in several lanes."""
+
+_CUT = {
+    ColumnSweeping: (NARROWEST, SHORTEST_PART),
+    GroupColumnSweeping: (USUAL, SHORTEST_OF_GROUPS),
+}
+"""Of sweeps in columns, how many of these are cut together, and the fewest points of a part."""
 
 SLOT = 256
 """The bytes to which scratch memory is aligned."""
@@ -49,13 +55,24 @@ def sweeping_of(frame: Frame, processor: Processor) -> type[Sweeping]:
     in_rows = not frame.reduced or 1 in frame.along(len(frame.shape) - 1)
     in_columns = bool(frame.kept) and 1 in frame.along(len(frame.kept) - 1)
     if not processor.is_serial:
-        is_short = prod(frame.reduced) < SHORTEST_ROW
-        if in_columns and not in_rows and not (is_short and frame.kept[-1] < processor.group):
-            return GroupColumnSweeping
-        return Sweeping if is_short else GroupSweeping
+        if in_columns and not in_rows:
+            return GroupColumnSweeping if _are_for_groups(frame, processor) else Sweeping
+        return GroupSweeping if prod(frame.reduced) >= SHORTEST_ROW else Sweeping
     if in_rows or not frame.kept or frame.kept[-1] < processor.lanes:
         return Sweeping
     return ColumnSweeping if in_columns else Sweeping
+
+
+def _are_for_groups(frame: Frame, processor: Processor) -> bool:
+    """Whether columns are for groups: a group needs many rows, or enough columns.
+
+    A work item takes a column by itself where there are few columns beside each other, and so many
+    of these that all units have work.
+    """
+    columns = frame.kept[-1]
+    if columns < BESIDE and prod(frame.kept) >= processor.units * SHARES * processor.group:
+        return False
+    return prod(frame.reduced) >= SHORTEST_ROW or columns >= processor.group
 
 
 def count_parts(

@@ -21,7 +21,7 @@ from weft.kernels.c.steps.lines import (
     is_for_groups,
     with_axis,
 )
-from weft.kernels.c.steps.ranks import rank_dtype, rank_of, rank_type
+from weft.kernels.c.steps.ranks import rank_dtype, rank_of, rank_type, share_highest
 from weft.ops import reduction
 
 BLOCK = 128
@@ -217,8 +217,6 @@ class _Search:
         `found` gives the rank and the place of a number from `first` on, in the order of places.
         """
         code, group = self.code, self.writing.processor.group
-        code.declare(f"LOCAL {self.type} ranks[{group}];")
-        code.declare(f"LOCAL i32 places[{group}];")
         code.line(f"{self.type} best = 0;")
         code.line(f"i32 found = {self.length};")
         begin = "LOCAL_ID" if first == "0" else f"{first} + LOCAL_ID"
@@ -226,20 +224,7 @@ class _Search:
             rank, place = found("k")
             code.line(f"const {self.type} rank = {rank};")
             code.line(f"if (rank > best || found == {self.length}) best = rank, found = {place};")
-        code.line("ranks[LOCAL_ID] = best;")
-        code.line("places[LOCAL_ID] = found;")
-        code.line("BARRIER();")
-        with code.block(f"for (i32 reach = {group // 2}; reach > 0; reach /= 2)"):
-            with code.block("if (LOCAL_ID < reach)"):
-                code.line("const i32 other = LOCAL_ID + reach;")
-                better = (
-                    "ranks[other] > ranks[LOCAL_ID] || (ranks[other] == ranks[LOCAL_ID] && "
-                    "places[other] < places[LOCAL_ID])"
-                )
-                with code.block(f"if ({better})"):
-                    code.line("ranks[LOCAL_ID] = ranks[other];")
-                    code.line("places[LOCAL_ID] = places[other];")
-            code.line("BARRIER();")
+        share_highest(self.writing, self.type, "best", "found")
 
 
 def _searched_rank(dtype: DType, value: str, is_least: bool) -> str:

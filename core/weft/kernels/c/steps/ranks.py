@@ -5,6 +5,7 @@ from __future__ import annotations
 from weft import dtypes
 from weft.dtypes import DType
 from weft.kernels.c.forms import Form
+from weft.kernels.c.lowering import Writing
 
 
 def rank_dtype(dtype: DType) -> DType:
@@ -21,3 +22,28 @@ def rank_of(dtype: DType, value: str, descending: bool = False) -> str:
     """Return the rank of a value, or that in reversed order."""
     rank = f"weft_rank_{Form().type(dtype)}({value})"
     return f"~{rank}" if descending else rank
+
+
+def share_highest(writing: Writing, type_: str, rank: str, place: str) -> None:
+    """Write what finds the highest rank that a work item of a group has, and its first place.
+
+    They are left in ``ranks[0]`` and ``places[0]``, which the group shares; a barrier must come
+    before they are written again.
+    """
+    code, group = writing.code, writing.processor.group
+    code.declare(f"LOCAL {type_} ranks[{group}];")
+    code.declare(f"LOCAL i32 places[{group}];")
+    code.line(f"ranks[LOCAL_ID] = {rank};")
+    code.line(f"places[LOCAL_ID] = {place};")
+    code.line("BARRIER();")
+    with code.block(f"for (i32 reach = {group // 2}; reach > 0; reach /= 2)"):
+        with code.block("if (LOCAL_ID < reach)"):
+            code.line("const i32 other = LOCAL_ID + reach;")
+            better = (
+                "ranks[other] > ranks[LOCAL_ID] || (ranks[other] == ranks[LOCAL_ID] && "
+                "places[other] < places[LOCAL_ID])"
+            )
+            with code.block(f"if ({better})"):
+                code.line("ranks[LOCAL_ID] = ranks[other];")
+                code.line("places[LOCAL_ID] = places[other];")
+        code.line("BARRIER();")

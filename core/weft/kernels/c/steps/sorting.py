@@ -1,7 +1,8 @@
 """Rules for sorting: ranks are sorted together with the places they come from.
 
-On a serial device a work item sorts by digits, or keeps the few that are asked for; elsewhere a
-group sorts a line by Batcher's bitonic network, in its own memory where the line fits there.
+On a serial device a work item sorts by digits, or keeps the few that are asked for. Elsewhere a
+group sorts a line by Batcher's bitonic network, in its own memory where the line fits there; of a
+longer line it looks for one element after the other where few are asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, needs_scr
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.steps.bits import bits, index_kind
 from weft.kernels.c.steps.lines import count_of, in_lines
-from weft.kernels.c.steps.ranks import rank_dtype, rank_of, rank_type
+from weft.kernels.c.steps.ranks import rank_dtype, rank_of, rank_type, share_highest
 from weft.kernels.c.steps.spreading import launch, spread
 from weft.ops import sorting
 
@@ -24,6 +25,9 @@ FEW = 32
 """The most elements that are kept in order while looking along a line."""
 
 _PLACE = dtypes.int32
+MOST_SELECTED = 64
+"""The most elements for which a group looks along a line, once for each."""
+
 _COST = 16
 """How many points an element that is sorted counts for."""
 
@@ -42,6 +46,13 @@ def _keeps_few(op: sorting.SortingOp, processor: Processor) -> bool:
     return processor.is_serial and isinstance(op, sorting.TopKIndicesOp) and op.k <= FEW
 
 
+def _selects(op: sorting.SortingOp, processor: Processor) -> bool:
+    if processor.is_serial or not isinstance(op, sorting.TopKIndicesOp) or op.k > MOST_SELECTED:
+        return False
+    x = op.args[0]
+    return not _fits_group(x.axes.shape[op.position], x.dtype, processor)
+
+
 def _copies(count: int, length: int, processor: Processor) -> int:
     """Return how many lines are sorted at the same time."""
     if processor.is_serial:
@@ -54,7 +65,7 @@ def sorting_scratch(op: sorting.SortingOp, processor: Processor) -> int:
     """Return the bytes of ranks and places, twice on serial devices."""
     x = op.args[0]
     length = x.axes.shape[op.position]
-    if not x.axes.size or _keeps_few(op, processor):
+    if not x.axes.size or _keeps_few(op, processor) or _selects(op, processor):
         return 0
     if not processor.is_serial and _fits_group(length, x.dtype, processor):
         return 0
@@ -72,6 +83,8 @@ def sorting_rule(op: sorting.SortingOp, lowering: Lowering) -> None:
             sort.write_few()
         elif lowering.processor.is_serial:
             sort.write_whole()
+        elif _selects(op, lowering.processor):
+            sort.write_selection()
         else:
             sort.write_network()
 
@@ -134,6 +147,28 @@ class _Sorting:
                 code.line(self.store(outer, i, f"{places}[{i}]"))
 
         each_point(self.writing, self.lines, body, wide=self.wide, cost=self.length)
+
+    def write_selection(self) -> None:
+        """Let a group look for the first element of each line, then for the next in order."""
+        code = self.code
+        with each_group(self.writing, self.count) as line:
+            outer = decoded(code, self.lines, line, "i64")
+            code.line(f"{self.rank_type} last = 0;")
+            code.line("i32 place = -1;")
+            with code.block(f"for (i32 number = 0; number < {self.kept}; number++)"):
+                code.line(f"{self.rank_type} best = ~({self.rank_type})0;")
+                code.line(f"i32 found = {self.length};")
+                with code.block(within_group(self.writing, "i", self.length)):
+                    code.line(f"const {self.rank_type} rank = {self.rank(*outer, 'i')};")
+                    code.line("const bool is_left = rank > last || (rank == last && i > place);")
+                    is_first = f"rank < best || found == {self.length}"
+                    code.line(f"if (is_left && ({is_first})) best = rank, found = i;")
+                share_highest(self.writing, self.rank_type, "~best", "found")
+                code.line("last = ~ranks[0];")
+                code.line("place = places[0];")
+                with code.block("if (LOCAL_ID == 0)"):
+                    code.line(self.store(outer, "number", "place"))
+                code.line("BARRIER();")
 
     def write_whole(self) -> None:
         """Let each work item sort whole lines."""
