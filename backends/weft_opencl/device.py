@@ -62,6 +62,11 @@ class Device(OpenedDevice):
         has_vectors = handle.type & kinds.GPU or handle.preferred_vector_width_float > 1
         return ACCESS if has_vectors and not self.is_cpu else 0
 
+    @property
+    def group(self) -> int:
+        """The work items of a group: a power of two, since sums in groups halve again and again."""
+        return 1 << min(GROUP, int(self.handle.max_work_group_size)).bit_length() - 1
+
     @cached_property
     def processor(self) -> Processor:
         """The device as kernels see it."""
@@ -70,7 +75,7 @@ class Device(OpenedDevice):
             dialect=OPENCL,
             is_serial=self.is_cpu,
             units=int(handle.max_compute_units),
-            group=min(GROUP, int(handle.max_work_group_size)),
+            group=self.group,
             local_bytes=int(handle.local_mem_size),
             alignment=max(int(handle.mem_base_addr_align) // 8, SMALLEST_ALIGNMENT),
             access_bytes=self.access_bytes,

@@ -260,3 +260,12 @@ def test_all_but_processors_may_move_sixteen_bytes_at_once(
     handle = SimpleNamespace(type=kind, preferred_vector_width_float=width)
     monkeypatch.setattr(device, "handle", handle)
     assert device.access_bytes == nbytes
+
+
+@pytest.mark.parametrize(("most", "group"), [(1, 1), (192, 128), (256, 256), (1000, 256)])
+def test_groups_are_powers_of_two(
+    transformer: OpenCLTransformer, monkeypatch: pytest.MonkeyPatch, most: int, group: int
+) -> None:
+    device = transformer.device
+    monkeypatch.setattr(device, "handle", SimpleNamespace(max_work_group_size=most))
+    assert device.group == group
