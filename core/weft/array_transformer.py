@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -130,11 +130,11 @@ class ArrayTransformer(Transformer):
         the last op has read it.
         """
         graph, library = program.graph, self.library
-        program.source = "".join(f"{op} = {_call(op)}  # {op.file_info}\n" for op in graph.ops)
+        program.source = "".join(f"{line}\n" for line in _listing(graph))
         inputs, outputs, updates = graph.inputs, graph.outputs, graph.updates
         constants = [op for op in graph.ops if op.is_constant]
         reads = [op for op in graph.ops if isinstance(op, ReadOp)]
-        compute = _Ops(graph, library).compute
+        compute = _Ops(graph, library, {}).compute
         states: dict[Op, Any] = self.state_tensors
         tensors: dict[Op, Any] = program.tensors
 
@@ -154,10 +154,14 @@ class ArrayTransformer(Transformer):
 
 
 class _Ops:
-    """The ops of a graph in their order, each with its rule and what nothing reads after it."""
+    """The ops of a graph in their order, each with its rule and what nothing reads after it.
 
-    def __init__(self, graph: Graph, library: ArrayLibrary) -> None:
+    `called` keeps the functions of called graphs, each made once.
+    """
+
+    def __init__(self, graph: Graph, library: ArrayLibrary, called: dict[Graph, Called]) -> None:
         self.library = library
+        self.called = called
         given = {*graph.inputs, *(op for op in graph.ops if _is_there(op))}
         ops = [op for op in graph.ops if op not in given]
         kept = {*graph.outputs, *(value for _, value in graph.updates)}
@@ -172,10 +176,12 @@ class _Ops:
         """Return what computes an op; one that runs graphs computes their ops."""
         if not isinstance(op, GraphsOp):
             return rules[type(op)]
-        called = {graph: _called(graph, self.library) for graph in op.graphs}
+        for graph in op.graphs:
+            if graph not in self.called:
+                self.called[graph] = _called(graph, self.library, self.called)
 
         def run(op: Any, library: ArrayLibrary, *args: Array) -> Any:
-            return op.run(lambda graph, args: called[graph](args), args)
+            return op.run(lambda graph, args: self.called[graph](args), args)
 
         return run
 
@@ -187,11 +193,13 @@ class _Ops:
                 del values[each]
 
 
-def _called(
-    graph: Graph, library: ArrayLibrary
-) -> Callable[[tuple[Array, ...]], tuple[Array, ...]]:
-    """Return a function that computes the outputs of a called graph."""
-    compute = _Ops(graph, library).compute
+Called = Callable[[tuple[Array, ...]], tuple[Array, ...]]
+"""A function that computes the outputs of a called graph."""
+
+
+def _called(graph: Graph, library: ArrayLibrary, called: dict[Graph, Called]) -> Called:
+    """Return the function of a graph; `called` has those that are known already."""
+    compute = _Ops(graph, library, called).compute
     constants = {op: library.from_host(op.const) for op in graph.ops if op.is_constant}
 
     def run(args: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -207,8 +215,15 @@ def _is_there(op: Op) -> bool:
     return op.is_constant or isinstance(op, ReadOp)
 
 
-def _call(op: Op) -> str:
-    return f"{type(op).__name__}({', '.join(map(str, op.args))})"
+def _listing(graph: Graph) -> Iterator[str]:
+    """Yield a line for each op of a graph, then those of the graphs that they run."""
+    for op in graph.ops:
+        runs = [f"runs {each.name}" for each in op.graphs]
+        call = f"{type(op).__name__}({', '.join([*map(str, op.args), *runs])})"
+        yield f"{op} = {call}  # {op.file_info}"
+    for each in graph.called:
+        yield f"{each.name}:"
+        yield from (f"    {line}" for line in _listing(each))
 
 
 def _supports(op: Op) -> bool:

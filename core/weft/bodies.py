@@ -7,9 +7,10 @@ step's workspace. So the steps of a plan are written once, and run in any number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from weft import scope
 from weft.buffers import ARENA, INPUT, RESULT, Buffer
 from weft.called import plan_of, spare_offsets
 from weft.description import TensorDescription, contiguous
@@ -88,7 +89,7 @@ class While:
     """A part that makes a bool, and parts that run as long as it is true; it is made each time."""
 
     test: Call
-    bool: TensorDescription
+    flag: TensorDescription
     parts: tuple[Part, ...]
 
 
@@ -96,7 +97,7 @@ class While:
 class Choice:
     """Parts that run where a bool is true, and parts that run where it is not."""
 
-    bool: TensorDescription
+    flag: TensorDescription
     then: tuple[Part, ...]
     otherwise: tuple[Part, ...]
 
@@ -126,6 +127,7 @@ def _loop(step: Step) -> tuple[Part, ...]:
         return Call(plan, Frame([*old, *fixed], new, step.workspace))
 
     rest = op.count - 1
+    # The first round writes to one, from which the others take turns to end in the results.
     one, other = (spare, step.outs) if rest % 2 else (step.outs, spare)
     pairs = Repeat(rest // 2, (turn(one, other), turn(other, one)))
     return (
@@ -154,11 +156,11 @@ def _while(step: Step) -> tuple[Part, ...]:
     *spare, flag = _spare(step, op.body, op.condition)
     args = [*step.outs, *step.args[len(step.outs) :]]
     return (
-        *_copies(step.args, step.outs),
+        *_copies(op, step.args, step.outs),
         While(
             Call(test, Frame(args, [flag], step.workspace)),
             flag,
-            (Call(body, Frame(args, spare, step.workspace)), *_copies(spare, step.outs)),
+            (Call(body, Frame(args, spare, step.workspace)), *_copies(op, spare, step.outs)),
         ),
     )
 
@@ -183,10 +185,12 @@ def _spare(step: Step, *graphs: Graph) -> list[TensorDescription]:
 
 
 def _copies(
-    places: Sequence[TensorDescription], outs: Sequence[TensorDescription]
-) -> Iterator[Copy]:
-    for place, out in zip(places, outs, strict=False):
-        yield Copy(Step(_CopyOp(out), (out,), (place,)))
+    op: Op, places: Sequence[TensorDescription], outs: Sequence[TensorDescription]
+) -> list[Copy]:
+    """Return copies for an op, from as many places as there are to copy to."""
+    with scope.replacing(op):
+        pairs = zip(places, outs, strict=False)
+        return [Copy(Step(_CopyOp(out), (out,), (place,))) for place, out in pairs]
 
 
 class _CopyOp(ContiguousOp):

@@ -37,10 +37,10 @@ class Packing:
     def __init__(self, program: Program, structure: Structure) -> None:
         self.structure = structure
         self._program = program
-        self._numbers = {op: number for number, op in enumerate(structure.ops)}
+        self._numbers = {op: number for number, op in enumerate(structure.all_ops)}
         self._states = {state: number for number, state in enumerate(structure.states)}
         self._origins: dict[float, int] = {}
-        for number, op in enumerate(structure.ops):
+        for number, op in enumerate(structure.all_ops):
             self._origins.setdefault(op.order, number)
         fixed = [buffer for buffer in program.buffers if buffer.kind != ARENA]
         self._buffers = {buffer: number for number, buffer in enumerate(fixed)}
@@ -120,7 +120,7 @@ class Packing:
     def _op(self, op: Op) -> Any:
         """Return the number of an op that the user built, or the text of one that a pass made."""
         number = self.origin(op.order)
-        if number >= 0 and _is_alike(op, self.structure.ops[number]):
+        if number >= 0 and _is_alike(op, self.structure.all_ops[number]):
             return {"op": number}
         return {"made": [_text_of(op), number]}
 
@@ -167,7 +167,7 @@ class Unpacking:
             owner = self.structure.states[owner]
         elif kind == CONSTANT:
             found = isinstance(owner, int)
-            owner = self.structure.ops[owner] if found else constant(self.value(owner))
+            owner = self.structure.all_ops[owner] if found else constant(self.value(owner))
         return Buffer(kind, nbytes, 0, owner)
 
     def _tensor(
@@ -182,7 +182,7 @@ class Unpacking:
 
     def location(self, origin: int) -> source.Location | None:
         """Return the user's line behind an origin."""
-        return self.structure.ops[origin].location if origin >= 0 else None
+        return self.structure.all_ops[origin].location if origin >= 0 else None
 
     def value(self, packed: Any) -> Any:
         """Return a value."""
@@ -291,7 +291,7 @@ _UNPACK: dict[str, Callable[[Unpacking, Any], Any]] = {
     "dtype": lambda _, content: dtypes.as_dtype(content),
     "name": Unpacking.name,
     "attribute": lambda unpacking, content: getattr(unpacking.value(content[0]), content[1]),
-    "op": lambda unpacking, content: unpacking.structure.ops[content],
+    "op": lambda unpacking, content: unpacking.structure.all_ops[content],
     "made": lambda unpacking, content: unpacking.made_op(*content),
     "partial": _unpacked_partial,
 }

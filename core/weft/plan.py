@@ -127,7 +127,7 @@ class Plan:
         write_picture(self, path)
 
     def table(self) -> str:
-        """Return the plan as text: a line a step, then a line a buffer of the arena."""
+        """Return the plan as text: lines for steps, for buffers of the arena, for called graphs."""
         lines = [
             f"arena {self.arena_size} bytes, at most {self.peak_live} live, "
             f"{self.peak_as_written} in the order as written"
@@ -140,6 +140,9 @@ class Plan:
             for b in sorted(self.buffers, key=lambda b: (b.first, b.offset))
             if b.kind == ARENA
         )
+        for graph in dict.fromkeys(graph for step in self.steps for graph in step.op.graphs):
+            lines.append(f"{graph.name}, which a step runs in its workspace:")
+            lines.extend(f"    {line}" for line in plan_of(graph).table().splitlines())
         return "\n".join(lines)
 
 

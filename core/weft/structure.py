@@ -13,7 +13,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,8 @@ class Structure:
         The modules of classes and functions that the graph is made of.
     unread
         The constants whose values do not count.
+    called
+        The structures of the graphs that ops run, and of those that these call, each once.
     """
 
     digest: str
@@ -58,6 +60,12 @@ class Structure:
     states: tuple[Any, ...]
     modules: frozenset[str]
     unread: frozenset[Op]
+    called: tuple[Structure, ...] = ()
+
+    @cached_property
+    def all_ops(self) -> tuple[Op, ...]:
+        """The ops, then those of the graphs that are called; the order follows from the digest."""
+        return tuple([op for each in (self, *self.called) for op in each.ops])
 
 
 def structure_of(graph: Graph, all_values: bool = True) -> Structure:
@@ -98,8 +106,23 @@ class _Walk:
             firsts = graph.after.get(op, ())
             lines.append(f"after{[number[first] for first in firsts]}")
         digest = digest_of("\n".join(lines).encode())
-        modules = frozenset(self.describe.modules)
-        return Structure(digest, tuple(self.ops), tuple(self.states), modules, self.unread)
+        return Structure(
+            digest=digest,
+            ops=tuple(self.ops),
+            states=tuple(self.states),
+            modules=frozenset(self.describe.modules),
+            unread=self.unread,
+            called=tuple(self.called()),
+        )
+
+    def called(self) -> Iterable[Structure]:
+        """Return the structures of called graphs; graphs of one digest count as the same one."""
+        found: dict[str, Structure] = {}
+        for graph in (graph for op in self.ops if op.graphs for graph in op.graphs):
+            known = self.describe.structure(graph)
+            for each in (known, *known.called):
+                found.setdefault(each.digest, each)
+        return found.values()
 
     def line(self, op: Op) -> str:
         describe = self.describe
@@ -158,11 +181,16 @@ class Describer:
         self._dtypes: dict[Any, str] = {}
         self._automatic: dict[str, str] = {}
 
-    def graph(self, graph: Graph) -> str:
-        """Return the description of a graph that an op runs, which is worked out once."""
-        known = graph.__dict__.get("_structure")
+    def structure(self, graph: Graph) -> Structure:
+        """Return the structure of a graph that an op runs, which is worked out once."""
+        known: Structure | None = graph.__dict__.get("_structure")
         if known is None:
             known = graph.__dict__["_structure"] = structure_of(graph)
+        return known
+
+    def graph(self, graph: Graph) -> str:
+        """Return the description of a graph that an op runs."""
+        known = self.structure(graph)
         self.modules |= known.modules
         return f"graph{known.digest}"
 

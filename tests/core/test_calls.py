@@ -169,6 +169,57 @@ def test_however_many_calls_there_is_one_body_and_one_gradient() -> None:
     assert codes[9] == codes[14], "bodies, and blocks of code, do not grow with the calls"
 
 
+def test_an_account_counts_what_calls_and_loops_run() -> None:
+    x = weft.placeholder((8, 8))
+    graph = weft.capture([weft.tanh(x @ x) + 1], [x], "small")
+    more = weft.capture([weft.sum(x) < 0], [x], "more")
+    start = weft.placeholder((8, 8))
+    with weft.make_transformer("numpy") as transformer:
+        one = transformer.computation(weft.call(graph, start)[0], start).account
+        fifty = transformer.computation(weft.loop(graph, 50, start)[0], start).account
+        until = transformer.computation(weft.while_loop(more, graph, start)[0], start).account
+    assert (one.captured, fifty.captured) == (3, 150)
+    assert fifty.steps >= 50 * one.steps
+    assert fifty.ops == 50 * one.ops + fifty.steps - 50 * one.steps, "beside copies at the edge"
+    assert fifty.bytes_moved >= 50 * one.bytes_moved
+    assert until.captured == 3 + 2
+    assert until.ops > one.ops
+
+
+def test_the_table_of_a_plan_shows_what_loops_run() -> None:
+    x = weft.placeholder((8, 8))
+    graph = weft.capture([weft.tanh(x @ x) + 1], [x], "small")
+    start = weft.placeholder((8, 8))
+    with weft.make_transformer("numpy") as transformer:
+        table = transformer.computation(weft.loop(graph, 50, start)[0], start).plan.table()
+    assert "small, which a step runs in its workspace:" in table
+    assert "LoopOp" in table.partition("small, which")[0]
+    assert "    0" in table.partition("small, which")[2]
+
+
+def test_arrays_of_constants_are_made_once_however_many_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = y = weft.placeholder((4,))
+    for _ in range(6):
+        y = weft.tanh(y) * weft.constant(W) + weft.sqrt(weft.abs(y))
+    graph = weft.capture([y], [x], "layer")
+    value = start = weft.placeholder((4,))
+    for _ in range(9):
+        (value,) = weft.call(graph, value)
+    with weft.ArrayTransformer(np) as transformer:
+        made: list[Any] = []
+        from_host = transformer.library.from_host
+        monkeypatch.setattr(
+            transformer.library, "from_host", lambda x: [made.append(x), from_host(x)][1]
+        )
+        computation = transformer.computation(value, start)
+        transformer.initialize()
+        assert len(made) <= 2 * 6, "those of the body, and those of the program"
+        assert "layer:" in computation.source
+        computation(X)
+
+
 def test_a_memory_limit_is_met_inside_of_what_is_called_too() -> None:
     x = y = weft.placeholder((16, 16))
     for _ in range(12):
@@ -328,12 +379,29 @@ def test_recomputed_gradients_take_inputs_only() -> None:
     assert computed.inputs == (graph.outputs[0], graph.inputs[0])
 
 
+CALLED, OTHER = (
+    weft.capture([weft.exp(x)], [x], name)
+    for name, x in (("called", weft.placeholder(())), ("other", weft.placeholder(())))
+)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"grads_required": []}, "defined but empty vector"),
         ({"grads_required": [weft.placeholder(())]}, "not in the forward graph"),
         ({"grads_provided": [weft.placeholder(())]}, "not in the forward graph"),
+        ({"grads_required": 3}, "grads_required is a list of tensors, not 3"),
+        ({"grads_provided": 3}, "grads_provided is a list of tensors, not 3"),
+        ({"grads_required": weft.placeholder((2,))}, "grads_required is a list of tensors, not"),
+        ({"grads_required": "x"}, "grads_required holds tensors, not 'x'"),
+        ({"called_graphs_grad_info": 3}, "maps graphs to what autodiff returned for them, not 3"),
+        ({"called_graphs_grad_info": {3: 3}}, "called_graphs_grad_info maps graphs, not 3"),
+        ({"called_graphs_grad_info": {CALLED: 3}}, "maps called to 3: give what autodiff returned"),
+        (
+            {"called_graphs_grad_info": {CALLED: weft.autodiff(OTHER)}},
+            "maps called to the gradient graph of another graph, other",
+        ),
     ],
 )
 def test_wrong_requests_are_refused(options: dict[str, Any], message: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 
+from weft.bodies import Call, Choice, Copy, Part, Repeat, While, parts_of
 from weft.description import TensorDescription
 from weft.graph import Graph
 from weft.kernels.fusedop import FusedOp
 from weft.kernels.places import VIEWS
 from weft.op import Op
+from weft.ops.graph_ops import CondOp, LoopOp
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp, ReadOp
 from weft.plan import Plan, Step
@@ -20,6 +23,9 @@ _GIVEN = (ParameterOp, ReadOp, ResultOp)
 @dataclass(frozen=True)
 class Account:
     """What a computation consists of, before and after its ops were fused.
+
+    What a called graph has counts once for each call. Of a loop of unknown length one round counts,
+    of a choice the side that moves more bytes.
 
     Attributes
     ----------
@@ -64,18 +70,63 @@ class Account:
 
 def account(captured: Graph, plan: Plan) -> Account:
     """Return the account of a plan for what was captured."""
-    kernels = [step.op.kernel for step in plan.steps if isinstance(step.op, FusedOp)]
-    fused = sum(not isinstance(each.op, VIEWS) for kernel in kernels for each in kernel.body)
+    steps = list(_ran(plan.steps))
+    kernels = [(times, each.op.kernel) for times, each in steps if isinstance(each.op, FusedOp)]
+    fused = sum(
+        times * sum(not isinstance(each.op, VIEWS) for each in kernel.body)
+        for times, kernel in kernels
+    )
+    count, number = (sum(times for times, _ in each) for each in (steps, kernels))
     return Account(
-        captured=sum(1 for op in captured.ops if not (op.is_constant or isinstance(op, _GIVEN))),
-        ops=len(plan.steps) - len(kernels) + fused,
-        kernels=len(kernels),
+        captured=_captured(captured),
+        ops=count - number + fused,
+        kernels=number,
         fused=fused,
-        steps=len(plan.steps),
-        bytes_op_by_op=sum(map(_bytes_op_by_op, plan.steps)),
-        bytes_moved=sum(map(_bytes_moved, plan.steps)),
+        steps=count,
+        bytes_op_by_op=sum(times * _bytes_op_by_op(step) for times, step in steps),
+        bytes_moved=sum(times * _bytes_moved(step) for times, step in steps),
         arena=plan.arena_size,
     )
+
+
+def _captured(graph: Graph) -> int:
+    """Return the number of ops of a graph; for one that runs graphs, of what it runs."""
+    ops = [op for op in graph.ops if not (op.is_constant or isinstance(op, _GIVEN))]
+    return sum(_captured_in(op) if op.graphs else 1 for op in ops)
+
+
+def _captured_in(op: Op) -> int:
+    times = op.count if isinstance(op, LoopOp) else 1
+    sizes = [_captured(graph) for graph in op.graphs]
+    return max(sizes) if isinstance(op, CondOp) else times * sum(sizes)
+
+
+def _ran(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:
+    """Yield steps, and in the place of those that run graphs what these run, with how often."""
+    for step in steps:
+        if step.op.graphs:
+            for part in parts_of(step):
+                yield from _ran_in(part)
+        else:
+            yield 1, step
+
+
+def _ran_in(part: Part) -> Iterator[tuple[int, Step]]:
+    match part:
+        case Call(plan):
+            yield from _ran(plan.steps)
+        case Copy(step):
+            yield 1, step
+        case Repeat(count, parts):
+            for times, step in (found for each in parts for found in _ran_in(each)):
+                yield count * times, step
+        case While(test, _, parts):
+            for each in (test, *parts):
+                yield from _ran_in(each)
+        case Choice(_, then, otherwise):
+            sides = then, otherwise
+            found = [[each for one in side for each in _ran_in(one)] for side in sides]
+            yield from max(found, key=lambda side: sum(n * _bytes_moved(step) for n, step in side))
 
 
 def _bytes_moved(step: Step) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from machines import FORMS, transformer_for
 import weft
 from weft.errors import IndexOutOfRange
 from weft.kernels.c import group as groups
-from weft.kernels.c.control import Condition, Repetition, Selection
+from weft.kernels.c.control import Choice, Repeat, While
+from weft.kernels.c.function import HostCall
 from weft.kernels.c.group import GPUKernelGroup
 from weft_opencl.transformer import OpenCLTransformer
 
@@ -57,8 +59,11 @@ def group_of(transformer: OpenCLTransformer, results: Any, *parameters: Any) -> 
     return group
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.usefixtures("device")
-def test_a_body_is_lowered_once_however_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_is_lowered_once_however_many_calls(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x, w = tensors()
     graph = layer()
     lowered: list[Any] = []
@@ -67,16 +72,24 @@ def test_a_body_is_lowered_once_however_many_calls(monkeypatch: pytest.MonkeyPat
         groups, "lower", lambda step, processor: [lowered.append(step), lower(step, processor)][1]
     )
     found = []
-    for calls in (2, 9):
+    for calls in (3, 9):
         value = x
         for _ in range(calls):
             (value,) = weft.call(graph, value, w)
         lowered.clear()
-        with transformer_for("groups") as made:
+        with transformer_for(form) as made:
             group = group_of(made, value, x, w)
             found.append((len(lowered), len(group.source.functions)))
             assert [segment.host for segment in group.segments] == [None]
     assert found[0] == found[1]
+
+
+def test_copies_for_a_while_loop_are_on_its_line(transformer: OpenCLTransformer) -> None:
+    x, _ = tensors()
+    group = group_of(transformer, until(9.0, x), x)
+    ops = [op for work in group.work if not isinstance(work, HostCall) for op in work.ops]
+    numbers = {int(str(op.file_info).rpartition(" ")[2]) for op in ops}
+    assert max(numbers) <= nested.__code__.co_firstlineno, "not where it was compiled"
 
 
 def test_loops_and_choices_agree_with_numpy_in_every_form(
@@ -95,14 +108,14 @@ def test_loops_and_choices_agree_with_numpy_in_every_form(
                 np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     group: Any = computations[1].program.run
     kinds = [type(segment.host) for segment in group.segments if segment.host is not None]
-    assert sorted(kinds, key=str) == [Condition, Repetition, Selection]
+    assert sorted(kinds, key=str) == [Choice, Repeat, While]
 
 
 def test_a_loop_of_a_known_length_waits_for_nothing(transformer: OpenCLTransformer) -> None:
     x, w = tensors()
     (value,) = weft.loop(layer(), 9, x, w)
     group = group_of(transformer, value * 2, x, w)
-    assert isinstance(group.segments[0].host, Repetition)
+    assert isinstance(group.segments[0].host, Repeat)
     waits: list[int] = []
     wait = group.wait
     group.wait = lambda: [waits.append(0), wait()][1]  # type: ignore[method-assign]
@@ -163,7 +176,8 @@ def test_loops_and_choices_are_kept(
 ) -> None:
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("WEFT_CACHE", raising=False)
-    found = []
+    found: list[Any] = []
+    told: list[Any] = []
     for is_restored in (False, True):
         x, w = tensors()
         which, limit = weft.placeholder((), "bool"), weft.placeholder(())
@@ -173,9 +187,12 @@ def test_loops_and_choices_are_kept(
         with transformer_for(form) as made:
             run = made.computation(results, x, w, which, limit, at)
             found.append([run(X, W, flag, 50, 2) for flag in (True, False)])
-            with pytest.raises(IndexOutOfRange, match="index 8"):
+            with pytest.raises(IndexOutOfRange, match="index 8") as caught:
                 run(X, W, True, 50, 8)
             assert run.program.is_restored is is_restored
+            comments = [line for line in run.source.splitlines() if line.startswith("//")]
+            told.append([re.sub(r"_\d+", "", str(caught.value)), sorted(set(comments))])
+    assert told[0] == told[1], "lines inside of what is called are there again"
     for one, other in zip(*found, strict=True):
         for got, wanted in zip(one, other, strict=True):
             np.testing.assert_array_equal(got, wanted)

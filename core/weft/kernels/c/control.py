@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Repetition:
+class Repeat:
     """Segments that run several times in a row, with nothing to wait for between."""
 
     count: int
@@ -26,24 +26,24 @@ class Repetition:
 
 
 @dataclass(frozen=True, eq=False)
-class Condition:
+class While:
     """Segments that make a bool, and segments that run as long as it is true."""
 
     test: Sequence[Segment]
-    bool: TensorDescription
+    flag: TensorDescription
     segments: Sequence[Segment]
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Choice:
     """Segments that run where a bool is true, and segments that run where it is not."""
 
-    bool: TensorDescription
+    flag: TensorDescription
     then: Sequence[Segment]
     otherwise: Sequence[Segment]
 
 
-Control = Repetition | Condition | Selection
+Control = Repeat | While | Choice
 
 
 class HostWork:
@@ -73,10 +73,10 @@ class HostWork:
             group.write_back(call.args[place], values[place])
 
 
-class Repeating:
-    """A repetition with everything in it bound."""
+class BoundRepeat:
+    """A loop of known length with everything in it bound."""
 
-    def __init__(self, group: GPUKernelGroup, control: Repetition) -> None:
+    def __init__(self, group: GPUKernelGroup, control: Repeat) -> None:
         self.group = group
         self.count = control.count
         self.inside = group.stretches(control.segments)
@@ -87,12 +87,12 @@ class Repeating:
             self.group.run_stretches(self.inside, arrays)
 
 
-class GoingOn:
+class BoundWhile:
     """A loop of unknown length with everything in it bound."""
 
-    def __init__(self, group: GPUKernelGroup, control: Condition) -> None:
+    def __init__(self, group: GPUKernelGroup, control: While) -> None:
         self.group = group
-        self.bool = control.bool
+        self.flag = control.flag
         self.test = group.stretches(control.test)
         self.inside = group.stretches(control.segments)
 
@@ -100,37 +100,37 @@ class GoingOn:
         """Run what is inside while the test makes what is true."""
         group = self.group
         group.run_stretches(self.test, arrays)
-        while group.truth(self.bool, arrays):
+        while group.truth(self.flag, arrays):
             group.run_stretches(self.inside, arrays)
             group.run_stretches(self.test, arrays)
 
 
-class Selecting:
+class BoundChoice:
     """A choice with everything in it bound."""
 
-    def __init__(self, group: GPUKernelGroup, control: Selection) -> None:
+    def __init__(self, group: GPUKernelGroup, control: Choice) -> None:
         self.group = group
-        self.bool = control.bool
+        self.flag = control.flag
         self.then = group.stretches(control.then)
         self.otherwise = group.stretches(control.otherwise)
 
     def run(self, arrays: Arrays) -> None:
-        """Run what the bool is for."""
-        is_true = self.group.truth(self.bool, arrays)
+        """Run the side that the bool chooses."""
+        is_true = self.group.truth(self.flag, arrays)
         self.group.run_stretches(self.then if is_true else self.otherwise, arrays)
 
 
-BoundWork = HostWork | Repeating | GoingOn | Selecting
+BoundWork = HostWork | BoundRepeat | BoundWhile | BoundChoice
 
 
 def bound_work(group: GPUKernelGroup, work: HostCall | Control) -> BoundWork:
     """Return what the host does at the end of a segment, bound."""
     match work:
-        case Repetition():
-            return Repeating(group, work)
-        case Condition():
-            return GoingOn(group, work)
-        case Selection():
-            return Selecting(group, work)
+        case Repeat():
+            return BoundRepeat(group, work)
+        case While():
+            return BoundWhile(group, work)
+        case Choice():
+            return BoundChoice(group, work)
         case _:
             return HostWork(group, work)

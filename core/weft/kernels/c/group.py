@@ -15,7 +15,7 @@ from weft.bodies import Frame, Part, parts_of
 from weft.description import TensorDescription
 from weft.errors import BackendError, StateError
 from weft.graph import Graph
-from weft.kernels.c.control import Condition, Control, HostWork, Repetition, Selection
+from weft.kernels.c.control import Choice, Control, HostWork, Repeat, While
 from weft.kernels.c.device import HeldMemory, OpenedDevice
 from weft.kernels.c.edge import Edge
 from weft.kernels.c.function import GPUKernel, HostCall, LibraryCall, Source, region
@@ -95,7 +95,8 @@ class GPUKernelGroup(ABC):
         What runs, cut where the host has a part; nothing may be in the last one. While a loop or
         a choice is written, what it has inside.
     has_control
-        Whether there are loops or choices.
+        Whether there are loops or choices so far; what is added from then on cannot be reached by
+        running everything before it again.
     edge
         The edge to the caller's arrays, once the group is bound.
     words
@@ -183,19 +184,21 @@ class GPUKernelGroup(ABC):
         """Add one part of what a step runs whose op runs graphs."""
         match part:
             case bodies.Call(plan, frame):
+                self.launch_small()  # so that what is merged inside is the same in every call
                 for step, lowered in self._body(plan):
                     if step.op.graphs:
                         self.add_kernel(frame.step(step))
                     else:
                         self._add_lowered(frame.step(step), [_placed(w, frame) for w in lowered])
+                self.launch_small()
             case bodies.Copy(step):
                 self.add_kernel(step)
             case bodies.Repeat(count, parts):
-                self.add_control(Repetition(count, self._inside(parts)))
+                self.add_control(Repeat(count, self._inside(parts)))
             case bodies.While(test, flag, parts):
-                self.add_control(Condition(self._inside([test]), flag, self._inside(parts)))
+                self.add_control(While(self._inside([test]), flag, self._inside(parts)))
             case bodies.Choice(flag, then, otherwise):
-                self.add_control(Selection(flag, self._inside(then), self._inside(otherwise)))
+                self.add_control(Choice(flag, self._inside(then), self._inside(otherwise)))
 
     def _body(self, plan: Plan) -> list[tuple[Step, list[Work]]]:
         """Return the steps of a called graph in memory of its own, lowered once."""

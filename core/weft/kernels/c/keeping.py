@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft import source
 from weft.description import TensorDescription
-from weft.kernels.c.control import Condition, Control, Repetition, Selection
+from weft.kernels.c.control import Choice, Control, Repeat, While
 from weft.kernels.c.function import Function, GPUKernel, HostCall, LibraryCall, Parameter
 from weft.kernels.c.group import GPUKernelGroup, Launch, Segment
 from weft.op import Op
@@ -67,14 +67,14 @@ class _Packed:
         match work:
             case None:
                 return None
-            case Repetition(count, segments):
-                return {"repetition": [count, self.segments(segments)]}
-            case Condition(test, flag, segments):
+            case Repeat(count, segments):
+                return {"repeat": [count, self.segments(segments)]}
+            case While(test, flag, segments):
                 inner = self.segments(test), self.segments(segments)
-                return {"condition": [inner[0], self.packing.tensor(flag), inner[1]]}
-            case Selection(flag, then, otherwise):
+                return {"while": [inner[0], self.packing.tensor(flag), inner[1]]}
+            case Choice(flag, then, otherwise):
                 inner = self.segments(then), self.segments(otherwise)
-                return {"selection": [self.packing.tensor(flag), *inner]}
+                return {"choice": [self.packing.tensor(flag), *inner]}
             case _:
                 called, op = self.packing.value(work.work), self.packing.value(work.op)
                 return {"call": [called, self.places(work.args), list(work.written), op]}
@@ -117,7 +117,7 @@ class _Restoring:
             if host is not None:
                 ((kind, content),) = host.items()
                 _HOST[kind](self, *content)
-                group.segments.pop()
+                group.segments.pop()  # what came after it begins a segment, as the loop here does
 
     def inside(self, described: Sequence[Any]) -> list[Segment]:
         with self.group.inside() as segments:
@@ -146,20 +146,20 @@ class _Restoring:
         host = HostCall(called, args, tuple(written), self.unpacking.value(op))
         self.group.add_work(host, Step(host.op, (), ()), 0)
 
-    def repetition(self, count: int, segments: Any) -> None:
-        self.group.add_control(Repetition(count, self.inside(segments)))
+    def repeat(self, count: int, segments: Any) -> None:
+        self.group.add_control(Repeat(count, self.inside(segments)))
 
-    def condition(self, test: Any, flag: int, segments: Any) -> None:
+    def while_(self, test: Any, flag: int, segments: Any) -> None:
         inner = self.inside(test), self.inside(segments)
-        self.group.add_control(Condition(inner[0], self.tensor(flag), inner[1]))
+        self.group.add_control(While(inner[0], self.tensor(flag), inner[1]))
 
-    def selection(self, flag: int, then: Any, otherwise: Any) -> None:
+    def choice(self, flag: int, then: Any, otherwise: Any) -> None:
         inner = self.inside(then), self.inside(otherwise)
-        self.group.add_control(Selection(self.tensor(flag), *inner))
+        self.group.add_control(Choice(self.tensor(flag), *inner))
 
     def op(self, origins: list[int]) -> Op:
-        """Return the op of the user that a kernel came from."""
-        return self.unpacking.structure.ops[max(origins[0], 0)]
+        """Return the first op of the user that a kernel came from; any, if there is none."""
+        return self.unpacking.structure.all_ops[next((o for o in origins if o >= 0), 0)]
 
     def add_function(self, function: Function, origins: list[int]) -> None:
         """Add a function with the user's lines to the source."""
@@ -174,9 +174,9 @@ class _Restoring:
 
 _HOST: Mapping[str, Callable[..., None]] = {
     "call": _Restoring.call,
-    "repetition": _Restoring.repetition,
-    "condition": _Restoring.condition,
-    "selection": _Restoring.selection,
+    "repeat": _Restoring.repeat,
+    "while": _Restoring.while_,
+    "choice": _Restoring.choice,
 }
 
 
