@@ -55,15 +55,33 @@ def test_the_first_call_launches_the_second_makes_a_graph_later_ones_replay_it(
         assert kinds(machine) == [*copies_in, *between, *copies_out, "wait"]
 
 
-def test_each_segment_is_a_graph_of_its_own(make: Maker, machine: Machine) -> None:
+def test_writes_that_look_at_the_error_themselves_are_in_the_same_graph(
+    make: Maker, machine: Machine
+) -> None:
     computation, calls = counted(make())
     for number in range(3):
         kinds(machine)
         taken, count = computation(NUMBERS, [5, -6])
         assert (taken.tolist(), count) == ([11, 1], number + 1)
     results, words = ["download"] * 2, ["download", "wait"]
-    expected = ["upload", "upload", "graph", *words, "graph", *results, "wait"]
-    assert kinds(machine) == expected, "a state is written once no error was reported"
+    assert kinds(machine) == ["upload", "upload", "graph", *results, *words]
+    assert computation.transformer.get_value(calls) == 3
+
+
+def test_each_segment_is_a_graph_of_its_own(make: Maker, machine: Machine) -> None:
+    x, at, other = weft.placeholder((6,)), *(weft.placeholder((2,), "int32") for _ in range(2))
+    calls = weft.variable((), initial_value=0)
+    weft.assign(calls, calls + 1)
+    taken = weft.take(x * 2, at) + weft.take(x, other)
+    computation = make().computation([taken, calls], x, at, other)
+    for number in range(3):
+        kinds(machine)
+        assert computation(NUMBERS, [5, -6], [0, 1])[1] == number + 1
+    results, words = ["download"] * 2, ["download", "wait"]
+    expected = ["upload"] * 3 + ["graph", *words, "graph", *results, "wait"]
+    assert kinds(machine) == expected, "a state is written once none of the errors was reported"
+    with pytest.raises(IndexOutOfRange, match="index 9 at"):
+        computation(NUMBERS, [5, -6], [0, 9])
     assert computation.transformer.get_value(calls) == 3
 
 

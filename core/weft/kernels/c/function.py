@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.description import TensorDescription
@@ -83,12 +83,26 @@ class GPUKernel:
         The number of work items, a multiple of the function's group.
     ops
         What it computes, with the users' lines.
+    is_guarded
+        Whether it does nothing where an error has been reported in the word, which is then that of
+        the launch before it that may report one.
     """
 
     function: Function
     args: tuple[TensorDescription | None, ...]
     items: int
     ops: tuple[Op, ...]
+    is_guarded: bool = False
+
+    def guarded(self) -> GPUKernel:
+        """Return the launch that does nothing once an error has been reported."""
+        function, word = self.function, Parameter("error_word", "i32", False)
+        function = replace(
+            function,
+            parameters=(*function.parameters, word),
+            body=f"    if (*{word.name}) return;\n{function.body}",
+        )
+        return replace(self, function=function, args=(*self.args, None), is_guarded=True)
 
 
 @dataclass(frozen=True, eq=False)

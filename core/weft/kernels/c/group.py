@@ -76,7 +76,8 @@ class GPUKernelGroup(ABC):
     """The executor of a program: launches and work of the host, called with the caller's arrays.
 
     A segment ends where the host has work, and before a state is written while kernels that ran may
-    have reported an error: no call that raises has written a state.
+    have reported an error: no call that raises has written a state. Where only one of them may, and
+    the device is no processor, kernels that write a state look at its error word themselves.
 
     The graphs that a program calls are lowered once each, and launched in the memory of every call.
     Loops and choices hold segments of their own.
@@ -140,7 +141,9 @@ class GPUKernelGroup(ABC):
         ends = bool(self.segments[-1].reports) and _writes_state(step)
         if ends or may_report:
             self.launch_small()
-        if ends:
+        if ends and self._can_guard(lowered):
+            lowered = [work.guarded() for work in lowered if isinstance(work, GPUKernel)]
+        elif ends:
             self.segments.append(Segment())
         start = None if self.has_control else len(self.work)
         for work in lowered:
@@ -155,6 +158,14 @@ class GPUKernelGroup(ABC):
             self.add_work(work, step, start)
         if may_report and start is None:
             self.segments.append(Segment())
+
+    def _can_guard(self, lowered: Iterable[Work]) -> bool:
+        """Whether launches can see for themselves that there was an error.
+
+        On a serial device a wait costs less than launches that are not merged.
+        """
+        are_kernels = all(isinstance(work, GPUKernel) for work in lowered)
+        return are_kernels and len(self.segments[-1].reports) == 1 and not self.processor.is_serial
 
     def launch_small(self) -> None:
         """Add the launches that have waited for more to become one kernel with."""
@@ -172,7 +183,9 @@ class GPUKernelGroup(ABC):
             self.segments.append(Segment())
             return
         word = None
-        if None in work.args:
+        if isinstance(work, GPUKernel) and work.is_guarded:
+            word = segment.reports[-1].word
+        elif None in work.args:
             word = len(self.reports)
             self.reports.append(Report(word, step, start))
             segment.reports.append(self.reports[-1])

@@ -55,8 +55,10 @@ class _Packed:
         tensors = [None if lies is None else self.packing.tensor(lies) for lies in kernel.args]
         if isinstance(kernel, LibraryCall):
             return [kernel.name, tensors, 0, self.origins((kernel.op,)), None]
-        reported = None
-        if word is not None:
+        reported: Any = None
+        if kernel.is_guarded:
+            reported = "guarded"
+        elif word is not None:
             report = self.reports[word]
             op, places = self.packing.value(report.step.op), self.places(report.step.args)
             reported = [report.start, op, places]
@@ -133,10 +135,11 @@ class _Restoring:
             self.group.add_work(library, Step(op, (), ()), 0)
             return
         args = tuple(None if place is None else self.tensor(place) for place in tensors)
-        kernel = GPUKernel(self.functions[number], args, items, (op,))
+        is_guarded = reported == "guarded"
+        kernel = GPUKernel(self.functions[number], args, items, (op,), is_guarded)
         self.add_function(self.functions[number], origins)
         start, step = 0, Step(op, (), ())
-        if reported is not None:
+        if reported is not None and not is_guarded:
             start, packed_op, operands = reported
             step = Step(self.unpacking.value(packed_op), (), tuple(map(self.tensor, operands)))
         self.group.add_work(kernel, step, start)
