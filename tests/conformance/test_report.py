@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import weft
 from weft.errors import UnsupportedOpError
@@ -94,6 +96,23 @@ def test_a_cell_names_what_does_not_work_first(results, cell):
     for dtype, result in results.items():
         report.add(Outcome("one", "values", "test", "sin", dtype, result))
     assert f"| `sin` | {cell} |" in report.as_markdown()
+
+
+@given(st.permutations(range(12)))
+def test_a_report_does_not_depend_on_the_order_of_tests(order):
+    outcomes = [
+        Outcome(backend, level, "test", "sin", dtype, PASSED)
+        for backend in ("two", "one", "other")
+        for level, dtype in (
+            ("values", "float32"), ("values", "bool"), ("values", "int8"), ("threads", "float32"),
+        )
+    ]  # fmt: skip
+    report = Report()
+    for place in order:
+        report.add(outcomes[place])
+    report.sort(["two", "one"])
+    assert report.outcomes == outcomes
+    assert "| `sin` | float32, bool, int8 | float32, bool, int8 |" in report.as_markdown()
 
 
 def test_the_worst_row_of_a_function_counts():

@@ -189,6 +189,7 @@ class ReportWriter:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the report, once."""
         if not hasattr(session.config, "workerinput"):
+            self.report.sort(session.config.getoption(OPTION) or ())
             self.report.write(self.path)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

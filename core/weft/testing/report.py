@@ -11,8 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.testing.levels import LEVELS
+
 PASSED, FAILED, SKIPPED, LACKING = "passed", "failed", "skipped", "lacking"
 _WORST_FIRST = (FAILED, LACKING, PASSED, SKIPPED)
+_USUAL = ("float32", "float64", "int32", "bool")
+"""The dtypes that come first in a cell."""
 _SIGNS = {PASSED: "yes", FAILED: "**no**", LACKING: "lacks", SKIPPED: "-"}
 
 
@@ -59,6 +63,21 @@ class Report:
     def add(self, outcome: Outcome) -> None:
         """Add what a test said."""
         self.outcomes.append(outcome)
+
+    def sort(self, backends: Iterable[str] = ()) -> None:
+        """Bring outcomes, which come from several processes, into one order.
+
+        Backends come as they are given, others after them; then levels, tests and dtypes count.
+        """
+        places = {name: place for place, name in enumerate(backends)}
+
+        def key(outcome: Outcome) -> Any:
+            dtype = outcome.dtype or ""
+            usual = _USUAL.index(dtype) if dtype in _USUAL else len(_USUAL)
+            backend = places.get(outcome.backend, len(places)), outcome.backend
+            return backend, LEVELS.index(outcome.level), outcome.test, usual, dtype
+
+        self.outcomes.sort(key=key)
 
     def counts(self, backend: str) -> dict[str, Counter[str]]:
         """Return by level how many tests of a backend ended how."""
