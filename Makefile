@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 # PYTEST_ARGS narrows the tests down: make test PYTEST_ARGS="tests/core -k grad"
 PYTEST_ARGS ?=
 
-.PHONY: demo test test-gpu fast lint types bench docs clean
+.PHONY: demo test test-gpu test-intel fast lint types bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/digits.py --out out
@@ -14,11 +14,17 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
-# Where there is an NVIDIA GPU: the kit on it, and the tests that need one.
+# Where there is an NVIDIA GPU: the kit on it, frontends and examples, and the tests that need one.
 test-gpu: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,cupy]'
-	$(BIN)/python -m pytest --weft-backend=cupy $(PYTEST_ARGS) core/weft/testing
+	$(BIN)/python -m pytest --weft-backend=cupy $(PYTEST_ARGS) core/weft/testing tests/frontends tests/examples
 	$(BIN)/python -m pytest -m gpu $(PYTEST_ARGS) tests/backends/cuda
+
+# The kit and the tests of the OpenCL backend on Intel's runtime for processors, which stays
+# installed; and the kit on the driver that was there before.
+test-intel: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check intel-opencl-rt intel-cmplr-lib-rt
+	WEFT_OPENCL_DEVICE=intel:0 $(BIN)/python -m pytest -n auto --dist worksteal --weft-backend=opencl $(PYTEST_ARGS) core/weft/testing tests/backends/opencl tests/conformance/test_second_driver.py
 
 fast: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(PYTEST_ARGS)

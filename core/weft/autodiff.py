@@ -190,8 +190,9 @@ def autodiff(
         Whether the gradient graph takes no values from inside the forward graph, but computes them
         again from its inputs.
 
-    Raises ArgumentError for a tensor that is none of the graph's, and GradientError where a
-    required gradient does not exist; the message lists which, and why.
+    Raises ArgumentError for arguments of other kinds, for a tensor that is none of the graph's and
+    for a gradient graph of another graph, and GradientError where a required gradient does not
+    exist; the message lists which, and why.
     """
     if not isinstance(graph, Graph):
         raise ArgumentError(f"autodiff takes a graph, not {graph!r}")
@@ -203,7 +204,7 @@ def autodiff(
         )
     provided = _chosen(graph, "grads_provided", graph.outputs, grads_provided)
     required = _chosen(graph, "grads_required", graph.inputs, grads_required)
-    found = _Gathering(dict(called_graphs_grad_info or {}), {})
+    found = _Gathering(_checked_known(called_graphs_grad_info), {})
     token = gathering.set(found)
     try:
         info = found.known.get(graph) or gradient_graph(graph, provided, required, recompute)
@@ -221,10 +222,14 @@ def _chosen(
 ) -> tuple[TensorOp, ...]:
     if given is None:
         return tuple(dict.fromkeys(op for op in among if dtypes.is_inexact(op.dtype)))
+    if isinstance(given, Op) or not isinstance(given, Iterable):
+        raise ArgumentError(f"{what} is a list of tensors, not {given!r}")
     chosen = tuple(given)
     if not chosen:
         raise ArgumentError(f"Calling Autodiff on Graph {graph.name} with defined but empty vector")
     for op in chosen:
+        if not isinstance(op, TensorOp):
+            raise ArgumentError(f"{what} holds tensors, not {op!r}")
         if op not in among:
             problem = f"{what} holds {op}, but this tensor is not in the forward graph's "
             kind = "outputs" if what == "grads_provided" else "inputs"
@@ -232,6 +237,27 @@ def _chosen(
     if len(set(chosen)) < len(chosen):
         raise ArgumentError(f"{what} holds a tensor twice")
     return chosen
+
+
+def _checked_known(given: Known | None) -> dict[Graph, GradGraphInfo]:
+    if given is None:
+        return {}
+    what = "called_graphs_grad_info"
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"{what} maps graphs to what autodiff returned for them, not {given!r}")
+    for graph, info in given.items():
+        if not isinstance(graph, Graph):
+            raise ArgumentError(f"{what} maps graphs, not {graph!r}")
+        if not isinstance(info, GradGraphInfo):
+            raise ArgumentError(
+                f"{what} maps {graph.name} to {info!r}: give what autodiff returned for it"
+            )
+        if info.forward_graph is not graph:
+            raise ArgumentError(
+                f"{what} maps {graph.name} to the gradient graph of another graph, "
+                f"{info.forward_graph.name}"
+            )
+    return dict(given)
 
 
 def _missing_message(graph: Graph, missing: Mapping[Any, Missing]) -> str:

@@ -22,12 +22,18 @@ from weft.errors import ArgumentError, IndexOutOfRange, WeftError
 from weft.factory import make_transformer
 from weft.importers import ImportedGraph
 from weft.kernels.account import account
+from weft.kernels.comparison import steps_beside
+from weft.passes import PIPELINE
 from weft.plan import Plan, make_plan
 from weft.program import Computation
 from weft.shortage import note_largest
+from weft.transformer import Transformer
 
 _INPUT = "An input and the .npy file that holds it, as in x=x.npy; once for each input."
+_STEPS = "Print which steps there are without fusion and with it, and compute nothing."
 _OUTPUT = "Write the only result to this .npy file, or all results by name to this .npz file."
+
+_UNFUSED = [name for name in PIPELINE if name != "fusion"]
 
 
 def run_model(
@@ -41,21 +47,27 @@ def run_model(
     plan: Annotated[
         bool, typer.Option("--plan", help="Print memory, steps and kernels, and compute nothing.")
     ] = False,
+    steps: Annotated[bool, typer.Option("--steps", help=_STEPS)] = False,
 ) -> None:
     """Compute the graph in a file, and print the results or write them to a file."""
     try:
         if output is not None:
             require_writable(output)
-        with _values(constants, plan) as values:
+        with _values(constants, plan or steps) as values:
             graph = importers.importer_for(model).read(model, values)
         if output is not None:
             require_room(output, list(graph.outputs))
         with make_transformer(backend) as transformer:
-            computation = transformer.computation(graph.results, *graph.inputs.values(), name="run")
+            computation = _computation(graph, transformer)
             if plan:
                 found = _plan(computation)
                 parts = graph.memory, found.table(), str(account(computation.graph, found))
                 typer.echo("\n\n".join(filter(None, parts)))
+            if steps:
+                with make_transformer(backend, passes=_UNFUSED) as plain:
+                    before = _plan(_computation(graph, plain))
+                typer.echo(steps_beside(before, _plan(computation)))
+            if plan or steps:
                 return
             results = _computed(graph, computation, inputs or ())
         if output is not None:
@@ -67,6 +79,10 @@ def run_model(
         message = getattr(error, "problem", None) or str(error)
         typer.echo("\n".join([message, *getattr(error, "__notes__", ())]), err=True)
         raise typer.Exit(1) from None
+
+
+def _computation(graph: ImportedGraph, transformer: Transformer) -> Computation:
+    return transformer.computation(graph.results, *graph.inputs.values(), name="run")
 
 
 def _values(constants: Path | None, plan: bool) -> AbstractContextManager[Mapping[str, Any] | None]:

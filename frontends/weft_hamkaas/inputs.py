@@ -33,6 +33,11 @@ class Inputs:
             for name, node in named_inputs(order).items()
         ]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the inputs, in order."""
+        return [name for name, _, _ in self._wanted]
+
     def arrays(self, given: Mapping[str, Any]) -> list[Array]:
         """Return what is given by name as arrays, in order.
 
@@ -73,8 +78,8 @@ class Inputs:
 
     def _unknown(self, given: Mapping[str, Any]) -> list[str]:
         """Return what to say of the first name that no input has; nothing if there is none."""
-        known = [name for name, _, _ in self._wanted]
-        there = f"there are {', '.join(known)}" if known else "there are none"
+        known = self.names
+        there = f"there are {', '.join(known) or 'none'}"
         return [f"Unknown input tensor: {n} ({there})" for n in given if n not in known][:1]
 
 

@@ -65,14 +65,18 @@ class HamKaasModel:
         """Return the value of the node for the values of its inputs, by name.
 
         The result is new: an array, or a tensor of torch where one was given or is a constant.
-        Raises NodeError for an input that is unknown, missing, or of another type or shape, and
-        IndexOutOfRange for bounds and prefixes that are; nothing is written then. A MemoryError
-        names the lines that ask for most.
+        Without inputs nothing needs to be given. Raises KindError for what is no mapping, NodeError
+        for an input that is unknown, missing, or of another type or shape, and IndexOutOfRange for
+        bounds and prefixes that are; nothing is written then. A MemoryError names the lines that
+        ask for most.
         """
-        given = {} if inputs is None else inputs
+        given = {} if inputs is None and not self._inputs.names else inputs
         if not isinstance(given, Mapping):
-            found = reprlib.repr(given)
-            raise KindError(f"Inputs are a mapping of names to tensors, not {found}")
+            names = ", ".join(self._inputs.names) or "none"
+            raise KindError(
+                f"Inputs are a mapping of names to tensors, not {reprlib.repr(given)} "
+                f"(there are {names})"
+            )
         arrays = self._inputs.arrays(given)
         try:
             result = self.computation(*arrays)[0]

@@ -68,6 +68,13 @@ def test_a_few_epochs_learn_most_digits(trained: tuple[Path, Result]) -> None:
     assert "the same accuracy again" in result.output
 
 
+def test_a_short_run_learns_on_each_backend(backend: str, tmp_path: Path) -> None:
+    result = run("--epochs", 2, "--backend", backend, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert accuracy(result) > 0.85
+    assert "the same accuracy again" in result.output
+
+
 def test_picture_and_weights_are_all_that_is_left(trained: tuple[Path, Result]) -> None:
     out, _ = trained
     assert sorted(path.name for path in out.iterdir()) == ["digits.png", "digits.safetensors"]

@@ -76,11 +76,11 @@ class CallSiteInfo:
 
     def parent_input(self, index: int) -> Tensor:
         """Return the input of a number; raises IndexError."""
-        return _at("input", self.inputs, index)
+        return at("input", self.inputs, index)
 
     def parent_output(self, index: int) -> Tensor:
         """Return the output of a number; raises IndexError."""
-        return _at("output", self.outputs, index)
+        return at("output", self.outputs, index)
 
     def graph_to_parent(self, graph_tensor: Tensor) -> Tensor:
         """Return what an input or output of the called graph is in the caller.
@@ -170,7 +170,8 @@ def _require_changeable(graph: Graph, record: Record, tensor: Tensor) -> None:
             )
 
 
-def _at(what: str, tensors: Sequence[Tensor], index: int) -> Tensor:
+def at(what: str, tensors: Sequence[Tensor], index: int) -> Tensor:
+    """Return the input or output of a number; raises IndexError."""
     return tensors[_number(what, tensors, index)]
 
 

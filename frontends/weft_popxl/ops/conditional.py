@@ -12,9 +12,9 @@ from weft_popxl import dtypes
 from weft_popxl.building import announced, recorded
 from weft_popxl.context import get_current_graph
 from weft_popxl.data import as_tensor
-from weft_popxl.errors import NotProvided, popart_exception, refuse_value
+from weft_popxl.errors import NotProvided, PlaceError, popart_exception, refuse_value
 from weft_popxl.graph import Graph
-from weft_popxl.ops.call import CallSiteInfo, bound_inputs
+from weft_popxl.ops.call import CallSiteInfo, at, bound_inputs
 from weft_popxl.ops.hosting import new_load
 from weft_popxl.record import Record
 from weft_popxl.streams import Store, totals
@@ -67,6 +67,14 @@ class ConditionalInfo:
         """What the chosen graph yields."""
         return self._branches[True]._returned
 
+    def parent_input(self, index: int) -> Tensor:
+        """Return one of `inputs` by its number; raises IndexError."""
+        return at("input", self.inputs, index)
+
+    def parent_output(self, index: int) -> Tensor:
+        """Return one of `outputs` by its number; raises IndexError."""
+        return at("output", self.outputs, index)
+
     def graph_to_parent(self, graph_tensor: Tensor, then_branch: bool = True) -> Tensor:
         """Return what an input or output of a graph is in the caller; raises ValueError."""
         return self._branches[then_branch].graph_to_parent(graph_tensor)
@@ -82,8 +90,15 @@ class ConditionalInfo:
 
     def parent_to_graph_input_index(self, index: int, then_branch: bool = True) -> int:
         """Return the number in a graph of one of `inputs`; raises IndexError."""
-        before = 1 + (0 if then_branch else len(self._branches[True].inputs))
-        return self._branches[then_branch].parent_to_graph_input_index(index - before)
+        branch = self._branches[then_branch]
+        first = 1 + (0 if then_branch else len(self._branches[True].inputs))
+        end = first + len(branch.inputs)
+        if not first <= index < end:
+            raise PlaceError(
+                f"input {index} of the conditional is none of {branch.called_graph}"
+                + (f": its are {first} to {end - 1}" if first < end else ", which has none")
+            )
+        return index - first
 
     def graph_to_parent_output_index(self, index: int, then_branch: bool = True) -> int:
         """Return the number among `outputs` of an output of a graph: the same."""

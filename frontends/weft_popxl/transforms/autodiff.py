@@ -6,7 +6,7 @@ The gradient graph itself is made by `weft.autodiff`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from weft_popxl.errors import popart_exception, refuse_type, refuse_value
@@ -59,8 +59,9 @@ def autodiff(
     on_missing
         What to do about inputs that the outputs do not depend on: ``error``, ``zeros`` or ``skip``.
 
-    Raises popart_exception for tensors of another graph, for a graph that changes something in
-    place, and where a required gradient does not exist.
+    Raises TypeError for arguments of other kinds, and popart_exception for tensors of another
+    graph, for a gradient graph of another graph, for a graph that changes something in place, and
+    where a required gradient does not exist.
     """
     if not isinstance(graph, Graph):
         refuse_type(f"autodiff takes a graph, not {graph!r}")
@@ -68,7 +69,7 @@ def autodiff(
         refuse_value(f"on_missing must be one of {', '.join(WAYS)}, not {on_missing!r}")
     if graph.is_main:
         raise popart_exception(f"{graph} has no inputs, so it has no gradients")
-    known = dict(called_graphs_grad_info or {})
+    known = _checked_known(called_graphs_grad_info)
     provided, required = _checked(graph, grads_provided, grads_required)
     _require_differentiable(graph, known)
     has_floats = any(tensor.dtype.is_float for tensor in provided)
@@ -111,6 +112,8 @@ def _own(
     if given is None:
         found = list(dict.fromkeys(default))
         return [tensor for tensor in found if tensor.dtype.is_float] or found
+    if isinstance(given, Tensor) or not isinstance(given, Iterable):
+        refuse_type(f"{what} is a list of tensors, not {given!r}")
     tensors = list(given)
     if not tensors:
         raise popart_exception(
@@ -127,6 +130,25 @@ def _own(
     if len(set(tensors)) < len(tensors):
         raise popart_exception(f"autodiff of {graph}: {what} holds a tensor twice")
     return tensors
+
+
+def _checked_known(given: Known | None) -> dict[Graph, GradGraphInfo]:
+    """Return the gradient graphs that are there already."""
+    if given is None:
+        return {}
+    what = "called_graphs_grad_info"
+    if not isinstance(given, Mapping):
+        refuse_type(f"{what} maps graphs to what autodiff returned for them, not {given!r}")
+    for graph, info in given.items():
+        if not isinstance(graph, Graph):
+            refuse_type(f"{what} maps graphs, not {graph!r}")
+        if not isinstance(info, GradGraphInfo):
+            refuse_type(f"{what} maps {graph} to {info!r}: give what autodiff returned for it")
+        if info.forward_graph is not graph:
+            raise popart_exception(
+                f"{what} maps {graph} to the gradient graph of another graph, {info.forward_graph}"
+            )
+    return dict(given)
 
 
 def _require_differentiable(graph: Graph, known: Known) -> None:

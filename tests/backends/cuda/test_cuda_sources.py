@@ -1,4 +1,6 @@
-"""Every CUDA source of the kit's table is compiled with NVRTC; nothing is run, so no GPU is needed.
+"""CUDA sources of the kit's table are compiled with NVRTC; nothing is run, so no GPU is needed.
+
+Those of float32 all are, and those of every fourth row in other dtypes.
 
 What kernels compute is tested in the OpenCL dialect, which the same rules write them in.
 """
@@ -7,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import pytest
-from nvrtc import complaints, library
+from nvrtc import ARCHITECTURES, complaints, library
 
 import weft
 from weft.called import plan_of
@@ -111,3 +114,11 @@ def test_a_source_with_an_error_does_not_compile() -> None:
         source.add(work)
     assert complaints(source.text) == ""
     assert "f23" in complaints(source.text.replace("f32 *", "f23 *"))
+
+
+def test_the_page_says_what_is_compiled() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "backends.md").read_text()
+    section = page.partition("### Tests of CUDA")[2].partition("\n#")[0]
+    assert all(f"for {each}" in section for each in ARCHITECTURES)
+    words = {4: "fourth", 9: "nine"}
+    assert f"every {words[FEWER]} in each of {words[len(OTHERS)]}\nother dtypes" in section

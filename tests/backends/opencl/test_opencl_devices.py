@@ -16,6 +16,7 @@ from machines import ACCELERATOR, CPU, GPU, Machine, fake_device
 import weft
 from weft.errors import ArgumentError, BackendError
 from weft_opencl import drivers
+from weft_opencl.device import Device
 from weft_opencl.devices import best, ranked, summary
 from weft_opencl.transformer import OpenCLTransformer
 
@@ -269,3 +270,16 @@ def test_groups_are_powers_of_two(
     device = transformer.device
     monkeypatch.setattr(device, "handle", SimpleNamespace(max_work_group_size=most))
     assert device.group == group
+
+
+@pytest.mark.parametrize(
+    ("is_cpu", "coherent", "shares"),
+    [(True, True, True), (True, False, False), (False, True, False), (False, False, False)],
+)
+@pytest.mark.usefixtures("device")
+def test_the_hosts_memory_is_shared_by_processors_that_are_coherent(
+    is_cpu: bool, coherent: bool, shares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Device, "is_cpu", is_cpu)
+    made = Device(drivers.opencl(), best(None)[0].handle, coherent)
+    assert made.processor.shares_host is shares

@@ -1,4 +1,7 @@
-"""A LLaMA-2 style decoder, twice: one step built of HamKaas nodes, and all of it in plain NumPy."""
+"""A LLaMA-2 style decoder, twice: one step built of HamKaas nodes, and all of it in plain NumPy.
+
+As a program it prints the script of a step of the model with 15 million parameters.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_hamkaas import BufferTensor, ConstantTensor, HamKaasNode, InputTensor
+from weft_hamkaas import BufferTensor, ConstantTensor, HamKaasNode, InputTensor, traverse_node
 
 
 @dataclass(frozen=True)
@@ -149,3 +152,7 @@ def _normalised(x: Any) -> Any:
 def _turned(x: Any, turns: Any) -> Any:
     turned = (x[..., 0::2] + 1j * x[..., 1::2]) * turns
     return np.stack([turned.real, turned.imag], -1).reshape(x.shape)
+
+
+if __name__ == "__main__":
+    print(traverse_node(decode_step(STORIES_15M, weights(STORIES_15M, zero=True))).script, end="")

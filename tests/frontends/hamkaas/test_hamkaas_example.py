@@ -6,6 +6,8 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
 from hamkaas_decoder import STORIES_15M, decode_step, weights
 from hamkaas_models import MNIST
 from typer.testing import CliRunner
@@ -13,14 +15,19 @@ from typer.testing import CliRunner
 import weft_hamkaas as hk
 from weft.cli import app
 from weft.kernels import FusedOp
+from weft_hamkaas import ConstantTensor, InputTensor
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "hamkaas_mnist.py"
+DECODER = Path(__file__).with_name("hamkaas_decoder.py")
 
 
-def run(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *arguments])
-    runpy.run_path(str(EXAMPLE), run_name="__main__")
+PAGE = (ROOT / "docs" / "hamkaas.md").read_text()
+
+
+def run(monkeypatch, capsys, *arguments, program=EXAMPLE):
+    monkeypatch.setattr(sys, "argv", [str(program), *arguments])
+    runpy.run_path(str(program), run_name="__main__")
     return capsys.readouterr().out
 
 
@@ -40,7 +47,24 @@ def test_the_page_shows_what_the_command_prints_of_the_example(monkeypatch, caps
     command = ["run", str(tmp_path / "digits.hk"), "--plan", "--backend", "numpy"]
     account = CliRunner().invoke(app, command).stdout.rpartition("\n\n")[2]
     assert account.startswith("ops captured")
-    assert f"```\n{account}```\n" in (ROOT / "docs" / "hamkaas.md").read_text()
+    assert f"```\n{account}```\n" in PAGE
+
+
+@pytest.mark.parametrize("program", [EXAMPLE, DECODER], ids=["digits", "decoder"])
+def test_the_page_shows_which_steps_became_which_kernels(program, monkeypatch, capsys, tmp_path):
+    model = tmp_path / "model.hk"
+    model.write_text(run(monkeypatch, capsys, program=program))
+    done = CliRunner().invoke(app, ["run", str(model), "--steps", "--backend", "numpy"])
+    assert done.stdout.startswith("steps before fusion")
+    assert f"$ python {program.relative_to(ROOT)} > " in PAGE
+    assert f"```\n{done.stdout}```\n" in PAGE
+
+
+def test_what_stands_before_a_product_is_a_step_of_its_own():
+    x = InputTensor("x", "float32", [2, 3])
+    product = (x + x * x).relu() @ ConstantTensor(np.ones((3, 4), np.float32))
+    plan = hk.HamKaasPlugin("numpy").compile_model(product.relu()).computation.plan
+    assert [step.op.kernel.title for step in plan.steps] == ["multiply_add_relu", "matmul_relu"]
 
 
 def test_a_decode_step_becomes_as_few_kernels_as_the_page_says():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 import types
 import weakref
@@ -15,7 +16,14 @@ from hamkaas_models import floats, index, mnist
 import weft_hamkaas as hk
 from weft import plugins
 from weft.errors import BackendError, UnknownPluginError
-from weft_hamkaas import BufferTensor, ConstantTensor, HamKaasPlugin, InputTensor, NodeError
+from weft_hamkaas import (
+    BufferTensor,
+    ConstantTensor,
+    HamKaasPlugin,
+    InputTensor,
+    KindError,
+    NodeError,
+)
 
 
 def scaled():
@@ -59,6 +67,21 @@ def test_wrong_inputs_are_refused(name, model):
     inputs, words = WRONG[name]
     with pytest.raises(NodeError, match=words):
         model.evaluate(inputs)
+
+
+@pytest.mark.parametrize("given", [None, 3, [("x", GIVEN["x"])]], ids=["None", "number", "list"])
+def test_inputs_are_a_mapping_of_names(given, model):
+    words = rf"mapping of names to tensors, not {re.escape(repr(given)[:4])}.*\(there are x, y\)"
+    with pytest.raises(KindError, match=f"(?s){words}"):
+        model.evaluate(given)
+    with pytest.raises(KindError, match="not None"):
+        model.evaluate()
+
+
+def test_a_model_without_inputs_needs_none_to_be_given():
+    model = HamKaasPlugin().compile_model(ConstantTensor(floats(2)).relu())
+    for given in ((), (None,), ({},)):
+        np.testing.assert_array_equal(model.evaluate(*given), np.maximum(floats(2), 0))
 
 
 def test_inputs_may_have_gaps_and_results_are_new(model):

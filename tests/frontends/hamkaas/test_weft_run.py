@@ -45,6 +45,19 @@ def test_the_plan_of_a_script_needs_no_values(folder):
     assert re.search(r"^kernels +1$", said, re.MULTILINE)
 
 
+def test_plan_and_steps_are_printed_together(folder):
+    status, said, _ = run(folder, "model.hk", "--plan", "--steps", "--backend", "numpy")
+    assert status == 0
+    assert said.endswith(
+        """
+steps before fusion    steps after it
+    1  MatmulOp            1  matmul_relu
+    1  ReluOp              1  in all
+    2  in all
+"""
+    )
+
+
 WRONG = {
     "no input": (("model.hk", "--constants", "weights.npz"), "Missing input tensor: x"),
     "other input": ((*WHOLE, "--input", "z=x.npy"), "--input z="),

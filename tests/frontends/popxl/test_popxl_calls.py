@@ -192,6 +192,8 @@ def test_conditionals(backend: str) -> None:
         )
         found += [*ops.conditional(~flag, summed, changing, [x, y], [x]), x + 0]
         assert info.inputs == (info.condition, x, x, y)
+        assert [info.parent_input(number) for number in range(4)] == [info.condition, x, x, y]
+        assert (info.parent_output(0),) == info.outputs
         assert info.called_graph == (info.then_graph, info.else_graph) == (doubled, summed)
         assert info.graph_to_parent(summed.inputs[1], False) is y
         assert info.parent_to_graph(x) is doubled.inputs[0]

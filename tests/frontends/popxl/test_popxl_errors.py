@@ -108,6 +108,11 @@ def conditional(h: House, one: str, other: str) -> None:
     ops.conditional(ops.sum(h.v) > 0, getattr(h, one), getattr(h, other), [h.v], [h.v])
 
 
+def chosen(h: House) -> ops.ConditionalInfo:
+    """Return what is known of a choice between a graph with one input and one with two."""
+    return ops.conditional_with_info(ops.sum(h.v) > 0, h.one, h.two, [h.v], [h.v, h.v])
+
+
 CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
     # autodiff
     "nothing required": (
@@ -172,6 +177,48 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
         ValueError,
         "on_missing must be one of",
         lambda h: transforms.autodiff(h.one, on_missing="guess"),
+    ),
+    "provided is no list": (
+        TypeError,
+        "grads_provided is a list of tensors, not 3",
+        lambda h: transforms.autodiff(h.one, grads_provided=3),
+    ),
+    "required is no list": (
+        TypeError,
+        "grads_required is a list of tensors, not 3",
+        lambda h: transforms.autodiff(h.one, grads_required=3),
+    ),
+    "required is a tensor": (
+        TypeError,
+        "grads_required is a list of tensors, not ",
+        lambda h: transforms.autodiff(h.one, grads_required=h.one.inputs[0]),
+    ),
+    "required holds no tensor": (
+        TypeError,
+        "grads_required holds tensors, not 3",
+        lambda h: transforms.autodiff(h.one, grads_required=[3]),
+    ),
+    "known is no mapping": (
+        TypeError,
+        "called_graphs_grad_info maps graphs to what autodiff returned for them, not 3",
+        lambda h: transforms.autodiff(h.one, called_graphs_grad_info=3),
+    ),
+    "known of no graph": (
+        TypeError,
+        "called_graphs_grad_info maps graphs, not 3",
+        lambda h: transforms.autodiff(h.one, called_graphs_grad_info={3: 3}),
+    ),
+    "known is no gradient graph": (
+        TypeError,
+        "called_graphs_grad_info maps .* to 3: give what autodiff returned",
+        lambda h: transforms.autodiff(h.one, called_graphs_grad_info={h.two: 3}),
+    ),
+    "known of another graph": (
+        popart,
+        "called_graphs_grad_info maps .* to the gradient graph of another graph",
+        lambda h: transforms.autodiff(
+            h.one, called_graphs_grad_info={h.two: transforms.autodiff(h.one)}
+        ),
     ),
     "inputs of another call": (
         TypeError,
@@ -284,6 +331,31 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
         NotImplementedError,
         ".*inputs by reference",
         lambda h: conditional(h, "one", "by_ref"),
+    ),
+    "number of the condition": (
+        IndexError,
+        "input 0 of the conditional is none of .*: its are 1 to 1",
+        lambda h: chosen(h).parent_to_graph_input_index(0),
+    ),
+    "number of the other graph": (
+        IndexError,
+        "input 1 of the conditional is none of .*: its are 2 to 3",
+        lambda h: chosen(h).parent_to_graph_input_index(1, then_branch=False),
+    ),
+    "input of a conditional": (
+        IndexError,
+        "there is no input 4: the call has 4",
+        lambda h: chosen(h).parent_input(4),
+    ),
+    "output of a conditional": (
+        IndexError,
+        "there is no output 1: the call has 1",
+        lambda h: chosen(h).parent_output(1),
+    ),
+    "tensor of the other graph": (
+        ValueError,
+        ".*is neither an input nor an output of",
+        lambda h: chosen(h).graph_to_parent(h.two.inputs[0]),
     ),
     "condition of floats": (
         popart,

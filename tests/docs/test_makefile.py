@@ -1,0 +1,29 @@
+"""What the Makefile runs is there, and its tests of devices are described."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+RECIPES = dict(re.findall(r"^([\w-]+):.*\n((?:\t.*\n)+)", MAKEFILE, flags=re.MULTILINE))
+OF_DEVICES = [name for name in RECIPES if name.startswith("test-")]
+
+
+def test_every_path_that_a_target_names_is_there() -> None:
+    named = set(re.findall(r" ((?:benchmarks|core|docs|examples|tests)/[\w/.]+)", MAKEFILE))
+    assert len(named) > 5
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", OF_DEVICES)
+def test_targets_that_test_a_device_are_described_and_run_the_kit(name: str) -> None:
+    assert f"`make {name}`" in (ROOT / "docs" / "backends.md").read_text()
+    assert re.search(r"--weft-backend=\w+ .*core/weft/testing", RECIPES[name])
+
+
+def test_there_are_such_targets() -> None:
+    assert OF_DEVICES == ["test-gpu", "test-intel"]
