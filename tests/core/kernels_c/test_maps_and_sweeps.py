@@ -21,7 +21,7 @@ from weft.kernels.c.frames import cut_into, frame
 from weft.kernels.c.group_columns import GroupColumnSweeping
 from weft.kernels.c.groups import GroupSweeping
 from weft.kernels.c.kernels import alone
-from weft.kernels.c.parts import count_parts, sweeping_of
+from weft.kernels.c.parts import count_parts, parts_of, sweeping_of
 from weft.kernels.c.sweeps import Sweeping
 
 
@@ -68,6 +68,9 @@ SWEEPS = {
     "rows in parts": ((2, 10_007), lambda x: normalised(x, -1)),
     "columns in parts": ((9001, 20), lambda x: weft.sum(x, axis=0)),
     "wide columns": ((40, 3000), lambda x: weft.sum(x, axis=0)),
+    "a number for each column": ((40, 48), lambda x: weft.sum(x * x[0] + x[1], axis=0)),
+    "normalised columns in parts": ((9001, 48), lambda x: normalised(x + x[1], 0)),
+    "wide columns in parts": ((2100, 2500), lambda x: weft.sum(weft.square(x), axis=0)),
     "no elements": ((0, 5), lambda x: (weft.sum(x, axis=0), weft.prod(x, axis=0))),
     "no rows": ((0, 5), lambda x: weft.sum(x, axis=1)),
     "over a single one": ((1, 40), lambda x: weft.sum(x, axis=0) + 1),
@@ -191,6 +194,12 @@ def test_neighbouring_dimensions_are_one_loop():
 )
 def test_few_rows_are_cut_into_parts(rows, reduced, parts):
     assert count_parts(rows, reduced, SERIAL) == parts
+
+
+def test_columns_that_are_swept_once_are_cut_rather_than_narrow():
+    assert parts_of(framed((4096, 4096), 0), SERIAL) == 4
+    assert parts_of(framed((4096, 40_000), 0), SERIAL) == 1
+    assert parts_of(framed((1000, 4096), 0), SERIAL) == 1
 
 
 def test_the_last_part_may_be_shorter():

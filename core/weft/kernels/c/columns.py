@@ -14,10 +14,13 @@ from weft.kernels.c.sweeps import Sweeping, combined, start, total_dtype
 WIDEST, NARROWEST = 1024, 64
 """The most and the fewest columns that a work item sweeps side by side."""
 
+WIDEST_OF_PART = 2048
+"""The most columns of a part: it is swept once, and memory is fastest along whole rows."""
 
-def tile_width(columns: int, outer: int, units: int) -> int:
+
+def tile_width(columns: int, outer: int, units: int, widest: int = WIDEST) -> int:
     """Return how many columns a work item sweeps, so that there is work for all units."""
-    width = WIDEST
+    width = widest
     while width > NARROWEST and outer * -(-columns // width) < units * 4:
         width //= 2
     return min(width, columns)
@@ -30,10 +33,11 @@ class ColumnSweeping(Sweeping):
         self, writing: ElementWiseKernel, results: Iterable[int], is_partial: bool = False
     ) -> None:
         super().__init__(writing, results, is_partial)
-        self.column = len(self.frame.kept) - 1
+        self.column = writing.vector_loop = len(self.frame.kept) - 1
         self.columns = self.frame.kept[-1]
         outer, units = prod(self.frame.kept[:-1]), self.writing.processor.units
-        self.width = tile_width(self.columns, outer, units)
+        widest = WIDEST_OF_PART if is_partial else WIDEST
+        self.width = tile_width(self.columns, outer, units, widest)
         self.tiles = -(-self.columns // self.width)
         self.held: dict[int, str] = {}
         numbers = range(len(self.kernel.values))

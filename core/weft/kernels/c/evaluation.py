@@ -39,6 +39,8 @@ class ElementWiseKernel(Writing):
         By the number of a value, the array of a row that was kept.
     bundled_values, bundled_results
         By number, the places that take those of memory while an element of bundles is computed.
+    vector_loop
+        The loop along which vectors lie, the last one unless a kernel says otherwise.
     """
 
     def __init__(self, lowering: Lowering, frame: Frame, title: str = "") -> None:
@@ -49,6 +51,7 @@ class ElementWiseKernel(Writing):
         self.rows: dict[int, str] = {}
         self.bundled_values: dict[int, str] = {}
         self.bundled_results: dict[int, str] = {}
+        self.vector_loop = len(frame.shape) - 1
 
     def add_op(self, instruction: Instruction, form: Form, args: Sequence[str]) -> str:
         """Write an op on named operands, and return the name of its result."""
@@ -150,7 +153,7 @@ class ElementWiseKernel(Writing):
             text = form.load(value.dtype, self.bundled_values[number])
             return self.code.define(kind, "x_", text)
         read = self.source(number)
-        if not form.is_vector or read.strides[-1]:
+        if not form.is_vector or read.strides[self.vector_loop]:
             return self.code.define(kind, "x_", form.load(value.dtype, read.at(*indices)))
         return self.code.define(kind, "x_", form.spread(value.dtype, read.get(*indices)))
 

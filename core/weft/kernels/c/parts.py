@@ -6,12 +6,12 @@ found. The parts are fixed when a kernel is written: which unit did what makes n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from weft.description import TensorDescription
-from weft.kernels.c.columns import NARROWEST, ColumnSweeping
+from weft.kernels.c.columns import NARROWEST, WIDEST_OF_PART, ColumnSweeping
 from weft.kernels.c.evaluation import ElementWiseKernel
 from weft.kernels.c.forms import Form
 from weft.kernels.c.frames import Frame, cut_into, without_reduced
@@ -27,6 +27,14 @@ from weft.kernels.c.loops import (
 )
 from weft.kernels.c.lowering import Lowering
 from weft.kernels.c.maps import write_map
+from weft.kernels.c.moments import (
+    BlockSweeping,
+    Moment,
+    blocks_of,
+    moments_of,
+    most_blocks,
+    points_of_block,
+)
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.sweeps import Sweeping, combined, start, total_dtype
 from weft.kernels.kernel import Kernel
@@ -76,22 +84,49 @@ def _are_for_groups(frame: Frame, processor: Processor) -> bool:
 
 
 def count_parts(
-    rows: int, reduced: int, processor: Processor, shortest: int = SHORTEST_PART
+    rows: int,
+    reduced: int,
+    processor: Processor,
+    shortest: int = SHORTEST_PART,
+    points: int | None = None,
 ) -> int:
-    """Return into how many parts each of some rows is cut; 1 for not at all."""
+    """Return into how many parts each of some rows is cut; 1 for not at all.
+
+    Rows of more points than one beside each other have so many `points` together.
+    """
     if not rows or reduced < 2 * shortest:
         return 1
     wanted = processor.units * SHARES
     if processor.is_serial:
-        wanted = min(wanted, serial_items(rows * reduced, processor))
+        wanted = min(wanted, serial_items(points or rows * reduced, processor))
     return max(1, min(wanted // rows, reduced // shortest))
+
+
+def _count(
+    kind: type[Sweeping], kernel: Kernel, kept: int, reduced: int, processor: Processor
+) -> int:
+    """Return into how many parts the reduced points are cut for each kept one, as they are swept.
+
+    Columns that are swept once are cut before they are shared out among units in narrow tiles.
+    """
+    if kind is ColumnSweeping and _is_swept_once(kernel):
+        return count_parts(-(-kept // WIDEST_OF_PART), reduced, processor, points=kept * reduced)
+    together, shortest = _CUT.get(kind, (1, SHORTEST_PART))
+    return count_parts(-(-kept // together), reduced, processor, shortest)
+
+
+def _is_swept_once(kernel: Kernel) -> bool:
+    """Whether no sweep of a kernel waits for the totals of another."""
+    reductions = (each for each in kernel.body if each.is_reduction)
+    return not any(each.stage for each in reductions) and not any(
+        map(kernel.varies, kernel.outputs)
+    )
 
 
 def parts_of(frame: Frame, processor: Processor) -> int:
     """Return into how many parts the sweeps of a frame are cut."""
-    together, shortest = _CUT.get(sweeping_of(frame, processor), (1, SHORTEST_PART))
-    rows = -(-prod(frame.kept) // together)
-    parts = count_parts(rows, prod(frame.reduced), processor, shortest)
+    kind, (kept, reduced) = sweeping_of(frame, processor), map(prod, (frame.kept, frame.reduced))
+    parts = _count(kind, frame.kernel, kept, reduced, processor)
     return parts if processor.is_serial or parts == 1 else min(parts, frame.reduced[0])
 
 
@@ -99,13 +134,12 @@ def scratch_of(kernel: Kernel, processor: Processor) -> int:
     """Return the bytes that the totals of a kernel's parts may take, however its operands lie."""
     reduced = prod(kernel.domain[place] for place in kernel.reduced)
     kept = prod(n for place, n in enumerate(kernel.domain) if place not in kernel.reduced)
-    columns = _CUT[ColumnSweeping if processor.is_serial else GroupColumnSweeping]
-    parts = max(
-        count_parts(-(-kept // together), reduced, processor, shortest)
-        for together, shortest in ((1, SHORTEST_PART), columns)
-    )
+    kinds = (Sweeping, ColumnSweeping if processor.is_serial else GroupColumnSweeping)
+    parts = max(_count(kind, kernel, kept, reduced, processor) for kind in kinds)
     if parts == 1:
         return 0
+    if processor.is_serial and moments_of(kernel):
+        parts = most_blocks(reduced, parts)
     sizes = [total_dtype(each).itemsize for each in kernel.body if each.is_reduction]
     return sum(-(-kept * parts * size // SLOT) * SLOT + kept * size + SLOT for size in sizes)
 
@@ -116,13 +150,23 @@ def write_in_parts(lowering: Lowering, frame: Frame, parts: int) -> None:
 
 
 class _Parts:
-    """The kernels of one frame."""
+    """The kernels of one frame.
+
+    Attributes
+    ----------
+    moments
+        By number, the sums of squares that are taken in the sweep for the sum of their mean.
+    """
 
     def __init__(self, lowering: Lowering, frame: Frame, parts: int) -> None:
         self.lowering = lowering
         self.frame = frame
         self.kernel = frame.kernel
-        self.parts = parts
+        self.kind = sweeping_of(frame, lowering.processor)
+        self.moments: dict[int, Moment] = {}
+        if self.kind is Sweeping and lowering.processor.is_serial:
+            self.moments = {each.squares: each for each in moments_of(frame.kernel)}
+        self.parts = blocks_of(frame, parts) if self.moments else parts
         self.totals: dict[int, TensorDescription] = {}
 
     def write(self) -> None:
@@ -132,6 +176,8 @@ class _Parts:
             for number in range(len(kernel.operands), len(kernel.values))
             if kernel.instruction(number).is_reduction
         }
+        for number, moment in self.moments.items():
+            reductions[number] = reductions[moment.total]
         results = dict(enumerate(kernel.outputs))
         steady = [result for result, number in results.items() if not kernel.varies(number)]
         for stage in range(kernel.stages):
@@ -177,8 +223,11 @@ class _Parts:
         }
         frame = cut_into(self.frame, self.parts, partial, self.grain)
         writing = self.kernel_on(frame, f"{self.kernel.title}_of_parts", before=1)
-        kind = sweeping_of(self.frame, self.lowering.processor)
-        kind(writing, range(len(numbers)), is_partial=True).write()
+        results = range(len(numbers))
+        if self.moments:
+            BlockSweeping(writing, results, self.moments.values()).write()
+        else:
+            self.kind(writing, results, is_partial=True).write()
         return partial
 
     def combine(self, partial: dict[int, TensorDescription], steady: Sequence[int]) -> None:
@@ -192,7 +241,11 @@ class _Parts:
         outputs = [self.kernel.outputs[result] for result in steady]
 
         def known_at(kept: tuple[str, ...]) -> dict[int, str]:
-            return {n: self.total(writing, n, lies, kept) for n, lies in partial.items()}
+            known: dict[int, str] = {}
+            for number, lies in partial.items():
+                beyond = self.beyond(writing, number, partial, kept, known)
+                known[number] = self.total(writing, number, lies, kept, beyond)
+            return known
 
         def store(known: dict[int, str], kept: tuple[str, ...]) -> None:
             for number, lies in totals.items():
@@ -216,14 +269,45 @@ class _Parts:
             each_point(writing, frame.kept or (1,), at_point, cost=self.parts)
         self.totals.update(totals)
 
+    def beyond(
+        self,
+        writing: ElementWiseKernel,
+        number: int,
+        partial: Mapping[int, TensorDescription],
+        kept: tuple[str, ...],
+        known: Mapping[int, str],
+    ) -> Callable[[str], str] | None:
+        """Write what tells how far each part is from the mean of all, if its squares are added up.
+
+        Returns what writes that for a part; None for any other reduction.
+        """
+        if number not in self.moments:
+            return None
+        moment, code = self.moments[number], writing.code
+        kind = f"const {Form().type(self.kernel.values[number].dtype)}"
+        mean = writing.compute([moment.mean], Form(), kept, known)[moment.mean]
+
+        def added(part: str) -> str:
+            points = points_of_block(self.frame, part, self.parts)
+            points = code.define(kind, "points", points)
+            value = writing.array("of_part", partial[moment.total]).get(part, *kept)
+            distance = code.define(kind, "distance", f"{value} / {points} - {mean}")
+            return f"{points} * {distance} * {distance}"
+
+        return added
+
     def total(
         self,
         writing: ElementWiseKernel,
         number: int,
         lies: TensorDescription,
         kept: tuple[str, ...],
+        beyond: Callable[[str], str] | None = None,
     ) -> str:
-        """Write the total of all parts at a point, and return its name."""
+        """Write the total of all parts at a point, and return its name.
+
+        `beyond` writes what each part counts for beside its own total.
+        """
         made = self.kernel.instruction(number)
         form, dtype, code = Form(), total_dtype(made), writing.code
         total = code.define(form.type(dtype), "total", start(made, form))
@@ -233,6 +317,8 @@ class _Parts:
             head = within_group(writing, part, self.parts)
         with code.block(head):
             value = writing.array("of_part", lies).get(part, *kept)
+            if beyond is not None:
+                value = f"({value} + {beyond(part)})"
             code.line(f"{total} = {combined(made, form, total, value)};")
         if self.is_for_groups:
             total = group_total(writing, made, total, writing.processor.group)
