@@ -1,12 +1,14 @@
 """Matrix products and a convolution: weft against NumPy's matmul, and im2col with it.
 
+On processors OpenCL hands large products to NumPy's BLAS; there its own kernels are compared too.
 The limit is flops, by the rate of NumPy's own product of 1,024 columns.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,19 +19,24 @@ from models.cnn import convolved
 from models.program import Program, normal
 
 import weft
+from weft.kernels.c.device_transformer import DeviceTransformer
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A product: its operands, how often two numbers are multiplied, and both candidates."""
+    """A product: its operands, how often two numbers are multiplied, and both candidates.
+
+    `by_kernel` keeps the product from the host's BLAS.
+    """
 
     name: str
     shapes: Sequence[tuple[int, ...]]
     multiplications: int
     weft: Callable[..., Any]
     eager: Callable[..., Array]
+    by_kernel: bool = False
 
 
 def square(size: int) -> Case:
@@ -42,8 +49,9 @@ def convolution(x: Array, w: Array) -> Array:
     return convolved(x, w, np.zeros(len(w), "f4"))[1]
 
 
+SQUARES = tuple(map(square, (512, 1024, 2048)))
 CASES = (
-    *map(square, (512, 1024, 2048)),
+    *SQUARES,
     Case(
         "matmul, 16x128x128x64", [(16, 128, 128), (16, 128, 64)], 16 * 128 * 128 * 64,
         weft.matmul, np.matmul,
@@ -55,12 +63,34 @@ CASES = (
 )  # fmt: skip
 
 
+def by_kernel(case: Case) -> Case:
+    """Return the same product, made by a kernel of the backend."""
+    return replace(case, name=f"{case.name}, by a kernel", by_kernel=True)
+
+
+def has_choice() -> bool:
+    """Whether the backend has kernels of its own where it takes the host's BLAS."""
+    transformer = weft.make_transformer()
+    return isinstance(transformer, DeviceTransformer) and transformer.processor.shares_host
+
+
+def compiled(case: Case) -> Callable[..., Array]:
+    """Return the product as a function of arrays."""
+    placeholders = [weft.placeholder(shape) for shape in case.shapes]
+    result = case.weft(*placeholders)
+    if not case.by_kernel:
+        return Program(result, placeholders, []).compiled()[1]
+    transformer = weft.make_transformer()
+    assert isinstance(transformer, DeviceTransformer), "others have no kernels"
+    transformer.processor = replace(transformer.processor, host_work=sys.maxsize)
+    return transformer.computation(result, *placeholders)
+
+
 def compare(case: Case, rounds: int) -> Iterator[Row]:
     """Compare the candidates for one case."""
     random = np.random.default_rng(0)
     arrays = [normal(random, shape, 1) for shape in case.shapes]
-    placeholders = [weft.placeholder(shape) for shape in case.shapes]
-    _, call = Program(case.weft(*placeholders), placeholders, []).compiled()
+    call = compiled(case)
     expected = case.eager(*arrays)
     scale = np.abs(expected).max()
     np.testing.assert_allclose(call(*arrays), expected, rtol=1e-4, atol=1e-5 * scale)
@@ -73,7 +103,8 @@ def compare(case: Case, rounds: int) -> Iterator[Row]:
 
 def benchmark(rounds: int) -> Iterator[Row]:
     """Compare in each case."""
-    for case in CASES:
+    own = map(by_kernel, SQUARES) if has_choice() else ()
+    for case in (*CASES, *own):
         yield from compare(case, rounds)
 
 

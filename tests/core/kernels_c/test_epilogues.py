@@ -219,13 +219,14 @@ def test_a_batch_that_meets_one_matrix_is_for_a_blas():
 
 
 @both
-def test_a_result_lies_where_an_operand_did(processor):
-    """The last tile of rows overlaps the one before: what both have is computed once."""
+@pytest.mark.parametrize(("m", "n"), [(41, 60), (1, 301), (1, 288), (30, 45), (1, 31)])
+def test_a_result_lies_where_an_operand_did(m, n, processor):
+    """The last tile overlaps the one before, along rows or columns: what both have is made once."""
 
     def build(x, y, full):
-        return weft.cumsum(weft.relu(x @ y + weft.cumsum(full, 0)), 0)
+        return weft.cumsum(weft.relu(x @ y + weft.cumsum(full, 1)), 1)
 
-    shapes = (41, 50), (50, 60), (41, 60)
+    shapes = (m, 80), (80, n), (m, n)
     parameters = [weft.placeholder(shape) for shape in shapes]
     chosen = PROCESSORS[processor]
     plan = plan_of([build(*parameters)], *parameters, processor=chosen, passes=FUSING)

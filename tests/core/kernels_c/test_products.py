@@ -29,6 +29,9 @@ SHAPES = {
     "row": ((1, 300), (300, 77)),
     "column": ((300, 129), (129, 1)),
     "long row": ((1, 130), (130, 1501)),
+    "row of two tiles of vectors": ((1, 300), (300, 31)),
+    "row of whole vectors": ((1, 300), (300, 288)),
+    "narrow row": ((1, 600), (600, 13)),
     "batched row": ((6, 1, 256), (6, 256, 64)),
     "long sum": ((1, 5000), (5000, 1)),
     "no terms": ((7, 0), (0, 5)),
@@ -57,7 +60,7 @@ def test_lengths_and_layouts(name, processor):
 
 @everywhere
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ["odd", "blocks of terms", "row", "column"])
+@pytest.mark.parametrize("name", ["odd", "blocks of terms", "row", "narrow row", "column"])
 def test_dtypes(name, dtype, processor):
     operands = [numbers(dtype, *shape) for shape in SHAPES[name]]
     exact = dtype not in ("float16", "bfloat16")
@@ -102,6 +105,8 @@ def test_the_host_makes_large_products_where_it_shares_memory():
     assert not any(isinstance(each, HostCall) for each in work(200, 200, 200, SERIAL))
     assert not any(isinstance(each, HostCall) for each in work(64, 64, 64, shared))
     assert not any(isinstance(each, HostCall) for each in work(200, 200, 200, shared, "int32"))
+    alone = replace(shared, host_work=200**3 + 1)
+    assert not any(isinstance(each, HostCall) for each in work(200, 200, 200, alone))
 
 
 def test_the_device_multiplies_large_matrices_with_vectors():
@@ -117,3 +122,39 @@ def test_long_sums_are_cut_into_parts_where_there_are_few_tiles():
     titles = [each.function.title for each in work(32, 20000, 32, parallel)]
     assert titles == ["matmul", "add_parts"]
     assert [each.function.title for each in work(3000, 64, 3000, parallel)] == ["matmul"]
+
+
+SCRATCH = {
+    "a row of many columns": ((1, 288), (288, 32000), 16 * 1024),
+    "a row whose last tile overlaps another": ((1, 300), (300, 301), 16 * 1024),
+    "a column": ((6, 48, 256), (6, 256, 1), 16 * 1024),
+    "many terms": ((1, 5000), (5000, 40), 16 * 1024),
+    "a tiny product": ((3, 4), (4, 5), 0),
+}
+
+
+@pytest.mark.parametrize("name", SCRATCH)
+def test_a_single_row_needs_no_copies(name):
+    first, second, most = SCRATCH[name]
+    x, y = weft.placeholder(first), weft.placeholder(second)
+    plan = plan_of([MatmulOp(x, y)], x, y, processor=SERIAL)
+    (step,) = (each for each in plan.steps if isinstance(each.op, MatmulOp))
+    assert (step.workspace.nbytes if step.workspace else 0) <= most
+    source = work_of(plan, SERIAL)[1]
+    assert "columns" not in source
+    assert "rows" not in source
+
+
+@pytest.mark.parametrize("rows", ["a single row", "several rows"])
+def test_the_scratch_that_is_told_covers_every_layout(rows):
+    m = 1 if rows == "a single row" else 9
+
+    def build(x, y, y_columns):
+        return [
+            MatmulOp(each, other)
+            for each in (x[:, ::2], x[:, :70])
+            for other in (y, y[::-1], turned(y_columns), turned(y_columns)[:, ::-1])
+        ]
+
+    operands = numbers("float32", m, 140), numbers("float32", 70, 101), numbers("float32", 101, 70)
+    check(build, *operands, processor="serial")

@@ -138,9 +138,9 @@ def test_a_model_needs_what_is_in_use_at_once(build, in_place, size):
 
 
 @pytest.mark.parametrize("build", [mnist, fibonacci, stories])
-def test_what_the_backend_runs_needs_no_more(build):
+def test_what_the_backend_runs_needs_no_more(build, backend):
     node = build()
-    model = hk.HamKaasPlugin().compile_model(node)
+    model = hk.HamKaasPlugin(backend).compile_model(node)
     plan = model.computation.plan
     plan.verify()
     assert plan.arena_size == plan.peak_live <= model.memory.size

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from math import isqrt
 
-from weft.kernels.c.accumulators import VECTOR, Accumulator
+from weft.kernels.c.accumulators import Accumulator
 from weft.kernels.c.loops import serial_items
 from weft.kernels.c.processor import Processor
 
@@ -28,6 +27,15 @@ LEAST_ROWS, MOST_ROWS = 4, 12
 Small products take few, whose text compiles sooner; not where something is computed from the sums,
 which takes long loops.
 """
+
+MOST_VECTORS, MOST_NUMBERS = 8, 32
+"""How many vectors, or single numbers, a tile of one row has at most: registers hold them."""
+
+NEAR = 1 << 18
+"""The bytes of a matrix that is read as it lies."""
+
+FEW = 24
+"""With fewer rows, or columns, copying the other operand takes longer than it saves."""
 
 SMALL = 64**3
 """The multiplications up to which one work item makes a product: a launch takes as long."""
@@ -82,16 +90,25 @@ class Blocking:
 
 
 def blocking(
-    lengths: tuple[int, int, int, int], acc: Accumulator, processor: Processor, is_stored: bool
+    lengths: tuple[int, int, int, int],
+    acc: Accumulator,
+    processor: Processor,
+    is_stored: bool,
+    lanes: int,
 ) -> Blocking:
-    """Return how a batch of products [m, k] by [k, n] is cut, which may be stored as they are."""
+    """Return how a batch of products [m, k] by [k, n] is cut, which may be stored as they are.
+
+    A tile has vectors of so many lanes, or numbers where there is one. A single row meets each
+    column once, so that nothing is worth a copy, and all terms are added up at a time.
+    """
     batch, m, k, n = lengths
     work = batch * m * n * k
-    tile = _best_tile(m, n, acc, LEAST_ROWS if work <= SMALL and is_stored else MOST_ROWS)
-    depth = min(DEPTH, k) if acc.is_plain else k
     if m == 1:
+        tile, depth = _tile_of_a_row(n, lanes), k
         items = serial_items(work // VECTOR_GRAIN, processor)
     else:
+        tile = _best_tile(m, n, lanes, LEAST_ROWS if work <= SMALL and is_stored else MOST_ROWS)
+        depth = min(DEPTH, k) if acc.is_plain else k
         items = 1 if work <= SMALL else serial_items(work // GRAIN, processor)
     wanted = -(-items // batch)
     rows, panels = -(-m // tile.rows), -(-n // tile.width)
@@ -101,12 +118,19 @@ def blocking(
     return Blocking(tile, depth, down, across, min(batch * down * across, items), m)
 
 
-def _best_tile(m: int, n: int, acc: Accumulator, rows: int) -> Tile:
-    if acc.lanes == 1:
+def _tile_of_a_row(n: int, lanes: int) -> Tile:
+    """Return a tile that is no wider than the row, so that the last one may overlap another."""
+    if n < lanes or lanes == 1:
+        return Tile(1, min(MOST_NUMBERS, n), 1)
+    vectors = -(-n // lanes)
+    evenly = _even(vectors, MOST_VECTORS)
+    return Tile(1, evenly if evenly * lanes <= n else -(-vectors // 2), lanes)
+
+
+def _best_tile(m: int, n: int, lanes: int, rows: int) -> Tile:
+    if lanes == 1:
         return Tile(_even(m, 4), 8 if n > 4 else 4, 1)
-    if m == 1:
-        return Tile(1, min(8, -(-n // VECTOR)), VECTOR)
-    return Tile(_even(m, rows), 2 if n > VECTOR else 1, VECTOR)
+    return Tile(_even(m, rows), 2 if n > lanes else 1, lanes)
 
 
 def _even(length: int, most: int) -> int:
@@ -114,13 +138,23 @@ def _even(length: int, most: int) -> int:
     return -(-length // -(-length // most))
 
 
-def tiles_bytes(batch: int, m: int, k: int, n: int, acc: Accumulator, processor: Processor) -> int:
-    """Return how many bytes of scratch memory `multiply_tiles` needs at most."""
+def packs_rows(m: int, k: int, n: int, acc: Accumulator) -> bool:
+    """Whether rows of the first operand are copied before they are multiplied."""
+    is_near = m * k * acc.dtype.itemsize <= NEAR
+    return m > 1 and n >= FEW and not (is_near and acc.is_plain)
+
+
+def tiles_bytes(
+    lengths: tuple[int, int, int, int], acc: Accumulator, processor: Processor, is_stored: bool
+) -> int:
+    """Return how many bytes of scratch memory `multiply_tiles` needs at most, for any layout."""
+    batch, m, k, n = lengths
     size = 0
-    for (b, i), is_stored in product({(batch, m), (1, batch * m)}, (False, True)):
-        cut = blocking((b, i, k, n), acc, processor, is_stored)
+    for lanes in {acc.lanes, 1} if m == 1 else {acc.lanes}:
+        cut = blocking(lengths, acc, processor, is_stored, lanes)
         tile, depth = cut.tile, cut.depth
-        elements = depth * (cut.rows + tile.width) + tile.rows * tile.width
-        waiting = batch * m * n if k > depth else 0
-        size = max(size, cut.items * elements + waiting)
+        columns = depth * tile.width if m > 1 else 0
+        rows = depth * cut.rows if packs_rows(m, k, n, acc) else 0
+        waiting = batch * m * n if k > depth and not is_stored else 0
+        size = max(size, cut.items * (columns + rows + tile.rows * tile.width) + waiting)
     return size * acc.dtype_of_sums.itemsize + 1024

@@ -33,6 +33,9 @@ class Processor:
         Whether it computes in float64.
     shares_host
         Whether its memory is the host's, so that the host can take part without copies.
+    host_work
+        The multiplications from which on the host's BLAS makes a product of matrices, where the
+        memory is the host's: then it is worth that the device waits.
     has_blas
         Whether the backend runs a `LibraryCall` named ``matmul``.
     """
@@ -46,6 +49,7 @@ class Processor:
     access_bytes: int = 0
     has_fp64: bool = True
     shares_host: bool = False
+    host_work: int = 160**3
     has_blas: bool = False
 
     @property

@@ -39,9 +39,6 @@ from weft.op import Op
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp
 
-HOST_WORK = 160**3
-"""The multiplications of a matrix from which on the host's BLAS is worth a wait."""
-
 TINY = 2048
 """The multiplications up to which a product is not worth tiles."""
 
@@ -131,7 +128,7 @@ def write_product(
 @needs_scratch(MatmulOp)
 def matmul_bytes(op: MatmulOp, processor: Processor) -> int:
     """Return the scratch memory for operands in any layout."""
-    return 0 if on_host(op, processor) else scratch_of_product(op, processor)
+    return 0 if on_host(op, processor) else scratch_of_product(op, processor, is_stored=True)
 
 
 def is_own(op: MatmulOp, processor: Processor) -> bool:
@@ -155,7 +152,7 @@ def on_host(op: MatmulOp, processor: Processor) -> bool:
     """
     m, k = op.args[0].axes.shape[-2:]
     n = op.axes.shape[-1]
-    is_large = min(m, n) > 1 and m * k * n >= HOST_WORK
+    is_large = min(m, n) > 1 and m * k * n >= processor.host_work
     return processor.shares_host and op.dtype.name in ("float32", "float64") and is_large
 
 
@@ -171,18 +168,21 @@ def _is_worth_a_call(rows: int, columns: int, work: int) -> bool:
     return min(rows, columns) > 1 and work > TINY
 
 
-def scratch_of_product(op: Op, processor: Processor) -> int:
-    """Return the scratch memory that `multiply` needs at most, whatever becomes of the product."""
+def scratch_of_product(op: Op, processor: Processor, *, is_stored: bool) -> int:
+    """Return the scratch memory that `multiply` needs at most, for operands in any layout.
+
+    `is_stored` tells whether sums go to memory as they are.
+    """
     *leading, m, k = op.args[0].axes.shape
     batch, n = prod(leading), op.axes.shape[-1]
-    if not batch * m * n:
+    if batch * m * n * k <= TINY:
         return 0
     acc = accumulator(op.dtype, processor)
-    # A batch may turn out to be more rows, and a column a row.
+    # A batch may turn out to be more rows; a column becomes a row.
     ways = {(batch, m, n), (1, batch * m, n)}
-    ways |= {(batch, 1, m), (1, 1, batch * m)} if n == 1 else set()
+    ways = {(b, j, i) for b, i, j in ways} if n == 1 else ways
     if processor.is_serial:
-        return max(tiles_bytes(b, i, k, j, acc, processor) for b, i, j in ways)
+        return max(tiles_bytes((b, i, k, j), acc, processor, is_stored) for b, i, j in ways)
     return max(
         max(partial_bytes(b, i, j, k, acc, processor), _column_bytes(b * i, j, k, acc, processor))
         for b, i, j in ways

@@ -14,19 +14,15 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.description import TensorDescription
-from weft.kernels.c.blocking import blocking
+from weft.dtypes import DType
+from weft.kernels.c.blocking import FEW, NEAR, blocking, packs_rows
 from weft.kernels.c.code import Code
 from weft.kernels.c.epilogues import Epilogue
 from weft.kernels.c.forms import Form
+from weft.kernels.c.function import ctype
 from weft.kernels.c.loops import decoded, share
 from weft.kernels.c.lowering import Array, Lowering, is_wide
 from weft.kernels.c.packing import ROLLED, UNROLL, RowTiles, least, pack_columns, pack_tile
-
-NEAR = 1 << 18
-"""The bytes of a matrix that is read as it lies."""
-
-FEW = 24
-"""With fewer rows, or columns, copying the other operand takes longer than it saves."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +31,25 @@ class Panel:
 
     Attributes
     ----------
-    first, count
-        The first column, and how many are columns of the result.
+    first
+        The first column.
+    span
+        Which columns, from the first, are of the result and in no panel before: from one to an end.
     terms
         The first term that is added up, and the end.
-    pointer, pitch
-        Where the first term's elements are, and the distance of terms.
+    pointer, dtype
+        Where the first term's elements are, and what they are.
+    pitch, step
+        The distance of terms, and that of columns.
     """
 
     first: str
-    count: str
+    span: tuple[str, str]
     terms: tuple[str, str]
     pointer: str
-    pitch: int | str
+    dtype: DType
+    pitch: int
+    step: int
 
 
 def multiply_tiles(
@@ -80,15 +82,15 @@ class _Tiling:
         self.k = x.shape[-1]
         lengths = prod(self.batch), self.m, self.k, self.n
         is_stored = epilogue.target is not None
-        self.cut = blocking(lengths, acc, self.processor, is_stored)
+        lanes = acc.lanes if self.m > 1 or self._has_vectors() else 1
+        self.cut = blocking(lengths, acc, self.processor, is_stored, lanes)
         self.tile = self.cut.tile
         self.kind = "i64" if is_wide(x, y, *epilogue.tensors) else "i32"
         self.packs_columns = self._packs_columns()
-        has_panel = self.packs_columns or self.n % self.tile.width
         depth, width = self.cut.depth, self.tile.width
-        self.panel = self._scratch("columns", width * depth) if has_panel else ""
+        self.panel = self._scratch("columns", width * depth) if self.packs_columns else ""
         self.packed: RowTiles | None = None
-        if self._packs_rows():
+        if packs_rows(self.m, self.k, self.n, acc):
             pointer = self._scratch("rows", self.cut.rows * depth)
             self.packed = RowTiles(pointer, depth, self.tile.rows)
         has_rest = self.m % self.tile.rows or self.n % width
@@ -98,15 +100,18 @@ class _Tiling:
         self.aside = "" if fits else self._scratch("aside", self.tile.rows * width)
         self.waiting = self._waiting() if self.k > depth else None
 
+    def _has_vectors(self) -> bool:
+        """Whether vectors of columns are in memory, just as they are multiplied."""
+        return self.b.strides[-1] == 1 and self.acc.is_plain
+
     def _packs_columns(self) -> bool:
-        if self.b.strides[-1] != 1 or not self.acc.is_plain:
+        """Whether columns are copied: never for a single row, which would read the copy once."""
+        if self.m == 1:
+            return False
+        if self.n < self.tile.width or not self._has_vectors():
             return True
         is_near = prod(self.b.lies.shape[-2:]) * self.b.dtype.itemsize <= NEAR
         return self.m >= FEW and not is_near
-
-    def _packs_rows(self) -> bool:
-        is_near = prod(self.a.lies.shape[-2:]) * self.a.dtype.itemsize <= NEAR
-        return self.n >= FEW and not (is_near and self.acc.is_plain)
 
     def _scratch(self, hint: str, elements: int) -> str:
         shape = (self.cut.items, elements)
@@ -161,30 +166,29 @@ class _Tiling:
             start, rows = f"{tile} * {self.tile.rows}", self.tile.rows
             if self.m % rows:
                 start = least(start, str(self.m - rows))
-            yield tile, code.define("const i32", "i", start)
+            yield tile, code.define(f"const {self.kind}", "i", start)
 
     def columns(self, at: tuple[str, ...], terms: tuple[str, str]) -> Panel:
-        """Write where the columns of a panel are: packed, or as they lie if all of it is there."""
-        code, width, acc = self.code, self.tile.width, self.acc
-        first = code.define("const i32", "column", f"panel * {width}")
-        count = str(width)
-        if self.n % width:
-            count = code.define("const i32", "count", least(count, f"{self.n} - {first}"))
-        target, pitch = (self.panel, width), self.b.strides[-2]
+        """Write where the columns of a panel are: packed with zeros after the last, or as they lie.
+
+        As they lie, the last panel overlaps the one before.
+        """
+        code, width, acc, b = self.code, self.tile.width, self.acc, self.b
+        start, rest = f"panel * {width}", self.n % width
+        overlaps = rest and not self.packs_columns
+        place = least(start, str(self.n - width)) if overlaps else start
+        first = code.define(f"const {self.kind}", "column", place)
         if self.packs_columns:
-            pack_columns(code, acc, self.b, at, terms, (first, count), target)
-            return Panel(first, count, terms, self.panel, width)
-        pointer = f"GLOBAL const {acc.number} *"
-        there = f"({pointer})({self.b.at(*at, terms[0], first)})"
-        if count == str(width):
-            return Panel(first, count, terms, code.define(pointer, "b", there), pitch)
-        there = code.define(pointer, "b", there)
-        name = code.define("i32", "pitch", str(pitch))
-        with code.block(f"if ({count} < {width})"):
-            pack_columns(code, acc, self.b, at, terms, (first, count), target)
-            code.line(f"{there} = {self.panel};")
-            code.line(f"{name} = {width};")
-        return Panel(first, count, terms, there, name)
+            count = str(width)
+            if rest:
+                count = code.define("const i32", "count", least(count, f"{self.n} - {first}"))
+            pack_columns(code, acc, b, at, terms, (first, count), (self.panel, width))
+            return Panel(first, ("0", count), terms, self.panel, acc.dtype_of_sums, width, 1)
+        known = code.define("const i32", "known", f"{start} - {first}") if overlaps else "0"
+        pointer = f"GLOBAL const {ctype(b.dtype)} *"
+        there = code.define(pointer, "b", b.at(*at, terms[0], first))
+        pitch, step = b.strides[-2:]
+        return Panel(first, (known, str(width)), terms, there, b.dtype, pitch, step)
 
     def sums(self, at: tuple[str, ...], tile: tuple[str, str, str], panel: Panel) -> None:
         """Write one tile: add terms up, and put the sums where they belong."""
@@ -194,7 +198,8 @@ class _Tiling:
         code.line(f"{vector} c[{self.tile.rows}][{self.tile.vectors}];")
         with self.each_sum():
             code.line(f"c[r][v] = ({vector})(0);")
-        with code.block(f"for (i32 k = {panel.terms[0]}; k < {panel.terms[1]}; k++)"):
+        head = f"for ({self.kind} k = {panel.terms[0]}; k < {panel.terms[1]}; k++)"
+        with code.block(head):
             self.term(at, tile, panel)
         self.store(at, (number, i), panel)
 
@@ -206,8 +211,8 @@ class _Tiling:
         code.line(f"{acc.type(lanes)} b[{vectors}];")
         code.line(UNROLL)
         term = f"(k - {panel.terms[0]})"
-        place = f"{panel.pointer} + {term} * {panel.pitch} + v * {lanes}"
-        found = acc.load_vector(lanes, place, acc.dtype_of_sums)
+        place = f"{panel.pointer} + {term} * {panel.pitch} + v * {lanes * panel.step}"
+        found = acc.load_vector(lanes, place, panel.dtype)
         code.line(f"for (i32 v = 0; v < {vectors}; v++) b[v] = {found};")
         value = acc.load(self.a, *at, f"{i} + r", "k")
         if self.packed:
@@ -241,12 +246,15 @@ class _Tiling:
             place = f"{self.aside} + r * {self.tile.width} + v * {lanes}"
             code.line(acc.store_vector(lanes, place, "c[r][v]", acc.dtype_of_sums))
         known = code.define("const i32", "known", f"{number} * {self.tile.rows} - {i}")
-        whole = "0"
-        if self.in_vectors and 1 < lanes <= self.n:
-            whole = f"{panel.count} / {lanes} * {lanes}"
-            self.columns_of_tile(Form(lanes), (*at, i), known, ("0", whole), panel)
-        if whole == "0" or self.n % lanes:
-            self.columns_of_tile(Form(), (*at, i), known, (whole, panel.count), panel)
+        begin, end = panel.span
+        is_vector = self.in_vectors and 1 < lanes <= self.n
+        if is_vector:
+            whole = f"{begin} + ({end} - {begin}) / {lanes} * {lanes}"
+            whole = code.define("const i32", "whole", whole)
+            self.columns_of_tile(Form(lanes), (*at, i), known, (begin, whole), panel)
+            begin = whole
+        if not is_vector or self.n % lanes:
+            self.columns_of_tile(Form(), (*at, i), known, (begin, end), panel)
 
     def columns_of_tile(
         self, form: Form, first: tuple[str, ...], known: str, span: tuple[str, str], panel: Panel
