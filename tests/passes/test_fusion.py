@@ -82,7 +82,7 @@ APART: dict[str, tuple[Any, list[str]]] = {
     "an axis of length 1": (weft.tanh(weft.reshape(weft.tanh(X), (1, ROWS, COLUMNS))), []),
     "a product and its operand": (weft.tanh(X) + weft.tanh(X) @ SQUARE, ["matmul_add"]),
     "reductions over other axes": (weft.sum(weft.sum(X, axis=1), axis=0), []),
-    "sums over rows of a product": (weft.sum(weft.tanh(X @ SQUARE), axis=0), ["matmul_tanh"]),
+    "sums over rows of a product": (weft.sum(weft.tanh(X @ SQUARE), axis=0), ["tanh_sum"]),
     "a short way into a product": (weft.tanh(weft.exp(X)) @ SQUARE, ["exp_tanh"]),
     "the sums of two operands": (weft.sum(X, axis=1) + weft.sum(Y, axis=1), ["sum_add"]),
     "an empty domain": (weft.exp(weft.tanh(EMPTY)), []),

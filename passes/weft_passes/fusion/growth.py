@@ -42,7 +42,8 @@ class _Growth:
     Attributes
     ----------
     only_reduced
-        The ops that only reductions read: they are computed where those are.
+        The ops that only reductions read, with the axes of these: they are computed where those
+        are.
     """
 
     def __init__(self, clusters: Clusters) -> None:
@@ -132,7 +133,7 @@ class _Growth:
         clusters = self.clusters
         if not clusters.go_together(chosen, op.positions if isinstance(op, ReductionOp) else None):
             return None
-        if op in self.only_reduced and not all(map(clusters.can_reduce, chosen)):
+        if op in self.only_reduced and not all(self.may_reduce(op, each) for each in chosen):
             return None
         known: dict[Op, Places] = {}
         views: dict[Op, Places] = {}
@@ -156,6 +157,14 @@ class _Growth:
         if size > clusters.target.max_kernel_values:
             return None
         return _Fit(views, places, rank, outside)
+
+    def may_reduce(self, op: Op, cluster: Cluster) -> bool:
+        """Whether the reductions that read an op can be where a cluster is."""
+        if cluster.root is None:
+            return True
+        rank = len(op.axes)
+        reads_rows = rank == len(cluster.domain) and self.only_reduced[op] == {(rank - 1,)}
+        return reads_rows and self.clusters.can_reduce(cluster)
 
     def pays(
         self, op: Op, chosen: tuple[Cluster, ...], outside: Iterable[Op], places: Places
@@ -212,13 +221,15 @@ def may_fuse(kind: type[Op]) -> bool:
     return _kind(kind) == FUSIBLE
 
 
-def _only_reduced(graph: Graph) -> set[Op]:
-    found = {op.args[0] for op in graph.ops if isinstance(op, ReductionOp)}
-    found.difference_update(graph.roots)
+def _only_reduced(graph: Graph) -> dict[Op, set[tuple[int, ...]]]:
+    found: dict[Op, set[tuple[int, ...]]] = {}
+    others = set(graph.roots)
     for op in graph.ops:
-        if not isinstance(op, ReductionOp):
-            found.difference_update(op.args)
-    return found
+        if isinstance(op, ReductionOp):
+            found.setdefault(op.args[0], set()).add(op.positions)
+        else:
+            others.update(op.args)
+    return {op: axes for op, axes in found.items() if op not in others}
 
 
 def _kind(kind: type[Op]) -> int:

@@ -69,8 +69,8 @@ def test_a_token_compiles_nothing_and_allocates_its_logits_only(backend):
     first = model.evaluate(inputs)
     transformer, program = model.computation.transformer, model.computation.program
     storages = {id(tensor.storage) for tensor in transformer.state_tensors.values()}
-    buffers, on_device = list(transformer.device_buffers), device_bytes(transformer)
     gc.collect()
+    buffers, on_device = list(transformer.device_buffers), device_bytes(transformer)
     found = []
     tracemalloc.start()
     try:
@@ -79,7 +79,9 @@ def test_a_token_compiles_nothing_and_allocates_its_logits_only(backend):
             before, _ = tracemalloc.get_traced_memory()
             logits = model.evaluate(inputs)
             found.append(tracemalloc.get_traced_memory()[1] - before - logits.nbytes)
-            assert device_bytes(transformer) == on_device
+            assert device_bytes(transformer) <= on_device, (
+                "of this and of others that end meanwhile"
+            )
     finally:
         tracemalloc.stop()
     assert min(found) < OBJECTS < 4 * LARGE.heads * LARGE.positions * LARGE.head
