@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 
@@ -15,6 +17,17 @@ LONGEST = (
     "test_compiled_program_gives_what_the_reference_gives[opencl]",
 )
 """Each takes about a minute; at the end, one of them would keep pytest-xdist's workers waiting."""
+
+
+WORKERS = 4
+"""At least so many processes share the tests, for PoCL keeps each kernel that ran in memory: for
+one process these tests have more than Linux lets it map (weft_opencl/mappings.py)."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Have a process for each core, but not too few."""
+    return max(WORKERS, os.cpu_count() or 1)
 
 
 @pytest.hookimpl(trylast=True)

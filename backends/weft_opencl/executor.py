@@ -15,6 +15,7 @@ from weft.plan import INPUT, RESULT
 from weft.program import Program
 from weft_opencl.device import Device, Memory
 from weft_opencl.edge import CopiedEdge, OpenCLEdge, SharedEdge
+from weft_opencl.mappings import MAPPINGS
 
 if TYPE_CHECKING:
     from weft_opencl.transformer import OpenCLTransformer
@@ -38,12 +39,16 @@ class OpenCLKernelGroup(GPUKernelGroup):
         self._kernels: dict[Launch, Any] = {}
 
     def load(self, text: str) -> None:
-        """Build the source and make the kernels; raises BackendError if that fails."""
+        """Build the source and make the kernels; raises BackendError if that fails.
+
+        Raises DeviceMemoryError where the process has no room for the kernels.
+        """
+        kernels = [work for work in self.work if isinstance(work, GPUKernel)]
+        MAPPINGS.make_room(len({work.function.name for work in kernels}), self.device.name)
         built = self.device.build(text, self.program.name)
         try:
-            for work in self.work:
-                if isinstance(work, GPUKernel):
-                    self._kernels[work] = self.cl.Kernel(built, work.function.name)
+            for work in kernels:
+                self._kernels[work] = self.cl.Kernel(built, work.function.name)
         except self.cl.Error as error:
             doing = f"making the kernels of {self.program.name}"
             raise self.device.failed(error, doing) from error

@@ -1,0 +1,64 @@
+"""How many kernels a process can still load, where a driver never gives one back.
+
+PoCL maps a shared library for each kernel that runs. It means to close those of long ago, but
+counts two users of a library for each run and takes one back, so all stay (3.1, in
+`pocl_pthread_prepare_kernel`). Linux limits the mappings of a process, and what needs another one
+then ends the process without a word.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weft.kernels.c.device_errors import DeviceMemoryError
+
+FOR_KERNEL = 5
+"""Mappings for each kernel: four segments of its library, and what the heap grows meanwhile."""
+SPARE = 4096
+"""Mappings that are left to everything else."""
+_LIMIT = Path("/proc/sys/vm/max_map_count")
+_MAPPED = Path("/proc/self/maps")
+
+
+class Mappings:
+    """Keeps account of the mappings of this process, which are counted as seldom as can be."""
+
+    def __init__(self) -> None:
+        self._counted = 0
+        self._kernels_since = 0
+
+    def make_room(self, kernels: int, device: str) -> None:
+        """Note that kernels will be loaded; raises DeviceMemoryError if there is no room."""
+        self._kernels_since += kernels
+        limit = _limit()
+        if limit is None or self._expected <= limit:
+            return
+        self._counted, self._kernels_since = _mapped(), kernels
+        if self._expected > limit:
+            self._kernels_since = 0
+            raise DeviceMemoryError(
+                f"this process has no room for {kernels} more kernels of {device}: of the {limit} "
+                f"mappings of memory that Linux lets a process have {self._counted} are taken, and "
+                "PoCL keeps those of each kernel that ran. Go on in another process, or let there "
+                "be more: sysctl vm.max_map_count=1000000"
+            )
+
+    @property
+    def _expected(self) -> int:
+        return self._counted + FOR_KERNEL * self._kernels_since + SPARE
+
+
+MAPPINGS = Mappings()
+"""Those of this process."""
+
+
+def _limit() -> int | None:
+    try:
+        return int(_LIMIT.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _mapped() -> int:
+    with _MAPPED.open("rb") as lines:
+        return sum(1 for _ in lines)
