@@ -1,9 +1,9 @@
 """How many kernels a process can still load, where a driver never gives one back.
 
 PoCL maps a shared library for each kernel that runs. It means to close those of long ago, but
-counts two users of a library for each run and takes one back, so all stay (3.1, in
-`pocl_pthread_prepare_kernel`). Linux limits the mappings of a process, and what needs another one
-then ends the process without a word.
+counts two users of a library for each run and takes one back, so all stay (3.1, with threads; its
+device without them, `basic`, does it right). Linux limits the mappings of a process, and what needs
+another one then ends the process without a word.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class Mappings:
             raise DeviceMemoryError(
                 f"this process has no room for {kernels} more kernels of {device}: of the {limit} "
                 f"mappings of memory that Linux lets a process have {self._counted} are taken, and "
-                "PoCL keeps those of each kernel that ran. Go on in another process, or let there "
-                "be more: sysctl vm.max_map_count=1000000"
+                "PoCL keeps those of each kernel that ran. Go on in another process, let there be "
+                "more (sysctl vm.max_map_count=1000000), or take PoCL's device that computes in "
+                "one thread and keeps few (POCL_DEVICES=basic)"
             )
 
     @property
