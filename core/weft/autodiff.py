@@ -5,16 +5,21 @@ graph that the adjoint rules read; it yields the gradients of the forward graph'
 reads from inside is decided by bytes: a value that cheap ops make of others is computed again where
 that keeps less. (PopXL's `autodiff`; reverse accumulation as in `weft.grad`.)
 
-Gradient graphs are kept with their forward graph, so each graph is differentiated once, however
-often it is called.
+Gradient graphs are kept with their forward graph, by what was asked for and by the gradient graphs
+that were given for graphs below. So a graph is differentiated once for each set of outputs whose
+gradients arrive, however often it is called, and what was asked before changes no result. Whoever
+asks for the gradient graphs of all graphs gets some that fit every call, and one for each graph.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from weft import dtypes, scope
@@ -22,7 +27,7 @@ from weft.collection import paused_collection
 from weft.errors import ArgumentError, GradientError
 from weft.grad import Missing, walk_back
 from weft.graph import Graph
-from weft.inlining import without_saved
+from weft.inlining import called_graphs, without_saved
 from weft.op import Op, explain
 from weft.ops.calls import saved
 from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
@@ -35,7 +40,7 @@ from weft.ops.elementwise import (
     SubtractOp,
     add,
 )
-from weft.ops.graph_ops import CallOp, SavedOp
+from weft.ops.graph_ops import CallOp, SavedOp, WhileOp
 from weft.ops.movement import zeros_like
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp, placeholder
@@ -87,6 +92,8 @@ class GradGraphInfo:
     missing
         For inputs of the forward graph that have no gradient, the op that is the reason, and the
         ops on the way to it.
+    independent
+        Inputs of the forward graph whose gradient is zero, whether it was required or not.
     """
 
     graph: Graph
@@ -94,6 +101,9 @@ class GradGraphInfo:
     expected_inputs: tuple[ExpectedConnection, ...]
     expected_outputs: tuple[ExpectedConnection, ...]
     missing: Mapping[Any, Missing] = field(default_factory=dict, repr=False)
+    independent: frozenset[Any] = field(default=frozenset(), repr=False)
+    _part: Callable[[tuple[Any, ...]], GradGraphInfo] | None = field(default=None, repr=False)
+    _parts: dict[frozenset[Any], GradGraphInfo] = field(default_factory=dict, repr=False)
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -109,6 +119,24 @@ class GradGraphInfo:
         """Return the forward tensors whose gradients are inputs, which are the first inputs."""
         kind = ExpectedConnectionType.FwdGrad
         return tuple(e.fwd_tensor for e in self.expected_inputs if e.connection_type is kind)
+
+    def part(self, provided: Collection[Any]) -> GradGraphInfo:
+        """Return what a call runs in which only some of the gradients arrive, made once for each.
+
+        It computes nothing for the others. What `autodiff` did not make has no part but itself.
+        """
+        key = frozenset(provided)
+        if self._part is None or not key < set(self.provided()):
+            return self
+        if key not in self._parts:
+            self._parts[key] = self._part(tuple(provided))
+        made = self._parts[key]
+        return replace(made, independent=self.independent | made.independent)
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The gradient graph, and those of its parts that there are."""
+        return (self.graph, *(part.graph for part in self._parts.values()))
 
     def inputs_dict(self, fwd_call: CallOp) -> dict[Any, TensorOp]:
         """Return, for each input that is a forward value, what it is in a call.
@@ -153,15 +181,18 @@ class GradGraphInfo:
 Known = Mapping[Graph, GradGraphInfo]
 
 
-@dataclass
-class _Gathering:
-    """The gradient graphs of called graphs that are known, and those that were used."""
-
-    known: Known
-    used: dict[Graph, GradGraphInfo]
+given_graphs: ContextVar[Known] = ContextVar("weft_gradient_graphs", default=MappingProxyType({}))
+"""The gradient graphs that were given for graphs that are called."""
 
 
-gathering: ContextVar[_Gathering | None] = ContextVar("weft_gradient_graphs", default=None)
+@contextmanager
+def given(known: Known) -> Iterator[None]:
+    """Use some gradient graphs for calls, which are not differentiated then."""
+    token = given_graphs.set(known)
+    try:
+        yield
+    finally:
+        given_graphs.reset(token)
 
 
 def autodiff(
@@ -179,20 +210,25 @@ def autodiff(
     graph
         A graph without states, as `capture` makes one; its variables are inputs.
     grads_provided
-        The outputs whose gradients the gradient graph takes; by default those that hold floats.
+        The outputs whose gradients the gradient graph takes; by default those that hold floats, one
+        that is listed twice as two.
     grads_required
         The inputs whose gradients it yields, in that order; by default those that hold floats.
     called_graphs_grad_info
-        Gradient graphs that are there already, for graphs that this one calls.
+        Gradient graphs that are there already, for graphs that this one calls. These are not
+        differentiated again.
     return_all_grad_graphs
-        Whether to return a mapping that has the gradient graphs of called graphs as well.
+        Whether to return a mapping that has the gradient graphs of called graphs as well. These
+        take the gradients of all outputs that hold floats, so that they fit other calls too; a call
+        in which only some arrive runs a part.
     recompute
         Whether the gradient graph takes no values from inside the forward graph, but computes them
         again from its inputs.
 
     Raises ArgumentError for arguments of other kinds, for a tensor that is none of the graph's and
     for a gradient graph of another graph, and GradientError where a required gradient does not
-    exist; the message lists which, and why.
+    exist, or one that was given for a called graph leaves out what arrives or is required; the
+    message lists which, and why.
     """
     if not isinstance(graph, Graph):
         raise ArgumentError(f"autodiff takes a graph, not {graph!r}")
@@ -204,24 +240,26 @@ def autodiff(
         )
     provided = _chosen(graph, "grads_provided", graph.outputs, grads_provided)
     required = _chosen(graph, "grads_required", graph.inputs, grads_required)
-    found = _Gathering(_checked_known(called_graphs_grad_info), {})
-    token = gathering.set(found)
-    try:
-        info = found.known.get(graph) or gradient_graph(graph, provided, required, recompute)
-    finally:
-        gathering.reset(token)
+    known = _checked_known(called_graphs_grad_info)
+    info, made = known.get(graph), {}
+    if info is None or (info.provided(), info.outputs) != (provided, required):
+        made = gradients_below(graph, known) if return_all_grad_graphs else {}
+        with given({**known, **made}):
+            info = gradient_graph(graph, provided, required, recompute)
     if info.missing:
         raise GradientError(_missing_message(graph, info.missing))
     if not return_all_grad_graphs:
         return info
-    return {**found.known, **found.used, graph: info}
+    inside = frozenset(called_graphs(info.graph))
+    made = {each: found for each, found in made.items() if not inside.isdisjoint(found.graphs)}
+    return {**known, **made, graph: info}
 
 
 def _chosen(
     graph: Graph, what: str, among: tuple[Any, ...], given: Iterable[TensorOp] | None
 ) -> tuple[TensorOp, ...]:
     if given is None:
-        return tuple(dict.fromkeys(op for op in among if dtypes.is_inexact(op.dtype)))
+        return _inexact(among)
     if isinstance(given, Op) or not isinstance(given, Iterable):
         raise ArgumentError(f"{what} is a list of tensors, not {given!r}")
     chosen = tuple(given)
@@ -234,9 +272,13 @@ def _chosen(
             problem = f"{what} holds {op}, but this tensor is not in the forward graph's "
             kind = "outputs" if what == "grads_provided" else "inputs"
             raise ArgumentError(explain("autodiff", f"{problem}{kind} ({graph.name})", (op,)))
-    if len(set(chosen)) < len(chosen):
+    if Counter(chosen) - Counter(among):
         raise ArgumentError(f"{what} holds a tensor twice")
     return chosen
+
+
+def _inexact(ops: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple([op for op in ops if dtypes.is_inexact(op.dtype)])
 
 
 def _checked_known(given: Known | None) -> dict[Graph, GradGraphInfo]:
@@ -263,9 +305,44 @@ def _checked_known(given: Known | None) -> dict[Graph, GradGraphInfo]:
 def _missing_message(graph: Graph, missing: Mapping[Any, Missing]) -> str:
     lines = [f"Unable to provide required gradient output of {graph.name} for:"]
     for op, reason in missing.items():
-        why = f"{reason.op} ({type(reason.op).__name__}) has no gradient, {reason.op.file_info}"
-        lines.append(f"  {op.source}: {why}")
+        why = f"{reason.op} ({type(reason.op).__name__}) {reason.problem}"
+        lines.append(f"  {op.source}: {why}, {reason.op.file_info}")
     return "\n".join(lines)
+
+
+def gradients_below(graph: Graph, known: Known) -> dict[Graph, GradGraphInfo]:
+    """Return gradient graphs that fit every call of the graphs that a graph calls.
+
+    They take the gradients of all outputs that hold floats. There are none for those of `known`,
+    nor for what only these call.
+    """
+    made: dict[Graph, GradGraphInfo] = {}
+    for each in _below(graph, known):
+        provided, required = _inexact(each.outputs), _inexact(each.inputs)
+        if each not in known and provided and required:
+            with given({**known, **made}):
+                made[each] = gradient_graph(each, provided, required)
+    return made
+
+
+def _below(graph: Graph, known: Known) -> list[Graph]:
+    """Return the graphs that are called through ops with gradients, those called first.
+
+    Those that are known are among them, but not what they call.
+    """
+
+    def called(each: Any) -> Sequence[Any]:
+        return () if each in known else _called_with_gradient(each)
+
+    found: list[Any] = postorder(_called_with_gradient(graph), called)
+    return found
+
+
+def _called_with_gradient(graph: Graph) -> Sequence[Any]:
+    if WhileOp not in graph.kinds:
+        called: Sequence[Any] = graph.called
+        return called
+    return [each for op in graph.ops if not isinstance(op, WhileOp) for each in op.graphs]
 
 
 def gradient_graph(
@@ -276,14 +353,23 @@ def gradient_graph(
 ) -> GradGraphInfo:
     """Return the gradient graph for some outputs or inner ops and some inputs; kept for the next.
 
-    Inputs that have no gradient are in `missing`, and not among the outputs.
+    Inputs that have no gradient are in `missing`, and not among the outputs. Calls inside use the
+    gradient graphs that are `given`.
     """
-    key = (provided, required, recompute)
-    known: dict[Any, GradGraphInfo] = graph.__dict__.setdefault("_gradients", {})
-    if key not in known:
+    known = given_graphs.get()
+    used = [(each, known[each]) for each in _below(graph, known) if each in known] if known else ()
+    key = (provided, required, recompute, frozenset(used))
+    kept: dict[Any, GradGraphInfo] = graph.__dict__.setdefault("_gradients", {})
+    if key not in kept:
         with paused_collection(), scope.saved_user_deps():
-            known[key] = _Differentiation(graph, provided, recompute).info(required)
-    return known[key]
+            made = _Differentiation(graph, provided, recompute).info(required)
+
+        def part(fewer: tuple[TensorOp, ...]) -> GradGraphInfo:
+            with given(dict(used)):
+                return gradient_graph(graph, fewer, required, recompute)
+
+        kept[key] = replace(made, _part=part)
+    return kept[key]
 
 
 class _Differentiation:
@@ -297,7 +383,9 @@ class _Differentiation:
         self.seeds = tuple(like_parameter(op, "Gradient___") for op in provided)
         extra = [op for op in provided if op not in self.members]
         order = postorder([*graph.outputs, *graph.ops, *extra], lambda op: op.args)
-        adjoints: dict[Op, Any] = dict(zip(provided, self.seeds, strict=True))
+        adjoints: dict[Op, Any] = {}
+        for op, seed in zip(provided, self.seeds, strict=True):
+            adjoints[op] = add(adjoints[op], seed) if op in adjoints else seed
         self.adjoints = walk_back(order, adjoints, frozenset(graph.inputs))
 
     def info(self, required: Sequence[TensorOp]) -> GradGraphInfo:
@@ -326,6 +414,7 @@ class _Differentiation:
             ),
             expected_outputs=tuple(ExpectedConnection(grad, op) for op in wanted),
             missing=missing,
+            independent=frozenset(op for op in self.graph.inputs if self.adjoints.get(op) is None),
         )
 
     def is_forward(self, op: Op) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from weft import dtypes
-from weft.autodiff import GradGraphInfo, gathering, gradient_graph, like_parameter, rebuilt
+from weft import dtypes, scope
+from weft.autodiff import GradGraphInfo, given_graphs, gradient_graph, like_parameter
 from weft.grad import Missing
 from weft.graph import Graph
 from weft.inlining import without_saved
@@ -18,16 +18,15 @@ from weft.ops.movement import zeros_like
 from weft.tensor import TensorOp
 
 
-def _gradients_of_called(graph: Graph, keys: Iterable[Any], recompute: bool) -> GradGraphInfo:
-    """Return the gradient graph for a call: a known one, or one for the adjoints that are there."""
-    now = gathering.get()
-    if now is not None and graph in now.known:
-        return now.known[graph]
+def _gradients_of_called(
+    graph: Graph, adjoints: Mapping[Any, TensorOp], recompute: bool
+) -> GradGraphInfo:
+    """Return the gradient graph for the adjoints that are there, or the part of a given one."""
+    info = given_graphs.get().get(graph)
+    if info is not None:
+        return info.part(adjoints)
     required = tuple(op for op in graph.inputs if dtypes.is_inexact(op.dtype))
-    info = gradient_graph(graph, tuple(keys), required, recompute)
-    if now is not None:
-        now.used.setdefault(graph, info)
-    return info
+    return gradient_graph(graph, tuple(adjoints), required, recompute)
 
 
 def _by_op(graph: Graph, delta: Mapping[Any, TensorOp]) -> dict[Op, TensorOp]:
@@ -42,24 +41,61 @@ def _by_op(graph: Graph, delta: Mapping[Any, TensorOp]) -> dict[Op, TensorOp]:
 
 def adjoints_of_call(op: CallOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
     """Return the adjoints of a call's operands."""
-    return _adjoints(op, op.graph, delta, turn=0)
+    return _adjoints(op, op.graph, delta)
 
 
 def _adjoints(
-    op: CallOp | LoopOp, graph: Graph, delta: Mapping[Any, TensorOp], turn: int
+    op: CallOp | LoopOp,
+    graph: Graph,
+    delta: Mapping[Any, TensorOp],
+    turn: int = 0,
+    recompute: bool = False,
 ) -> list[Any]:
-    """Return the adjoints of the inputs of one call of a graph."""
-    given = _by_op(graph, delta)
-    info = _gradients_of_called(graph, given, recompute=False)
+    """Return the adjoints of the inputs of one call of a graph.
+
+    Values from inside are those of the graph that the op runs, which is the same but for effects.
+    """
+    adjoints = _by_op(graph, delta)
+    info = _gradients_of_called(graph, adjoints, recompute)
     provided = info.provided()
-    seeds = [given[each] if each in given else zeros_like(each) for each in provided]
+    for each in adjoints:
+        if each not in provided:
+            return [Missing(op, (op,), _refused(graph, each))] * len(graph.inputs)
+    rest = dict(adjoints)
+    seeds = [rest.pop(each) if each in rest else zeros_like(each) for each in provided]
     values = [
         _value(op, connection.fwd_tensor, turn)
         for connection in info.expected_inputs[len(provided) :]
     ]
     gradients = call_op(info.graph, *seeds, *values).results
     found: dict[Any, Any] = dict(zip(info.outputs, gradients, strict=True))
-    return [found.get(each, info.missing.get(each)) for each in graph.inputs]
+    return [
+        found[each] if each in found else _without_gradient(op, info, each) for each in graph.inputs
+    ]
+
+
+def _refused(graph: Graph, op: Op) -> str:
+    """Return what is said of a call whose gradient graph does not take an adjoint."""
+    return (
+        f"is a call of {graph.name}, whose gradient graph in called_graphs_grad_info takes no "
+        f"gradient of output {graph.outputs.index(op)}, {op}, but there is one: differentiate "
+        f"{graph.name} with it in grads_provided, or leave it out of called_graphs_grad_info"
+    )
+
+
+def _without_gradient(op: Op, info: GradGraphInfo, parameter: Any) -> Missing | None:
+    """Return what stands for the gradient of an input that a gradient graph does not yield."""
+    if parameter in info.missing:
+        return info.missing[parameter]
+    if parameter in info.independent or not dtypes.is_inexact(parameter.dtype):
+        return None
+    name = info.forward_graph.name
+    problem = (
+        f"is a call of {name}, whose gradient graph in called_graphs_grad_info yields no gradient "
+        f"of the input {parameter.source}: differentiate {name} with it in grads_required, or "
+        "leave it out of called_graphs_grad_info"
+    )
+    return Missing(op, (op,), problem)
 
 
 def _value(op: CallOp | LoopOp, inner: TensorOp, turn: int) -> TensorOp:
@@ -87,8 +123,8 @@ def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
             if share is not None:
                 found[index] = share if found[index] is None else _sum(found[index], share)
         broken = next((share for share in shares[:carried] if isinstance(share, Missing)), None)
-        if broken is not None:
-            return [broken] * carried + found[carried:]
+        if broken is not None and turn:
+            return [broken] * len(op.args)
         now = {key: share for key, share in enumerate(shares[:carried]) if share is not None}
     for index in range(carried):
         found[index] = now.get(index)
@@ -102,46 +138,36 @@ def _sum(one: Any, other: Any) -> Any:
 
 
 def adjoints_of_cond(op: CondOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
-    """Return the adjoints of the operands of a choice: a choice of gradient graphs.
+    """Return the adjoints of the operands of a choice: a choice of calls of gradient graphs.
 
-    Each computes again what it needs, so that nothing is kept for the graph that did not run.
+    Nothing is kept for the graph that did not run: gradient graphs compute again what they need.
+    For one that was given and takes values from inside, the graph is called again.
     """
-    required = [
-        tuple(each for each in graph.inputs if dtypes.is_inexact(each.dtype)) for graph in op.graphs
+    inputs, shares = [], []
+    for graph in op.graphs:
+        seeds = {key: like_parameter(graph.outputs[key], "Gradient___") for key in delta}
+        own = [like_parameter(each, "") for each in graph.inputs]
+        with scope.replacing(op):
+            forward = CallOp(*own, graph=graph.replace(effects=()))
+        inputs.append([*seeds.values(), *own])
+        shares.append(_adjoints(forward, graph, seeds, recompute=True))
+    found = [(side, share) for side, row in enumerate(shares) for share in row]
+    gradients = [(side, share) for side, share in found if isinstance(share, TensorOp)]
+    chosen = [
+        without_saved(
+            Graph(
+                inputs=inputs[number],
+                outputs=[
+                    share if side == number else zeros_like(share) for side, share in gradients
+                ],
+                name=f"{graph.name}_bwd",
+            )
+        )
+        for number, graph in enumerate(op.graphs)
     ]
-    chosen = []
-    for number, graph in enumerate(op.graphs):
-        keys = tuple(graph.outputs[key] for key in delta)
-        chosen.append(_with_zeros(graph, keys, required, number))
     args = [[*delta.values(), *op.operands_of(which)] for which in (True, False)]
-    shares = iter(cond_op(op.args[0], chosen[0][0], chosen[1][0], *args).results)
-    result: list[Any] = [None]
-    for graph, wanted, (_, missing) in zip(op.graphs, required, chosen, strict=True):
-        for each in graph.inputs:
-            share = next(shares) if each in wanted else None
-            result.append(missing.get(each, share))
-    return result
-
-
-def _with_zeros(
-    graph: Graph, provided: Sequence[TensorOp], required: Sequence[Sequence[TensorOp]], number: int
-) -> tuple[Graph, Mapping[Any, Missing]]:
-    """Return a graph of all gradients of both graphs of a choice, those of the other being zero.
-
-    It takes an adjoint for each output that has one, and the inputs of its graph.
-    """
-    distinct = tuple(dict.fromkeys(provided))
-    info = gradient_graph(graph, distinct, tuple(required[number]), recompute=True)
-    seeds = [like_parameter(op, "Gradient___") for op in provided]
-    total: dict[Op, TensorOp] = {}
-    for op, seed in zip(provided, seeds, strict=True):
-        total[op] = add(total[op], seed) if op in total else seed
-    own = {op: like_parameter(op, "") for op in graph.inputs}
-    values = [*total.values(), *(own[op] for op in info.inputs[len(distinct) :])]
-    new: dict[Op, Op] = dict(zip(info.graph.inputs, values, strict=True))
-    gradients = dict(zip(info.outputs, rebuilt(info.graph.outputs, new), strict=True))
-    outputs = [
-        gradients[op] if op in gradients else zeros_like(op) for each in required for op in each
+    results = iter(cond_op(op.args[0], chosen[0], chosen[1], *args).results)
+    return [
+        None,
+        *(next(results) if isinstance(share, TensorOp) else share for _, share in found),
     ]
-    made = Graph(inputs=[*seeds, *own.values()], outputs=outputs, name=f"{graph.name}_bwd")
-    return without_saved(made), info.missing

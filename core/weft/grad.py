@@ -30,11 +30,18 @@ class Missing:
     ----------
     op, path
         That op, and the ops between it and the one whose adjoint it were.
+    problem
+        What is said of the op.
     """
 
-    def __init__(self, op: Op, path: tuple[Op, ...]) -> None:
+    def __init__(self, op: Op, path: tuple[Op, ...], problem: str = "has no gradient") -> None:
         self.op = op
         self.path = path
+        self.problem = problem
+
+    def through(self, op: Op) -> Missing:
+        """Return what the adjoints of the operands of an op are marked with."""
+        return Missing(self.op, (*self.path, op), self.problem)
 
 
 def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
@@ -209,7 +216,7 @@ def _add_to_results(op: Op, adjoints: dict[Op, Any], key: Any, adjoint: Any) -> 
 
 def _shares(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
     if isinstance(adjoint, Missing):
-        return [Missing(adjoint.op, (*adjoint.path, op))] * len(meaning.args)
+        return [adjoint.through(op)] * len(meaning.args)
     with scope.pinned_reads(meaning):
         rule = _rule_of(type(meaning)) if _overrides else None
         try:

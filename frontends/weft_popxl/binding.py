@@ -47,7 +47,10 @@ def name_of(function: Any) -> str:
 def build(graph: Graph, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Fill a graph with what a function builds when it is called with these arguments."""
     called = function.build if isinstance(function, Module) else function
-    signature = inspect.signature(called)
+    try:
+        signature = inspect.signature(called)
+    except ValueError:
+        refuse_type(f"a graph is created from a function with a signature, not from {function!r}")
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -79,7 +82,10 @@ def _as_inputs(name: str, value: Any, by_ref: bool) -> Any:
     if not all(tensors):
         refuse_type(f"the argument {name!r} holds tensors and others: pass them as two arguments")
     made = [_as_inputs(f"{name}_{number}", each, by_ref) for number, each in enumerate(value)]
-    return made if isinstance(value, list) else tuple(made)
+    if isinstance(value, list):
+        return made
+    # A named tuple is made from its fields one by one.
+    return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
 
 
 def _outputs(returned: Any) -> list[Tensor]:

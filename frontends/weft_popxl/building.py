@@ -127,8 +127,3 @@ def pair(kind: str, left: Any, right: Any) -> tuple[Tensor, Tensor]:
     right = as_tensor(right, left)
     same_dtypes(kind, left, right)
     return left, right
-
-
-def axes_of(axis: int | Iterable[int] | None) -> Any:
-    """Return axes as weft takes them: None, a number or a tuple."""
-    return axis if axis is None or isinstance(axis, int) else tuple(axis)

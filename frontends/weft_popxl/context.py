@@ -7,16 +7,21 @@ leaving a context, by an exception too, restores what was there before.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from weft_popxl.arguments import text, whole
 from weft_popxl.errors import ContextError, refuse_type
 
 if TYPE_CHECKING:
+    from contextlib import _GeneratorContextManager
+
     from weft_popxl.graph import Graph
     from weft_popxl.ir import Ir
+
+    Scope = _GeneratorContextManager[None]
 
 
 @dataclass(frozen=True)
@@ -77,12 +82,12 @@ def get_ir() -> Ir:
 gcg, gmg, gir = get_current_graph, get_main_graph, get_ir
 
 
-def in_sequence(enabled: bool | Literal["pass"] = True) -> AbstractContextManager[None]:
+def in_sequence(enabled: bool | Literal["pass"] = True) -> Scope:
     """Have the ops built inside execute in the order in which they are built, or leave it open.
 
     ``"pass"`` keeps what is around. Also a decorator. Raises TypeError for anything else.
     """
-    if enabled != "pass" and not isinstance(enabled, bool):
+    if not isinstance(enabled, bool) and not (isinstance(enabled, str) and enabled == "pass"):
         refuse_type(f"in_sequence takes True, False or 'pass', not {enabled!r}")
     return _sequenced(enabled)
 
@@ -94,19 +99,27 @@ def _sequenced(enabled: bool | str) -> Iterator[None]:
         yield
 
 
+def name_scope(name: str) -> Scope:
+    """Put a name and a slash before the names of the tensors built inside. Also a decorator.
+
+    Raises TypeError for what is no text.
+    """
+    return _named(text("the name of a name_scope", name))
+
+
 @contextmanager
-def name_scope(name: str) -> Iterator[None]:
-    """Put a name and a slash before the names of the tensors built inside. Also a decorator."""
+def _named(name: str) -> Iterator[None]:
     with _changed(names=(*current.get().names, name)):
         yield
 
 
-@contextmanager
-def ipu(number: int) -> Iterator[None]:
-    """Accept the number of an IPU, which has no meaning here: a backend has one device."""
-    if isinstance(number, bool) or not isinstance(number, int):
-        refuse_type(f"ipu takes the number of a device, not {number!r}")
-    yield
+def ipu(number: int) -> Scope:
+    """Accept the number of an IPU, which has no meaning here: a backend has one device.
+
+    Raises TypeError for what is no whole number.
+    """
+    whole("the number of an ipu", number)
+    return io_tiles()
 
 
 @contextmanager

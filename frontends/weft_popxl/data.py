@@ -9,6 +9,7 @@ import numpy as np
 import weft
 from weft.errors import WeftError
 from weft_popxl import dtypes
+from weft_popxl.arguments import flag
 from weft_popxl.context import get_current_graph
 from weft_popxl.errors import refuse_type, refuse_value
 from weft_popxl.tensor import Constant, Tensor, Variable
@@ -19,7 +20,7 @@ def as_array(value: Any, dtype: Any = None, downcast: bool = True) -> np.ndarray
 
     Raises TypeError for what holds no numbers, ValueError for what does not fit the dtype.
     """
-    if hasattr(value, "detach"):
+    if hasattr(value, "detach") and not isinstance(value, Tensor):
         value = value.detach().cpu()
     try:
         array = np.asarray(value)
@@ -29,11 +30,8 @@ def as_array(value: Any, dtype: Any = None, downcast: bool = True) -> np.ndarray
         refuse_type(f"{value!r} is not a number or an array of numbers")
     if dtype is None:
         found = dtypes.dtype.as_dtype(array.dtype)
-        dtype = dtypes.narrowed(found) if downcast else found
+        dtype = dtypes.narrowed(found) if flag("downcast", downcast) else found
     wanted = dtypes.dtype.as_dtype(dtype).as_numpy()
-    if array.dtype.kind == "f" and wanted.kind in "iu" and hasattr(value, "dtype"):
-        with np.errstate(invalid="ignore"):
-            return array.astype(wanted)
     try:
         return weft.dtypes.host_array(array, wanted, "value")
     except WeftError as error:

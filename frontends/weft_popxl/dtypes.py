@@ -50,9 +50,9 @@ class dtype:  # noqa: N801
         name = str(value).removeprefix("torch.") if "torch." in str(value) else value
         try:
             found = np.dtype(name.dtype if isinstance(name, np.ndarray) else name).name
-        except TypeError:
+        except (TypeError, ValueError):
             found = str(name)
-        if found not in cls._all:
+        if value is None or found not in cls._all:
             refuse_value(f"{value!r} is no dtype: use one of {', '.join(cls._all)}")
         return cls._all[found]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from weft.errors import ArgumentError, DTypeError, WeftError
+from weft.errors import ArgumentError, DTypeError, UnknownPluginError, WeftError
 
 
 class popart_exception(WeftError, ValueError):  # noqa: N801
@@ -21,6 +21,12 @@ class PlaceError(WeftError, IndexError):
 
 class NotProvided(WeftError, NotImplementedError):
     """PopXL has it, or allows it to be defined, and here it is not."""
+
+
+class UnknownDevice(UnknownPluginError):
+    """A session was asked for on what is neither a device of PopXL's nor a backend."""
+
+    is_located = True
 
 
 def refuse_type(problem: str) -> NoReturn:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import weft
+from weft_popxl.arguments import text, whole
 from weft_popxl.context import current, enter, leave
 from weft_popxl.errors import popart_exception, refuse_type, refuse_value
 from weft_popxl.record import Record
@@ -143,21 +144,24 @@ class Graph:
 
     def get_tensor(self, tensor_id: str) -> Tensor:
         """Return the tensor with an id; raises ValueError if there is none."""
-        if tensor_id not in self._tensors:
+        if text("the id of a tensor", tensor_id) not in self._tensors:
             refuse_value(f"there is no tensor {tensor_id!r} in {self}")
         return self._tensors[tensor_id]
 
     def register_op_created_hook(self, hook: Callable[[Record], Any]) -> int:
         """Have a function called with each op that is built in this graph; returns a handle."""
+        if not callable(hook):
+            refuse_type(f"a hook is a function of an op, not {hook!r}")
         handle = next(_hook_numbers)
         self._hooks[handle] = hook
         return handle
 
     def remove_op_created_hook(self, handle: int) -> None:
         """Call a hook no more; raises ValueError for an unknown handle."""
-        if handle not in self._hooks:
-            refuse_value(f"{self} has no hook with the handle {handle!r}")
-        del self._hooks[handle]
+        number = whole("the handle of a hook", handle)
+        if number not in self._hooks:
+            refuse_value(f"{self} has no hook with the handle {number}")
+        del self._hooks[number]
 
     def __enter__(self) -> Graph:
         enter(self)
@@ -191,7 +195,8 @@ class Graph:
     def _identifier(self, name: str | None, scoped: bool = True) -> str:
         """Return an id for a new tensor: the graph's and the names around it, made unique."""
         names = current.get().names if scoped else ()
-        wanted = "/".join((*((self.id,) if self.id else ()), *names, name or "t"))
+        label = "t" if name is None else text("the name of a tensor", name)
+        wanted = "/".join((*((self.id,) if self.id else ()), *names, label or "t"))
         return self.ir._unique(wanted)
 
     def _add(

@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from weft_popxl.arguments import text, whole
 from weft_popxl.binding import build, name_of
-from weft_popxl.errors import refuse_type, refuse_value
+from weft_popxl.errors import refuse_type
 from weft_popxl.graph import Graph
 from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream
 
@@ -51,7 +52,7 @@ class Ir:
 
     @num_host_transfers.setter
     def num_host_transfers(self, count: int) -> None:
-        self._num_host_transfers = _count("num_host_transfers", count)
+        self._num_host_transfers = whole("num_host_transfers", count, least=1)
 
     @property
     def replication_factor(self) -> int:
@@ -60,7 +61,7 @@ class Ir:
 
     @replication_factor.setter
     def replication_factor(self, count: int) -> None:
-        self._replication_factor = _count("replication_factor", count)
+        self._replication_factor = whole("replication_factor", count, least=1)
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
@@ -71,10 +72,11 @@ class Ir:
         """Return the graph that a function, or a `Module`, builds.
 
         Each tensor or `TensorSpec` among the arguments becomes an input with its shape and dtype
-        and the name of its parameter; members of lists and of ``*args`` are numbered. Everything
-        else is passed on as it is. What the function returns, a tensor, an iterable of tensors or
-        None, are the outputs. Raises TypeError for what is not callable and for lists of tensors
-        and others, ValueError for arguments that do not fit and for other results.
+        and the name of its parameter; members of lists and of ``*args`` are numbered, and a list,
+        tuple or named tuple stays one. Everything else is passed on as it is. What the function
+        returns, a tensor, an iterable of tensors or None, are the outputs. Raises TypeError for
+        what is not callable and for lists of tensors and others, ValueError for arguments that do
+        not fit and for other results.
         """
         name = name_of(fn)
         graph = Graph._made(self, f"{name}_subgraph({next(self._graph_numbers)})")
@@ -84,8 +86,8 @@ class Ir:
 
     def create_empty_graph(self, name: str | None = None) -> Graph:
         """Return a graph to be built in its context."""
-        number = next(self._graph_numbers)
-        graph = Graph._made(self, f"{name or 'graph'}_subgraph({number})")
+        label = "" if name is None else text("the name of a graph", name)
+        graph = Graph._made(self, f"{label or 'graph'}_subgraph({next(self._graph_numbers)})")
         self._graphs.append(graph)
         return graph
 
@@ -119,11 +121,3 @@ class Ir:
 
     def __repr__(self) -> str:
         return f"Ir(id={self.id})"
-
-
-def _count(what: str, count: Any) -> int:
-    if isinstance(count, bool) or not isinstance(count, int):
-        refuse_type(f"{what} must be a whole number, not {count!r}")
-    if count < 1:
-        refuse_value(f"{what} must be at least 1, not {count}")
-    return count

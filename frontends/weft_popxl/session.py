@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 import weft
+from weft_popxl.arguments import flag, mapping, several, text
 from weft_popxl.data import as_array
-from weft_popxl.errors import popart_exception, refuse_type, refuse_value
+from weft_popxl.errors import UnknownDevice, popart_exception, refuse_type, refuse_value
 from weft_popxl.ir import Ir
 from weft_popxl.record import check_order
 from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, totals
@@ -37,7 +38,8 @@ class Session:
         Whether the host gets the values of variables when the context is left without an error.
 
     Raises popart_exception where the order of changes in place is open, and where a stream is not
-    loaded or stored as often as `num_host_transfers` says.
+    loaded or stored as often as `num_host_transfers` says, or more often where it wraps around;
+    ValueError for a device that is not there, with a list of those that are.
     """
 
     def __init__(
@@ -47,13 +49,13 @@ class Session:
             refuse_type(f"a session runs an Ir, not {ir!r}")
         self.ir = ir
         self.device_desc = device_desc
-        self.weights_to_host_on_exit = weights_to_host_on_exit
+        self.weights_to_host_on_exit = flag("weights_to_host_on_exit", weights_to_host_on_exit)
         self._depth = 0
         self._transfers = ir.num_host_transfers
         self._loads = tuple(ir.main_graph._loads)
         self._stores = tuple(ir.main_graph._stores)
         self._check(ir)
-        self._transformer = weft.make_transformer(DEVICES.get(device_desc, device_desc))
+        self._transformer = weft.make_transformer(_backend(device_desc))
         self._weights: dict[Any, Array] = {
             each: np.array(each.data) for each in ir.main_graph.variables
         }
@@ -70,12 +72,15 @@ class Session:
             check_order(graph._records)
         for slices, what in ((self._loads, "load"), (self._stores, "store")):
             for stream, count in totals(slices).items():
-                if count != self._transfers:
-                    few = "too few" if count > self._transfers else "too many"
-                    raise popart_exception(
-                        f"{stream!r} has {few} slices for a run: {self._transfers} by "
-                        f"ir.num_host_transfers, but the ops {what} {count}"
-                    )
+                if count == self._transfers or (stream.wrap and count > self._transfers):
+                    continue
+                few, hint = "too many", ""
+                if count > self._transfers:
+                    few, hint = "too few", "; make it with wrap=True to begin again after the last"
+                raise popart_exception(
+                    f"{stream!r} has {few} slices for a run: {self._transfers} by "
+                    f"ir.num_host_transfers, but the ops {what} {count}{hint}"
+                )
 
     def _compiled(self, ir: Ir) -> Any:
         main = ir.main_graph
@@ -143,7 +148,7 @@ class Session:
 
     def get_tensors_data(self, tensors: Iterable[Tensor]) -> dict[Tensor, Array]:
         """Return copies of the values of several variables and constants."""
-        return {tensor: self.get_tensor_data(tensor) for tensor in tensors}
+        return {each: self.get_tensor_data(each) for each in several("the tensors", tensors)}
 
     def write_variable_data(self, tensor: Variable, data: Any) -> None:
         """Give a variable a value, on the host and inside the context on the device as well.
@@ -161,7 +166,7 @@ class Session:
 
     def write_variables_data(self, data: Mapping[Variable, Any]) -> None:
         """Give several variables values."""
-        for tensor, value in data.items():
+        for tensor, value in mapping("the data of variables", data).items():
             self.write_variable_data(tensor, value)
 
     def _require_variable(self, tensor: Any) -> None:
@@ -197,17 +202,21 @@ class Session:
         shapes; TypeError for other dtypes.
         """
         self._require_attached("run")
-        given = self._inputs(inputs or {}, downcast_inputs)
+        given = self._inputs(
+            mapping("the inputs of a run", inputs), flag("downcast_inputs", downcast_inputs)
+        )
         results = self._computation(*given)
         parts: dict[Any, list[Array]] = {}
         for store, result in zip(self._stores, results, strict=False):
             parts.setdefault(store.stream, []).append(np.asarray(result))
-        return {
-            stream: (found[0] if len(found) == 1 else np.concatenate(found)).reshape(
-                self._shape(stream)
-            )
-            for stream, found in parts.items()
-        }
+        return {stream: self._gathered(stream, found) for stream, found in parts.items()}
+
+    def _gathered(self, stream: Stream, parts: list[Array]) -> Array:
+        """Return the slices of a stream in one array, the last ones where it wrapped around."""
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if len(whole) > self._transfers:
+            whole = np.roll(whole[-self._transfers :], len(whole), axis=0)
+        return whole.reshape(self._shape(stream))
 
     def run_with_outputs(
         self,
@@ -221,7 +230,7 @@ class Session:
         TypeError for those of other dtypes, besides what `run` raises.
         """
         self._require_attached("run_with_outputs")
-        wanted = dict(outputs or {})
+        wanted = dict(mapping("the outputs of a run", outputs))
         _check_streams("output", wanted, totals(self._stores))
         for stream, array in wanted.items():
             if not isinstance(array, np.ndarray) or array.dtype != stream.dtype.as_numpy():
@@ -251,11 +260,30 @@ class Session:
         for load in self._loads:
             begin = first[load.stream]
             first[load.stream] = begin + load.count
-            found.append(arrays[load.stream][begin : begin + load.count])
+            end = first[load.stream]
+            array = arrays[load.stream]
+            fits = end <= self._transfers
+            found.append(
+                array[begin:end] if fits else array.take(range(begin, end), axis=0, mode="wrap")
+            )
         return found
 
     def __repr__(self) -> str:
         return f"Session[ir={self.ir} device={self.device_desc!r}]"
+
+
+def _backend(device: Any) -> str | None:
+    """Return the name of the backend for a device, None for the default one."""
+    name = text("the device of a session", device)
+    if name in DEVICES:
+        return DEVICES[name]
+    backends = weft.transformer_choices()
+    if name not in backends:
+        raise UnknownDevice(
+            f"there is no device {name!r}: say one of PopXL's, which are {', '.join(DEVICES)}, or "
+            f"a backend, of which {', '.join(backends)} are installed"
+        )
+    return name
 
 
 def _check_streams(what: str, given: Mapping[Any, Any], wanted: Mapping[Any, int]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft_popxl import dtypes
+from weft_popxl.arguments import flag, text
 from weft_popxl.context import get_ir
 from weft_popxl.tensor import TensorSpec, checked_shape
 
@@ -26,13 +27,18 @@ class Stream:
         Unique in the Ir.
     shape, dtype
         Of each tensor.
+    wrap
+        Whether the ops of a run may use more slices than it has: after the last comes the first.
     """
 
-    def __init__(self, ir: Ir, name: str, shape: tuple[int, ...], dtype: dtypes.dtype) -> None:
+    def __init__(
+        self, ir: Ir, name: str, shape: tuple[int, ...], dtype: dtypes.dtype, wrap: bool = False
+    ) -> None:
         self.ir = ir
         self.name = name
         self.shape = shape
         self.dtype = dtype
+        self.wrap = wrap
 
     @property
     def tensor_id(self) -> str:
@@ -78,24 +84,33 @@ class Store:
 S = TypeVar("S", bound=Stream)
 
 
-def _stream(kind: type[S], shape: Iterable[int], dtype: Any, name: str | None) -> S:
+def _stream(kind: type[S], shape: Iterable[int], dtype: Any, name: str | None, wrap: bool) -> S:
     ir = get_ir()
-    return kind(
-        ir,
-        ir._unique(name or f"{kind.__name__.lower()}"),
-        checked_shape(shape),
-        dtypes.dtype.as_dtype(dtype),
-    )
+    lengths, wanted = checked_shape(shape), dtypes.dtype.as_dtype(dtype)
+    label = "" if name is None else text("the name of a stream", name)
+    unique = ir._unique(label or kind.__name__.lower())
+    return kind(ir, unique, lengths, wanted, flag("wrap", wrap))
 
 
-def h2d_stream(shape: Iterable[int], dtype: Any, name: str | None = None) -> HostToDeviceStream:
-    """Return a new stream from host to device, which belongs to the main graph."""
-    return _stream(HostToDeviceStream, shape, dtype, name)
+def h2d_stream(
+    shape: Iterable[int], dtype: Any, name: str | None = None, *, wrap: bool = False
+) -> HostToDeviceStream:
+    """Return a new stream from host to device, which belongs to the main graph.
+
+    With `wrap` the ops may load more tensors than the host gives: after the last comes the first.
+    """
+    return _stream(HostToDeviceStream, shape, dtype, name, wrap)
 
 
-def d2h_stream(shape: Iterable[int], dtype: Any, name: str | None = None) -> DeviceToHostStream:
-    """Return a new stream from device to host, which belongs to the main graph."""
-    return _stream(DeviceToHostStream, shape, dtype, name)
+def d2h_stream(
+    shape: Iterable[int], dtype: Any, name: str | None = None, *, wrap: bool = False
+) -> DeviceToHostStream:
+    """Return a new stream from device to host, which belongs to the main graph.
+
+    With `wrap` the ops may store more tensors than the host gets: those after the last replace the
+    first ones.
+    """
+    return _stream(DeviceToHostStream, shape, dtype, name, wrap)
 
 
 def totals(slices: Iterable[Load] | Iterable[Store]) -> dict[Any, int]:

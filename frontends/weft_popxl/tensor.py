@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft_popxl import dtypes
+from weft_popxl.arguments import wholes
 from weft_popxl.errors import refuse_type, refuse_value
 from weft_popxl.storage import Place, Storage
 
@@ -326,10 +327,4 @@ def _reflected(function: str, left: Any, right: Tensor) -> Tensor:
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
     """Return a shape as a tuple; raises TypeError for what is none, ValueError for lengths < 0."""
-    try:
-        lengths = tuple(int(length) for length in shape)
-    except (TypeError, ValueError):
-        refuse_type(f"a shape is a tuple of lengths, not {shape!r}")
-    if min(lengths, default=0) < 0:
-        refuse_value(f"the shape {shape!r} has a length below 0")
-    return lengths
+    return tuple(wholes("a length of a shape", shape, least=0))

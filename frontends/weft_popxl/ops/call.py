@@ -7,6 +7,7 @@ from typing import Any
 
 import weft
 from weft.ops.calls import call_op
+from weft_popxl.arguments import mapping, whole
 from weft_popxl.building import announced, recorded
 from weft_popxl.context import current, get_current_graph
 from weft_popxl.data import as_tensor
@@ -176,9 +177,10 @@ def at(what: str, tensors: Sequence[Tensor], index: int) -> Tensor:
 
 
 def _number(what: str, tensors: Sequence[Any], index: int) -> int:
-    if not 0 <= index < len(tensors):
-        raise PlaceError(f"there is no {what} {index}: the call has {len(tensors)}")
-    return index
+    number = whole(f"the number of an {what}", index)
+    if not 0 <= number < len(tensors):
+        raise PlaceError(f"there is no {what} {number}: the call has {len(tensors)}")
+    return number
 
 
 def _matching(
@@ -209,7 +211,7 @@ def bound_inputs(
             f"Too many inputs have been provided: {len(given)} for the {len(expected)} of {called}"
         )
     found: dict[Tensor, Any] = dict(zip(expected, given, strict=False))
-    for key, value in (inputs_dict or {}).items():
+    for key, value in mapping("inputs_dict", inputs_dict).items():
         _require_input(called, key)
         if key in found:
             refuse_value(f"Graph input tensor is specified twice: {key!r}")

@@ -9,6 +9,7 @@ import weft
 from weft import TensorOp
 from weft.ops.calls import cond_op
 from weft_popxl import dtypes
+from weft_popxl.arguments import several, whole
 from weft_popxl.building import announced, recorded
 from weft_popxl.context import get_current_graph
 from weft_popxl.data import as_tensor
@@ -93,6 +94,7 @@ class ConditionalInfo:
         branch = self._branches[then_branch]
         first = 1 + (0 if then_branch else len(self._branches[True].inputs))
         end = first + len(branch.inputs)
+        index = whole("the number of an input", index)
         if not first <= index < end:
             raise PlaceError(
                 f"input {index} of the conditional is none of {branch.called_graph}"
@@ -152,6 +154,10 @@ def _check_branches(one: Graph, other: Graph) -> None:
             )
 
 
+def _given(what: str, inputs: Sequence[Any] | None) -> list[Any]:
+    return [] if inputs is None else several(what, inputs)
+
+
 def _side(called: Graph, streams: Sequence[Any]) -> Any:
     """Return a graph that takes all slices of each stream in one, and stores so."""
     captured = called.captured()
@@ -199,8 +205,8 @@ def conditional_with_info(
     condition = as_tensor(cond, dtypes.bool)
     if condition.nelms != 1 or condition.dtype != dtypes.bool:
         raise popart_exception(f"the condition must be one bool, not {condition!r}")
-    ones = bound_inputs(then_branch, then_inputs or (), then_inputs_dict)
-    others = bound_inputs(else_branch, else_inputs or (), else_inputs_dict)
+    ones = bound_inputs(then_branch, _given("then_inputs", then_inputs), then_inputs_dict)
+    others = bound_inputs(else_branch, _given("else_inputs", else_inputs), else_inputs_dict)
     _check_branches(then_branch, else_branch)
     graph = get_current_graph()
     record = recorded(

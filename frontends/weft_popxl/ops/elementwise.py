@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import weft
 from weft import TensorOp
 from weft_popxl import dtypes
+from weft_popxl.arguments import axis_of, real
 from weft_popxl.building import apply, change, computed, pair, same_dtypes, view
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception
@@ -274,22 +276,25 @@ def swish_(t: Tensor) -> Tensor:
 
 def softmax(t: Tensor, axis: int) -> Tensor:
     """Return exp(t) over its sum along an axis."""
-    return _unary("softmax", lambda x: weft.softmax(x, axis=axis), t)
+    t = as_tensor(t)
+    place = axis_of("softmax", t, axis)
+    return _unary("softmax", lambda x: weft.softmax(x, axis=place), t)
 
 
 def clip(t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
     """Return t limited to a range."""
-    return _unary("clip", lambda x: _clipped(x, min, max), t)
+    return _unary("clip", _clipped("clip", min, max), t)
 
 
 def clip_(t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
     """Limit t to a range, in place."""
-    return change("clip_", lambda x: _clipped(x, min, max), as_tensor(t))
+    return change("clip_", _clipped("clip_", min, max), as_tensor(t))
 
 
-def _clipped(x: TensorOp, low: float, high: float) -> Any:
-    limits = [None if np.isinf(limit) else limit for limit in (low, high)]
-    return weft.cast(weft.clip(x, *limits), x.dtype)
+def _clipped(kind: str, low: float, high: float) -> Callable[[TensorOp], TensorOp]:
+    given = (real(f"{kind}: min", low), real(f"{kind}: max", high))
+    limits = [None if math.isinf(limit) else limit for limit in given]
+    return lambda x: weft.cast(weft.clip(x, *limits), x.dtype)
 
 
 def sign(t: Tensor) -> Tensor:
@@ -343,19 +348,22 @@ def where(condition: Tensor, lhs: Any, rhs: Any) -> Tensor:
 
 def increment_mod(t: Tensor, increment: float, modulus: float) -> Tensor:
     """Return (t + increment) % modulus."""
-    return _unary("increment_mod", _incremented(increment, modulus), t)
+    return _unary("increment_mod", _incremented("increment_mod", increment, modulus), t)
 
 
 def increment_mod_(t: Tensor, increment: float, modulus: float) -> Tensor:
     """Set t to (t + increment) % modulus."""
-    return change("increment_mod_", _incremented(increment, modulus), as_tensor(t))
+    function = _incremented("increment_mod_", increment, modulus)
+    return change("increment_mod_", function, as_tensor(t))
 
 
-def _incremented(increment: float, modulus: float) -> Callable[[TensorOp], TensorOp]:
+def _incremented(kind: str, increment: float, modulus: float) -> Callable[[TensorOp], TensorOp]:
+    step, end = real(f"{kind}: the increment", increment), real(f"{kind}: the modulus", modulus)
+
     def function(x: TensorOp) -> Any:
         if x.dtype.kind in "iu":
-            return weft.mod(x + builtins.int(increment), builtins.int(modulus))
-        return weft.mod(x + increment, modulus)
+            return weft.mod(x + builtins.int(step), builtins.int(end))
+        return weft.mod(x + step, end)
 
     return function
 

@@ -9,6 +9,7 @@ import numpy as np
 
 import weft
 from weft_popxl import dtypes
+from weft_popxl.arguments import one_of, real, text
 from weft_popxl.building import announced, apply, recorded
 from weft_popxl.context import get_current_graph
 from weft_popxl.data import as_tensor
@@ -67,8 +68,7 @@ def init(
 
     Raises ValueError for another `init_type`.
     """
-    if init_type not in ("zero", "undef"):
-        refuse_value(f"init_type must be 'zero' or 'undef', not {init_type!r}")
+    one_of("init_type", init_type, ("zero", "undef"))
     wanted, lengths = dtypes.dtype.as_dtype(dtype).as_numpy(), checked_shape(shape)
     made: Tensor = apply("init", lambda: weft.constant(np.zeros(lengths, wanted)), name=name)
     return made
@@ -77,13 +77,17 @@ def init(
 def arange(start: float, stop: float, step: float, dtype: Any) -> Tensor:
     """Return numbers from start until before stop, in steps."""
     wanted = dtypes.dtype.as_dtype(dtype).as_numpy()
-    made: Tensor = apply("arange", lambda: weft.arange(start, stop, step, dtype=wanted))
+    given = [
+        real(f"arange: {name}", value)
+        for name, value in (("start", start), ("stop", stop), ("step", step))
+    ]
+    made: Tensor = apply("arange", lambda: weft.arange(*given, dtype=wanted))
     return made
 
 
 def print_tensor(t: Tensor, title: str | None = None) -> Tensor:
     """Return t, printed whenever it is computed."""
     t = as_tensor(t)
-    title = t.id if title is None else title
+    title = t.id if title is None else text("print_tensor: the title", title)
     made: Tensor = apply("print_tensor", lambda x: weft.print_op(x, prefix=title), t)
     return made

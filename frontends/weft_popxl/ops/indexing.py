@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import weft
 from weft import TensorOp
 from weft_popxl import dtypes
+from weft_popxl.arguments import axes_of, axis_of, flag, one_of, whole, wholes
 from weft_popxl.building import apply, change
 from weft_popxl.data import as_array, as_tensor
 from weft_popxl.errors import popart_exception, refuse_type, refuse_value
@@ -52,9 +54,13 @@ def _is_index(key: Any) -> bool:
 def _part(part: Any) -> Any:
     if part is Ellipsis or isinstance(part, slice):
         return part
-    if isinstance(part, bool) or not hasattr(part, "__index__"):
+    try:
+        number = None if isinstance(part, bool) else operator.index(part)
+    except TypeError:
+        number = None
+    if number is None:
         refuse_type(f"a tensor is indexed by integers, slices, arrays and tensors, not by {part!r}")
-    return part.__index__()
+    return number
 
 
 def _picked(t: Tensor, key: Any) -> Tensor:
@@ -94,11 +100,12 @@ def gather(
     """
     t = as_tensor(t)
     where = as_tensor(indices, dtypes.int32)
+    place = axis_of("gather", t, axis)
+    has_zeros = flag("gather: zero_OOR", zero_OOR)
 
     def function(x: TensorOp, index: TensorOp) -> Any:
-        if not zero_OOR:
-            return weft.take(x, index, axis=axis)
-        place = axis % t.rank
+        if not has_zeros:
+            return weft.take(x, index, axis=place)
         inside = (index >= 0) & (index < t.shape[place])
         taken = weft.take(x, weft.where(inside, index, weft.constant(0, dtype=index.dtype)), place)
         shape = (*(1,) * place, *where.shape, *(1,) * (t.rank - place - 1))
@@ -139,14 +146,15 @@ def scatter(
 def _scattered(kind: str, t: Tensor, indices: Any, values: Any, axis: int, how: str) -> Tensor:
     t, values = matching(kind, t, values)
     where = as_tensor(indices, dtypes.int32)
-    if where.rank != t.rank or values.shape != where.shape or not -t.rank <= axis < t.rank:
+    place = axis_of(kind, t, axis)
+    if where.rank != t.rank or values.shape != where.shape:
         raise popart_exception(
-            f"{kind} takes indices and values of one shape, with {t.rank} axes as {t!r}, and one "
-            f"of these axes, not {where!r}, {values!r} and axis {axis}"
+            f"{kind} takes indices and values of one shape, with {t.rank} axes as {t!r}, not "
+            f"{where!r} and {values!r}"
         )
 
     def function(x: TensorOp, index: TensorOp, new: TensorOp) -> Any:
-        rows = _everywhere(index, t.shape, axis % t.rank)
+        rows = _everywhere(index, t.shape, place)
         return weft.scatter_nd(x, rows, weft.reshape(new, (-1,)), reduction=how)
 
     made: Tensor = apply(kind, function, t, where, values)
@@ -173,17 +181,17 @@ def scatter_reduce(
     have the shape of `data`. Raises ValueError for another reduction.
     """
     data = as_tensor(data)
-    if reduction not in _WAYS:
-        refuse_value(f"the reduction {reduction!r} must be one of {', '.join(_WAYS)}")
+    how = _WAYS[one_of("scatter_reduce: the reduction", reduction, list(_WAYS))]
     if initial_values is None and axis_size is None:
         refuse_value("scatter_reduce needs axis_size or initial_values")
     if initial_values is not None:
-        return _scattered("scatter_reduce", initial_values, indices, data, axis, _WAYS[reduction])
+        return _scattered("scatter_reduce", initial_values, indices, data, axis, how)
     shape = list(data.shape)
-    shape[axis] = int(axis_size or 0)
+    place = axis_of("scatter_reduce", data, axis)
+    shape[place] = whole("scatter_reduce: axis_size", axis_size, least=1)
     start = _STARTS[reduction] if data.dtype.is_float else 0
     begun = as_tensor(np.full(shape, start, data.dtype.as_numpy()))
-    made = _scattered("scatter_reduce", begun, indices, data, axis, _WAYS[reduction])
+    made = _scattered("scatter_reduce", begun, indices, data, place, how)
     if reduction not in ("max", "min"):
         return made
 
@@ -200,11 +208,12 @@ def onehot(t: Tensor, num_classes: Any, values: Any, axis: int = -1) -> Tensor:
     `values` are two: for where it does not, and for where it does.
     """
     t = as_tensor(t)
-    count = int(num_classes.data if isinstance(num_classes, Constant) else num_classes)
+    given = num_classes.data if isinstance(num_classes, Constant) else num_classes
+    count = whole("onehot: num_classes", given, least=1)
     both = as_tensor(values)
     if both.shape != (2,):
         raise popart_exception(f"onehot takes two values, off and on, not {both!r}")
-    place = axis % (t.rank + 1)
+    place = axis_of("onehot", t, axis, added=1)
 
     def function(x: TensorOp, value: TensorOp) -> Any:
         chosen = weft.cast(weft.one_hot(x, count, pos=place), weft.bool_)
@@ -221,13 +230,27 @@ def _starts(x: TensorOp, index: TensorOp, axes: Sequence[int]) -> list[Any]:
     return starts
 
 
-def _block(kind: str, t: Any, index: Any, axes: Iterable[int]) -> tuple[Tensor, Tensor, list[int]]:
+def _block(
+    kind: str, t: Any, index: Any, axes: Iterable[int], sizes: Iterable[int]
+) -> tuple[Tensor, Tensor, tuple[int, ...], tuple[int, ...]]:
+    """Return a tensor, where a block of it begins, along which axes, and the shape of the block."""
     t = as_tensor(t)
     where = as_tensor(index, dtypes.int32)
-    places = [place % max(t.rank, 1) for place in axes]
-    if where.shape != (len(places),) or len(set(places)) < len(places):
-        raise popart_exception(f"{kind} takes one index for each axis of {places}, not {where!r}")
-    return t, where, places
+    places = axes_of(kind, t, axes)
+    given = wholes(f"{kind}: a size", sizes, least=1)
+    if where.shape != (len(places),) or len(given) != len(places):
+        raise popart_exception(
+            f"{kind} takes one index and one size for each of the axes {places} of {t!r}, not "
+            f"{where!r} and the sizes {given}"
+        )
+    lengths = list(t.shape)
+    for place, size in zip(places, given, strict=True):
+        if size > t.shape[place]:
+            raise popart_exception(
+                f"{kind}: a block of size {size} along axis {place} does not fit into {t!r}"
+            )
+        lengths[place] = size
+    return t, where, places, tuple(lengths)
 
 
 def dynamic_slice(
@@ -241,10 +264,7 @@ def dynamic_slice(
 
     A block that would reach outside is moved until it lies inside. `no_overlap` is a hint.
     """
-    t, where, places = _block("dynamic_slice", t, index, axes)
-    lengths = list(t.shape)
-    for place, size in zip(places, sizes, strict=True):
-        lengths[place] = size
+    t, where, places, lengths = _block("dynamic_slice", t, index, axes, sizes)
 
     def function(x: TensorOp, begin: TensorOp) -> Any:
         return weft.dynamic_slice(x, _starts(x, begin, places), lengths)
@@ -253,7 +273,7 @@ def dynamic_slice(
     return made
 
 
-def _updated(places: list[int]) -> Any:
+def _updated(places: Sequence[int]) -> Any:
     def function(x: TensorOp, begin: TensorOp, new: TensorOp) -> Any:
         return weft.dynamic_update_slice(x, new, _starts(x, begin, places))
 
@@ -269,10 +289,9 @@ def dynamic_update(
     no_overlap: bool = False,
 ) -> Tensor:
     """Return t with the block replaced that `dynamic_slice` would return."""
-    t, where, places = _block("dynamic_update", t, index, axes)
-    made: Tensor = apply(
-        "dynamic_update", _updated(places), t, where, _fitting(t, t_update, places, sizes)
-    )
+    kind = "dynamic_update"
+    t, where, places, lengths = _block(kind, t, index, axes, sizes)
+    made: Tensor = apply(kind, _updated(places), t, where, _fitting(kind, t, t_update, lengths))
     return made
 
 
@@ -285,16 +304,13 @@ def dynamic_update_(
     no_overlap: bool = False,
 ) -> Tensor:
     """Replace the block of t, in place, that `dynamic_slice` would return."""
-    t, where, places = _block("dynamic_update_", t, index, axes)
-    new = _fitting(t, t_update, places, sizes)
-    return change("dynamic_update_", _updated(places), t, where, new)
+    kind = "dynamic_update_"
+    t, where, places, lengths = _block(kind, t, index, axes, sizes)
+    return change(kind, _updated(places), t, where, _fitting(kind, t, t_update, lengths))
 
 
-def _fitting(t: Tensor, update: Any, places: list[int], sizes: Iterable[int]) -> Tensor:
-    _, new = matching("dynamic_update", t, update)
-    lengths = list(t.shape)
-    for place, size in zip(places, sizes, strict=True):
-        lengths[place] = size
-    if new.shape != tuple(lengths):
-        raise popart_exception(f"dynamic_update takes a block of shape {lengths}, not {new!r}")
+def _fitting(kind: str, t: Tensor, update: Any, lengths: tuple[int, ...]) -> Tensor:
+    _, new = matching(kind, t, update)
+    if new.shape != lengths:
+        raise popart_exception(f"{kind} takes a block of shape {lengths}, not {new!r}")
     return new

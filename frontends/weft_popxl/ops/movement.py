@@ -10,6 +10,7 @@ from typing import Any
 
 import weft
 from weft import TensorOp
+from weft_popxl.arguments import axes_of, axis_of, several, whole, wholes
 from weft_popxl.building import apply, same_dtypes, view
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
@@ -60,7 +61,10 @@ def transpose_(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
 def _transposed(kind: str, t: Tensor, permutation: Iterable[int] | None) -> Tensor:
     t = as_tensor(t)
     places = list(range(t.rank))
-    order = places[::-1] if permutation is None else [place % t.rank for place in permutation]
+    order = places[::-1]
+    if permutation is not None:
+        given = several(f"{kind}: the permutation", permutation)
+        order = [axis_of(kind, t, axis) for axis in given]
     if sorted(order) != places:
         raise popart_exception(f"{kind}: {order} is no order of the dimensions of {t!r}")
     back = [order.index(place) for place in places]
@@ -81,12 +85,13 @@ def reshape_(t: Tensor, shape: Iterable[int]) -> Tensor:
 
 def _reshaped(kind: str, t: Tensor, shape: Iterable[int]) -> Tensor:
     t = as_tensor(t)
-    lengths = [int(length) for length in shape]
+    wanted = wholes(f"{kind}: the shape", shape)
+    lengths = list(wanted)
     known = math.prod(length for length in lengths if length != -1)
     if lengths.count(-1) == 1 and known and t.nelms % known == 0:
         lengths[lengths.index(-1)] = t.nelms // known
     if min(lengths, default=0) < 0 or math.prod(lengths) != t.nelms:
-        refuse_value(f"{kind}: {t!r} has {t.nelms} elements, which do not fit {tuple(shape)}")
+        refuse_value(f"{kind}: {t!r} has {t.nelms} elements, which do not fit {tuple(wanted)}")
     return _moved(
         kind, t, lambda x: weft.reshape(x, lengths), lambda value, _: weft.reshape(value, t.shape)
     )
@@ -116,14 +121,16 @@ def _squeezed(kind: str, t: Tensor, axes: Numbers) -> Tensor:
     t = as_tensor(t)
     given = [place for place, length in enumerate(t.shape) if length == 1]
     if axes is not None:
-        given = [place % max(t.rank, 1) for place in _listed(axes)]
+        given = list(axes_of(kind, t, axes))
     if any(t.shape[place] != 1 for place in given):
         refuse_value(f"{kind}: {t!r} has another length than 1 along one of {given}")
     return _reshaped(kind, t, [n for place, n in enumerate(t.shape) if place not in given])
 
 
-def _listed(numbers: Numbers) -> list[Any]:
-    return list(numbers) if isinstance(numbers, Iterable) else [numbers]
+def _listed(what: str, numbers: Any) -> list[int | None]:
+    """Return whole numbers, of which None may stand for any, from one or several."""
+    given = several(what, numbers) if isinstance(numbers, Iterable) else [numbers]
+    return [None if number is None else whole(what, number) for number in given]
 
 
 def slice(
@@ -138,7 +145,8 @@ def slice(
     Each is a number, or one for each axis of `axis`, by default the first ones; None in a list, or
     for all, leaves it open. Steps may be negative.
     """
-    return _sliced("slice", t, _slices(t, start, stop, step, axis))
+    t = as_tensor(t)
+    return _sliced("slice", t, _slices("slice", t, start, stop, step, axis))
 
 
 def slice_(
@@ -149,22 +157,24 @@ def slice_(
     axis: Numbers = None,
 ) -> Tensor:
     """Return the memory of part of t; see `slice`."""
-    return _sliced("slice_", t, _slices(t, start, stop, step, axis))
+    t = as_tensor(t)
+    return _sliced("slice_", t, _slices("slice_", t, start, stop, step, axis))
 
 
 def _slices(
-    t: Tensor, start: Numbers, stop: Numbers, step: Numbers, axis: Numbers
+    kind: str, t: Tensor, start: Numbers, stop: Numbers, step: Numbers, axis: Numbers
 ) -> list[builtins.slice]:
-    given = [None if part is None else _listed(part) for part in (start, stop, step, axis)]
+    parts = {"start": start, "stop": stop, "step": step, "axis": axis}
+    given = [
+        None if part is None else _listed(f"{kind}: {name}", part) for name, part in parts.items()
+    ]
     count = builtins.max((len(part) for part in given if part is not None), default=0)
     if any(part is not None and len(part) != count for part in given):
-        refuse_value("slice takes as many starts, stops and steps as axes")
+        refuse_value(f"{kind} takes as many starts, stops and steps as axes")
     starts, stops, steps, axes = (part or [None] * count for part in given)
+    places = axes_of(kind, t, [n if axis is None else axis for n, axis in enumerate(axes)])
     found = [builtins.slice(None)] * t.rank
-    for number, place in enumerate(axes):
-        place = number if place is None else place
-        if not -t.rank <= place < t.rank:
-            refuse_value(f"slice: {t!r} has no axis {place}")
+    for number, place in enumerate(places):
         found[place] = builtins.slice(starts[number], stops[number], steps[number])
     return found
 
@@ -181,42 +191,49 @@ def _sliced(kind: str, t: Tensor, slices: Sequence[Any]) -> Tensor:
 
 def subsample(t: Tensor, strides: Numbers) -> Tensor:
     """Return every n-th element along each axis; one stride serves all."""
-    return _sliced("subsample", t, _steps(t, strides))
+    t = as_tensor(t)
+    return _sliced("subsample", t, _steps("subsample", t, strides))
 
 
 def subsample_(t: Tensor, strides: Numbers) -> Tensor:
     """Return the memory of every n-th element along each axis."""
-    return _sliced("subsample_", t, _steps(t, strides))
+    t = as_tensor(t)
+    return _sliced("subsample_", t, _steps("subsample_", t, strides))
 
 
-def _steps(t: Tensor, strides: Numbers) -> list[builtins.slice]:
-    steps = [strides] * t.rank if isinstance(strides, int) else _listed(strides)
-    if len(steps) != t.rank or any(step < 1 for step in steps):
-        refuse_value(f"subsample takes one stride of at least 1 for each axis of {t!r}")
+def _steps(kind: str, t: Tensor, strides: Numbers) -> list[builtins.slice]:
+    what = f"{kind}: a stride"
+    if isinstance(strides, Iterable):
+        steps = wholes(what, strides, least=1)
+    else:
+        steps = [whole(what, strides, least=1)] * t.rank
+    if len(steps) != t.rank:
+        refuse_value(f"{kind} takes one stride for each axis of {t!r}, not {steps}")
     return [builtins.slice(None, None, step) for step in steps]
 
 
 def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
     """Return tensors one after the other along an axis."""
     tensors = _joined("concat", ts)
-    made: Tensor = apply("concat", lambda *parts: weft.concat(parts, axis=axis), *tensors)
+    place = axis_of("concat", tensors[0], axis)
+    made: Tensor = apply("concat", lambda *parts: weft.concat(parts, axis=place), *tensors)
     return made
 
 
 def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
     """Return the memory of tensors one after the other along an axis."""
     tensors = _joined("concat_", ts)
-    lengths = [tensor.shape[axis] for tensor in tensors]
+    place = axis_of("concat_", tensors[0], axis)
     return view(
         "concat_",
-        lambda *parts: weft.concat(parts, axis=axis),
-        lambda value, *_: weft.split(value, lengths, axis=axis),
+        lambda *parts: weft.concat(parts, axis=place),
+        lambda value, *old: weft.split(value, [op.shape[place] for op in old], axis=place),
         *tensors,
     )
 
 
 def _joined(kind: str, ts: Iterable[Tensor]) -> list[Tensor]:
-    tensors = [as_tensor(t) for t in ts]
+    tensors = [as_tensor(t) for t in several(f"{kind}: the tensors", ts)]
     if not tensors:
         refuse_value(f"{kind} takes at least one tensor")
     same_dtypes(kind, *tensors)
@@ -225,6 +242,12 @@ def _joined(kind: str, ts: Iterable[Tensor]) -> list[Tensor]:
 
 def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Return parts of t along an axis: a number of equal ones, or ones of given lengths."""
-    parts = splits if isinstance(splits, int) else list(splits)
-    made = apply("split", lambda x: weft.split(x, parts, axis=axis), as_tensor(t))
+    t = as_tensor(t)
+    place = axis_of("split", t, axis)
+    parts: int | list[int]
+    if isinstance(splits, Iterable):
+        parts = wholes("split: the lengths", splits)
+    else:
+        parts = whole("split: the number of parts", splits)
+    made = apply("split", lambda x: weft.split(x, parts, axis=place), t)
     return list(itertools.chain(made))

@@ -10,6 +10,7 @@ import numpy as np
 import weft
 from weft import TensorOp
 from weft_popxl import dtypes
+from weft_popxl.arguments import flag, one_of, real, whole, wholes
 from weft_popxl.building import apply, pair
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
@@ -53,9 +54,10 @@ def matmul(
 
 def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     """Return t with mean 0 and variance 1 over the last axis, times a weight, plus a bias."""
+    small = real("layer_norm: eps", eps)
 
     def function(x: TensorOp, scale: TensorOp, shift: TensorOp) -> Any:
-        return weft.layer_norm(x, scale, shift, axes=-1, epsilon=eps)
+        return weft.layer_norm(x, scale, shift, axes=-1, epsilon=small)
 
     made: Tensor = apply("layer_norm", function, *matching("layer_norm", t, weight, bias))
     return made
@@ -68,9 +70,10 @@ def group_norm(
 
     Weight and bias have one element for each element of the second axis.
     """
+    groups, small = whole("group_norm: num_groups", num_groups, 1), real("group_norm: eps", eps)
 
     def function(x: TensorOp, scale: TensorOp, shift: TensorOp) -> Any:
-        return weft.group_norm(x, num_groups, scale, shift, axis=1, epsilon=eps)
+        return weft.group_norm(x, groups, scale, shift, axis=1, epsilon=small)
 
     made: Tensor = apply("group_norm", function, *matching("group_norm", t, weight, bias))
     return made
@@ -80,24 +83,27 @@ def batch_norm_inference(
     t: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, epsilon: float = 1e-5
 ) -> Tensor:
     """Return (t - mean) / sqrt(var + epsilon) * scale + bias by the second axis."""
+    small = real("batch_norm_inference: epsilon", epsilon)
 
     def function(x: TensorOp, *factors: TensorOp) -> Any:
         shape = (1, -1, *(1,) * (x.rank - 2))
         a, b, mu, variance = (weft.reshape(factor, shape) for factor in factors)
-        return (x - mu) * weft.rsqrt(variance + epsilon) * a + b
+        return (x - mu) * weft.rsqrt(variance + small) * a + b
 
     operands = matching("batch_norm_inference", t, scale, bias, mean, var)
     made: Tensor = apply("batch_norm_inference", function, *operands)
     return made
 
 
-def _padding(padding: Sequence[int], spatial: int) -> list[tuple[int, int]]:
+def _padding(kind: str, padding: Sequence[int], spatial: int) -> list[tuple[int, int]]:
     """Return pairs of zeros before and after, from all before and then all after."""
-    if len(padding) != 2 * spatial:
+    given = wholes(f"{kind}: the padding", padding)
+    if len(given) != 2 * spatial:
         refuse_value(
-            f"padding has two numbers for each of {spatial} axes: all before, then all after"
+            f"{kind}: the padding has two numbers for each of {spatial} axes, all before, then all "
+            f"after, not {given}"
         )
-    return list(zip(padding[:spatial], padding[spatial:], strict=True))
+    return list(zip(given[:spatial], given[spatial:], strict=True))
 
 
 _CHOSEN = {"same_lower": "same_lower", "same_upper": "same", "valid": "valid"}
@@ -119,14 +125,16 @@ def conv(
     """
     images, filters = matching("conv", t, weight)
     spatial = images.rank - 2
-    pads: Any = _CHOSEN.get(pad_type) or _padding(padding, spatial)
+    chosen = one_of("conv: pad_type", pad_type, [*_CHOSEN, "not_set"])
+    pads: Any = _CHOSEN.get(chosen) or _padding("conv", padding, spatial)
+    options = {
+        "stride": wholes("conv: the stride", stride),
+        "padding": pads,
+        "dilation": wholes("conv: the dilation", dilation),
+        "groups": whole("conv: groups", groups, least=1),
+    }
 
-    def function(x: TensorOp, w: TensorOp) -> Any:
-        return weft.conv(
-            x, w, stride=list(stride), padding=pads, dilation=list(dilation), groups=groups
-        )
-
-    made: Tensor = apply("conv", function, images, filters)
+    made: Tensor = apply("conv", lambda x, w: weft.conv(x, w, **options), images, filters)
     return made
 
 
@@ -165,20 +173,20 @@ def _pooled(
     padding: Sequence[int] | None,
     ceil_mode: bool,
 ) -> Tensor:
-    spatial = len(kernel)
+    window = wholes(f"{kind}: the kernel size", kernel)
+    spatial = len(window)
     options = {
-        "kernel": list(kernel),
-        "stride": [1] * spatial if stride is None else list(stride),
-        "padding": 0 if padding is None else _padding(padding, spatial),
-        "ceil_mode": ceil_mode,
+        "kernel": window,
+        "stride": [1] * spatial if stride is None else wholes(f"{kind}: the stride", stride),
+        "padding": 0 if padding is None else _padding(kind, padding, spatial),
+        "ceil_mode": flag(f"{kind}: ceil_mode", ceil_mode),
     }
     made: Tensor = apply(kind, lambda x: function(x, **options), as_tensor(t))
     return made
 
 
 def _checked(kind: str, probs: Tensor, labels: Any, reduction: str) -> tuple[Tensor, Tensor]:
-    if reduction not in ("mean", "sum", "none"):
-        refuse_value(f"the reduction {reduction!r} must be 'mean', 'sum' or 'none'")
+    one_of(f"{kind}: the reduction", reduction, ("mean", "sum", "none"))
     probs = as_tensor(probs)
     labels = as_tensor(labels, dtypes.int32)
     if not labels.dtype.is_int or labels.shape != probs.shape[:-1]:
@@ -202,12 +210,12 @@ def nll_loss(
     ValueError for another.
     """
     probs, labels = _checked("nll_loss", probs, labels, reduction)
+    is_logarithm = flag("nll_loss: log_prob", log_prob)
+    ignored = _ignored("nll_loss", ignore_index)
 
     def function(p: TensorOp, label: TensorOp) -> Any:
-        logarithms = p if log_prob else weft.log(p)
-        return weft.nll_loss(
-            logarithms, label, ignore_index=ignore_index, axis=-1, reduction=reduction
-        )
+        logarithms = p if is_logarithm else weft.log(p)
+        return weft.nll_loss(logarithms, label, ignore_index=ignored, axis=-1, reduction=reduction)
 
     made: Tensor = apply("nll_loss", function, probs, labels)
     return made
@@ -227,12 +235,11 @@ def nll_loss_with_softmax_grad(
     """
     probs, labels = _checked("nll_loss_with_softmax_grad", probs, labels, reduction)
     scale = as_tensor(loss_grad, probs)
+    ignored = _ignored("nll_loss_with_softmax_grad", ignore_index)
 
     def function(p: TensorOp, label: TensorOp, factor: TensorOp) -> tuple[TensorOp, TensorOp]:
-        loss = weft.nll_loss(
-            weft.log(p), label, ignore_index=ignore_index, axis=-1, reduction=reduction
-        )
-        kept = _kept(label, ignore_index, p)
+        loss = weft.nll_loss(weft.log(p), label, ignore_index=ignored, axis=-1, reduction=reduction)
+        kept = _kept(label, ignored, p)
         if reduction == "mean":
             factor = factor / weft.sum(kept)
         elif factor.axes:
@@ -243,6 +250,10 @@ def nll_loss_with_softmax_grad(
 
     loss, gradient = apply("nll_loss_with_softmax_grad", function, probs, labels, scale)
     return loss, gradient
+
+
+def _ignored(kind: str, index: Any) -> int | None:
+    return None if index is None else whole(f"{kind}: ignore_index", index)
 
 
 def _kept(labels: TensorOp, ignore_index: int | None, probs: TensorOp) -> Any:

@@ -12,6 +12,7 @@ from weft import TensorOp
 from weft.axes import make_axes
 from weft.ops.random import RandomBitsOp
 from weft_popxl import dtypes
+from weft_popxl.arguments import real, whole
 from weft_popxl.building import apply
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
@@ -66,9 +67,10 @@ def random_uniform(
     dtype: Any = dtypes.float32,
 ) -> Tensor:
     """Return numbers drawn evenly from [low, high), the same for the same seed."""
+    first, end = real("random_uniform: low", low), real("random_uniform: high", high)
 
     def function(seed: TensorOp, lengths: tuple[int, ...]) -> Any:
-        return _unit(seed, lengths, _UNIFORM) * (high - low) + low
+        return _unit(seed, lengths, _UNIFORM) * (end - first) + first
 
     return _drawn("random_uniform", seed_tensor, shape, dtype, function)
 
@@ -81,18 +83,19 @@ def random_normal(
     dtype: Any = dtypes.float32,
 ) -> Tensor:
     """Return normally distributed numbers, the same for the same seed (Box and Muller, 1958)."""
+    middle, width = real("random_normal: mean", mean), real("random_normal: std", std)
 
     def function(seed: TensorOp, lengths: tuple[int, ...]) -> Any:
         radius = weft.sqrt(weft.log(1.0 - _unit(seed, lengths, _RADIUS)) * -2.0)
         angle = _unit(seed, lengths, _ANGLE) * (2 * np.pi)
-        return radius * weft.cos(angle) * std + mean
+        return radius * weft.cos(angle) * width + middle
 
     return _drawn("random_normal", seed_tensor, shape, dtype, function)
 
 
 def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
     """Return t with elements set to 0 with chance p, and the others divided by 1 - p."""
-    if not 0 <= p < 1:
+    if not 0 <= real("dropout: p", p) < 1:
         refuse_value(f"dropout takes a chance from 0 until below 1, not {p!r}")
     t = as_tensor(t)
 
@@ -106,10 +109,11 @@ def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
 
 def split_random_seed(seed: Tensor, n: int = 2) -> tuple[Tensor, ...]:
     """Return n new seeds that one seed decides."""
+    count = whole("split_random_seed: n", n, least=1)
 
     def function(given: TensorOp) -> list[TensorOp]:
-        bits = _bits(given, (n, 2), _SEEDS)
-        return [bits[number] for number in range(n)]
+        bits = _bits(given, (count, 2), _SEEDS)
+        return [bits[number] for number in range(count)]
 
     made: tuple[Tensor, ...] = apply("split_random_seed", function, _seed(seed))
     return made

@@ -7,7 +7,8 @@ from typing import Any
 
 import weft
 from weft import TensorOp
-from weft_popxl.building import apply, axes_of
+from weft_popxl.arguments import axes_of, axis_of, flag, whole
+from weft_popxl.building import apply
 from weft_popxl.data import as_tensor
 from weft_popxl.tensor import Tensor
 
@@ -35,8 +36,10 @@ Axis = int | Iterable[int] | None
 def _reduced(
     kind: str, function: Callable[..., TensorOp], t: Any, axis: Axis, keepdims: bool
 ) -> Tensor:
-    axes = axes_of(axis)
-    made: Tensor = apply(kind, lambda x: function(x, axis=axes, keepdims=keepdims), as_tensor(t))
+    t = as_tensor(t)
+    axes = None if axis is None else axes_of(kind, t, axis)
+    keeps = flag(f"{kind}: keepdims", keepdims)
+    made: Tensor = apply(kind, lambda x: function(x, axis=axes, keepdims=keeps), t)
     return made
 
 
@@ -99,21 +102,31 @@ def sumsquare(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def argmax(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
     """Return the index of the first largest element along an axis, as int32."""
-    return _reduced("argmax", _as_int32(weft.argmax), t, dim, keepdim)
+    return _placed("argmax", weft.argmax, t, dim, keepdim)
 
 
 def argmin(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
     """Return the index of the first smallest element along an axis, as int32."""
-    return _reduced("argmin", _as_int32(weft.argmin), t, dim, keepdim)
+    return _placed("argmin", weft.argmin, t, dim, keepdim)
 
 
-def _as_int32(function: Callable[..., TensorOp]) -> Callable[..., TensorOp]:
-    return lambda x, **over: weft.cast(function(x, **over), weft.int32)
+def _placed(
+    kind: str, function: Callable[..., TensorOp], t: Any, dim: int, keepdim: bool
+) -> Tensor:
+    """Return the int32 index along an axis that a function finds."""
+    t = as_tensor(t)
+    place, keeps = axis_of(kind, t, dim), flag(f"{kind}: keepdim", keepdim)
+    made: Tensor = apply(
+        kind, lambda x: weft.cast(function(x, axis=place, keepdims=keeps), weft.int32), t
+    )
+    return made
 
 
 def cumsum(t: Tensor, dim: int = 0) -> Tensor:
     """Return the running sum along an axis."""
-    made: Tensor = apply("cumsum", lambda x: weft.cumsum(x, axis=dim), as_tensor(t))
+    t = as_tensor(t)
+    place = axis_of("cumsum", t, dim)
+    made: Tensor = apply("cumsum", lambda x: weft.cumsum(x, axis=place), t)
     return made
 
 
@@ -122,10 +135,13 @@ def topk(t: Tensor, axis: int, k: int, sorted: bool = True) -> tuple[Tensor, Ten
 
     They are in order whether `sorted` asks for it or not.
     """
+    t = as_tensor(t)
+    place, count = axis_of("topk", t, axis), whole("topk: k", k, least=0)
+    flag("topk: sorted", sorted)
 
     def function(x: TensorOp) -> tuple[TensorOp, TensorOp]:
-        values, indices = weft.topk(x, k, axis=axis)
+        values, indices = weft.topk(x, count, axis=place)
         return values, weft.cast(indices, weft.int32)
 
-    values, indices = apply("topk", function, as_tensor(t))
+    values, indices = apply("topk", function, t)
     return values, indices

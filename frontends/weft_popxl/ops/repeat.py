@@ -11,9 +11,10 @@ import weft
 from weft import TensorOp
 from weft.ops.calls import call_op, loop_op
 from weft.ops.graph_ops import LoopOp
+from weft_popxl.arguments import mapping, whole
 from weft_popxl.building import announced, recorded
 from weft_popxl.context import get_current_graph
-from weft_popxl.errors import popart_exception, refuse_type, refuse_value
+from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.graph import Graph
 from weft_popxl.ops.call import (
     CallSiteInfo,
@@ -213,12 +214,11 @@ def repeat_with_info(
     rounds. With a count of 0 the outputs are the first inputs. Raises ValueError for a count below
     0 and for fewer inputs than outputs, and what `call` raises.
     """
-    if isinstance(repeat_count, bool) or not isinstance(repeat_count, int):
-        refuse_type(f"Repeat count must be a whole number, not {repeat_count!r}")
+    repeat_count = whole("Repeat count", repeat_count)
     if repeat_count < 0:
         refuse_value(f"Repeat count must be >= 0, not {repeat_count}")
     require_callable(graph)
-    count = len(list(flattened(inputs))) + len(inputs_dict or {})
+    count = len(list(flattened(inputs))) + len(mapping("inputs_dict", inputs_dict))
     if count < len(graph._outputs):
         refuse_value(
             f"To repeat the subgraph {graph} it needs as many inputs as outputs: each of the "

@@ -7,6 +7,7 @@ from typing import Any
 import weft
 from weft import TensorOp
 from weft_popxl import dtypes
+from weft_popxl.arguments import real
 from weft_popxl.building import apply, change
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception
@@ -28,6 +29,7 @@ __all__ = [
 
 
 def _updated(kind: str, function: Any, t: Tensor, X: Any, *factors: Any) -> Tensor:  # noqa: N803
+    t = as_tensor(t)
     new = as_tensor(X, t)
     if new.shape != t.shape:
         raise popart_exception(f"{kind} takes an update of the shape of {t!r}, not {new!r}")
@@ -104,6 +106,7 @@ def adam_updater(
     `time_step`, which is increased by 1 in place, m and v are first divided by ``1 - beta1**t`` and
     ``1 - beta2**t``.
     """
+    first = as_tensor(acc_first_order)
     if time_step is not None and (beta1 is None or beta2 is None):
         raise popart_exception("adam_updater needs beta1 and beta2 to correct for the time step")
     if weight_decay is not None and weight is None:
@@ -125,9 +128,9 @@ def adam_updater(
     made: Tensor = apply(
         "adam_updater",
         function,
-        acc_first_order,
-        acc_second_order,
-        acc_first_order if weight is None else weight,
+        first,
+        as_tensor(acc_second_order),
+        first if weight is None else as_tensor(weight),
         number,
         *scales,
         decay,
@@ -149,11 +152,12 @@ def adam_var_update(
     r1 and r2 are the sums of squares of the weight and of the step (You et al., 2019); where one is
     0 the quotient is 1. `max_weight_norm` limits the root of r1.
     """
+    limit = None if max_weight_norm is None else real("adam_var_update: limit", max_weight_norm)
 
     def function(t: TensorOp, x: TensorOp, one: TensorOp, two: TensorOp, lr: TensorOp) -> Any:
         norm = weft.sqrt(one)
-        if max_weight_norm is not None:
-            norm = weft.minimum(norm, max_weight_norm)
+        if limit is not None:
+            norm = weft.minimum(norm, limit)
         other = weft.sqrt(two)
         known = (norm > 0) & (other > 0)
         divisor = weft.where(known, other, weft.ones_like(other))

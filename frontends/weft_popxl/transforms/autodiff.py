@@ -6,6 +6,7 @@ The gradient graph itself is made by `weft.autodiff`.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -44,15 +45,17 @@ def autodiff(
         The forward graph, which stays as it is, but for outputs that are added after those it has.
     grads_provided
         The outputs whose gradients are given to the gradient graph; by default all that hold
-        floats, or all where none does.
+        floats, or all where none does. One that is listed twice has two.
     grads_required
         The inputs whose gradients it yields, in that order; by default all that hold floats, or
         all where none does. Integers are differentiated as if they were floats, and the gradients
         are cut off.
     called_graphs_grad_info
-        Gradient graphs that are there already, for graphs that this one calls.
+        Gradient graphs that are there already, for graphs that this one calls. These are not
+        differentiated again.
     return_all_grad_graphs
         Whether to return a mapping with the gradient graphs of all graphs that it calls as well.
+        These take the gradients of all outputs that can have one, so they fit every other call.
     recompute
         Whether the gradient graph computes again what it needs, from the inputs of the forward
         graph, instead of having the forward graph yield it.
@@ -61,7 +64,8 @@ def autodiff(
 
     Raises TypeError for arguments of other kinds, and popart_exception for tensors of another
     graph, for a gradient graph of another graph, for a graph that changes something in place, and
-    where a required gradient does not exist.
+    where a required gradient does not exist, or where one that was given for a called graph leaves
+    out what arrives or is required.
     """
     if not isinstance(graph, Graph):
         refuse_type(f"autodiff takes a graph, not {graph!r}")
@@ -71,12 +75,20 @@ def autodiff(
         raise popart_exception(f"{graph} has no inputs, so it has no gradients")
     known = _checked_known(called_graphs_grad_info)
     provided, required = _checked(graph, grads_provided, grads_required)
+    if graph in known and _fits(known[graph], provided, required):
+        return known if return_all_grad_graphs else known[graph]
     _require_differentiable(graph, known)
     has_floats = any(tensor.dtype.is_float for tensor in provided)
     is_integer = not has_floats or not all(tensor.dtype.is_float for tensor in required)
     run = Differentiation(graph, known, recompute, is_integer)
     found = run.infos(provided, required, on_missing)
     return {**known, **found} if return_all_grad_graphs else found[graph]
+
+
+def _fits(info: GradGraphInfo, provided: Sequence[Tensor], required: Sequence[Tensor]) -> bool:
+    kinds = [each.connection_type for each in info.expected_inputs]
+    given = info.inputs[: kinds.count(ExpectedConnectionType.FwdGrad)]
+    return given == tuple(provided) and info.outputs == tuple(required)
 
 
 def _checked(
@@ -110,8 +122,7 @@ def _own(
     graph: Graph, what: str, given: Iterable[Tensor] | None, default: Sequence[Tensor]
 ) -> list[Tensor]:
     if given is None:
-        found = list(dict.fromkeys(default))
-        return [tensor for tensor in found if tensor.dtype.is_float] or found
+        return [tensor for tensor in default if tensor.dtype.is_float] or list(default)
     if isinstance(given, Tensor) or not isinstance(given, Iterable):
         refuse_type(f"{what} is a list of tensors, not {given!r}")
     tensors = list(given)
@@ -127,7 +138,8 @@ def _own(
                 f"autodiff of {graph}: {what} holds {tensor!r}, but this tensor is not in the "
                 "forward graph"
             )
-    if len(set(tensors)) < len(tensors):
+    outside = dict.fromkeys(tensor for tensor in tensors if tensor not in default)
+    if Counter(tensors) - Counter((*default, *outside)):
         raise popart_exception(f"autodiff of {graph}: {what} holds a tensor twice")
     return tensors
 

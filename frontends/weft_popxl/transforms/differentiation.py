@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 from typing import Any
 
 import weft
+from weft.autodiff import given, gradient_graph
+from weft.dtypes import is_inexact
 from weft.errors import WeftError
-from weft.ops.graph_ops import CallOp
+from weft.inlining import called_graphs
+from weft.ops.graph_ops import CallOp, CondOp, LoopOp
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp
 from weft.traversal import postorder
@@ -54,36 +58,50 @@ class Differentiation:
         self, provided: Sequence[Tensor], required: Sequence[Tensor], on_missing: str
     ) -> dict[Graph, GradGraphInfo]:
         """Return the gradient graphs that are new, by the graph that each is of."""
-        made = self.of_called() if self.is_integer else {}
-        self.known.update(made)
-        asked, provided = provided, [t for t in provided if t.dtype.is_float or self.is_integer]
-        found = self.run(provided, required)
-        missing = self.independent(found[self.core(self.graph)])
+        cores = self.of_called()
+        own = self.run(provided, required, cores)
+        missing = self.independent(own)
         if missing and on_missing == "error":
             _refuse_missing(missing)
         if missing and on_missing == "skip":
             required = [tensor for tensor in required if tensor not in missing]
             if not required:
                 _refuse_missing(missing)
-            found = self.run(provided, required)
-        for each in with_called(self.graph):
-            core = found.get(self.core(each))
-            if core is not None and each not in self.known:
-                made[each] = self.info(each, core, asked if each is self.graph else ())
-        graphs = {info._core.graph: info.graph for info in (*self.known.values(), *made.values())}
+            zero = own.independent.union(self.op(self.graph, tensor) for tensor in missing)
+            own = replace(self.run(provided, required, cores), independent=zero)
+        there = {info._core for info in self.known.values()}
+        used = frozenset(called_graphs(own.graph))
+        made = {
+            each: self.info(each, core, self.with_gradient(each, each._outputs))
+            for each, core in cores.items()
+            if core not in there and not used.isdisjoint(core.graphs)
+        }
+        made[self.graph] = self.info(self.graph, own, provided)
+        infos = (*self.known.values(), *made.values())
+        graphs = {each: info.graph for info in infos for each in info._core.graphs}
         for info in made.values():
-            called = (op.graph for op in info._core.graph.ops if isinstance(op, CallOp))
-            info.graph._called = _distinct(graphs[each] for each in called if each in graphs)
+            info.graph._called = _called(info._core.graph, graphs)
         return made
 
-    def of_called(self) -> dict[Graph, GradGraphInfo]:
-        """Return gradient graphs of the graphs that are called, each from the inputs alone."""
-        made: dict[Graph, GradGraphInfo] = {}
-        for each in reversed(with_called(self.graph)):
-            if each is not self.graph and each not in self.known and each not in made:
-                run = Differentiation(each, {**self.known, **made}, True, True)
-                made |= run.infos(each._outputs, each.inputs, "zeros")
-        return made
+    def of_called(self) -> dict[Graph, Any]:
+        """Return gradient graphs that fit every call of the graphs that are called, by graph.
+
+        Those that are known are as they are.
+        """
+        cores: dict[Graph, Any] = {}
+        for each in called_first(self.graph, self.known):
+            core = self.core(each)
+            if each in self.known and self.known[each]._core.forward_graph is core:
+                cores[each] = self.known[each]._core
+                continue
+            outputs, inputs = (
+                tuple([self.op(each, tensor) for tensor in self.with_gradient(each, row)])
+                for row in (each._outputs, each._inputs)
+            )
+            if outputs and inputs:
+                with given({found.forward_graph: found for found in cores.values()}):
+                    cores[each] = gradient_graph(core, outputs, inputs, recompute=self.is_integer)
+        return cores
 
     def core(self, graph: Graph) -> weft.Graph:
         """Return the graph that is differentiated in the place of one of the Ir."""
@@ -96,22 +114,19 @@ class Differentiation:
                 f"{graph}: {error.problem}"
             ) from None
 
-    def run(self, provided: Sequence[Tensor], required: Sequence[Tensor]) -> dict[Any, Any]:
-        """Return what `weft.autodiff` makes, by the graph that it differentiated."""
-        own = self.core(self.graph)
-        op_of = self.graph.captured().op_of
-        if self.is_integer:
-            op_of = {
-                **dict(zip(self.graph._outputs, own.outputs, strict=False)),
-                **dict(zip(self.graph.inputs, own.inputs, strict=False)),
-            }
+    def run(
+        self,
+        provided: Sequence[Tensor],
+        required: Sequence[Tensor],
+        cores: Mapping[Graph, Any],
+    ) -> Any:
+        """Return what `weft.autodiff` makes with gradient graphs of the graphs that are called."""
         try:
-            found: dict[Any, Any] = weft.autodiff(
-                own,
-                [op_of[tensor] for tensor in provided],
-                [op_of[tensor] for tensor in required],
-                {self.core(each): info._core for each, info in self.known.items()},
-                return_all_grad_graphs=True,
+            return weft.autodiff(
+                self.core(self.graph),
+                [self.op(self.graph, each) for each in self.with_gradient(self.graph, provided)],
+                [self.op(self.graph, each) for each in required],
+                {core.forward_graph: core for core in cores.values()},
                 recompute=self.recompute,
             )
         except WeftError as error:
@@ -119,7 +134,19 @@ class Differentiation:
             raise popart_exception(
                 f"Unable to provide required gradient output for fwd id {ids}: {error.problem}"
             ) from None
-        return found
+
+    def op(self, forward: Graph, tensor: Tensor) -> Any:
+        """Return the op of an input or output in what is differentiated in a graph's place."""
+        captured, core = forward.captured(), self.core(forward)
+        if core is captured.graph:
+            return captured.op_of[tensor]
+        if tensor in forward.inputs:
+            return core.inputs[forward.inputs.index(tensor)]
+        return core.outputs[forward._outputs.index(tensor)]
+
+    def with_gradient(self, forward: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return those of some inputs or outputs of a graph that may have gradients."""
+        return [tensor for tensor in tensors if is_inexact(self.op(forward, tensor).dtype)]
 
     def independent(self, core: Any) -> list[Tensor]:
         """Return inputs whose gradients depend on no gradient that is given: they are zero."""
@@ -145,25 +172,24 @@ class Differentiation:
     def info(self, forward: Graph, core: Any, provided: Sequence[Tensor]) -> GradGraphInfo:
         """Return a gradient graph as a new graph of the Ir.
 
-        `provided` are the outputs whose gradients were asked for, if they were; those without
-        gradients get an input that nothing reads.
+        `provided` are the outputs whose gradients it takes; those without gradients get an input
+        that nothing reads.
         """
         given = len(core.provided())
-        tensors = provided or [self.tensor(forward, op) for op in core.inputs[:given]]
         pairs = zip(core.inputs[given:], core.graph.inputs[given:], strict=True)
         values = [(self.tensor(forward, op), parameter) for op, parameter in pairs]
         values.sort(key=lambda pair: pair[0].id)
         seeds = iter(core.graph.inputs[:given])
         parameters = [
-            next(seeds) if tensor.dtype.is_float or self.is_integer else _unread(tensor)
-            for tensor in tensors
+            next(seeds) if is_inexact(self.op(forward, tensor).dtype) else _unread(tensor)
+            for tensor in provided
         ]
-        _warn_of_unread(core, tensors, parameters)
+        _warn_of_unread(core, provided, parameters)
         parameters += [parameter for _, parameter in values]
         wanted = [self.tensor(forward, op) for op in core.outputs]
         fwd, grad = ExpectedConnectionType.Fwd, ExpectedConnectionType.FwdGrad
         expected = (
-            *(ExpectedConnection(grad, tensor) for tensor in tensors),
+            *(ExpectedConnection(grad, tensor) for tensor in provided),
             *(ExpectedConnection(fwd, tensor) for tensor, _ in values),
         )
         found = core.graph.replace(inputs=parameters)
@@ -195,8 +221,15 @@ def _name(connection: ExpectedConnection) -> str:
     return f"{'Gradient___' if is_gradient else ''}{connection.fwd_tensor.name}"
 
 
-def _distinct(graphs: Iterable[Graph]) -> tuple[Graph, ...]:
-    return tuple(dict.fromkeys(graphs))
+def _called(graph: weft.Graph, graphs: Mapping[weft.Graph, Graph]) -> tuple[Graph, ...]:
+    """Return the graphs of the Ir that a graph calls, itself or in those that are none of it."""
+
+    def called(each: Any) -> Sequence[Any]:
+        return () if each in graphs else each.called
+
+    roots: Sequence[Any] = graph.called
+    inside: list[Any] = postorder(roots, called)
+    return tuple(dict.fromkeys(graphs[each] for each in inside if each in graphs))
 
 
 _dependence: weakref.WeakKeyDictionary[weft.Graph, list[int]] = weakref.WeakKeyDictionary()
@@ -209,13 +242,35 @@ def dependence(graph: weft.Graph) -> list[int]:
         bits: dict[Any, int] = {op: 1 << place for place, op in enumerate(graph.inputs)}
         for op in graph.ops:
             args = op.args
-            if isinstance(op, ResultOp) and isinstance(args[0], CallOp):
-                inside = dependence(args[0].graph)[op.index]
+            if isinstance(op, ResultOp) and isinstance(args[0], CallOp | LoopOp | CondOp):
+                inside = _dependence_inside(args[0])[op.index]
                 args = tuple(arg for n, arg in enumerate(args[0].args) if inside >> n & 1)
             if op not in bits:
                 bits[op] = reduce(or_, (bits[arg] for arg in args), 0)
         found = _dependence[graph] = [bits[op] for op in graph.outputs]
     return found
+
+
+def _dependence_inside(op: Any) -> list[int]:
+    """Return for each result of an op that runs graphs on which operands it depends."""
+    first, *other = (dependence(graph) for graph in op.graphs)
+    if isinstance(op, CondOp):
+        place = 1 + len(op.then_graph.inputs)
+        return [1 | x << 1 | y << place for x, y in zip(first, *other, strict=True)]
+    if isinstance(op, CallOp):
+        return first
+    given = [1 << place for place in range(len(op.args))]
+    now = given
+    for _ in range(op.count):
+        before = now
+        now = [reduce(or_, _chosen(before, bits), 0) for bits in first] + given[len(first) :]
+        if now == before:
+            break
+    return now[: len(first)]
+
+
+def _chosen(values: Sequence[int], bits: int) -> list[int]:
+    return [value for place, value in enumerate(values) if bits >> place & 1]
 
 
 def _refuse_missing(missing: Sequence[Tensor]) -> None:
@@ -227,11 +282,15 @@ def _refuse_missing(missing: Sequence[Tensor]) -> None:
     )
 
 
-def with_called(graph: Graph) -> list[Graph]:
-    """Return a graph and all that it calls, directly or not."""
-    found, waiting = {graph: None}, [graph]
-    while waiting:
-        called = [each for each in waiting.pop().called_graphs if each not in found]
-        found.update(dict.fromkeys(called))
-        waiting.extend(called)
-    return list(found)
+def called_first(graph: Graph, known: Known) -> list[Graph]:
+    """Return the graphs that a graph calls, directly or not, each after those that it calls.
+
+    What only known graphs call is left out.
+    """
+
+    def called(each: Any) -> Sequence[Any]:
+        return () if each in known else each.called_graphs
+
+    roots: Sequence[Any] = graph.called_graphs
+    found: list[Any] = postorder(roots, called)
+    return found

@@ -95,14 +95,18 @@ class GradGraphInfo:
     ) -> dict[Tensor, Tensor]:
         """Return, for inputs of a forward call, their gradients; of one given twice their sum.
 
-        Raises TypeError if one of the calls is one of another graph.
+        The sum is built in the graph that makes the gradient call, whichever graph is open. Raises
+        TypeError if one of the calls is one of another graph.
         """
         self._require(fwd_call_info, self.forward_graph)
         places = {tensor: n for n, tensor in enumerate(self.forward_graph.inputs)}
         found: dict[Tensor, Tensor] = {}
         for inner, gradient in self.fwd_graph_ins_to_grad_parent_outs(grad_call_info).items():
             outer = fwd_call_info.inputs[places[inner]]
-            found[outer] = add(found[outer], gradient) if outer in found else gradient
+            if outer in found:
+                with grad_call_info.graph:
+                    gradient = add(found[outer], gradient)
+            found[outer] = gradient
         return found
 
     def _require(self, info: Any, graph: Graph) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ import weft
 from weft import dtypes, scope
 from weft.errors import WeftError
 from weft.op import Op
-from weft.ops.elementwise import CastOp
-from weft.ops.graph_ops import CallOp, LoopOp
+from weft.ops.elementwise import AbsoluteOp, CastOp, FloorDivideOp, MultiplyOp, SignOp
+from weft.ops.movement import BroadcastOp
 from weft.ops.storage import ParameterOp
 
 _floating: weakref.WeakKeyDictionary[weft.Graph, weft.Graph] = weakref.WeakKeyDictionary()
@@ -22,41 +22,78 @@ _floating: weakref.WeakKeyDictionary[weft.Graph, weft.Graph] = weakref.WeakKeyDi
 def floating(graph: weft.Graph) -> weft.Graph:
     """Return a captured graph with float32 in the place of integers, made once for each.
 
-    Raises what an op raises that takes integers alone, such as one with indices.
+    It is the graph itself where nothing changes. Raises what an op raises that takes integers
+    alone, such as one with indices.
     """
     found = _floating.get(graph)
     if found is None:
         new: dict[Op, Any] = {}
         for op in graph.ops:
             with scope.replacing(op):
-                new[op] = _floated(op, [new[arg] for arg in op.args])
+                new[op] = _floated(op, new)
+        ends = {op: _as_float(new[op]) for op in graph.outputs}
+        if all(now is op for op, now in (*new.items(), *ends.items())):
+            return graph
         found = _floating[graph] = weft.Graph(
             inputs=[new[op] for op in graph.inputs],
-            outputs=[new[op] for op in graph.outputs],
+            outputs=[ends[op] for op in graph.outputs],
             name=graph.name,
         )
     return found
 
 
-def _floated(op: Any, args: Sequence[Any]) -> Any:
+def _floated(op: Any, new: Mapping[Op, Any]) -> Any:
     """Return an op on operands some of which became floats."""
+    args = [new[arg] for arg in op.args]
     if isinstance(op, ParameterOp):
         if not dtypes.is_integer(op.dtype):
             return op
         source = weft.placeholder(op.axes, weft.float32, name=op.source.name)
         return ParameterOp(source=source, target_axes=op.axes)
-    if list(args) == list(op.args):
+    if args == list(op.args):
         return op
     if isinstance(op, CastOp) and dtypes.is_integer(op.dtype) and op.args[0].dtype.kind in "iu":
         return args[0]
+    made = _on_floats(op, args)
+    divided = _divided(op)
+    if divided is None:
+        return made
+    quotient = weft.divide(*(_as_float(new[each]) for each in divided))
+    # Without the fraction, but with the gradient of the quotient with it.
+    return weft.stop_gradient(made) + (quotient - weft.stop_gradient(quotient))
+
+
+def _on_floats(op: Any, args: Sequence[Any]) -> Any:
     fields = op.attributes()
-    if isinstance(op, CallOp | LoopOp):
-        fields["graph"] = floating(op.graph)
-        return type(op)(*_fitting(args, fields["graph"].inputs), **fields)
+    if op.graphs:
+        names = [name for name, value in fields.items() if isinstance(value, weft.Graph)]
+        fields.update((name, floating(fields[name])) for name in names)
+        inputs = [each for name in names for each in fields[name].inputs]
+        # The first operand of a choice is its condition.
+        rest = len(args) - len(inputs)
+        return type(op)(*args[:rest], *_fitting(args[rest:], inputs), **fields)
     try:
         return type(op)(*args, **fields)
     except WeftError:
         return type(op)(*(_as_float(arg) for arg in args), **fields)
+
+
+def _divided(op: Any) -> tuple[Any, ...] | None:
+    """Return what an op divides if it is the quotient of integers that `ops.div` makes.
+
+    That is the product of the signs times the quotient of the absolute values, rounded down.
+    """
+    if not (isinstance(op, MultiplyOp) and isinstance(op.args[1], FloorDivideOp)):
+        return None
+    sizes = [_operand_of(AbsoluteOp, each) for each in op.args[1].args]
+    signs = [_operand_of(SignOp, each) for each in op.args[0].args]
+    return tuple(sizes) if sizes == signs and None not in sizes else None
+
+
+def _operand_of(kind: type[Op], op: Any) -> Any:
+    while isinstance(op, BroadcastOp):
+        (op,) = op.args
+    return op.args[0] if isinstance(op, kind) else None
 
 
 def _as_float(op: Any) -> Any:

@@ -449,7 +449,7 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
     ),
     "reduction": (
         ValueError,
-        "the reduction 'max' must be",
+        "nll_loss_with_softmax_grad: the reduction must be .* not 'max'",
         lambda h: ops.nll_loss_with_softmax_grad(h.v, 1, reduction="max"),
     ),
     "labels": (popart, "nll_loss takes an integer", lambda h: ops.nll_loss(h.v, h.v)),

@@ -1,0 +1,111 @@
+"""Arguments beside tensors: numbers, lists of them, flags, texts, choices, mappings and axes.
+
+`what` begins each message and names function and argument, as in ``split: the number of parts``.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_popxl.errors import popart_exception, refuse_type, refuse_value
+
+if TYPE_CHECKING:
+    from weft_popxl.tensor import Tensor
+
+
+def whole(what: str, value: Any, least: int | None = None) -> int:
+    """Return a whole number as Python's; raises TypeError for others, ValueError below `least`."""
+    try:
+        number = None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        refuse_type(f"{what} must be a whole number, not {value!r}")
+    if least is not None and number < least:
+        refuse_value(f"{what} must be at least {least}, not {number}")
+    return number
+
+
+def real(what: str, value: Any) -> Any:
+    """Return a number as it is; raises TypeError for what is none."""
+    if isinstance(value, np.ndarray) and not value.ndim:
+        value = value.item()
+    if not isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
+        refuse_type(f"{what} must be a number, not {value!r}")
+    try:
+        math.isinf(value)
+    except OverflowError:
+        refuse_value(f"{what} is too large: {value!r}")
+    return value
+
+
+def several(what: str, values: Any) -> list[Any]:
+    """Return the members of a list, tuple or other iterable; raises TypeError for others."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        refuse_type(f"{what} must be a list or tuple, not {values!r}")
+    if isinstance(values, np.ndarray) and not values.ndim:
+        refuse_type(f"{what} must be a list or tuple, not {values!r}")
+    return list(values)
+
+
+def wholes(what: str, values: Any, least: int | None = None) -> list[int]:
+    """Return several whole numbers; raises as `several` and `whole`."""
+    return [whole(what, value, least) for value in several(what, values)]
+
+
+def flag(what: str, value: Any) -> bool:
+    """Return a bool, for which 0 and 1 may stand; raises TypeError for others."""
+    if not isinstance(value, int | np.bool_) or value not in (0, 1):
+        refuse_type(f"{what} must be True or False, not {value!r}")
+    return bool(value)
+
+
+def text(what: str, value: Any) -> str:
+    """Return a text; raises TypeError for others."""
+    if not isinstance(value, str):
+        refuse_type(f"{what} must be a text, not {value!r}")
+    return value
+
+
+def one_of(what: str, value: Any, choices: Sequence[str]) -> str:
+    """Return a text that is one of the choices; raises ValueError for others."""
+    if not isinstance(value, str) or value not in choices:
+        named = ", ".join(map(repr, choices[:-1]))
+        refuse_value(f"{what} must be {named} or {choices[-1]!r}, not {value!r}")
+    return value
+
+
+def mapping(what: str, value: Any) -> Mapping[Any, Any]:
+    """Return a mapping, empty for None; raises TypeError for others."""
+    if value is not None and not isinstance(value, Mapping):
+        refuse_type(f"{what} must be a dictionary, not {value!r}")
+    return value or {}
+
+
+def axis_of(kind: str, t: Tensor, axis: Any, *, added: int = 0) -> int:
+    """Return which axis of a tensor, or of one with some axes more, a number means.
+
+    A negative one counts from the end. Raises TypeError for what is no whole number, and
+    popart_exception for an axis that the tensor does not have.
+    """
+    number, rank = whole(f"{kind}: an axis of {t!r}", axis), t.rank + added
+    if -rank <= number < rank:
+        return number % rank
+    there_are = f"say one from {-rank} to {rank - 1}" if rank else "it is a scalar, which has none"
+    raise popart_exception(
+        f"{kind}: {t!r}{' with a new axis' if added else ''} has no axis {number}: {there_are}"
+    )
+
+
+def axes_of(kind: str, t: Tensor, axes: Any) -> tuple[int, ...]:
+    """Return which axes of a tensor are meant by one number or several; refuses repeats."""
+    given = several(f"{kind}: the axes of {t!r}", axes) if isinstance(axes, Iterable) else [axes]
+    found = tuple(axis_of(kind, t, axis) for axis in given)
+    if len(set(found)) < len(found):
+        raise popart_exception(f"{kind}: the axes {given} name one of {t!r} twice")
+    return found
