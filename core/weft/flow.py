@@ -18,6 +18,7 @@ from weft.graph import Graph
 from weft.op import Op
 from weft.ops.results import ResultOp, TupleOp
 from weft.ops.storage import ReadOp
+from weft.overwriting import Rewrite, held_by, maker_of, may_lie_at, rewrites
 from weft.target import Target
 
 
@@ -34,6 +35,20 @@ class Update(NamedTuple):
     buffer: int
     old: int | None
     in_place: bool
+
+
+class Change(NamedTuple):
+    """A value that should lie where an older one does, by their buffers, and the node of its maker.
+
+    `old` is None where nothing reads the older value. `is_change` is as in `Rewrite`; `has_state`
+    says whether the memory belongs to a state.
+    """
+
+    node: int
+    made: int
+    old: int | None
+    is_change: bool
+    has_state: bool
 
 
 class Flow:
@@ -73,6 +88,8 @@ class Flow:
         before them.
     updates
         The states' new values.
+    changes
+        What should lie where an older value does.
     """
 
     def __init__(self, graph: Graph, target: Target) -> None:
@@ -100,6 +117,7 @@ class Flow:
         for op in graph.ops:
             self._add(op)
         self.updates = [self._update(state, value) for state, value in graph.updates]
+        self.changes = [self._change(each) for each in rewrites(graph)]
 
     @property
     def order(self) -> list[int]:
@@ -259,17 +277,12 @@ class Flow:
 
     def _may_overwrite(self, value: Op, op: Op, buffer: Buffer) -> bool:
         """Whether a value may take the memory of a buffer that the op which makes it reads."""
-        made = self.tensors[value]
         found = False
         for index, arg in enumerate(op.args):
             tensor = self.tensors[arg]
             if tensor.base is not buffer:
                 continue
-            if tensor.shape != made.shape or tensor.dtype != made.dtype or tensor.offset:
-                return False
-            if not _overwrites(value, op, index):
-                return False
-            if tensor.strides != made.strides and not tensor.is_contiguous:
+            if not may_lie_at(value, index, tensor):
                 return False
             found = True
         return found
@@ -277,7 +290,7 @@ class Flow:
     def may_replace(self, number: int, read: int | None) -> bool:
         """Whether what a step makes may lie where a buffer that the step reads does."""
         value = self.values[number]
-        maker = value.args[0] if isinstance(value, ResultOp) else value
+        maker = maker_of(value)
         return read is not None and self._may_overwrite(value, maker, self.buffers[read])
 
     def _update(self, state: Any, value: Op) -> Update:
@@ -289,38 +302,19 @@ class Flow:
         made = self.tensors[value].base.number
         return Update(state, value, node, made, None if old is None else old.number, in_place)
 
-
-def held_by(value: Op) -> Op | None:
-    """Return the op whose memory a value is, all of it and in the same order.
-
-    A view that only has other axes lies in the memory of its operand; any other view gives None.
-    """
-    views = []
-    op = value
-    while op.args and type(op).view is not Op.view and not op.is_constant:
-        views.append(op)
-        op = op.args[0]
-    if not views:
-        return op
-    found = contiguous(op.axes.shape, op.dtype)
-    for each in reversed(views):
-        view = each.view(found)
-        op, found = (each, contiguous(each.axes.shape, each.dtype)) if view is None else (op, view)
-    is_whole = found.is_contiguous and found.size == op.axes.size
-    return op if is_whole and value.dtype == op.dtype else None
+    def _change(self, rewrite: Rewrite) -> Change:
+        (node,) = self._sources[rewrite.value]
+        made = self.tensors[rewrite.value].base
+        is_states = rewrite.old is rewrite.state
+        old = self._states.get(rewrite.state) if is_states else self.tensors[rewrite.old].base
+        number = None if old is None else old.number
+        return Change(node, made.number, number, rewrite.is_change, rewrite.state is not None)
 
 
 def _never_overwrites(op: Op) -> bool:
     if isinstance(op, TupleOp):
         return type(op).may_overwrite_with is TupleOp.may_overwrite_with
     return type(op).may_overwrite is Op.may_overwrite
-
-
-def _overwrites(value: Op, op: Op, index: int) -> bool:
-    """Whether a value may lie where the operand at an index of the op that makes it lies."""
-    if isinstance(op, TupleOp) and isinstance(value, ResultOp):
-        return op.may_overwrite_with(value.index, index)
-    return value.may_overwrite(index)
 
 
 def _results(graph: Graph) -> dict[Op, list[Op]]:

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from weft import placement
 from weft.buffers import ARENA, RESULT
-from weft.flow import Flow, Update
+from weft.flow import Change, Flow, Update
 from weft.placement import Block, Placed
 
 
@@ -151,6 +151,21 @@ class Liveness:
     def peak(self) -> int:
         """The most bytes of the arena that are in use at one step."""
         return max(self.live_bytes, default=0)
+
+    @cached_property
+    def copied(self) -> int:
+        """The bytes copied since what should lie where an older value does lies elsewhere."""
+        nbytes = [buffer.nbytes for buffer in self.flow.buffers]
+        elsewhere = [c.made for c in self.flow.changes if c.is_change and not self._is_in_place(c)]
+        return sum(nbytes[update.buffer] for update in self.late) + sum(
+            nbytes[number] for number in elsewhere
+        )
+
+    def _is_in_place(self, change: Change) -> bool:
+        home = self.home[change.made]
+        if home in self.early and self.early[home].old == change.old:
+            return True
+        return change.old is not None and home == self.home[change.old]
 
     @cached_property
     def _quick_placement(self) -> Placed:

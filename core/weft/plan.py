@@ -9,7 +9,7 @@ there directly where that is safe.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from weft import dtypes, scope
 from weft.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
 from weft.called import is_planned, keep_plan, plan_of
 from weft.description import TensorDescription, contiguous
-from weft.flow import Flow, held_by
+from weft.flow import Flow
 from weft.graph import Graph
 from weft.inlining import called_graphs
 from weft.liveness import Liveness
@@ -25,6 +25,7 @@ from weft.op import Op
 from weft.ops.movement import ContiguousOp
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp, ReadOp
+from weft.overwriting import Overwriting, held_by
 from weft.rematerialisation import rematerialised
 from weft.repetition import distinct
 from weft.schedule import schedules
@@ -191,16 +192,27 @@ def with_copies(graph: Graph, is_called: bool = False) -> Graph:
     """Return the graph in which each output and update is made by an op of its own.
 
     A copy is added for an output or update that is a view of a part of something, or of what has
-    another role already. What a called graph takes and yields lies in memory of its own too, so
-    that one program serves for all calls.
+    another role already, or lies in the memory of a state where a part of that is changed. So it is
+    for a part of a value that is read after the value is written over. What a called graph takes
+    and yields lies in memory of its own too, so that one program serves for all calls.
     """
     graph = _with_own_operands(graph, is_called)
+    overwriting = Overwriting(graph)
+    if overwriting.copied:
+        graph = _with_copied(graph, overwriting.copied)
+        overwriting = Overwriting(graph)
+    states = overwriting.states
     taken: set[Op] = set()
     copies: dict[Op, list[Op]] = {}
 
-    def own(value: Op) -> Op:
+    def own(value: Op, state: Any = None) -> Op:
         maker = held_by(value)
-        if maker is None or maker in taken or _is_there(maker):
+        if (
+            maker is None
+            or maker in taken
+            or _is_there(maker)
+            or states.get(maker, state) is not state
+        ):
             copy = _copy(value)
             copies.setdefault(value, []).append(copy)
             return copy
@@ -209,7 +221,7 @@ def with_copies(graph: Graph, is_called: bool = False) -> Graph:
 
     outputs = [own(op) for op in graph.outputs]
     updates = [
-        (state, own(value))
+        (state, own(value, state))
         for state, value in graph.updates
         if not (isinstance(value, ReadOp) and value.state is state)
     ]
@@ -237,17 +249,20 @@ def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
         is_users = isinstance(maker, ParameterOp) or maker in returned
         return maker is not None and (is_called or not is_users)
 
-    taken = {arg for op in graph.ops if op.graphs for arg in op.args}
-    copied = {arg for arg in taken if not is_own(arg)}
-    if not copied:
-        return graph
+    wanted = {op: [arg for arg in op.args if not is_own(arg)] for op in graph.ops if op.graphs}
+    return _with_copied(graph, wanted) if any(wanted.values()) else graph
+
+
+def _with_copied(graph: Graph, wanted: Mapping[Op, Collection[Op]]) -> Graph:
+    """Return the graph in which ops read copies of some of their operands, one copy of each."""
+    copied = set().union(*wanted.values())
     new: dict[Op, Op] = {}
     lent: dict[Op, Op] = {}
     made: list[Op] = []
     for op in graph.ops:
-        known = lent if op.graphs else new
-        args = tuple([known[arg] for arg in op.args])
-        new[op] = lent[op] = op if args == op.args else op.with_args(args)
+        mine = wanted.get(op, ())
+        args = tuple([(lent if arg in mine else new)[arg] for arg in op.args])
+        new[op] = op if args == op.args else op.with_args(args)
         made.append(new[op])
         if op in copied:
             lent[op] = _copy(new[op])
@@ -256,14 +271,19 @@ def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
 
 
 def _smallest(found: Iterable[Liveness]) -> Liveness:
-    """Return the schedule that needs the smallest arena; of equal ones the first."""
-    best, *others = sorted(found, key=lambda each: each.peak)
-    lowest = [each for each in (best, *others) if each.peak == best.peak]
+    """Return the schedule that needs the fewest bytes of the arena, with those that it copies.
+
+    Of equal ones the first.
+    """
+    best, *others = sorted(found, key=lambda each: each.peak + each.copied)
+    least = best.peak + best.copied
+    lowest = [each for each in (best, *others) if each.peak + each.copied == least]
     for each in lowest if len(lowest) > 1 else ():
         if each.is_placed_quickly:
             return each
     for other in others:
-        if other.peak < best.placement[1] and other.placement[1] < best.placement[1]:
+        most = best.placement[1] + best.copied
+        if other.peak + other.copied < most and other.placement[1] + other.copied < most:
             best = other
     return best
 

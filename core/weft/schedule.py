@@ -11,12 +11,12 @@ what adds the fewest bytes.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
 from weft.buffers import ARENA
 from weft.flow import Flow
 from weft.liveness import Liveness
+from weft.overwriting import in_hoped_order
 
 LIST_LIMIT = 20_000
 """The number of steps up to which list schedules are tried."""
@@ -28,13 +28,14 @@ Edges = list[list[int]]
 def schedules(flow: Flow) -> list[Liveness]:
     """Return schedules of a flow; the first is the user's own order.
 
-    Each keeps operands first, effects as they came, and whatever lets a state's new value be
-    written over the old one.
+    Each keeps operands first, and effects as they came; each but the first also whatever lets a new
+    value be written over an old one.
     """
     own = Liveness(flow, flow.order)
-    if own.peak <= least_bytes(flow):
+    hopes = _wanted_first(flow)
+    if own.peak <= least_bytes(flow) and _are_met(hopes):
         return [own]
-    return [own, *(Liveness(flow, order) for order in _Tasks(flow).orders())]
+    return [own, *(Liveness(flow, order) for order in _Tasks(flow, hopes).orders())]
 
 
 def least_bytes(flow: Flow) -> int:
@@ -66,21 +67,19 @@ class _Tasks:
 
     Attributes
     ----------
-    readers
-        For each node that makes a state's new value, the nodes that read the old one.
     first
-        The user's order, but new values of states come after the readers of the old ones, so far
-        as these do not need them.
+        The user's order, but what writes over an old value comes after what should come before
+        that, so far as this does not need it.
     before, after
         By node, those that must come before and after it.
     """
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, hopes: Mapping[int, set[int]]) -> None:
         self.flow = flow
         self.before: Edges = [list(nodes) for nodes in flow.before]
-        self.readers = _readers_of_old_values(flow)
-        self.first = self._with_late_updates()
-        self._keep_updates_late()
+        is_met = _are_met(hopes)
+        self.first = [*range(len(flow.ops))] if is_met else in_hoped_order(self.before, hopes)
+        self._keep(hopes)
         self.after = _reversed(self.before)
 
     def orders(self) -> Iterator[list[int]]:
@@ -94,21 +93,12 @@ class _Tasks:
         for order in orders:
             yield [node for node in order if self.flow.is_step[node]]
 
-    def _with_late_updates(self) -> list[int]:
-        for node, readers in self.readers.items():
-            if any(reader > node for reader in readers):
-                return _sorted(self.before, self.readers)
-        return list(range(len(self.before)))
-
-    def _keep_updates_late(self) -> None:
-        """Let readers of old values, and barriers, stay before the new values of states."""
+    def _keep(self, hopes: Mapping[int, set[int]]) -> None:
+        """Let what comes before a node in the first order, as was hoped, do so in all orders."""
         places = {node: place for place, node in enumerate(self.first)}
-        barriers = [places[node] for node in self.flow.barriers]
-        for node, readers in self.readers.items():
-            early = [reader for reader in readers if places[reader] < places[node]]
-            count = bisect_left(barriers, places[node])
-            early.extend(self.flow.barriers[max(count - 1, 0) : count])
-            self.before[node] = list(dict.fromkeys([*self.before[node], *early]))
+        for node, firsts in hopes.items():
+            met = [each for each in firsts if places[each] < places[node]]
+            self.before[node] = list(dict.fromkeys([*self.before[node], *met]))
 
     def _depth_first(self) -> list[int]:
         """Return an order in which what a node needs comes right before it, the largest need first.
@@ -154,15 +144,29 @@ class _Tasks:
         return needs, depths
 
 
-def _readers_of_old_values(flow: Flow) -> dict[int, set[int]]:
-    nodes = {update.old: update.node for update in flow.updates}
-    found: dict[int, set[int]] = {update.node: set() for update in flow.updates}
+def _wanted_first(flow: Flow) -> dict[int, set[int]]:
+    """Return for each node that should write over a value what should come before it.
+
+    That is what else reads the value; and if it is a state's, the last of what may end the call.
+    """
+    nodes: dict[int, list[int]] = {}
+    for change in flow.changes:
+        if change.old is not None:
+            nodes.setdefault(change.old, []).append(change.node)
+    found: dict[int, set[int]] = {change.node: set() for change in flow.changes}
     for reader, reads in enumerate(flow.reads) if nodes else ():
         for number in reads:
-            node = nodes.get(number, reader)
-            if node != reader:
+            for node in nodes.get(number, ()):
                 found[node].add(reader)
-    return found
+    for change in flow.changes if flow.barriers else ():
+        if change.has_state:
+            found[change.node].add(flow.barriers[-1])
+    return {node: firsts - {node} for node, firsts in found.items()}
+
+
+def _are_met(hopes: Mapping[int, set[int]]) -> bool:
+    """Whether the user's order has first what should be."""
+    return all(first < node for node, firsts in hopes.items() for first in firsts)
 
 
 def _reversed(edges: Edges) -> Edges:
@@ -171,37 +175,6 @@ def _reversed(edges: Edges) -> Edges:
         for other in others:
             found[other].append(node)
     return found
-
-
-def _sorted(before: Edges, hopes: Mapping[int, set[int]]) -> list[int]:
-    """Return the nodes by number, each after those before it, and if possible those hoped for.
-
-    A node whose hopes are open is taken when there is no other.
-    """
-    after = _reversed(before)
-    waiting = [len(nodes) for nodes in before]
-    hoping = {node: len(nodes) for node, nodes in hopes.items()}
-    hoped: dict[int, list[int]] = {}
-    for node, nodes in hopes.items():
-        for each in nodes:
-            hoped.setdefault(each, []).append(node)
-    ready = [(hoping.get(node, 0) > 0, node) for node, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    order: dict[int, None] = {}
-    while ready:
-        _, node = heapq.heappop(ready)
-        if node in order:
-            continue
-        order[node] = None
-        for each in after[node]:
-            waiting[each] -= 1
-            if not waiting[each]:
-                heapq.heappush(ready, (hoping.get(each, 0) > 0, each))
-        for each in hoped.get(node, ()):
-            hoping[each] -= 1
-            if not hoping[each] and not waiting[each]:
-                heapq.heappush(ready, (False, each))
-    return list(order)
 
 
 def _listed(flow: Flow, before: Edges, after: Edges, later: int) -> list[int]:

@@ -18,7 +18,8 @@ from weft.kernels import FusedOp
 from weft.lengths import symbol
 from weft.op import Op
 from weft.ops.linalg import MatmulOp
-from weft.plan import make_plan
+from weft.ops.movement import ContiguousOp
+from weft.plan import ARENA, STATE, make_plan
 from weft.testing.random_graphs import programs
 from weft.testing.reference import evaluate
 
@@ -330,3 +331,63 @@ def test_time_is_linear() -> None:
 
     seconds(500)
     assert seconds(40_000) < 4 * min(seconds(2_000) for _ in range(3))
+
+
+def rows_of_a_state() -> tuple[Any, Any, Any]:
+    """Return a state, a new row, and the place where it is to be written."""
+    at = weft.placeholder((), dtype="int64")
+    return weft.persistent_tensor((64, COLUMNS)), weft.placeholder((1, COLUMNS)), at
+
+
+def in_place(*results: Any, parameters: Any) -> tuple[list[str], bool]:
+    """Return the kernels of results, and whether each state is written where it lies."""
+    graph = fuse(prepared([*results], *parameters))
+    plan = make_plan(graph, target())
+    plan.verify()
+    copied = [s for s in plan.steps if isinstance(s.op, ContiguousOp) and s.out.base.kind == STATE]
+    whole = 64 * COLUMNS * 4
+    large = [t for t in plan.tensors.values() if t.base.kind == ARENA and t.nbytes >= whole]
+    return [each.title for each in kernels(graph)], not (copied or large)
+
+
+def test_a_reader_of_an_old_value_is_not_fused_with_one_of_the_new_value() -> None:
+    state, row, at = rows_of_a_state()
+    old = weft.relu(state[:1]) * row
+    weft.assign(state, weft.dynamic_update_slice(state, row, (at, 0)))
+    found = in_place(old + weft.tanh(state[:1]), parameters=(row, at))
+    assert found == (["relu_multiply", "tanh_add"], True)
+
+
+def test_a_cheap_value_of_an_old_one_is_not_computed_where_the_new_one_is_read() -> None:
+    state, row, at = rows_of_a_state()
+    old = weft.value_of(state)
+    weft.assign(state, weft.dynamic_update_slice(state, row, (at, 0)))
+    cheap = old[:1] * 2
+    both = [cheap + weft.tanh(state[:1]), weft.exp(cheap) * row]
+    found = in_place(*both, parameters=(row, at))
+    assert found[1]
+
+
+def test_a_whole_update_waits_for_what_reads_a_part() -> None:
+    state, row, at = rows_of_a_state()
+    old = weft.relu(state[:1]) * row
+    weft.assign(state, weft.tanh(state * 0.5))
+    found = in_place(old + weft.exp(state[:1]), parameters=(row, at))
+    assert found == (["relu_multiply", "multiply_tanh", "exp_add"], True)
+
+
+def test_a_transposed_reader_is_no_kernel_with_an_update_in_place() -> None:
+    state, x = weft.persistent_tensor((64, 64)), weft.placeholder((64, 64))
+    first, other = weft.exp(state.T + x), weft.tanh(state * x)
+    weft.assign(state, other)
+    graph = fuse(prepared([weft.sum(first, (0, 1)), weft.sum(weft.value_of(state), (0, 1))], x))
+    plan = make_plan(graph, target())
+    assert not any(isinstance(step.op, ContiguousOp) for step in plan.steps)
+
+
+def test_readers_at_the_same_places_are_one_kernel_with_an_update_in_place() -> None:
+    state, row, at = rows_of_a_state()
+    total = weft.sum(weft.exp(state), 1)
+    weft.assign(state, state * 0.5)
+    titles, is_in_place = in_place(total, weft.value_of(state)[:1], parameters=(row, at))
+    assert (len(titles), is_in_place) == (1, True)

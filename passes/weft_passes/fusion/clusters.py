@@ -5,6 +5,10 @@ cluster has a higher rank than what makes it. So a path that leaves a cluster cl
 back: each cluster is convex, and all of them together can be put in order. Two clusters of equal
 rank can always be merged; one may be lifted to the rank of another while those that read from it
 stay above.
+
+What can write over an old value has a higher rank than whatever else reads that, too. So no reader
+of the old value waits for the new one, and that needs no memory of its own: to copy all of a state
+costs more than any kernel saves.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from weft.op import Op
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp
 from weft.ops.reduction import ReductionOp
+from weft.overwriting import Overwriting
 from weft.target import Target
 
 MOST_READERS = 256
@@ -90,6 +95,10 @@ class Clusters:
         For an op in a cluster, the ops that read its value by a view outside of the cluster.
     copies
         For an op, the clusters that compute it in addition to its home.
+    overwriting
+        What can write over an old value.
+    overwriters
+        For an op, those that write over what it reads, and so come after it.
     """
 
     def __init__(self, graph: Graph, target: Target) -> None:
@@ -101,6 +110,11 @@ class Clusters:
         self.readers: dict[Op, list[Op]] = {}
         self.apart: dict[Op, list[Op]] = {}
         self.copies: dict[Op, list[Cluster]] = {}
+        self.overwriting = Overwriting(graph)
+        self.overwriters: dict[Op, list[Op]] = {}
+        for late, firsts in self.overwriting.first.items():
+            for op in firsts:
+                self.overwriters.setdefault(op, []).append(late)
 
     def rank(self, op: Op) -> int:
         """Return the rank of an op or its cluster; -1 for one that needs no others."""
@@ -111,6 +125,21 @@ class Clusters:
     def rank_after(self, ops: Iterable[Op]) -> int:
         """Return the lowest rank for what reads values from outside its cluster."""
         return 1 + max(map(self.rank, ops), default=-1)
+
+    def is_in_time(self, op: Op, rank: int, together: Collection[Cluster]) -> bool:
+        """Whether an op of a rank, in one of several clusters to be merged, is not overtaken.
+
+        What writes over its operands must have a higher rank, or be in one of these clusters and
+        able to do so in the same kernel.
+        """
+        for late in self.overwriters.get(op, ()):
+            home = self.home.get(late)
+            if home is None and late not in self.ranks:
+                continue  # it is yet to be visited, and gets a rank above
+            is_beside = home in together and (late, op) not in self.overwriting.apart
+            if not is_beside and self.rank(late) <= rank:
+                return False
+        return True
 
     def clusters_of(self, op: Op) -> Iterator[Cluster]:
         """Yield the clusters that compute an op."""
@@ -128,6 +157,8 @@ class Clusters:
             return True
         looked_at = 0
         for op in cluster.places:
+            if not self.is_in_time(op, rank, together):
+                return False
             for reader in self.apart.get(op, ()):
                 if self.rank(reader) <= rank:
                     return False

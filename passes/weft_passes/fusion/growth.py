@@ -30,9 +30,9 @@ class _Fit(NamedTuple):
 
 
 def grow(clusters: Clusters) -> None:
-    """Visit every op, operands first."""
+    """Visit every op, operands first, and what writes over a value after its readers."""
     visit = _Growth(clusters).visit
-    for op in clusters.graph.ops:
+    for op in clusters.overwriting.order:
         visit(op)
 
 
@@ -51,6 +51,8 @@ class _Growth:
         self.source = clusters.source
         self.home = clusters.home
         self.after = clusters.graph.after
+        self.first = clusters.overwriting.first
+        self.apart = clusters.overwriting.apart
         self.kinds: dict[type[Op], int] = {}
         self.only_reduced = _only_reduced(clusters.graph)
 
@@ -68,7 +70,8 @@ class _Growth:
                 self.start(op)
         elif op.args or op in self.after:
             firsts = self.after.get(op, ())
-            self.clusters.ranks[op] = self.clusters.rank_after((*op.args, *firsts))
+            found = (*op.args, *firsts, *self.first.get(op, ()))
+            self.clusters.ranks[op] = self.clusters.rank_after(found)
             self.note_reads(op, firsts)
         self.note_reads(op, op.args)
 
@@ -94,7 +97,8 @@ class _Growth:
     def start(self, op: Op) -> None:
         """Make a cluster of one op."""
         whole = op.args[0] if isinstance(op, ReductionOp) else op
-        cluster = Cluster(whole.axes.lengths, self.clusters.rank_after(op.args))
+        rank = self.clusters.rank_after((*op.args, *self.first.get(op, ())))
+        cluster = Cluster(whole.axes.lengths, rank)
         cluster.operands.update(op.args)
         cluster.add(op, op.kept() if isinstance(op, ReductionOp) else cluster.whole)
         self.home[op] = cluster
@@ -135,6 +139,9 @@ class _Growth:
             return None
         if op in self.only_reduced and not all(self.may_reduce(op, each) for each in chosen):
             return None
+        firsts = self.first.get(op, ())
+        if any(self.home.get(each) in chosen and (op, each) in self.apart for each in firsts):
+            return None
         known: dict[Op, Places] = {}
         views: dict[Op, Places] = {}
         outside: list[Op] = []
@@ -150,7 +157,8 @@ class _Growth:
         places = place(op, known, chosen[0].domain)
         if places is None or not self.pays(op, chosen, outside, places):
             return None
-        rank = max(clusters.rank_after(outside), *[each.rank for each in chosen])
+        firsts = [each for each in firsts if self.home.get(each) not in chosen]
+        rank = max(clusters.rank_after((*outside, *firsts)), *[each.rank for each in chosen])
         if not clusters.can_merge(chosen, rank):
             return None
         size = clusters.size_merged(chosen, outside) + len(views) + 1

@@ -141,6 +141,9 @@ class _Outputs:
         )
         if max(sizes) > self.clusters.target.max_kernel_values:
             return False
+        in_time = self.clusters.is_in_time
+        if not all(in_time(op, each.rank, (each,)) for op in needed for each in readers):
+            return False
         if self.saving(values, readers, operands, gone) <= 0:
             return False
         self.apply(needed, gone, operands, readers)
