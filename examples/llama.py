@@ -10,6 +10,8 @@ Checkpoints and tokenizers are those of llama2.c, so models in its format run as
 
 from __future__ import annotations
 
+import io
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +21,7 @@ import numpy as np
 import typer
 from llama2.checkpoint import Config, read_checkpoint, write_checkpoint
 from llama2.decoder import Decoder
-from llama2.files import FormatError
+from llama2.files import FormatError, require_writable
 from llama2.sampling import Sampling
 from llama2.tokenizer import BEGIN, Tokenizer, characters, read_tokenizer, write_tokenizer
 from llama2.training import TEXT, Plan, Trainer, paragraphs, train
@@ -34,22 +36,46 @@ SEQUENCE = 256
 """The tokens of a sequence in training."""
 
 
-def small_model(plan: Plan, out: Path, backend: str | None) -> tuple[Path, Path]:
-    """Train a model on the text that comes with the example; return its files."""
+def small_model(plan: Plan, out: Path, prompt: str, backend: str | None) -> tuple[Path, Path]:
+    """Train a model on the text that comes with the example; return its files.
+
+    Raises OSError if they cannot be written, and FormatError if the prompt will not fit, before
+    anything is trained.
+    """
+    checkpoint, pieces = out / "llama.bin", out / "tokenizer.bin"
+    for path in (checkpoint, pieces):
+        require_writable(path)
     text = TEXT.read_text(encoding="utf-8")
     tokenizer = characters(text)
     config = SMALL._replace(vocabulary=len(tokenizer.pieces))
+    fitting(tokenizer, prompt, config.longest)
     started = time.perf_counter()
     trainer = Trainer(config, plan, backend)
     loss = train(trainer, paragraphs(text, tokenizer))
     seconds = time.perf_counter() - started
     print(f"trained    {plan.steps} steps in {seconds:.1f} s, loss {loss:.3f} per character")
 
-    checkpoint, pieces = out / "llama.bin", out / "tokenizer.bin"
     write_checkpoint(checkpoint, config, trainer.weights())
     write_tokenizer(pieces, tokenizer)
     print(f"written    {checkpoint} and {pieces}")
     return checkpoint, pieces
+
+
+def fitting(tokenizer: Tokenizer, prompt: str, positions: int) -> list[int]:
+    """Return the tokens of a prompt; raises FormatError if they leave no position free."""
+    tokens = tokenizer.encode(prompt)
+    excess = len(tokens) - (positions - 1)
+    if excess > 0:
+        raise FormatError(
+            f"the prompt has {_tokens(len(tokens))}, the one for the beginning included, and the "
+            f"model has {positions} positions, of which one must stay free for what follows: "
+            f"shorten the prompt by {_tokens(excess)}"
+        )
+    return tokens
+
+
+def _tokens(count: int) -> str:
+    return "1 token" if count == 1 else f"{count} tokens"
 
 
 def generate(
@@ -75,10 +101,8 @@ def tell(
 
     Raises FormatError if the prompt has more tokens than the model has positions for.
     """
-    tokens = tokenizer.encode(prompt)
+    tokens = fitting(tokenizer, prompt, decoder.config.longest)
     room = decoder.config.longest - len(tokens)
-    if room < 1:
-        raise FormatError(f"the prompt has {len(tokens)} tokens, too many by {1 - room}")
     started = time.perf_counter()
     decoder.decode(BEGIN, 0)
     decoder.read(tokens)
@@ -123,13 +147,14 @@ def main(
     ] = None,
 ) -> None:
     """Train a small LLaMA on a text about weaving, or take a checkpoint, and generate with it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the text is made before it is printed
     try:
         if (checkpoint is None) != (tokenizer is None):
             raise FormatError("--checkpoint and --tokenizer go together: give both or none")
         if checkpoint is None or tokenizer is None:
-            out.mkdir(parents=True, exist_ok=True)
             plan = Plan(steps, sequence=SEQUENCE, rate=learning_rate, seed=seed)
-            checkpoint, tokenizer = small_model(plan, out, backend)
+            checkpoint, tokenizer = small_model(plan, out, prompt, backend)
         config, weights = read_checkpoint(checkpoint)
         pieces = read_tokenizer(tokenizer, config.vocabulary)
         decoder = Decoder(config, weights, backend)

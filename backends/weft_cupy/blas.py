@@ -6,14 +6,15 @@ Names and numbers are those of cublas_v2.h and library_types.h.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
 from weft.dtypes import DType
-from weft.errors import BackendError
 from weft.kernels.c.blas import Gemm
-from weft_cupy.device import Queue
+from weft_cupy.device import Device, Queue
+from weft_cupy.errors import CuBLASError
 
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 """cudaDataType_t: CUDA_R_32F, CUDA_R_64F, CUDA_R_16F, CUDA_R_16BF."""
@@ -53,7 +54,8 @@ class Blas:
     """cuBLAS at work in a queue; made and used while the device is the current one.
 
     Products of 16-bit floats are made by tensor cores with sums in float32, those of float32 in
-    float32, or by tensor cores in TF32 where values may change.
+    float32, or by tensor cores in TF32 where values may change. What is not closed is given back
+    when nothing refers to it any more.
     """
 
     def __init__(self, queue: Queue, fast_math: bool) -> None:
@@ -61,25 +63,35 @@ class Blas:
         device = queue.device
         is_large = device.candidate.capability >= _FIRST_WITH_LARGE_WORKSPACE
         size = _LARGE_WORKSPACE if is_large else _WORKSPACE
-        self.compute_32f = _COMPUTE_32F_FAST_TF32 if fast_math else _COMPUTE_32F
+        self._computes = {
+            "float64": _COMPUTE_64F,
+            "float32": _COMPUTE_32F_FAST_TF32 if fast_math else _COMPUTE_32F,
+        }
         self.workspace = device.memory(size, "the workspace of cuBLAS")
         self.handle = ctypes.c_void_p()
-        do = partial(_checked, device.name)
-        do(self.library.cublasCreate_v2, ctypes.byref(self.handle))
-        do(self.library.cublasSetStream_v2, self.handle, queue.stream.ptr)
-        do(self.library.cublasSetWorkspace_v2, self.handle, self.workspace.address, size)
-        do(self.library.cublasSetMathMode, self.handle, _SUMS_IN_FULL)
-        self._do = do
+        _checked(self.library.cublasCreate_v2, ctypes.byref(self.handle))
+        self._destroy = weakref.finalize(self, _destroy, self.library, device, self.handle)
+        self._destroy.atexit = False  # the driver may have ended by then
+        try:
+            _checked(self.library.cublasSetStream_v2, self.handle, queue.stream.ptr)
+            place = self.workspace.address
+            _checked(self.library.cublasSetWorkspace_v2, self.handle, place, size)
+            _checked(self.library.cublasSetMathMode, self.handle, _SUMS_IN_FULL)
+        except CuBLASError:
+            self.close()
+            raise
 
     def product(self, gemm: Gemm, dtype: DType, x: int, y: int, out: int) -> Callable[[], None]:
-        """Return what multiplies matrices at some addresses, in order with all else."""
+        """Return what multiplies matrices at some addresses, in order with all else.
+
+        It raises CuBLASError.
+        """
         kind = _TYPES[dtype.name]
-        is_double = dtype.name == "float64"
-        scalar = ctypes.c_double if is_double else ctypes.c_float
+        scalar = ctypes.c_double if dtype.name == "float64" else ctypes.c_float
         one, zero = scalar(1), scalar(0)
         left, right, result = gemm.left, gemm.right, gemm.out
         return partial(
-            self._do,
+            _checked,
             self.library.cublasGemmStridedBatchedEx,
             self.handle,
             int(left.is_transposed),
@@ -91,21 +103,23 @@ class Blas:
             ctypes.cast(ctypes.pointer(zero), ctypes.c_void_p),
             out, kind, result.leading, result.step,
             gemm.batch,
-            _COMPUTE_64F if is_double else self.compute_32f,
+            self._computes.get(dtype.name, _COMPUTE_32F),
             _DEFAULT_ALGORITHM,
         )  # fmt: skip
 
     def close(self) -> None:
         """Give handle and workspace back."""
-        if self.handle:
-            self.library.cublasDestroy_v2(self.handle)
-            self.handle = ctypes.c_void_p()
+        self._destroy()
         self.workspace.release()
 
 
-def _checked(device: str, function: Callable[..., int], *args: Any) -> None:
-    """Call a function of cuBLAS; raises BackendError if it fails."""
+def _checked(function: Callable[..., int], *args: Any) -> None:
+    """Call a function of cuBLAS; raises CuBLASError if it fails."""
     status = function(*args)
     if status:
-        name = getattr(function, "__name__", "a call")
-        raise BackendError(f"cuBLAS failed on {device}: {name} returned status {status}")
+        raise CuBLASError(getattr(function, "__name__", "a call"), status)
+
+
+def _destroy(library: Any, device: Device, handle: ctypes.c_void_p) -> None:
+    with device.handle:
+        library.cublasDestroy_v2(handle)

@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+from weft.cache import Cache
+from weft.errors import BackendError
 from weft.kernels.c import CUDA, Processor
 from weft.kernels.c.device import HeldMemory, OpenedDevice
 from weft.kernels.c.host import Bytes
+from weft_cupy.compiler import compiled
 from weft_cupy.drivers import Candidate
-from weft_cupy.errors import build_error, explained, is_lost
+from weft_cupy.errors import CuBLASError, explained, is_lost
 
 GROUP = 256
 """The threads of a block."""
@@ -19,7 +22,6 @@ ALIGNMENT = 256
 """Bytes: what CUDA aligns memory to."""
 ACCESS = 16
 """Bytes: the most that a thread loads or stores at once."""
-OPTIONS = ("--std=c++17",)
 
 
 class Device(OpenedDevice):
@@ -41,6 +43,7 @@ class Device(OpenedDevice):
             cuda.runtime.CUDARuntimeError,
             cuda.driver.CUDADriverError,
             cuda.memory.OutOfMemoryError,
+            CuBLASError,
         )
         super().__init__(candidate.name, errors)
         self.cupy = cupy
@@ -72,27 +75,39 @@ class Device(OpenedDevice):
         except self.errors as error:
             raise self.failed(error, doing) from error
 
-    def failed(self, error: Exception, doing: str) -> Exception:
+    def failed(self, error: Exception, doing: str) -> BackendError:
         """Return the error to raise for one of CuPy's, and take note of a device that is lost."""
+        if isinstance(error, CuBLASError) and error.is_of_device:
+            error = self._reported() or error
         found = explained(error, self.name, doing)
         if is_lost(error):
             self.lost = found.problem
         return found
 
+    def _reported(self) -> Exception | None:
+        """Return the error that CUDA has to report of what was started before; None for none."""
+        try:
+            with self.handle:
+                self.cupy.cuda.runtime.deviceSynchronize()
+        except self.errors as error:
+            return error
+        return None
+
     def memory(self, nbytes: int, what: str) -> Memory:
         """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
+        self.require_possible(nbytes, what)
         with self.current(f"making {nbytes} bytes for {what}"):
             return Memory(self, self.cupy.cuda.Memory(max(nbytes, 1)))
 
-    def build(self, source: str, name: str) -> Any:
-        """Return a built module; raises BackendError with the compiler's log and the lines."""
-        cupy = self.cupy
-        with self.current(f"building {name}"):
-            module = cupy.RawModule(code=source, backend="nvrtc", options=OPTIONS)
-            try:
-                module.compile()
-            except cupy.cuda.compiler.CompileException as error:
-                raise build_error(str(error), source, self.name, name) from error
+    def build(self, source: str, name: str, cache: Cache | None) -> Any:
+        """Return a built module; raises BackendError with the compiler's log and the lines.
+
+        Its machine code is kept in a cache, if there is one.
+        """
+        code = compiled(source, name, self.candidate.capability, self.name, cache)
+        with self.current(f"loading {name}"):
+            module = self.cupy.cuda.Module()
+            module.load(code)
         return module
 
 

@@ -70,7 +70,7 @@ def trouble_with(candidate: Candidate) -> str:
 
 
 def _matches(candidate: Candidate, wanted: str) -> bool:
-    if wanted.isdigit():
+    if wanted.isdecimal():
         return candidate.number == int(wanted)
     return wanted.casefold() in candidate.name.casefold()
 

@@ -91,14 +91,21 @@ def _why_none(error: Any) -> str:
 
 
 @cache
-def architectures() -> tuple[int, ...]:
-    """Return the compute capabilities that NVRTC compiles for; raises BackendError without it."""
+def nvrtc() -> Any:
+    """Return CuPy's bindings of NVRTC; raises BackendError without it."""
     cupy()
     try:
         from cupy_backends.cuda.libs import nvrtc
 
-        return tuple(map(int, nvrtc.getSupportedArchs()))
+        nvrtc.getVersion()
     except (ImportError, OSError, RuntimeError) as error:
         raise BackendError(
             f"NVRTC, NVIDIA's compiler, cannot be loaded: pip install nvidia-cuda-nvrtc ({error})"
         ) from error
+    return nvrtc
+
+
+@cache
+def architectures() -> tuple[int, ...]:
+    """Return the compute capabilities that NVRTC compiles for; raises BackendError without it."""
+    return tuple(map(int, nvrtc().getSupportedArchs()))

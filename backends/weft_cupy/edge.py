@@ -9,22 +9,23 @@ import numpy as np
 from weft.graph import Graph
 from weft.kernels.c.edge import Edge
 from weft.kernels.c.host import Arrays, Bytes, bytes_of
-from weft_cupy.device import ALIGNMENT, Device, Queue
+from weft.kernels.c.working import WorkingMemory
+from weft_cupy.device import ALIGNMENT, Memory, Queue
 
 
 class CuPyEdge(Edge):
-    """Copies of a call's arrays, in one stretch of memory that is the same for every call.
+    """Copies of a call's arrays, in one stretch of memory that all programs use.
 
     The caller's memory is not pinned for the copies: CUDA does that piece by piece, as they run.
     """
 
-    def __init__(self, device: Device, queue: Queue, graph: Graph) -> None:
+    def __init__(self, working: WorkingMemory[Memory], queue: Queue, graph: Graph) -> None:
         super().__init__(graph)
         self.queue = queue
         self.sizes = [op.axes.size * op.dtype.itemsize for op in self.ops]
         spaces = [-(-size // ALIGNMENT) * ALIGNMENT for size in self.sizes]
-        self._memory = device.memory(sum(spaces), "copies of the caller's arrays")
-        begin = self._memory.address
+        what = "copies of the caller's arrays"
+        begin = working.at_least("copies", sum(spaces), what).address
         self.addresses: list[int] = list(accumulate(spaces, initial=begin))[:-1]
         """Where the copy of each array begins: of the inputs, then of the results."""
         filled = [number for number, size in enumerate(self.sizes) if size]
@@ -58,5 +59,4 @@ class CuPyEdge(Edge):
             self.queue.wait()
 
     def release(self) -> None:
-        """Give the memory back."""
-        self._memory.release()
+        """Do nothing: other programs use the memory too."""

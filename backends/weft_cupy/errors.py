@@ -18,8 +18,32 @@ NO_DEVICE = 100
 _LOST = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719})
 """Codes after which a process cannot use the device any more, such as an illegal address."""
 
+_CUBLAS_OUT_OF_MEMORY = 3
+"""CUBLAS_STATUS_ALLOC_FAILED."""
+_CUBLAS_OF_DEVICE = frozenset({13, 14})
+"""CUBLAS_STATUS_EXECUTION_FAILED and CUBLAS_STATUS_INTERNAL_ERROR: CUDA knows more."""
+
 _PLACE = re.compile(r"\((\d+)\): (?:catastrophic )?error")
 """A line, as NVRTC names it."""
+
+
+class CuBLASError(Exception):
+    """A call of cuBLAS failed.
+
+    Attributes
+    ----------
+    code
+        What it returned, a number of cublasStatus_t.
+    """
+
+    def __init__(self, function: str, code: int) -> None:
+        super().__init__(f"{function} returned status {code}")
+        self.code = code
+
+    @property
+    def is_of_device(self) -> bool:
+        """Whether something went wrong on the device, which CUDA reports at the next chance."""
+        return self.code in _CUBLAS_OF_DEVICE
 
 
 def is_lost(error: Any) -> bool:
@@ -30,7 +54,7 @@ def is_lost(error: Any) -> bool:
 def explained(error: Any, device: str, doing: str) -> BackendError:
     """Return the error to raise for one of CuPy's that came up while doing something."""
     said = str(error).strip()
-    if isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY:
+    if _is_out_of_memory(error):
         return DeviceMemoryError(
             f"{device} has no memory left, {doing} ({said}): close transformers that are not "
             "needed, free CuPy's memory pool, pass memory_limit= or smaller arrays"
@@ -41,6 +65,12 @@ def explained(error: Any, device: str, doing: str) -> BackendError:
             "was only in its memory is lost"
         )
     return BackendError(f"{device} failed, {doing}: {said}")
+
+
+def _is_out_of_memory(error: Any) -> bool:
+    if isinstance(error, CuBLASError):
+        return error.code == _CUBLAS_OUT_OF_MEMORY
+    return isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY
 
 
 def build_error(log: str, source: str, device: str, name: str) -> BackendError:

@@ -28,7 +28,7 @@ WORD = 4
 
 
 class CUDAKernelGroup(GPUKernelGroup):
-    """The executor of a program on a GPU, where the address of every argument stays what it is."""
+    """The executor of a program on a GPU, where each argument is an address."""
 
     device: Device
     edge: CuPyEdge
@@ -42,7 +42,7 @@ class CUDAKernelGroup(GPUKernelGroup):
 
     def load(self, text: str) -> None:
         """Build the source; raises BackendError if that fails."""
-        self._module = self.device.build(text, self.program.name)
+        self._module = self.device.build(text, self.program.name, self.transformer.code_cache)
 
     def run(self, arrays: Arrays) -> None:
         """Start everything in the stream, and wait for it."""
@@ -67,7 +67,7 @@ class CUDAKernelGroup(GPUKernelGroup):
 
     def make_edge(self) -> CuPyEdge:
         """Return the copies of the caller's arrays."""
-        return CuPyEdge(self.device, self.queue, self.program.captured)
+        return CuPyEdge(self.working, self.queue, self.program.captured)
 
     def stretch(self, segment: Segment, is_last: bool) -> CapturedStretch:
         """Return a segment; reading error words and copies for the host wait by themselves."""
@@ -131,7 +131,7 @@ class CapturedStretch(Stretch):
     """A segment, bound: its launches run one by one at first, then as a CUDA graph.
 
     The first time loads their code, which cannot be done while a graph is made; the second time
-    makes the graph. All addresses are fixed, so a graph serves every later call.
+    makes the graph, which serves every later call until memory moves and all is bound again.
     """
 
     def __init__(self, group: CUDAKernelGroup, segment: Segment, is_last: bool) -> None:

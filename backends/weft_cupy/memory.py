@@ -18,12 +18,13 @@ class CuPyStorage(CopiedStorage[Memory]):
 
     transformer: CuPyTransformer
 
-    def allocate(self) -> None:
-        """Make zeroed memory; raises DeviceMemoryError if there is not enough."""
+    def make_memory(self) -> Memory:
+        """Return zeroed memory; raises DeviceMemoryError if there is not enough."""
         transformer = self.transformer
-        self._memory = memory = transformer.device.memory(self.bytes, self.name)
+        memory = transformer.device.memory(self.bytes, self.name)
         with transformer.device.current(f"clearing {self.name}"):
             transformer.queue.clear(memory.address, max(self.bytes, 1))
+        return memory
 
     def read(self, start: int, size: int) -> Bytes:
         """Return a copy of a stretch of the bytes, once all work before has ended."""

@@ -7,12 +7,13 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
+from weft.cache import Cache, is_off
 from weft.kernels.c.device_transformer import DeviceTransformer
 from weft.kernels.c.group import GPUKernelGroup
 from weft.kernels.c.host import CopiedStorage
 from weft.program import Program
 from weft_cupy.blas import Blas
-from weft_cupy.device import Device, Queue
+from weft_cupy.device import Device, Memory, Queue
 from weft_cupy.devices import choose, summary
 from weft_cupy.executor import CUDAKernelGroup
 from weft_cupy.memory import CuPyStorage
@@ -52,6 +53,15 @@ class CuPyTransformer(DeviceTransformer):
     def device_buffer_storage(self, nbytes: int, name: str) -> CuPyStorage:
         """Return a new, unallocated buffer."""
         return CuPyStorage(self, nbytes, name)
+
+    def working_memory(self, nbytes: int, what: str) -> Memory:
+        """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
+        return self.device.memory(nbytes, what)
+
+    @property
+    def code_cache(self) -> Cache | None:
+        """Where machine code is kept; None where nothing is."""
+        return None if self.reuse.option is False or is_off() else self.reuse.cache
 
     def kernel_group(self, program: Program) -> CUDAKernelGroup:
         """Return a new, empty executor of a program."""

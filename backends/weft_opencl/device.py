@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import BackendError
 from weft.kernels.c import OPENCL, Processor
 from weft.kernels.c.device import HeldMemory, OpenedDevice
 from weft.kernels.c.host import Bytes
-from weft_opencl.errors import build_error, explained
+from weft_opencl.errors import build_error, explained, is_lost
 
 _building = threading.Lock()
 """Held while warnings are off, which they are for all threads."""
@@ -22,6 +23,8 @@ GROUP = 256
 """The work items in a group of devices that are no CPU, where they can have as many."""
 ACCESS = 16
 """Bytes: the most that a work item of a GPU loads or stores at once."""
+
+_INT64_ATOMICS = "cl_khr_int64_base_atomics"
 
 
 class Device(OpenedDevice):
@@ -34,7 +37,7 @@ class Device(OpenedDevice):
     handle
         The device, as pyopencl has it.
     context
-        The context; the process has one for each device.
+        The context; the process has one for each device, and another one once that is lost.
     coherent
         Whether a probe found that kernels and the host see what the other writes to host memory.
     """
@@ -80,16 +83,23 @@ class Device(OpenedDevice):
             alignment=max(int(handle.mem_base_addr_align) // 8, SMALLEST_ALIGNMENT),
             access_bytes=self.access_bytes,
             has_fp64=bool(handle.double_fp_config),
+            has_int64_atomics=_INT64_ATOMICS in handle.extensions.split(),
             shares_host=self.is_cpu and self.coherent,
         )
 
     def queue(self) -> Any:
-        """Return a new queue, which runs what it is given in order."""
-        return self.cl.CommandQueue(self.context, self.handle)
+        """Return a new queue, which runs what it is given in order; raises BackendError."""
+        try:
+            return self.cl.CommandQueue(self.context, self.handle)
+        except self.cl.Error as error:
+            raise self.failed(error, "making a queue") from error
 
-    def failed(self, error: Exception, doing: str) -> Exception:
-        """Return the error to raise for one of pyopencl's."""
-        return explained(error, self.name, doing)
+    def failed(self, error: Exception, doing: str) -> BackendError:
+        """Return the error to raise for one of pyopencl's, and take note if the context is lost."""
+        found = explained(error, self.name, doing)
+        if is_lost(error):
+            self.lost = found.problem
+        return found
 
     def build(self, source: str, name: str) -> Any:
         """Return a built program; raises BackendError with the compiler's log and the lines."""
@@ -103,6 +113,8 @@ class Device(OpenedDevice):
             try:
                 return program.build()
             except cl.Error as error:
+                if is_lost(error):
+                    raise self.failed(error, f"building {name}") from error
                 log = program.get_build_info(self.handle, cl.program_build_info.LOG) or str(error)
         raise build_error(log, source, self.name, name)
 
@@ -111,13 +123,14 @@ class Device(OpenedDevice):
 
         Raises DeviceMemoryError if there is not enough.
         """
+        self.require_possible(nbytes, what)
         size = max(nbytes, 1)
         if not shared:
             return self._memory(what, self.cl.mem_flags.READ_WRITE, size, None)
         try:
             raw = np.zeros(size + self.processor.alignment, np.uint8)
         except MemoryError as error:
-            raise explained(error, self.name, f"making {nbytes} bytes for {what}") from error
+            raise self.failed(error, f"making {nbytes} bytes for {what}") from error
         start = -raw.ctypes.data % self.processor.alignment
         return self.memory_of(raw[start : start + size], what)
 
@@ -131,7 +144,7 @@ class Device(OpenedDevice):
         try:
             buffer = self.cl.Buffer(self.context, flags, 0 if host is not None else nbytes, host)
         except self.cl.Error as error:
-            raise explained(error, self.name, f"making {nbytes} bytes for {what}") from error
+            raise self.failed(error, f"making {nbytes} bytes for {what}") from error
         return Memory(self, buffer, host)
 
 

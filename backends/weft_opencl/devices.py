@@ -65,10 +65,10 @@ def best(wanted: int | str | None) -> tuple[Candidate, Verdict]:
 
 
 def opened(candidate: Candidate, coherent: bool) -> Device:
-    """Return an opened device; the process has one for each."""
+    """Return an opened device; the process has one for each, until it is lost."""
     key = (candidate.platform, candidate.place)
     found = _opened.get(key)
-    if found is None or found.handle != candidate.handle:
+    if found is None or found.lost or found.handle != candidate.handle:
         cl = drivers.opencl()
         try:
             found = _opened[key] = Device(cl, candidate.handle, coherent)
@@ -97,7 +97,7 @@ def ranked(found: Iterable[Candidate]) -> list[Candidate]:
 
 def _matches(candidate: Candidate, wanted: str) -> bool:
     """Whether a device is what a number, a part of a name, or ``platform:device`` says."""
-    if wanted.isdigit():
+    if wanted.isdecimal():
         return candidate.number == int(wanted)
     if wanted.casefold() in candidate.device_name.casefold():
         return True
@@ -111,7 +111,7 @@ def _matches(candidate: Candidate, wanted: str) -> bool:
 
 def _is_called(wanted: str, number: int, name: str) -> bool:
     wanted = wanted.strip()
-    return number == int(wanted) if wanted.isdigit() else wanted.casefold() in name.casefold()
+    return number == int(wanted) if wanted.isdecimal() else wanted.casefold() in name.casefold()
 
 
 def summary() -> tuple[str | None, str]:

@@ -5,6 +5,7 @@ Nothing here is done before a device is asked for.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import site
@@ -25,6 +26,7 @@ _VENDORS = "OCL_ICD_VENDORS"
 _SYSTEM = "/etc/OpenCL/vendors"
 _NO_PLATFORM = -1001
 """CL_PLATFORM_NOT_FOUND_KHR."""
+_NONE = "no OpenCL driver is installed"
 
 HOW_TO_GET_A_DRIVER = (
     "for a CPU: apt install pocl-opencl-icd (Debian, Ubuntu), or: pip install intel-opencl-rt "
@@ -104,7 +106,9 @@ def candidates() -> tuple[Candidate, ...]:
             raise BackendError(f"the OpenCL drivers cannot be listed: {error}") from error
         platforms = []
     if not platforms:
-        raise BackendError(f"no OpenCL driver is installed: {HOW_TO_GET_A_DRIVER}")
+        broken = "".join(f"\n  {trouble}" for trouble in _broken())
+        what = f"no OpenCL driver can be loaded:{broken}\n" if broken else f"{_NONE}: "
+        raise BackendError(f"{what}{HOW_TO_GET_A_DRIVER}")
     found: list[Candidate] = []
     empty = []
     for number, platform in enumerate(platforms):
@@ -125,6 +129,18 @@ def _devices(cl: Any, platform: Any) -> list[Any]:
         return list(platform.get_devices())
     except cl.Error:  # a driver without a device says so by an error
         return []
+
+
+def _broken() -> list[str]:
+    """Return which drivers are there but do not load, and why they do not."""
+    intel = trouble_with_intel(())
+    found = [intel] if intel else []
+    for entry in _entries(Path(os.environ.get(_VENDORS) or _SYSTEM)):
+        try:
+            ctypes.CDLL(entry.read_text(errors="replace").strip())
+        except OSError as error:
+            found.append(f"{entry}: {error}")
+    return found
 
 
 def intel_library() -> Path | None:
@@ -155,10 +171,8 @@ def intel_runtime_among_drivers() -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="weft_opencl_") as folder:
-        entries = Path(known or _SYSTEM)
-        for entry in entries.glob("*.icd") if entries.is_dir() else [entries]:
-            if entry.is_file():
-                shutil.copy(entry, folder)
+        for entry in _entries(Path(known or _SYSTEM)):
+            shutil.copy(entry, folder)
         (Path(folder) / "weft_intel_cpu.icd").write_text(f"{library}\n")
         os.environ[_VENDORS] = folder
         try:
@@ -171,5 +185,10 @@ def intel_runtime_among_drivers() -> Iterator[None]:
 
 
 def _is_listed(library: Path, entries: Path) -> bool:
-    files = entries.glob("*.icd") if entries.is_dir() else [entries]
-    return any(str(library) in each.read_text() for each in files if each.is_file())
+    return any(str(library) in each.read_text() for each in _entries(entries))
+
+
+def _entries(path: Path) -> list[Path]:
+    """Return the files that name drivers' libraries: those in a folder, or the one itself."""
+    files = sorted(path.glob("*.icd")) if path.is_dir() else [path]
+    return [each for each in files if each.is_file()]

@@ -89,15 +89,22 @@ class SharedEdge(OpenCLEdge):
 
 
 class CopiedEdge(OpenCLEdge):
-    """Kernels work on copies in memory of the device, to which arguments are bound once."""
+    """Kernels work on copies in memory of the device that all programs use.
+
+    Each copy has a buffer of its own, as devices limit the size of one: the largest the first, so
+    that buffers fit the copies of other programs too.
+    """
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
         super().__init__(group)
-        self._copies: list[Memory] = [
-            group.device.memory(op.axes.size * op.dtype.itemsize, f"a copy of {op}", shared=False)
-            for op in self.ops
-        ]
-        self._filled = [number for number, op in enumerate(self.ops) if op.axes.size]
+        self._sizes = [op.axes.size * op.dtype.itemsize for op in self.ops]
+        self._copies: dict[int, Memory] = {}
+        by_size = sorted(range(len(self.ops)), key=lambda number: -self._sizes[number])
+        for place, number in enumerate(by_size):
+            what = f"a copy of {self.ops[number]}"
+            found = group.working.at_least(("copy", place), self._sizes[number], what)
+            self._copies[number] = found
+        self._filled = [number for number, size in enumerate(self._sizes) if size]
 
     def bind(self, kernel: Any, index: int, number: int, start: int, size: int) -> None:
         """Set the argument for good."""
@@ -123,8 +130,9 @@ class CopiedEdge(OpenCLEdge):
         """Return a copy of what the device has."""
         if number < self.inputs:
             return bytes_of(arrays[number])
-        found = np.empty(self._copies[number].buffer.size, np.uint8)
-        self.group.cl.enqueue_copy(self.group.queue, found, self._copies[number].buffer)
+        found = np.empty(self._sizes[number], np.uint8)
+        if found.size:
+            self.group.cl.enqueue_copy(self.group.queue, found, self._copies[number].buffer)
         return found
 
     def write(self, number: int, start: int, bytes_: Bytes) -> None:
@@ -134,6 +142,4 @@ class CopiedEdge(OpenCLEdge):
             self.group.cl.enqueue_copy(self.group.queue, target, bytes_, dst_offset=start)
 
     def release(self) -> None:
-        """Give memory back."""
-        for copy in self._copies:
-            copy.release()
+        """Do nothing: other programs use the memory too."""

@@ -13,11 +13,19 @@ _OUT_OF_MEMORY = (-4, -5, -6)
 """CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY."""
 _TOO_LARGE = -61
 """CL_INVALID_BUFFER_SIZE."""
-_LOST = (-2, -33, -34, -36)
-"""CL_DEVICE_NOT_AVAILABLE, CL_INVALID_DEVICE, CL_INVALID_CONTEXT, CL_INVALID_COMMAND_QUEUE."""
+_LOST = (-2, -33, -34, -36, -9999)
+"""CL_DEVICE_NOT_AVAILABLE, CL_INVALID_DEVICE, CL_INVALID_CONTEXT, CL_INVALID_COMMAND_QUEUE.
+
+The last one is NVIDIA's for a kernel that read or wrote outside of a buffer.
+"""
 
 _PLACE = re.compile(r"(\d+):\d+:\s")
 """A line and a column, as compilers made with Clang name them."""
+
+
+def is_lost(error: Any) -> bool:
+    """Whether an error is one after which a context cannot be used any more."""
+    return getattr(error, "code", None) in _LOST
 
 
 def explained(error: Any, device: str, doing: str) -> BackendError:
@@ -29,7 +37,7 @@ def explained(error: Any, device: str, doing: str) -> BackendError:
             f"{device} has no memory or resources left, {doing} ({said}): close transformers that "
             "are not needed, pass memory_limit= or smaller arrays"
         )
-    if code in _LOST:
+    if is_lost(error):
         return BackendError(
             f"{device} does not answer any more, {doing} ({said}): make another transformer; "
             "states that were only in its memory are lost"

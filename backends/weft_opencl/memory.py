@@ -10,7 +10,6 @@ from weft.kernels.c.host import Bytes, CopiedStorage, bytes_of
 from weft_opencl.device import Memory
 
 if TYPE_CHECKING:
-    from weft.op import Op
     from weft_opencl.transformer import OpenCLTransformer
 
 
@@ -19,17 +18,18 @@ class OpenCLStorage(CopiedStorage[Memory]):
 
     transformer: OpenCLTransformer
 
-    def allocate(self) -> None:
-        """Make zeroed memory; raises DeviceMemoryError if there is not enough."""
+    def make_memory(self) -> Memory:
+        """Return zeroed memory; raises DeviceMemoryError if there is not enough."""
         transformer = self.transformer
         shared = transformer.processor.shares_host
-        self._memory = memory = transformer.device.memory(self.bytes, self.name, shared)
+        memory = transformer.device.memory(self.bytes, self.name, shared)
         if memory.host is None:
             zero = np.zeros(1, np.uint8)
             transformer.enqueued(
                 transformer.cl.enqueue_fill_buffer,
                 memory.buffer, zero, 0, max(self.bytes, 1), doing=f"clearing {self.name}",
             )  # fmt: skip
+        return memory
 
     def read(self, start: int, size: int) -> Bytes:
         """Return a stretch of the bytes: they themselves where the host shares them, else a copy.
@@ -60,15 +60,11 @@ class OpenCLStorage(CopiedStorage[Memory]):
 class OpenCLConstantStorage(OpenCLStorage):
     """The memory of a constant: its own array where the device shares the host's memory."""
 
-    def __init__(self, transformer: OpenCLTransformer, op: Op) -> None:
-        super().__init__(transformer, op.const.nbytes, f"constant {op.name}")
-        self.value = op.const
-
-    def allocate(self) -> None:
+    def make_memory(self) -> Memory:
         """Use the constant's array, or make memory that it is copied to later."""
         transformer = self.transformer
-        if not transformer.processor.shares_host or not self.bytes:
-            super().allocate()
-            return
-        host = bytes_of(self.value)
-        self._memory = transformer.device.memory_of(host, self.name, is_read_only=True)
+        self.is_set = transformer.processor.shares_host
+        if not self.is_set or not self.bytes:
+            return super().make_memory()
+        assert self.constant is not None
+        return transformer.device.memory_of(bytes_of(self.constant), self.name, is_read_only=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.device import DeviceTensor
 from weft.kernels.c.device_transformer import DeviceTransformer
 from weft.op import Op
 from weft.program import Program
-from weft_opencl.device import Device
+from weft_opencl.device import Device, Memory
 from weft_opencl.devices import choose, summary
 from weft_opencl.executor import OpenCLKernelGroup
 from weft_opencl.memory import OpenCLConstantStorage, OpenCLStorage
@@ -47,14 +46,13 @@ class OpenCLTransformer(DeviceTransformer):
         """Return a new, unallocated buffer."""
         return OpenCLStorage(self, nbytes, name)
 
-    def constant_storage(self, op: Op) -> OpenCLStorage:
-        """Return a buffer for a constant."""
-        return OpenCLConstantStorage(self, op)
+    def new_constant_storage(self, op: Op) -> OpenCLStorage:
+        """Return a new, unallocated buffer for a constant."""
+        return OpenCLConstantStorage(self, op.const.nbytes, f"constant {op.name}")
 
-    def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
-        """Copy the value of a constant to a device that does not share the host's memory."""
-        if not self.processor.shares_host:
-            super().set_constant(tensor, op)
+    def working_memory(self, nbytes: int, what: str) -> Memory:
+        """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
+        return self.device.memory(nbytes, what, self.processor.shares_host)
 
     def kernel_group(self, program: Program) -> OpenCLKernelGroup:
         """Return a new, empty executor of a program."""

@@ -18,7 +18,7 @@ from weft.callpath import make_executor, structure
 from weft.capture import capture
 from weft.collection import paused_collection
 from weft.device import DeviceBufferStorage, DeviceTensor
-from weft.errors import ArgumentError, AxesError, DTypeError, PluginError
+from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.graph import Graph
 from weft.lengths import Length, Symbol
 from weft.op import Op
@@ -157,8 +157,6 @@ class Computation:
     executor
         What a call runs: takes the arguments in order, returns the results. It is the first call
         that initialises the transformer; afterwards the executor is the compiled function.
-    failure
-        Why it could not be compiled when that was last tried, or None.
     """
 
     def __init__(
@@ -189,7 +187,6 @@ class Computation:
         self.arity = len(self.parameters)
         self.is_static = not set(self.graph.symbols) - set(self.given)
         self.executor: Callable[..., Any] = self._first_call
-        self.failure: Exception | None = None
         self._executors: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._lock = threading.RLock()
 
@@ -295,18 +292,8 @@ class Computation:
         if not self.is_static:
             self.executor = self._dispatch
             return
-        if self._is_compiled():
-            return
-        self.transformer.request(self)
-        try:
-            self.transformer.initialize()
-        except PluginError:
-            raise
-        except Exception:
-            if self.failure is not None:
-                raise self.failure from None
-            if not self._is_compiled():
-                raise
+        if not self._is_compiled():
+            self.transformer.compile(self, self.programs[()])
 
     def _is_compiled(self) -> bool:
         return self.executor != self._first_call

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -166,6 +166,10 @@ class Transformer(ABC):
         for allocate in pending:
             allocate()
 
+    def arena_storage(self, program: Program) -> DeviceBufferStorage:
+        """Return a new, unallocated buffer for what a program, and smaller ones, compute."""
+        return self.device_buffer_storage(program.arena_size, "arena")
+
     def constant_storage(self, op: Op) -> DeviceBufferStorage:
         """Return a buffer for a constant; its value is copied there after allocation."""
         return self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
@@ -216,21 +220,18 @@ class Transformer(ABC):
         """Compile a computation for one solution of its unknown lengths."""
         with self.state_lock:
             program = self._program(made, solution)
-            made.failure = None
-            self._pending.append((made, program))
-            with suppress(Exception):
-                self.initialize()
-            if made.failure is not None:
-                raise made.failure
+            self.compile(made, program)
         return program
 
-    def request(self, made: Computation) -> None:
-        """Compile a computation whose lengths are known at the next initialisation."""
-        item = (made, made.programs[()])
+    def compile(self, made: Computation, program: Program) -> None:
+        """Compile a program, and what else has not been; an error is raised if it is its own."""
         with self.state_lock:
             self.require_open()
-            if item not in self._pending:
-                self._pending.append(item)
+            if (made, program) not in self._pending:
+                self._pending.append((made, program))
+        failures = self._initialised()
+        if program in failures:
+            _raise_from(failures, program)
 
     @property
     def graph_passes(self) -> list[GraphPass]:
@@ -258,36 +259,49 @@ class Transformer(ABC):
         cannot be compiled its error is raised, but the others are ready; it is tried again when it
         is called.
         """
+        failures = self._initialised()
+        if failures:
+            _raise_from(failures, next(iter(failures)))
+
+    def _initialised(self) -> dict[Program, Exception]:
+        """Compile, allocate and run what is new; returns the errors of programs that failed.
+
+        Nothing here keeps an error: its traceback holds the frames of all who called, and so their
+        models and memory.
+        """
         if self.initialized and not self._pending:
-            return
+            return {}
         self.require_open()
         with self.state_lock, paused_collection():
             pending, self._pending = self._pending, []
             try:
-                errors = self._bring_up_what_works(pending)
+                failures = self._bring_up_what_works(pending)
             except BaseException:
                 self._pending = pending
                 raise
             self.initialized = True
-        for made, _ in pending:
-            if made.failure is None:
+        for made, program in pending:
+            if program not in failures:
                 plugins.call_hooks("weft_computation_compiled", computation=made)
-        if errors:
-            raise errors[0]
+        return failures
 
-    def _bring_up_what_works(self, pending: list[tuple[Computation, Program]]) -> list[Exception]:
-        """Bring up programs together or, if that fails, one by one; returns the errors."""
+    def _bring_up_what_works(
+        self, pending: list[tuple[Computation, Program]]
+    ) -> dict[Program, Exception]:
+        """Bring up programs together or, if that fails, one by one; returns their errors."""
         try:
             self._bring_up(pending)
         except Exception as error:
-            if len(pending) > 1:
-                return [e for item in pending for e in self._bring_up_what_works([item])]
-            for made, _ in pending:
-                made.failure = error
-            return [error]
-        for made, _ in pending:
-            made.failure = None
-        return []
+            if not pending:
+                raise
+            if len(pending) == 1:
+                return {pending[0][1]: error}
+        else:
+            return {}
+        failures: dict[Program, Exception] = {}
+        for item in pending:
+            failures |= self._bring_up_what_works([item])
+        return failures
 
     def _bring_up(self, pending: list[tuple[Computation, Program]]) -> None:
         """Transform, allocate and initialise; on an error nothing of it is left behind."""
@@ -427,7 +441,7 @@ class Transformer(ABC):
     ) -> DeviceBufferStorage | None:
         if buffer.kind == ARENA:
             if self.arena is None or self.arena.bytes < program.arena_size:
-                self.arena = self.device_buffer_storage(program.arena_size, "arena")
+                self.arena = self.arena_storage(program)
             return self.arena
         if buffer.kind == STATE:
             return self._state_tensor(buffer.owner, buffer.nbytes, solved[buffer.owner]).storage
@@ -522,6 +536,19 @@ class Transformer(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _raise_from(failures: dict[Program, Exception], program: Program) -> NoReturn:
+    """Raise the error of a program.
+
+    No frame of a traceback may hold the error, or all of them would live until the collector runs.
+    """
+    failure = failures[program]
+    failures.clear()
+    try:
+        raise failure
+    finally:
+        del failure
 
 
 def _closed(*args: Any) -> None:

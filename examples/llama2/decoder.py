@@ -83,8 +83,23 @@ class Decoder:
         logits = self.model.logits(weft.take(hidden, last, 0))
         return self.transformer.computation([logits, weft.doall(writes)], tokens, last)
 
+    def _require_token(self, token: int) -> None:
+        if not 0 <= token < self.config.vocabulary:
+            raise ValueError(f"tokens are 0 to {self.config.vocabulary - 1}, not {token}")
+
     def read(self, prompt: Sequence[int]) -> Array:
-        """Return the logits after a prompt, which begins at position 0."""
+        """Return the logits after a prompt, which begins at position 0.
+
+        Raises ValueError for one without tokens, for one that is longer than the model has
+        positions, and for a token that is not in the vocabulary.
+        """
+        if not 1 <= len(prompt) <= self.config.longest:
+            raise ValueError(
+                f"a prompt has 1 to {self.config.longest} tokens, the positions of the model, "
+                f"not {len(prompt)}"
+            )
+        for token in (min(prompt), max(prompt)):
+            self._require_token(token)
         room = min(self.config.longest, max(LEAST_PROMPT, 1 << (len(prompt) - 1).bit_length()))
         tokens = np.zeros(room, np.int32)
         tokens[: len(prompt)] = prompt
@@ -92,7 +107,14 @@ class Decoder:
         return np.ravel(logits)
 
     def decode(self, token: int, position: int) -> Array:
-        """Return the logits after a token at a position; the next call overwrites them."""
+        """Return the logits after a token at a position; the next call overwrites them.
+
+        Raises ValueError for a token that is not in the vocabulary, and for a position that the
+        model does not have.
+        """
+        self._require_token(token)
+        if not 0 <= position < self.config.longest:
+            raise ValueError(f"positions are 0 to {self.config.longest - 1}, not {position}")
         self._token[0], self._position[...] = token, position
         self.step(self._token, self._position, out=self._row)
         return self._logits

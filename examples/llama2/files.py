@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -11,13 +13,41 @@ class FormatError(ValueError):
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: under another name, which is then changed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    """Write a file whole or not at all: under another name, which is then changed.
+
+    Raises OSError, which names the file.
+    """
+    with _beside(path) as temporary:
         temporary.write_bytes(content)
         temporary.replace(path)
+
+
+def require_writable(path: Path) -> None:
+    """Make the folder of a file, and raise OSError, which names the file, if it cannot be written.
+
+    Folders may say that they can be written to when they cannot, so a file is made and removed.
+    """
+    with _beside(path) as temporary:
+        if path.parent.exists() and not path.parent.is_dir():
+            raise NotADirectoryError(f"{path.parent} is no folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError("there is a folder of that name")
+        temporary.touch()
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """Yield the name of a file that is gone afterwards; errors name the one that is asked for."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+        raise OSError(f"{path} cannot be written ({problem}): choose another folder") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def truncated(path: Path, expected: str, missing: int, first: str = "") -> FormatError:

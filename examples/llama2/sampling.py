@@ -31,7 +31,8 @@ class Sampling(NamedTuple):
             certain[np.argmax(logits)] = 1
             return certain
         wide: Array = logits.astype(np.float64)
-        chances: Array = np.exp((wide - wide.max()) / self.temperature)
+        with np.errstate(over="ignore"):  # at low temperatures; minus infinity has no chance
+            chances: Array = np.exp((wide - wide.max()) / self.temperature)
         chances /= chances.sum()
         if self.top_p >= 1:
             return chances

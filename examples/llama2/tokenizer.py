@@ -50,11 +50,12 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, the one for the beginning first.
 
-        As in llama2.c a text that is not empty gets a space in front.
+        As in llama2.c a text that is not empty gets a space in front. Bytes that are no UTF-8,
+        which Python keeps in arguments of commands as lone surrogates, are these bytes again.
         """
         tokens: list[int] = []
         for character in f" {text}" if text else "":
-            tokens += self._of_character(character.encode())
+            tokens += self._of_character(character.encode(errors="surrogateescape"))
         return [BEGIN, *self._merged(tokens)]
 
     def _of_character(self, code: bytes) -> list[int]:

@@ -24,21 +24,35 @@ def checked_name(name: Any) -> str:
 
 
 def whole_number(value: Any, wanted: str) -> int:
-    """Return an integer; raises KindError, which says what is wanted, for anything else."""
+    """Return an integer of 64 bits; the errors say what is wanted.
+
+    Raises KindError for anything but an integer, NodeError for one that is too large.
+    """
     try:
-        return _whole(value)
+        return _fitting(_whole(value), wanted)
     except TypeError:
         raise KindError(f"{wanted}, not {reprlib.repr(value)}") from None
 
 
 def whole_numbers(values: Any, wanted: str) -> list[int]:
-    """Return a list of integers; raises KindError, which says what is wanted, for anything else."""
+    """Return a list of integers of 64 bits; the errors say what is wanted.
+
+    Raises KindError for anything but integers in order, NodeError for one that is too large.
+    """
     try:
         if isinstance(values, Set | Mapping):
             raise TypeError("they have no order")
-        return [_whole(value) for value in values]
+        numbers = [_whole(value) for value in values]
     except TypeError:
         raise KindError(f"{wanted}, not {reprlib.repr(values)}") from None
+    return [_fitting(number, wanted) for number in numbers]
+
+
+def _fitting(number: int, wanted: str) -> int:
+    """Return a number if it fits; others are not shown, as Python writes no very long ones."""
+    if not -(2**63) <= number < 2**63:
+        raise NodeError(f"{wanted}, not one outside of -2**63 to 2**63 - 1")
+    return number
 
 
 def _whole(value: Any) -> int:

@@ -14,11 +14,14 @@ from itertools import combinations
 
 from weft import placement
 from weft.errors import ArgumentError, PlanError
+from weft_hamkaas.arguments import whole_number
 from weft_hamkaas.nodes import BufferTensor, ConstantTensor, HamKaasNode, InputTensor
 from weft_hamkaas.traversal import evaluation_order
 
 ALIGNMENT = 256
 """Every offset is a multiple of so many bytes."""
+
+_WANTED = "a block has 0 bytes or more, a whole number"
 
 
 def aligned(size: int) -> int:
@@ -47,9 +50,13 @@ class Allocator:
         self._sizes: dict[int, int] = {}
 
     def allocate(self, size: int) -> int:
-        """Return the offset of a new block of bytes; a block of none takes no memory."""
-        if not isinstance(size, int) or size < 0:
-            raise ArgumentError(f"a block has 0 bytes or more, a whole number, not {size!r}")
+        """Return the offset of a new block of bytes; a block of none takes no memory.
+
+        Raises ArgumentError for what is no number of bytes.
+        """
+        size = whole_number(size, _WANTED)
+        if size < 0:
+            raise ArgumentError(f"{_WANTED}, not {size}")
         if size == 0:
             return 0
         start, end = self._take_hole(aligned(size))
@@ -60,6 +67,8 @@ class Allocator:
 
     def free(self, offset: int, size: int) -> None:
         """Give a block back; raises ArgumentError for one that was not allocated."""
+        offset = whole_number(offset, "a block lies at an offset, a whole number")
+        size = whole_number(size, _WANTED)
         if size == 0:
             return
         if self._sizes.get(offset) != size:

@@ -44,6 +44,15 @@ class HamKaasModel:
     """
 
     def __init__(self, node: HamKaasNode, transformer: Transformer) -> None:
+        close = weakref.finalize(self, transformer.close)
+        close.atexit = False
+        try:
+            self._compile(node, transformer)
+        except BaseException:
+            close()
+            raise
+
+    def _compile(self, node: HamKaasNode, transformer: Transformer) -> None:
         self.node = node
         self.traversal: TraversalResult = traverse_node(node)
         order = evaluation_order(node)
@@ -54,7 +63,6 @@ class HamKaasModel:
         self.computation: Computation = transformer.computation(
             lowered.results, *lowered.inputs.values(), name="hamkaas"
         )
-        weakref.finalize(self, transformer.close).atexit = False
         try:
             transformer.initialize()
         except MemoryError as error:
@@ -140,7 +148,10 @@ class HamKaasPlugin:
         return HamKaasModel(node, weft.make_transformer(self.backend, **self.options))
 
     def inverse_elements(self, tensor: Any) -> Any:
-        """Return 1 over each element of a float32 tensor of any shape; raises NodeError for a 0."""
+        """Return 1 over each element of a float32 tensor of any shape; raises NodeError for a 0.
+
+        Where the result is larger than any float32, as for some subnormal numbers, it is infinite.
+        """
         if not is_tensor(tensor) or dtype_name(tensor.dtype) != "float32":
             found = dtype_name(tensor.dtype) if is_tensor(tensor) else type(tensor).__name__
             raise NodeError(f"inverse_elements takes a float32 tensor, not {found}")
@@ -148,7 +159,8 @@ class HamKaasPlugin:
         if not array.all():
             at = tuple(np.argwhere(array == 0)[0].tolist())
             raise NodeError(f"Division by zero (element = {at})")
-        return like(np.asarray(np.float32(1) / array), tensor)
+        with np.errstate(over="ignore"):
+            return like(np.asarray(np.float32(1) / array), tensor)
 
 
 _ON_GPUS = ("cupy", "opencl")

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft import scope, shortage
+from weft.collection import paused_collection
 from weft_hamkaas.errors import KindError, NodeError, ScriptError
 from weft_hamkaas.nodes import KINDS, BufferTensor, ConstantTensor, HamKaasNode
 from weft_hamkaas.tensors import DTYPES, FLOAT, INTEGER, checked_meta, dtype_name, is_tensor
@@ -42,8 +43,14 @@ _ARGUMENTS = {
 """For each part of a signature the pattern of its text, and what to call it."""
 
 _UNNAMED = re.compile(r"[^,)]++,\[")
+_RESULT_BEGINS = "result=$"
 _DIGITS = 18
-"""The digits of a number at most; any such number fits into 64 bits."""
+"""The digits of a number at most, zeros in front aside; any such number fits into 64 bits."""
+
+_AXES = 3
+"""The numbers in a list at most, which are lengths of axes or axes."""
+
+_BOM = "\ufeff"
 
 _QUOTED = 24
 
@@ -58,7 +65,7 @@ def parse_script(
     takes no memory, and not be compiled. Raises ScriptError, with line and column, for text that is
     no script, for a node that cannot be built, and for a constant that is missing or of another
     type or shape; KindError for what is no text, or no mapping; MemoryError, which names the line,
-    for a constant that there is no memory for.
+    for a constant that there is no memory for. A script without a result is refused for that first.
     """
     if not isinstance(script, str | bytes):
         raise KindError(f"A script is text, str or bytes, not {reprlib.repr(script)}")
@@ -66,14 +73,16 @@ def parse_script(
         found = reprlib.repr(constants)
         raise KindError(f"Constants are a mapping of names to tensors, or None, not {found}")
     text = script if isinstance(script, str) else _decoded(script, filename)
-    return _Parser(_Text(text, filename), constants).run()
+    parser = _Parser(_Text(text.removeprefix(_BOM), filename), constants)
+    with paused_collection():
+        return parser.run()
 
 
 def _decoded(script: bytes, filename: str) -> str:
     try:
         return script.decode()
     except UnicodeDecodeError as error:
-        text = _Text(script[: error.start].decode(), filename)
+        text = _Text(script[: error.start].decode().removeprefix(_BOM), filename)
         text.refuse(f"byte {script[error.start]:#04x} is not text in UTF-8", len(text.stripped))
 
 
@@ -110,6 +119,8 @@ class _Parser:
 
     def run(self) -> HamKaasNode:
         """Read every statement; returns the node that the last result names."""
+        if _RESULT_BEGINS not in self.text.stripped:
+            self._refuse_without_result()
         result = None
         while self.at < len(self.text.stripped):
             found = _RESULT.match(self.text.stripped, self.at)
@@ -120,7 +131,7 @@ class _Parser:
                 result = found
             self._expect(";")
         if result is None:
-            self.text.refuse("Output node is not defined: write result = $1;", self.at)
+            self._refuse_without_result()
         root = self._known(result[1], result.start(1) - 1)
         try:
             order = evaluation_order(root)
@@ -130,6 +141,10 @@ class _Parser:
         except NodeError as error:
             self.text.refuse(error.problem, result.start())
         return root
+
+    def _refuse_without_result(self) -> NoReturn:
+        end = len(self.text.stripped)
+        self.text.refuse("Output node is not defined: write result = $1;", end)
 
     def _define(self) -> None:
         """Read a statement that defines a node."""
@@ -179,10 +194,14 @@ class _Parser:
         if wanted == "number":
             return self._number(found[1], at)
         if wanted in ("shape", "axes"):
-            numbers = found[1].split(",") if found[1] else []
-            self._require_short(max(numbers, key=len, default=""), at)
-            return list(map(int, numbers))
+            return self._numbers(found[1], at)
         return found[1]
+
+    def _numbers(self, text: str, at: int) -> list[int]:
+        count = text.count(",") + 1 if text else 0
+        if count > _AXES:
+            self.text.refuse(f"Unsupported tensor dimension: {count} (one to three are)", at)
+        return [self._number(digits, at) for digits in text.split(",")] if count else []
 
     def _known(self, digits: str, at: int) -> HamKaasNode:
         number = self._number(digits, at)
@@ -191,12 +210,10 @@ class _Parser:
         return self.nodes[number]
 
     def _number(self, digits: str, at: int) -> int:
-        self._require_short(digits, at)
-        return int(digits)
-
-    def _require_short(self, digits: str, at: int) -> None:
+        digits = digits.lstrip("0") or "0"
         if len(digits) > _DIGITS:
             self.text.refuse(f"a number of {len(digits)} digits is too large", at)
+        return int(digits)
 
     def _expect(self, mark: str) -> None:
         if not self.text.stripped.startswith(mark, self.at):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,53 @@ def test_an_exception_in_the_middle_of_initialisation(
     assert updated.tolist() == [2 + warm] * 64
     assert c(value)[1][0] == 3 + warm
     assert all(storage.allocated for storage in transformer.device_buffers)
+
+
+class Lost(Exception):
+    """An error that can be referred to weakly."""
+
+
+LENGTH = weft.symbol("length")
+ATTEMPTS = {
+    "a call": (3, lambda made, computation: computation([1, 2, 3])),
+    "a call of any length": (LENGTH, lambda made, computation: computation([1, 2, 3])),
+    "a result that is given": (
+        3,
+        lambda made, computation: computation([1, 2, 3], out=np.ones(3, "f4")),
+    ),
+    "a program": (3, lambda made, computation: computation.program),
+    "initialisation": (3, lambda made, computation: made.initialize()),
+}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_nobody_keeps_an_error(name, others, transformer, monkeypatch):
+    """Its traceback holds the frames of all who called; the collector need not run to free them."""
+    length, attempt = ATTEMPTS[name]
+    a = x(length)
+    computation = transformer.computation(a * 2, a)
+    for _ in range(others):
+        transformer.computation(a * 3, a, axes={length: 4} if length is LENGTH else None)
+
+    def fails() -> None:
+        raise Lost
+
+    def failed() -> Any:
+        try:
+            attempt(transformer, computation)
+        except Lost as error:
+            return weakref.ref(error)
+
+    monkeypatch.setattr(transformer, "finish_transform", fails)
+    gc.disable()
+    try:
+        errors = [failed()]
+        if name != "initialisation":
+            errors.append(failed())
+        assert [error() for error in errors] == [None] * len(errors)
+    finally:
+        gc.enable()
 
 
 def test_an_initialiser_that_fails_runs_again(transformer, monkeypatch):

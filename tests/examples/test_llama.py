@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -119,9 +121,73 @@ def test_damaged_and_foreign_files_are_refused(files: tuple[Path, Path]) -> None
 def test_wrong_options_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     both = "--checkpoint", files[0], "--tokenizer", files[1]
     assert_refused(run("--checkpoint", files[0]), "--tokenizer", "go together")
-    assert_refused(run(*both, "--prompt", "a" * 40), "42 tokens", "too many by 11")
+    words = "has 42 tokens", "32 positions", "one must stay free", "shorten the prompt by 11 tokens"
+    assert_refused(run(*both, "--prompt", "a" * 40), *words)
+    assert_refused(run(*both, "--prompt", "a" * 30), "has 32 tokens", "the prompt by 1 token\n")
     assert_refused(run(*both, "--backend", "loom"), "loom")
     assert_refused(run("--steps", 9, "--learning-rate", 1e30, "--out", tmp_path), "diverged")
+
+
+def _untrained(*arguments: Any) -> None:
+    raise AssertionError("trained in vain")
+
+
+@pytest.mark.parametrize(
+    ("made", "out", "words"),
+    [
+        ("out/llama.bin/", "out", ["/out/llama.bin cannot be written", "a folder of that name"]),
+        ("out/tokenizer.bin/", "out", ["/out/tokenizer.bin cannot be written"]),
+        ("out", "out", ["/out/llama.bin cannot be written", "/out is no folder"]),
+        ("out", "out/new", ["/out/new/llama.bin cannot be written", "not a directory"]),
+    ],
+)
+def test_files_that_cannot_be_written_are_refused_before_training(
+    made: str, out: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llama, "train", _untrained)
+    path = tmp_path / made
+    path.mkdir(parents=True) if made.endswith("/") else path.touch()
+    assert_refused(run("--out", tmp_path / out), *words, "choose another folder")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="only Linux has /proc")
+@pytest.mark.parametrize("out", ["/proc", "/proc/new"])
+def test_a_folder_that_takes_no_files_is_refused_before_training(
+    out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llama, "train", _untrained)
+    result = run("--out", out)
+    assert_refused(result, f"{out}/llama.bin cannot be written (", "choose another folder")
+    assert "/.llama.bin" not in result.output
+
+
+def test_a_prompt_that_will_not_fit_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llama, "train", _untrained)
+    assert_refused(run("--prompt", "a" * 40, "--out", tmp_path), "has 42 tokens")
+
+
+def test_a_prompt_of_any_bytes_is_told_on_any_terminal(files: tuple[Path, Path]) -> None:
+    command = [sys.executable, SCRIPT, "--checkpoint", files[0], "--tokenizer", files[1]]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"}
+    found = subprocess.run(
+        [*command, "--tokens", "3", "--prompt", b"\xff\xfe\xc3\xa9"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert found.returncode == 0, found.stderr
+    assert "\\ufffd\\ufffd\\xe9" in found.stdout
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_the_lowest_temperature_takes_the_likeliest_token(files: tuple[Path, Path]) -> None:
+    both = "--checkpoint", files[0], "--tokenizer", files[1]
+    found = [story(run(*both, "--temperature", t)) for t in ("0", "1e-320")]
+    assert found[0] == found[1]
 
 
 def test_weights_that_are_not_finite_are_refused(files: tuple[Path, Path]) -> None:

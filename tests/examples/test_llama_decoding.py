@@ -17,8 +17,6 @@ from llama2.decoder import Decoder
 from llama2.sampling import Sampling
 from llama2.training import Plan, Trainer, batches, initial_weights, learning_rate
 
-from weft import errors
-
 POSITIONS = 32
 GROUPED = Config(
     dim=32, hidden_dim=48, layers=2, heads=4, kv_heads=2, vocabulary=61, longest=40, shared=False
@@ -114,9 +112,30 @@ def test_a_second_text_does_not_see_the_first(decoder: Decoder) -> None:
     np.testing.assert_array_equal(decoder.read(TOKENS[:20]), first)
 
 
-def test_a_token_that_is_no_piece_ends_the_call(decoder: Decoder) -> None:
-    with pytest.raises(errors.IndexOutOfRange, match="index 61"):
-        decoder.decode(61, 0)
+WRONG_CALLS = {
+    "no piece": (lambda decoder: decoder.decode(61, 0), "tokens are 0 to 60, not 61"),
+    "token below 0": (lambda decoder: decoder.decode(-1, 0), "tokens are 0 to 60, not -1"),
+    "position below 0": (lambda decoder: decoder.decode(1, -1), "positions are 0 to 39, not -1"),
+    "position too high": (lambda decoder: decoder.decode(1, 40), "positions are 0 to 39, not 40"),
+    "no prompt": (lambda decoder: decoder.read([]), "1 to 40 tokens, .*, not 0"),
+    "long prompt": (lambda decoder: decoder.read([1] * 41), "1 to 40 tokens, .*, not 41"),
+    "no piece in a prompt": (lambda decoder: decoder.read([1, 61, 2]), "0 to 60, not 61"),
+    "below 0 in a prompt": (lambda decoder: decoder.read([1, -1, 2]), "0 to 60, not -1"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_what_the_model_has_no_room_for_is_refused(decoder: Decoder, name: str) -> None:
+    call, words = WRONG_CALLS[name]
+    with pytest.raises(ValueError, match=words):
+        call(decoder)
+
+
+def test_the_longest_prompt_is_read(decoder: Decoder) -> None:
+    tokens = [*TOKENS, *TOKENS][: decoder.config.longest]
+    for place, token in enumerate(tokens):
+        stepped = decoder.decode(token, place)
+    np.testing.assert_allclose(decoder.read(tokens), stepped, rtol=1e-3, atol=1e-4)
 
 
 def test_keys_and_values_are_written_in_place(decoder: Decoder) -> None:
@@ -224,6 +243,14 @@ def test_a_temperature_divides_the_logits(values: Array, temperature: float) -> 
     chances = Sampling(temperature, 1.0).chances(values)
     expected = np.exp((values.astype("f8") - values.max()) / temperature)
     np.testing.assert_allclose(chances, expected / expected.sum(), rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("temperature", [5e-324, 1e-320, 1e-300, 1e300])
+def test_any_temperature_gives_chances(temperature: float) -> None:
+    chances = Sampling(temperature, 1.0).chances(np.array([-5, 3e38, -3e38], "f4"))
+    assert chances.sum() == pytest.approx(1)
+    assert chances[1] == (1 if temperature < 1 else pytest.approx(1 / 3))
 
 
 @given(logits, st.integers(0, 99))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama2.checkpoint import Config, read_checkpoint, rotation, write_checkpoint
-from llama2.files import FormatError, write
+from llama2.files import FormatError, require_writable, write
 from llama2.tokenizer import (
     BEGIN,
     SPECIAL,
@@ -165,6 +165,39 @@ def test_a_write_that_fails_leaves_the_old_file(
     assert path.read_bytes() == b"old"
 
 
+BLOCKED = {
+    "there is a folder of that name": lambda path: path.mkdir(parents=True),
+    "is no folder": lambda path: path.parent.write_bytes(b""),
+    "not a directory": lambda path: path.parent.parent.write_bytes(b""),
+    "file name too long": lambda path: None,
+}
+
+
+@pytest.mark.parametrize("words", BLOCKED)
+def test_a_file_that_cannot_be_written_is_known_before(words: str, tmp_path: Path) -> None:
+    name = "x" * 300 if "long" in words else "model.bin"
+    path = tmp_path / "new" / "folder" / name
+    (tmp_path / "new").parent.mkdir(exist_ok=True)
+    if "directory" not in words:
+        path.parent.parent.mkdir()
+    BLOCKED[words](path)
+    with pytest.raises(OSError, match=words) as caught:
+        require_writable(path)
+    assert str(caught.value).startswith(f"{path} cannot be written (")
+    assert str(caught.value).endswith("): choose another folder")
+    assert f".{name}." not in str(caught.value)
+
+
+def test_a_file_that_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "model.bin"
+    require_writable(path)
+    assert list(path.parent.iterdir()) == []
+    path.write_bytes(b"old")
+    require_writable(path)
+    assert [file.name for file in path.parent.iterdir()] == ["model.bin"]
+    assert path.read_bytes() == b"old"
+
+
 def test_a_rotation_begins_at_0_and_turns_slower_from_pair_to_pair() -> None:
     cos, sin = rotation(4, 6)
     np.testing.assert_array_equal(cos[0], [1, 1, 1])
@@ -228,6 +261,15 @@ def test_each_character_of_the_shipped_text_is_a_piece() -> None:
     tokens = characters(text).encode(text)
     assert len(tokens) == len(text) + 2
     assert min(tokens[1:]) >= len(SPECIAL)
+
+
+@given(st.binary(max_size=20))
+def test_bytes_that_are_no_text_are_these_bytes(content: bytes) -> None:
+    """The shell gives them as an argument, which Python reads so."""
+    tokenizer = characters("aé")
+    tokens = tokenizer.encode(content.decode(errors="surrogateescape"))
+    made = b"".join(map(tokenizer.bytes_of, tokens, [-1, *tokens]))
+    assert made == content
 
 
 def test_control_pieces_are_never_made_of_text() -> None:

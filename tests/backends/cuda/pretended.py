@@ -41,10 +41,6 @@ class OutOfMemoryError(MemoryError):
     pass
 
 
-class CompileException(Exception):
-    pass
-
-
 class Stream:
     """Runs what it is given at once, or puts it into the graph that is being made."""
 
@@ -113,17 +109,60 @@ class Memory:
             del self.machine.memories[self.ptr]
 
 
-class RawModule:
-    def __init__(self, machine: Machine, code: str, backend: str, options: tuple[str, ...]) -> None:
-        assert (backend, options) == ("nvrtc", ("--std=c++17",))
-        self.machine, self.code = machine, code
+class NVRTCError(RuntimeError):
+    pass
 
-    def compile(self) -> None:
+
+class NVRTC:
+    """CuPy's bindings of NVRTC, which give source as if it were machine code."""
+
+    NVRTCError = NVRTCError
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.programs: dict[int, str] = {}
+        self.log = ""
+        self.compiled: list[tuple[str, ...]] = []
+
+    def getVersion(self) -> tuple[int, int]:  # noqa: N802
+        return 13, 0
+
+    def getSupportedArchs(self) -> tuple[int, ...]:  # noqa: N802
+        return 75, 80, 90
+
+    def createProgram(self, source: str, name: str, headers: Any, includes: Any) -> int:  # noqa: N802
+        self.programs[len(self.programs) + 1] = source
+        return len(self.programs)
+
+    def compileProgram(self, program: int, options: tuple[str, ...]) -> None:  # noqa: N802
+        assert program in self.programs
+        self.compiled.append(options)
         self.machine.fail_if_told("compile")
-        built = self.machine.programs
-        if self.code not in built:
-            built[self.code] = cl.Program(self.machine.context, self.code).build(cache_dir=False)
-        self.program = built[self.code]
+
+    def getCUBIN(self, program: int) -> bytes:  # noqa: N802
+        assert self.compiled[-1][-1].startswith("-arch=sm_")
+        return self.programs[program].encode()
+
+    def getPTX(self, program: int) -> bytes:  # noqa: N802
+        assert self.compiled[-1][-1].startswith("-arch=compute_")
+        return self.programs[program].encode()
+
+    def getProgramLog(self, program: int) -> str:  # noqa: N802
+        return self.log
+
+    def destroyProgram(self, program: int) -> None:  # noqa: N802
+        self.programs[program] = ""
+
+
+class Module:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def load(self, code: bytes) -> None:
+        built, text = self.machine.programs, code.decode()
+        if text not in built:
+            built[text] = cl.Program(self.machine.context, text).build(cache_dir=False)
+        self.program = built[text]
 
     def get_function(self, name: str) -> Kernel:
         return Kernel(self.machine, cl.Kernel(self.program, name), name)
@@ -181,6 +220,7 @@ class Machine:
             memcpyDeviceToHost=2,
             memcpyAsync=self.memcpy_async,
             memsetAsync=self.memset_async,
+            deviceSynchronize=lambda: self.fail_if_told("synchronize"),
             driverGetVersion=lambda: 13000,
             getDeviceCount=lambda: 1,
             getDeviceProperties=lambda number: dict(FACTS),
@@ -189,14 +229,12 @@ class Machine:
             runtime=runtime,
             driver=SimpleNamespace(CUDADriverError=CUDADriverError),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-            compiler=SimpleNamespace(CompileException=CompileException),
             Device=self.device,
             Memory=lambda size: Memory(self, size),
+            Module=lambda: Module(self),
             Stream=lambda non_blocking: Stream(self, non_blocking),
         )
-
-    def RawModule(self, code: str, backend: str, options: tuple[str, ...]) -> RawModule:  # noqa: N802
-        return RawModule(self, code, backend, options)
+        self.nvrtc = NVRTC(self)
 
     def device(self, number: int) -> AbstractContextManager[None]:
         return nullcontext()
@@ -236,7 +274,16 @@ class Machine:
 
 
 DTYPES = {0: np.dtype("f4"), 1: np.dtype("f8"), 2: np.dtype("f2"), 14: np.dtype(ml_dtypes.bfloat16)}
-COMPUTE = {68: np.float32, 70: np.float64, 77: np.float32}
+COMPUTE = {
+    (68, 0): np.float32,
+    (68, 2): np.float32,
+    (68, 14): np.float32,
+    (70, 1): np.float64,
+    (77, 0): np.float32,
+}
+"""By compute type and type of all three matrices, what cuBLAS's table of GemmEx lists."""
+
+NOT_SUPPORTED = 15
 
 
 class CuBLAS:
@@ -246,12 +293,16 @@ class CuBLAS:
         self.machine = machine
         self.handles: dict[int, dict[str, Any]] = {}
         self.computes: list[int] = []
-        self.status = 0
+        self.statuses: dict[str, int] = {}
+        self.created = 0
 
     def cublasCreate_v2(self, place: Any) -> int:  # noqa: N802
-        place._obj.value = len(self.handles) + 1
-        self.handles[place._obj.value] = {}
-        return self.status
+        status = self.statuses.get("create", 0)
+        if not status:
+            self.created += 1
+            place._obj.value = self.created
+            self.handles[place._obj.value] = {}
+        return status
 
     def cublasDestroy_v2(self, handle: Any) -> int:  # noqa: N802
         del self.handles[handle.value]
@@ -264,7 +315,7 @@ class CuBLAS:
     def cublasSetWorkspace_v2(self, handle: Any, address: int, size: int) -> int:  # noqa: N802
         assert self.machine.bytes_at(address).size >= size
         self.handles[handle.value]["workspace"] = address
-        return 0
+        return self.statuses.get("workspace", 0)
 
     def cublasSetMathMode(self, handle: Any, mode: int) -> int:  # noqa: N802
         return 0 if mode == 16 else 7
@@ -278,6 +329,9 @@ class CuBLAS:
         known = self.handles[handle.value]
         assert "workspace" in known
         assert a_kind == b_kind == c_kind
+        wide = COMPUTE.get((compute, a_kind))
+        if wide is None:
+            return NOT_SUPPORTED
         self.computes.append(compute)
         kind = {70: ctypes.c_double}.get(compute, ctypes.c_float)
         scalars = [ctypes.cast(each, ctypes.POINTER(kind))[0] for each in (alpha, beta)]
@@ -287,13 +341,12 @@ class CuBLAS:
             left = self.matrices(a, a_kind, (k, m) if turn_a else (m, k), a_lead, a_step, batch)
             right = self.matrices(b, b_kind, (n, k) if turn_b else (k, n), b_lead, b_step, batch)
             out = self.matrices(c, c_kind, (m, n), c_lead, c_step, batch)
-            wide = COMPUTE[compute]
             left = left.swapaxes(1, 2) if turn_a else left
             right = right.swapaxes(1, 2) if turn_b else right
             out[...] = (left.astype(wide) @ right.astype(wide)).astype(out.dtype)
 
         known["stream"].give("gemm", run)
-        return self.status
+        return self.statuses.get("gemm", 0)
 
     def matrices(
         self, address: int, kind: int, shape: tuple[int, int], lead: int, step: int, batch: int

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from nvrtc import complaints, library
+from nvrtc import complaints, library, ptx_of
 
 import weft
 from weft import plugins
 from weft.errors import ArgumentError, BackendError
 from weft.kernels.c.device_errors import DeviceMemoryError, excerpt
 from weft_cupy import blas, devices, drivers
+from weft_cupy.compiler import compiled
 from weft_cupy.devices import VARIABLE, best, summary
 from weft_cupy.errors import build_error, explained, lines_in
 
@@ -75,6 +76,8 @@ def test_a_gpu_is_named_by_number_or_name(
 def test_what_cannot_be_used_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArgumentError, match=r"(?s)device='radeon' is none.*0: NVIDIA Old"):
         best("radeon")
+    with pytest.raises(ArgumentError, match=r"(?s)device='²' is none"):
+        best("²")
     with pytest.raises(ArgumentError, match="a number or a name, not True"):
         best(True)
     with pytest.raises(BackendError, match=r"capability 6\.1, and NVRTC compiles for 7\.5"):
@@ -123,8 +126,8 @@ def test_cupy_has_what_the_backend_calls() -> None:
     """As far as that can be seen without a GPU: the imitation of CuPy must not drift away."""
     cupy = pytest.importorskip("cupy")
     cuda, runtime = cupy.cuda, cupy.cuda.runtime
-    for name in ("memcpyAsync", "memsetAsync", "driverGetVersion", "getDeviceCount",
-                 "getDeviceProperties", "memGetInfo"):  # fmt: skip
+    for name in ("memcpyAsync", "deviceSynchronize", "memsetAsync", "driverGetVersion",
+                 "getDeviceCount", "getDeviceProperties", "memGetInfo"):  # fmt: skip
         assert callable(getattr(runtime, name))
     assert (runtime.memcpyHostToDevice, runtime.memcpyDeviceToHost) == (1, 2)
     error = runtime.CUDARuntimeError(2)
@@ -137,9 +140,35 @@ def test_cupy_has_what_the_backend_calls() -> None:
         cuda.Graph: ("launch",),
         cuda.Memory: ("ptr", "size"),
         cuda.Device: ("__enter__", "__exit__"),
-        cupy.RawModule: ("compile", "get_function"),
+        cuda.Module: ("load", "get_function"),
     }.items():
         assert [name for name in names if not hasattr(kind, name)] in ([], ["ptr"])
+
+
+SUBNORMALS = """\
+extern "C" __global__ void f(float *x) {
+    x[0] = x[0] * 0.5f + x[1] / x[2];
+    x[3] = x[4] == 0 ? sqrtf(x[3]) : x[5];
+}
+"""
+
+
+@pytest.mark.skipif(library() is None, reason="NVRTC is not installed")
+def test_subnormal_numbers_are_not_taken_for_zero() -> None:
+    assert ".f32" in ptx_of(SUBNORMALS)
+    assert ".ftz" not in ptx_of(SUBNORMALS)
+
+
+@pytest.mark.parametrize(("capability", "is_ptx"), [(80, False), (90, False), (95, True)])
+def test_nvrtc_compiles_by_the_bindings_of_cupy(capability: int, is_ptx: bool) -> None:
+    pytest.importorskip("cupy")
+    found = compiled(SUBNORMALS, "this", capability, "a GPU", None)
+    assert found.startswith(b"\x7fELF") is not is_ptx
+    if is_ptx:
+        assert b".target sm_90" in found
+        assert b".ftz" not in found
+    with pytest.raises(BackendError, match=r'NVRTC refused(.|\n)*"f23"(.|\n)*>    2 '):
+        compiled("// fine\nint f() { return f23; }\n", "this", capability, "a GPU", None)
 
 
 @pytest.mark.skipif(library() is None, reason="NVRTC is not installed")

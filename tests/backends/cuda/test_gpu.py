@@ -57,6 +57,17 @@ def test_products_in_every_dtype(
         assert np.linalg.norm(got - wide) <= tolerance * np.linalg.norm(wide)
 
 
+def test_subnormal_numbers_are_not_taken_for_zero(transformer: CuPyTransformer) -> None:
+    given = np.array([3e-42, 0, -1e-40, 1e-41], np.float32)
+    x = weft.placeholder((4,))
+    results = [x * 2, weft.equal(x, 0), weft.divide(x, x), weft.argmax(x, 0), weft.sort(x, 0)]
+    expected = weft.make_transformer("numpy").computation(results, x)(given)
+    computation = transformer.computation(results, x)
+    for _ in range(3):
+        for got, wanted in zip(computation(given), expected, strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
 def test_an_index_out_of_range_leaves_states_as_they_were(transformer: CuPyTransformer) -> None:
     x, at = weft.placeholder((6,)), weft.placeholder((2,), "int32")
     calls = weft.variable((), initial_value=0)
@@ -80,7 +91,7 @@ def test_too_much_memory_is_refused_and_the_device_works_on(transformer: CuPyTra
 
 def test_a_source_that_does_not_build_is_shown(transformer: CuPyTransformer) -> None:
     with pytest.raises(BackendError, match=r"NVRTC refused(.|\n)*>    2 "):
-        transformer.device.build("// fine\nint f() { return f23; }\n", "a program")
+        transformer.device.build("// fine\nint f() { return f23; }\n", "a program", None)
 
 
 def test_two_hundred_transformers_leave_no_memory() -> None:

@@ -6,6 +6,7 @@ import gc
 import mmap
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,8 +239,6 @@ def test_what_the_device_does_not_compute_with_is_refused_with_its_line(
 
 
 def test_a_device_without_float64_refuses_it(device: None) -> None:
-    from dataclasses import replace
-
     x = weft.placeholder((3,), "float64")
     with transformer_for("as it is") as made:
         made.processor = replace(made.processor, has_fp64=False)
@@ -283,7 +282,8 @@ class FakeError(Exception):
     ("code", "kind", "words"),
     [(-4, DeviceMemoryError, "no memory"), (-5, DeviceMemoryError, "no memory"),
      (-61, DeviceMemoryError, "no memory"), (-36, BackendError, "does not answer any more"),
-     (-2, BackendError, "does not answer any more"), (-54, BackendError, "failed")],
+     (-2, BackendError, "does not answer any more"),
+     (-9999, BackendError, "does not answer any more"), (-54, BackendError, "failed")],
 )  # fmt: skip
 def test_codes_of_drivers_are_explained(code: int, kind: type[Exception], words: str) -> None:
     error = FakeError("clSomething failed")
@@ -297,11 +297,21 @@ def test_codes_of_drivers_are_explained(code: int, kind: type[Exception], words:
 
 
 @pytest.mark.parametrize("form", ["as it is", "copies"])
-def test_too_little_memory_is_an_error_after_which_others_work(device: None, form: str) -> None:
+@pytest.mark.parametrize(("exponent", "advice"), [(44, "memory_limit"), (61, "no device can")])
+def test_too_little_memory_is_an_error_after_which_others_work(
+    device: None, form: str, exponent: int, advice: str
+) -> None:
     with transformer_for(form) as made:
-        w = weft.variable((2**44,), dtype="float32")
-        with pytest.raises(DeviceMemoryError, match="memory_limit"):
+        w = weft.variable((2**exponent,), dtype="float32")
+        with pytest.raises(DeviceMemoryError, match=advice):
             made.get_value(w)
+        x = weft.placeholder(())
+        long = weft.contiguous(weft.broadcast(x, (2**exponent,)))
+        with pytest.raises(DeviceMemoryError, match=advice) as caught:
+            made.computation(weft.sum(weft.cumsum(long)), x)(1)
+        assert "for the arena of computation" in str(caught.value)
+        assert f"  {2**exponent * 4} bytes: " in str(caught.value)
+        assert "test_opencl_calls.py" in str(caught.value)
         x = weft.placeholder((3,))
         assert made.computation(x * 2, x)([1, 2, 3]).tolist() == [2, 4, 6]
 
@@ -322,3 +332,121 @@ def test_an_error_of_the_driver_in_a_call_leaves_the_next_call_working(
         with pytest.raises(DeviceMemoryError, match="computing computation_0"):
             computation([1, 2, 3])
     assert computation([1, 2, 3]).tolist() == [2, 3, 4]
+
+
+def failing(transformer: OpenCLTransformer, number: int) -> Any:
+    """Return what raises an error of the driver with a code."""
+
+    class DriverError(transformer.cl.Error):  # type: ignore[name-defined, misc]
+        code = number
+
+    def fails(*args: Any, **options: Any) -> Any:
+        raise DriverError(f"clSomething failed: {number}")
+
+    return fails
+
+
+@pytest.mark.parametrize("code", [-2, -33, -34, -36, -9999])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_after_a_device_was_lost_another_transformer_works(
+    device: None, monkeypatch: pytest.MonkeyPatch, code: int, is_first: bool
+) -> None:
+    x = weft.placeholder((3,))
+    with transformer_for("copies") as lost:
+        lost.processor = replace(lost.processor, shares_host=False)
+        computation = lost.computation(x * 2 + 1, x)
+        if not is_first:
+            computation([1, 2, 3])
+        computation.transformer.initialize()
+        with monkeypatch.context() as patch:
+            patch.setattr(lost.cl, "enqueue_copy", failing(lost, code))
+            with pytest.raises(BackendError, match="make another transformer"):
+                computation([1, 2, 3])
+        with pytest.raises(BackendError, match="does not answer any more, computing computation"):
+            computation([1, 2, 3])
+        with transformer_for("copies") as made:
+            assert made.device is not lost.device
+            assert made.device.context != lost.device.context
+            assert made.computation(x * 2 + 1, x)([1, 2, 3]).tolist() == [3, 5, 7]
+        with transformer_for("copies") as other:
+            assert other.device is made.device
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [(-5, DeviceMemoryError, "no memory or resources left"), (-54, BackendError, "failed")],
+)
+def test_an_error_at_a_launch_shows_the_kernel_and_its_lines(
+    transformer: OpenCLTransformer, monkeypatch: pytest.MonkeyPatch, code: int,
+    kind: type[Exception], words: str,
+) -> None:  # fmt: skip
+    x = weft.placeholder((300,))
+    computation = transformer.computation([weft.tanh(x) * 2, weft.cumsum(x)], x)
+    computation.transformer.initialize()
+    with monkeypatch.context() as patch:
+        patch.setattr(transformer.cl, "enqueue_nd_range_kernel", failing(transformer, code))
+        with pytest.raises(BackendError, match=words) as caught:
+            computation(np.ones(300))
+    said = str(caught.value)
+    assert type(caught.value) is kind
+    name = next(iter(computation.program.run.source.functions))  # type: ignore[attr-defined]
+    assert f"computing {computation.program.name}, starting {name}" in said
+    assert "it computes:\n  File" in said
+    assert "test_opencl_calls.py" in said
+    assert any(line.startswith(">") and f"void {name}(" in line for line in said.splitlines())
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "float32", "int8"])
+@pytest.mark.parametrize("reduction", ["set", "add", "mul", "max", "min"])
+def test_scatter_without_atomics_of_64_bits(device: None, dtype: str, reduction: str) -> None:
+    x, at = weft.placeholder((5, 7), dtype), weft.placeholder((40,), "int32")
+    updates = weft.placeholder((40, 7), dtype)
+    result = weft.scatter(x, at, updates, 0, reduction=reduction)
+    random = np.random.default_rng(7)
+    places = random.permutation(5) if reduction == "set" else random.integers(-5, 5, 40)
+    places = np.resize(places, 40).astype(np.int32)
+    given = random.integers(1, 4, (5, 7)).astype(dtype)
+    new = np.resize(random.integers(1, 3, (5, 7)), (40, 7)).astype(dtype)
+    parameters = result, x, at, updates
+    expected = weft.make_transformer("numpy").computation(*parameters)(given, places, new)
+    with transformer_for("groups") as made:
+        made.processor = replace(made.processor, has_int64_atomics=False)
+        computation = made.computation(*parameters)
+        np.testing.assert_array_equal(computation(given, places, new), expected)
+        is_atomic = reduction != "set" and dtype in ("float32", "int8")
+        assert ("weft_atomic" in computation.source) is is_atomic
+
+
+@pytest.mark.parametrize("form", ["as it is", "copies"])
+def test_programs_share_one_arena_and_one_place_for_copies(device: None, form: str) -> None:
+    with transformer_for(form) as made:
+        computations = {}
+        held = {}
+        for rows in (4, 80, 800, 2, 8000, 40):
+            x = weft.placeholder((rows, 20))
+            computations[rows] = made.computation(weft.cumsum(weft.cumsum(x, 0), 1), x)
+            for _ in range(2):
+                for each, computation in computations.items():
+                    given = np.full((each, 20), 2, np.float32)
+                    np.testing.assert_array_equal(
+                        computation(given), np.cumsum(np.cumsum(given, 0), 1)
+                    )
+            held[rows] = made.device.live_bytes
+        assert held[8000] - held[2] < 8000 / 800 * (held[800] - held[80]) * 1.1
+        assert held[40] - held[8000] <= 128, "but for what a program has of its own"
+        assert held[2] - held[800] <= 128
+
+
+@pytest.mark.parametrize("form", ["as it is", "copies"])
+def test_a_constant_is_on_the_device_once(device: None, form: str) -> None:
+    value = np.random.default_rng(7).normal(size=(64, 64)).astype(np.float32)
+    w = weft.constant(value)
+    with transformer_for(form) as made:
+        held = []
+        for rows in (20, 19, 18):
+            x = weft.placeholder((rows, 64))
+            given = np.ones((rows, 64), np.float32)
+            got = made.computation(weft.matmul(x, w), x)(given)
+            np.testing.assert_allclose(got, given @ value, 1e-4, 1e-4)
+            held.append(made.device.live_bytes)
+        assert held[2] - held[0] <= 256

@@ -79,7 +79,9 @@ def test_a_device_is_named_by_number_name_or_platform(
     assert name_of("Board") == "Board", "an argument wins over the environment"
 
 
-@pytest.mark.parametrize("wanted", ["7", "radeon", "9:0", "Cards:4", "Cards:pthread"])
+@pytest.mark.parametrize(
+    "wanted", ["7", "radeon", "9:0", "Cards:4", "Cards:pthread", "²", "²:0", "Cards:²"]
+)
 def test_a_name_that_no_device_has_is_refused_with_a_list(machine: Machine, wanted: str) -> None:
     machine(everything())
     with pytest.raises(ArgumentError, match="none of the OpenCL devices") as caught:
@@ -174,6 +176,18 @@ def test_without_a_driver_the_error_says_what_to_install(tmp_path: Path) -> None
     assert found.count("no OpenCL driver is installed: for a CPU: apt install") == 2
 
 
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_driver_that_does_not_load_is_named(tmp_path: Path, is_folder: bool) -> None:
+    pytest.importorskip("pyopencl")
+    entry = tmp_path / "card.icd"
+    entry.write_text("/nowhere/libcard.so\n")
+    hidden = "import weft_opencl.drivers as drivers; drivers.intel_library = lambda: None\n"
+    vendors = str(tmp_path if is_folder else entry)
+    found = in_a_process(hidden + CHOOSE, OCL_ICD_VENDORS=vendors)
+    assert found.count(f"no OpenCL driver can be loaded:\n  {entry}: /nowhere/libcard.so") == 2
+    assert "apt install" in found
+
+
 def test_naming_the_backend_or_asking_for_its_name_imports_no_driver() -> None:
     code = (
         "import weft, sys\nfrom weft import plugins\nprint(weft.transformer_choices())\n"
@@ -261,6 +275,27 @@ def test_all_but_processors_may_move_sixteen_bytes_at_once(
     handle = SimpleNamespace(type=kind, preferred_vector_width_float=width)
     monkeypatch.setattr(device, "handle", handle)
     assert device.access_bytes == nbytes
+
+
+@pytest.mark.parametrize(
+    ("extensions", "has"),
+    [("", False), ("cl_khr_fp64 cl_khr_int64_base_atomics", True), ("cl_khr_int64", False)],
+)
+def test_the_device_says_whether_it_has_atomics_of_64_bits(
+    transformer: OpenCLTransformer, extensions: str, has: bool
+) -> None:
+    device = transformer.device
+
+    class Handle:
+        def __init__(self) -> None:
+            self.extensions = extensions
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(device.handle, name)
+
+    made = Device(device.cl, device.handle, coherent=True)
+    made.handle = Handle()
+    assert made.processor.has_int64_atomics is has
 
 
 @pytest.mark.parametrize(("most", "group"), [(1, 1), (192, 128), (256, 256), (1000, 256)])

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from weft_cupy.compiler import OPTIONS
+
 ARCHITECTURES = ("sm_80", "compute_90")
 """Machine code of the first, which takes most of the time, and of the second only PTX."""
 QUICKLY = ("--Ofast-compile=max",)
@@ -54,7 +56,7 @@ def _compiled(source: str, architecture: str, options: Sequence[str]) -> tuple[s
     nvrtc, program = library(), ctypes.c_void_p()
     text = source.encode()
     assert not nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, b"weft.cu", 0, None, None)
-    named = [f"-arch={architecture}", "--std=c++17", *options]
+    named = [*OPTIONS, f"-arch={architecture}", *options]
     given = (ctypes.c_char_p * len(named))(*(each.encode() for each in named))
     failed = nvrtc.nvrtcCompileProgram(program, len(named), given)
     log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)

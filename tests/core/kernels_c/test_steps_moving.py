@@ -107,6 +107,19 @@ def test_blocks_that_begin_where_a_call_says(start, dtype, processor):
 
 
 @everywhere
+def test_blocks_as_long_as_an_axis(processor):
+    def build(x, i):
+        block = dynamic_slices.dynamic_slice(x, [i, i], (1, 2))
+        whole = dynamic_slices.dynamic_update_slice(x, x * 2, [i, i])
+        put = dynamic_slices.dynamic_update_slice(x, block, [i, i])
+        one = dynamic_slices.dynamic_update_slice(x[:, 0], x[:, 1], [i])
+        third = UpdateSliceOp(x, x[:, :2] * 1, bounds=((0, 1, 2), (1, 2, 3)))
+        return block, whole, put, one, third
+
+    check(build, numbers("float32", 1, 6), np.array(3, np.int32), processor=processor)
+
+
+@everywhere
 @pytest.mark.parametrize("dtype", [each for each in EVERY if each != "bool"])
 def test_indices_along_each_axis(dtype, processor):
     target = dtypes.as_dtype(dtype)

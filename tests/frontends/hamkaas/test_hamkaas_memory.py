@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hamkaas_decoder import STORIES_15M, decode_step, weights
 from hamkaas_models import fibonacci, floats, mnist
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import weft_hamkaas as hk
 from weft import placement
-from weft.errors import PlanError
+from weft.errors import ArgumentError, PlanError
 from weft_hamkaas import Allocator, BufferTensor, ConstantTensor, InputTensor, plan_memory
 from weft_hamkaas.memory import aligned
 
@@ -110,9 +111,24 @@ def test_only_what_was_allocated_is_freed(wrong):
         allocator.free(0, 200)
 
 
-def test_a_block_has_a_size():
-    with pytest.raises(ValueError, match="0 bytes or more"):
-        Allocator().allocate(-1)
+@pytest.mark.parametrize("wrong", [-1, np.int64(-1), 1.5, True, "1", None, 2**70])
+def test_a_block_has_a_whole_size(wrong):
+    with pytest.raises(ArgumentError, match="0 bytes or more, a whole number, not"):
+        Allocator().allocate(wrong)
+    with pytest.raises(ArgumentError, match=r"a whole number, not|no block"):
+        Allocator().free(0, wrong)
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint8])
+def test_a_size_is_an_integer_of_any_kind(kind):
+    allocator = Allocator()
+    for offset in (0, 256):
+        assert allocator.allocate(kind(200)) == offset
+    allocator.free(kind(0), kind(200))
+    assert allocator.allocate(200) == 0
+
+
+def test_another_fit_is_refused():
     with pytest.raises(ValueError, match="'first' or 'best'"):
         Allocator("worst")
 
@@ -212,8 +228,3 @@ def test_the_plan_of_a_model_is_printed():
     assert "the start to $4      $1 InputTensor" in text
     assert "$9 to the end        $9 MatMulNode, $11 SumNode" in text
     assert "arena 512000 bytes" in text
-
-
-def test_a_block_has_a_whole_size():
-    with pytest.raises(ValueError, match="a whole number"):
-        Allocator().allocate(1.5)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import re
 import sys
 import types
 import weakref
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hamkaas_models import floats, index, mnist
 
+import weft
 import weft_hamkaas as hk
 from weft import plugins
 from weft.errors import BackendError, UnknownPluginError
 from weft_hamkaas import (
     BufferTensor,
     ConstantTensor,
+    HamKaasModel,
     HamKaasPlugin,
     InputTensor,
     KindError,
@@ -163,6 +167,69 @@ def test_memory_of_models_is_given_back():
     assert [reference() for reference in seen] == [None] * 20
 
 
+KEPT = 50_000_000
+"""The bytes of a buffer that there is memory for."""
+
+FAILING = {
+    "no memory": (
+        {},
+        lambda: (
+            BufferTensor("float32", [1, KEPT // 4])
+            + BufferTensor("float32", [80_000, KEPT // 4])[0:1]
+        ),
+        MemoryError,
+    ),
+    "memory limit": (
+        {"memory_limit": 1000},
+        lambda: ((x := InputTensor("x", "float32", [100, 100])) @ x).permute([1, 0]) @ x,
+        MemoryError,
+    ),
+    "two inputs of a name": (
+        {},
+        lambda: InputTensor("x", "float32", [2]) + InputTensor("x", "float32", [2]),
+        NodeError,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_model_that_is_not_compiled_leaves_nothing_behind(name, backend, monkeypatch):
+    """Neither what it is made of, nor memory of the device, where it got a buffer."""
+    options, build, expected = FAILING[name]
+    plugin = HamKaasPlugin(backend, **options)
+    transformers = []
+    make = weft.make_transformer
+
+    def noted(*arguments, **options):
+        transformers.append(weakref.ref(made := make(*arguments, **options)))
+        return made
+
+    monkeypatch.setattr(weft, "make_transformer", noted)
+    before, sizes = living_models(), []
+    for _ in range(4):
+        for _ in range(3):
+            with pytest.raises(expected) as caught:
+                plugin.compile_model(build())
+            assert transformers[-1]().closed
+            del caught
+        gc.collect()
+        assert [each() for each in transformers] == [None] * len(transformers)
+        assert living_models() == before
+        sizes.append(virtual_bytes())
+    assert sizes[-1] - sizes[0] < KEPT
+
+
+def living_models():
+    gc.collect()
+    return sum(isinstance(each, HamKaasModel) for each in gc.get_objects())
+
+
+def virtual_bytes():
+    """Return the bytes that the process has mapped, 0 where nothing tells."""
+    path = Path("/proc/self/statm")
+    return int(path.read_text().split()[0]) * mmap.PAGESIZE if path.exists() else 0
+
+
 @pytest.mark.parametrize("path", ["../cpp/libhamkaas.so", "libhamkaas.so", "/nowhere/lib", None])
 def test_a_path_is_accepted_and_nothing_is_loaded_from_it(path, monkeypatch):
     monkeypatch.setenv("WEFT_BACKEND", "numpy")
@@ -215,6 +282,13 @@ def test_elements_of_any_shape_are_inverted(shape):
     found = HamKaasPlugin().inverse_elements(floats(*shape))
     np.testing.assert_array_equal(found, np.float32(1) / floats(*shape))
     assert (found.shape, found.dtype) == (shape, np.float32)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_inverse_of_a_subnormal_number_is_infinite():
+    tensor = np.array([1e-42, -1e-45, np.inf, 1e-38], np.float32)
+    found = HamKaasPlugin().inverse_elements(tensor)
+    np.testing.assert_array_equal(found, [np.inf, -np.inf, 0, np.float32(1) / tensor[3]])
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ DONE = "result = $1;\n"
 MALFORMED = {
     "nothing": ("", 1, 1, "Output node is not defined"),
     "no result": (X, 2, 1, "Output node is not defined"),
+    "no result, and no such node": (X + "$2 = ReLUNode($3);", 2, 19, "Output node is not defined"),
+    "result in a name": ("$1 = InputTensor(result=$1, float32, [2]);", 1, 1, "is no name"),
     "unknown result": (X + "result = $2;", 2, 10, "references unknown node (node = 2)"),
     "forward reference": ("$2 = ReLUNode($1);\n" + X + DONE, 1, 15, "unknown node (node = 1)"),
     "itself": ("$1 = ReLUNode($1);" + DONE, 1, 15, "unknown node"),
@@ -28,7 +30,7 @@ MALFORMED = {
     "two semicolons": (X + ";" + DONE, 2, 1, "expected a statement"),
     "text at the end": (X + DONE + "x", 3, 1, "expected a statement"),
     "sign": (X + "$-2 = ReLUNode($1);", 2, 1, "expected a statement"),
-    "too few operands": (X + "$2 = SumNode($1);", 2, 16, "expected ',', not ');'"),
+    "too few operands": (X + "$2 = SumNode($1);", 2, 16, "expected ',', not ')"),
     "too many operands": (X + "$2 = ReLUNode($1, $1);", 2, 17, "expected ')'"),
     "number for a node": (X + "$2 = ReLUNode(1);", 2, 15, "expected a node"),
     "node for a number": (X + "$2 = SliceNode($1, $1, 2);", 2, 20, "expected a number"),
@@ -36,8 +38,11 @@ MALFORMED = {
     "negative number": (X + "$2 = SliceNode($1, -1, 2);", 2, 20, "expected a number"),
     "empty list": (X + "$2 = ReshapeNode($1, []);", 2, 1, "Unsupported tensor dimension: 0"),
     "list of lists": (X + "$2 = ReshapeNode($1, [[6]]);", 2, 22, "expected a list of numbers"),
+    "long list": (X + "$2 = ReshapeNode($1, [1, 2, 3, 1]);", 2, 22, "tensor dimension: 4"),
+    "long permutation": (X + "$2 = PermuteNode($1, [0, 1, 2, 3]);", 2, 22, "dimension: 4"),
     "open list": (X + "$2 = ReshapeNode($1, [6;", 2, 22, "expected a list of numbers"),
     "huge number": ("$" + "9" * 5000 + " = ReLUNode($1);", 1, 2, "5000 digits is too large"),
+    "huge number after zeros": ("$000" + "9" * 19 + "=ReLUNode($1);", 1, 2, "19 digits is too"),
     "huge length": ("$1 = InputTensor(x, float32, [" + "9" * 30 + "]);", 1, 30, "too large"),
     "huge tensor": ("$1 = InputTensor(x, int64, [999999999999, 9999999999]);", 1, 1, "any memory"),
     "float64": ("$1 = InputTensor(x, float64, [2]);" + DONE, 1, 1, "tensor type: float64"),
@@ -54,9 +59,13 @@ MALFORMED = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "BOM"])
 @pytest.mark.parametrize("name", MALFORMED)
-def test_an_error_has_line_and_column(name):
+def test_an_error_has_line_and_column(name, mark):
     script, line, column, words = MALFORMED[name]
+    if "result" not in script and not words.startswith("Output node"):
+        script += DONE
+    script = mark + script
     with pytest.raises(ScriptError) as caught:
         parse_script(script, {"c": floats(2)}, "model.hk")
     assert words in str(caught.value)
@@ -72,6 +81,8 @@ ACCEPTED = {
     "result first": "result = $1;" + X,
     "the last result counts": X + "$2 = ReshapeNode($1, [6]); result = $2; result = $1;",
     "any numbers": "$0041 = InputTensor(x, float32, [2, 3]); result = $41;",
+    "many zeros": f"${'0' * 5000}1 = InputTensor(x, float32, [{'0' * 30}2, 3]);" + DONE,
+    "a mark of the order of bytes": "\ufeff" + X + DONE,
     "dead statements": X + "$7 = BufferTensor(float32, [5]); $8 = ReLUNode($7);" + DONE,
 }
 
@@ -79,6 +90,7 @@ ACCEPTED = {
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_what_the_grammar_allows_is_read(name):
     assert parse_script(ACCEPTED[name]).get_shape() == [2, 3]
+    assert parse_script(ACCEPTED[name].encode()).get_shape() == [2, 3]
 
 
 def test_a_dead_statement_is_not_part_of_the_model():
@@ -89,6 +101,8 @@ def test_a_dead_statement_is_not_part_of_the_model():
 def test_bytes_that_are_no_text_are_refused_where_they_are():
     with pytest.raises(ScriptError, match=r"model\.hk:2:3: byte 0xff is not text"):
         parse_script(X.encode() + b"  \xff\x00", filename="model.hk")
+    with pytest.raises(ScriptError, match=r"model\.hk:1:2: byte 0xff is not text"):
+        parse_script(b"\xef\xbb\xbf$\xff", filename="model.hk")
 
 
 MEGABYTES = 10
@@ -109,13 +123,23 @@ LARGE = {
 }
 
 
+@pytest.mark.parametrize("end", ["", ";" + DONE], ids=["without a result", "with a result"])
 @pytest.mark.parametrize("name", LARGE)
-def test_ten_megabytes_of_anything_are_refused_quickly(name):
+def test_ten_megabytes_of_anything_are_refused_quickly(name, end):
+    script = LARGE[name] + end
     began = time.perf_counter()
     with pytest.raises(ScriptError) as caught:
-        parse_script(LARGE[name])
+        parse_script(script)
     assert time.perf_counter() - began < 5
     assert len(str(caught.value)) < 1000
+
+
+def test_a_chain_without_a_result_is_refused_before_a_node_is_built():
+    chain = "".join(f"${n}=ReLUNode(${n - 1});\n" for n in range(2, MEGABYTES * 42_000))
+    began = time.perf_counter()
+    with pytest.raises(ScriptError, match=r"^<script>:420000:1: Output node is not defined"):
+        parse_script("$1=InputTensor(x,float32,[2]);\n" + chain)
+    assert time.perf_counter() - began < 2.5
 
 
 @settings(deadline=None)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from abc import ABC, abstractmethod
 
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, BackendError
+from weft.kernels.c.device_errors import DeviceMemoryError
 from weft.kernels.c.processor import Processor
+
+MOST = sys.maxsize // 2
+"""Bytes: more than that overflows somewhere between here and a driver."""
 
 
 def wanted_device(wanted: int | str | None, variable: str) -> tuple[int | str | None, str]:
@@ -46,8 +51,16 @@ class OpenedDevice(ABC):
         """The device as kernels see it."""
 
     @abstractmethod
-    def failed(self, error: Exception, doing: str) -> Exception:
+    def failed(self, error: Exception, doing: str) -> BackendError:
         """Return the error to raise for one of `errors` that came up while doing something."""
+
+    def require_possible(self, nbytes: int, what: str) -> None:
+        """Raise DeviceMemoryError for a size that no driver takes, let alone has."""
+        if nbytes > MOST:
+            raise DeviceMemoryError(
+                f"{self.name} cannot hold {nbytes} bytes for {what}: no device can; use smaller "
+                "arrays"
+            )
 
     @property
     def live_bytes(self) -> int:
@@ -63,10 +76,17 @@ class OpenedDevice(ABC):
 
 
 class HeldMemory:
-    """Memory of a device, counted among its live bytes until it is released."""
+    """Memory of a device, counted among its live bytes until it is released.
+
+    Attributes
+    ----------
+    nbytes
+        How much it is.
+    """
 
     def __init__(self, device: OpenedDevice, nbytes: int) -> None:
         self.device = device
+        self.nbytes = nbytes
         device.count(self, nbytes)
 
     def release(self) -> None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
 
+from weft.description import TensorDescription, contiguous
 from weft.errors import BackendError
+from weft.graph import Graph
+from weft.kernels.places import VIEWS
+from weft.op import Op
+from weft.plan import ARENA
+from weft.program import Program
 
 AROUND = 3
 """The lines of source that are shown before and after an error."""
 FIRST = 5
 """The errors that are shown with their source."""
+
+LARGEST = 5
+"""The values that are named where memory for all of them is not there."""
 
 
 class DeviceMemoryError(BackendError, MemoryError):
@@ -43,3 +53,41 @@ def excerpt(source: str, lines: Sequence[int]) -> str:
         f"{'>' if number in named else ' '}{number:5} {written[number - 1]}"
         for number in sorted(shown)
     )
+
+
+def kernel_and_lines(name: str, lines: Iterable[str], source: str) -> str:
+    """Return the users' lines that a kernel computes, and how it begins in the source."""
+    written = source.splitlines()
+    begins = [number for number, line in enumerate(written, 1) if f"void {name}(" in line]
+    named = [f"  {line}" for line in lines]
+    return "\n".join(["it computes:", *named, excerpt(source, begins)])
+
+
+def largest_values(program: Program) -> str:
+    """Return the largest values that a program computes on the way, with the users' lines."""
+    if program.is_restored:  # planning it again would ask for the memory again
+        made = [(op, contiguous(op.axes.shape, op.dtype)) for op in _computed(program.captured)]
+    else:
+        places = [(step.op, (*step.outs, step.workspace)) for step in program.plan.steps]
+        made = [(op, lies) for op, all_ in places for lies in all_ if lies is not None]
+        made = [(op, lies) for op, lies in made if lies.base.kind == ARENA]
+    largest = nlargest(LARGEST, made, key=lambda each: _nbytes(each[1]))
+    lines = [
+        f"  {_nbytes(lies)} bytes: {_called(op)} of {lies.dtype} {lies.shape}, {op.file_info}"
+        for op, lies in largest
+    ]
+    return "\n".join(["the largest values that it computes on the way are:", *lines])
+
+
+def _computed(graph: Graph) -> list[Op]:
+    """Return the ops whose values are neither there before nor views."""
+    return [op for op in graph.ops if op.is_tensor and op.args and not isinstance(op, VIEWS)]
+
+
+def _nbytes(lies: TensorDescription) -> int:
+    return lies.size * lies.dtype.itemsize
+
+
+def _called(op: Op) -> str:
+    kinds = [type(each).__name__ for each in op.contained or (op,)]
+    return " ".join(dict.fromkeys(kinds))

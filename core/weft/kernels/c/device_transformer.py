@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
+from weakref import WeakValueDictionary
 
+from weft.device import DeviceTensor
 from weft.kernels.c import keeping
-from weft.kernels.c.device import OpenedDevice
+from weft.kernels.c.device import HeldMemory, OpenedDevice
+from weft.kernels.c.device_errors import DeviceMemoryError, largest_values
 from weft.kernels.c.group import GPUKernelGroup
 from weft.kernels.c.host import CopiedStorage
 from weft.kernels.c.kernels import fusible
 from weft.kernels.c.lowering import rules, scratch_bytes
 from weft.kernels.c.processor import Processor
+from weft.kernels.c.working import WorkingMemory
 from weft.op import Op
 from weft.packing import Packing, Unpacking
 from weft.plan import Step
@@ -36,6 +40,8 @@ class DeviceTransformer(Transformer):
         The device.
     processor
         The device as kernels are written for it.
+    working
+        The memory that programs use one after the other: the arena, and copies of arrays.
     """
 
     device: OpenedDevice
@@ -44,10 +50,16 @@ class DeviceTransformer(Transformer):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._groups: list[GPUKernelGroup] = []
+        self._constants: WeakValueDictionary[int, CopiedStorage[Any]] = WeakValueDictionary()
+        self.working: WorkingMemory[Any] = WorkingMemory(self.working_memory)
 
     @abstractmethod
     def device_buffer_storage(self, nbytes: int, name: str) -> CopiedStorage[Any]:
         """Return a new, unallocated buffer."""
+
+    @abstractmethod
+    def working_memory(self, nbytes: int, what: str) -> HeldMemory:
+        """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
 
     @abstractmethod
     def kernel_group(self, program: Program) -> GPUKernelGroup:
@@ -66,6 +78,41 @@ class DeviceTransformer(Transformer):
     def scratch_bytes(self, op: Op) -> int:
         """Return the bytes of scratch memory that an op takes while it runs."""
         return scratch_bytes(op, self.processor)
+
+    def arena_storage(self, program: Program) -> CopiedStorage[Any]:
+        """Return the arena of a program, whose memory all programs share."""
+        storage = self.device_buffer_storage(program.arena_size, "arena")
+        storage.lender = partial(self._arena, program, storage.bytes)
+        return storage
+
+    def _arena(self, program: Program, nbytes: int) -> HeldMemory:
+        self.require_open()
+        what = f"the arena of {program.name}"
+        try:
+            found: HeldMemory = self.working.at_least("arena", nbytes, what)
+        except DeviceMemoryError as error:
+            raise DeviceMemoryError(f"{error.problem}\n{largest_values(program)}") from error
+        return found
+
+    def constant_storage(self, op: Op) -> CopiedStorage[Any]:
+        """Return the buffer of a constant, which is the same for all programs that read it."""
+        found = self._constants.get(id(op.const))
+        if found is None or found not in self.device_buffers:
+            found = self.new_constant_storage(op)
+            found.constant = op.const  # as long as it is held no other array has its id
+            self._constants[id(op.const)] = found
+        return found
+
+    def new_constant_storage(self, op: Op) -> CopiedStorage[Any]:
+        """Return a new, unallocated buffer for a constant."""
+        return self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
+
+    def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
+        """Copy the value of a constant to its buffer, if it is not there."""
+        storage: Any = tensor.storage
+        if not storage.is_set:
+            super().set_constant(tensor, op)
+            storage.is_set = True
 
     def transform_ordered_ops(
         self, program: Program, ordered_ops: Sequence[Step], name: str
@@ -111,6 +158,7 @@ class DeviceTransformer(Transformer):
             group.close()
         for buffer in buffers:
             buffer.release()
+        self.working.release()
 
 
 def target_of(

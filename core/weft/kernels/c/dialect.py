@@ -107,7 +107,6 @@ typedef signed char i8; typedef short i16; typedef int i32; typedef long long i6
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef float f32;
-#define inline __device__ __forceinline__
 #define FUNCTION static __device__ __forceinline__
 #define GLOBAL
 #define LOCAL __shared__

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from weft.description import TensorDescription
+from weft.kernels.c.counters import are_many, is_wide
 from weft.kernels.collapse import collapse
 from weft.kernels.kernel import Instruction, Kernel, Operand
 
@@ -46,6 +47,11 @@ class Frame:
     def tensors(self) -> tuple[TensorDescription, ...]:
         """Operands and results."""
         return self.operands + self.results
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether counters of points, or indices into the tensors, need 64 bits."""
+        return is_wide(*self.tensors) or are_many(prod(self.shape))
 
     def step(self, lies: TensorDescription, loop: int) -> int:
         """Return the elements from one point to the next along a loop."""

@@ -17,6 +17,7 @@ from weft.errors import BackendError, StateError
 from weft.graph import Graph
 from weft.kernels.c.control import Choice, Control, HostWork, Repeat, While
 from weft.kernels.c.device import HeldMemory, OpenedDevice
+from weft.kernels.c.device_errors import kernel_and_lines
 from weft.kernels.c.edge import Edge
 from weft.kernels.c.function import GPUKernel, HostCall, LibraryCall, Source, region
 from weft.kernels.c.host import Arrays, CopiedStorage, bytes_of, view
@@ -82,7 +83,8 @@ class GPUKernelGroup(ABC):
     The graphs that a program calls are lowered once each, and launched in the memory of every call.
     Loops and choices hold segments of their own.
 
-    Calls come one at a time. What can be bound once is bound in the first call.
+    Calls come one at a time. What can be bound once is bound in the first call, and again in the
+    first one after memory that programs share has moved.
 
     Attributes
     ----------
@@ -100,6 +102,10 @@ class GPUKernelGroup(ABC):
         running everything before it again.
     edge
         The edge to the caller's arrays, once the group is bound.
+    working
+        The memory that programs use one after the other.
+    starting
+        The launch that is being bound or started, if any.
     words
         The memory of the error words, once the group is bound, if there are any.
     """
@@ -123,7 +129,10 @@ class GPUKernelGroup(ABC):
         self._places: Mapping[Any, CopiedStorage[Any]] = {}
         self._held: list[Edge | HeldMemory] = []
         self._stretches: list[Stretch] = []
-        self._is_bound = self._is_closed = False
+        self.working = transformer.working
+        self.starting: Launch | None = None
+        self._bound_to: int | None = None
+        self._is_closed = False
 
     def add_kernel(self, step: Step) -> None:
         """Add what computes a step; raises KeyError for an op without a rule.
@@ -304,14 +313,29 @@ class GPUKernelGroup(ABC):
             self.run(arrays)
         except self.device.errors as error:
             self.abandon()
-            raise self.device.failed(error, f"computing {self.program.name}") from error
+            raise self._failed(error) from error
         except BaseException:
+            self.starting = None
             self.abandon()
             raise
 
+    def _failed(self, error: Exception) -> BackendError:
+        """Return the error to raise for one of the driver's, which names what was being started."""
+        launch, self.starting = self.starting, None
+        doing = f"computing {self.program.name}"
+        if launch is None:
+            return self.device.failed(error, doing)
+        if isinstance(launch, LibraryCall):
+            name, where = launch.name, f"  {launch.op.file_info}"
+        else:
+            name = launch.function.name
+            where = kernel_and_lines(name, self.source.lines[name], self.source.text)
+        found = self.device.failed(error, f"{doing}, starting {name}")
+        return type(found)(f"{found.problem}\n{where}")
+
     def run(self, arrays: Arrays) -> None:
         """Start everything, and wait for it."""
-        if not self._is_bound:
+        if self._bound_to != self.working.version:
             self._bind()
         held = self.edge.begin(arrays)
         self.run_stretches(self._stretches, arrays)
@@ -337,7 +361,7 @@ class GPUKernelGroup(ABC):
 
     def close(self) -> None:
         """Give everything back."""
-        self._is_closed, self._is_bound = True, False
+        self._is_closed, self._bound_to = True, None
         self._stretches, self._places = [], {}
         self._give_back()
 
@@ -350,7 +374,8 @@ class GPUKernelGroup(ABC):
 
     def _bind(self) -> None:
         """Bind the arguments of every launch, as far as they are the same in every call."""
-        self._give_back()  # what there is of an earlier try
+        self._bound_to, self._stretches = None, []
+        self._give_back()  # what there is of an earlier time
         self.edge = self.make_edge()
         self._held.append(self.edge)
         self._places = {
@@ -363,7 +388,7 @@ class GPUKernelGroup(ABC):
             self._held.append(self.words)
             self.clear_words()
         self._stretches = self.stretches(self.segments)
-        self._is_bound = True
+        self._bound_to = self.working.version
 
     def stretches(self, segments: Iterable[Segment]) -> list[Stretch]:
         """Return segments with everything in them bound."""

@@ -61,6 +61,8 @@ class GroupSweeping(Sweeping):
         if count % together:
             number = self.code.define("const i64", "wanted", number)
             self.inside = [f"{number} < {count}"]
+            if count == 1:
+                return "0"
             number = f"{number} < {count} ? {number} : 0"
         return self.code.define("const i64", "place", number)
 

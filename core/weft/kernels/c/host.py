@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -20,13 +20,39 @@ Held = TypeVar("Held", bound=HeldMemory)
 
 
 class CopiedStorage(DeviceBufferStorage, Generic[Held]):
-    """A buffer of which the host sees stretches of bytes; `allocate` sets its memory."""
+    """A buffer of which the host sees stretches of bytes.
 
+    Attributes
+    ----------
+    lender
+        What gives the memory of a buffer that has none of its own; it may be another one each time.
+    constant
+        The array that the buffer of a constant is to hold.
+    is_set
+        Whether it holds that.
+    """
+
+    lender: Callable[[], Held] | None = None
+    constant: np.ndarray[Any, Any] | None = None
+    is_set = False
     _memory: Held | None = None
+
+    @abstractmethod
+    def make_memory(self) -> Held:
+        """Return zeroed memory; raises DeviceMemoryError if there is not enough."""
+
+    def allocate(self) -> None:
+        """Take memory, so that an error comes now; raises DeviceMemoryError."""
+        if self.lender is not None:
+            self.lender()
+        else:
+            self._memory = self.make_memory()
 
     @property
     def memory(self) -> Held:
         """The memory; raises StateError once the transformer has been closed."""
+        if self.lender is not None:
+            return self.lender()
         if self._memory is None:
             raise StateError(f"the memory of {self.name} was given back: make another transformer")
         return self._memory

@@ -12,6 +12,7 @@ from math import prod
 
 from weft.kernels.c.bundles import Bundling
 from weft.kernels.c.code import Code
+from weft.kernels.c.counters import are_many, index_kind
 from weft.kernels.c.forms import Form
 from weft.kernels.c.lowering import Writing
 from weft.kernels.c.processor import Processor
@@ -43,17 +44,18 @@ def each_point(
     devices have rows, elsewhere it comes before each point. With more `lanes` than one, `body` is
     written a second time for vectors along the last dimension; with `bundling`, for the elements of
     bundles along it, unless rows would have elements left over. `wide` tells that indices need 64
-    bits, `cost` how many points each counts for. Without points nothing is launched.
+    bits, as they do for many points; `cost` how many points each counts for. Without points nothing
+    is launched.
     """
     shape = tuple(shape) or (1,)
     if 0 in shape:
         return
+    kind = index_kind(wide or are_many(prod(shape)))
     if writing.processor.is_serial:
         items = serial_items(prod(shape) * cost, writing.processor)
-        _stretches(writing.code, shape, items, body, row, lanes, "i64" if wide else "i32")
+        _stretches(writing.code, shape, items, body, row, lanes, kind)
         writing.launch(items)
         return
-    kind = "i64" if wide else "i32"
     if bundling is None or (shape[-1] % bundling.count and prod(shape[:-1]) > 1):
         _strides(writing.code, shape, body, row, kind)
         points = prod(shape)
@@ -93,9 +95,19 @@ def share(code: Code, count: int, items: int, kind: str) -> tuple[str, str]:
     """Write where the work item's share of so many things begins and ends."""
     if items == 1:
         return "0", str(count)
-    begin = code.define(f"const {kind}", "begin", f"({kind})(GLOBAL_ID * {count} / GLOBAL_SIZE)")
-    end = code.define(f"const {kind}", "end", f"({kind})((GLOBAL_ID + 1) * {count} / GLOBAL_SIZE)")
-    return begin, end
+    return part(code, count, "GLOBAL_ID", "GLOBAL_SIZE", kind)
+
+
+def part(code: Code, count: int, number: str, parts: str, kind: str) -> tuple[str, str]:
+    """Write where one of several parts of so many things begins and ends.
+
+    Its number has 64 bits: times the things it may be far more than these.
+    """
+    if parts == "1":
+        return "0", str(count)
+    first, last = f"{number} * {count} / {parts}", f"({number} + 1) * {count} / {parts}"
+    begin = code.define(f"const {kind}", "begin", f"({kind})({first})")
+    return begin, code.define(f"const {kind}", "end", f"({kind})({last})")
 
 
 @contextmanager
@@ -112,12 +124,12 @@ def each_group(writing: Writing, count: int, groups: int | None = None) -> Itera
     writing.launch(groups * processor.group, processor.group)
 
 
-def within_group(writing: Writing, name: str, count: str | int) -> str:
+def within_group(writing: Writing, name: str, count: int, kind: str = "i32") -> str:
     """Return the head of a loop over places that the work items of a group share."""
-    return strided("i32", name, count, "LOCAL_ID", str(writing.processor.group))
+    return strided(kind, name, count, "LOCAL_ID", str(writing.processor.group))
 
 
-def strided(kind: str, name: str, count: str | int, first: str, step: str) -> str:
+def strided(kind: str, name: str, count: int, first: str, step: str) -> str:
     """Return the head of a loop over numbers below a count that lie a step apart."""
     return f"for ({kind} {name} = ({kind}){first}; {name} < {count}; {name} += ({kind}){step})"
 

@@ -8,6 +8,7 @@ from typing import Any
 from weft.description import TensorDescription, row_major
 from weft.dtypes import DType
 from weft.kernels.c.code import Code
+from weft.kernels.c.counters import is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.function import (
     Function,
@@ -117,11 +118,15 @@ class Array:
         self.dtype = lies.dtype
         self.start = start
         self.strides = tuple(stride // lies.dtype.itemsize for stride in lies.strides)
+        self._cast = "(i64)" if is_wide(lies) else ""
 
     def at(self, *indices: str | int) -> str:
-        """Return the place of the element at an index for each dimension, as ``x + i``."""
+        """Return the place of the element at an index for each dimension, as ``x + i``.
+
+        Where it may be far away, an index of any type is multiplied in 64 bits.
+        """
         terms = [
-            str(index) if stride == 1 else f"{_factor(index)} * {stride}"
+            str(index) if stride == 1 else f"{self._cast}{_factor(index)} * {stride}"
             for index, stride in zip(indices, self.strides, strict=True)
             if stride and index != 0
         ]
@@ -200,8 +205,3 @@ class Writing:
         function = Function(self.title, tuple(self._parameters), str(self.code), group)
         step = self.lowering.step
         self.lowering.work.append(GPUKernel(function, tuple(self._args), items, (step.op,)))
-
-
-def is_wide(*tensors: TensorDescription) -> bool:
-    """Whether indices into tensors need 64 bits."""
-    return any(region(each)[1] // max(each.dtype.itemsize, 1) >= 2**31 for each in tensors)

@@ -8,7 +8,6 @@ from weft.kernels.c.bundles import bundling_of
 from weft.kernels.c.evaluation import ElementWiseKernel, are_contiguous
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import each_point
-from weft.kernels.c.lowering import is_wide
 
 
 def write_map(writing: ElementWiseKernel, results: Iterable[int]) -> None:
@@ -44,7 +43,7 @@ def write_map(writing: ElementWiseKernel, results: Iterable[int]) -> None:
         row=before_row if steady and len(shape) > 0 else None,
         lanes=lanes,
         bundling=bundling,
-        wide=is_wide(*frame.tensors),
+        wide=frame.is_wide,
     )
 
 

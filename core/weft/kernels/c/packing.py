@@ -7,6 +7,7 @@ each, and often the same set. Elements get the type of the sums on their way.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from weft.kernels.c.accumulators import VECTOR, Accumulator
 from weft.kernels.c.code import Code
@@ -17,7 +18,14 @@ ROLLED = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disab
 """What comes before loops that are written out, and before those that are not worth it."""
 
 Place = tuple[str, ...]
-Bounds = tuple[str, str]
+
+
+class Bounds(NamedTuple):
+    """Where a loop begins and ends, and the type of its counter."""
+
+    first: str
+    end: str
+    kind: str
 
 
 def least(one: str, other: str) -> str:
@@ -34,9 +42,9 @@ def copy_line(
     code: Code, acc: Accumulator, source: Array, row: Place, bounds: Bounds, target: str
 ) -> None:
     """Write the copy of a part of a row to a pointer."""
-    first, end = bounds
-    length = code.define("const i32", "length", f"{end} - {first}")
-    j = code.define("i32", "j", "0")
+    first, end, kind = bounds
+    length = code.define(f"const {kind}", "length", f"{end} - {first}")
+    j = code.define(kind, "j", "0")
     if acc.lanes > 1 and acc.is_plain and is_by_rows(source):
         code.line(ROLLED)
         with code.block(f"for (; {j} + {VECTOR} <= {length}; {j} += {VECTOR})"):
@@ -93,8 +101,8 @@ def pack_tile(
             copy_line(code, acc, source, (*at, f"{i} + r"), terms, line)
         return
     code.line(ROLLED)
-    with code.block(f"for (i32 k = {terms[0]}; k < {terms[1]}; k++)"):
-        place = target.place(source, tile, "0", f"(k - {terms[0]})")
+    with code.block(f"for ({terms.kind} k = {terms.first}; k < {terms.end}; k++)"):
+        place = target.place(source, tile, "0", f"(k - {terms.first})")
         r = _short_vectors(code, acc, source, (*at, i, "k"), place, target.rows)
         if r < target.rows:
             value = acc.load(source, *at, f"{i} + r", "k")
@@ -124,7 +132,7 @@ def pack_columns(
     source: Array,
     at: Place,
     terms: Bounds,
-    columns: Bounds,
+    columns: tuple[str, str],
     target: tuple[str, int],
 ) -> None:
     """Write the copy of some terms of columns, given the first and their number.
@@ -134,11 +142,11 @@ def pack_columns(
     first, count = columns
     pointer, width = target
     k = code.name("k")
-    line = f"{pointer} + ({k} - {terms[0]}) * {width}"
+    line = f"{pointer} + ({k} - {terms.first}) * {width}"
     is_vector = is_by_rows(source) and acc.lanes > 1 and acc.is_plain
     code.line(ROLLED)
-    with code.block(f"for (i32 {k} = {terms[0]}; {k} < {terms[1]}; {k}++)"):
-        code.line("i32 j = 0;")
+    with code.block(f"for ({terms.kind} {k} = {terms.first}; {k} < {terms.end}; {k}++)"):
+        code.line(f"{terms.kind} j = 0;")
         if is_vector:
             code.line(ROLLED)
             place = source.at(*at, k, f"{first} + j")

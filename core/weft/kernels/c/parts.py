@@ -12,6 +12,7 @@ from math import prod
 
 from weft.description import TensorDescription
 from weft.kernels.c.columns import NARROWEST, WIDEST_OF_PART, ColumnSweeping
+from weft.kernels.c.counters import is_wide
 from weft.kernels.c.evaluation import ElementWiseKernel
 from weft.kernels.c.forms import Form
 from weft.kernels.c.frames import Frame, cut_into, without_reduced
@@ -266,7 +267,8 @@ class _Parts:
                 with writing.code.block("if (LOCAL_ID == 0)"):
                     store(known, kept)
         else:
-            each_point(writing, frame.kept or (1,), at_point, cost=self.parts)
+            wide = frame.is_wide or is_wide(*partial.values())
+            each_point(writing, frame.kept or (1,), at_point, wide=wide, cost=self.parts)
         self.totals.update(totals)
 
     def beyond(

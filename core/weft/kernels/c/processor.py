@@ -31,6 +31,8 @@ class Processor:
         2; 0 for an element at a time.
     has_fp64
         Whether it computes in float64.
+    has_int64_atomics
+        Whether ``ATOMIC_CAS_U64`` is there.
     shares_host
         Whether its memory is the host's, so that the host can take part without copies.
     host_work
@@ -48,6 +50,7 @@ class Processor:
     alignment: int = 128
     access_bytes: int = 0
     has_fp64: bool = True
+    has_int64_atomics: bool = True
     shares_host: bool = False
     host_work: int = 160**3
     has_blas: bool = False

@@ -18,11 +18,12 @@ from weft.kernels.c import blas
 from weft.kernels.c.accumulators import VECTOR, Accumulator, accumulator
 from weft.kernels.c.blocking import tiles_bytes
 from weft.kernels.c.code import Code
+from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.epilogues import Computed, Epilogue, Stored
 from weft.kernels.c.forms import Form
 from weft.kernels.c.frames import frame_of_points
 from weft.kernels.c.loops import SHARES, decoded, each_point
-from weft.kernels.c.lowering import Lowering, Writing, is_wide, needs_scratch, rules
+from weft.kernels.c.lowering import Lowering, Writing, needs_scratch, rules
 from weft.kernels.c.packing import UNROLL
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.shared_tiles import (
@@ -63,6 +64,11 @@ class Product:
     def is_wide(self) -> bool:
         """Whether indices need 64 bits."""
         return is_wide(self.x, self.y, *self.epilogue.tensors)
+
+    @property
+    def kind(self) -> str:
+        """The type of indices."""
+        return index_kind(self.is_wide)
 
     def folded(self) -> Product:
         """Return a batch that meets the same second operand as more rows."""
@@ -221,8 +227,7 @@ def _factors(product: Product) -> Factors:
         return acc.load(writing.array("y", y), *at, term, j)
 
     by_rows = x.strides[-1] <= x.strides[-2], y.strides[-1] <= y.strides[-2]
-    kind = "i64" if product.is_wide else "i32"
-    return Factors(tuple(batch), m, y.shape[-1], k, first, second, by_rows, kind)
+    return Factors(tuple(batch), m, y.shape[-1], k, first, second, by_rows, product.kind)
 
 
 def _each_by_itself(lowering: Lowering, product: Product) -> None:
@@ -234,7 +239,7 @@ def _each_by_itself(lowering: Lowering, product: Product) -> None:
     def add(indices: tuple[str, ...], form: Form) -> None:
         *at, i, j = indices
         total = writing.code.define(acc.number, "total", "0")
-        with writing.code.block(f"for (i32 k = 0; k < {x.shape[-1]}; k++)"):
+        with writing.code.block(f"for ({product.kind} k = 0; k < {x.shape[-1]}; k++)"):
             terms = f"{acc.load(a, *at, i, 'k')} * {acc.load(b, *at, 'k', j)}"
             writing.code.line(f"{total} += {terms};")
         epilogue.write(writing, form, indices, total)
@@ -260,12 +265,12 @@ def _row_products(lowering: Lowering, product: Product) -> None:
                 code,
                 acc,
                 totals,
-                k,
+                (product.kind, k),
                 lambda t: [a.at(*at, "0", t), *(b.at(*at, t, j) for j in rows)],
             )
         elif not writing.processor.is_serial:
             first, step = "LOCAL_ID", group
-        with code.block(f"for (i32 k = {first}; k < {k}; k += {step})"):
+        with code.block(f"for ({product.kind} k = {first}; k < {k}; k += {step})"):
             for total, j in zip(totals, rows, strict=True):
                 terms = f"{acc.load(a, *at, '0', 'k')} * {acc.load(b, *at, 'k', j)}"
                 code.line(f"{total} += {terms};")
@@ -310,16 +315,20 @@ _SIDE_BY_SIDE = 2
 
 
 def _vector_sums(
-    code: Code, acc: Accumulator, totals: Sequence[str], k: int, places: Places
+    code: Code, acc: Accumulator, totals: Sequence[str], terms: tuple[str, int], places: Places
 ) -> str:
-    """Write the sums of products of vectors as far as they go, and return how far that is."""
+    """Write the sums of products of vectors as far as they go, and return how far that is.
+
+    `terms` are the type of their counter, and how many there are.
+    """
+    kind, k = terms
     vector, step, rows = acc.type(VECTOR), VECTOR * _CHAINS, len(totals)
     whole = k // step * step
     code.line(f"{vector} c[{rows}][{_CHAINS}];")
     for row in range(rows):
         code.line(UNROLL)
         code.line(f"for (i32 v = 0; v < {_CHAINS}; v++) c[{row}][v] = ({vector})(0);")
-    with code.block(f"for (i32 k = 0; k < {whole}; k += {step})"):
+    with code.block(f"for ({kind} k = 0; k < {whole}; k += {step})"):
         code.line(UNROLL)
         with code.block(f"for (i32 v = 0; v < {_CHAINS}; v++)"):
             found = [
@@ -355,17 +364,18 @@ def _columns(lowering: Lowering, product: Product) -> None:
     writing = epilogue.begin(lowering, "matvec")
     code, length = writing.code, -(-k // parts)
     a, b = writing.array("x", x), writing.array("y", y)
+    wide = is_wide(x, y, *epilogue.tensors)
+    kind = index_kind(wide)
 
     def column(indices: tuple[str, ...], form: Form) -> None:
         part = indices[0] if parts > 1 else "0"
         *at, _, j = indices[1:] if parts > 1 else indices
         total = code.define(acc.number, "total", "0")
         first, last = f"{part} * {length}", f"({part} + 1) * {length}"
-        with code.block(f"for (i32 k = {first}; k < {last} && k < {k}; k++)"):
+        with code.block(f"for ({kind} k = {first}; k < {last} && k < {k}; k++)"):
             code.line(f"{total} += {acc.load(a, *at, '0', 'k')} * {acc.load(b, *at, 'k', j)};")
         epilogue.write(writing, form, indices, total)
 
-    wide = is_wide(x, y, *epilogue.tensors)
     each_point(writing, epilogue.shape, column, wide=wide)
     if partial is not None:
         add_parts(lowering, partial, product.epilogue)

@@ -14,6 +14,7 @@ from math import prod
 
 from weft.description import TensorDescription
 from weft.kernels.c.accumulators import Accumulator
+from weft.kernels.c.counters import is_wide
 from weft.kernels.c.epilogues import Epilogue, Stored
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import SHARES, decoded, each_point
@@ -120,7 +121,7 @@ def add_parts(lowering: Lowering, partial: TensorDescription, epilogue: Epilogue
             writing.code.line(f"{total} += {source.get('part', *indices)};")
         epilogue.write(writing, form, indices, total)
 
-    each_point(writing, epilogue.shape, add)
+    each_point(writing, epilogue.shape, add, wide=is_wide(partial, *epilogue.tensors))
 
 
 class _SharedTiles:

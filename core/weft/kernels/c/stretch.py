@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from weft.kernels.c.control import bound_work
 
 if TYPE_CHECKING:
-    from weft.kernels.c.group import GPUKernelGroup, Segment
+    from weft.kernels.c.group import GPUKernelGroup, Launch, Segment
 
 
 class Stretch:
@@ -16,7 +17,7 @@ class Stretch:
     Attributes
     ----------
     launches
-        What starts each launch, in order.
+        Each launch, in order, and what starts it.
     reports
         The launches that may report an error.
     host
@@ -28,7 +29,12 @@ class Stretch:
     """
 
     def __init__(self, group: GPUKernelGroup, segment: Segment, is_last: bool, waits: bool) -> None:
-        self.launches = [group.bound(launch, word) for launch, word in segment.kernels]
+        self.group = group
+        self.launches: list[tuple[Launch, Callable[[], Any]]] = []
+        for launch, word in segment.kernels:
+            group.starting = launch
+            self.launches.append((launch, group.bound(launch, word)))
+        group.starting = None
         self.reports = segment.reports
         self.host = None if segment.host is None else bound_work(group, segment.host)
         self.is_last = is_last
@@ -36,5 +42,7 @@ class Stretch:
 
     def launch(self) -> None:
         """Start all launches."""
-        for launch in self.launches:
-            launch()
+        group = self.group
+        for group.starting, start in self.launches:
+            start()
+        group.starting = None

@@ -16,11 +16,11 @@ from weft import dtypes
 from weft.dtypes import DType, working_dtype
 from weft.kernels.c.bundles import bundling_of
 from weft.kernels.c.code import Code
+from weft.kernels.c.counters import index_kind
 from weft.kernels.c.evaluation import COSTLY, ElementWiseKernel, are_contiguous
 from weft.kernels.c.expressions import extremum
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import each_point
-from weft.kernels.c.lowering import is_wide
 from weft.kernels.kernel import Instruction
 from weft.ops.reduction import MaxOp, MinOp, ProdOp, SumOp
 
@@ -77,7 +77,7 @@ class Sweeping:
         self.loops = range(len(self.frame.kept), len(self.frame.shape))
         self.bounds: dict[int, tuple[str, str]] = {}
         self.needed = set(writing.closure([self.kernel.outputs[r] for r in self.results], ()))
-        self.kind = "i64" if is_wide(*self.frame.tensors) else "i32"
+        self.kind = index_kind(self.frame.is_wide)
 
     def write(self) -> None:
         """Write the kernel and launch it."""

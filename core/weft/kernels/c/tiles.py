@@ -16,13 +16,13 @@ from math import prod
 from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.kernels.c.blocking import FEW, NEAR, blocking, packs_rows
-from weft.kernels.c.code import Code
+from weft.kernels.c.counters import are_many, index_kind, is_wide
 from weft.kernels.c.epilogues import Epilogue
 from weft.kernels.c.forms import Form
 from weft.kernels.c.function import ctype
-from weft.kernels.c.loops import decoded, share
-from weft.kernels.c.lowering import Array, Lowering, is_wide
-from weft.kernels.c.packing import ROLLED, UNROLL, RowTiles, least, pack_columns, pack_tile
+from weft.kernels.c.loops import decoded, part, share
+from weft.kernels.c.lowering import Array, Lowering
+from weft.kernels.c.packing import ROLLED, UNROLL, Bounds, RowTiles, least, pack_columns, pack_tile
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Panel:
     span
         Which columns, from the first, are of the result and in no panel before: from one to an end.
     terms
-        The first term that is added up, and the end.
+        Which terms are added up.
     pointer, dtype
         Where the first term's elements are, and what they are.
     pitch, step
@@ -45,7 +45,7 @@ class Panel:
 
     first: str
     span: tuple[str, str]
-    terms: tuple[str, str]
+    terms: Bounds
     pointer: str
     dtype: DType
     pitch: int
@@ -85,9 +85,10 @@ class _Tiling:
         lanes = acc.lanes if self.m > 1 or self._has_vectors() else 1
         self.cut = blocking(lengths, acc, self.processor, is_stored, lanes)
         self.tile = self.cut.tile
-        self.kind = "i64" if is_wide(x, y, *epilogue.tensors) else "i32"
-        self.packs_columns = self._packs_columns()
         depth, width = self.cut.depth, self.tile.width
+        is_deep = are_many(depth * max(width, self.cut.rows))
+        self.kind = index_kind(is_deep or is_wide(x, y, *epilogue.tensors))
+        self.packs_columns = self._packs_columns()
         self.panel = self._scratch("columns", width * depth) if self.packs_columns else ""
         self.packed: RowTiles | None = None
         if packs_rows(self.m, self.k, self.n, acc):
@@ -118,7 +119,7 @@ class _Tiling:
         lies = self.lowering.scratch(shape, self.acc.dtype_of_sums)
         place = self.writing.array(hint, lies, written=True)
         pointer = f"GLOBAL {self.acc.number} *const"
-        return self.code.define(pointer, hint, place.at("(i32)GLOBAL_ID", "0"))
+        return self.code.define(pointer, hint, place.at("GLOBAL_ID", "0"))
 
     def _waiting(self) -> Array:
         """Return where sums wait for more terms: where they go, if it is to memory as they are."""
@@ -137,38 +138,48 @@ class _Tiling:
             head = f"for ({self.kind} {task} = {begin}; {task} < {end}; {task}++)"
             stack.enter_context(code.block(head))
             *at, down, across = decoded(code, (*self.batch, *grid), task, self.kind)
-            tiles = self.part(down, cut.tiles, cut.down)
-            terms = stack.enter_context(_blocks(code, self.k, cut.depth))
+            tiles = self.part(cut.tiles, down, cut.down)
+            terms = stack.enter_context(self.blocks())
             if self.packed:
                 with self.each_tile(tiles) as (tile, i):
                     place = f"({tile} - {tiles[0]})"
                     pack_tile(code, self.acc, self.a, (*at, i), terms, place, self.packed)
-            panels = self.part(across, -(-self.n // self.tile.width), cut.across)
-            with code.block(f"for (i32 panel = {panels[0]}; panel < {panels[1]}; panel++)"):
+            panels = self.part(-(-self.n // self.tile.width), across, cut.across)
+            first, last = panels
+            with code.block(f"for ({self.kind} panel = {first}; panel < {last}; panel++)"):
                 panel = self.columns(tuple(at), terms)
                 with self.each_tile(tiles) as (tile, i):
                     self.sums(tuple(at), (tile, tiles[0], i), panel)
         self.writing.launch(cut.items)
 
-    def part(self, number: str, count: int, parts: int) -> tuple[str, str]:
+    def part(self, count: int, number: str, parts: int) -> tuple[str, str]:
         """Write the first of a part of so many things, and the end."""
-        if parts == 1:
-            return "0", str(count)
-        first = self.code.define("const i32", "first", f"(i32)({number} * {count} / {parts})")
-        end = f"(i32)(({number} + 1) * {count} / {parts})"
-        return first, self.code.define("const i32", "end", end)
+        return part(self.code, count, f"(i64){number}", str(parts), self.kind)
+
+    @contextmanager
+    def blocks(self) -> Iterator[Bounds]:
+        """Open a loop over blocks of terms, if there are several, and give one."""
+        k, depth, kind, code = self.k, self.cut.depth, self.kind, self.code
+        if k <= depth:
+            yield Bounds("0", str(k), kind)
+            return
+        first = code.name("k")
+        with code.block(f"for ({kind} {first} = 0; {first} < {k}; {first} += {depth})"):
+            end = least(f"{first} + {depth}", str(k))
+            yield Bounds(first, code.define(f"const {kind}", "end", end), kind)
 
     @contextmanager
     def each_tile(self, tiles: tuple[str, str]) -> Iterator[tuple[str, str]]:
         """Open a loop over tiles of rows; gives the number and the first row of one."""
         code, tile = self.code, self.code.name("tile")
-        with code.block(f"for (i32 {tile} = {tiles[0]}; {tile} < {tiles[1]}; {tile}++)"):
+        head = f"for ({self.kind} {tile} = {tiles[0]}; {tile} < {tiles[1]}; {tile}++)"
+        with code.block(head):
             start, rows = f"{tile} * {self.tile.rows}", self.tile.rows
             if self.m % rows:
                 start = least(start, str(self.m - rows))
             yield tile, code.define(f"const {self.kind}", "i", start)
 
-    def columns(self, at: tuple[str, ...], terms: tuple[str, str]) -> Panel:
+    def columns(self, at: tuple[str, ...], terms: Bounds) -> Panel:
         """Write where the columns of a panel are: packed with zeros after the last, or as they lie.
 
         As they lie, the last panel overlaps the one before.
@@ -181,12 +192,15 @@ class _Tiling:
         if self.packs_columns:
             count = str(width)
             if rest:
-                count = code.define("const i32", "count", least(count, f"{self.n} - {first}"))
+                kind, left = f"const {self.kind}", f"{self.n} - {first}"
+                count = code.define(kind, "count", least(count, left))
             pack_columns(code, acc, b, at, terms, (first, count), (self.panel, width))
             return Panel(first, ("0", count), terms, self.panel, acc.dtype_of_sums, width, 1)
-        known = code.define("const i32", "known", f"{start} - {first}") if overlaps else "0"
+        known = "0"
+        if overlaps:
+            known = code.define(f"const {self.kind}", "known", f"{start} - {first}")
         pointer = f"GLOBAL const {ctype(b.dtype)} *"
-        there = code.define(pointer, "b", b.at(*at, terms[0], first))
+        there = code.define(pointer, "b", b.at(*at, terms.first, first))
         pitch, step = b.strides[-2:]
         return Panel(first, (known, str(width)), terms, there, b.dtype, pitch, step)
 
@@ -198,7 +212,7 @@ class _Tiling:
         code.line(f"{vector} c[{self.tile.rows}][{self.tile.vectors}];")
         with self.each_sum():
             code.line(f"c[r][v] = ({vector})(0);")
-        head = f"for ({self.kind} k = {panel.terms[0]}; k < {panel.terms[1]}; k++)"
+        head = f"for ({self.kind} k = {panel.terms.first}; k < {panel.terms.end}; k++)"
         with code.block(head):
             self.term(at, tile, panel)
         self.store(at, (number, i), panel)
@@ -210,10 +224,10 @@ class _Tiling:
         lanes, vectors = self.tile.lanes, self.tile.vectors
         code.line(f"{acc.type(lanes)} b[{vectors}];")
         code.line(UNROLL)
-        term = f"(k - {panel.terms[0]})"
+        term = f"(k - {panel.terms.first})"
         place = f"{panel.pointer} + {term} * {panel.pitch} + v * {lanes * panel.step}"
         found = acc.load_vector(lanes, place, panel.dtype)
-        code.line(f"for (i32 v = 0; v < {vectors}; v++) b[v] = {found};")
+        code.line(f"for ({self.kind} v = 0; v < {vectors}; v++) b[v] = {found};")
         value = acc.load(self.a, *at, f"{i} + r", "k")
         if self.packed:
             value = f"*({self.packed.place(self.a, f'({number} - {first})', 'r', term)})"
@@ -245,12 +259,13 @@ class _Tiling:
         with self.each_sum():
             place = f"{self.aside} + r * {self.tile.width} + v * {lanes}"
             code.line(acc.store_vector(lanes, place, "c[r][v]", acc.dtype_of_sums))
-        known = code.define("const i32", "known", f"{number} * {self.tile.rows} - {i}")
+        kind = f"const {self.kind}"
+        known = code.define(kind, "known", f"{number} * {self.tile.rows} - {i}")
         begin, end = panel.span
         is_vector = self.in_vectors and 1 < lanes <= self.n
         if is_vector:
             whole = f"{begin} + ({end} - {begin}) / {lanes} * {lanes}"
-            whole = code.define("const i32", "whole", whole)
+            whole = code.define(kind, "whole", whole)
             self.columns_of_tile(Form(lanes), (*at, i), known, (begin, whole), panel)
             begin = whole
         if not is_vector or self.n % lanes:
@@ -265,9 +280,9 @@ class _Tiling:
         """
         code, (*at, i) = self.code, first
         code.line(ROLLED)
-        with code.block(f"for (i32 j = {span[0]}; j < {span[1]}; j += {form.lanes})"):
+        with code.block(f"for ({self.kind} j = {span[0]}; j < {span[1]}; j += {form.lanes})"):
             code.line(ROLLED)
-            with code.block(f"for (i32 r = {known}; r < {self.tile.rows}; r++)"):
+            with code.block(f"for ({self.kind} r = {known}; r < {self.tile.rows}; r++)"):
                 sums = f"{self.aside} + r * {self.tile.width} + j"
                 self.finish(form, (*at, f"{i} + r", f"{panel.first} + j"), sums, panel)
 
@@ -277,7 +292,7 @@ class _Tiling:
         found = acc.load_vector(lanes, sums, acc.dtype_of_sums)
         total = code.define(acc.type(lanes), "total", found)
         if self.waiting is not None:
-            first, end = panel.terms
+            first, end, _ = panel.terms
             place, dtype = self.waiting.at(*indices), self.waiting.dtype
             code.line(f"if ({first}) {total} += {acc.load_vector(lanes, place, dtype)};")
             if self.epilogue.target is None:
@@ -285,14 +300,3 @@ class _Tiling:
                     code.line(acc.store_vector(lanes, place, total, dtype))
                     code.line("continue;")
         self.epilogue.write(self.writing, form, indices, total)
-
-
-@contextmanager
-def _blocks(code: Code, k: int, depth: int) -> Iterator[tuple[str, str]]:
-    """Open a loop over blocks of terms, if there are several; gives the first term and the end."""
-    if k <= depth:
-        yield "0", str(k)
-        return
-    first = code.name("k")
-    with code.block(f"for (i32 {first} = 0; {first} < {k}; {first} += {depth})"):
-        yield first, code.define("const i32", "end", least(f"{first} + {depth}", str(k)))

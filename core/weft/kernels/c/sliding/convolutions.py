@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from math import prod
 
-from weft.kernels.c.accumulators import accumulator
+from weft.kernels.c.accumulators import VECTOR, accumulator
+from weft.kernels.c.counters import are_many
 from weft.kernels.c.epilogues import Stored
 from weft.kernels.c.lowering import Lowering, needs_scratch, rules
 from weft.kernels.c.processor import Processor
@@ -75,10 +76,15 @@ def convolution_bytes(op: BilinearConvolutionOp, processor: Processor) -> int:
 
 
 def is_direct(op: BilinearConvolutionOp, g: Geometry, processor: Processor) -> bool:
-    """Whether a convolution is computed from copies of the images."""
+    """Whether a convolution is computed from copies of the images, whose elements are not many."""
     is_short = not isinstance(op, ConvolutionInputOp) or prod(g.sliding.stride) <= MOST_SWEEPS
     is_filled = all(each.axes.size for each in op.args)
-    return processor.is_serial and is_short and is_filled and g.taps <= MOST_TAPS
+    if not processor.is_serial or not is_short or not is_filled or g.taps > MOST_TAPS:
+        return False
+    planes, _ = transposed(g) if isinstance(op, ConvolutionInputOp) else forward(g)
+    copied = (g.channels + g.filters) * (planes.size + VECTOR)
+    channels = g.groups * max(g.channels, g.filters)
+    return not any(map(are_many, (copied, channels, prod(g.lengths), prod(g.counts))))
 
 
 def _correlation(op: BilinearConvolutionOp, g: Geometry) -> Correlation:

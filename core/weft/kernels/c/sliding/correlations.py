@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.kernels.c.accumulators import VECTOR, Accumulator
-from weft.kernels.c.loops import SHARES, decoded, share
+from weft.kernels.c.counters import are_many, index_kind
+from weft.kernels.c.loops import SHARES, decoded, part, share
 from weft.kernels.c.lowering import Lowering, Writing
 from weft.kernels.c.packing import UNROLL
 from weft.kernels.c.processor import Processor
@@ -125,7 +126,7 @@ class _Correlating(Writing):
         shape = (task.items(self.processor), task.elements)
         copied = self.array("copied", lowering.scratch(shape, acc.dtype_of_sums), True)
         pointer = f"GLOBAL {acc.number} *const"
-        self.planes = self.code.define(pointer, "planes", copied.at("(i32)GLOBAL_ID", "0"))
+        self.planes = self.code.define(pointer, "planes", copied.at("GLOBAL_ID", "0"))
         self.lanes = acc.lanes
 
     def write(self) -> None:
@@ -133,21 +134,22 @@ class _Correlating(Writing):
         code, task = self.code, self.task
         parts, items = task.parts(self.processor), task.items(self.processor)
         grid = (task.batch, task.groups, parts)
-        begin, end = share(code, prod(grid), items, "i32")
+        kind = index_kind(are_many(prod(grid)))
+        begin, end = share(code, prod(grid), items, kind)
         for number, sweep in enumerate(task.sweeps):
             if sweep.taps:
                 places, offsets = zip(*sweep.taps, strict=True)
                 for name, values in ((f"place{number}", places), (f"offset{number}", offsets)):
                     text = ", ".join(map(str, values))
                     code.line(f"const i32 {name}[{len(values)}] = {{{text}}};")
-        with code.block(f"for (i32 task = {begin}; task < {end}; task++)"):
-            image, group, part = decoded(code, grid, "task", "i32")
+        with code.block(f"for ({kind} task = {begin}; task < {end}; task++)"):
+            image, group, portion = decoded(code, grid, "task", kind)
             channels = (f"{group} * {task.channels}", task.channels)
             copy_planes(code, self.acc, self.source, image, channels, self.planes, task.planes)
             for number, sweep in enumerate(task.sweeps):
                 window = best_window(task.results, sweep, task.planes, self.lanes)
                 with code.block():
-                    self.sweep((image, group, part), number, sweep, window)
+                    self.sweep((image, group, portion), number, sweep, window)
         self.launch(items)
 
     def sweep(self, at: tuple[str, str, str], number: int, sweep: Sweep, window: Window) -> None:
@@ -156,10 +158,9 @@ class _Correlating(Writing):
         *outer, height, width = (1, *sweep.counts)
         down, across = -(-height // window.rows), -(-width // window.columns)
         tiles = (*outer[1:], down, across)
-        first, last = "0", str(-(-task.results // window.filters))
-        parts = task.parts(self.processor)
-        if parts > 1:
-            first, last = f"{at[2]} * {last} / {parts}", f"({at[2]} + 1) * {last} / {parts}"
+        several = -(-task.results // window.filters)
+        parts = str(task.parts(self.processor))
+        first, last = part(code, several, f"(i64){at[2]}", parts, "i32")
         with code.block(f"for (i32 tile = 0; tile < {prod(tiles)}; tile++)"):
             *rest, row, column = decoded(code, tiles, "tile", "i32")
             i = self.clamped("i", row, window.rows, height)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from weft.description import TensorDescription
 from weft.kernels.c.accumulators import VECTOR, Accumulator
+from weft.kernels.c.counters import are_many, index_kind
 from weft.kernels.c.epilogues import Stored
-from weft.kernels.c.loops import decoded
+from weft.kernels.c.loops import decoded, part
 from weft.kernels.c.lowering import Lowering, Writing
 from weft.kernels.c.packing import ROLLED, UNROLL, least
 from weft.kernels.c.processor import Processor
@@ -137,7 +138,7 @@ class _Summing(Writing):
         shape = (sums.parts * sums.cuts, sums.elements)
         copied = self.array("copied", lowering.scratch(shape, acc.dtype_of_sums), True)
         pointer = f"GLOBAL {acc.number} *const"
-        self.seen = self.code.define(pointer, "seen", copied.at("(i32)GLOBAL_ID", "0"))
+        self.seen = self.code.define(pointer, "seen", copied.at("GLOBAL_ID", "0"))
         start = sums.together * sums.of_image + VECTOR
         self.factors = self.code.define(pointer, "factors", f"{self.seen} + {start}")
         self.rows, self.columns = _tile(self.g.filters, self.g.channels * self.g.taps)
@@ -150,14 +151,14 @@ class _Summing(Writing):
         code.line(f"const i32 offset[{g.taps}] = {{{text}}};")
         rest = sums.together * sums.of_image
         code.line(f"for (i32 i = {rest}; i < {rest + VECTOR}; i++) {self.seen}[i] = 0;")
-        part, cut = decoded(code, (sums.parts, sums.cuts), "(i32)GLOBAL_ID", "i32")
-        first = code.define("const i32", "first", f"{part} * {g.batch} / {sums.parts}")
-        end = code.define("const i32", "end", f"({part} + 1) * {g.batch} / {sums.parts}")
+        number, cut = decoded(code, (sums.parts, sums.cuts), "GLOBAL_ID", "i32")
+        kind = index_kind(are_many(g.batch))
+        first, end = part(code, g.batch, f"(i64){number}", str(sums.parts), kind)
         tiles = -(-g.filters // self.rows)
-        low, high = f"{cut} * {tiles} / {sums.cuts}", f"({cut} + 1) * {tiles} / {sums.cuts}"
+        low, high = part(code, tiles, f"(i64){cut}", str(sums.cuts), "i32")
         with (
             code.block(f"for (i32 group = 0; group < {g.groups}; group++)"),
-            code.block(f"for (i32 image = {first}; image < {end}; image += {sums.together})"),
+            code.block(f"for ({kind} image = {first}; image < {end}; image += {sums.together})"),
         ):
             bound = least(str(sums.together), f"{end} - image")
             code.line(f"const i32 count = {bound};")
@@ -168,7 +169,7 @@ class _Summing(Writing):
                 code.block(f"for (i32 down = {low}; down < {high}; down++)"),
                 code.block(f"for (i32 across = 0; across < {columns}; across++)"),
             ):
-                self.tile(part, f"image == {first}")
+                self.tile(number, f"image == {first}")
         self.launch(sums.parts * sums.cuts)
 
     def copy(self) -> None:

@@ -6,9 +6,10 @@ from math import prod
 
 from weft.description import TensorDescription
 from weft.kernels.c.accumulators import Accumulator
+from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import decoded, each_point
-from weft.kernels.c.lowering import Lowering, Writing, is_wide
+from weft.kernels.c.lowering import Lowering, Writing
 from weft.kernels.c.shared_tiles import Factors, Place
 from weft.kernels.c.sliding.geometry import Geometry
 from weft.ops.convolutions import BilinearConvolutionOp, ConvolutionInputOp, ConvolutionOp
@@ -39,7 +40,7 @@ def factors(
     op: BilinearConvolutionOp, g: Geometry, lowering: Lowering, acc: Accumulator
 ) -> Factors:
     """Return the product that a convolution, or an adjoint, is."""
-    kind = "i64" if is_wide(*lowering.args, lowering.out) else "i32"
+    kind = index_kind(is_wide(*lowering.args, lowering.out))
     batch, m, n, k = product_lengths(op, g)
     made = _Lookup(g, lowering.args, acc, kind)
     if isinstance(op, ConvolutionOp):

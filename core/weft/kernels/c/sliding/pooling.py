@@ -13,9 +13,9 @@ from weft.dtypes import working_dtype
 from weft.kernels.c.code import Code
 from weft.kernels.c.forms import Form, literal
 from weft.kernels.c.loops import Body, each_point
-from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, needs_scratch, rules
+from weft.kernels.c.lowering import Array, Lowering, Writing, needs_scratch, rules
 from weft.kernels.c.processor import Processor
-from weft.kernels.c.sliding.rows import FEWEST, has_rows, max_rows, share_rows, suits_rows
+from weft.kernels.c.sliding.rows import FEWEST, has_rows, kind_of, max_rows, share_rows, suits_rows
 from weft.ops.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
 
 Indices = Sequence[str]
@@ -39,25 +39,25 @@ def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
             is_nan = f" || {value} != {value}" if dtypes.is_float(x.dtype) else ""
             code.line(f"{best} = {value} > {best}{is_nan} ? {value} : {best};")
 
-        _each_tap(code, op, indices[2:], take)
+        _each_tap(code, op, kind_of(op, lowering), indices[2:], take)
         code.line(out.set(best, *indices))
 
     if suits_rows(op, writing.processor, lowering.args[0], lowering.out) and has_rows(op):
         max_rows(op, lowering, writing, window)
         return
-    _launch(writing, lowering, window, prod(op.kernel))
+    _launch(writing, op, window)
 
 
 @rules.on_type(MaxPoolIndexOp)
 def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
     """Find the first largest element of each window, or the first NaN."""
     writing, x, out = _kernel(lowering, "max_pool_index")
-    code, kind = writing.code, Form().type(x.dtype)
+    code, kind, counter = writing.code, Form().type(x.dtype), kind_of(op, lowering)
 
     def window(indices: tuple[str, ...], form: Form) -> None:
         best, found = code.define(kind, "best", "0"), code.define("i64", "found", "-1")
         with ExitStack() as stack:
-            places = _taps(stack, code, op, indices[2:])
+            places = _taps(stack, code, op, counter, indices[2:])
             value = code.define(f"const {kind}", "v", x.get(*indices[:2], *places))
             number = "0"
             for place, length in zip(places, x.lies.shape[2:], strict=True):
@@ -69,7 +69,7 @@ def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
                 code.line(f"{found} = {number};")
         code.line(out.set(found, *indices))
 
-    _launch(writing, lowering, window, prod(op.kernel))
+    _launch(writing, op, window)
 
 
 @rules.on_type(AvgPoolOp)
@@ -77,6 +77,7 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
     """Divide the sum of each window by the number of elements that count."""
     writing, x, out = _kernel(lowering, "avg_pool")
     code, kind = writing.code, Form().type(working_dtype(op.dtype))
+    counter = kind_of(op, lowering)
     ends = [n + after for n, (_, after) in zip(x.lies.shape[2:], op.counted, strict=True)]
     counted = [(-before, end) for (before, _), end in zip(op.counted, ends, strict=True)]
 
@@ -84,17 +85,17 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
         total = code.define(kind, "total", "0")
         number = literal(prod(op.kernel), working_dtype(op.dtype))
         if op.padding != op.counted:
-            name = code.define("i32", "number", "0")
+            name = code.define(counter, "number", "0")
             with ExitStack() as stack:
-                _taps(stack, code, op, indices[2:], counted)
+                _taps(stack, code, op, counter, indices[2:], counted)
                 code.line(f"{name}++;")
             number = f"({kind}){name}"
         with ExitStack() as stack:
-            places = _taps(stack, code, op, indices[2:])
+            places = _taps(stack, code, op, counter, indices[2:])
             code.line(f"{total} += {x.get(*indices[:2], *places)};")
         code.line(out.set(f"{total} / {number}", *indices))
 
-    _launch(writing, lowering, window, prod(op.kernel))
+    _launch(writing, op, window)
 
 
 @rules.on_type(MaxPoolInputOp)
@@ -110,6 +111,7 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     _, x, maxima = lowering.args
     writing = lowering.kernel("max_pool_input")
     code, kind = writing.code, Form().type(working_dtype(op.dtype))
+    counter = kind_of(op, lowering)
     given, seen = writing.array("shares", shares), writing.array("x", x)
     largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
 
@@ -117,12 +119,13 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
         total = code.define(kind, "total", "0")
         mine = code.define(f"const {Form().type(x.dtype)}", "mine", seen.get(*indices))
         with ExitStack() as stack:
-            window = (*indices[:2], *_windows(stack, code, op, indices[2:], maxima.shape[2:]))
+            found = _windows(stack, code, op, counter, indices[2:], maxima.shape[2:])
+            window = (*indices[:2], *found)
             is_largest = f"({kind})({mine} == {largest.get(*window)})"
             code.line(f"{total} += {is_largest} * {given.get(*window)};")
         code.line(out.set(total, *indices))
 
-    _launch(writing, lowering, element, prod(op.kernel))
+    _launch(writing, op, element)
 
 
 @needs_scratch(MaxPoolInputOp)
@@ -141,7 +144,7 @@ def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
     writing = lowering.kernel("max_pool_shares")
     given, seen = writing.array("delta", delta), writing.array("x", x)
     largest, out = writing.array("maxima", maxima), writing.array("shares", shares, True)
-    code = writing.code
+    code, counter = writing.code, kind_of(op, lowering)
 
     def window(indices: tuple[str, ...], form: Form) -> None:
         top = code.define(f"const {Form().type(x.dtype)}", "top", largest.get(*indices))
@@ -150,11 +153,10 @@ def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
         def count(places: Indices) -> None:
             code.line(f"{ties} += {seen.get(*indices[:2], *places)} == {top};")
 
-        _each_tap(code, op, indices[2:], count)
+        _each_tap(code, op, counter, indices[2:], count)
         code.line(out.set(f"{given.get(*indices)} / {ties}", *indices))
 
-    wide = is_wide(*lowering.args)
-    each_point(writing, maxima.shape, window, wide=wide, cost=prod(op.kernel))
+    each_point(writing, maxima.shape, window, wide=counter == "i64", cost=prod(op.kernel))
     return shares
 
 
@@ -173,13 +175,14 @@ def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     delta, x, maxima = lowering.args
     writing = lowering.kernel("max_pool_input")
     code, kind = writing.code, Form().type(working_dtype(op.dtype))
+    counter = kind_of(op, lowering)
     given, seen = writing.array("delta", delta), writing.array("x", x)
     largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
 
     def window(indices: tuple[str, ...], form: Form) -> None:
         head = indices[:2]
         top = code.define(f"const {Form().type(x.dtype)}", "top", largest.get(*indices))
-        places = _places(code, op, indices[2:])
+        places = _places(code, op, counter, indices[2:])
         chosen = [
             code.define("const i32", "chosen", f"{seen.get(*head, *place)} == {top}")
             for place in places
@@ -189,8 +192,7 @@ def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
         for place, is_chosen in zip(places, chosen, strict=True):
             code.line(out.set(f"{is_chosen} * {share}", *head, *place))
 
-    wide = is_wide(*lowering.args, lowering.out)
-    each_point(writing, maxima.shape, window, wide=wide, cost=prod(op.kernel))
+    each_point(writing, maxima.shape, window, wide=counter == "i64", cost=prod(op.kernel))
 
 
 def _kernel(lowering: Lowering, title: str) -> tuple[Writing, Array, Array]:
@@ -199,22 +201,22 @@ def _kernel(lowering: Lowering, title: str) -> tuple[Writing, Array, Array]:
     return writing, x, writing.array("out", lowering.out, written=True)
 
 
-def _launch(writing: Writing, lowering: Lowering, body: Body, cost: int) -> None:
-    wide = is_wide(*lowering.args, lowering.out)
-    each_point(writing, lowering.out.shape, body, wide=wide, cost=cost)
+def _launch(writing: Writing, op: PoolingOp, body: Body) -> None:
+    wide = kind_of(op, writing.lowering) == "i64"
+    each_point(writing, writing.lowering.out.shape, body, wide=wide, cost=prod(op.kernel))
 
 
-def _loop(stack: ExitStack, code: Code, length: int) -> str:
+def _loop(stack: ExitStack, code: Code, kind: str, length: int) -> str:
     """Open a loop over a number of elements."""
     name = code.name("tap")
-    stack.enter_context(code.block(f"for (i32 {name} = 0; {name} < {length}; {name}++)"))
+    stack.enter_context(code.block(f"for ({kind} {name} = 0; {name} < {length}; {name}++)"))
     return name
 
 
-def _places(code: Code, op: PoolingOp, window: Indices) -> list[tuple[str, ...]]:
+def _places(code: Code, op: PoolingOp, kind: str, window: Indices) -> list[tuple[str, ...]]:
     """Write where the elements of a window without padding lie."""
     starts = [
-        code.define("const i32", "start", f"{i} * {step}")
+        code.define(f"const {kind}", "start", f"{i} * {step}")
         for i, step in zip(window, op.stride, strict=True)
     ]
     taps = product(*map(range, op.kernel))
@@ -226,20 +228,23 @@ def _places(code: Code, op: PoolingOp, window: Indices) -> list[tuple[str, ...]]
     ]
 
 
-def _each_tap(code: Code, op: PoolingOp, window: Indices, take: Callable[[Indices], None]) -> None:
+def _each_tap(
+    code: Code, op: PoolingOp, kind: str, window: Indices, take: Callable[[Indices], None]
+) -> None:
     """Write what happens at each element of a window: one by one, or in loops."""
     if prod(op.kernel) <= UNROLLED and not any(map(any, op.padding)):
-        for places in _places(code, op, window):
+        for places in _places(code, op, kind, window):
             take(places)
         return
     with ExitStack() as stack:
-        take(_taps(stack, code, op, window))
+        take(_taps(stack, code, op, kind, window))
 
 
 def _taps(
     stack: ExitStack,
     code: Code,
     op: PoolingOp,
+    kind: str,
     window: Indices,
     bounds: Sequence[tuple[int, int]] | None = None,
 ) -> list[str]:
@@ -248,8 +253,9 @@ def _taps(
     images = op.args[1] if isinstance(op, MaxPoolInputOp) else op.args[0]
     found = []
     for number, (i, size, step, (before, after), gap) in enumerate(axes):
-        tap = _loop(stack, code, size)
-        place = code.define("const i32", "place", f"{i} * {step} + {tap} * {gap} - {before}")
+        tap = _loop(stack, code, kind, size)
+        text = f"{i} * {step} + {tap} * {gap} - {before}"
+        place = code.define(f"const {kind}", "place", text)
         low, high = bounds[number] if bounds else (0, images.axes.shape[2 + number])
         if before or after:
             code.line(f"if ({place} < {low} || {place} >= {high}) continue;")
@@ -258,19 +264,24 @@ def _taps(
 
 
 def _windows(
-    stack: ExitStack, code: Code, op: PoolingOp, element: Indices, counts: Sequence[int]
+    stack: ExitStack,
+    code: Code,
+    op: PoolingOp,
+    kind: str,
+    element: Indices,
+    counts: Sequence[int],
 ) -> list[str]:
     """Open loops over the windows that an element is in."""
     found = []
     for h, count, size, step, (before, _), gap in zip(element, counts, *op.sliding, strict=True):
-        tap = _loop(stack, code, size)
-        found.append(_window(code, f"{h} + {before} - {tap} * {gap}", step, count))
+        tap = _loop(stack, code, kind, size)
+        found.append(_window(code, kind, f"{h} + {before} - {tap} * {gap}", step, count))
     return found
 
 
-def _window(code: Code, offset: str, step: int, count: int) -> str:
+def _window(code: Code, kind: str, offset: str, step: int, count: int) -> str:
     """Write which window begins so far into the images, and go on if there is none."""
-    name = code.define("const i32", "offset", offset)
+    name = code.define(f"const {kind}", "offset", offset)
     apart = f" || {name} % {step}" if step > 1 else ""
     code.line(f"if ({name} < 0{apart} || {name} / {step} >= {count}) continue;")
-    return code.define("const i32", "window", f"{name} / {step}")
+    return code.define(f"const {kind}", "window", f"{name} / {step}")

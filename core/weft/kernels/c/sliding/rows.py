@@ -15,9 +15,10 @@ from math import prod
 from weft.description import TensorDescription
 from weft.kernels.c.accumulators import VECTOR, Accumulator, accumulator
 from weft.kernels.c.code import Code
+from weft.kernels.c.counters import are_many, index_kind, is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import Body, each_point
-from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide
+from weft.kernels.c.lowering import Array, Lowering, Writing
 from weft.kernels.c.processor import Processor
 from weft.ops.pooling import MaxPoolInputOp, MaxPoolOp, PoolingOp
 
@@ -36,6 +37,12 @@ def suits_rows(op: PoolingOp, processor: Processor, *tensors: TensorDescription)
     is_near = all(each.strides[-1] == each.dtype.itemsize for each in tensors)
     is_short = op.stride[-1] <= MOST_STRIDE and op.kernel[-1] <= MOST_TAPS
     return processor.lanes > 1 and op.dtype.name == "float32" and is_near and is_short
+
+
+def kind_of(op: PoolingOp, lowering: Lowering) -> str:
+    """Return the type of indices, and of what counts the elements of a window."""
+    is_large = are_many(prod(op.kernel))
+    return index_kind(is_large or is_wide(*lowering.args, lowering.out))
 
 
 def inner_windows(op: MaxPoolOp) -> tuple[int, int]:
@@ -59,22 +66,20 @@ def max_rows(op: MaxPoolOp, lowering: Lowering, writing: Writing, single: Body) 
     acc, code = accumulator(op.dtype, writing.processor), writing.code
     acc.declare_vectors(code)
     first, end = inner_windows(op)
-    count = op.axes.shape[-1]
+    count, kind = op.axes.shape[-1], kind_of(op, lowering)
 
     def row(outer: tuple[str, ...], form: Form) -> None:
-        with _vectors(code, first, end) as (place, lanes):
-            best = _largest(code, acc, op, x, (outer, place), lanes)
+        with _vectors(code, kind, first, end) as (place, lanes):
+            best = _largest(code, acc, op, x, (outer, place), lanes, kind)
             text = acc.store_vector(lanes, out.at(*outer, place), best, op.dtype)
             code.line(text)
         if (first, end) != (0, count):
-            head = (
-                f"i32 j = {0 if first else end}; j < {count}; j = j + 1 == {first} ? {end} : j + 1"
-            )
-            with code.block(f"for ({head})"):
+            begin, after = 0 if first else end, f"j + 1 == {first} ? {end} : j + 1"
+            with code.block(f"for ({kind} j = {begin}; j < {count}; j = {after})"):
                 single((*outer, "j"), Form())
 
-    wide = is_wide(*lowering.args, lowering.out)
-    each_point(writing, op.axes.shape[:-1], row, wide=wide, cost=count * prod(op.kernel))
+    cost = count * prod(op.kernel)
+    each_point(writing, op.axes.shape[:-1], row, wide=kind == "i64", cost=cost)
 
 
 def _largest(
@@ -84,6 +89,7 @@ def _largest(
     x: Array,
     windows: tuple[Sequence[str], str],
     lanes: int,
+    kind: str,
 ) -> str:
     """Write the largest elements of neighbouring windows."""
     outer, place = windows
@@ -94,8 +100,8 @@ def _largest(
         axes = zip(outer[2:], *op.sliding, x.lies.shape[2:], strict=False)
         for i, size, stride, (before, after), gap, length in axes:
             tap = code.name("tap")
-            stack.enter_context(code.block(f"for (i32 {tap} = 0; {tap} < {size}; {tap}++)"))
-            row = code.define("const i32", "row", f"{i} * {stride} + {tap} * {gap} - {before}")
+            stack.enter_context(code.block(f"for ({kind} {tap} = 0; {tap} < {size}; {tap}++)"))
+            row = code.define(f"const {kind}", "row", f"{i} * {stride} + {tap} * {gap} - {before}")
             if before or after:
                 code.line(f"if ({row} < 0 || {row} >= {length}) continue;")
             rows.append(row)
@@ -118,7 +124,7 @@ def share_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
     largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
     code, acc = writing.code, accumulator(op.dtype, writing.processor)
     acc.declare_vectors(code)
-    step, count = op.stride[-1], maxima.shape[-1]
+    step, count, kind = op.stride[-1], maxima.shape[-1], kind_of(op, lowering)
 
     def row(outer: tuple[str, ...], form: Form) -> None:
         head = outer[:2]
@@ -127,30 +133,30 @@ def share_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
             [f"({i} * {n} + {k})" for i, n, k in zip(outer[2:], op.kernel, tap, strict=False)]
             for tap in taps
         ]
-        with _vectors(code, 0, count) as (place, lanes):
-            kind = acc.type(lanes)
+        with _vectors(code, kind, 0, count) as (place, lanes):
+            vector = acc.type(lanes)
             find = [acc.load_vector(lanes, each.at(*outer, place), op.dtype)
                     for each in (largest, given)]  # fmt: skip
-            top = code.define(f"const {kind}", "top", find[0])
+            top = code.define(f"const {vector}", "top", find[0])
             chosen = []
             for line in lines:
                 where = seen.at(*head, *line, f"({place} * {step})")
                 for phase in _apart(code, acc, where, step, lanes):
-                    text = f"{phase} == {top} ? ({kind})(1) : ({kind})(0)"
-                    chosen.append(code.define(f"const {kind}", "chosen", text))
-            share = code.define(f"const {kind}", "share", f"{find[1]} / ({' + '.join(chosen)})")
+                    text = f"{phase} == {top} ? ({vector})(1) : ({vector})(0)"
+                    chosen.append(code.define(f"const {vector}", "chosen", text))
+            share = code.define(f"const {vector}", "share", f"{find[1]} / ({' + '.join(chosen)})")
             for number, line in enumerate(lines):
-                shares = [code.define(f"const {kind}", "part", f"{each} * {share}")
+                shares = [code.define(f"const {vector}", "part", f"{each} * {share}")
                           for each in chosen[number * step : (number + 1) * step]]  # fmt: skip
                 where = out.at(*head, *line, f"({place} * {step})")
                 _store_together(code, acc, where, shares, lanes)
 
-    wide = is_wide(*lowering.args, lowering.out)
-    each_point(writing, maxima.shape[:-1], row, wide=wide, cost=count * prod(op.kernel))
+    cost = count * prod(op.kernel)
+    each_point(writing, maxima.shape[:-1], row, wide=kind == "i64", cost=cost)
 
 
 @contextmanager
-def _vectors(code: Code, first: int, end: int) -> Iterator[tuple[str, int]]:
+def _vectors(code: Code, kind: str, first: int, end: int) -> Iterator[tuple[str, int]]:
     """Open a loop over the vectors of windows; gives where one begins, and its lanes."""
     lanes = VECTOR
     while lanes > end - first:
@@ -160,9 +166,9 @@ def _vectors(code: Code, first: int, end: int) -> Iterator[tuple[str, int]]:
         with code.block():
             yield str(first), lanes
         return
-    with code.block(f"for (i32 {name} = {first}; {name} < {end}; {name} += {lanes})"):
+    with code.block(f"for ({kind} {name} = {first}; {name} < {end}; {name} += {lanes})"):
         place = f"{name} < {end - lanes} ? {name} : {end - lanes}"
-        yield code.define("const i32", "place", place), lanes
+        yield code.define(f"const {kind}", "place", place), lanes
 
 
 def _apart(code: Code, acc: Accumulator, place: str, step: int, lanes: int) -> list[str]:

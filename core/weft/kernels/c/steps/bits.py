@@ -46,8 +46,3 @@ def joined(
     shape = tensors[0].shape
     groups = collapse(shape, roles or [0] * len(shape), [each.strides for each in tensors])
     return [regrouped(each, groups) for each in tensors], groups
-
-
-def index_kind(wide: bool) -> str:
-    """Return the type of indices."""
-    return "i64" if wide else "i32"

@@ -6,10 +6,11 @@ from math import prod
 
 from weft.description import TensorDescription
 from weft.kernels.c.bundles import moved_in_bundles
+from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import decoded, each_group, each_point, within_group
-from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, rules
-from weft.kernels.c.steps.bits import bits, index_kind, joined
+from weft.kernels.c.lowering import Array, Lowering, Writing, rules
+from weft.kernels.c.steps.bits import bits, joined
 from weft.op import Op
 from weft.ops import bits as bit_ops
 from weft.ops import indexing, movement, windows

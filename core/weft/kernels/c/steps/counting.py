@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from weft import dtypes
+from weft.kernels.c.counters import is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import each_point
-from weft.kernels.c.lowering import Lowering, is_wide, rules
+from weft.kernels.c.lowering import Lowering, rules
 from weft.ops import movement, random
 
 WORDS = 4

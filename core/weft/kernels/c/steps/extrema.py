@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft import dtypes
 from weft.description import TensorDescription
 from weft.dtypes import DType, is_float
+from weft.kernels.c.counters import are_many, index_dtype, index_kind, is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import SHARES, decoded, each_group, each_point
-from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, needs_scratch, rules
+from weft.kernels.c.lowering import Array, Lowering, Writing, needs_scratch, rules
 from weft.kernels.c.processor import Processor
-from weft.kernels.c.steps.bits import index_kind
 from weft.kernels.c.steps.lines import (
     WIDTH,
     are_columns,
@@ -49,7 +48,7 @@ def extremum_scratch(op: reduction.ArgExtremumOp, processor: Processor) -> int:
     length = x.axes.shape[op.positions[0]]
     lines = x.axes.size // max(length, 1)
     parts = parts_of(lines, length, processor)
-    sizes = (rank_dtype(x.dtype).itemsize, dtypes.int32.itemsize)
+    sizes = (rank_dtype(x.dtype).itemsize, index_dtype(are_many(length)).itemsize)
     return sum(-(-lines * parts * size // 256) * 256 for size in sizes) if parts > 1 else 0
 
 
@@ -87,6 +86,7 @@ class _Search:
         self.wide = is_wide(lies)
         self.kind = index_kind(self.wide)
         self.type = rank_type(lies.dtype)
+        self.place_dtype = index_dtype(are_many(self.length))
         self.begin()
 
     def begin(self) -> None:
@@ -94,6 +94,11 @@ class _Search:
         title = type(self.op).__name__.removesuffix("Op")
         self.writing: Writing = self.lowering.kernel(title)
         self.code = self.writing.code
+
+    @property
+    def place_type(self) -> str:
+        """The type of places along a line, which groups pass each other."""
+        return Form().type(self.place_dtype)
 
     @property
     def x(self) -> Array:
@@ -147,9 +152,9 @@ class _Search:
             last = code.define(f"const {kind}", "last", f"{rest} < {WIDTH} ? {rest} : {WIDTH}")
             inner = f"for ({kind} {column} = 0; {column} < {last}; {column}++)"
             code.line(f"{self.type} {best}[{WIDTH}];")
-            code.line(f"i32 {found}[{WIDTH}];")
+            code.line(f"{kind} {found}[{WIDTH}];")
             code.line(f"{inner} {best}[{column}] = 0, {found}[{column}] = 0;")
-            outer = f"for (i32 {place} = 0; {place} < {self.length}; {place}++)"
+            outer = f"for ({kind} {place} = 0; {place} < {self.length}; {place}++)"
             with code.block(outer), code.block(inner):
                 at_point = (*at[:-1], f"({first} + {column})", place)
                 rank = code.define(f"const {self.type}", "rank", self.rank(*at_point))
@@ -176,7 +181,7 @@ class _Search:
                 self._store(self.out.set("places[0]", *outer, "0"))
             return
         ranks = self.lowering.scratch((lines, parts), rank_dtype(self.lies.dtype))
-        places = self.lowering.scratch((lines, parts), dtypes.int32)
+        places = self.lowering.scratch((lines, parts), self.place_dtype)
         self._write_parts(parts, ranks, places)
         self.begin()
         found = [
@@ -193,10 +198,11 @@ class _Search:
         with each_group(self.writing, count_of(self.lies) * parts) as number:
             line, part = decoded(code, (count_of(self.lies), parts), number, "i64")
             outer = decoded(code, self.shape[:-1], line, "i64")
-            first = code.define("const i32", "first", f"(i32){part} * {length}")
+            kind = f"const {self.place_type}"
+            first = code.define(kind, "first", f"{part} * {length}")
             rest = f"{self.length} - {first}"
             last = f"{first} + ({rest} < {length} ? {rest} : {length})"
-            last = code.define("const i32", "last", last)
+            last = code.define(kind, "last", last)
             self._compare(first, last, lambda k: (self.rank(*outer, k), k))
             stores = [
                 self.writing.array(hint, lies, written=True).set(f"{hint}s[0]", line, part)
@@ -216,15 +222,15 @@ class _Search:
 
         `found` gives the rank and the place of a number from `first` on, in the order of places.
         """
-        code, group = self.code, self.writing.processor.group
+        code, group, kind = self.code, self.writing.processor.group, self.place_type
         code.line(f"{self.type} best = 0;")
-        code.line(f"i32 found = {self.length};")
+        code.line(f"{kind} found = {self.length};")
         begin = "LOCAL_ID" if first == "0" else f"{first} + LOCAL_ID"
-        with code.block(f"for (i32 k = {begin}; k < {last}; k += {group})"):
+        with code.block(f"for ({kind} k = {begin}; k < {last}; k += {group})"):
             rank, place = found("k")
             code.line(f"const {self.type} rank = {rank};")
             code.line(f"if (rank > best || found == {self.length}) best = rank, found = {place};")
-        share_highest(self.writing, self.type, "best", "found")
+        share_highest(self.writing, (self.type, kind), "best", "found")
 
 
 def _searched_rank(dtype: DType, value: str, is_least: bool) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from weft.kernels.c.helpers import FLOATS, HELPERS, INTEGERS
 
 # Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; 2011).
@@ -34,7 +36,7 @@ for _type, _rank, _top, _nan in (
 ):
     _signed = _rank.replace("u", "i")
     HELPERS[f"weft_rank_{_type}"] = (
-        f"inline {_rank} weft_rank_{_type}({_type} x) {{\n"
+        f"FUNCTION {_rank} weft_rank_{_type}({_type} x) {{\n"
         f"    {_signed} bits = AS_{_signed.upper()}(x + 0);\n"
         f"    {_signed} ordered = bits ^ ((bits >> {int(_rank[1:]) - 1}) & ~{_top});\n"
         f"    return x != x ? {_nan} : ({_rank})ordered ^ {_top};\n}}\n"
@@ -42,14 +44,14 @@ for _type, _rank, _top, _nan in (
 
 # Sorts ranks, stably, with the places they come from; tells whether they end in the spare memory.
 # Few are sorted by insertion, more by their digits of 8 bits, the lowest first.
-for _rank in ("u32", "u64"):
-    HELPERS[f"weft_sort_{_rank}"] = f"""\
-inline bool weft_sort_{_rank}(GLOBAL {_rank} *ranks, GLOBAL i32 *places,
-                          GLOBAL {_rank} *spare, GLOBAL i32 *spare_places, i32 n) {{
+for _rank, _place in itertools.product(("u32", "u64"), ("i32", "i64")):
+    HELPERS[f"weft_sort_{_rank}_{_place}"] = f"""\
+FUNCTION bool weft_sort_{_rank}_{_place}(GLOBAL {_rank} *ranks, GLOBAL {_place} *places,
+    GLOBAL {_rank} *spare, GLOBAL {_place} *spare_places, {_place} n) {{
     bool is_spare = false;
-    for (i32 i = 1; n <= 64 && i < n; i++) {{
+    for ({_place} i = 1; n <= 64 && i < n; i++) {{
         {_rank} rank = ranks[i];
-        i32 place = places[i], j = i;
+        {_place} place = places[i], j = i;
         for (; j > 0 && ranks[j - 1] > rank; j--) {{
             ranks[j] = ranks[j - 1];
             places[j] = places[j - 1];
@@ -58,22 +60,22 @@ inline bool weft_sort_{_rank}(GLOBAL {_rank} *ranks, GLOBAL i32 *places,
         places[j] = place;
     }}
     for (i32 shift = 0; n > 64 && shift < {_rank[1:]}; shift += 8) {{
-        i32 begin[256], total = 0;
+        {_place} begin[256], total = 0;
         for (i32 digit = 0; digit < 256; digit++) begin[digit] = 0;
-        for (i32 i = 0; i < n; i++) begin[(ranks[i] >> shift) & 255]++;
+        for ({_place} i = 0; i < n; i++) begin[(ranks[i] >> shift) & 255]++;
         if (begin[(ranks[0] >> shift) & 255] == n) continue;
         for (i32 digit = 0; digit < 256; digit++) {{
-            i32 count = begin[digit];
+            {_place} count = begin[digit];
             begin[digit] = total;
             total += count;
         }}
-        for (i32 i = 0; i < n; i++) {{
-            i32 at = begin[(ranks[i] >> shift) & 255]++;
+        for ({_place} i = 0; i < n; i++) {{
+            {_place} at = begin[(ranks[i] >> shift) & 255]++;
             spare[at] = ranks[i];
             spare_places[at] = places[i];
         }}
         GLOBAL {_rank} *other = ranks;
-        GLOBAL i32 *other_places = places;
+        GLOBAL {_place} *other_places = places;
         ranks = spare, places = spare_places;
         spare = other, spare_places = other_places;
         is_spare = !is_spare;

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from weft.kernels.c.bundles import moved_in_bundles
+from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import each_point
-from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, rules
-from weft.kernels.c.steps.bits import bits, index_kind
+from weft.kernels.c.lowering import Array, Lowering, Writing, rules
+from weft.kernels.c.steps.bits import bits
 from weft.kernels.c.steps.indices import AFTER, indexing, place_of, report_all
 from weft.ops import gathering
 

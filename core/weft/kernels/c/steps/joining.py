@@ -7,10 +7,11 @@ from math import prod
 
 from weft.description import TensorDescription
 from weft.kernels.c.bundles import moved_in_bundles
+from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.forms import Form, literal
 from weft.kernels.c.loops import each_point
-from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, rules
-from weft.kernels.c.steps.bits import bits, bits_of, index_kind, joined
+from weft.kernels.c.lowering import Array, Lowering, Writing, rules
+from weft.kernels.c.steps.bits import bits, bits_of, joined
 from weft.kernels.c.steps.copies import copy
 from weft.kernels.c.steps.spreading import launch, spread, work_items
 from weft.ops import dynamic_slices, indexing, joining
@@ -87,7 +88,7 @@ def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, lowering: Lowering) ->
     starts = _starts(op, writing, index_kind(wide))
     source, target = writing.array("x", x), writing.array("out", out, written=True)
     shape = out.shape
-    if starts[-1:] == ["0"]:
+    if starts[-1:] == [0]:
         shape, source, target = moved_in_bundles(writing, shape, source, target)
 
     def body(at: tuple[str, ...], form: Form) -> None:
@@ -114,7 +115,7 @@ def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, lowering:
         return
     source, target = writing.array("update", update), writing.array("out", out, written=True)
     shape = update.shape
-    if starts[-1:] == ["0"]:
+    if starts[-1:] == [0]:
         shape, source, target = moved_in_bundles(writing, shape, source, target)
 
     def body(at: tuple[str, ...], form: Form) -> None:
@@ -174,8 +175,13 @@ def _put(
 
 
 def _inside(place: str, span: Span, size: int) -> tuple[list[str], str]:
-    """Return tests of whether a place lies in a slice of a dimension, and where in that."""
+    """Return tests of whether a place lies in a slice of a dimension, and where in that.
+
+    The slice is not empty.
+    """
     start, length, step = span
+    if size == 1:
+        return [], place
     if step == 1:
         if start == 0 and length == size:
             return [], place
@@ -190,15 +196,15 @@ def _inside(place: str, span: Span, size: int) -> tuple[list[str], str]:
     return tests, f"({at})" if step > 0 else f"({length - 1} - {at})"
 
 
-def _starts(op: dynamic_slices.DynamicBlockOp, writing: Writing, kind: str) -> list[str]:
+def _starts(op: dynamic_slices.DynamicBlockOp, writing: Writing, kind: str) -> list[str | int]:
     """Write where a block begins, moved as little as needed for all of it to lie inside."""
     args = writing.lowering.args
     given = args[len(args) - len(args[0].shape) :] if args[0].shape else ()
-    found = []
+    found: list[str | int] = []
     for start, size, length in zip(given, args[0].shape, op.lengths(), strict=True):
         room = size - length
         if not room:
-            found.append("0")
+            found.append(0)
             continue
         value = writing.code.define(
             f"const {'u64' if start.dtype.kind == 'u' else 'i64'}",
@@ -211,5 +217,5 @@ def _starts(op: dynamic_slices.DynamicBlockOp, writing: Writing, kind: str) -> l
     return found
 
 
-def _sum(place: str, start: str) -> str:
-    return place if start == "0" else f"({place} + {start})"
+def _sum(place: str, start: str | int) -> str:
+    return place if start == 0 else f"({place} + {start})"

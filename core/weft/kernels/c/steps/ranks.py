@@ -24,15 +24,15 @@ def rank_of(dtype: DType, value: str, descending: bool = False) -> str:
     return f"~{rank}" if descending else rank
 
 
-def share_highest(writing: Writing, type_: str, rank: str, place: str) -> None:
+def share_highest(writing: Writing, types: tuple[str, str], rank: str, place: str) -> None:
     """Write what finds the highest rank that a work item of a group has, and its first place.
 
-    They are left in ``ranks[0]`` and ``places[0]``, which the group shares; a barrier must come
-    before they are written again.
+    They are left in ``ranks[0]`` and ``places[0]``, which the group shares, of the given types; a
+    barrier must come before they are written again.
     """
     code, group = writing.code, writing.processor.group
-    code.declare(f"LOCAL {type_} ranks[{group}];")
-    code.declare(f"LOCAL i32 places[{group}];")
+    for type_, hint in zip(types, ("ranks", "places"), strict=True):
+        code.declare(f"LOCAL {type_} {hint}[{group}];")
     code.line(f"ranks[LOCAL_ID] = {rank};")
     code.line(f"places[LOCAL_ID] = {place};")
     code.line("BARRIER();")

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from weft.description import TensorDescription
 from weft.dtypes import DType, working_dtype
+from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.forms import Form, literal
 from weft.kernels.c.loops import decoded, each_group, each_point
-from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, needs_scratch, rules
+from weft.kernels.c.lowering import Array, Lowering, Writing, needs_scratch, rules
 from weft.kernels.c.processor import Processor
-from weft.kernels.c.steps.bits import index_kind
 from weft.kernels.c.steps.combining import combined
 from weft.kernels.c.steps.lines import (
     WIDTH,

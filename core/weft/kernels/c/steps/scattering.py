@@ -1,8 +1,9 @@
 """Rules for elements put by index; what goes to an index out of range is dropped.
 
 On a serial device each work item has places of its own along the axis and takes the updates in
-order, so the result is the same every time. Elsewhere each update is combined with what is there at
-once, and the order in which floats are added is free.
+order, so the result is the same every time; so it is with numbers of 64 bits where there are no
+atomics for them. Elsewhere each update is combined with what is there at once, and the order in
+which floats are added is free.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from math import prod
 from weft import dtypes
 from weft.description import TensorDescription
 from weft.dtypes import DType
+from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import decoded, each_point, serial_items, share
-from weft.kernels.c.lowering import Lowering, is_wide, needs_scratch, rules
+from weft.kernels.c.lowering import Lowering, needs_scratch, rules
 from weft.kernels.c.processor import Processor
-from weft.kernels.c.steps.bits import bits, index_kind
+from weft.kernels.c.steps.bits import bits
 from weft.kernels.c.steps.combining import combined
 from weft.kernels.c.steps.copies import convert, copy
 from weft.kernels.c.steps.indices import (
@@ -88,7 +90,9 @@ class _Scatter:
 
     def write(self) -> None:
         """Write the kernel for the kind of device."""
-        if self.writing.processor.is_serial:
+        processor = self.writing.processor
+        needs_int64_atomics = self.op.reduction != "set" and self.target.dtype.itemsize == 8
+        if processor.is_serial or (needs_int64_atomics and not processor.has_int64_atomics):
             self._write_shares()
         else:
             self._write_atomics()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import each_point
-from weft.kernels.c.lowering import Lowering, is_wide, rules
-from weft.kernels.c.steps.bits import index_kind
+from weft.kernels.c.lowering import Lowering, rules
 from weft.kernels.c.steps.ranks import rank_of, rank_type
 from weft.ops import sorting
 

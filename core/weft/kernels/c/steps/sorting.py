@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft import dtypes
 from weft.dtypes import DType
+from weft.kernels.c.counters import are_many, index_dtype, index_kind, is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import decoded, each_group, each_point, serial_items, within_group
-from weft.kernels.c.lowering import Array, Lowering, Writing, is_wide, needs_scratch, rules
+from weft.kernels.c.lowering import Array, Lowering, Writing, needs_scratch, rules
 from weft.kernels.c.processor import Processor
-from weft.kernels.c.steps.bits import bits, index_kind
+from weft.kernels.c.steps.bits import bits
 from weft.kernels.c.steps.lines import count_of, in_lines
 from weft.kernels.c.steps.ranks import rank_dtype, rank_of, rank_type, share_highest
 from weft.kernels.c.steps.spreading import launch, spread
@@ -24,7 +24,6 @@ from weft.ops import sorting
 FEW = 32
 """The most elements that are kept in order while looking along a line."""
 
-_PLACE = dtypes.int32
 MOST_SELECTED = 64
 """The most elements for which a group looks along a line, once for each."""
 
@@ -37,8 +36,16 @@ def _power(length: int) -> int:
     return 1 << (length - 1).bit_length()
 
 
+def _place_dtype(length: int, processor: Processor) -> DType:
+    """Return the dtype of places along a line, and of a network's counters.
+
+    These go up to twice as many as a network has slots.
+    """
+    return index_dtype(are_many(length if processor.is_serial else 2 * _power(length)))
+
+
 def _fits_group(length: int, dtype: DType, processor: Processor) -> bool:
-    each = rank_dtype(dtype).itemsize + _PLACE.itemsize
+    each = rank_dtype(dtype).itemsize + _place_dtype(length, processor).itemsize
     return _power(length) * each <= processor.local_bytes
 
 
@@ -69,7 +76,7 @@ def sorting_scratch(op: sorting.SortingOp, processor: Processor) -> int:
         return 0
     if not processor.is_serial and _fits_group(length, x.dtype, processor):
         return 0
-    each = rank_dtype(x.dtype).itemsize + _PLACE.itemsize
+    each = rank_dtype(x.dtype).itemsize + _place_dtype(length, processor).itemsize
     slots = 2 * length if processor.is_serial else _power(length)
     return _copies(x.axes.size // length, length, processor) * slots * each + 4 * 256
 
@@ -108,6 +115,8 @@ class _Sorting:
         self.lines = x.shape[:-1]
         self.rank_type = rank_type(x.dtype)
         self.wide = is_wide(x, out)
+        self.place_dtype = _place_dtype(self.length, self.writing.processor)
+        self.place_type = Form().type(self.place_dtype)
         self.copies = _copies(self.count, self.length, self.writing.processor)
 
     def rank(self, *at: str) -> str:
@@ -133,7 +142,8 @@ class _Sorting:
             outer = at[: len(self.lines)]
             ranks, places, have, i, j = map(code.name, ("ranks", "places", "have", "i", "j"))
             code.line(f"{self.rank_type} {ranks}[{few}];")
-            code.line(f"i32 {places}[{few}], {have} = 0;")
+            code.line(f"{self.place_type} {places}[{few}];")
+            code.line(f"i32 {have} = 0;")
             with code.block(f"for ({kind} {i} = 0; {i} < {self.length}; {i}++)"):
                 rank = code.define(f"const {self.rank_type}", "rank", self.rank(*outer, i))
                 code.line(f"if ({have} == {few} && {rank} >= {ranks}[{few - 1}]) continue;")
@@ -150,20 +160,20 @@ class _Sorting:
 
     def write_selection(self) -> None:
         """Let a group look for the first element of each line, then for the next in order."""
-        code = self.code
+        code, kind = self.code, self.place_type
         with each_group(self.writing, self.count) as line:
             outer = decoded(code, self.lines, line, "i64")
             code.line(f"{self.rank_type} last = 0;")
-            code.line("i32 place = -1;")
+            code.line(f"{kind} place = -1;")
             with code.block(f"for (i32 number = 0; number < {self.kept}; number++)"):
                 code.line(f"{self.rank_type} best = ~({self.rank_type})0;")
-                code.line(f"i32 found = {self.length};")
-                with code.block(within_group(self.writing, "i", self.length)):
+                code.line(f"{kind} found = {self.length};")
+                with code.block(within_group(self.writing, "i", self.length, kind)):
                     code.line(f"const {self.rank_type} rank = {self.rank(*outer, 'i')};")
                     code.line("const bool is_left = rank > last || (rank == last && i > place);")
                     is_first = f"rank < best || found == {self.length}"
                     code.line(f"if (is_left && ({is_first})) best = rank, found = i;")
-                share_highest(self.writing, self.rank_type, "~best", "found")
+                share_highest(self.writing, (self.rank_type, kind), "~best", "found")
                 code.line("last = ~ranks[0];")
                 code.line("place = places[0];")
                 with code.block("if (LOCAL_ID == 0)"):
@@ -176,12 +186,11 @@ class _Sorting:
         dtype = rank_dtype(self.x.dtype)
         memory = [
             (hint, each, self.scratch(hint, each, n))
-            for hint, each in (("ranks", dtype), ("places", _PLACE)) * 2
+            for hint, each in (("ranks", dtype), ("places", self.place_dtype)) * 2
         ]
         names = []
         for hint, each, begin in memory:
-            type_ = self.rank_type if each is dtype else "i32"
-            names.append(code.define(f"GLOBAL {type_} *", hint, begin("GLOBAL_ID")))
+            names.append(code.define(f"GLOBAL {Form().type(each)} *", hint, begin("GLOBAL_ID")))
         ranks, places, _, spare_places = names
 
         def body(at: tuple[str, ...]) -> None:
@@ -189,11 +198,11 @@ class _Sorting:
             with code.block(f"for ({kind} {i} = 0; {i} < {n}; {i}++)"):
                 code.line(f"{ranks}[{i}] = {self.rank(*outer, i)};")
                 code.line(f"{places}[{i}] = {i};")
-            call = f"weft_sort_{self.rank_type}({', '.join(names)}, {n})"
+            call = f"weft_sort_{self.rank_type}_{self.place_type}({', '.join(names)}, {n})"
             found = f"{call} ? {spare_places} : {places}"
-            order = code.define("GLOBAL const i32 *", "order", found)
+            order = code.define(f"GLOBAL const {self.place_type} *", "order", found)
             with code.block(f"for ({kind} {i} = 0; {i} < {self.kept}; {i}++)"):
-                place = code.define("const i32", "place", f"{order}[{i}]")
+                place = code.define(f"const {self.place_type}", "place", f"{order}[{i}]")
                 code.line(self.store(outer, i, place))
 
         spread(self.writing, self.lines, self.copies, body, kind)
@@ -201,42 +210,42 @@ class _Sorting:
 
     def write_network(self) -> None:
         """Let each group sort a line, filled up to a power of two with what comes last."""
-        code, slots = self.code, _power(self.length)
+        code, kind, slots = self.code, self.place_type, _power(self.length)
         dtype = self.x.dtype
         groups = None
         if _fits_group(self.length, dtype, self.writing.processor):
             code.declare(f"LOCAL {self.rank_type} ranks[{slots}];")
-            code.declare(f"LOCAL i32 places[{slots}];")
+            code.declare(f"LOCAL {kind} places[{slots}];")
         else:
             groups = self.copies
             ranks = self.scratch("all_ranks", rank_dtype(dtype), slots)
-            places = self.scratch("all_places", _PLACE, slots)
+            places = self.scratch("all_places", self.place_dtype, slots)
             code.line(f"GLOBAL {self.rank_type} *ranks = {ranks('GROUP_ID')};")
-            code.line(f"GLOBAL i32 *places = {places('GROUP_ID')};")
+            code.line(f"GLOBAL {kind} *places = {places('GROUP_ID')};")
         with each_group(self.writing, self.count, groups) as line:
             outer = decoded(code, self.lines, line, "i64")
-            with code.block(within_group(self.writing, "i", slots)):
+            with code.block(within_group(self.writing, "i", slots, kind)):
                 code.line("places[i] = i;")
                 code.line(
                     f"ranks[i] = i < {self.length} ? {self.rank(*outer, 'i')} : "
                     f"~({self.rank_type})0;"
                 )
             self._network(slots)
-            with code.block(within_group(self.writing, "i", self.kept)):
+            with code.block(within_group(self.writing, "i", self.kept, kind)):
                 code.line(self.store(outer, "i", "places[i]"))
             code.line("MEMORY_BARRIER();")
 
     def _network(self, slots: int) -> None:
-        code = self.code
+        code, kind = self.code, self.place_type
         with (
-            code.block(f"for (i32 size = 2; size <= {slots}; size *= 2)"),
-            code.block("for (i32 reach = size / 2; reach > 0; reach /= 2)"),
+            code.block(f"for ({kind} size = 2; size <= {slots}; size *= 2)"),
+            code.block(f"for ({kind} reach = size / 2; reach > 0; reach /= 2)"),
         ):
             code.line("MEMORY_BARRIER();")
-            with code.block(within_group(self.writing, "i", max(slots // 2, 1))):
-                code.line("const i32 low = 2 * i - (i & (reach - 1)), high = low + reach;")
+            with code.block(within_group(self.writing, "i", max(slots // 2, 1), kind)):
+                code.line(f"const {kind} low = 2 * i - (i & (reach - 1)), high = low + reach;")
                 code.line(f"const {self.rank_type} x = ranks[low], y = ranks[high];")
-                code.line("const i32 first = places[low], second = places[high];")
+                code.line(f"const {kind} first = places[low], second = places[high];")
                 code.line("const bool is_above = x > y || (x == y && first > second);")
                 with code.block("if (is_above == !(low & size))"):
                     code.line("ranks[low] = y, ranks[high] = x;")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from weft.dtypes import working_dtype
+from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.forms import Form, literal
 from weft.kernels.c.loops import each_point
-from weft.kernels.c.lowering import Lowering, is_wide, rules
-from weft.kernels.c.steps.bits import index_kind
+from weft.kernels.c.lowering import Lowering, rules
 from weft.kernels.c.steps.combining import combined
 from weft.ops import windows
 from weft.ops.spatial import Span

@@ -1,0 +1,49 @@
+"""NVRTC, called as it is: modules that CuPy compiles take subnormal numbers for zero.
+
+CuPy ends every list of options with ``-ftz=true``, and of options that contradict NVRTC takes the
+last one.
+"""
+
+from __future__ import annotations
+
+from weft.cache import Cache
+from weft.digest import digest_of
+from weft_cupy import drivers
+from weft_cupy.errors import build_error
+
+OPTIONS = ("--std=c++17", "-ftz=false")
+"""What programs are compiled with, beside the architecture."""
+
+
+def compiled(source: str, name: str, capability: int, device: str, cache: Cache | None) -> bytes:
+    """Return the machine code of a program for a compute capability, kept in a cache if given.
+
+    It is PTX, which the driver compiles, for devices that are newer than NVRTC. Raises BackendError
+    with the compiler's log and the lines.
+    """
+    nvrtc = drivers.nvrtc()
+    architecture, is_machine_code = _architecture(capability)
+    options = (*OPTIONS, f"-arch={architecture}")
+    key = digest_of("\n".join(["cuda", str(nvrtc.getVersion()), *options, source]).encode())
+    found = None if cache is None else cache.read(key)
+    if found is None:
+        program = nvrtc.createProgram(source, "kernels.cu", (), ())
+        try:
+            nvrtc.compileProgram(program, options)
+            found = bytes((nvrtc.getCUBIN if is_machine_code else nvrtc.getPTX)(program))
+        except nvrtc.NVRTCError as error:
+            log = nvrtc.getProgramLog(program) or str(error)
+            raise build_error(log, source, device, name) from error
+        finally:
+            nvrtc.destroyProgram(program)
+        if cache is not None:
+            cache.write(key, found)
+    return found
+
+
+def _architecture(capability: int) -> tuple[str, bool]:
+    """Return the architecture to compile for, and whether to machine code."""
+    known = drivers.architectures()
+    if capability in known:
+        return f"sm_{capability}", True
+    return f"compute_{max(each for each in known if each <= capability)}", False
