@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import statistics
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from timeit import Timer
@@ -20,6 +21,9 @@ from limits import Limit
 
 SAMPLE_SECONDS = 0.02
 """How long one sample should take; shorter work is repeated."""
+
+PAUSE, LONGEST_REST = 2_000_000, 200_000_000
+"""Nanoseconds for which nothing should compute before a sample, and how long to wait for that."""
 
 NOISE = 0.10
 """The spread, as a share of the median, from which a machine counts as busy."""
@@ -136,8 +140,9 @@ def interleaved(
 ) -> Samples:
     """Time callables, or statements that see `names`, in turns.
 
-    Each runs once to warm up. The order turns from round to round, and the garbage collector is
-    off while a sample is taken, both so that no candidate pays for another.
+    The order turns from round to round, the garbage collector is off while a sample is taken, and
+    before it all threads have come to rest and the candidate runs once, so that no candidate pays
+    for another.
     """
     timers = {
         name: Timer(work, globals=None if names is None else dict(names))
@@ -148,9 +153,20 @@ def interleaved(
     order = list(timers)
     for _ in range(max(rounds, 2)):
         for name in order:
+            _rest()
+            timers[name].timeit(1)
             seconds[name].append(timers[name].timeit(loops[name]) / loops[name])
         order.append(order.pop(0))
     return Samples(seconds)
+
+
+def _rest() -> None:
+    """Wait until no thread of this process computes: those of a BLAS spin after a product."""
+    for _ in range(LONGEST_REST // PAUSE):
+        before = time.process_time_ns()
+        time.sleep(PAUSE / 1e9)
+        if time.process_time_ns() - before < PAUSE // 4:
+            return
 
 
 def _loops(timer: Timer) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from goals import of_numpy
 from limits import flops_limit
 from measure import Row, interleaved, main, ratios
 from memory import program_memory, working_memory
@@ -29,7 +30,7 @@ def memory(x: Any, t: Any) -> Iterator[Row]:
     }
     kept = sum(value.nbytes for value in values)
     ratio = (held["by hand"] - kept) / (held["weft"] - kept)
-    yield Row("memory of a step, by hand over weft", ratio, "x", 1, at_least=True)
+    yield Row("memory of a step, by hand over weft", ratio, "x", of_numpy(1.0), at_least=True)
     for name, nbytes in held.items():
         yield Row(f"memory of a step, {name}", (nbytes - kept) / 1e6, "MB")
     plan = program.compiled()[1].plan
