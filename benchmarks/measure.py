@@ -22,8 +22,11 @@ from limits import Limit
 SAMPLE_SECONDS = 0.02
 """How long one sample should take; shorter work is repeated."""
 
-PAUSE, LONGEST_REST = 2_000_000, 200_000_000
-"""Nanoseconds for which nothing should compute before a sample, and how long to wait for that."""
+PAUSE, LONGEST_REST = 25_000_000, 400_000_000
+"""Nanoseconds for which nothing should compute before a sample, and how long to wait for that.
+
+A pause has several ticks of the system, at which it adds up what other threads have computed.
+"""
 
 NOISE = 0.10
 """The spread, as a share of the median, from which a machine counts as busy."""

@@ -23,6 +23,7 @@ from weft.errors import BackendError
 INTEL = "Intel(R) OpenCL"
 _INTEL_LIBRARY = "libintelocl.so"
 _VENDORS = "OCL_ICD_VENDORS"
+_POCL_AFFINITY = "POCL_AFFINITY"
 _SYSTEM = "/etc/OpenCL/vendors"
 _NO_PLATFORM = -1001
 """CL_PLATFORM_NOT_FOUND_KHR."""
@@ -99,20 +100,20 @@ def candidates() -> tuple[Candidate, ...]:
     """
     cl = opencl()
     try:
-        with intel_runtime_among_drivers():
+        with intel_runtime_among_drivers(), threads_on_cores():
             platforms = cl.get_platforms()
+            handles_of = [_devices(cl, platform) for platform in platforms]
     except cl.Error as error:
         if error.code != _NO_PLATFORM:
             raise BackendError(f"the OpenCL drivers cannot be listed: {error}") from error
-        platforms = []
+        platforms, handles_of = [], []
     if not platforms:
         broken = "".join(f"\n  {trouble}" for trouble in _broken())
         what = f"no OpenCL driver can be loaded:{broken}\n" if broken else f"{_NONE}: "
         raise BackendError(f"{what}{HOW_TO_GET_A_DRIVER}")
     found: list[Candidate] = []
     empty = []
-    for number, platform in enumerate(platforms):
-        handles = _devices(cl, platform)
+    for number, (platform, handles) in enumerate(zip(platforms, handles_of, strict=True)):
         if not handles:
             empty.append(platform.name.strip())
         for place, handle in enumerate(handles):
@@ -156,6 +157,25 @@ def trouble_with_intel(found: tuple[Candidate, ...]) -> str:
     if library is None or any(each.platform_name == INTEL for each in found):
         return ""
     return f"{library} cannot be loaded: pip install intel-cmplr-lib-rt, which it needs"
+
+
+@contextmanager
+def threads_on_cores() -> Iterator[None]:
+    """Let PoCL start its threads on a core each, where the process may use all cores.
+
+    They wait by sleeping, and after other work Linux wakes two of them on one core again and again,
+    where they take turns. Where the process is kept to some cores, which PoCL does not look at, or
+    its variable is set, nothing is done.
+    """
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    if _POCL_AFFINITY in os.environ or allowed != set(range(os.cpu_count() or 0)):
+        yield
+        return
+    os.environ[_POCL_AFFINITY] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_POCL_AFFINITY, None)
 
 
 @contextmanager

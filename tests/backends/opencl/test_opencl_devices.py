@@ -318,3 +318,26 @@ def test_the_hosts_memory_is_shared_by_processors_that_are_coherent(
     monkeypatch.setattr(Device, "is_cpu", is_cpu)
     made = Device(drivers.opencl(), best(None)[0].handle, coherent)
     assert made.processor.shares_host is shares
+
+
+@pytest.mark.parametrize(
+    ("allowed", "set_by_user", "seen"),
+    [
+        ({0, 1, 2, 3}, None, "1"),
+        ({0, 1, 2, 3}, "0", "0"),
+        ({2, 3}, None, None),
+        ({0, 1, 2, 4}, None, None),
+    ],
+    ids=["all cores", "the user's", "some cores", "others"],
+)
+def test_threads_of_pocl_have_a_core_each_where_all_are_allowed(
+    allowed: set[int], set_by_user: str | None, seen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: allowed, raising=False)
+    monkeypatch.delenv("POCL_AFFINITY", raising=False)
+    if set_by_user is not None:
+        monkeypatch.setenv("POCL_AFFINITY", set_by_user)
+    with drivers.threads_on_cores():
+        assert os.environ.get("POCL_AFFINITY") == seen
+    assert os.environ.get("POCL_AFFINITY") == set_by_user
