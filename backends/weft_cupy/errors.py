@@ -1,4 +1,4 @@
-"""What CUDA's error codes mean to a user."""
+"""What the error codes of CUDA and cuBLAS mean to a user."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ are made and the best is kept: the user's own, which wins ties; depth first, wit
 needs the most memory first (Sethi and Ullman, The generation of optimal code for arithmetic
 expressions, 1970; with bytes for registers Liu, An application of generalized tree pebbling to
 sparse matrix factorization, 1987); and list schedules, forwards and backwards in time, that take
-what adds the fewest bytes.
+what adds the fewest bytes. All but the user's own also let new values be written over old ones, so
+far as that is possible; bytes that are copied where it is not count like those of the arena.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of devices that are programmed in C: no memory left, and source that does not build."""
+"""Errors of devices that are programmed in C: no memory, or source or kernels that are refused."""
 
 from __future__ import annotations
 
