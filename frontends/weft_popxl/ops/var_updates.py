@@ -152,7 +152,9 @@ def adam_var_update(
     r1 and r2 are the sums of squares of the weight and of the step (You et al., 2019); where one is
     0 the quotient is 1. `max_weight_norm` limits the root of r1.
     """
-    limit = None if max_weight_norm is None else real("adam_var_update: max_weight_norm", max_weight_norm)
+    limit = max_weight_norm
+    if limit is not None:
+        limit = real("adam_var_update: max_weight_norm", limit)
 
     def function(t: TensorOp, x: TensorOp, one: TensorOp, two: TensorOp, lr: TensorOp) -> Any:
         norm = weft.sqrt(one)
