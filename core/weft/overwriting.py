@@ -222,7 +222,7 @@ class Overwriting:
         hopes: dict[int, set[int]] = {}
         for each, firsts in zip(found, wanted, strict=True):
             hopes.setdefault(places[each.maker], set()).update([places[op] for op in firsts])
-        if all(first < node for node, firsts in hopes.items() for first in firsts):
+        if are_met(hopes):
             return ops
         before = [[places[first] for first in self.graph.children(op)] for op in ops]
         for one, other in pairwise(self._barriers):
@@ -267,6 +267,11 @@ class Overwriting:
             not _is_same(rewrite.value, tensor) and _nbytes(_unrepeated(op, arg)[1]) >= size
             for _, arg, tensor in self._operands(op, rewrite.old)
         )
+
+
+def are_met(hopes: Mapping[int, Collection[int]]) -> bool:
+    """Whether nodes come, by number, after those hoped for."""
+    return all(first < node for node, firsts in hopes.items() for first in firsts)
 
 
 def in_hoped_order(

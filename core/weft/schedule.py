@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from weft.buffers import ARENA
 from weft.flow import Flow
 from weft.liveness import Liveness
-from weft.overwriting import in_hoped_order
+from weft.overwriting import are_met, in_hoped_order
 
 LIST_LIMIT = 20_000
 """The number of steps up to which list schedules are tried."""
@@ -34,7 +34,7 @@ def schedules(flow: Flow) -> list[Liveness]:
     """
     own = Liveness(flow, flow.order)
     hopes = _wanted_first(flow)
-    if own.peak <= least_bytes(flow) and _are_met(hopes):
+    if own.peak <= least_bytes(flow) and are_met(hopes):
         return [own]
     return [own, *(Liveness(flow, order) for order in _Tasks(flow, hopes).orders())]
 
@@ -78,7 +78,7 @@ class _Tasks:
     def __init__(self, flow: Flow, hopes: Mapping[int, set[int]]) -> None:
         self.flow = flow
         self.before: Edges = [list(nodes) for nodes in flow.before]
-        is_met = _are_met(hopes)
+        is_met = are_met(hopes)
         self.first = [*range(len(flow.ops))] if is_met else in_hoped_order(self.before, hopes)
         self._keep(hopes)
         self.after = _reversed(self.before)
@@ -163,11 +163,6 @@ def _wanted_first(flow: Flow) -> dict[int, set[int]]:
         if change.has_state:
             found[change.node].add(flow.barriers[-1])
     return {node: firsts - {node} for node, firsts in found.items()}
-
-
-def _are_met(hopes: Mapping[int, set[int]]) -> bool:
-    """Whether the user's order has first what should be."""
-    return all(first < node for node, firsts in hopes.items() for first in firsts)
 
 
 def _reversed(edges: Edges) -> Edges:
