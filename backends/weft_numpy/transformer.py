@@ -256,21 +256,24 @@ class NumPyTransformer(Transformer):
         return run
 
     def _bound(self, arena: Arena | None, program: Program, linked: Linked) -> Arena:
-        """Return an arena that is large enough, with the program bound to it."""
-        self._own_updated(program)
-        needed = program.arena_size
-        if arena is None or arena.storage.bytes < needed:
-            with self.state_lock:
+        """Return an arena that is large enough, with the program bound to it.
+
+        It waits for a thread that compiles, because that one may not have allocated yet.
+        """
+        with self.state_lock:
+            self._own_updated(program)
+            needed = program.arena_size
+            if arena is None or arena.storage.bytes < needed:
                 arena = Arena(self._arena_storage(needed, replaced=arena))
-        if arena.moves != self.moves:
-            arena.runners.clear()
-            arena.moves = self.moves
-        array = partial(self._array, program=program, arena=arena)
-        whole = linked.bound(array)
-        if run_parts in program.code.names.values():
-            whole = partial(blas.during, whole)
-        arena.runners[program.name] = partial(arena.context.run, whole)
-        return arena
+            if arena.moves != self.moves:
+                arena.runners.clear()
+                arena.moves = self.moves
+            array = partial(self._array, program=program, arena=arena)
+            whole = linked.bound(array)
+            if run_parts in program.code.names.values():
+                whole = partial(blas.during, whole)
+            arena.runners[program.name] = partial(arena.context.run, whole)
+            return arena
 
     def _own_updated(self, program: Program) -> None:
         """Let states that a program writes have memory of their own."""

@@ -292,8 +292,9 @@ class Computation:
         if not self.is_static:
             self.executor = self._dispatch
             return
-        if not self._is_compiled():
-            self.transformer.compile(self, self.programs[()])
+        with self.transformer.state_lock:  # another thread may be at it: once is enough
+            if not self._is_compiled():
+                self.transformer.compile(self, self.programs[()])
 
     def _is_compiled(self) -> bool:
         return self.executor != self._first_call

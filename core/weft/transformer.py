@@ -269,10 +269,10 @@ class Transformer(ABC):
         Nothing here keeps an error: its traceback holds the frames of all who called, and so their
         models and memory.
         """
-        if self.initialized and not self._pending:
-            return {}
-        self.require_open()
         with self.state_lock, paused_collection():
+            if self.initialized and not self._pending:
+                return {}
+            self.require_open()
             pending, self._pending = self._pending, []
             try:
                 failures = self._bring_up_what_works(pending)
