@@ -165,6 +165,7 @@ class NumPyTransformer(Transformer):
             supports=_supports,
             fusible=_fusible,
             max_kernel_values=256,
+            takes_prologue=self._takes_prologue,
             alignment=ALIGNMENT,
             workspace=self._workspace,
             dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},
@@ -181,6 +182,9 @@ class NumPyTransformer(Transformer):
         """Forget the kernels, which have been written."""
         if "kernels" in vars(self):
             self.kernels.forget()
+
+    def _takes_prologue(self, product: Op) -> bool:
+        return self.kernels.takes_prologue(product)
 
     def _workspace(self, op: Op) -> int:
         return self.kernels.workspace(op)
@@ -256,11 +260,9 @@ class NumPyTransformer(Transformer):
         return run
 
     def _bound(self, arena: Arena | None, program: Program, linked: Linked) -> Arena:
-        """Return an arena that is large enough, with the program bound to it.
-
-        It waits for a thread that compiles, because that one may not have allocated yet.
-        """
+        """Return an arena that is large enough, with the program bound to it."""
         with self.state_lock:
+            self.require_open()  # it may have been closed since the call began
             self._own_updated(program)
             needed = program.arena_size
             if arena is None or arena.storage.bytes < needed:

@@ -46,6 +46,10 @@ class Target:
         The most operands and instructions that one kernel may have together.
     max_product_row
         The most columns of a matrix product whose rows its kernel may also reduce; 0 for none.
+    takes_prologue
+        Whether the kernel of a matrix product may also compute its first operand, from elements at
+        the same place: so it is where the product reads each of them about once. Never, unless the
+        backend says so.
     max_elementwise_rank, max_reduction_rank
         The most axes that elementwise ops, and that reductions, may have; None for any number.
     alignment
@@ -71,6 +75,7 @@ class Target:
     fusible: Callable[[Op], bool] = never
     max_kernel_values: int = 96
     max_product_row: int = 8192
+    takes_prologue: Callable[[Op], bool] = never
     max_elementwise_rank: int | None = None
     max_reduction_rank: int | None = None
     alignment: int = 256

@@ -9,7 +9,7 @@ import numpy as np
 
 import weft
 from weft.graph import Graph
-from weft.kernels import FusedOp, Group, fused, place
+from weft.kernels import FusedOp, Group, fused, operand_places, place
 from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
@@ -38,8 +38,15 @@ class OneKernel(GraphPass):
             (op for op in ops if isinstance(op, MatmulOp | ReductionOp)), max(ops, key=_size)
         )
         group = Group((root.args[0] if isinstance(root, ReductionOp) else root).axes.shape)
-        for op in ops:
-            group.places[op] = _places(op, group)
+        prologue = [root, *root.args[:1]] if isinstance(root, MatmulOp) else []
+        first = Op.ordered_ops(prologue)
+        for op in sorted(ops, key=lambda op: op not in first):
+            in_prologue = op in first and op is not root
+            group.places[op] = (
+                operand_places(root, 0, tuple(range(root.rank)))
+                if in_prologue
+                else _places(op, group)
+            )
         return fused(graph, [group])
 
 
@@ -50,7 +57,7 @@ def _size(op: Any) -> int:
 def _places(op: Any, group: Group) -> Any:
     full = tuple(range(len(group.domain)))
     known = {arg: group.places[arg] for arg in op.args if arg in group.places}
-    if not known:
+    if not known or isinstance(op, MatmulOp):
         if isinstance(op, ReductionOp):
             return op.kept()
         assert isinstance(op, ElementwiseOp | MatmulOp)

@@ -161,6 +161,54 @@ PRODUCTS = {
     ),
     "squared": (lambda x: x @ x - x, [(8, 8)], "Tiled"),
     "nothing to add": (lambda x, y: x @ y + 1, [(4, 0), (0, 5)], "Tiled"),
+    "prologue": (lambda x, y: weft.tanh(x) @ y, [(9, 5), (5, 7)], "Tiled"),
+    "prologue of a row and a column": (
+        lambda x, y, b, c: weft.relu(x * c + b) * x @ y,
+        [(9, 5), (5, 7), (5,), (9, 1)],
+        "Tiled",
+    ),
+    "prologue and epilogue": (
+        lambda x, y, b, z: weft.tanh(weft.exp(x) - b) @ y * z + z,
+        [(9, 5), (5, 7), (5,), (9, 7)],
+        "Tiled",
+    ),
+    "prologue and softmax": (
+        lambda x, y: softmax(1)(weft.tanh(x) @ y),
+        [(9, 5), (5, 7)],
+        "Tiled",
+    ),
+    "prologue of a narrow product": (
+        lambda x, y: weft.tanh(x * x) @ y + 1,
+        [(6, 40), (40, 1)],
+        "Tiled",
+    ),
+    "prologue of a wide product": (
+        lambda x, y: weft.tanh(x * x) @ y + 1,
+        [(3, 5), (5, 40)],
+        "Tiled",
+    ),
+    "prologue of a batch": (
+        lambda x, y: weft.tanh(x * x) @ y + 1,
+        [(3, 4, 5), (3, 5, 6)],
+        "Tiled",
+    ),
+    "prologue of a small batch": (
+        lambda x, y, z: weft.tanh(x * z) @ y + 1,
+        [(9, 2, 3), (9, 3, 2), (1, 2, 3)],
+        "Tiled",
+    ),
+    "prologue of one term": (lambda x, y: weft.tanh(x) @ y, [(9, 1), (1, 7)], "Tiled"),
+    "prologue of no terms": (lambda x, y: weft.tanh(x) @ y + 1, [(4, 0), (0, 5)], "Tiled"),
+    "prologue of what is the second operand too": (
+        lambda x: (x * 2 - 1) @ x + x,
+        [(8, 8)],
+        "Tiled",
+    ),
+    "transposed prologue": (
+        lambda x, y: weft.tanh(weft.transpose(x) * 2) @ weft.transpose(y),
+        [(5, 9), (7, 5)],
+        "Tiled",
+    ),
 }
 
 
@@ -230,6 +278,7 @@ IN_PLACE = {
     "normalized": normalized(0, 1),
     "power": lambda x: x**3,
     "product with itself": lambda x: weft.exp(x) + x @ x,
+    "prologue": lambda x: weft.exp(x * 0.5 - 1) @ weft.transpose(x) * 0.25,
 }
 
 

@@ -369,9 +369,38 @@ def changed_product(index: int, **changes: Any) -> Kernel:
     return product(body=tuple(body), operands=tuple(operands))
 
 
+def before_product(x: Any) -> Kernel:
+    """Return the kernel of a product, and of what computes its first operand from X."""
+    graph = weft.capture([x @ SQUARE], [X, SQUARE])
+    (result,) = graph.outputs
+    group = Group((4, 6), {op: (0, None) for op in graph.ops if op.args})
+    group.places[result] = (0, 1)
+    kernel, _ = group.kernel([result])
+    return kernel
+
+
+def changed_prologue(index: int, **changes: Any) -> Kernel:
+    kernel = before_product(weft.tanh(weft.exp(X)))
+    operands = list(kernel.operands)
+    operands[index] = dataclasses.replace(operands[index], **changes)
+    return dataclasses.replace(kernel, operands=tuple(operands))
+
+
+def two_products() -> Kernel:
+    group = Group((4, 6))
+    graph = weft.capture([X @ SQUARE + X @ SQUARE], [X, SQUARE])
+    group.places = {op: (0, 1) for op in graph.ops if op.args}
+    return group.kernel(graph.outputs)[0]
+
+
 MALFORMED_PRODUCTS = {
-    "value 3 is a matrix product, which only the first": lambda: kernel_of(
-        weft.tanh(X) @ SQUARE, X, SQUARE
+    "value 3 is a second matrix product": two_products,
+    "a SliceOp comes before value 3, a matrix product": lambda: before_product(X[::-1]),
+    r"value 2, at \(0, None\), takes values at .*\(0, 1\)": lambda: changed_prologue(
+        0, places=(0, 1)
+    ),
+    "result 2 is no instruction, or one before a matrix product": lambda: dataclasses.replace(
+        before_product(weft.tanh(X)), outputs=(2,)
     ),
     r"value 2, a matrix product, has the places \(0, None\)": lambda: changed_product(
         2, places=(0, None)
@@ -396,7 +425,28 @@ def test_a_malformed_kernel_of_a_product_is_refused(message: str, make: Any) -> 
 def test_a_kernel_knows_its_product() -> None:
     kernel = product()
     assert kernel.product is kernel.body[0]
+    assert kernel.prologue == ()
     assert kernel_of(norm(X), X).product is None
+    assert kernel_of(norm(X), X).prologue == ()
+
+
+def test_what_comes_before_a_product_is_its_prologue() -> None:
+    kernel = before_product(weft.tanh(weft.exp(X)))
+    assert [type(each.op).__name__ for each in kernel.prologue] == ["ExpOp", "TanhOp"]
+    assert kernel.product is kernel.body[2]
+    assert kernel.title == "exp_tanh_matmul"
+    x, square = np.random.default_rng(0).normal(size=(2, 6, 6)).astype("f4")
+    (found,) = FusedOp(X, SQUARE, kernel=kernel).reference(x[:4], square)
+    np.testing.assert_allclose(found, np.tanh(np.exp(x[:4])) @ square, rtol=1e-5)
+
+
+def test_no_result_lies_where_a_prologue_reads() -> None:
+    """All of a row of the result needs all of a row of the operand."""
+    graph = weft.capture([weft.tanh(SQUARE) @ SQUARE], [SQUARE])
+    (result,) = graph.outputs
+    group = Group((6, 6), {result.args[0]: (0, None), result: (0, 1)})
+    kernel, _ = group.kernel([result])
+    assert [kernel.may_overwrite(0, operand) for operand in range(2)] == [False, False]
 
 
 def test_operands_that_a_kernel_does_not_take_are_refused() -> None:

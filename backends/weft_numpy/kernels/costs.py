@@ -72,9 +72,10 @@ def per_element(op: Op) -> float:
 
 
 def product_flops(kernel: Kernel) -> float:
-    """Return the operations of the matrix product that a kernel begins with."""
-    left = kernel.operands[kernel.body[0].args[0]]
-    return 2.0 * kernel.size * left.shape[-1]
+    """Return the operations of the matrix product of a kernel."""
+    assert kernel.product is not None
+    terms: int = kernel.product.op.args[0].axes.shape[-1]
+    return 2.0 * kernel.size * terms
 
 
 def width(dtype: DType) -> float:
@@ -84,7 +85,7 @@ def width(dtype: DType) -> float:
 
 def worth_a_look(kernel: Kernel) -> bool:
     """Whether a kernel may be large enough for tiles or threads, by its size alone."""
-    if kernel.size >= SMALLEST:
+    first = kernel.body[0].op  # of a prologue, if there is one
+    if max(kernel.size, first.axes.size if kernel.prologue else 0) >= SMALLEST:
         return True
-    is_product = isinstance(kernel.body[0].op, linalg.MatmulOp)
-    return is_product and FLOP * product_flops(kernel) >= PRODUCTS_FROM
+    return kernel.product is not None and FLOP * product_flops(kernel) >= PRODUCTS_FROM

@@ -48,6 +48,12 @@ WIDE = 12
 copy too much.
 """
 
+TERMS = -1
+"""The dimension of the terms of a matrix product, which no code runs over.
+
+Values that vary along it, those of a prologue, have an axis for it in the place of the last.
+"""
+
 FEW_ROWS = 32
 """The rows for each thread below which columns are cut as well."""
 
@@ -66,12 +72,15 @@ class Frame:
         The dimension of which a tile has a block; None if the only tile is everything.
     block
         How many indices that is, except in the last block.
+    terms
+        The length of `TERMS`.
     """
 
     lengths: tuple[int, ...]
     walked: tuple[int, ...] = ()
     blocked: int | None = None
     block: int = 0
+    terms: int = 0
 
     @property
     def blocks(self) -> int:
@@ -95,7 +104,8 @@ class Frame:
 
     def shape(self, varying: Collection[int], is_rest: bool = False) -> tuple[int, ...]:
         """Return the shape of a value in a tile, or in the last one, which may be smaller."""
-        return tuple(self.length(each, is_rest) if each in varying else 1 for each in self.axes)
+        found = [self.length(each, is_rest) if each in varying else 1 for each in self.axes]
+        return (*found[:-1], self.terms) if TERMS in varying else tuple(found)
 
     def length(self, dimension: int, is_rest: bool = False) -> int:
         """Return how many indices of a dimension a tile has, or the last one."""
@@ -104,9 +114,9 @@ class Frame:
         return self.rest if is_rest and self.rest else self.block
 
 
-def whole(lengths: Sequence[int]) -> Frame:
+def whole(lengths: Sequence[int], terms: int = 0) -> Frame:
     """Return the frame whose only tile is everything."""
-    return Frame(tuple(lengths))
+    return Frame(tuple(lengths), terms=terms)
 
 
 def tile_elements(bytes_per_element: int, machine: Machine) -> int:
@@ -156,12 +166,14 @@ def rows(
     return None
 
 
-def product(lengths: tuple[int, ...], least: int, keeps_rows: bool, scratch: int = 0) -> Frame:
+def product(
+    lengths: tuple[int, ...], terms: int, least: int, keeps_rows: bool, scratch: int = 0
+) -> Frame:
     """Return tiles of a matrix product: several small matrices, or some rows or columns of one.
 
     Rows are cut, so that threads write to memory of their own, unless they are few and long. They
     are kept whole if `keeps_rows` says so. Tiles are smaller if there is scratch memory, of so many
-    bytes an element.
+    bytes a row.
     """
     *batch, height, width = lengths
     outer, last = prod(batch), len(lengths) - 1
@@ -169,14 +181,14 @@ def product(lengths: tuple[int, ...], least: int, keeps_rows: bool, scratch: int
         most = PRODUCT // (height * width)
         outside = prod(batch[:-1])
         block = _block(batch[-1], most, outside, least, False)
-        return Frame(lengths, tuple(range(last - 2)), last - 2, block)
+        return Frame(lengths, tuple(range(last - 2)), last - 2, block, terms)
     is_few = width > WIDE * height or (width > height and height < FEW_ROWS * least)
     cuts_columns = is_few and not keeps_rows
-    elements = NEAR_PRODUCT // (least * scratch) if scratch else PRODUCT
+    elements = NEAR_PRODUCT * width // (least * scratch) if scratch else PRODUCT
     most = max(elements // (height if cuts_columns else width), ROWS)
     blocked = last if cuts_columns else last - 1
     block = _block(lengths[blocked], most, outer, least, cuts_columns)
-    return Frame(lengths, tuple(range(last - 1)), blocked, block)
+    return Frame(lengths, tuple(range(last - 1)), blocked, block, terms)
 
 
 def _block(length: int, most: int, outer: int, least: int, is_aligned: bool) -> int:

@@ -17,6 +17,7 @@ from weft.ops.movement import ContiguousOp
 from weft.ops.reduction import ReductionOp
 from weft.ops.storage import ParameterOp
 from weft_numpy.codegen import Emitter
+from weft_numpy.kernels import frames
 from weft_numpy.kernels.costs import SMALLEST, worth_a_look
 from weft_numpy.kernels.lowering import Lowered, Whole, lower
 from weft_numpy.kernels.sharing import LEAST_FOR_BLAS, SMALL_PRODUCT, is_for_blas, product_time
@@ -24,6 +25,9 @@ from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import workspace
 from weft_numpy.rules.reduction import REDUCTIONS
 from weft_numpy.rules.table import rules
+
+NARROW = 256
+"""The most columns of a product whose first operand is computed in its tiles."""
 
 
 def fusible(op: Op) -> bool:
@@ -51,6 +55,16 @@ class Kernels:
         self.for_blas: set[Op] = set()
         """The ops of programs whose products BLAS's threads share, and that run in one thread."""
         self.found: dict[Op, tuple[Lowered, tuple[Op, ...]] | None] = {}
+
+    def takes_prologue(self, product: Op) -> bool:
+        """Whether a product is so narrow that rows of its first operand are better made for it.
+
+        Each block of rows makes BLAS copy the second operand, and must fit into a cache.
+        """
+        *_, terms = product.args[0].axes.shape
+        rows_bytes = frames.ROWS * terms * product.dtype.itemsize * self.machine.threads
+        is_narrow = product.axes.shape[-1] <= NARROW and rows_bytes <= frames.NEAR_PRODUCT
+        return is_narrow and fusible(product)
 
     def survey(self, ops: Sequence[Op]) -> None:
         """Decide for all ops of a program which threads share its work."""

@@ -12,6 +12,7 @@ from weft_numpy.codegen import Emitter
 from weft_numpy.kernels import frames
 from weft_numpy.kernels.bodies import Body
 from weft_numpy.kernels.costs import PRODUCTS_FROM, THREADS_FROM, nanoseconds, worth_a_look
+from weft_numpy.kernels.frames import TERMS
 from weft_numpy.kernels.loops import Tiled
 from weft_numpy.kernels.memory import WholeMemory
 from weft_numpy.kernels.sweeps import Swept
@@ -39,7 +40,7 @@ class Whole:
         self.values = values
         self.body = Body(
             values,
-            frames.whole(values.lengths),
+            frames.whole(values.lengths, values.terms),
             values.computed,
             range(len(values.results)),
         )
@@ -66,11 +67,10 @@ def lower(
 
 def _cut(values: Values, machine: Machine) -> Lowered | None:
     """Return a kernel in tiles; None if that is not worth it."""
-    enough = PRODUCTS_FROM if values.has_product else THREADS_FROM
+    enough = THREADS_FROM if values.product is None else PRODUCTS_FROM
     threads = machine.threads if nanoseconds(values) >= enough else 1
     elements = _elements(values, machine)
-    size = prod(values.lengths)
-    if threads == 1 and size <= elements:
+    if threads == 1 and values.largest <= elements:
         return None
     frame, is_swept = _frame(values, elements, threads)
     if frame is None or frame.count < 2:
@@ -81,14 +81,14 @@ def _cut(values: Values, machine: Machine) -> Lowered | None:
 def _frame(values: Values, elements: int, threads: int) -> tuple[frames.Frame | None, bool]:
     """Return the tiles of a kernel, and whether they are swept over several times."""
     lengths, reduced = values.lengths, values.reduced
-    if values.has_product:
+    if values.product is not None:
         is_possible = reduced <= {len(lengths) - 1}
         if not is_possible:
             return None, False
-        scratch = sum(_scratch(values, _on_one_row(values)).values())
+        scratch = _scratch_of_a_row(values, _on_one_row(values))
         if threads == 1 and not scratch:
             return None, False
-        return frames.product(lengths, threads, bool(reduced), scratch), False
+        return frames.product(lengths, values.terms, threads, bool(reduced), scratch), False
     if not reduced:
         return frames.flat(lengths, elements, threads), False
     is_single = all(each.stage == 0 for each in values.kernel.body)
@@ -117,7 +117,7 @@ def _elements(values: Values, machine: Machine) -> int:
 def _on_one_row(values: Values) -> Body:
     """Return a kernel's body for tiles with one index of the first dimension."""
     lengths = values.lengths
-    frame = frames.Frame(lengths, (), 0, 1) if lengths else frames.whole(lengths)
+    frame = frames.Frame(lengths, (), 0, 1, values.terms) if lengths else frames.whole(lengths)
     return Body(values, frame, values.computed, range(len(values.results)))
 
 
@@ -129,3 +129,13 @@ def _scratch(values: Values, body: Body) -> dict[int, int]:
         for home in body.homes.values()
         if not isinstance(home, int) and home.varying == everywhere
     }
+
+
+def _scratch_of_a_row(values: Values, body: Body) -> int:
+    """Return the bytes of scratch memory for each row of a matrix product."""
+    row = {home: each * values.lengths[-1] for home, each in _scratch(values, body).items()}
+    for home in body.homes.values():
+        if not isinstance(home, int) and TERMS in home.varying:
+            nbytes = values.terms * home.dtype.itemsize
+            row[home.number] = max(row.get(home.number, 0), nbytes)
+    return sum(row.values())

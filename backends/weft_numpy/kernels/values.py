@@ -13,6 +13,7 @@ from weft.kernels.collapse import collapse
 from weft.op import Op
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
+from weft_numpy.kernels.frames import TERMS
 
 ROW = 1024
 """The most elements that BLAS adds up at once; longer rows are added up in pieces.
@@ -56,8 +57,11 @@ class Values:
         For each value the one whose elements it shows: itself, unless it is a view.
     varying
         For each value the dimensions along which it varies.
-    has_product
-        Whether the kernel begins with a matrix product, of the last two dimensions.
+    product, terms
+        The matrix product of the last two dimensions, if there is one, and how many terms a sum
+        has.
+    before_product
+        The instructions before the product, and the operands that these read at its rows.
     shared
         For each result the operands that may lie in the same memory.
     """
@@ -74,7 +78,9 @@ class Values:
         outs = [contiguous(axes.shape, dtype) for axes, dtype in kernel.result_types]
         self.dimensions = _dimensions(kernel, self._placed(args, outs), joined)
         self.lengths = tuple(each.length for each in self.dimensions)
-        self.has_product = has_product(kernel)
+        self.product = kernel.product
+        self.terms = 0 if self.product is None else self.product.op.args[0].axes.shape[-1]
+        self.before_product = _before_product(kernel)
         self.reduced = frozenset(
             number
             for number, each in enumerate(self.dimensions)
@@ -83,9 +89,13 @@ class Values:
         self.place(args, outs)
         self.sources: list[int] = list(range(len(args)))
         self.varying: list[frozenset[int]] = [_varying(array) for array in self.operands]
-        if self.has_product:
-            for number, gap in zip(kernel.body[0].args, (-1, -2), strict=True):
-                self.varying[number] -= {len(self.lengths) + gap}
+        if self.product is not None:
+            for number, gap in zip(self.product.args, (-1, -2), strict=True):
+                if number < len(args):
+                    self.varying[number] -= {len(self.lengths) + gap}
+        for number in self.before_product & {*range(len(args))}:
+            along = self.varying[number] - {len(self.lengths) - 1}
+            self.varying[number] = along | {TERMS}
         for each in kernel.body:
             self._add(each.op, each.args)
         self.shared = [
@@ -114,9 +124,14 @@ class Values:
             # Also where the operand repeats: sweeps must not add up one element several times.
             varying = frozenset(range(len(self.lengths))) - self.reduced
         elif isinstance(op, MatmulOp):
-            varying = varying | {len(self.lengths) - 2, len(self.lengths) - 1}
+            varying = (varying - {TERMS}) | {len(self.lengths) - 2, len(self.lengths) - 1}
         self.sources.append(sources[0] if isinstance(op, VIEWS) else number)
         self.varying.append(varying)
+
+    @property
+    def largest(self) -> int:
+        """The number of elements of the domain, or of the larger values before a product."""
+        return max([prod(self.lengths), *map(self.size, self.before_product)])
 
     @property
     def computed(self) -> list[int]:
@@ -131,12 +146,13 @@ class Values:
 
     def size(self, number: int) -> int:
         """Return the number of different elements of a value."""
-        return prod(self.lengths[each] for each in self.varying[number])
+        varying = self.varying[number]
+        return prod(self.terms if each == TERMS else self.lengths[each] for each in varying)
 
     def _array(self, number: int, lies: TensorDescription, places: Places) -> TensorDescription:
         """Return an array seen with an axis for each dimension.
 
-        The matrices of a product keep their rows and columns.
+        The matrices of a product keep their rows and columns, and so does what makes the first.
         """
         steps = {
             place: step
@@ -147,7 +163,8 @@ class Values:
         for axis, each in enumerate(self.dimensions):
             if each.places[-1] in steps:
                 shape[axis], strides[axis] = each.length, steps[each.places[-1]] * each.factor
-        if self.has_product and number in self.kernel.body[0].args:
+        is_factor = self.product is not None and number in self.product.args
+        if is_factor or number in self.before_product:
             shape[-2:], strides[-2:] = lies.shape[-2:], lies.strides[-2:]
         return TensorDescription(tuple(shape), lies.dtype, tuple(strides), lies.offset, lies.base)
 
@@ -163,7 +180,7 @@ def _dimensions(
     domain = kernel.domain
     if not joined:
         return tuple(Dimension((place,), length) for place, length in enumerate(domain))
-    apart = (len(domain) - 2, len(domain) - 1) if has_product(kernel) else ()
+    apart = () if kernel.product is None else (len(domain) - 2, len(domain) - 1)
     outer = domain[: apart[0]] if apart else domain
     strides = []
     for lies, places in placed:
@@ -191,6 +208,12 @@ def _in_rows(last: Dimension) -> tuple[Dimension, ...]:
     return (last,)
 
 
-def has_product(kernel: Kernel) -> bool:
-    """Whether a kernel begins with a matrix product."""
-    return kernel.product is not None
+def _before_product(kernel: Kernel) -> frozenset[int]:
+    """Return the values with an element for each row and term of a product, if it has a prologue.
+
+    Operands without axes are numbers and the same everywhere.
+    """
+    first = len(kernel.operands)
+    made = range(first, first + len(kernel.prologue))
+    read = {arg for each in kernel.prologue for arg in each.args}
+    return frozenset(number for number in read.union(made) if kernel.values[number].places)

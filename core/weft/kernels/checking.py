@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from weft.axes import Axes
 from weft.dtypes import DType
 from weft.kernels.kernel import Instruction, Kernel, Operand
-from weft.kernels.places import operand_places
+from weft.kernels.places import Places, operand_places
+from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 
@@ -19,12 +20,13 @@ def problem(kernel: Kernel) -> str | None:
 
     Every axis has the length of its dimension, every instruction comes after its operands and has
     the types that its op was made for, all reductions run over the same dimensions, a matrix
-    product comes first and runs over all of them, and what is stored was computed.
+    product runs over all of them, what comes before it makes its first operand, and what is stored
+    was computed.
     """
-    made = range(len(kernel.operands), len(kernel.values))
+    made = range(len(kernel.operands) + len(kernel.prologue), len(kernel.values))
     for number in kernel.outputs:
         if number not in made:
-            return f"result {number} is no instruction"
+            return f"result {number} is no instruction, or one before a matrix product"
     return next(_problems(kernel), None)
 
 
@@ -38,13 +40,25 @@ def _problems(kernel: Kernel) -> Iterator[str]:
             yield from _problems_of_operands(kernel, number, value, types)
             types.append((value.op.axes, value.op.dtype))
         lengths = types[-1][0].lengths
-        if value.places == whole and lengths == kernel.domain:
-            continue
-        if len(value.places) != len(lengths):
-            yield f"value {number} has {len(lengths)} axes and {len(value.places)} places"
-        for length, dim in zip(lengths, value.places, strict=False):
-            if dim is not None and (dim not in whole or kernel.domain[dim] != length):
-                yield f"value {number} has length {length} in dimension {dim} of {kernel.domain}"
+        if value.places != whole or lengths != kernel.domain:
+            yield from _problems_of_places(kernel, number, value.places, lengths)
+        if isinstance(value, Instruction) and isinstance(value.op, ElementwiseOp):
+            found = {kernel.values[arg].places for arg in value.args if types[arg][0]}
+            if not found <= {value.places}:
+                yield f"value {number}, at {value.places}, takes values at {found}"
+
+
+def _problems_of_places(
+    kernel: Kernel, number: int, places: Places, lengths: Sequence[int]
+) -> Iterator[str]:
+    if len(places) != len(lengths):
+        yield f"value {number} has {len(lengths)} axes and {len(places)} places"
+    for length, dim in zip(lengths, places, strict=False):
+        is_known = dim is None or (
+            dim in range(len(kernel.domain)) and kernel.domain[dim] == length
+        )
+        if not is_known:
+            yield f"value {number} has length {length} in dimension {dim} of {kernel.domain}"
 
 
 def _problems_of_operands(
@@ -70,10 +84,14 @@ def _problems_of_operands(
 def _problems_of_product(kernel: Kernel, number: int, value: Instruction) -> Iterator[str]:
     rank = len(kernel.domain)
     if value is not kernel.product:
-        yield f"value {number} is a matrix product, which only the first instruction can be"
+        yield f"value {number} is a second matrix product"
     if value.places != tuple(range(rank)):
         yield f"value {number}, a matrix product, has the places {value.places} of {kernel.domain}"
         return
+    *outer, rows, _ = value.places
+    for each in kernel.prologue:
+        if not isinstance(each.op, ElementwiseOp) or each.places != (*outer, rows, None):
+            yield f"a {type(each.op).__name__} comes before value {number}, a matrix product"
     for index, arg in enumerate(value.args):
         wanted, found = operand_places(value.op, index, value.places), kernel.values[arg].places
         if found != wanted:

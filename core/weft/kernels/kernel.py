@@ -130,11 +130,22 @@ class Kernel:
         """The user's lines of all its ops, each once, in order."""
         return tuple(dict.fromkeys(each.op.location for each in self.body))
 
+    @cached_property
+    def _before_product(self) -> int:
+        """How many instructions come before the matrix product; all if there is none."""
+        kinds = (isinstance(each.op, MatmulOp) for each in self.body)
+        return next((place for place, is_product in enumerate(kinds) if is_product), len(self.body))
+
     @property
     def product(self) -> Instruction | None:
-        """The matrix product that it begins with, whose elements the rest is computed from."""
-        first = self.body[0] if self.body else None
-        return first if first is not None and isinstance(first.op, MatmulOp) else None
+        """The matrix product, from whose elements the instructions after it are computed."""
+        before = self._before_product
+        return self.body[before] if before < len(self.body) else None
+
+    @property
+    def prologue(self) -> tuple[Instruction, ...]:
+        """The instructions before the matrix product, which make its first operand."""
+        return () if self.product is None else self.body[: self._before_product]
 
     def instruction(self, number: int) -> Instruction:
         """Return the instruction that computes a value."""
@@ -200,6 +211,8 @@ class Kernel:
         result that there is once for all points along the reduced dimensions may lie where an
         operand does that is read as often.
         """
+        if any(operand in each.args for each in self.prologue):
+            return False
         made, read = self.instruction(self.outputs[result]), self.operands[operand]
         if (made.axes.shape, made.dtype) != (read.shape, read.dtype) or made.places != read.places:
             return False

@@ -44,11 +44,11 @@ class Cluster:
         See the module.
     reduced
         The dimensions that its reductions run over; None without any.
-    root
-        Its matrix product, if it has one.
+    root, prologue
+        Its matrix product, if it has one, and the ops that make the first operand of that.
     """
 
-    __slots__ = ("domain", "operands", "places", "rank", "reduced", "root", "whole")
+    __slots__ = ("domain", "operands", "places", "prologue", "rank", "reduced", "root", "whole")
 
     def __init__(self, domain: tuple[int, ...], rank: int) -> None:
         self.domain = domain
@@ -57,6 +57,7 @@ class Cluster:
         self.operands: set[Op] = set()
         self.reduced: tuple[int, ...] | None = None
         self.root: MatmulOp | None = None
+        self.prologue: set[Op] = set()
         self.whole: Places = tuple(range(len(domain)))
 
     @property
@@ -269,6 +270,7 @@ def _gains(cluster: Cluster) -> bool:
 
 
 def _group(cluster: Cluster, number: dict[Op, int]) -> Group:
-    """Return a cluster as a group, its ops in order, the root first."""
-    ops = sorted(cluster.places, key=lambda op: -1 if op is cluster.root else number[op])
+    """Return a cluster as a group, its ops in order: the prologue, the root, and the rest."""
+    rest = cluster.places.keys() - cluster.prologue - {cluster.root}
+    ops = sorted(cluster.places, key=lambda op: (op in rest, op is cluster.root, number[op]))
     return Group(cluster.domain, {op: cluster.places[op] for op in ops})

@@ -1,14 +1,16 @@
 """The third sweep: values that other clusters read are computed there, if that moves fewer bytes.
 
 A value may be computed in its readers' clusters in place of its own, with the ops that it needs.
-Where that computes an op several times, the op must be cheap.
+Where that computes an op several times, the op must be cheap. What only one matrix product reads,
+as its first operand, may be computed before it in its cluster: that is its prologue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
-from weft.kernels import operand_places
+from weft.kernels import Places, operand_places
 from weft.op import Op
 from weft.ops.bits import BitwiseOp
 from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
@@ -53,13 +55,20 @@ def move_to_readers(clusters: Clusters) -> None:
         _Outputs(clusters, cluster, pinned, number).move()
 
 
+class _Reader(NamedTuple):
+    """A cluster that reads a value, and the places of its domain at which it does."""
+
+    cluster: Cluster
+    places: Places
+
+
 class _Outputs:
     """What a cluster stores, and who reads it.
 
     Attributes
     ----------
     readers
-        For each op that is stored, the clusters that read it; none if something else needs it too.
+        For each op that is stored, what reads it; none if something else needs it too.
     """
 
     def __init__(
@@ -69,7 +78,7 @@ class _Outputs:
         self.cluster = cluster
         self.pinned = pinned
         self.number = number
-        self.readers: dict[Op, list[Cluster]] = {}
+        self.readers: dict[Op, list[_Reader]] = {}
 
     def move(self) -> None:
         """Move values to their readers while that helps."""
@@ -88,34 +97,49 @@ class _Outputs:
                     self.readers[op] = found
         return any(self.readers.values())
 
-    def readers_of(self, op: Op) -> list[Cluster] | None:
-        """Return the clusters that read an op, none if they cannot compute it; None if unread."""
+    def readers_of(self, op: Op) -> list[_Reader] | None:
+        """Return what reads an op, nothing if one cannot compute it there; None if unread."""
         clusters = self.clusters
         users = clusters.readers.get(op, ())
         outside = [
-            (user, cluster)
+            _Reader(cluster, operand_places(user, index, cluster.places[user]))
             for user in users
             for cluster in clusters.clusters_of(user)
             if cluster is not self.cluster and op not in cluster.places
+            for index, arg in enumerate(user.args)
+            if arg is op
         ]
+        found = list(dict.fromkeys(outside))
         tied = (
             op in self.pinned
             or op in clusters.apart
             or any(user not in clusters.home for user in users)
         )
-        if not outside and not tied:
+        if not found and not tied:
             return None
-        if tied or not self.can_move(op) or not all(_as_it_is(op, *each) for each in outside):
-            return []
-        return list(dict.fromkeys(cluster for _, cluster in outside))
+        return found if not tied and self.can_move(op) and self.can_compute(found) else []
+
+    def can_compute(self, readers: Collection[_Reader]) -> bool:
+        """Whether all can compute a value where they read it: at every point, or in a prologue."""
+        if all(each.places == each.cluster.whole for each in readers):
+            return True
+        if len(readers) > 1:
+            return False
+        ((cluster, places),) = readers
+        root = cluster.root
+        return (
+            root is not None
+            and places == operand_places(root, 0, cluster.whole)
+            and self.clusters.target.takes_prologue(root)
+        )
 
     def can_move(self, op: Op) -> bool:
         """Whether an op could be computed in another cluster of the same domain."""
         return isinstance(op, ElementwiseOp) and self.cluster.places[op] == self.cluster.whole
 
-    def choices(self) -> Iterator[tuple[list[Op], list[Cluster]]]:
+    def choices(self) -> Iterator[tuple[list[Op], list[_Reader]]]:
         """Yield values that might move together, and where to: all for one reader, or one."""
-        alone: dict[Cluster, list[Op]] = {}
+        alone: dict[_Reader, list[Op]] = {}
         for op, readers in self.readers.items():
             if len(readers) == 1:
                 alone.setdefault(readers[0], []).append(op)
@@ -127,27 +151,33 @@ class _Outputs:
             if len(readers) > 1:
                 yield [op], readers
 
-    def try_to_move(self, values: list[Op], readers: list[Cluster]) -> bool:
+    def try_to_move(self, values: list[Op], readers: list[_Reader]) -> bool:
         """Move values if that helps."""
         needed = self.needed_for(values)
         gone = self.gone_without(values, needed)
         again = needed if len(readers) > 1 else needed - gone
-        if len(again) > MOST_AGAIN or not all(isinstance(op, CHEAP) for op in again):
+        in_prologue = any(places != each.whole for each, places in readers)
+        most = 0 if in_prologue else MOST_AGAIN
+        if len(again) > most or not all(isinstance(op, CHEAP) for op in again):
             return False
         operands = {arg for op in needed for arg in op.args} - needed
         sizes = (
             each.values + len(needed) + len(operands - each.places.keys() - each.operands)
-            for each in readers
+            for each, _ in readers
         )
         if max(sizes) > self.clusters.target.max_kernel_values:
             return False
-        in_time = self.clusters.is_in_time
-        if not all(in_time(op, each.rank, (each,)) for op in needed for each in readers):
+        if not all(self.may_move(op, *each) for op in needed for each in readers):
             return False
         if self.saving(values, readers, operands, gone) <= 0:
             return False
         self.apply(needed, gone, operands, readers)
         return True
+
+    def may_move(self, op: Op, reader: Cluster, places: Places) -> bool:
+        """Whether a reader is not too late to compute an op, and does not do so elsewhere."""
+        in_time = self.clusters.is_in_time(op, reader.rank, (reader,))
+        return in_time and reader.places.get(op, places) == places
 
     def needed_for(self, values: list[Op]) -> set[Op]:
         """Return what has to be computed for values, from what stays stored."""
@@ -171,7 +201,7 @@ class _Outputs:
         return gone
 
     def saving(
-        self, values: list[Op], readers: list[Cluster], operands: set[Op], gone: set[Op]
+        self, values: list[Op], readers: list[_Reader], operands: set[Op], gone: set[Op]
     ) -> int:
         """Return the bytes that fewer are moved."""
         inside, source = self.cluster.places, self.clusters.source
@@ -179,39 +209,31 @@ class _Outputs:
         for op in operands:
             if op in inside and source.get(op, op) not in self.readers:
                 saved -= _traffic(op)
-            for reader in readers:
+            for reader, _ in readers:
                 if op not in reader.operands and op not in reader.places:
                     saved -= _traffic(op)
         left = {arg for op in inside if op not in gone for arg in op.args}
         return saved + sum(_traffic(op) for op in self.cluster.operands - left)
 
     def apply(
-        self, needed: set[Op], gone: set[Op], operands: set[Op], readers: list[Cluster]
+        self, needed: set[Op], gone: set[Op], operands: set[Op], readers: list[_Reader]
     ) -> None:
         """Compute what values need in their readers."""
         clusters, inside = self.clusters, self.cluster
-        for reader in readers:
-            reader.places.update(dict.fromkeys(needed, inside.whole))
+        for reader, places in readers:
+            reader.places.update(dict.fromkeys(needed, places))
+            if places != reader.whole:
+                reader.prologue |= needed
             reader.operands |= operands
             reader.operands.difference_update(reader.places)
-        first, *others = sorted(readers, key=lambda each: each.rank)
+        first, *others = sorted((each for each, _ in readers), key=lambda each: each.rank)
         for op in needed:
-            clusters.copies.setdefault(op, []).extend(others if op in gone else readers)
+            clusters.copies.setdefault(op, []).extend(others if op in gone else (first, *others))
             if op in gone:
                 del inside.places[op]
                 clusters.home[op] = first
         inside.operands = {arg for op in inside.places for arg in op.args}
         inside.operands.difference_update(inside.places)
-
-
-def _as_it_is(op: Op, user: Op, cluster: Cluster) -> bool:
-    """Whether an op of a cluster reads another at every point of the domain."""
-    places = cluster.places[user]
-    return all(
-        operand_places(user, index, places) == cluster.whole
-        for index, arg in enumerate(user.args)
-        if arg is op
-    )
 
 
 def _traffic(op: Op) -> int:

@@ -60,11 +60,18 @@ def test_the_page_shows_which_steps_became_which_kernels(program, monkeypatch, c
     assert f"```\n{done.stdout}```\n" in PAGE
 
 
-def test_what_stands_before_a_product_is_a_step_of_its_own():
+@pytest.mark.parametrize(
+    ("columns", "kernels"),
+    [(4, ["multiply_add_relu_matmul"]), (4000, ["multiply_add_relu", "matmul_relu"])],
+)
+def test_what_stands_before_a_narrow_product_is_in_its_kernel(columns, kernels):
     x = InputTensor("x", "float32", [2, 3])
-    product = (x + x * x).relu() @ ConstantTensor(np.ones((3, 4), np.float32))
-    plan = hk.HamKaasPlugin("numpy").compile_model(product.relu()).computation.plan
-    assert [step.op.kernel.title for step in plan.steps] == ["multiply_add_relu", "matmul_relu"]
+    product = (x + x * x).relu() @ ConstantTensor(np.ones((3, columns), np.float32))
+    model = hk.HamKaasPlugin("numpy").compile_model(product.relu())
+    assert [step.op.kernel.title for step in model.computation.plan.steps] == kernels
+    given = np.arange(6, dtype=np.float32).reshape(2, 3) - 3
+    wanted = np.maximum(given + given**2, 0).sum(1, keepdims=True).repeat(columns, 1)
+    np.testing.assert_allclose(model.evaluate({"x": given}), wanted)
 
 
 def test_a_decode_step_becomes_as_few_kernels_as_the_page_says():
