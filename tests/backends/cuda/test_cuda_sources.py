@@ -8,7 +8,6 @@ What kernels compute is tested in the OpenCL dialect, which the same rules write
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from nvrtc import ARCHITECTURES, complaints, library
 import weft
 from weft.called import plan_of
 from weft.inlining import called_graphs, with_bodies
-from weft.kernels.c import CUDA, GPUKernel, Processor, Source, fusible, lower, scratch_bytes
+from weft.kernels.c import CUDA, GPUKernel, Processor, Source, lower
 from weft.kernels.c.device_transformer import target_of
 from weft.passes import run_passes
 from weft.pipeline import Pipeline
@@ -36,12 +35,7 @@ PROCESSOR = Processor(
     access_bytes=ACCESS,
 )
 """An H200 without cuBLAS, so that products are kernels too."""
-TARGET = target_of(
-    "cupy",
-    PROCESSOR,
-    partial(fusible, processor=PROCESSOR),
-    partial(scratch_bytes, processor=PROCESSOR),
-)
+TARGET = target_of("cupy", PROCESSOR)
 ROWS_PER_PROGRAM = 100
 OTHERS = ("float64", "float16", "bfloat16", "bool", "int8", "int32", "int64", "uint16", "uint64")
 NAMES = [name for name, row in ROWS.items() if "float32" in row.dtypes]

@@ -21,6 +21,7 @@ from weft.kernels.c import (
     lower,
     rules,
     scratch_bytes,
+    takes_prologue,
 )
 from weft.kernels.c.function import region
 from weft.plan import ARENA, CONSTANT, INPUT, RESULT, make_plan
@@ -51,6 +52,7 @@ def plan_of(results, *parameters, processor, passes=()):
         supports=lambda op: rules.find(type(op)) is not None,
         fusible=lambda op: fusible(op, processor),
         max_product_row=0,
+        takes_prologue=lambda op: takes_prologue(op, processor),
         workspace=lambda op: scratch_bytes(op, processor),
     )
     for name in passes:

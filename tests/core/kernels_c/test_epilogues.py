@@ -158,8 +158,7 @@ STEPS = {
     "another product": (
         lambda x, y, row, full, v: weft.relu(x @ y + row) @ weft.transpose(y),
         ["matmul_add_relu", "MatmulOp"]),
-    "two products": (lambda x, y, row, full, v: x @ y + (x * 2) @ y,
-        ["MultiplyOp", "MatmulOp", "matmul_add"]),
+    "two products": (lambda x, y, row, full, v: x @ y + x[::-1] @ y, ["MatmulOp", "matmul_add"]),
     "a transposition": (lambda x, y, row, full, v: weft.transpose(x @ y)[::2] * 2,
         ["MatmulOp", "MultiplyOp"]),
 }  # fmt: skip

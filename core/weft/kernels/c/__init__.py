@@ -13,6 +13,7 @@ from weft.kernels.c.group import GPUKernelGroup
 from weft.kernels.c.kernels import fusible
 from weft.kernels.c.lowering import Lowering, lower, rules, scratch_bytes
 from weft.kernels.c.processor import Processor
+from weft.kernels.c.products import takes_prologue
 
 __all__ = [
     "CUDA",
@@ -34,4 +35,5 @@ __all__ = [
     "scratch_bytes",
     "sliding",
     "steps",
+    "takes_prologue",
 ]

@@ -139,13 +139,17 @@ def _even(length: int, most: int) -> int:
 
 
 def packs_rows(m: int, k: int, n: int, acc: Accumulator) -> bool:
-    """Whether rows of the first operand are copied before they are multiplied."""
+    """Whether rows that lie in memory are copied before they are multiplied."""
     is_near = m * k * acc.dtype.itemsize <= NEAR
     return m > 1 and n >= FEW and not (is_near and acc.is_plain)
 
 
 def tiles_bytes(
-    lengths: tuple[int, int, int, int], acc: Accumulator, processor: Processor, is_stored: bool
+    lengths: tuple[int, int, int, int],
+    acc: Accumulator,
+    processor: Processor,
+    is_stored: bool,
+    has_prologue: bool,
 ) -> int:
     """Return how many bytes of scratch memory `multiply_tiles` needs at most, for any layout."""
     batch, m, k, n = lengths
@@ -154,7 +158,7 @@ def tiles_bytes(
         cut = blocking(lengths, acc, processor, is_stored, lanes)
         tile, depth = cut.tile, cut.depth
         columns = depth * tile.width if m > 1 else 0
-        rows = depth * cut.rows if packs_rows(m, k, n, acc) else 0
+        rows = depth * cut.rows if has_prologue or packs_rows(m, k, n, acc) else 0
         waiting = batch * m * n if k > depth and not is_stored else 0
         size = max(size, cut.items * (columns + rows + tile.rows * tile.width) + waiting)
     return size * acc.dtype_of_sums.itemsize + 1024

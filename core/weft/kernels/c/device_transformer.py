@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -17,6 +18,7 @@ from weft.kernels.c.host import CopiedStorage
 from weft.kernels.c.kernels import fusible
 from weft.kernels.c.lowering import rules, scratch_bytes
 from weft.kernels.c.processor import Processor
+from weft.kernels.c.products import takes_prologue
 from weft.kernels.c.working import WorkingMemory
 from weft.op import Op
 from weft.packing import Packing, Unpacking
@@ -68,12 +70,21 @@ class DeviceTransformer(Transformer):
     @cached_property
     def target(self) -> Target:
         """Any rank and any strides; float64 where the device has it, no complex numbers."""
-        name, fusible, workspace = self.transformer_name, self.fusible, self.scratch_bytes
-        return target_of(name, self.processor, fusible, workspace, self.fast_math)
+        target = target_of(self.transformer_name, self.processor, self.fast_math)
+        return replace(
+            target,
+            fusible=self.fusible,
+            takes_prologue=self.takes_prologue,
+            workspace=self.scratch_bytes,
+        )
 
     def fusible(self, op: Op) -> bool:
         """Return whether an op can be an instruction of a kernel."""
         return fusible(op, self.processor)
+
+    def takes_prologue(self, product: Op) -> bool:
+        """Return whether the kernel of a matrix product may also compute its first operand."""
+        return takes_prologue(product, self.processor)
 
     def scratch_bytes(self, op: Op) -> int:
         """Return the bytes of scratch memory that an op takes while it runs."""
@@ -161,22 +172,17 @@ class DeviceTransformer(Transformer):
         self.working.release()
 
 
-def target_of(
-    name: str,
-    processor: Processor,
-    fusible: Callable[[Op], bool],
-    workspace: Callable[[Op], int],
-    fast_math: bool = False,
-) -> Target:
-    """Return what kernels can compute that have such ops and take so much scratch memory."""
+def target_of(name: str, processor: Processor, fast_math: bool = False) -> Target:
+    """Return what kernels for a processor can compute."""
     names = Target.dtypes | {"float16", "bfloat16"}
     return Target(
         name=name,
         supports=_supports,
-        fusible=fusible,
+        fusible=partial(fusible, processor=processor),
         max_product_row=0,
+        takes_prologue=partial(takes_prologue, processor=processor),
         alignment=max(processor.alignment, LEAST_ALIGNMENT),
-        workspace=workspace,
+        workspace=partial(scratch_bytes, processor=processor),
         dtypes=names if processor.has_fp64 else names - {"float64"},
         runs_graphs=True,
         fast_math=fast_math,

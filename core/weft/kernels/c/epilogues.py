@@ -7,18 +7,14 @@ register. Kernels that make products begin as an epilogue says, and hand each su
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from weft.description import TensorDescription
 from weft.kernels.c.accumulators import Accumulator
 from weft.kernels.c.evaluation import ElementWiseKernel, are_contiguous
 from weft.kernels.c.forms import Form
-from weft.kernels.c.frames import Frame
+from weft.kernels.c.frames import Frame, View
 from weft.kernels.c.lowering import Lowering, Writing
-
-View = Callable[[TensorDescription], TensorDescription | None]
-"""Returns a tensor of the lengths of a product as one of others, if its strides allow."""
 
 
 class Epilogue(ABC):
@@ -135,11 +131,12 @@ class Computed(Epilogue):
 
     @property
     def _product(self) -> int:
-        return len(self.frame.kernel.operands)
+        kernel = self.frame.kernel
+        return len(kernel.operands) + len(kernel.prologue)
 
     def begin(self, lowering: Lowering, title: str) -> ElementWiseKernel:
         """Begin a kernel of elementwise ops."""
-        rest = self.frame.kernel.title.removeprefix("matmul")
+        _, _, rest = self.frame.kernel.title.partition("matmul")
         return ElementWiseKernel(lowering, self.frame, title + rest)
 
     def write(self, writing: Writing, form: Form, indices: tuple[str, ...], total: str) -> None:
@@ -162,13 +159,5 @@ class Computed(Epilogue):
 
     def seen(self, view: View) -> Computed | None:
         """Return the same with all that is read and written seen in another way."""
-        found = [view(each) for each in self.tensors]
-        tensors = tuple(each for each in found if each is not None)
-        if len(tensors) < len(found):
-            return None
-        count = len(self.frame.operands)
-        operands, results = tensors[:count], tensors[count:]
-        shape = results[0].shape
-        return Computed(
-            replace(self.frame, kept=shape, operands=operands, results=results), self.acc
-        )
+        found = self.frame.seen(view)
+        return None if found is None else Computed(found, self.acc)

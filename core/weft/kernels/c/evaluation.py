@@ -43,8 +43,10 @@ class ElementWiseKernel(Writing):
         The loop along which vectors lie, the last one unless a kernel says otherwise.
     """
 
-    def __init__(self, lowering: Lowering, frame: Frame, title: str = "") -> None:
-        super().__init__(lowering, title or frame.kernel.title)
+    def __init__(
+        self, lowering: Lowering, frame: Frame, title: str = "", within: Writing | None = None
+    ) -> None:
+        super().__init__(lowering, title or frame.kernel.title, within)
         self.frame = frame
         self.kernel = frame.kernel
         self.loads: dict[int, TensorDescription] = dict(enumerate(frame.operands))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -10,6 +10,9 @@ from weft.description import TensorDescription
 from weft.kernels.c.counters import are_many, is_wide
 from weft.kernels.collapse import collapse
 from weft.kernels.kernel import Instruction, Kernel, Operand
+
+View = Callable[[TensorDescription], TensorDescription | None]
+"""Returns a tensor of the lengths of a product as one of others, if its strides allow."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,19 @@ class Frame:
     def step(self, lies: TensorDescription, loop: int) -> int:
         """Return the elements from one point to the next along a loop."""
         return lies.strides[loop] // lies.dtype.itemsize
+
+    def seen(self, view: View) -> Frame | None:
+        """Return the same with all that is read and written seen in another way, if it can be.
+
+        The loops, none of which is reduced, are those of the first result.
+        """
+        found = [view(each) for each in self.tensors]
+        tensors = tuple(each for each in found if each is not None)
+        if len(tensors) < len(found):
+            return None
+        count = len(self.operands)
+        operands, results = tensors[:count], tensors[count:]
+        return replace(self, kept=results[0].shape, operands=operands, results=results)
 
     def along(self, loop: int) -> set[int]:
         """Return the steps of all operands along a loop."""

@@ -88,7 +88,8 @@ def fused_scratch(op: FusedOp, processor: Processor) -> int:
     """Return the bytes for totals of parts, or for what a product needs."""
     product = op.kernel.product
     if product is not None:
-        return scratch_of_product(product.op, processor, is_stored=False)
+        has_prologue = bool(op.kernel.prologue)
+        return scratch_of_product(product.op, processor, is_stored=False, has_prologue=has_prologue)
     return scratch_of(op.kernel, processor)
 
 

@@ -157,14 +157,17 @@ class Writing:
         Its lines so far.
     """
 
-    def __init__(self, lowering: Lowering, title: str) -> None:
+    def __init__(self, lowering: Lowering, title: str, within: Writing | None = None) -> None:
+        """Begin a kernel, or a part of one, whose lines and parameters are those of that."""
         self.lowering = lowering
         self.processor = lowering.processor
         self.title = title
-        self.code = Code()
-        self._parameters: list[Parameter] = []
-        self._args: list[TensorDescription | None] = []
-        self._known: dict[tuple[TensorDescription, bool], Array] = {}
+        self.code: Code = Code() if within is None else within.code
+        self._parameters: list[Parameter] = [] if within is None else within._parameters
+        self._args: list[TensorDescription | None] = [] if within is None else within._args
+        self._known: dict[tuple[TensorDescription, bool], Array] = (
+            {} if within is None else within._known
+        )
 
     def array(
         self,

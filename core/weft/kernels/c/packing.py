@@ -12,6 +12,7 @@ from typing import NamedTuple
 from weft.kernels.c.accumulators import VECTOR, Accumulator
 from weft.kernels.c.code import Code
 from weft.kernels.c.lowering import Array
+from weft.kernels.c.prologues import MemoryReader, Reader
 
 UNROLL = "#pragma unroll"
 ROLLED = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disable)"
@@ -33,26 +34,21 @@ def least(one: str, other: str) -> str:
     return f"({one} < {other} ? {one} : {other})"
 
 
-def is_by_rows(source: Array) -> bool:
-    """Whether neighbours along the last dimension lie together."""
-    return source.strides[-1] == 1
-
-
 def copy_line(
-    code: Code, acc: Accumulator, source: Array, row: Place, bounds: Bounds, target: str
+    code: Code, acc: Accumulator, source: Reader, row: Place, bounds: Bounds, target: str
 ) -> None:
     """Write the copy of a part of a row to a pointer."""
     first, end, kind = bounds
     length = code.define(f"const {kind}", "length", f"{end} - {first}")
-    j = code.define(kind, "j", "0")
-    if acc.lanes > 1 and acc.is_plain and is_by_rows(source):
+    j, lanes = code.define(kind, "j", "0"), source.lanes
+    if lanes > 1:
         code.line(ROLLED)
-        with code.block(f"for (; {j} + {VECTOR} <= {length}; {j} += {VECTOR})"):
-            found = acc.load_vector(VECTOR, source.at(*row, f"{first} + {j}"), source.dtype)
-            code.line(acc.store_vector(VECTOR, f"{target} + {j}", found, acc.dtype_of_sums))
+        with code.block(f"for (; {j} + {lanes} <= {length}; {j} += {lanes})"):
+            found = source.load(*row, f"{first} + {j}", lanes=lanes)
+            code.line(acc.store_vector(lanes, f"{target} + {j}", found, acc.dtype_of_sums))
     code.line(ROLLED)
     with code.block(f"for (; {j} < {length}; {j}++)"):
-        code.line(f"({target})[{j}] = {acc.load(source, *row, f'{first} + {j}')};")
+        code.line(f"({target})[{j}] = {source.load(*row, f'{first} + {j}')};")
 
 
 @dataclass(frozen=True)
@@ -75,10 +71,10 @@ class RowTiles:
     depth: int
     rows: int
 
-    def place(self, source: Array, tile: str, r: str, term: str) -> str:
+    def place(self, source: Reader, tile: str, r: str, term: str) -> str:
         """Return where a term of a row of a tile lies."""
         start = f"{self.pointer} + {tile} * {self.rows * self.depth}"
-        if is_by_rows(source):
+        if source.is_by_rows:
             return f"{start} + {r} * {self.depth} + {term}"
         return f"{start} + {term} * {self.rows} + {r}"
 
@@ -86,7 +82,7 @@ class RowTiles:
 def pack_tile(
     code: Code,
     acc: Accumulator,
-    source: Array,
+    source: Reader,
     first: Place,
     terms: Bounds,
     tile: str,
@@ -94,7 +90,7 @@ def pack_tile(
 ) -> None:
     """Write the copy of some terms of a tile's rows, given its first row and its number."""
     *at, i = first
-    if is_by_rows(source):
+    if source.is_by_rows:
         code.line(ROLLED)
         with code.block(f"for (i32 r = 0; r < {target.rows}; r++)"):
             line = target.place(source, tile, "r", "0")
@@ -105,16 +101,18 @@ def pack_tile(
         place = target.place(source, tile, "0", f"(k - {terms.first})")
         r = _short_vectors(code, acc, source, (*at, i, "k"), place, target.rows)
         if r < target.rows:
-            value = acc.load(source, *at, f"{i} + r", "k")
+            value = source.load(*at, f"{i} + r", "k")
             code.line(ROLLED)
             code.line(f"for (i32 r = {r}; r < {target.rows}; r++) ({place})[r] = {value};")
 
 
 def _short_vectors(
-    code: Code, acc: Accumulator, source: Array, first: Place, target: str, count: int
+    code: Code, acc: Accumulator, reader: Reader, first: Place, target: str, count: int
 ) -> int:
     """Write the copy of a column's elements as far as vectors go, and return how far that is."""
     r = 0
+    assert isinstance(reader, MemoryReader), "what is computed is computed by rows"
+    source = reader.array
     if acc.lanes == 1 or not acc.is_plain or source.strides[-2] != 1:
         return r
     *at, i, k = first
@@ -143,7 +141,7 @@ def pack_columns(
     pointer, width = target
     k = code.name("k")
     line = f"{pointer} + ({k} - {terms.first}) * {width}"
-    is_vector = is_by_rows(source) and acc.lanes > 1 and acc.is_plain
+    is_vector = source.strides[-1] == 1 and acc.lanes > 1 and acc.is_plain
     code.line(ROLLED)
     with code.block(f"for ({terms.kind} {k} = {terms.first}; {k} < {terms.end}; {k}++)"):
         code.line(f"{terms.kind} j = 0;")

@@ -16,7 +16,7 @@ from weft.description import TensorDescription
 from weft.errors import GraphError
 from weft.kernels.c import blas
 from weft.kernels.c.accumulators import VECTOR, Accumulator, accumulator
-from weft.kernels.c.blocking import tiles_bytes
+from weft.kernels.c.blocking import blocking, tiles_bytes
 from weft.kernels.c.code import Code
 from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.epilogues import Computed, Epilogue, Stored
@@ -26,6 +26,7 @@ from weft.kernels.c.loops import SHARES, decoded, each_point
 from weft.kernels.c.lowering import Lowering, Writing, needs_scratch, rules
 from weft.kernels.c.packing import UNROLL
 from weft.kernels.c.processor import Processor
+from weft.kernels.c.prologues import Prologue, prologue_of, reader
 from weft.kernels.c.shared_tiles import (
     LEAST_TERMS,
     Factors,
@@ -33,6 +34,7 @@ from weft.kernels.c.shared_tiles import (
     add_parts,
     multiply_shared,
     partial_bytes,
+    tile_columns,
 )
 from weft.kernels.c.tiles import multiply_tiles
 from weft.kernels.kernel import Kernel
@@ -54,21 +56,30 @@ class Product:
         The matrices.
     epilogue
         What becomes of the product.
+    prologue
+        What computes the first matrix, if it is in no memory.
     """
 
     x: TensorDescription
     y: TensorDescription
     epilogue: Epilogue
+    prologue: Prologue | None = None
 
     @property
     def is_wide(self) -> bool:
         """Whether indices need 64 bits."""
-        return is_wide(self.x, self.y, *self.epilogue.tensors)
+        read = (self.x,) if self.prologue is None else self.prologue.frame.tensors
+        return is_wide(*read, self.y, *self.epilogue.tensors)
 
     @property
     def kind(self) -> str:
         """The type of indices."""
         return index_kind(self.is_wide)
+
+    @property
+    def title(self) -> str:
+        """A short name of what is multiplied."""
+        return f"{self.prologue.title if self.prologue else ''}matmul"
 
     def folded(self) -> Product:
         """Return a batch that meets the same second operand as more rows."""
@@ -79,9 +90,11 @@ class Product:
         rows = prod(batch) * m
         x = self.x.cast((rows, k))
         epilogue = self.epilogue.seen(lambda lies: lies.cast((rows, n)))
-        if x is None or epilogue is None:
+        prologue = self.prologue and self.prologue.seen(lambda lies: lies.cast((rows, k)))
+        if x is None or epilogue is None or (prologue is None and self.prologue):
             return self
-        return Product(x, replace(y, shape=y.shape[-2:], strides=y.strides[-2:]), epilogue)
+        y = replace(y, shape=y.shape[-2:], strides=y.strides[-2:])
+        return Product(x, y, epilogue, prologue)
 
     def turned(self) -> Product:
         """Return the product of the transposed matrices in the other order."""
@@ -117,18 +130,25 @@ def write_product(
     outs: Sequence[TensorDescription],
     lowering: Lowering,
 ) -> None:
-    """Write and launch what computes a kernel that begins with a product.
+    """Write and launch what computes a kernel with a product.
 
-    Raises GraphError if the kernel also reduces rows, which no work item has as a whole.
+    Raises GraphError if the kernel also reduces rows, which no work item has as a whole, or
+    computes a row or the rows of a single column, which are read vector by vector.
     """
-    product = kernel.body[0]
+    product = kernel.product
+    assert product is not None, "the kernel has a product"
     if kernel.reduced:
         reason = "kernels in C do not reduce the rows of a product: its target has max_product_row"
         raise GraphError(product.op.explain(reason))
-    x, y = (args[number] for number in product.args)
+    prologue = prologue_of(kernel, args)
+    if prologue is not None and not are_matrices(product.op):
+        reason = "kernels in C compute no vector for a product: its target has takes_prologue"
+        raise GraphError(product.op.explain(reason))
+    first, second = product.args
+    x = args[first] if prologue is None else prologue.operand
     acc = accumulator(product.dtype, lowering.processor)
     epilogue = Computed(frame_of_points(kernel, args, outs), acc)
-    multiply(lowering, Product(x, y, epilogue).folded())
+    multiply(lowering, Product(x, args[second], epilogue, prologue).folded())
 
 
 @needs_scratch(MatmulOp)
@@ -174,7 +194,29 @@ def _is_worth_a_call(rows: int, columns: int, work: int) -> bool:
     return min(rows, columns) > 1 and work > TINY
 
 
-def scratch_of_product(op: Op, processor: Processor, *, is_stored: bool) -> int:
+def are_matrices(op: Op) -> bool:
+    """Whether both operands of a product have several rows and columns to give."""
+    return min(op.axes.shape[-2:]) > 1
+
+
+def takes_prologue(op: Op, processor: Processor) -> bool:
+    """Whether a kernel makes a product and reads each element of its first operand once.
+
+    So it is where no other work item multiplies the same rows with other columns.
+    """
+    if not are_matrices(op) or not is_own(op, processor):  # type: ignore[arg-type]
+        return False
+    *leading, m, k = op.args[0].axes.shape
+    n = op.axes.shape[-1]
+    if not processor.is_serial:
+        return n <= tile_columns(m, n, processor)
+    acc = accumulator(op.dtype, processor)
+    return blocking((prod(leading), m, k, n), acc, processor, False, acc.lanes).across == 1
+
+
+def scratch_of_product(
+    op: Op, processor: Processor, *, is_stored: bool, has_prologue: bool = False
+) -> int:
     """Return the scratch memory that `multiply` needs at most, for operands in any layout.
 
     `is_stored` tells whether sums go to memory as they are.
@@ -188,7 +230,8 @@ def scratch_of_product(op: Op, processor: Processor, *, is_stored: bool) -> int:
     ways = {(batch, m, n), (1, batch * m, n)}
     ways = {(b, j, i) for b, i, j in ways} if n == 1 else ways
     if processor.is_serial:
-        return max(tiles_bytes((b, i, k, j), acc, processor, is_stored) for b, i, j in ways)
+        options = acc, processor, is_stored, has_prologue
+        return max(tiles_bytes((b, i, k, j), *options) for b, i, j in ways)
     return max(
         max(partial_bytes(b, i, j, k, acc, processor), _column_bytes(b * i, j, k, acc, processor))
         for b, i, j in ways
@@ -209,11 +252,11 @@ def multiply(lowering: Lowering, product: Product) -> None:
     elif prod(batch) * m * n * k <= TINY:
         _each_by_itself(lowering, product)
     elif lowering.processor.is_serial:
-        multiply_tiles(lowering, x, y, product.epilogue)
+        multiply_tiles(lowering, x, y, product.epilogue, product.prologue, product.title)
     elif m == 1:
         _columns(lowering, product)
     else:
-        multiply_shared(lowering, _factors(product), product.epilogue, "matmul")
+        multiply_shared(lowering, _factors(product), product.epilogue, product.title)
 
 
 def _factors(product: Product) -> Factors:
@@ -221,7 +264,7 @@ def _factors(product: Product) -> Factors:
     *batch, m, k = x.shape
 
     def first(writing: Writing, at: Place, i: str, term: str) -> str:
-        return acc.load(writing.array("x", x), *at, i, term)
+        return reader(acc, writing, x, product.prologue).load(*at, i, term)
 
     def second(writing: Writing, at: Place, term: str, j: str) -> str:
         return acc.load(writing.array("y", y), *at, term, j)
@@ -233,14 +276,14 @@ def _factors(product: Product) -> Factors:
 def _each_by_itself(lowering: Lowering, product: Product) -> None:
     """Write a loop over the sums of a small product."""
     x, y, epilogue = product.x, product.y, product.epilogue
-    writing, acc = epilogue.begin(lowering, "matmul"), epilogue.acc
-    a, b = writing.array("x", x), writing.array("y", y)
+    writing, acc = epilogue.begin(lowering, product.title), epilogue.acc
+    a, b = reader(acc, writing, x, product.prologue), writing.array("y", y)
 
     def add(indices: tuple[str, ...], form: Form) -> None:
         *at, i, j = indices
         total = writing.code.define(acc.number, "total", "0")
         with writing.code.block(f"for ({product.kind} k = 0; k < {x.shape[-1]}; k++)"):
-            terms = f"{acc.load(a, *at, i, 'k')} * {acc.load(b, *at, 'k', j)}"
+            terms = f"{a.load(*at, i, 'k')} * {acc.load(b, *at, 'k', j)}"
             writing.code.line(f"{total} += {terms};")
         epilogue.write(writing, form, indices, total)
 

@@ -83,6 +83,11 @@ def _shape(m: int, n: int, processor: Processor) -> _Shape:
     return _Shape(down, across, 8 if is_large and shared <= processor.local_bytes else 4)
 
 
+def tile_columns(m: int, n: int, processor: Processor) -> int:
+    """Return how many columns a tile has."""
+    return _shape(m, n, processor).columns
+
+
 def parts_of_sums(batch: int, m: int, n: int, k: int, processor: Processor) -> int:
     """Return in how many parts sums are cut."""
     shape = _shape(m, n, processor)

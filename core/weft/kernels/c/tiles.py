@@ -23,6 +23,7 @@ from weft.kernels.c.function import ctype
 from weft.kernels.c.loops import decoded, part, share
 from weft.kernels.c.lowering import Array, Lowering
 from weft.kernels.c.packing import ROLLED, UNROLL, Bounds, RowTiles, least, pack_columns, pack_tile
+from weft.kernels.c.prologues import Prologue, reader
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,11 @@ def multiply_tiles(
     x: TensorDescription,
     y: TensorDescription,
     epilogue: Epilogue,
+    prologue: Prologue | None,
+    title: str,
 ) -> None:
     """Write the product of matrices [..., m, k] and [..., k, n] of equal leading dimensions."""
-    _Tiling(lowering, x, y, epilogue).write()
+    _Tiling(lowering, x, y, epilogue, prologue, title).write()
 
 
 class _Tiling:
@@ -71,13 +74,15 @@ class _Tiling:
         x: TensorDescription,
         y: TensorDescription,
         epilogue: Epilogue,
+        prologue: Prologue | None,
+        title: str,
     ) -> None:
         self.lowering, self.epilogue = lowering, epilogue
-        self.writing = epilogue.begin(lowering, "matmul")
+        self.writing = epilogue.begin(lowering, title)
         self.code, self.processor = self.writing.code, self.writing.processor
         self.acc = acc = epilogue.acc
         acc.declare_vectors(self.code)
-        self.a, self.b = self.writing.array("x", x), self.writing.array("y", y)
+        self.a, self.b = reader(acc, self.writing, x, prologue), self.writing.array("y", y)
         *self.batch, self.m, self.n = epilogue.shape
         self.k = x.shape[-1]
         lengths = prod(self.batch), self.m, self.k, self.n
@@ -87,11 +92,12 @@ class _Tiling:
         self.tile = self.cut.tile
         depth, width = self.cut.depth, self.tile.width
         is_deep = are_many(depth * max(width, self.cut.rows))
-        self.kind = index_kind(is_deep or is_wide(x, y, *epilogue.tensors))
+        read = (x,) if prologue is None else prologue.frame.tensors
+        self.kind = index_kind(is_deep or is_wide(*read, y, *epilogue.tensors))
         self.packs_columns = self._packs_columns()
         self.panel = self._scratch("columns", width * depth) if self.packs_columns else ""
         self.packed: RowTiles | None = None
-        if packs_rows(self.m, self.k, self.n, acc):
+        if prologue or packs_rows(self.m, self.k, self.n, acc):
             pointer = self._scratch("rows", self.cut.rows * depth)
             self.packed = RowTiles(pointer, depth, self.tile.rows)
         has_rest = self.m % self.tile.rows or self.n % width
@@ -228,9 +234,10 @@ class _Tiling:
         place = f"{panel.pointer} + {term} * {panel.pitch} + v * {lanes * panel.step}"
         found = acc.load_vector(lanes, place, panel.dtype)
         code.line(f"for ({self.kind} v = 0; v < {vectors}; v++) b[v] = {found};")
-        value = acc.load(self.a, *at, f"{i} + r", "k")
         if self.packed:
             value = f"*({self.packed.place(self.a, f'({number} - {first})', 'r', term)})"
+        else:
+            value = self.a.load(*at, f"{i} + r", "k")
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {self.tile.rows}; r++)"):
             code.line(f"const {acc.number} a = {value};")
