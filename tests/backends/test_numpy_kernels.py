@@ -177,6 +177,11 @@ PRODUCTS = {
         [(9, 5), (5, 7)],
         "Tiled",
     ),
+    "prologue and results of rows": (
+        lambda x, y: [p := weft.tanh(x * 2) @ y, weft.sum(p, axis=1), weft.max(p * p, axis=1)],
+        [(9, 5), (5, 7)],
+        "Tiled",
+    ),
     "prologue of a narrow product": (
         lambda x, y: weft.tanh(x * x) @ y + 1,
         [(6, 40), (40, 1)],
@@ -354,3 +359,46 @@ def test_random_kernels(kernel: tuple[Any, list[tuple[int, ...]]], threads: int)
     build, shapes = kernel
     computation = compiled(build, shapes, "float64", threads=threads)
     check(computation, [array / 4 for array in samples(shapes, "float64")])
+
+
+Steps = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(0, 9)), max_size=5)
+
+
+def _taken(steps: Any, known: list[Any], axes: tuple[int, ...]) -> list[Any]:
+    for kind, one, other in steps:
+        x, y = known[one % len(known)], known[other % len(known)]
+        known.append(_step(kind, x, y, axes))
+    return known
+
+
+@hypothesis.settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+@hypothesis.given(
+    st.lists(st.integers(1, 4), max_size=1),
+    st.tuples(*[st.integers(1, 12)] * 3),
+    Steps,
+    Steps,
+    st.sampled_from([1, 2, 3]),
+)
+def test_random_kernels_with_a_product(
+    batch: list[int], lengths: tuple[int, int, int], before: Any, after: Any, threads: int
+) -> None:
+    """Elementwise ops before it, on operands that repeat along rows or columns, and any after."""
+    m, k, n = lengths
+    shapes = [(*batch, m, k), (*batch, k, n), (k,), (m, 1), (*batch, m, n)]
+
+    def build(x: Any, y: Any, row: Any, column: Any, full: Any) -> Any:
+        repeated = [weft.broadcast(each, x.axes) + x for each in (row, column)]
+        made = _taken([(kind | 3, *rest) for kind, *rest in before], [x, *repeated], ())
+        product = made[-1] @ y
+        rows = (len(batch) + 1,) if n > 1 else ()
+        found = _taken(after, [product * 2, full + product], rows)
+        return [found[-1], weft.sum(found[-1], axis=-1), product]
+
+    check(
+        compiled(build, shapes, "float64", threads=threads),
+        [array / 4 for array in samples(shapes, "float64")],
+    )

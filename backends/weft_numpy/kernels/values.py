@@ -81,6 +81,8 @@ class Values:
         self.product = kernel.product
         self.terms = 0 if self.product is None else self.product.op.args[0].axes.shape[-1]
         self.before_product = _before_product(kernel)
+        factors = () if self.product is None else self.product.args
+        self._matrices = self.before_product.union(factors) & {*range(len(args))}
         self.reduced = frozenset(
             number
             for number, each in enumerate(self.dimensions)
@@ -90,10 +92,10 @@ class Values:
         self.sources: list[int] = list(range(len(args)))
         self.varying: list[frozenset[int]] = [_varying(array) for array in self.operands]
         if self.product is not None:
-            for number, gap in zip(self.product.args, (-1, -2), strict=True):
-                if number < len(args):
+            for number, gap in zip(factors, (-1, -2), strict=True):
+                if number in self._matrices:
                     self.varying[number] -= {len(self.lengths) + gap}
-        for number in self.before_product & {*range(len(args))}:
+        for number in self.before_product & self._matrices:
             along = self.varying[number] - {len(self.lengths) - 1}
             self.varying[number] = along | {TERMS}
         for each in kernel.body:
@@ -163,8 +165,7 @@ class Values:
         for axis, each in enumerate(self.dimensions):
             if each.places[-1] in steps:
                 shape[axis], strides[axis] = each.length, steps[each.places[-1]] * each.factor
-        is_factor = self.product is not None and number in self.product.args
-        if is_factor or number in self.before_product:
+        if number in self._matrices:
             shape[-2:], strides[-2:] = lies.shape[-2:], lies.strides[-2:]
         return TensorDescription(tuple(shape), lies.dtype, tuple(strides), lies.offset, lies.base)
 
