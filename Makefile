@@ -20,11 +20,11 @@ test-gpu: $(READY)
 	$(BIN)/python -m pytest --weft-backend=cupy $(PYTEST_ARGS) core/weft/testing tests/frontends tests/examples
 	$(BIN)/python -m pytest -m gpu $(PYTEST_ARGS) tests/backends/cuda
 
-# The kit and the tests of the OpenCL backend on Intel's runtime for processors, which stays
-# installed; and the kit on the driver that was there before.
+# The kit, the tests of kernels in C and those of the OpenCL backend on Intel's runtime for
+# processors, which stays installed; and the kit on the driver that was there before.
 test-intel: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check intel-opencl-rt intel-cmplr-lib-rt
-	WEFT_OPENCL_DEVICE=intel:0 $(BIN)/python -m pytest -n auto --dist worksteal --weft-backend=opencl $(PYTEST_ARGS) core/weft/testing tests/backends/opencl tests/conformance/test_second_driver.py
+	WEFT_OPENCL_DEVICE=intel:0 $(BIN)/python -m pytest -n auto --dist worksteal --weft-backend=opencl $(PYTEST_ARGS) core/weft/testing tests/core/kernels_c tests/backends/opencl tests/conformance/test_second_driver.py
 
 fast: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(PYTEST_ARGS)

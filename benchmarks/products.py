@@ -1,4 +1,4 @@
-"""Matrix products and a convolution: weft against NumPy's matmul, and im2col with it.
+"""Matrix products, one of what is computed before it, and a convolution: weft against NumPy.
 
 On processors OpenCL hands large products to NumPy's BLAS; there its own kernels are compared too.
 The limit is flops, by the rate of NumPy's own product of 1,024 columns.
@@ -57,6 +57,10 @@ CASES = (
         weft.matmul, np.matmul,
     ),
     Case(
+        "relu(x + b) @ y, 512x256x16", [(512, 256), (256,), (256, 16)], 512 * 256 * 16,
+        lambda x, b, y: weft.relu(x + b) @ y, lambda x, b, y: np.maximum(x + b, 0) @ y,
+    ),
+    Case(
         "convolution 3x3, 8x64x56x56", [(8, 64, 56, 56), (64, 64, 3, 3)], 8 * 64 * 56**2 * 64 * 9,
         lambda x, w: weft.conv2d(x, w, padding=1), convolution,
     ),
@@ -82,7 +86,8 @@ def compiled(case: Case) -> Callable[..., Array]:
         return Program(result, placeholders, []).compiled()[1]
     transformer = weft.make_transformer()
     assert isinstance(transformer, DeviceTransformer), "others have no kernels"
-    transformer.processor = replace(transformer.processor, host_work=sys.maxsize)
+    never = sys.maxsize
+    transformer.processor = replace(transformer.processor, host_work=never, host_work_even=never)
     return transformer.computation(result, *placeholders)
 
 

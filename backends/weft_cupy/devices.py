@@ -28,7 +28,8 @@ def choose(wanted: int | str | None) -> Device:
     """
     found = best(wanted)
     if found.number not in _opened:
-        _opened[found.number] = Device(drivers.cupy(), found, blas.library() is not None)
+        made = Device(drivers.cupy(), found, blas.library() is not None)
+        _opened.setdefault(found.number, made)
     return _opened[found.number]
 
 

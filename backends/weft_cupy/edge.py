@@ -57,6 +57,3 @@ class CuPyEdge(Edge):
         if bytes_.size:
             self.queue.upload(self.addresses[number] + start, bytes_)
             self.queue.wait()
-
-    def release(self) -> None:
-        """Do nothing: other programs use the memory too."""

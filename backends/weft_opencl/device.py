@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,9 @@ from weft.errors import BackendError
 from weft.kernels.c import OPENCL, Processor
 from weft.kernels.c.device import HeldMemory, OpenedDevice
 from weft.kernels.c.host import Bytes
+from weft_opencl.drivers import POCL
 from weft_opencl.errors import build_error, explained, is_lost
+from weft_opencl.verdicts import Verdict
 
 _building = threading.Lock()
 """Held while warnings are off, which they are for all threads."""
@@ -23,6 +26,8 @@ GROUP = 256
 """The work items in a group of devices that are no CPU, where they can have as many."""
 ACCESS = 16
 """Bytes: the most that a work item of a GPU loads or stores at once."""
+CASES = 8
+"""The functions in a kernel of PoCL: more save little, and may be compiled for nothing."""
 
 _INT64_ATOMICS = "cl_khr_int64_base_atomics"
 
@@ -38,21 +43,26 @@ class Device(OpenedDevice):
         The device, as pyopencl has it.
     context
         The context; the process has one for each device, and another one once that is lost.
-    coherent
-        Whether a probe found that kernels and the host see what the other writes to host memory.
+    verdict
+        What a probe has found out.
     """
 
-    def __init__(self, cl: Any, handle: Any, coherent: bool) -> None:
+    def __init__(self, cl: Any, handle: Any, verdict: Verdict) -> None:
         super().__init__(described(handle), (cl.Error,))
         self.cl = cl
         self.handle = handle
-        self.coherent = coherent
+        self.verdict = verdict
         self.context = cl.Context([handle])
 
     @cached_property
     def is_cpu(self) -> bool:
         """Whether the device is a CPU."""
         return bool(self.handle.type & self.cl.device_type.CPU)
+
+    @property
+    def has_host_memory(self) -> bool:
+        """Whether the device has no memory of its own but that of the host."""
+        return bool(self.handle.host_unified_memory)
 
     @property
     def access_bytes(self) -> int:
@@ -75,7 +85,7 @@ class Device(OpenedDevice):
         """The device as kernels see it."""
         handle = self.handle
         return Processor(
-            dialect=OPENCL,
+            dialect=replace(OPENCL, warp=self.verdict.warp),
             is_serial=self.is_cpu,
             units=int(handle.max_compute_units),
             group=self.group,
@@ -84,7 +94,8 @@ class Device(OpenedDevice):
             access_bytes=self.access_bytes,
             has_fp64=bool(handle.double_fp_config),
             has_int64_atomics=_INT64_ATOMICS in handle.extensions.split(),
-            shares_host=self.is_cpu and self.coherent,
+            shares_host=self.has_host_memory and self.verdict.coherent and not self.access_bytes,
+            cases=CASES if self.is_cpu and handle.platform.name.strip() == POCL else 1,
         )
 
     def queue(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,14 +11,14 @@ from weft.errors import ArgumentError, BackendError
 from weft.kernels.c.device import wanted_device
 from weft_opencl import drivers, verdicts
 from weft_opencl.device import Device, described
-from weft_opencl.drivers import INTEL, Candidate
+from weft_opencl.drivers import INTEL, POCL, Candidate
 from weft_opencl.errors import explained
 from weft_opencl.verdicts import Verdict
 
 VARIABLE = "WEFT_OPENCL_DEVICE"
-_POCL = "Portable Computing Language"
 
 _opened: dict[tuple[int, int], Device] = {}
+_choosing = threading.RLock()
 _after_fork = ""
 _FORKED = (
     "this process was forked from one that had used OpenCL, whose drivers do not live through "
@@ -30,8 +31,9 @@ def choose(wanted: int | str | None) -> Device:
 
     It is opened. Raises ArgumentError and BackendError as `best` does.
     """
-    found, verdict = best(wanted)
-    return opened(found, verdict.coherent)
+    with _choosing:
+        found, verdict = best(wanted)
+        return opened(found, verdict)
 
 
 def best(wanted: int | str | None) -> tuple[Candidate, Verdict]:
@@ -64,14 +66,14 @@ def best(wanted: int | str | None) -> tuple[Candidate, Verdict]:
     )
 
 
-def opened(candidate: Candidate, coherent: bool) -> Device:
+def opened(candidate: Candidate, verdict: Verdict) -> Device:
     """Return an opened device; the process has one for each, until it is lost."""
     key = (candidate.platform, candidate.place)
     found = _opened.get(key)
     if found is None or found.lost or found.handle != candidate.handle:
         cl = drivers.opencl()
         try:
-            found = _opened[key] = Device(cl, candidate.handle, coherent)
+            found = _opened[key] = Device(cl, candidate.handle, verdict)
         except cl.Error as error:
             raise explained(error, str(candidate), "opening it") from error
     return found
@@ -90,7 +92,7 @@ def ranked(found: Iterable[Candidate]) -> list[Candidate]:
             return 0, bool(each.handle.host_unified_memory), -each.handle.max_compute_units
         if not kind & kinds.CPU:
             return 1, 0, 0
-        return 2, {INTEL: 0, _POCL: 2}.get(each.platform_name, 1), 0
+        return 2, {INTEL: 0, POCL: 2}.get(each.platform_name, 1), 0
 
     return sorted(found, key=rank)
 
@@ -135,7 +137,8 @@ def summary() -> tuple[str | None, str]:
 
 def _give_up() -> None:
     """Let nobody use OpenCL in a process forked after it was started: it would wait forever."""
-    global _after_fork
+    global _after_fork, _choosing
+    _choosing = threading.RLock()
     if drivers.candidates.cache_info().currsize:
         _after_fork = _FORKED
         for device in _opened.values():

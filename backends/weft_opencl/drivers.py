@@ -20,14 +20,13 @@ from typing import Any
 
 from weft.errors import BackendError
 
-INTEL = "Intel(R) OpenCL"
+INTEL, POCL = "Intel(R) OpenCL", "Portable Computing Language"
 _INTEL_LIBRARY = "libintelocl.so"
 _VENDORS = "OCL_ICD_VENDORS"
 _POCL_AFFINITY = "POCL_AFFINITY"
 _SYSTEM = "/etc/OpenCL/vendors"
 _NO_PLATFORM = -1001
 """CL_PLATFORM_NOT_FOUND_KHR."""
-_NONE = "no OpenCL driver is installed"
 
 HOW_TO_GET_A_DRIVER = (
     "for a CPU: apt install pocl-opencl-icd (Debian, Ubuntu), or: pip install intel-opencl-rt "
@@ -109,7 +108,9 @@ def candidates() -> tuple[Candidate, ...]:
         platforms, handles_of = [], []
     if not platforms:
         broken = "".join(f"\n  {trouble}" for trouble in _broken())
-        what = f"no OpenCL driver can be loaded:{broken}\n" if broken else f"{_NONE}: "
+        what = "no OpenCL driver is installed: "
+        if broken:
+            what = f"no OpenCL driver can be loaded:{broken}\n"
         raise BackendError(f"{what}{HOW_TO_GET_A_DRIVER}")
     found: list[Candidate] = []
     empty = []

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.kernels.c.entries import Entry
 from weft.kernels.c.function import GPUKernel, HostCall
 from weft.kernels.c.group import GPUKernelGroup, Launch, Segment
 from weft.kernels.c.stretch import Stretch
 from weft.plan import INPUT, RESULT
 from weft.program import Program
 from weft_opencl.device import Device, Memory
-from weft_opencl.edge import CopiedEdge, OpenCLEdge, SharedEdge
+from weft_opencl.edge import CopiedEdge, MappedEdge, OpenCLEdge, SharedEdge
 from weft_opencl.mappings import MAPPINGS
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 class OpenCLKernelGroup(GPUKernelGroup):
     """The executor of a program on an OpenCL device.
 
-    Where the device shares the host's memory, kernels work on the caller's arrays; else on copies
-    in memory that the group keeps.
+    Where the device shares the host's memory, kernels work on the caller's arrays, or on those that
+    are laid out for that; else on copies in memory that the group keeps.
     """
 
     device: Device
@@ -36,6 +37,8 @@ class OpenCLKernelGroup(GPUKernelGroup):
         super().__init__(transformer, program)
         self.cl = transformer.cl
         self.queue = transformer.queue
+        self.maps_host = transformer.maps_host
+        self._entries: dict[str, Entry] = {}
         self._kernels: dict[Launch, Any] = {}
 
     def load(self, text: str) -> None:
@@ -43,24 +46,40 @@ class OpenCLKernelGroup(GPUKernelGroup):
 
         Raises DeviceMemoryError where the process has no room for the kernels.
         """
-        kernels = [work for work in self.work if isinstance(work, GPUKernel)]
-        MAPPINGS.make_room(len({work.function.name for work in kernels}), self.device.name)
+        entries = self.source.entries
+        MAPPINGS.make_room(len(entries), self.device.name)
         built = self.device.build(text, self.program.name)
+        self._entries = {name: entry for entry in entries for name in entry.functions}
         try:
-            for work in kernels:
-                self._kernels[work] = self.cl.Kernel(built, work.function.name)
+            for work in self.work:
+                if isinstance(work, GPUKernel):
+                    self._kernels[work] = self._kernel(built, work.function.name)
         except self.cl.Error as error:
             doing = f"making the kernels of {self.program.name}"
             raise self.device.failed(error, doing) from error
 
+    def _kernel(self, built: Any, name: str) -> Any:
+        """Return a kernel that runs a function, and is given nothing where only others look."""
+        entry = self._entries[name]
+        kernel = self.cl.Kernel(built, entry.name)
+        if entry.has_cases:
+            kernel.set_arg(0, np.int32(entry.case(name)))
+            for index in range(1 + len(entry.functions[name].parameters), kernel.num_args):
+                kernel.set_arg(index, None)
+        return kernel
+
     def make_edge(self) -> OpenCLEdge:
         """Return the edge: the caller's arrays themselves where the device shares their memory."""
-        return (SharedEdge if self.processor.shares_host else CopiedEdge)(self)
+        if self.processor.shares_host:
+            return SharedEdge(self)
+        return (MappedEdge if self.maps_host else CopiedEdge)(self)
 
     def bound(self, launch: Launch, word: int | None) -> Callable[[], Any]:
         """Bind the arguments of a launch, but for those in the caller's memory."""
+        assert isinstance(launch, GPUKernel), "the processor has no library"
         kernel = self._kernels[launch]
-        for index, lies in enumerate(launch.args):
+        first = int(self._entries[launch.function.name].has_cases)
+        for index, lies in enumerate(launch.args, first):
             if lies is None:
                 assert word is not None
                 alignment = self.processor.alignment

@@ -1,7 +1,7 @@
 """Probing a device in a process of its own, since drivers may end the process that asks them.
 
 Run as a script, with the number of a platform and the place of a device there. It imports nothing
-of weft and prints one line of JSON: what is wrong, and whether host memory is shared.
+of weft and prints one line of JSON: the fields of a `Verdict`.
 """
 
 from __future__ import annotations
@@ -33,16 +33,27 @@ void sums(__global const float *x, __global float *y, __global int *word) {
 """
 LENGTH = 16 * 16
 
+SHUFFLING = {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"}
+"""The extensions by which work items pass each other values, so many as a kernel demands."""
+WARPS = (32, 16, 8, 64)
+"""How many that may be, the best first: no fewer than 32 share a row."""
+EXCHANGE = """
+__kernel __attribute__((intel_reqd_sub_group_size({warp}), reqd_work_group_size(64, 1, 1)))
+void exchange(__global const float *x, __global float *y) {{
+    float sum = x[get_global_id(0)];
+    for (uint mask = {warp} / 2; mask; mask /= 2) sum += sub_group_shuffle_xor(sum, mask);
+    y[get_global_id(0)] = sum;
+}}
+"""
+
 
 def probe(cl: Any, handle: Any) -> dict[str, Any]:
-    """Return what is wrong with a device, nothing if it works, and whether it shares memory."""
+    """Return the verdict on a device."""
     import numpy as np
 
     context = cl.Context([handle])
     queue = cl.CommandQueue(context, handle)
-    program = cl.Program(context, SOURCE)
-    program.get_info(cl.program_info.REFERENCE_COUNT)  # pyopencl would keep it on disk
-    program.build()
+    program = _built(cl, context, SOURCE)
     lanes, sums = cl.Kernel(program, "lanes"), cl.Kernel(program, "sums")
     flags = cl.mem_flags
     x = np.linspace(-3, 3, LENGTH, dtype=np.float32)
@@ -62,8 +73,20 @@ def probe(cl: Any, handle: Any) -> dict[str, Any]:
         and word[0] == 7
     )
     if not right:
-        return {"wrong": "a small kernel gives wrong numbers on it", "coherent": False}
-    return {"wrong": "", "coherent": _is_coherent(cl, context, queue, lanes)}
+        return {"wrong": "a small kernel gives wrong numbers on it"}
+    can_shuffle = SHUFFLING.issubset(handle.extensions.split())
+    sizes = (warp for warp in WARPS if can_shuffle and _shuffles(cl, context, queue, warp))
+    return {
+        "wrong": "",
+        "coherent": _is_coherent(cl, context, queue, lanes),
+        "warp": next(sizes, 0),
+    }
+
+
+def _built(cl: Any, context: Any, source: str) -> Any:
+    program = cl.Program(context, source)
+    program.get_info(cl.program_info.REFERENCE_COUNT)  # pyopencl would keep it on disk
+    return program.build()
 
 
 def _is_coherent(cl: Any, context: Any, queue: Any, lanes: Any) -> bool:
@@ -87,6 +110,24 @@ def _is_coherent(cl: Any, context: Any, queue: Any, lanes: Any) -> bool:
     return True
 
 
+def _shuffles(cl: Any, context: Any, queue: Any, warp: int) -> bool:
+    """Whether so many neighbouring work items can pass each other values."""
+    import numpy as np
+
+    try:
+        exchange = cl.Kernel(_built(cl, context, EXCHANGE.format(warp=warp)), "exchange")
+    except cl.Error:  # not so many
+        return False
+    x = np.arange(LENGTH, dtype=np.float32)
+    y = np.zeros_like(x)
+    flags = cl.mem_flags.COPY_HOST_PTR
+    buffers = [cl.Buffer(context, cl.mem_flags.READ_WRITE | flags, hostbuf=each) for each in (x, y)]
+    exchange.set_args(*buffers)
+    cl.enqueue_nd_range_kernel(queue, exchange, (LENGTH,), (64,))
+    cl.enqueue_copy(queue, y, buffers[1])
+    return np.array_equal(y, x.reshape(-1, warp).sum(1).repeat(warp))
+
+
 def main(platform: str, place: str) -> None:
     """Print the verdict on a device."""
     warnings.simplefilter("ignore")
@@ -96,7 +137,7 @@ def main(platform: str, place: str) -> None:
         handle = cl.get_platforms()[int(platform)].get_devices()[int(place)]
         verdict = probe(cl, handle)
     except Exception as error:
-        verdict = {"wrong": str(error).strip() or type(error).__name__, "coherent": False}
+        verdict = {"wrong": str(error).strip() or type(error).__name__}
     print(json.dumps(verdict), flush=True)
 
 

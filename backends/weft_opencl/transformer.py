@@ -25,16 +25,23 @@ class OpenCLTransformer(DeviceTransformer):
         The device: its number among those that ``weft doctor`` lists, a part of its name, or
         ``"platform:device"``, each a number or a part of a name. Without it what
         ``WEFT_OPENCL_DEVICE`` says, else the best one that works.
+
+    Attributes
+    ----------
+    maps_host
+        Whether kernels may work on the host's arrays, if these are mapped before it sees results.
     """
 
     transformer_name = "opencl"
     device: Device
+    maps_host: bool
 
     def __init__(self, *, device: int | str | None = None, **options: Any) -> None:
         super().__init__(**options)
         self.device = choose(device)
         self.cl = self.device.cl
         self.processor = self.device.processor
+        self.maps_host = self.device.has_host_memory
         self.queue = self.device.queue()
 
     @classmethod

@@ -21,10 +21,22 @@ PATIENCE = 120
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong with a device, nothing if it works, and whether host memory is shared."""
+    """What was found out about a device.
+
+    Attributes
+    ----------
+    wrong
+        What is wrong with it; nothing if it works.
+    coherent
+        Whether kernels and the host see at once what the other writes to the host's memory,
+        wherever it begins.
+    warp
+        How many neighbouring work items of a kernel pass each other values; 0 if they do not.
+    """
 
     wrong: str
-    coherent: bool
+    coherent: bool = False
+    warp: int = 0
 
 
 _known: dict[tuple[str, ...], Verdict] = {}
@@ -68,13 +80,13 @@ def _probed(candidate: Candidate) -> Verdict:
                 check=False, errors="replace",
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return Verdict(f"a small kernel did not end within {PATIENCE} seconds on it", False)
+            return Verdict(f"a small kernel did not end within {PATIENCE} seconds on it")
         except OSError as error:
-            return Verdict(f"no process could be started to probe it: {error}", False)
+            return Verdict(f"no process could be started to probe it: {error}")
     lines = done.stdout.splitlines()
     if done.returncode == 0 and lines:
         return Verdict(**json.loads(lines[-1]))
-    return Verdict(_ended(done.returncode, done.stderr), False)
+    return Verdict(_ended(done.returncode, done.stderr))
 
 
 def _ended(status: int, stderr: str) -> str:

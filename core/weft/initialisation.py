@@ -10,7 +10,6 @@ from weft.lengths import Symbol
 from weft.op import Op
 from weft.ops.control import doall, sequential
 from weft.program import Computation
-from weft.structure import SMALL
 from weft.traversal import dependencies, postorder
 
 if TYPE_CHECKING:
@@ -42,13 +41,11 @@ def initializers_of(ops: Iterable[Op], initialised: Iterable[Any]) -> list[Op]:
     return list(found)
 
 
-def large_constants(initializers: Iterable[Op]) -> dict[Any, Op]:
-    """Return the constants that states are set to as they are, where a program for it costs."""
+def initial_constants(initializers: Iterable[Op]) -> dict[Any, Op]:
+    """Return the constants that states are set to as they are, which takes no program."""
     writes = (op.args for op in initializers)
     return {
-        state: value
-        for state, value in writes
-        if value.is_constant and value.const.nbytes > SMALL and value.axes == state.axes
+        state: value for state, value in writes if value.is_constant and value.axes == state.axes
     }
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,9 @@ def test_after_an_error_no_further_part_is_begun() -> None:
                 begun.wait(30)
             if lane == 0:
                 raise KeyError(part)
-            time.sleep(0.1)
+            deadline = time.monotonic() + 30
+            while length_hint(parts) and time.monotonic() < deadline:
+                time.sleep(0.001)
             done.append(part)
 
     with pytest.raises(KeyError):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 import weft
 from weft.errors import ArgumentError, StateError
@@ -95,6 +97,18 @@ def test_blas_is_restored_after_an_error(two_libraries: Any) -> None:
     assert counts(libraries) == [4, 1]
 
 
+def test_blas_is_limited_by_the_next_call_if_that_failed(two_libraries: Any) -> None:
+    own, libraries = two_libraries
+    own._libraries = [SimpleNamespace(), *libraries]
+    with pytest.raises(AttributeError):
+        own.during(lambda: None)
+    own._libraries = libraries
+    seen: list[int] = []
+    own.during(lambda: seen.extend(counts(libraries)))
+    assert seen == [1, 1]
+    assert counts(libraries) == [4, 1]
+
+
 def test_the_last_of_several_calls_restores_blas(two_libraries: Any) -> None:
     own, libraries = two_libraries
     inside, release = threading.Event(), threading.Event()
@@ -111,6 +125,33 @@ def test_the_last_of_several_calls_restores_blas(two_libraries: Any) -> None:
     release.set()
     other.join(30)
     assert counts(libraries) == [4, 1]
+
+
+def test_blas_is_limited_and_restored_in_any_thread() -> None:
+    """The last call ends in another thread than the one that limited it."""
+    own, seen = SingleThreadedBlas(), []
+    own.during(lambda: None)
+    libraries: Any = own._libraries
+    inside, release = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        inside.set()
+        assert release.wait(30)
+        seen.extend(counts(libraries))
+
+    with threadpool_limits(2, user_api="blas"):
+        before = counts(libraries)
+        for first_out in (True, False):
+            other = threading.Thread(target=own.during, args=(wait,))
+            if first_out:
+                own.during(other.start)
+            else:
+                other.start()
+            assert inside.wait(30)
+            release.set()
+            other.join(30)
+            assert counts(libraries) == before
+    assert set(seen) <= {1}
 
 
 def test_a_fork_restores_blas_in_the_child(two_libraries: Any) -> None:

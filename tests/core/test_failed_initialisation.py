@@ -151,7 +151,7 @@ def test_nobody_keeps_an_error(name, others, transformer, monkeypatch):
 
 
 def test_an_initialiser_that_fails_runs_again(transformer, monkeypatch):
-    state = weft.variable((2,), initial_value=[1, 2])
+    state = weft.variable((2,), initial_value=weft.constant([1.0, 2.0]) + 0)
     c = transformer.computation(state * 2)
     real = transformer.transform_ordered_ops
 

@@ -1,4 +1,4 @@
-"""Large constants become the initial values of states without a program, and without a copy."""
+"""Constants become the initial values of states without a program, and without a copy."""
 
 from __future__ import annotations
 
@@ -38,6 +38,26 @@ def test_states_begin_with_their_initial_values(transformer: Any, size: int) -> 
         assert (got[1] == 2 * values).all()
         assert np.array_equal(got[2].T, [values, -values])
     assert (transformer.get_value(unused) == values + 1).all()
+
+
+def test_only_what_is_computed_takes_a_program(
+    transformer: Any, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = []
+    real = transformer.transform_ordered_ops
+
+    def noted(program: Any, steps: Any, name: str) -> Any:
+        names.append(name.partition("_")[0])
+        return real(program, steps, name)
+
+    monkeypatch.setattr(transformer, "transform_ordered_ops", noted)
+    w = weft.variable((size,), initial_value=values_of(size))
+    n = weft.variable((), initial_value=3)
+    assert (transformer.computation(w * n)() == values_of(size) * 3).all()
+    assert names == ["computation"]
+    doubled = weft.variable((size,), initial_value=w * 2)
+    assert (transformer.computation(doubled + n)() == values_of(size) * 2 + 3).all()
+    assert names == ["computation", "computation", "init"]
 
 
 def test_writing_changes_neither_the_constant_nor_other_transformers(

@@ -7,11 +7,12 @@ What kernels compute is tested in the OpenCL dialect, which the same rules write
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from nvrtc import ARCHITECTURES, complaints, library
+from nvrtc import ARCHITECTURES, NEWEST, complaints, library, usage_of
 
 import weft
 from weft.called import plan_of
@@ -43,6 +44,9 @@ CHUNKS = [NAMES[i : i + ROWS_PER_PROGRAM] for i in range(0, len(NAMES), ROWS_PER
 
 FEWER = 4
 """Other dtypes are compiled of every fourth row, each of other ones."""
+
+REGISTERS = 65536
+"""Those of a multiprocessor."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -85,6 +89,21 @@ def test_rows_compile_with_their_gradients_in_every_shape_and_layout(names: list
     assert complaints(source_of(cases)) == ""
 
 
+@pytest.mark.parametrize("names", CHUNKS, ids=[names[0] for names in CHUNKS])
+def test_a_multiprocessor_has_what_blocks_take(names: list[str]) -> None:
+    cases = [case for name in names for case in make_cases(ROWS[name], "float32", brief=True)]
+    source = source_of(cases)
+    threads = {
+        name: int(count)
+        for count, name in re.findall(r"__launch_bounds__\((\d+)\)\nvoid (\w+)", source)
+    }
+    used = usage_of(source, NEWEST)
+    assert used.keys() == threads.keys(), complaints(source, [NEWEST])
+    for name, (registers, shared) in used.items():
+        assert registers * threads[name] <= REGISTERS, name
+        assert shared <= PROCESSOR.local_bytes, name
+
+
 @pytest.mark.parametrize("dtype", OTHERS)
 def test_fewer_rows_compile_in_other_dtypes(dtype: str) -> None:
     model = "float32" if dtype.startswith(("float", "bfloat")) else "int32"
@@ -95,7 +114,7 @@ def test_fewer_rows_compile_in_other_dtypes(dtype: str) -> None:
     ]
     chosen = rows[OTHERS.index(dtype) % FEWER :: FEWER]
     cases = [case for row in chosen for case in make_cases(row, dtype, brief=True)]
-    assert complaints(source_of(cases)) == ""
+    assert complaints(source_of(cases), [ARCHITECTURES[0], NEWEST]) == ""
 
 
 def test_a_source_with_an_error_does_not_compile() -> None:
@@ -107,7 +126,27 @@ def test_a_source_with_an_error_does_not_compile() -> None:
         assert isinstance(work, GPUKernel)
         source.add(work)
     assert complaints(source.text) == ""
-    assert "f23" in complaints(source.text.replace("f32 *", "f23 *"))
+    wrong = source.text.replace("f32 *", "f23 *")
+    assert "f23" in complaints(wrong)
+    assert usage_of(source.text, NEWEST)
+    assert usage_of(wrong, NEWEST) == {}
+
+
+def test_what_a_kernel_takes_is_seen() -> None:
+    source = """
+extern "C" __global__ __launch_bounds__(256) void small(float *x) { x[threadIdx.x] = 1; }
+extern "C" __global__ __launch_bounds__(256) void large(float *x) {
+    __shared__ float places[SIZE];
+    places[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = places[255 - threadIdx.x];
+}
+"""
+    most = PROCESSOR.local_bytes // 4
+    used = usage_of(source.replace("SIZE", str(most)), NEWEST)
+    assert [used[name].shared for name in ("small", "large")] == [0, PROCESSOR.local_bytes]
+    assert used["small"].registers > 0
+    assert "too much shared data" in complaints(source.replace("SIZE", str(most + 1)), [NEWEST])
 
 
 def test_the_page_says_what_is_compiled() -> None:

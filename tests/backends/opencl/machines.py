@@ -16,6 +16,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "copies": {"shares_host": False},
     "groups": {"is_serial": False, "group": 64, "shares_host": False, "access_bytes": 16},
+    "maps": {"is_serial": False, "group": 128, "shares_host": False, "access_bytes": 16},
 }
 """How kernels are written for the device of the tests and where memory is: as on a GPU too."""
 
@@ -26,6 +27,7 @@ def transformer_for(form: str) -> OpenCLTransformer:
     made = weft.make_transformer("opencl")
     assert isinstance(made, OpenCLTransformer)
     made.processor = replace(made.processor, **FORMS[form])
+    made.maps_host = form == "maps"
     return made
 
 

@@ -10,15 +10,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from machines import ACCELERATOR, CPU, GPU, Machine, fake_device
 
 import weft
 from weft.errors import ArgumentError, BackendError
-from weft_opencl import drivers
+from weft_opencl import drivers, probe
+from weft_opencl import transformer as transformer_module
 from weft_opencl.device import Device
 from weft_opencl.devices import best, ranked, summary
+from weft_opencl.edge import CopiedEdge, MappedEdge, SharedEdge
 from weft_opencl.transformer import OpenCLTransformer
+from weft_opencl.verdicts import Verdict
 
 POCL, INTEL = "Portable Computing Language", "Intel(R) OpenCL"
 
@@ -293,7 +297,7 @@ def test_the_device_says_whether_it_has_atomics_of_64_bits(
         def __getattr__(self, name: str) -> Any:
             return getattr(device.handle, name)
 
-    made = Device(device.cl, device.handle, coherent=True)
+    made = Device(device.cl, device.handle, device.verdict)
     made.handle = Handle()
     assert made.processor.has_int64_atomics is has
 
@@ -308,16 +312,47 @@ def test_groups_are_powers_of_two(
 
 
 @pytest.mark.parametrize(
-    ("is_cpu", "coherent", "shares"),
-    [(True, True, True), (True, False, False), (False, True, False), (False, False, False)],
+    ("kind", "has_host_memory", "coherent", "edge"),
+    [
+        (CPU, True, True, SharedEdge),
+        (CPU, True, False, MappedEdge),
+        (CPU, False, True, CopiedEdge),
+        (GPU, True, True, MappedEdge),
+        (GPU, True, False, MappedEdge),
+        (GPU, False, True, CopiedEdge),
+        (ACCELERATOR, True, True, SharedEdge),
+        (ACCELERATOR, False, False, CopiedEdge),
+    ],
 )
 @pytest.mark.usefixtures("device")
-def test_the_hosts_memory_is_shared_by_processors_that_are_coherent(
-    is_cpu: bool, coherent: bool, shares: bool, monkeypatch: pytest.MonkeyPatch
+def test_how_the_hosts_memory_is_used_is_a_fact_of_the_device(
+    kind: int, has_host_memory: bool, coherent: bool, edge: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Device, "is_cpu", is_cpu)
-    made = Device(drivers.opencl(), best(None)[0].handle, coherent)
-    assert made.processor.shares_host is shares
+    monkeypatch.setattr(Device, "is_cpu", kind == CPU)
+    monkeypatch.setattr(Device, "access_bytes", 16 if kind == GPU else 0)
+    monkeypatch.setattr(Device, "has_host_memory", has_host_memory)
+    made = Device(drivers.opencl(), best(None)[0].handle, Verdict("", coherent))
+    monkeypatch.setattr(transformer_module, "choose", lambda wanted: made)
+    x = weft.placeholder((100,))
+    with weft.make_transformer("opencl") as transformer:
+        computation = transformer.computation(x * 2, x)
+        assert computation(np.ones(100)).tolist() == [2] * 100
+        assert type(computation.program.code.edge) is edge
+
+
+@pytest.mark.parametrize("warp", [0, 16, 32])
+@pytest.mark.usefixtures("device")
+def test_the_size_of_sub_groups_that_was_found_is_in_the_dialect(warp: int) -> None:
+    made = Device(drivers.opencl(), best(None)[0].handle, Verdict("", warp=warp))
+    assert made.processor.dialect.warp == warp
+
+
+def test_sub_groups_are_used_where_the_driver_offers_what_that_takes(
+    transformer: OpenCLTransformer,
+) -> None:
+    device = transformer.device
+    offered = probe.SHUFFLING.issubset(device.handle.extensions.split())
+    assert bool(device.verdict.warp) is offered
 
 
 @pytest.mark.parametrize(

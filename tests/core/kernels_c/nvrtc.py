@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import re
 import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft_cupy.compiler import OPTIONS
 
 ARCHITECTURES = ("sm_80", "compute_90")
 """Machine code of the first, which takes most of the time, and of the second only PTX."""
+NEWEST = "sm_90"
+"""What there is machine code for too, of fewer sources."""
 QUICKLY = ("--Ofast-compile=max",)
 """Without optimisation: what is refused is the same, and machine code comes six times as fast."""
 HARMLESS = ("-diag-suppress=177", "-diag-suppress=186")
@@ -33,15 +36,34 @@ def library() -> Any:
     return ctypes.CDLL(name) if name else None
 
 
-def complaints(source: str) -> str:
-    """Return what the compiler says of a source for all architectures; nothing if it is content."""
-    return "\n".join(log_of(source, each, QUICKLY + HARMLESS) for each in ARCHITECTURES).strip()
+def complaints(source: str, architectures: Sequence[str] = ARCHITECTURES) -> str:
+    """Return what the compiler says of a source for architectures; nothing if it is content."""
+    return "\n".join(log_of(source, each, QUICKLY + HARMLESS) for each in architectures).strip()
 
 
 def log_of(source: str, architecture: str = ARCHITECTURES[0], options: Sequence[str] = ()) -> str:
     """Compile a source; returns the compiler's complaints, which are empty where it had none."""
     log, ptx = _compiled(source, architecture, options)
     return log or ("" if ptx else "failed without a word")
+
+
+class Usage(NamedTuple):
+    """What a kernel takes of a multiprocessor: registers for each thread, bytes for each block."""
+
+    registers: int
+    shared: int
+
+
+def usage_of(source: str, architecture: str) -> dict[str, Usage]:
+    """Return what the assembler says that kernels take, by name; none if it does not make code."""
+    log, _ = _compiled(source, architecture, (*QUICKLY, *HARMLESS, "--ptxas-options=-v"))
+    return {
+        name: Usage(int(registers), sum(map(int, re.findall(r"(\d+) bytes smem", others))))
+        for name, registers, others in _USED.findall(log)
+    }
+
+
+_USED = re.compile(r"entry function '(\w+)'[\s\S]*?Used (\d+) registers(.*)")
 
 
 def ptx_of(source: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -26,18 +27,46 @@ from weft.kernels.c import (
 from weft.kernels.c.function import region
 from weft.plan import ARENA, CONSTANT, INPUT, RESULT, make_plan
 from weft.target import Target
+from weft_opencl.devices import choose
 
 SERIAL = Processor(OPENCL, is_serial=True, units=3)
 PARALLEL = Processor(OPENCL, is_serial=False, units=3, group=64, local_bytes=4096)
 BUNDLED = replace(PARALLEL, access_bytes=16)
+SHUFFLING = replace(BUNDLED, dialect=replace(OPENCL, warp=32))
 CUDA_PARALLEL = Processor(CUDA, is_serial=False, units=132, access_bytes=16)
-PROCESSORS = {"serial": SERIAL, "parallel": PARALLEL, "bundles": BUNDLED}
+PROCESSORS = {
+    "serial": SERIAL, "parallel": PARALLEL, "bundles": BUNDLED, "shuffling": SHUFFLING,
+}  # fmt: skip
+
+
+@cache
+def device():
+    """Return the device that the backend takes, which is the same for all tests."""
+    return choose(None)
 
 
 @cache
 def queue():
-    """Return a queue of the first device."""
-    return cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
+    """Return a queue of the device."""
+    return device().queue()
+
+
+def built(text):
+    """Return a program, which passes values in memory where the device has no sub-groups."""
+    return device().build(text if device().verdict.warp else without_sub_groups(text), "a test")
+
+
+def without_sub_groups(text):
+    """Return a source in which work items pass each other values through local memory."""
+    shuffle = r"const (\w+) (\w+) = SHUFFLE_XOR\((\w+), (\d+)\);"
+    kinds = {found[1] for found in re.finditer(shuffle, text)}
+    passing = (
+        r"passed_\1[LOCAL_ID] = \3; BARRIER(); "
+        r"const \1 \2 = passed_\1[LOCAL_ID ^ \4]; BARRIER();"
+    )
+    memory = "".join(f"\n    LOCAL {kind} passed_{kind}[256];" for kind in sorted(kinds))
+    text = re.sub(r"__attribute__\(\(intel_reqd_sub_group_size\(\d+\)\)\)\n", "", text)
+    return re.sub(r"(\nvoid [^{]*{)", rf"\1{memory}", re.sub(shuffle, passing, text))
 
 
 FUSING = ("decompose", "merge-equal", "simple-prune", "constant-folding", "fusion", "dead-code")
@@ -116,14 +145,15 @@ def run(results, *parameters, arrays=(), processor=SERIAL, passes=()):
         elif buffer.kind == CONSTANT:
             known[buffer] = buffer.owner.const
     memory = Memory(plan, known)
-    program = cl.Program(queue().context, text).build() if text.strip() else None
+    program = built(text) if text.strip() else None
     for each in work:
         if isinstance(each, HostCall):
             queue().finish()
             each.work(*map(memory.array, each.args))
             continue
         kernel = cl.Kernel(program, each.function.name)
-        kernel.set_args(*[memory.argument(lies, processor.alignment) for lies in each.args])
+        arguments = [memory.argument(lies, processor.alignment) for lies in each.args]
+        kernel.set_args(*arguments)  # which does not hold them
         cl.enqueue_nd_range_kernel(queue(), kernel, (each.items,), (each.function.group,))
     queue().finish()
     found = {buffer.owner: buffer for buffer in plan.buffers if buffer.kind == RESULT}

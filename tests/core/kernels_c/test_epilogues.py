@@ -188,10 +188,10 @@ SHARED = replace(SERIAL, shares_host=True)
 WITH_BLAS = replace(CUDA_PARALLEL, has_blas=True)
 
 MAKERS = {
-    "the host makes large products": (SHARED, (200, 200, 200), "float32", False),
+    "the host makes large products": (SHARED, (600, 600, 600), "float32", False),
     "kernels make small ones": (SHARED, (64, 64, 64), "float32", True),
     "kernels multiply vectors": (SHARED, (1, 4000, 4000), "float32", True),
-    "the host has floats only": (SHARED, (200, 200, 200), "int32", True),
+    "the host has floats only": (SHARED, (600, 600, 600), "int32", True),
     "kernels make all where memory is not the host's": (SERIAL, (200, 200, 200), "float32", True),
     "cuBLAS makes large products": (WITH_BLAS, (200, 200, 200), "float32", False),
     "cuBLAS has floats only": (WITH_BLAS, (200, 200, 200), "int32", True),

@@ -13,14 +13,28 @@ import weft
 pytest.importorskip("pyopencl")
 import nvrtc
 from checking import EVERY, awkward, check, needs_nvrtc, numbers
-from running import BUNDLED, CUDA_PARALLEL, FUSING, PARALLEL, plan_of, run, work_of
+from running import (
+    BUNDLED,
+    CUDA_PARALLEL,
+    FUSING,
+    PARALLEL,
+    SHUFFLING,
+    plan_of,
+    run,
+    work_of,
+)
 
+from weft.kernels.c import OPENCL
+from weft.kernels.c.groups import BESIDE
 from weft.kernels.c.parts import SHORTEST_ROW
 from weft.kernels.c.steps.sorting import MOST_SELECTED
 from weft.ops.sorting import TopKIndicesOp
 
 MANY = replace(BUNDLED, units=16)
 """A device with so many units that a group combines the parts of a single row."""
+
+MANY_SHUFFLING = replace(SHUFFLING, units=16)
+"""Such a device whose work items pass each other values in registers."""
 
 LONGEST = 131_101
 
@@ -46,20 +60,22 @@ WHOLE = {
 }
 
 
+@pytest.mark.parametrize("processor", [MANY, MANY_SHUFFLING])
 @pytest.mark.parametrize("name", WHOLE)
-def test_whole_reductions_in_many_parts(name):
+def test_whole_reductions_in_many_parts(name, processor):
     values = np.random.default_rng(3).standard_normal(LONGEST).astype(np.float32)
-    check(WHOLE[name], values, processor=MANY, exact=False, passes=FUSING)
+    check(WHOLE[name], values, processor=processor, exact=False, passes=FUSING)
 
 
+@pytest.mark.parametrize("processor", [MANY, MANY_SHUFFLING])
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "bfloat16", "float64", "bool"])
-def test_whole_reductions_of_a_dtype(dtype):
+def test_whole_reductions_of_a_dtype(dtype, processor):
     values = numbers(dtype, LONGEST)
 
     def build(x):
         return [weft.max(x), weft.min(x)] if dtype == "bool" else [weft.sum(x), weft.max(x)]
 
-    check(build, values, processor=MANY, exact=dtype != "float64", passes=FUSING)
+    check(build, values, processor=processor, exact=dtype != "float64", passes=FUSING)
 
 
 @pytest.mark.parametrize(("processor", "is_group"), [(MANY, True), (PARALLEL, False)])
@@ -70,6 +86,22 @@ def test_a_group_combines_many_parts(processor, is_group):
     assert (parts >= SHORTEST_ROW) is is_group
     combining = source[source.index("void sum_of_all") :]
     assert ("BARRIER()" in combining) is is_group
+
+
+@pytest.mark.parametrize("warp", [8, 16, 32, 64])
+@pytest.mark.parametrize("group", [8, 64, 256])
+@pytest.mark.parametrize("length", [64, 1000])
+def test_work_items_pass_each_other_values_where_they_fill_a_group(warp, group, length):
+    processor = replace(BUNDLED, group=group, dialect=replace(OPENCL, warp=warp))
+    _, source = work(weft.softmax, (40, length), processor=processor)
+    width = min(group, BESIDE if length == 64 else group)
+    shuffles = re.findall(r"SHUFFLE_XOR\(\w+, (\d+)\)", source)
+    expected = [str(warp >> each) for each in range(1, warp.bit_length())] * 2
+    assert shuffles == (expected if width % warp == 0 else [])
+    demanded = f"__attribute__((intel_reqd_sub_group_size({warp})))\n__kernel"
+    assert (demanded in source) is bool(shuffles)
+    values = np.random.default_rng(2).standard_normal((40, length)).astype(np.float32)
+    check(weft.softmax, values, processor=processor, exact=False, passes=FUSING)
 
 
 def test_the_same_sum_every_time():
@@ -103,7 +135,10 @@ ROWS = [(1, 64), (7, 64), (8, 64), (1001, 64), (9, 70), (5, 128), (6, 200), (3, 
 """Rows of which a group takes several together, and some of which there are none left over."""
 
 
-@pytest.mark.parametrize("processor", [PARALLEL, MANY, replace(MANY, group=128)])
+@pytest.mark.parametrize(
+    "processor",
+    [PARALLEL, MANY, replace(MANY, group=128), SHUFFLING, replace(MANY_SHUFFLING, group=256)],
+)
 @pytest.mark.parametrize("shape", ROWS)
 def test_a_group_takes_several_short_rows(shape, processor):
     values = np.random.default_rng(6).standard_normal(shape).astype(np.float32)

@@ -227,4 +227,4 @@ def test_source_for_cuda_has_no_word_of_opencl():
     plan = plan_of([weft.softmax(x)], x, processor=CUDA_PARALLEL, passes=FUSING)
     _, source = work_of(plan, CUDA_PARALLEL)
     assert not any(word in source for word in ("__kernel", "get_global_id", "f32x16"))
-    assert source.count("SHUFFLE_DOWN(total") == 2 * 5  # the maximum's and the sum's
+    assert source.count("SHUFFLE_XOR(total") == 2 * 5  # the maximum's and the sum's

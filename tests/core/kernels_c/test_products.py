@@ -99,14 +99,26 @@ def work(m, k, n, processor, dtype="float32"):
     return work_of(plan_of([MatmulOp(x, y)], x, y, processor=processor), processor)[0]
 
 
-def test_the_host_makes_large_products_where_it_shares_memory():
-    shared = replace(SERIAL, shares_host=True)
-    assert [type(each) for each in work(200, 200, 200, shared)] == [HostCall]
-    assert not any(isinstance(each, HostCall) for each in work(200, 200, 200, SERIAL))
-    assert not any(isinstance(each, HostCall) for each in work(64, 64, 64, shared))
-    assert not any(isinstance(each, HostCall) for each in work(200, 200, 200, shared, "int32"))
-    alone = replace(shared, host_work=200**3 + 1)
-    assert not any(isinstance(each, HostCall) for each in work(200, 200, 200, alone))
+SHARED = replace(SERIAL, shares_host=True)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "processor", "dtype", "is_for_host"),
+    [
+        ((600, 600, 600), SHARED, "float32", True),
+        ((600, 600, 599), SHARED, "float32", False),
+        ((600, 600, 599), SHARED.alone, "float32", True),
+        ((200, 200, 200), SHARED, "float32", True),
+        ((64, 64, 64), SHARED.alone, "float32", False),
+        ((600, 600, 600), SHARED, "int32", False),
+        ((600, 600, 600), SERIAL, "float32", False),
+    ],
+)
+def test_the_host_makes_large_products_where_it_shares_memory(
+    lengths, processor, dtype, is_for_host
+):
+    made = work(*lengths, processor, dtype)
+    assert any(isinstance(each, HostCall) for each in made) is is_for_host
 
 
 def test_the_device_multiplies_large_matrices_with_vectors():

@@ -130,6 +130,8 @@ class DeviceTransformer(Transformer):
     ) -> Callable[..., None]:
         """Write, build and return the program."""
         group = self.kernel_group(program)
+        if len(ordered_ops) == 1:
+            group.processor = self.processor.alone
         for step in ordered_ops:
             group.add_kernel(step)
         return self._built(group)

@@ -22,10 +22,10 @@ class Dialect:
         The macros and types that every program begins with: ``i8`` to ``u64``, ``f32`` and
         ``f64``; ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory; ``GLOBAL_ID``, ``GLOBAL_SIZE``,
         ``LOCAL_ID`` and ``GROUP_ID``; ``BARRIER()``, and ``MEMORY_BARRIER()`` for global memory
-        too; ``AS_U32`` and its like, which look at bits; ``FMA``; ``REPORT(word, code)``, which
-        sets a word that is 0 to a code; and ``ATOMIC_CAS_U32(place, old, new)`` with
-        ``ATOMIC_CAS_U64``, which exchange a number at a place that is the old one, and give what
-        was there.
+        too; ``AS_U32`` and its like, which look at bits; ``WHOLE``, an ``i64`` without what comes
+        after the point; ``FMA``; ``REPORT(word, code)``, which sets a word that is 0 to a code; and
+        ``ATOMIC_CAS_U32(place, old, new)`` with ``ATOMIC_CAS_U64``, which exchange a number at a
+        place that is the old one, and give what was there.
     head
         How a kernel begins, with places for its ``name``, ``parameters`` and the size of its work
         groups, ``group``.
@@ -34,8 +34,11 @@ class Dialect:
     double
         What a program that computes in float64 has to declare first.
     warp
-        How many neighbouring work items pass each other values in registers by
-        ``SHUFFLE_DOWN(value, distance)``; 0 if they do not.
+        How many neighbouring work items pass each other values in registers: by
+        ``SHUFFLE_XOR(value, mask)`` each gets that of the one whose number differs in the bits of
+        the mask. 0 if they do not.
+    shuffling
+        What comes before the head of a kernel in which they do, with a place for the ``warp``.
     has_vectors
         Whether there are vectors of 16 lanes with the operators and functions of numbers.
     """
@@ -46,11 +49,15 @@ class Dialect:
     aligned: str
     double: str = ""
     warp: int = 0
+    shuffling: str = ""
     has_vectors: bool = False
 
-    def kernel_head(self, name: str, parameters: Sequence[str], group: int) -> str:
-        """Return how a kernel begins, up to its body."""
-        return self.head.format(name=name, parameters=", ".join(parameters), group=group)
+    def kernel_head(
+        self, name: str, parameters: Sequence[str], group: int, shuffles: bool = False
+    ) -> str:
+        """Return how a kernel begins, up to its body; `shuffles` says that it passes values."""
+        head = self.head.format(name=name, parameters=", ".join(parameters), group=group)
+        return self.shuffling.format(warp=self.warp) + head if shuffles else head
 
 
 OPENCL = Dialect(
@@ -73,6 +80,7 @@ typedef uchar16 near_u8x16 __attribute__((aligned(1)));
 #define GLOBAL_SIZE ((i64)get_global_size(0))
 #define LOCAL_ID ((i32)get_local_id(0))
 #define GROUP_ID ((i64)get_group_id(0))
+#define SHUFFLE_XOR(x, mask) sub_group_shuffle_xor(x, mask)
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define MEMORY_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define AS_U32(x) as_uint(x)
@@ -80,6 +88,7 @@ typedef uchar16 near_u8x16 __attribute__((aligned(1)));
 #define AS_F32(x) as_float(x)
 #define AS_U64(x) as_ulong(x)
 #define AS_I64(x) as_long(x)
+#define WHOLE(x) convert_long(x)
 #define FMA(a, b, c) fma(a, b, c)
 #define REPORT(word, code) atomic_cmpxchg((volatile __global int *)(word), 0, code)
 #define ATOMIC_CAS_U32(place, old, new) atomic_cmpxchg((volatile __global u32 *)(place), old, new)
@@ -92,6 +101,7 @@ typedef uchar16 near_u8x16 __attribute__((aligned(1)));
         "__kernel __attribute__((reqd_work_group_size({group}, 1, 1)))\nvoid {name}({parameters})"
     ),
     aligned="__attribute__((aligned({bytes})))",
+    shuffling="__attribute__((intel_reqd_sub_group_size({warp})))\n",
     double="""\
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double f64;
@@ -114,7 +124,7 @@ typedef float f32;
 #define GLOBAL_SIZE ((i64)gridDim.x * blockDim.x)
 #define LOCAL_ID ((i32)threadIdx.x)
 #define GROUP_ID ((i64)blockIdx.x)
-#define SHUFFLE_DOWN(x, n) __shfl_down_sync(0xffffffffu, x, n)
+#define SHUFFLE_XOR(x, mask) __shfl_xor_sync(0xffffffffu, x, mask)
 #define BARRIER() __syncthreads()
 #define MEMORY_BARRIER() __syncthreads()
 #define INFINITY __int_as_float(0x7f800000)
@@ -124,6 +134,7 @@ typedef float f32;
 #define AS_F32(x) __uint_as_float(x)
 #define AS_U64(x) ((u64)__double_as_longlong(x))
 #define AS_I64(x) ((i64)__double_as_longlong(x))
+#define WHOLE(x) ((i64)(x))
 #define FMA(a, b, c) fma(a, b, c)
 #define REPORT(word, code) atomicCAS((int *)(word), 0, code)
 #define ATOMIC_CAS_U32(place, old, new) atomicCAS((u32 *)(place), old, new)

@@ -109,7 +109,7 @@ class Form:
         if self.is_vector:
             return self._converted_vector(source, target, value)
         if dtypes.is_float(source) and target.kind in "iu" and target.itemsize < 8:
-            return f"({kind})(i64)({value})"  # bits that do not fit are dropped, as NumPy does
+            return f"({kind})WHOLE({value})"  # bits that do not fit are dropped, as NumPy does
         return (
             self.rounded(target, f"({kind})({value})")
             if kind != "f32"

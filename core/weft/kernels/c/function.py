@@ -13,6 +13,7 @@ from weft.dtypes import DType
 from weft.kernels.c import helpers
 from weft.kernels.c.code import identifier, printable
 from weft.kernels.c.dialect import Dialect
+from weft.kernels.c.entries import Entry, entries_of
 from weft.op import Op
 
 
@@ -150,10 +151,11 @@ _HELPER = re.compile(r"\bweft_\w+")
 
 
 class Source:
-    """The functions of a program, and its text."""
+    """The functions of a program, and its text, in which a kernel has up to so many cases."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, cases: int = 1) -> None:
         self.dialect = dialect
+        self.cases = cases
         self.functions: dict[str, Function] = {}
         self.lines: dict[str, dict[str, None]] = {}
 
@@ -168,17 +170,28 @@ class Source:
         return name
 
     @property
+    def entries(self) -> list[Entry]:
+        """The kernels, with the functions in them."""
+        return list(entries_of(self.functions, self.cases))
+
+    @property
     def text(self) -> str:
         """The program in C."""
         inner = {each.name: each for made in self.functions.values() for each in made.inner}
-        texts = [_inner(each) for each in inner.values()]
-        texts += [self._function(name, each) for name, each in self.functions.items()]
+        texts = [_inner(each.name_within, each) for each in inner.values()]
+        for entry in self.entries:
+            write = _inner if entry.has_cases else self._kernel
+            for name, function in entry.functions.items():
+                lines = "".join(f"// {printable(line)}\n" for line in self.lines[name])
+                texts.append(f"{lines}{write(name, function)}")
+            if entry.has_cases:
+                texts.append(entry.text(self.dialect))
         return "\n".join([*self._prelude(texts), *texts])
 
-    def _function(self, name: str, function: Function) -> str:
-        head = self.dialect.kernel_head(name, [str(p) for p in function.parameters], function.group)
-        lines = "".join(f"// {printable(line)}\n" for line in self.lines[name])
-        return f"{lines}{head} {{\n{function.body}\n}}\n"
+    def _kernel(self, name: str, function: Function) -> str:
+        parameters, shuffles = map(str, function.parameters), "SHUFFLE_XOR" in function.body
+        head = self.dialect.kernel_head(name, list(parameters), function.group, shuffles)
+        return f"{head} {{\n{function.body}\n}}\n"
 
     def _prelude(self, functions: Iterable[str]) -> Iterable[str]:
         text = "\n".join(functions)
@@ -190,9 +203,9 @@ class Source:
         yield from bodies
 
 
-def _inner(function: Function) -> str:
+def _inner(name: str, function: Function) -> str:
     parameters = ", ".join(map(str, function.parameters))
-    return f"FUNCTION void {function.name_within}({parameters}) {{\n{function.body}\n}}\n"
+    return f"FUNCTION void {name}({parameters}) {{\n{function.body}\n}}\n"
 
 
 def region(lies: TensorDescription) -> tuple[int, int]:

@@ -119,7 +119,7 @@ class GPUKernelGroup(ABC):
         self.device = transformer.device
         self.program = program
         self.inputs = len(program.captured.inputs)
-        self.source = Source(self.processor.dialect)
+        self.source = Source(self.processor.dialect, self.processor.cases)
         self.work: list[Work] = []
         self.reports: list[Report] = []
         self.segments = [Segment()]

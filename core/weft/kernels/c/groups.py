@@ -156,7 +156,7 @@ def _combine_warp(code: Code, made: Instruction, total: str, warp: int) -> None:
     distance = warp // 2
     while distance:
         kind = f"const {Form().type(total_dtype(made))}"
-        other = code.define(kind, "other", f"SHUFFLE_DOWN({total}, {distance})")
+        other = code.define(kind, "other", f"SHUFFLE_XOR({total}, {distance})")
         code.line(f"{total} = {combined(made, Form(), total, other)};")
         distance //= 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.kernels.c.dialect import Dialect
 
@@ -35,11 +35,16 @@ class Processor:
         Whether ``ATOMIC_CAS_U64`` is there.
     shares_host
         Whether its memory is the host's, so that the host can take part without copies.
-    host_work
+    host_work, host_work_even
         The multiplications from which on the host's BLAS makes a product of matrices, where the
-        memory is the host's: then it is worth that the device waits.
+        memory is the host's: one with a short side, and one without that stands among other
+        kernels. Then it is worth that the device waits, and that threads of the BLAS, which wait
+        for more by spinning, take units from the kernels that follow.
     has_blas
         Whether the backend runs a `LibraryCall` named ``matmul``.
+    cases
+        The most functions that are cases of one kernel: several where a kernel takes its driver
+        long, whatever is in it.
     """
 
     dialect: Dialect
@@ -53,7 +58,14 @@ class Processor:
     has_int64_atomics: bool = True
     shares_host: bool = False
     host_work: int = 160**3
+    host_work_even: int = 600**3
     has_blas: bool = False
+    cases: int = 1
+
+    @property
+    def alone(self) -> Processor:
+        """The processor for a program of a single op."""
+        return replace(self, host_work_even=self.host_work)
 
     @property
     def lanes(self) -> int:

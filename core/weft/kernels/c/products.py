@@ -45,6 +45,9 @@ from weft.ops.movement import BroadcastOp
 TINY = 2048
 """The multiplications up to which a product is not worth tiles."""
 
+SHORT = 256
+"""With a shorter side, tiles reach half the rate of a BLAS: copies weigh more."""
+
 
 @dataclass(frozen=True)
 class Product:
@@ -178,7 +181,8 @@ def on_host(op: MatmulOp, processor: Processor) -> bool:
     """
     m, k = op.args[0].axes.shape[-2:]
     n = op.axes.shape[-1]
-    is_large = min(m, n) > 1 and m * k * n >= processor.host_work
+    least = processor.host_work if min(m, k, n) < SHORT else processor.host_work_even
+    is_large = min(m, n) > 1 and m * k * n >= least
     return processor.shares_host and op.dtype.name in ("float32", "float64") and is_large
 
 

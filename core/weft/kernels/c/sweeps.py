@@ -86,7 +86,7 @@ class Sweeping:
             self.frame.kept or (1,),
             lambda indices, form: self.at_point(indices if self.frame.kept else ()),
             cost=max(prod(self.frame.reduced), 1),
-            wide=self.kind == "i64",
+            wide=self.frame.is_wide,
         )
 
     def at_point(self, kept: tuple[str, ...]) -> None:

@@ -103,7 +103,8 @@ def _copy_blocks(
     writing = lowering.kernel("transpose")
     x, out = writing.array("x", source), writing.array("out", target, written=True)
     shape, last = source.shape, len(source.shape) - 1
-    kind = index_kind(is_wide(source, target))
+    wide = is_wide(source, target)
+    kind = index_kind(wide)
 
     def span(place: int, block: str) -> str:
         name, first = writing.code.name("i"), f"{block} * {BLOCK}"
@@ -120,7 +121,7 @@ def _copy_blocks(
         with writing.code.block(heads[0]), writing.code.block(heads[1]):
             writing.code.line(out.set(x.get(*places), *places))
 
-    each_point(writing, _in_tiles(shape, turned, BLOCK), body, wide=kind == "i64", cost=BLOCK**2)
+    each_point(writing, _in_tiles(shape, turned, BLOCK), body, wide=wide, cost=BLOCK**2)
 
 
 def _copy_tiles(

@@ -122,10 +122,19 @@ class _Search:
     def line(self, at: tuple[str, ...], form: Form) -> None:
         """Look for the block of a line that has the highest rank first, and then for its place.
 
-        So the way along the line is a loop of vectors.
+        So the way along the line is a loop of vectors. The least integer is looked for as such,
+        since Intel's compiler makes wrong code where the highest of inverted numbers is.
         """
         outer, code, kind = at[: len(self.shape) - 1], self.code, self.kind
-        best, found = code.define(self.type, "best", "0"), code.define(kind, "found", "0")
+        is_least = isinstance(self.op, reduction.ArgminOp) and not is_float(self.lies.dtype)
+        before, worst = ("<", f"~({self.type})0") if is_least else (">", "0")
+
+        def rank_at(place: str) -> str:
+            if not is_least:
+                return self.rank(*outer, place)
+            return rank_of(self.x.dtype, self.x.get(*outer, place), descending=False)
+
+        best, found = code.define(self.type, "best", worst), code.define(kind, "found", "0")
         block, k = code.name("block"), code.name("k")
         head = f"for ({kind} {block} = 0; {block} < {self.length}; {block} += {BLOCK})"
         with code.block(head):
@@ -133,12 +142,12 @@ class _Search:
             if self.length % BLOCK:
                 last = f"{last} < {self.length} ? {last} : {self.length}"
             end = code.define(f"const {kind}", "end", last)
-            top = code.define(self.type, "top", "0")
+            top = code.define(self.type, "top", worst)
             with code.block(f"for ({kind} {k} = {block}; {k} < {end}; {k}++)"):
-                rank = code.define(f"const {self.type}", "rank", self.rank(*outer, k))
-                code.line(f"{top} = {rank} > {top} ? {rank} : {top};")
-            code.line(f"if ({top} > {best}) {best} = {top}, {found} = {block};")
-        code.line(f"while ({self.rank(*outer, found)} != {best}) {found}++;")
+                rank = code.define(f"const {self.type}", "rank", rank_at(k))
+                code.line(f"{top} = {rank} {before} {top} ? {rank} : {top};")
+            code.line(f"if ({top} {before} {best}) {best} = {top}, {found} = {block};")
+        code.line(f"while ({rank_at(found)} != {best}) {found}++;")
         code.line(self.out.set(found, *outer, "0"))
 
     def write_columns(self) -> None:
