@@ -1,10 +1,17 @@
-"""For all tests: what they compile stays out of the user's cache, and the longest come first."""
+"""For all tests: what they compile stays out of the user's cache, the longest come first.
+
+None fails because the machine is busy.
+"""
 
 from __future__ import annotations
 
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("weft")
 
 
 @pytest.fixture(scope="session", autouse=True)

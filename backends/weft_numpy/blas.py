@@ -24,9 +24,9 @@ class SingleThreadedBlas:
     def during(self, function: Callable[..., None], *args: Any) -> None:
         """Call a function with one thread of BLAS; the last such call restores the number."""
         with self._lock:
-            self._users += 1
-            if self._users == 1:
+            if not self._users:
                 self._limit()
+            self._users += 1
         try:
             function(*args)
         finally:
@@ -44,11 +44,11 @@ class SingleThreadedBlas:
         counts = [(library, library.num_threads) for library in self._libraries]
         self._before = [(library, count) for library, count in counts if count > 1]
         for library, _ in self._before:
-            library.set_num_threads(1)
+            _set(library, 1)
 
     def _restore(self) -> None:
         for library, count in self._before:
-            library.set_num_threads(count)
+            _set(library, count)
         self._before = []
 
     def _forget(self) -> None:
@@ -56,6 +56,15 @@ class SingleThreadedBlas:
         self._lock = threading.Lock()
         self._users = 0
         self._restore()
+
+
+def _set(library: Any, count: int) -> None:
+    """Set a number of threads; newer versions of threadpoolctl let one thread alone do that.
+
+    Others are ignored where it is that of the process, as in OpenBLAS. Here the last call
+    to end may be in another thread than the first to begin.
+    """
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
 
 
 blas = SingleThreadedBlas()

@@ -8,6 +8,7 @@ layers of an encoder, are one block that is bound and called several times.
 from __future__ import annotations
 
 import linecache
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -228,14 +229,16 @@ class CompiledBlock:
 
 
 _compiled: weakref.WeakValueDictionary[str, CompiledBlock] = weakref.WeakValueDictionary()
+_compiling = threading.RLock()
 
 
 def compiled(text: str, places: list[int]) -> CompiledBlock:
     """Return a text compiled; one that another living program has is not compiled again."""
-    found = _compiled.get(text)
-    if found is None:
-        found = _compiled[text] = CompiledBlock(text, places)
-    return found
+    with _compiling:
+        found = _compiled.get(text)
+        if found is None:
+            found = _compiled[text] = CompiledBlock(text, places)
+        return found
 
 
 class Linked:

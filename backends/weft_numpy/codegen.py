@@ -45,13 +45,13 @@ class Emitter:
     ----------
     step
         What is being written: an op, where its operands are and where its result goes.
-    is_called
-        Whether it belongs to a called graph, whose inputs and outputs are fixed memory.
+    lent
+        The arrays that the caller hands over, and that may be others in each call.
     """
 
-    def __init__(self, module: Module, is_called: bool = False) -> None:
+    def __init__(self, module: Module, lent: Lent) -> None:
         self.module = module
-        self.is_called = is_called
+        self.lent = lent
         self.lines: list[str] = []
         self.origins: list[float] = []
         self.prelude: list[str] = []
@@ -195,14 +195,15 @@ class Emitter:
         return found
 
     def _is_lent(self, description: TensorDescription) -> bool:
-        """Whether memory belongs to the caller of the program, and may be other in each call."""
-        return description.base.kind in (INPUT, RESULT) and not self.is_called
+        """Whether memory belongs to the caller, and may be other in each call."""
+        base = description.base
+        return base.kind in (INPUT, RESULT) and f"{LETTERS[base.kind]}{base.owner}" in self.lent
 
     def _caller_array(self, description: TensorDescription) -> str:
         """Return the name of memory of the caller, or of a view of it that each call makes."""
         buffer = description.base
         given = f"{LETTERS[buffer.kind]}{buffer.owner}"
-        shape, dtype = self.module.caller_arrays[given]
+        shape, dtype = self.lent[given]
         whole = self.callers.get(given)
         if whole is None:
             whole = self.new_name(given[0]) if self.module.is_cut else given
@@ -250,6 +251,9 @@ class Emitter:
 LONGEST_ROW = 2**16
 """The most elements of a row of one number; a longer one would take too much memory."""
 
+Lent = dict[str, tuple[tuple[int, ...], DType]]
+"""Arrays that a function takes in each call: their shapes and dtypes by their names."""
+
 LETTERS = {INPUT: "x", RESULT: "r", CONSTANT: "c", STATE: "s"}
 """How names of arrays begin, by the kind of their memory; v in the arena."""
 
@@ -267,14 +271,10 @@ class Module:
         self.bound: dict[int, str] = {}
         self.numbers: dict[tuple[DType, bytes], Any] = {}
         graph = program.plan.graph
-        self.caller_arrays = {
-            f"{letter}{number}": (op.axes.shape, op.dtype)
-            for letter, ops in (("x", graph.inputs), ("r", graph.outputs))
-            for number, op in enumerate(ops)
-        }
-        self.code = Code(list(self.caller_arrays))
+        self.lent = {**_lent(INPUT, graph.inputs), **_lent(RESULT, graph.outputs)}
+        self.code = Code(list(self.lent))
         self.block_numbers: dict[tuple[str, ...], int] = {}
-        self.bodies: dict[Graph, list[Line]] = {}
+        self.bodies: dict[tuple[Graph, tuple[str, ...]], list[Line]] = {}
         self.find: Callable[[type[Op]], Any]
         self.is_cut = False
 
@@ -301,34 +301,34 @@ class Module:
         self.find = find
         stretches = _stretches(steps)
         self.is_cut = len(stretches) > 1 or len(self._ends(steps)) > 1
-        self.code.lines = self._lines(stretches)
+        self.code.lines = self._lines(stretches, self.lent)
         return self.code
 
     def _ends(self, steps: Sequence[Step]) -> list[int]:
         """Return where steps are cut; so few that no repeats could save enough are not."""
         return cuts(kinds(steps), CHUNK) if len(steps) > WORTH else [len(steps)]
 
-    def _lines(self, stretches: Sequence[Sequence[Step]], is_called: bool = False) -> list[Line]:
+    def _lines(self, stretches: Sequence[Sequence[Step]], lent: Lent) -> list[Line]:
         """Return the lines that run stretches of steps."""
         found: list[Line] = []
         for steps in stretches:
             if steps and steps[0].op.graphs:
                 found += [line for part in parts_of(steps[0]) for line in self._part(part)]
             else:
-                found += [Line(call=call) for call in self._calls(steps, is_called)]
+                found += [Line(call=call) for call in self._calls(steps, lent)]
         return found
 
-    def _calls(self, steps: Sequence[Step], is_called: bool) -> Iterator[Call]:
+    def _calls(self, steps: Sequence[Step], lent: Lent) -> Iterator[Call]:
         """Yield calls of blocks, which are written if no block has their text yet."""
         start = 0
         for end in self._ends(steps):
-            emitter = Emitter(self, is_called)
+            emitter = Emitter(self, lent)
             for step in steps[start:end]:
                 is_kernel = self.kernels.has(step.op)
                 rule = self.kernels.write if is_kernel else self.find(type(step.op))
                 emitter.emit_step(step, rule)
             start = end
-            cut = self.is_cut or is_called
+            cut = self.is_cut or lent is not self.lent
             taken = list(emitter.callers) if cut else self.code.signature
             lines, origins = emitter.finish(list(emitter.callers.values()) if cut else taken)
             values = [value for _, value in emitter.values.values()]
@@ -347,9 +347,9 @@ class Module:
         """Return the lines of one part of what a step runs that runs graphs."""
         match part:
             case bodies.Call(plan, frame):
-                return [_placed(line, frame) for line in self._body(plan)]
+                return [_placed(line, frame) for line in self._body(plan, frame)]
             case bodies.Copy(step):
-                return [Line(call=call) for call in self._calls([step], is_called=True)]
+                return [Line(call=call) for call in self._calls([step], {})]
             case bodies.Repeat(count, parts):
                 return [Line(f"for _ in range({count}):"), *self._inside(parts)]
             case bodies.While(test, flag, parts):
@@ -364,11 +364,17 @@ class Module:
         found = [line for part in parts for line in self._part(part)] or [Line("pass")]
         return [replace(line, depth=line.depth + 1) for line in found]
 
-    def _body(self, plan: Plan) -> list[Line]:
-        """Return the lines of a called graph, in memory of its own; written once."""
-        found = self.bodies.get(plan.graph)
+    def _body(self, plan: Plan, frame: Frame) -> list[Line]:
+        """Return the lines of a called graph, in memory of its own but for results that are lent.
+
+        They are written once for all calls that are lent the same.
+        """
+        key = plan.graph, tuple(_lenders(frame))
+        found = self.bodies.get(key)
         if found is None:
-            found = self.bodies[plan.graph] = self._lines(_stretches(plan.steps), is_called=True)
+            outputs = _lent(RESULT, plan.graph.outputs)
+            lent = {name: outputs[name] for name in key[1]}
+            found = self.bodies[key] = self._lines(_stretches(plan.steps), lent)
         return found
 
     def _tested(self, flag: TensorDescription) -> Call:
@@ -385,14 +391,28 @@ def _stretches(steps: Sequence[Step]) -> list[Sequence[Step]]:
     return found or [[]]
 
 
+def _lent(kind: str, ops: Iterable[Op]) -> Lent:
+    letter = LETTERS[kind]
+    return {f"{letter}{number}": (op.axes.shape, op.dtype) for number, op in enumerate(ops)}
+
+
+def _lenders(frame: Frame) -> dict[str, str]:
+    """Return for the names of a called graph's results those of the caller that are lent to it."""
+    outputs = enumerate(frame.outputs)
+    return {f"r{n}": f"r{out.base.owner}" for n, out in outputs if out.base.kind == RESULT}
+
+
 def _placed(line: Line, frame: Frame) -> Line:
     """Return a line of a called graph in the memory of a call."""
     call = line.call
     if call is None:
         return line
     tensors = list(map(frame.place, call.tensors))
-    placed = Call(call.block, tensors, call.values, call.callers, call.origins)
-    return Line(line.text, placed, line.depth)
+    lenders = _lenders(frame) if call.callers else {}
+    callers = [lenders[name] for name in call.callers]
+    return Line(
+        line.text, Call(call.block, tensors, call.values, callers, call.origins), line.depth
+    )
 
 
 TEST = (

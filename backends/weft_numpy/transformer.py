@@ -12,12 +12,14 @@ import numpy as np
 
 from weft.description import TensorDescription
 from weft.device import DeviceBufferStorage, DeviceTensor, host_view
+from weft.errors import HostMemoryError
 from weft.inlining import called_graphs
 from weft.op import Op
 from weft.ops.convolutions import BilinearConvolutionOp
 from weft.packing import Packing, Unpacking
 from weft.plan import ARENA, Step
 from weft.program import Program
+from weft.shortage import note_largest
 from weft.target import Target
 from weft.transformer import Transformer
 from weft_numpy.blas import blas
@@ -72,16 +74,34 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
     transformer: NumPyTransformer
     memory: np.ndarray[Any, Any]
     is_shared = False
+    program: Program | None = None
+    """Whose values it holds, if it is an arena."""
 
     def allocate(self) -> None:
-        """Make zeroed, aligned memory, or take that of the initial value."""
+        """Make zeroed, aligned memory, or take that of the initial value.
+
+        Raises HostMemoryError if there is not enough.
+        """
         if self.initial is not None:
             self.memory = _bytes_of(self.initial.const)
             self.is_shared = True
             return
-        raw = np.zeros(self.bytes + ALIGNMENT, np.uint8)
+        try:
+            raw = np.zeros(self.bytes + ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError) as error:  # too much for this host, or for any
+            raise self._refused() from error
         start = -raw.ctypes.data % ALIGNMENT
         self.memory = raw[start : start + self.bytes]
+
+    def _refused(self) -> HostMemoryError:
+        what, remedy = self.name, "use smaller arrays"
+        if self.program is not None:
+            what = f"the {self.name} of {self.program.name}"
+            remedy = f"pass memory_limit=, or {remedy}"
+        refused = HostMemoryError(f"the host has no {self.bytes:,} bytes for {what}: {remedy}")
+        if self.program is not None:
+            note_largest(refused, self.program.captured)
+        return refused
 
     def own(self) -> None:
         """Have memory that is not shared; programs that were bound to it are bound anew."""
@@ -170,6 +190,7 @@ class NumPyTransformer(Transformer):
             workspace=self._workspace,
             dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},
             runs_graphs=True,
+            lends_results=True,
             fast_math=self.fast_math,
         )
 
@@ -192,6 +213,12 @@ class NumPyTransformer(Transformer):
     def device_buffer_storage(self, nbytes: int, name: str) -> NumPyDeviceBufferStorage:
         """Return a new, unallocated buffer."""
         return NumPyDeviceBufferStorage(self, nbytes, name)
+
+    def arena_storage(self, program: Program) -> NumPyDeviceBufferStorage:
+        """Return a new, unallocated arena."""
+        storage = self.device_buffer_storage(program.arena_size, "arena")
+        storage.program = program
+        return storage
 
     def constant_storage(self, op: Op) -> NumPyDeviceBufferStorage:
         """Return a buffer that uses the constant's own array."""

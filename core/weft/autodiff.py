@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +30,7 @@ from weft.grad import Missing, walk_back
 from weft.graph import Graph
 from weft.inlining import called_graphs, without_saved
 from weft.op import Op, explain
-from weft.ops.calls import saved
+from weft.ops.calls import all_saved
 from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
 from weft.ops.elementwise import (
     AddOp,
@@ -105,18 +106,22 @@ class GradGraphInfo:
     _part: Callable[[tuple[Any, ...]], GradGraphInfo] | None = field(default=None, repr=False)
     _parts: dict[frozenset[Any], GradGraphInfo] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[Any, ...]:
         """The forward tensors behind the inputs."""
         return tuple(each.fwd_tensor for each in self.expected_inputs)
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[Any, ...]:
         """The forward tensors behind the outputs."""
         return tuple(each.fwd_tensor for each in self.expected_outputs)
 
     def provided(self) -> tuple[Any, ...]:
         """Return the forward tensors whose gradients are inputs, which are the first inputs."""
+        return self._provided
+
+    @cached_property
+    def _provided(self) -> tuple[Any, ...]:
         kind = ExpectedConnectionType.FwdGrad
         return tuple(e.fwd_tensor for e in self.expected_inputs if e.connection_type is kind)
 
@@ -145,12 +150,8 @@ class GradGraphInfo:
         """
         self._require(fwd_call, self.forward_graph, "forward graph")
         given = len(self.provided())
-        return {
-            parameter: saved(fwd_call, connection.fwd_tensor)
-            for parameter, connection in zip(
-                self.graph.inputs[given:], self.expected_inputs[given:], strict=True
-            )
-        }
+        values = all_saved(fwd_call, self.inputs[given:])
+        return dict(zip(self.graph.inputs[given:], values, strict=True))
 
     def fwd_graph_ins_to_grad_parent_outs(self, grad_call: CallOp) -> dict[Any, TensorOp]:
         """Return, for inputs of the forward graph, their gradients in a call of the gradient graph.
@@ -368,7 +369,7 @@ def gradient_graph(
             with given(dict(used)):
                 return gradient_graph(graph, fewer, required, recompute)
 
-        kept[key] = replace(made, _part=part)
+        kept.setdefault(key, replace(made, _part=part))
     return kept[key]
 
 

@@ -186,7 +186,7 @@ class Axes(tuple[Axis, ...]):
         """The number of axes."""
         return len(self)
 
-    @property
+    @cached_property
     def size(self) -> Any:
         """The number of elements; 1 for no axes."""
         return product(self.lengths)

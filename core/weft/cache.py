@@ -103,12 +103,9 @@ class Cache:
             with suppress(OSError):
                 os.unlink(name)
             raise
-        if self._held is None:
-            self._held = self.usage()[1]
-        else:
-            self._held += len(whole)
-        if self._held > self.limit:
-            self._held = self._shrink()
+        before = self._held  # `clear` in another thread
+        held = self.usage()[1] if before is None else before + len(whole)
+        self._held = self._shrink() if held > self.limit else held
 
     def usage(self) -> tuple[int, int]:
         """Return the number of files and their bytes."""

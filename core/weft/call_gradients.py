@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft import dtypes, scope
@@ -11,7 +11,7 @@ from weft.grad import Missing
 from weft.graph import Graph
 from weft.inlining import without_saved
 from weft.op import Op
-from weft.ops.calls import call_op, cond_op, saved
+from weft.ops.calls import all_saved, call_op, cond_op, saved
 from weft.ops.elementwise import add
 from weft.ops.graph_ops import CallOp, CondOp, LoopOp
 from weft.ops.movement import zeros_like
@@ -63,10 +63,8 @@ def _adjoints(
             return [Missing(op, (op,), _refused(graph, each))] * len(graph.inputs)
     rest = dict(adjoints)
     seeds = [rest.pop(each) if each in rest else zeros_like(each) for each in provided]
-    values = [
-        _value(op, connection.fwd_tensor, turn)
-        for connection in info.expected_inputs[len(provided) :]
-    ]
+    inside = info.inputs[len(provided) :]
+    values = _values(op, inside, turn) if isinstance(op, LoopOp) else all_saved(op, inside)
     gradients = call_op(info.graph, *seeds, *values).results
     found: dict[Any, Any] = dict(zip(info.outputs, gradients, strict=True))
     return [
@@ -98,10 +96,14 @@ def _without_gradient(op: Op, info: GradGraphInfo, parameter: Any) -> Missing | 
     return Missing(op, (op,), problem)
 
 
-def _value(op: CallOp | LoopOp, inner: TensorOp, turn: int) -> TensorOp:
-    """Return what an op of a called graph is in a call, or in a round of a loop."""
+def _values(op: LoopOp, inside: Sequence[TensorOp], turn: int) -> list[TensorOp]:
+    """Return what ops of a graph are in a round of a loop."""
+    return [_value(op, inner, turn) for inner in inside]
+
+
+def _value(op: LoopOp, inner: TensorOp, turn: int) -> TensorOp:
     graph = op.graph
-    while isinstance(op, LoopOp) and inner in graph.inputs:
+    while inner in graph.inputs:
         index = graph.inputs.index(inner)
         if turn == 0 or index >= len(graph.outputs):
             operand: TensorOp = op.args[index]

@@ -37,7 +37,7 @@ def function_of(graph: Graph) -> Function:
     """Return a graph as a function of values, made once for each graph."""
     found: Function | None = graph.__dict__.get("_function")
     if found is None:
-        found = graph.__dict__["_function"] = _without_states(graph)
+        found = graph.__dict__.setdefault("_function", _without_states(graph))
     return found
 
 
@@ -86,7 +86,7 @@ def carrying(function: Function, count: int) -> tuple[Graph, tuple[Any, ...]]:
     ]
     made: dict[int, Graph] = graph.__dict__.setdefault("_carrying", {})
     if count not in made:
-        made[count] = graph.replace(inputs=inputs)
+        made.setdefault(count, graph.replace(inputs=inputs))
     return made[count], (*writes, *rest)
 
 

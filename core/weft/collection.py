@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,10 +31,23 @@ def paused_collection() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _pauses -= 1
+            _pauses = max(_pauses - 1, 0)  # a fork in the pause has reset it
             if not _pauses and _was_enabled:
                 _age(gc.get_count()[0])
                 gc.enable()
+
+
+def _forget() -> None:
+    """Begin without pauses, as after a fork, in which no other thread ends its own."""
+    global _lock, _pauses
+    _lock = threading.Lock()
+    if _pauses and _was_enabled:
+        gc.enable()
+    _pauses = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _age(young: int) -> None:

@@ -47,7 +47,7 @@ class DeviceBufferStorage(ABC):
         """Return a tensor on this buffer; it can be used once the buffer is allocated."""
         tensor = self._tensors.get(description)
         if tensor is None:
-            tensor = self._tensors[description] = self.make_tensor(description)
+            tensor = self._tensors.setdefault(description, self.make_tensor(description))
             if self.allocated:
                 tensor.attach()
         return tensor
@@ -65,7 +65,7 @@ class DeviceBufferStorage(ABC):
         """Allocate the memory, zeroed, and attach the views to it."""
         self.allocate()
         self.allocated = True
-        for tensor in self._tensors.values():
+        for tensor in self.views:
             tensor.attach()
 
     @abstractmethod

@@ -104,6 +104,10 @@ class MemoryLimitError(WeftError, MemoryError):
         self.least = least
 
 
+class HostMemoryError(WeftError, MemoryError):
+    """The host has no memory left for what it was asked to hold."""
+
+
 class PluginError(WeftError, RuntimeError):
     """A plugin could not be loaded, or clashes with another one."""
 

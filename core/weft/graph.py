@@ -201,7 +201,7 @@ class Graph:
         made: dict[Any, Graph] = self.__dict__.setdefault("_specialised", {})
         key = frozenset(solution.items())
         if key not in made:
-            made[key] = self.specialise(solution)
+            made.setdefault(key, self.specialise(solution))
         return made[key]
 
     def verify(self) -> None:

@@ -17,6 +17,7 @@ from weft.op import Op
 from weft.ops.comparison import where
 from weft.ops.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
 from weft.ops.results import ResultOp
+from weft.pruning import MANY, Pruning
 from weft.target import Target
 from weft.traversal import postorder
 
@@ -79,17 +80,12 @@ def with_outputs(graph: Graph, inner: tuple[Any, ...]) -> Graph:
     """Return a graph that yields some of its inner ops too, the same one each time."""
     made: dict[Any, Graph] = graph.__dict__.setdefault("_augmented", {})
     if inner not in made:
-        made[inner] = without_saved(graph.replace(outputs=(*graph.outputs, *inner)))
+        made.setdefault(inner, without_saved(graph.replace(outputs=(*graph.outputs, *inner))))
     return made[inner]
 
 
 FEWEST = 16
 """The ops that a graph has at least for its calls to be made, and not replaced by them."""
-
-MANY = 8
-"""From so many calls of a graph on, even that stays which alone uses just some of the results, such
-as the gradient of the first of many layers: among the calls, its ops would be in every pass's way.
-"""
 
 
 def with_bodies(
@@ -98,14 +94,14 @@ def with_bodies(
     """Return a graph in which a target can run every op that runs graphs.
 
     What is small is replaced by its ops, and what is called once, unless it is part of what `MANY`
-    calls are of; and so are all calls with `inline_calls`, and everything for a target that runs no
-    graphs. Loops without a known length stay, and so does a choice between graphs that act on the
-    world or may raise. Graphs that stay are finished by a function, each once, and yield only what
-    is used.
+    calls are of: its ops would be in every pass's way. So are all calls with `inline_calls`, and
+    everything for a target that runs no graphs. Loops without a known length stay, and so does a
+    choice between graphs that act on the world or may raise. Graphs that stay are finished by a
+    function, each once, and yield little more than what is used.
     """
     if not graph.called:
         return graph
-    pruning = _Pruning()
+    pruning = Pruning()
     graph = pruning.graph(graph)
     uses = Counter(each for called in called_graphs(graph, own=True) for each in _calls_in(called))
     alike = Counter(pruning.whole.get(each, each) for each in uses.elements())
@@ -115,69 +111,6 @@ def with_bodies(
         if count > 1 or alike[pruning.whole.get(each, each)] >= MANY
     }
     return _Inlining(target.runs_graphs, () if inline_calls else shared, finished).graph(graph)
-
-
-class _Pruning:
-    """Lets calls yield only what is used, and take only what that needs.
-
-    Attributes
-    ----------
-    whole
-        By graph, the one that it yields a part of.
-    """
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[Graph, tuple[int, ...]], tuple[Graph, tuple[int, ...]]] = {}
-        self.whole: dict[Graph, Graph] = {}
-
-    def graph(self, graph: Graph) -> Graph:
-        """Return a graph whose calls, and those inside them, have no results that nobody uses."""
-        used: dict[Op, set[int]] = {}
-        for op in graph.ops:
-            if isinstance(op, ResultOp) and isinstance(op.args[0], CallOp):
-                used.setdefault(op.args[0], set()).add(op.index)
-        places = {
-            call: {index: place for place, index in enumerate(sorted(indices))}
-            for call, indices in used.items()
-        }
-        new: dict[Op, Op] = {}
-        made: list[Op] = []
-        for op in graph.ops:
-            args = tuple([new[arg] for arg in op.args])
-            if isinstance(op, CallOp):
-                new[op] = self.call(op, args, tuple(sorted(used.get(op, ()))))
-            elif args == op.args:
-                new[op] = op
-            elif isinstance(op, ResultOp) and op.args[0] in places:
-                with scope.replacing(op):
-                    new[op] = ResultOp(*args, index=places[op.args[0]][op.index])
-            else:
-                new[op] = op.with_args(args)
-            made.append(new[op])
-        return graph.mapped(new, dict.fromkeys(made))
-
-    def call(self, op: CallOp, args: tuple[Any, ...], used: tuple[int, ...]) -> Op:
-        """Return a call that yields some of the results only."""
-        graph, needed = self.body(op.graph, used)
-        args = tuple([args[index] for index in needed])
-        if graph is op.graph and args == op.args:
-            return op
-        with scope.replacing(op):
-            return CallOp(*args, graph=graph)
-
-    def body(self, graph: Graph, used: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]]:
-        """Return a graph that yields some of its outputs only, and which inputs it takes."""
-        key = graph, used
-        if key not in self.known:
-            fewer = self.graph(graph.replace(outputs=[graph.outputs[index] for index in used]))
-            read = {arg for op in fewer.ops for arg in op.args}.union(fewer.outputs)
-            needed = tuple(
-                index for index, parameter in enumerate(fewer.inputs) if parameter in read
-            )
-            part = fewer.replace(fewer.ops, inputs=[fewer.inputs[index] for index in needed])
-            self.known[key] = part, needed
-            self.whole[part] = graph
-        return self.known[key]
 
 
 class _Inlining:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from weft import scope, source, traversal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _serials = itertools.count()
 _named: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
+_naming = threading.RLock()
 _put = object.__setattr__
 _NO_AXES = Axes()
 _SETTABLE = frozenset({"name", "metadata"})
@@ -229,10 +231,11 @@ class Op:
         if not isinstance(name, str):
             raise ArgumentError(self.explain(f"a name must be text, not {name!r}"))
         _put(self, "label", name)
-        if _named.get(name, self) is not self:
-            name = f"{name}_{self.serial}"
+        with _naming:
+            if _named.get(name, self) is not self:
+                name = f"{name}_{self.serial}"
+            _named[name] = self
         _put(self, "_name", name)
-        _named[name] = self
 
     def named(self, name: str) -> Self:
         """Set the name and return the op itself."""
@@ -313,6 +316,27 @@ class Op:
         new = object.__new__(type(self))
         _put(new, "__dict__", mine)
         return new
+
+    def siblings(self, field: str, values: Iterable[tuple[Any, Axes, DType]]) -> Iterator[Self]:
+        """Yield ops like this one, built right now, that differ in one attribute.
+
+        `values` has what that is in each, with the axes and dtype that follow from it.
+        """
+        recorders = scope.current.get().recorders
+        is_first = self.order == self.serial
+        for value, axes, dtype in values:
+            new = object.__new__(type(self))
+            mine = new.__dict__
+            mine.update(self.__dict__)
+            mine[field], mine["axes"], mine["dtype"] = value, axes, dtype
+            mine["serial"] = serial = next(_serials)
+            if is_first:
+                mine["order"] = serial
+            if self._metadata is not None:
+                mine["_metadata"] = dict(self._metadata)
+            for recorder in recorders:
+                recorder.append(new)
+            yield new
 
     def explain(self, problem: str) -> str:
         """Return a message about this op with its line, and its operands with theirs."""

@@ -211,9 +211,12 @@ class Overwriting:
 
     def _wanted_first(self, rewrite: Rewrite) -> list[Op]:
         """Return what should come before an op that writes over a value."""
-        barriers = self._barriers[-1:] if rewrite.state is not None else []
-        wanted = dict.fromkeys([*self._readers[rewrite.old], *barriers])
+        wanted = dict.fromkeys([*self._readers[rewrite.old], *self._before_writes(rewrite)])
         return [op for op in wanted if op is not rewrite.maker]
+
+    def _before_writes(self, rewrite: Rewrite) -> Sequence[Op]:
+        """Return the last barrier, which must come before an op that writes a state."""
+        return self._barriers[-1:] if rewrite.state is not None else ()
 
     def _ordered(self, found: Iterable[Rewrite], wanted: Iterable[Iterable[Op]]) -> Sequence[Op]:
         """Return the user's order, or one in which more of what is wanted first comes first."""
@@ -232,8 +235,7 @@ class Overwriting:
     def _settle(self, rewrite: Rewrite, wanted: Sequence[Op], places: Mapping[Op, int]) -> None:
         """Find out whether a value can lie where an older one does, and what that takes."""
         maker, value = rewrite.maker, rewrite.value
-        barriers = self._barriers[-1:] if rewrite.state is not None else []
-        if any(places[op] >= places[maker] for op in barriers):
+        if any(places[op] >= places[maker] for op in self._before_writes(rewrite)):
             return
         late = [op for op in wanted if places[op] > places[maker]]
         copied = {

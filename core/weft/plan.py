@@ -9,6 +9,7 @@ there directly where that is safe.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from weft.graph import Graph
 from weft.inlining import called_graphs
 from weft.liveness import Liveness
 from weft.op import Op
+from weft.ops.graph_ops import CallOp
 from weft.ops.movement import ContiguousOp
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp, ReadOp
@@ -174,7 +176,8 @@ def _planned(
     graph: Graph, target: Target, memory_limit: int | None = None, is_called: bool = False
 ) -> Plan:
     """Return a plan for a graph; those that it calls have theirs."""
-    found = schedules(Flow(with_copies(graph, is_called), target))
+    lends = target.lends_results and not is_called
+    found = schedules(Flow(with_copies(graph, is_called, lends), target))
     best = _smallest(found)
     if memory_limit is not None and best.placement[1] > memory_limit:
         best = distinct(rematerialised(found, memory_limit))
@@ -188,13 +191,14 @@ def _copy(value: Any) -> ContiguousOp:
         return ContiguousOp(value)
 
 
-def with_copies(graph: Graph, is_called: bool = False) -> Graph:
+def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> Graph:
     """Return the graph in which each output and update is made by an op of its own.
 
     A copy is added for an output or update that is a view of a part of something, or of what has
     another role already, or lies in the memory of a state where a part of that is changed. So it is
     for a part of a value that is read after the value is written over. What a called graph takes
-    and yields lies in memory of its own too, so that one program serves for all calls.
+    and yields lies in memory of its own too, so that one program serves for all calls; but where
+    the graph `lends` its results, a call yields them there.
     """
     graph = _with_own_operands(graph, is_called)
     overwriting = Overwriting(graph)
@@ -202,15 +206,17 @@ def with_copies(graph: Graph, is_called: bool = False) -> Graph:
         graph = _with_copied(graph, overwriting.copied)
         overwriting = Overwriting(graph)
     states = overwriting.states
+    lent = _lent(graph) if lends else set()
     taken: set[Op] = set()
     copies: dict[Op, list[Op]] = {}
 
     def own(value: Op, state: Any = None) -> Op:
         maker = held_by(value)
+        is_lent = state is None and value in lent
         if (
             maker is None
             or maker in taken
-            or _is_there(maker)
+            or (_is_there(maker) and not is_lent)
             or states.get(maker, state) is not state
         ):
             copy = _copy(value)
@@ -236,6 +242,22 @@ def _is_there(op: Op) -> bool:
     if isinstance(op, ResultOp) and op.args[0].graphs:
         return True
     return op.is_constant or isinstance(op, _GIVEN)
+
+
+def _lent(graph: Graph) -> set[Op]:
+    """Return the results of calls that are outputs, and that the calls may write there.
+
+    At least half of the calls of a graph yield the same outputs then: what few do is copied, so
+    that they can share the code of the others.
+    """
+    found: dict[Any, list[ResultOp]] = {op: [] for op in graph.ops if isinstance(op, CallOp)}
+    for op in dict.fromkeys(graph.outputs):
+        if isinstance(op, ResultOp) and op.args[0] in found:
+            found[op.args[0]].append(op)
+    kinds = {call: (call.graph, frozenset(op.index for op in ops)) for call, ops in found.items()}
+    alike, all_calls = Counter(kinds.values()), Counter(call.graph for call in found)
+    shared = {call for call, kind in kinds.items() if 2 * alike[kind] >= all_calls[call.graph]}
+    return {op for call in shared for op in found[call]}
 
 
 def _with_own_operands(graph: Graph, is_called: bool) -> Graph:

@@ -60,6 +60,7 @@ __all__ = [
     "load_hooks",
     "load_ops",
     "load_rules",
+    "loading",
     "names",
     "records",
     "register",
@@ -282,6 +283,11 @@ def changes_pipeline() -> bool:
     """Whether a plugin loaded so far changes pipelines; loads those of ``weft.hooks`` first."""
     load_hooks()
     return bool(_registry.hooks.implementations("weft_change_pipeline"))
+
+
+def loading() -> threading.RLock:
+    """Return the lock that is held while plugins are loaded, added or taken back."""
+    return _registry.lock
 
 
 def any_by_hand() -> bool:

@@ -5,7 +5,6 @@ A computation compiles one `Program` for each solution of the lengths that were 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -103,14 +102,9 @@ class Program:
         self.arena_size, self.buffers = plan.arena_size, plan.buffers
 
     def _look(self) -> None:
-        later, self.later = self.later, None
-        if later is None:
-            return
-        try:
+        later = self.later
+        if later is not None:
             later()
-        except BaseException:
-            self.later = later
-            raise
 
     @property
     def tensors(self) -> dict[Op, DeviceTensor]:
@@ -134,9 +128,10 @@ class Program:
     @property
     def source(self) -> str:
         """The generated program as text."""
-        if not isinstance(self._source, str):
-            self._source = self._source()
-        return self._source
+        source = self._source
+        if not isinstance(source, str):
+            source = self._source = source()
+        return source
 
     @source.setter
     def source(self, source: str | Callable[[], str]) -> None:
@@ -188,7 +183,6 @@ class Computation:
         self.is_static = not set(self.graph.symbols) - set(self.given)
         self.executor: Callable[..., Any] = self._first_call
         self._executors: dict[tuple[Any, ...], Callable[..., Any]] = {}
-        self._lock = threading.RLock()
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Run with one array, number or nested list for each parameter and return the results.
@@ -264,9 +258,10 @@ class Computation:
         ]
         with self.transformer.state_lock:
             program.run(*arrays, *out)
-        return self.pack(self._with_none(out))
+        return self.pack(self.with_none(out))
 
-    def _with_none(self, values: Sequence[Any]) -> list[Any]:
+    def with_none(self, values: Sequence[Any]) -> list[Any]:
+        """Return values with None for what yields no tensor."""
         rest = iter(values)
         return [next(rest) if op.is_tensor else None for op in self.results]
 
@@ -283,21 +278,29 @@ class Computation:
         if self.is_static:
             self.executor = self._first_call
 
+    def ready_to_run(self, program: Program) -> Callable[..., None]:
+        """Return what runs a program, once all it needs is there.
+
+        An executor is there before that, and a thread that calls it waits for the one that still
+        allocates, or compiles again if that one failed.
+        """
+        with self.transformer.state_lock:
+            self._compile()
+            return program.run
+
     def _first_call(self, *args: Any) -> Any:
         self._compile()
         return self.executor(*args)
 
     def _compile(self) -> None:
         """Initialise the transformer; an error in another computation is that one's to report."""
-        if not self.is_static:
-            self.executor = self._dispatch
-            return
         with self.transformer.state_lock:  # another thread may be at it: once is enough
-            if not self._is_compiled():
+            if self.executor != self._first_call:
+                return
+            if self.is_static:
                 self.transformer.compile(self, self.programs[()])
-
-    def _is_compiled(self) -> bool:
-        return self.executor != self._first_call
+            else:
+                self.executor = self._dispatch
 
     def _dispatch(self, *args: Any) -> Any:
         """Run the executor for the arguments' shapes, which is made when they are first seen."""
@@ -313,7 +316,7 @@ class Computation:
         """Return arguments as arrays and the program for their lengths, compiled if need be."""
         arrays = [self.coerce(number, arg) for number, arg in enumerate(args)]
         key = () if self.is_static else tuple(array.shape for array in arrays)
-        with self._lock:
+        with self.transformer.state_lock:
             if key not in self.programs:
                 self.programs[key] = self.transformer.specialise(self, self.solve(key))
         program = self.programs[key]

@@ -24,6 +24,7 @@ class RuleTable:
         self._rules: dict[type[Op], Callable[..., Any]] = {}
         self._from_plugins: set[type[Op]] = set()
         self._revision: object = None
+        self._is_asking = False
 
     def on_type(self, *kinds: type[Op]) -> Callable[[R], R]:
         """Mark a function as the rule for op classes; raises PluginError for a second rule."""
@@ -50,7 +51,7 @@ class RuleTable:
         own = self._rules.get(kind)
         if own is not None:
             return own
-        return next((self._rules[base] for base in kind.__mro__ if base in self._rules), None)
+        return next(filter(None, map(self._rules.get, kind.__mro__)), None)
 
     def __getitem__(self, kind: type[Op]) -> Callable[..., Any]:
         """Return the rule for an op class; raises KeyError if there is none."""
@@ -60,16 +61,24 @@ class RuleTable:
         return rule
 
     def _ask_new_plugins(self) -> None:
-        if self._revision is plugins.revision():
-            return
-        self._revision = plugins.revision()
-        own = {kind: rule for kind, rule in self._rules.items() if kind not in self._from_plugins}
-        self._rules = dict(own)
+        if self._revision is not plugins.revision():
+            with plugins.loading():
+                if not (self._is_asking or self._revision is plugins.revision()):
+                    self._load()
+
+    def _load(self) -> None:
+        """Take the rules of plugins anew, and the revision last: others wait for that."""
+        revision = plugins.revision()
+        for kind in self._from_plugins:
+            self._rules.pop(kind, None)
+        own = set(self._rules)
+        self._is_asking = True
         try:
             plugins.load_rules(self.backend, self)
         finally:
-            self._from_plugins = self._rules.keys() - own.keys()
+            self._from_plugins = self._rules.keys() - own
+            self._revision, self._is_asking = revision, False
 
     def __iter__(self) -> Iterator[type[Op]]:
         self._ask_new_plugins()
-        return iter(self._rules)
+        return iter(list(self._rules))

@@ -16,8 +16,9 @@ _is_internal: dict[str, bool] = {}
 
 def add_internal_package(root: str) -> None:
     """Count a package's frames as internal, so that ops made in it point at its caller."""
+    global _is_internal
     _internal_roots.add(root)
-    _is_internal.clear()
+    _is_internal = {}  # another thread may still write to the old one what it found before
 
 
 def user_location() -> Location:
@@ -62,11 +63,12 @@ def _is_public(frame: FrameType) -> bool:
 
 def _classified(frame: FrameType, filename: str) -> bool:
     """Return whether a frame is internal, and remember it for real files; others share names."""
+    known = _is_internal
     module = frame.f_globals.get("__name__", "")
     # The conformance kit is a user: what it builds points at its rows.
     internal = module.partition(".")[0] in _internal_roots and not module.startswith(_KIT)
     if not filename.startswith("<"):
-        _is_internal[filename] = internal
+        known[filename] = internal
     return internal
 
 

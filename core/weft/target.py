@@ -64,6 +64,9 @@ class Target:
     runs_graphs
         Whether it runs calls, loops and choices by itself; else passes put the ops of the graphs in
         their place, and a loop of unknown length is refused.
+    lends_results
+        Whether a call of a graph may write straight into the memory of a computation's results,
+        which is another one each time; else what it yields is copied there.
     fast_math
         Whether passes may change values in rare cases, such as ``0 * x`` to 0.
     tolerances
@@ -85,6 +88,7 @@ class Target:
     )
     lacks: Mapping[str, str] = field(default_factory=dict)
     runs_graphs: bool = False
+    lends_results: bool = False
     fast_math: bool = False
     tolerances: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
 

@@ -8,6 +8,7 @@ incremental: a computation that is added later brings only its own buffers and i
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -25,7 +26,7 @@ from weft.description import contiguous
 from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError, AxesError, StateError
 from weft.graph import Graph, in_order
-from weft.initialisation import initial_computation, initializers_of, large_constants
+from weft.initialisation import initial_computation, initial_constants, initializers_of
 from weft.inlining import with_bodies
 from weft.lengths import Symbol
 from weft.op import Op
@@ -104,6 +105,8 @@ class Transformer(ABC):
         self.pipeline = Pipeline(passes)
         self._initial: dict[Any, Op] = {}
         self._program_count = 0
+        self._numbers = itertools.count()
+        self._planned_again: set[Program] = set()
 
     # What a backend gives
 
@@ -196,9 +199,8 @@ class Transformer(ABC):
         self.require_open()
         if self.strict_finalize and self.finalized:
             raise StateError("Cannot create computations from a finalized transformer")
-        made = Computation(
-            self, results, parameters, name or f"computation_{len(self.computations)}", axes
-        )
+        number = next(self._numbers)
+        made = Computation(self, results, parameters, name or f"computation_{number}", axes)
         self._add(made)
         return made
 
@@ -236,7 +238,8 @@ class Transformer(ABC):
     @property
     def graph_passes(self) -> list[GraphPass]:
         """The passes that run on every graph, in order."""
-        return self.pipeline.passes
+        with self.state_lock:
+            return self.pipeline.passes
 
     def register_graph_pass(self, graph_pass: GraphPass, position: int | None = None) -> None:
         """Add a pass at the end of the pipeline, or at a position.
@@ -359,18 +362,31 @@ class Transformer(ABC):
             self.run_registered_graph_passes(unknown)
 
     def plan_again(self, program: Program, order: Sequence[Op]) -> None:
-        """Work out graph and plan of a restored program, with its ops in the order they had."""
+        """Work out graph and plan of a restored program, with its ops in the order they had.
+
+        Once, whichever thread comes first; what looks at the graph meanwhile sees it as it is.
+        """
         with self.state_lock, paused_collection():
-            program.graph = in_order(program.captured, order)
-            self.run_registered_graph_passes([program])
-            program.plan = make_plan(program.graph, self.target, self.memory_limit)
-            known = OrderedSet(self.device_buffers)
-            self.initialize_tensor_descriptions(program)
-            for storage in self.device_buffers:
-                if storage not in known:
-                    storage.transform_allocate()
-            self.allocate([program])
-            self.finish_transform()
+            if program.later is None or program in self._planned_again:
+                return
+            self._planned_again.add(program)
+            try:
+                self._plan_again(program, order)
+                program.later = None
+            finally:
+                self._planned_again.discard(program)
+
+    def _plan_again(self, program: Program, order: Sequence[Op]) -> None:
+        program.graph = in_order(program.captured, order)
+        self.run_registered_graph_passes([program])
+        program.plan = make_plan(program.graph, self.target, self.memory_limit)
+        known = OrderedSet(self.device_buffers)
+        self.initialize_tensor_descriptions(program)
+        for storage in self.device_buffers:
+            if storage not in known:
+                storage.transform_allocate()
+        self.allocate([program])
+        self.finish_transform()
 
     def run_registered_graph_passes(self, programs: Iterable[Program]) -> None:
         """Run the pipeline on the graph of each program and refuse ops without a rule."""
@@ -399,7 +415,7 @@ class Transformer(ABC):
     ) -> list[tuple[Computation, Program]]:
         """Make the computation that initialises states without memory, and run passes on it.
 
-        Large constants are left out, to be copied without a program.
+        Constants are left out, to be copied without a program.
         """
         states = [state for _, program in pending for state in program.states]
         ordered = self.ordered_initializers(states)
@@ -407,7 +423,7 @@ class Transformer(ABC):
         name = f"init_{self._program_count}"
         if ordered or self._init is None:
             self._init = cache(partial(self._initialising, ordered, name, given))
-        self._initial = large_constants(ordered)
+        self._initial = initial_constants(ordered)
         rest = [op for op in ordered if op.args[0] not in self._initial]
         if not rest:
             return []
@@ -426,7 +442,8 @@ class Transformer(ABC):
     @property
     def init_computation(self) -> Computation | None:
         """The latest computation of initialisers, which sets states again when it is called."""
-        return None if self._init is None else self._init()
+        with self.state_lock:
+            return None if self._init is None else self._init()
 
     def initialize_tensor_descriptions(self, program: Program) -> None:
         """Create the device buffers and tensors of a program's plan."""
@@ -484,22 +501,24 @@ class Transformer(ABC):
 
     def get_value(self, state: Any) -> np.ndarray[Any, Any]:
         """Return a copy of the current value of a state."""
-        self._require_states([state])
         with self.state_lock:
+            self._require_states([state])
             return self.state_tensors[state].get()
 
     get_tensor_view_value = get_value
 
     def set_value(self, state: Any, value: Any) -> None:
         """Set the current value of a state; raises AxesError or DTypeError if it does not fit."""
-        self._require_states([state])
-        tensor = self.state_tensors[state]
+        with self.state_lock:
+            self._require_states([state])
+            tensor = self.state_tensors[state]
         array = dtypes.host_array(value, tensor.dtype, f"value of {state}")
         if array.shape != tensor.shape:
             raise AxesError(
                 f"{state} has shape {tensor.shape}, a value of {array.shape} does not fit"
             )
         with self.state_lock:
+            self.require_open()
             tensor[...] = array
 
     def _require_states(self, states: Iterable[Any]) -> None:

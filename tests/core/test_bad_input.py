@@ -222,7 +222,7 @@ BUILTINS = {
     TypeError: (DTypeError,),
     IndexError: (errors.IndexOutOfRange,),
     AssertionError: (errors.CheckFailed,),
-    MemoryError: (errors.MemoryLimitError,),
+    MemoryError: (errors.HostMemoryError, errors.MemoryLimitError),
     RuntimeError: (
         PassError, PassDidNotConverge, errors.PlanError, PluginError, errors.BackendError,
         UnsupportedOpError,

@@ -258,6 +258,125 @@ def test_a_gradient_call_that_yields_less_than_many_others_stays(layers: int, ca
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("normalised", "bodies"), [(True, 1), (False, 2)], ids=["little", "much"])
+def test_a_call_yields_more_than_is_used_only_if_that_is_little_work(
+    normalised: bool, bodies: int
+) -> None:
+    """The gradient of the first layer by its input costs little more than that of its norm."""
+    x = weft.placeholder((4, 64))
+    inner, *inputs = (weft.placeholder(shape) for shape in ((4, 64), (64, 256), (256, 64), (64,)))
+    one, other, scale = inputs
+    start = weft.layer_norm(inner) * scale if normalised else inner + scale
+    hidden = weft.tanh(weft.gelu(weft.softmax(start) @ one)) @ other
+    layer = weft.capture([hidden * weft.sigmoid(hidden)], [inner, *inputs], "layer")
+    rng = np.random.default_rng(0)
+    value, weights = x, []
+    for _ in range(9):
+        own = [
+            weft.variable(each.shape, initial_value=rng.normal(0, 0.2, each.shape).astype("f4"))
+            for each in inputs
+        ]
+        (value,) = weft.call(layer, value, *own)
+        # Without a norm nothing but the weights of products is wanted.
+        weights += own if normalised else own[:2]
+    total = weft.sum(weft.square(value))
+    results = [weft.deriv(total, each) for each in weights]
+    data = rng.normal(size=(4, 64)).astype("f4")
+    with weft.make_transformer("numpy") as transformer:
+        made = transformer.computation(results, x)
+        found = made(data)
+        program = made.programs[()]
+        program.plan.verify()
+        gradients = {
+            op.graph
+            for op in program.graph.ops
+            if isinstance(op, CallOp) and "bwd" in op.graph.name
+        }
+    assert len(gradients) == bodies
+    with weft.ArrayTransformer(np) as transformer:
+        wanted = transformer.computation(results, x)(data)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-5)
+
+
+def large() -> weft.Graph:
+    """Return a graph with two outputs that has enough ops for its calls to be made."""
+    x, a, b = (weft.placeholder(shape) for shape in ((3, 8), (8, 8), (8, 8)))
+    hidden = x
+    for _ in range(4):
+        hidden = weft.tanh(weft.softmax(hidden @ a) @ b) * weft.sigmoid(hidden)
+    return weft.capture([x + hidden, hidden @ a], [x, a, b], "large")
+
+
+def outputs_of_calls(kind: str, first: Any, second: Any, x: Any) -> list[Any]:
+    """Return results made of those of two calls."""
+    return {
+        "as they are": [*first, *second],
+        "some": [first[1], second[0]],
+        "twice": [first[0], first[0], second[1], second[1]],
+        "reshaped": [weft.flatten(first[0]), second[0]],
+        "a part": [first[0][1:], second[1]],
+        "changed": [first[0] + 1, first[0], second[1] * x],
+        "given": [x, first[0], second[0]],
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["as they are", "some", "twice", "reshaped", "a part", "changed", "given"]
+)
+def test_calls_write_results_where_the_caller_gets_them(transformer: Any, kind: str) -> None:
+    """The second call reads what the first one yields, which may be a result as well."""
+    x, a, b = (weft.placeholder(shape) for shape in ((3, 8), (8, 8), (8, 8)))
+    graph = large()
+    first = weft.call(graph, x, a, b)
+    second = weft.call(graph, first[0], b, a)
+    results = outputs_of_calls(kind, first, second, x)
+    arrays = [np.linspace(-1, 1, each.size, dtype=np.float32).reshape(each.shape)
+              for each in (x, a, b)]  # fmt: skip
+    computation = transformer.computation(results, x, a, b)
+    found = computation(*arrays)
+    kept = [array.copy() for array in found]
+    computation(arrays[0] * 2, *arrays[1:])
+    for got, before in zip(found, kept, strict=True):
+        np.testing.assert_array_equal(got, before)
+    with weft.ArrayTransformer(np) as plain:
+        wanted = plain.computation(results, x, a, b)(*arrays)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_from_calls_are_not_copied_to_the_caller() -> None:
+    x, total, weights = stack(9)
+    results = [weft.deriv(total, each) for each in weights]
+    with weft.make_transformer("numpy") as transformer:
+        made = transformer.computation(results, x)
+        made(np.ones((3, 8)))
+        plan = made.programs[()].plan
+        plan.verify()
+    assert lent_in(plan) == len(weights)
+
+
+def lent_in(plan: Any) -> int:
+    """Return how many results of calls lie where the caller gets them."""
+    outs = [out for step in plan.steps if step.op.graphs for out in step.outs]
+    return sum(out.base.kind == "result" for out in outs)
+
+
+@pytest.mark.parametrize(("returned", "lent"), [(1, 0), (2, 0), (3, 3), (6, 6)])
+def test_a_result_of_few_calls_is_copied_so_that_all_share_their_code(
+    returned: int, lent: int
+) -> None:
+    a, b = (weft.variable((8, 8), initial_value=np.eye(8, dtype=np.float32)) for _ in range(2))
+    starts = [weft.placeholder((3, 8)) for _ in range(6)]
+    layer = large()
+    values = [weft.call(layer, start, a, b)[0] for start in starts]
+    results = [*values[:returned], weft.sum(sum(values[returned:], start=values[0]))]
+    with weft.make_transformer("numpy") as transformer:
+        made = transformer.computation(results, *starts)
+        made(*[np.ones((3, 8), np.float32)] * 6)
+        assert lent_in(made.programs[()].plan) == lent
+
+
 def test_a_loop_of_unequal_sizes_is_verified_and_kept_whole() -> None:
     x = weft.placeholder((3, 8))
     layer = encoder()

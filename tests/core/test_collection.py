@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from weft import collection
 from weft.collection import MANY, paused_collection
 
 
@@ -46,6 +47,16 @@ def test_the_collector_is_off_in_the_outermost_pause_only():
     with paused_collection():
         pass
     assert not gc.isenabled()
+
+
+def test_a_fork_ends_the_pauses_of_other_threads():
+    with paused_collection():
+        collection._forget()
+        assert gc.isenabled()
+    assert gc.isenabled()
+    with paused_collection():
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize(("count", "moved"), [(MANY // 2, False), (2 * MANY, True)])

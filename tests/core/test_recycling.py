@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import pickle
 import threading
 import weakref
@@ -34,6 +35,11 @@ def address(array: Any) -> int:
 def test_memory_that_nobody_holds_is_used_again(double: Any) -> None:
     first = address(double(numbers(1)))
     assert address(double(numbers(2))) == first
+
+
+def test_a_result_begins_with_a_page(double: Any) -> None:
+    held = [double(numbers(value)) for value in range(4)]
+    assert [address(each) % mmap.PAGESIZE for each in held] == [0] * 4
 
 
 def test_a_loop_that_keeps_the_last_result_needs_two_buffers(double: Any) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -89,9 +89,9 @@ def test_cutting_takes_linear_time() -> None:
     def seconds(kinds: list[int]) -> float:
         best = float("inf")
         for _ in range(3):
-            start = perf_counter()
+            start = thread_time()
             cuts(kinds, LONGEST)
-            best = min(best, perf_counter() - start)
+            best = min(best, thread_time() - start)
         return best
 
     random = np.random.default_rng(0)

@@ -7,11 +7,15 @@ import json
 import pkgutil
 import re
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import weft
+import weft.array_rules
+import weft.kernels.c
+import weft_numpy.rules
 from weft import plugins
 from weft.op import op_classes
 from weft.testing.table import TABLE
@@ -39,6 +43,18 @@ def test_the_example_of_the_package_runs() -> None:
     assert not failed
 
 
+@pytest.fixture
+def _no_rules_are_left() -> Iterator[None]:
+    """Take rules back that examples add, for later tests have no names for them."""
+    tables = [weft_numpy.rules.rules, weft.array_rules.rules, weft.kernels.c.rules]
+    before = [set(table) for table in tables]
+    yield
+    for table, kinds in zip(tables, before, strict=True):
+        for kind in set(table) - kinds:
+            del table._rules[kind]
+
+
+@pytest.mark.usefixtures("_no_rules_are_left")
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
 def test_examples_on_the_page_run(page: Path) -> None:
     if page.name in WITH_TESTS_OF_THEIR_OWN:

@@ -95,6 +95,9 @@ APART: dict[str, tuple[Any, list[str]]] = {
         ["multiply_tanh"]),
     "what stands before a product and is a result": (
         [weft.tanh(X * 2), weft.tanh(X * 2) @ SQUARE], ["multiply_tanh"]),
+    "what stands before a product and is a result in another shape": (
+        [weft.reshape(weft.tanh(X * 2), (COLUMNS, ROWS)), weft.tanh(X * 2) @ SQUARE],
+        ["multiply_tanh"]),
     "what is computed from both operands of a product": (
         weft.tanh(SQUARE + 1) @ weft.tanh(SQUARE + 1), ["add_tanh"]),
     "a second operand": (SQUARE @ weft.tanh(SQUARE + 1), ["add_tanh"]),

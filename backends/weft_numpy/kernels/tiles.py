@@ -49,7 +49,7 @@ class TileEmitter(Emitter):
     """
 
     def __init__(self, outer: Emitter, frame: Frame) -> None:
-        super().__init__(outer.module)
+        super().__init__(outer.module, outer.lent)
         self.outer = outer
         self.frame = frame
         self.lane: dict[str, Entry] = {}

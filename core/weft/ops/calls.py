@@ -7,7 +7,7 @@ stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from weft import dtypes, scope
@@ -146,18 +146,28 @@ def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
     For a loop `turn` says in which round. Raises ArgumentError for an op that is none of the
     graph's.
     """
+    return all_saved(of, [op], turn)[0]
+
+
+def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[TensorOp]:
+    """Return for each of several ops what `saved` does."""
     if not isinstance(of, _REPEATABLE):
         raise ArgumentError(explain("saved", f"takes a call or a loop, not {of!r}", ()))
-    if op.is_constant:
-        return op
     graph = of.graph
-    inside = op.args[0] if isinstance(op, SavedOp) else op
-    if inside not in graph.members:
-        raise ArgumentError(explain("saved", f"{op} is no op of {graph.name}", (op,)))
-    if isinstance(of, CallOp) and op in graph.places:
-        operand: TensorOp = of.args[graph.places[op]]
-        return operand
-    return SavedOp(of, inner=op, turn=turn)
+    places = graph.places if isinstance(of, CallOp) else {}
+    inside = [op for op in ops if op not in places and not op.is_constant]
+    for op in inside:
+        if (op.args[0] if isinstance(op, SavedOp) else op) not in graph.members:
+            raise ArgumentError(explain("saved", f"{op} is no op of {graph.name}", (op,)))
+    values: dict[Op, TensorOp] = {}
+    if inside:
+        first = values[inside[0]] = SavedOp(of, inner=inside[0], turn=turn)
+        rest = [op for op in dict.fromkeys(inside) if op not in values]
+        types = ((op, op.axes, op.dtype) for op in rest)
+        values.update(zip(rest, first.siblings("inner", types), strict=True))
+    return [
+        of.args[places[op]] if op in places else op if op.is_constant else values[op] for op in ops
+    ]
 
 
 # Arguments

@@ -15,7 +15,7 @@ from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.graph import Graph
 from weft.ops.movement import IdentityOp
-from weft.ops.results import ResultOp, TupleOp
+from weft.ops.results import TupleOp, results_of
 from weft.tensor import TensorOp
 
 Adjoints = Mapping[Any, TensorOp]
@@ -52,9 +52,7 @@ class GraphsOp(TupleOp):
     def results(self) -> tuple[TensorOp, ...]:
         """The values of the outputs, as the user gets them."""
         if self._results is None:
-            self.__dict__["_results"] = tuple(
-                ResultOp(self, index=index) for index in range(len(self.result_types))
-            )
+            self.__dict__.setdefault("_results", results_of(self))
         return self._results or ()
 
     def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -48,3 +48,12 @@ class ResultOp(TensorOp):
         if not 0 <= self.index < len(types):
             raise ArgumentError(f"there is no result {self.index}: the operand has {len(types)}")
         return types[self.index]
+
+
+def results_of(op: TupleOp) -> tuple[ResultOp, ...]:
+    """Return an op for each result of another, in order."""
+    if not op.result_types:
+        return ()
+    first = ResultOp(op, index=0)
+    rest = ((index, *types) for index, types in enumerate(op.result_types) if index)
+    return (first, *first.siblings("index", rest))

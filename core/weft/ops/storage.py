@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+import threading
 import weakref
 from typing import Any
 
@@ -35,6 +36,8 @@ __all__ = [
 CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
 _SIZES = (int, Axis, Length)
 _NO_AXES = Axes()
+_writing = threading.RLock()
+"""Held from the look at the last write of a state until there is a new one."""
 
 
 class AssignableTensorOp(TensorOp):
@@ -88,8 +91,7 @@ class AssignableTensorOp(TensorOp):
         """The op that sets the tensor before any computation; empty for an unset state."""
         found = self._initializers
         if not found and self.is_constant:
-            found = (InitTensorOp(self),)
-            object.__setattr__(self, "_initializers", found)
+            found = self.__dict__.setdefault("_initializers", (InitTensorOp(self),))
         return OrderedSet(found)
 
     def last_write(self, token: scope.EffectScope) -> Op | None:
@@ -98,11 +100,10 @@ class AssignableTensorOp(TensorOp):
 
     def record_write(self, token: scope.EffectScope, write: Op) -> None:
         """Make a write the last one in an effect scope; scopes are held weakly."""
-        writers = self._writers
-        if writers is None:
-            writers = weakref.WeakKeyDictionary()
-            object.__setattr__(self, "_writers", writers)
-        writers[token] = write
+        if self._writers is None:
+            self.__dict__.setdefault("_writers", weakref.WeakKeyDictionary())
+        assert self._writers is not None
+        self._writers[token] = write
 
     def reference(self) -> Any:
         """Return the value of a constant."""
@@ -154,8 +155,9 @@ class AssignOp(Op):
     has_effect = True
 
     def __init__(self, state: AssignableTensorOp, value: TensorOp, **options: Any) -> None:
-        super().__init__(state, value, **options)
-        state.record_write(scope.current.get().scope, self)
+        with _writing:
+            super().__init__(state, value, **options)
+            state.record_write(scope.current.get().scope, self)
 
     def infer(self) -> tuple[Axes, Any]:
         """Check that the target is a state and that the value fits it."""

@@ -49,8 +49,10 @@ MOST_AGAIN = 4
 
 def move_to_readers(clusters: Clusters) -> None:
     """Visit every cluster after those that read from it."""
-    pinned = {*clusters.graph.roots, *(op for ops in clusters.graph.after.values() for op in ops)}
-    number = {op: place for place, op in enumerate(clusters.graph.ops)}
+    graph, source = clusters.graph, clusters.source
+    needed = (*graph.roots, *(op for ops in graph.after.values() for op in ops))
+    pinned = {source.get(op, op) for op in needed}
+    number = {op: place for place, op in enumerate(graph.ops)}
     for cluster in sorted(dict.fromkeys(clusters.home.values()), key=lambda each: -each.rank):
         _Outputs(clusters, cluster, pinned, number).move()
 

@@ -127,19 +127,19 @@ LARGE = {
 @pytest.mark.parametrize("name", LARGE)
 def test_ten_megabytes_of_anything_are_refused_quickly(name, end):
     script = LARGE[name] + end
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(ScriptError) as caught:
         parse_script(script)
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
     assert len(str(caught.value)) < 1000
 
 
 def test_a_chain_without_a_result_is_refused_before_a_node_is_built():
     chain = "".join(f"${n}=ReLUNode(${n - 1});\n" for n in range(2, MEGABYTES * 42_000))
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(ScriptError, match=r"^<script>:420000:1: Output node is not defined"):
         parse_script("$1=InputTensor(x,float32,[2]);\n" + chain)
-    assert time.perf_counter() - began < 2.5
+    assert time.thread_time() - began < 2.5
 
 
 @settings(deadline=None)

@@ -136,14 +136,14 @@ def test_other_names_are_taken(name):
 
 
 def test_deep_models_are_built_written_and_read():
-    began = time.perf_counter()
+    began = time.thread_time()
     node = InputTensor("x", "float32", [2])
     for _ in range(20_000):
         node = (node + node).relu().reshape([2])
     script = traverse_node(node).script
     assert script.endswith("result = $60001;\n")
     assert hk.parse_script(script).get_shape() == [2]
-    assert time.perf_counter() - began < 20
+    assert time.thread_time() - began < 20
 
 
 def test_effects_have_an_order_that_does_not_depend_on_depth():
