@@ -242,6 +242,13 @@ def test_kernels_with_a_matrix_product(name: str, dtype: str) -> None:
     assert kinds_of(computation, Machine(2, 2**20)) == [kind]
 
 
+@pytest.mark.parametrize("terms", range(2, 30))
+def test_a_number_before_a_wide_product(terms: int) -> None:
+    """Rows of a number are as long as there are terms, and no part of the columns."""
+    build, shapes = lambda x, y: weft.maximum(weft.tanh(x), 0.25) @ y + 1, [(3, terms), (terms, 40)]
+    check(compiled(build, shapes, "float32", threads=2), samples(shapes, "float32"))
+
+
 DTYPES = ["float64", "float16", "bfloat16", "int32", "int8", "uint16", "complex64", "complex128"]
 
 

@@ -386,6 +386,12 @@ def changed_prologue(index: int, **changes: Any) -> Kernel:
     return dataclasses.replace(kernel, operands=tuple(operands))
 
 
+def changed_last(**changes: Any) -> Kernel:
+    kernel = before_product(weft.tanh(weft.exp(X)))
+    *first, last = kernel.body
+    return dataclasses.replace(kernel, body=(*first, dataclasses.replace(last, **changes)))
+
+
 def two_products() -> Kernel:
     group = Group((4, 6))
     graph = weft.capture([X @ SQUARE + X @ SQUARE], [X, SQUARE])
@@ -393,8 +399,19 @@ def two_products() -> Kernel:
     return group.kernel(graph.outputs)[0]
 
 
+def one_term() -> Kernel:
+    """Return a kernel in which an operand has the same places before a product and after it."""
+    column, row = weft.placeholder((4, 1)), weft.placeholder((1, 6))
+    graph = weft.capture([weft.tanh(column) @ row, column * column], [column, row])
+    product, square = graph.outputs
+    group = Group((4, 6), {product.args[0]: (0, None), product: (0, 1), square: (0, None)})
+    return group.kernel([product, square])[0]
+
+
 MALFORMED_PRODUCTS = {
     "value 3 is a second matrix product": two_products,
+    "an operand of a TanhOp before the product is read after it": one_term,
+    "value 4, a matrix product, takes value 2 and not the last": lambda: changed_last(args=(2, 1)),
     "a SliceOp comes before value 3, a matrix product": lambda: before_product(X[::-1]),
     r"value 2, at \(0, None\), takes values at .*\(0, 1\)": lambda: changed_prologue(
         0, places=(0, 1)

@@ -76,6 +76,15 @@ FUSED: dict[str, tuple[Any, list[str]]] = {
     "what scales rows before a product": (
         X * weft.reciprocal(weft.sum(X * X, axis=1, keepdims=True)) @ SQUARE,
         ["multiply_sum_reciprocal", "multiply_matmul"]),
+    "rows after a product": (
+        weft.sum(X @ SQUARE, axis=1, keepdims=True) + weft.tanh(ROW * 2),
+        ["multiply_tanh", "matmul_sum_add"]),
+    "rows after what stands before a product": (
+        weft.sum(weft.tanh(X) @ SQUARE, axis=1, keepdims=True) + weft.tanh(ROW * 2),
+        ["multiply_tanh", "tanh_matmul_sum_add"]),
+    "sums over an axis that comes in after a product": (
+        weft.sum(weft.reshape(weft.square(X @ SQUARE), (ROWS, 1, COLUMNS)), axis=1) * 2,
+        ["matmul_square", "sum_multiply"]),
     "an output in the middle": ([weft.tanh(X), weft.exp(weft.tanh(X))], ["tanh_exp"]),
 }  # fmt: skip
 
@@ -98,6 +107,8 @@ APART: dict[str, tuple[Any, list[str]]] = {
     "what stands before a product and is a result in another shape": (
         [weft.reshape(weft.tanh(X * 2), (COLUMNS, ROWS)), weft.tanh(X * 2) @ SQUARE],
         ["multiply_tanh"]),
+    "what stands before a product of one term": (
+        weft.tanh(ROW * 2) @ BIAS[None], ["multiply_tanh"]),
     "what is computed from both operands of a product": (
         weft.tanh(SQUARE + 1) @ weft.tanh(SQUARE + 1), ["add_tanh"]),
     "a second operand": (SQUARE @ weft.tanh(SQUARE + 1), ["add_tanh"]),
@@ -236,6 +247,18 @@ def test_what_stands_before_a_product_stays_there_unless_the_target_takes_it() -
     takes = {"takes_prologue": lambda op: op.axes.shape[-1] < 3}
     assert titles([before, narrow], X, SQUARE, **takes) == ["exp_tanh"]
     assert titles(narrow, X, SQUARE, **takes) == ["exp_tanh_matmul"]
+
+
+@pytest.mark.parametrize("follow", [lambda x: x, lambda x: x * 0.5])
+def test_a_state_is_written_where_it_is_rather_than_read_before_a_product(follow: Any) -> None:
+    """A product reads all of a row for each element, so nothing may be written over that yet."""
+    state = weft.variable((COLUMNS, COLUMNS))
+    before = weft.tanh(state * 2) @ SQUARE
+    update = weft.assign(state, follow(before))
+    graph = fuse(prepared([update, state], SQUARE))
+    assert "multiply_tanh" in [each.title for each in kernels(graph)]
+    plan = make_plan(graph, target())
+    assert sum(isinstance(step.op, ContiguousOp) for step in plan.steps) <= 1  # the result
 
 
 def test_values_move_together_to_where_all_of_them_are_read() -> None:

@@ -88,7 +88,8 @@ def _frame(values: Values, elements: int, threads: int) -> tuple[frames.Frame | 
         scratch = _scratch_of_a_row(values, _on_one_row(values))
         if threads == 1 and not scratch:
             return None, False
-        return frames.product(lengths, values.terms, threads, bool(reduced), scratch), False
+        keeps_rows = bool(reduced or values.before_product)
+        return frames.product(lengths, values.terms, threads, keeps_rows, scratch), False
     if not reduced:
         return frames.flat(lengths, elements, threads), False
     is_single = all(each.stage == 0 for each in values.kernel.body)

@@ -90,8 +90,15 @@ def _problems_of_product(kernel: Kernel, number: int, value: Instruction) -> Ite
         return
     *outer, rows, _ = value.places
     for each in kernel.prologue:
-        if not isinstance(each.op, ElementwiseOp) or each.places != (*outer, rows, None):
+        is_like_operand = each.places == (*outer, rows, None) and each.axes == value.op.args[0].axes
+        if not isinstance(each.op, ElementwiseOp) or not is_like_operand:
             yield f"a {type(each.op).__name__} comes before value {number}, a matrix product"
+    if kernel.prologue and value.args[0] != number - 1:
+        yield f"value {number}, a matrix product, takes value {value.args[0]} and not the last"
+    after = {arg for each in kernel.body[len(kernel.prologue) + 1 :] for arg in each.args}
+    for each in kernel.prologue:
+        if any(arg in after and kernel.values[arg].places for arg in each.args):
+            yield f"an operand of a {type(each.op).__name__} before the product is read after it"
     for index, arg in enumerate(value.args):
         wanted, found = operand_places(value.op, index, value.places), kernel.values[arg].places
         if found != wanted:

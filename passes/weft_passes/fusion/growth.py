@@ -154,6 +154,8 @@ class _Growth:
             if found is None:
                 return None
             known[arg] = found
+        if isinstance(op, ReductionOp) and known.get(op.args[0]) != chosen[0].whole:
+            return None
         places = place(op, known, chosen[0].domain)
         if places is None or not self.pays(op, chosen, outside, places):
             return None
@@ -185,7 +187,7 @@ class _Growth:
         whole = chosen[0].whole
         sources = [self.source.get(arg, arg) for arg in op.args]
         if isinstance(op, ReductionOp):
-            return chosen[0].places.get(sources[0]) == whole
+            return True
         if len(chosen) == 1 and places != whole:
             return True
         for each in chosen:

@@ -104,14 +104,14 @@ class _Outputs:
         clusters = self.clusters
         users = clusters.readers.get(op, ())
         outside = [
-            _Reader(cluster, operand_places(user, index, cluster.places[user]))
+            (_Reader(cluster, operand_places(user, index, cluster.places[user])), user)
             for user in users
             for cluster in clusters.clusters_of(user)
             if cluster is not self.cluster and op not in cluster.places
             for index, arg in enumerate(user.args)
             if arg is op
         ]
-        found = list(dict.fromkeys(outside))
+        found = list(dict.fromkeys(reader for reader, _ in outside))
         tied = (
             op in self.pinned
             or op in clusters.apart
@@ -119,19 +119,23 @@ class _Outputs:
         )
         if not found and not tied:
             return None
-        return found if not tied and self.can_move(op) and self.can_compute(found) else []
+        is_possible = all(each.places == each.cluster.whole for each in found) or (
+            len(found) == 1 and self.is_for_prologue(found[0], [user for _, user in outside])
+        )
+        return found if not tied and self.can_move(op) and is_possible else []
 
-    def can_compute(self, readers: Collection[_Reader]) -> bool:
-        """Whether all can compute a value where they read it: at every point, or in a prologue."""
-        if all(each.places == each.cluster.whole for each in readers):
-            return True
-        if len(readers) > 1:
-            return False
-        ((cluster, places),) = readers
+    def is_for_prologue(self, reader: _Reader, users: Collection[Op]) -> bool:
+        """Whether ops that read a value make the first operand of a product, or are that product.
+
+        Rows of one element have the places of that operand, too: they are read after the product.
+        """
+        cluster, places = reader
         root = cluster.root
         return (
             root is not None
             and places == operand_places(root, 0, cluster.whole)
+            and all(user is root or user in cluster.prologue for user in users)
+            and root.args[0].axes.lengths[-1] > 1
             and self.clusters.target.takes_prologue(root)
         )
 
@@ -177,8 +181,12 @@ class _Outputs:
         return True
 
     def may_move(self, op: Op, reader: Cluster, places: Places) -> bool:
-        """Whether a reader is not too late to compute an op, and does not do so elsewhere."""
-        in_time = self.clusters.is_in_time(op, reader.rank, (reader,))
+        """Whether a reader is not too late to compute an op, and does not do so elsewhere.
+
+        A product cannot write over what is read before it.
+        """
+        together = (reader,) if places == reader.whole else ()
+        in_time = self.clusters.is_in_time(op, reader.rank, together)
         return in_time and reader.places.get(op, places) == places
 
     def needed_for(self, values: list[Op]) -> set[Op]:

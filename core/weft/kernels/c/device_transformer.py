@@ -130,7 +130,7 @@ class DeviceTransformer(Transformer):
     ) -> Callable[..., None]:
         """Write, build and return the program."""
         group = self.kernel_group(program)
-        if len(ordered_ops) == 1:
+        if len(ordered_ops) == 1 and not ordered_ops[0].op.graphs:
             group.processor = self.processor.alone
         for step in ordered_ops:
             group.add_kernel(step)
