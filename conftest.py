@@ -10,7 +10,11 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples every time; `--hypothesis-profile=explore` draws others.
+settings.register_profile(
+    "weft", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", settings.get_profile("weft"), derandomize=False)
 settings.load_profile("weft")
 
 

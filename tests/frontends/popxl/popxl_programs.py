@@ -57,7 +57,7 @@ def called(
 
 
 def differences(
-    function: Callable[..., float], values: Sequence[np.ndarray], step: float = 1e-4
+    function: Callable[..., float], values: Sequence[np.ndarray], step: float = 1e-6
 ) -> list[np.ndarray]:
     """Return the central differences of a function of float64 arrays by each of them."""
     found = []
