@@ -103,7 +103,7 @@ class Stored(Epilogue):
 
 @dataclass(frozen=True)
 class Computed(Epilogue):
-    """The results of a kernel are computed from the product that it begins with.
+    """The results of a kernel are computed from its product.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Products of matrices, and of a matrix and a vector, alone or as what a kernel begins with.
+"""Products of matrices, and of a matrix and a vector, alone or in a kernel with others.
 
 On serial devices products are made in tiles of registers, or by the host where that is worth a wait
 for the device; on others in tiles that a group shares.
