@@ -6,12 +6,16 @@ READY := $(VENV)/ready
 # PYTEST_ARGS narrows the tests down: make test PYTEST_ARGS="tests/core -k grad"
 PYTEST_ARGS ?=
 
-.PHONY: demo test test-gpu test-intel fast lint types bench docs clean
+.PHONY: demo test test-all test-gpu test-intel fast lint types bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/digits.py --out out
 
 test: $(READY)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not long" $(PYTEST_ARGS)
+
+# Everything there is, with the tests that take minutes each.
+test-all: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 # Where there is an NVIDIA GPU: the kit on it, frontends and examples, and the tests that need one.
@@ -27,7 +31,7 @@ test-intel: $(READY)
 	WEFT_OPENCL_DEVICE=intel:0 $(BIN)/python -m pytest -n auto --dist worksteal --weft-backend=opencl $(PYTEST_ARGS) core/weft/testing tests/core/kernels_c tests/backends/opencl tests/conformance/test_second_driver.py
 
 fast: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not long" $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -35,9 +35,10 @@ FAMILIES = (
     "complex_parts", "activation", "reduction", "statistics", "cumulative", "sorting", "counting",
     "creation", "movement", "arrangement", "joining", "indexing", "gathering", "multi_index",
     "dynamic_slices", "linalg", "contraction", "decompositions", "windows", "convolutions",
-    "pooling", "unpooling", "resampling", "probabilities", "normalization", "losses", "distances",
-    "ctc", "heads", "positions", "cells", "recurrent", "random", "distributions", "storage",
-    "state", "clipping", "optimizers", "control", "calls", "recomputation",
+    "pooling", "unpooling", "resampling", "regions", "probabilities", "normalization", "losses",
+    "distances", "ctc", "heads", "positions", "cells", "recurrent", "random", "distributions",
+    "initializers", "storage", "state", "clipping", "optimizers", "schedules", "control", "calls",
+    "recomputation",
 )  # fmt: skip
 """The modules of `weft.ops` in the order of the page."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 from weft.cache import Cache
@@ -12,6 +11,7 @@ from weft.errors import BackendError
 from weft.kernels.c import CUDA, Processor
 from weft.kernels.c.device import HeldMemory, OpenedDevice
 from weft.kernels.c.host import Bytes
+from weft.locks import cached_property
 from weft_cupy.compiler import compiled
 from weft_cupy.drivers import Candidate
 from weft_cupy.errors import CuBLASError, explained, is_lost

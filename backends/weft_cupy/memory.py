@@ -36,6 +36,10 @@ class CuPyStorage(CopiedStorage[Memory]):
                 queue.wait()
         return found
 
+    def space(self, start: int, size: int) -> Bytes:
+        """Return memory of the host."""
+        return np.empty(size, np.uint8)
+
     def write(self, start: int, bytes_: Bytes) -> None:
         """Write bytes from a place on."""
         address, queue = self.memory.address + start, self.transformer.queue

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cached_property
 from typing import Any
 
 from weft.cache import Cache, is_off
 from weft.kernels.c.device_transformer import DeviceTransformer
 from weft.kernels.c.group import GPUKernelGroup
 from weft.kernels.c.host import CopiedStorage
+from weft.locks import cached_property
 from weft.program import Program
 from weft_cupy.blas import Blas
 from weft_cupy.device import Device, Memory, Queue

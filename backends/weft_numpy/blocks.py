@@ -10,8 +10,10 @@ from __future__ import annotations
 import linecache
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
 from os.path import basename
 from types import TracebackType
 from typing import Any
@@ -19,15 +21,32 @@ from typing import Any
 from weft import source
 from weft.description import TensorDescription
 from weft.digest import digest_of
+from weft.interrupts import holding, raise_pending
+from weft.locks import renewed
 from weft.plan import ARENA, INPUT, RESULT, STATE
+from weft.quoting import harmless
 
 MARK = "<weft numpy"
 """How the file names of generated code begin."""
 
-UNPACKING = "] = tensors"
-"""How the line of a block ends that gives names to its arrays."""
-
 Run = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The function ``bind``, as text.
+
+    Attributes
+    ----------
+    lines
+        Its lines, without comments.
+    arrays
+        The names that its second line gives to the arrays that it is bound to; that line is not
+        there if there are none.
+    """
+
+    lines: tuple[str, ...]
+    arrays: tuple[str, ...] = ()
 
 
 @dataclass
@@ -77,6 +96,26 @@ class Line:
         return self.text if self.call is None else self.text.format(_invocation(self.call))
 
 
+BREAK = "break"
+"""How a line ends that leaves the loop around it."""
+
+DEEP = 16
+"""From this depth on, lines of the function that calls the blocks are in functions of their own."""
+
+
+@dataclass
+class Row:
+    """A line of text of that function, and the call that it makes."""
+
+    depth: int
+    text: str
+    call: Call | None = None
+
+    def is_deeper(self, depth: int) -> bool:
+        """Whether the row may leave a function together with all that is as deep."""
+        return self.depth > depth or (self.depth == depth and not self.text.endswith(BREAK))
+
+
 @dataclass
 class Code:
     """The code of one program.
@@ -86,20 +125,23 @@ class Code:
     signature
         The names of all inputs and results.
     blocks
-        The lines of each block, without comments.
+        The text of each block.
     lines
         What runs, in order: calls of blocks, and the loops and choices around them.
     names
         What the blocks find in their module: functions and dtypes.
     locations
         The user's line behind each number in `Call.origins`.
+    is_atomic
+        Whether an interrupt leaves all states old or all of them new, wherever it lands.
     """
 
     signature: list[str]
-    blocks: list[tuple[str, ...]] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     names: dict[str, Any] = field(default_factory=dict)
     locations: dict[float, source.Location] = field(default_factory=dict)
+    is_atomic: bool = True
 
     @property
     def calls(self) -> list[Call]:
@@ -142,9 +184,8 @@ class Code:
         lines: list[str] = []
         places: list[int] = []
         location = None
-        for place, (line, origin) in enumerate(
-            zip(self.blocks[call.block], call.origins, strict=True)
-        ):
+        block = self.blocks[call.block]
+        for place, (line, origin) in enumerate(zip(block.lines, call.origins, strict=True)):
             here = self.locations.get(origin)
             if here is not None and here != location:
                 location = here
@@ -153,25 +194,25 @@ class Code:
                 places.append(place)
             lines.append(line)
             places.append(place)
-            if line.endswith(UNPACKING) and (named := self._named_states(call)):
+            if block.arrays and place == 1 and (named := self._named_states(call)):
                 lines.append(f"    # {named}")
                 places.append(place)
         return "\n".join(lines) + "\n", places
 
     def _named_states(self, call: Call) -> str:
         """Return which states the names in a block stand for, of those that the user named."""
-        names = _unpacked_names(self.blocks[call.block])
+        names = self.blocks[call.block].arrays
         return ", ".join(
-            f"{name} is {_on_one_line(tensor.base.owner.label)}"
-            for name, tensor in zip(names, call.tensors, strict=False)
+            f"{name} is {harmless(tensor.base.owner.label)}"
+            for name, tensor in zip(names, call.tensors, strict=True)
             if tensor.base.kind == STATE and tensor.base.owner.label
         )
 
     def memory(self, call: Call) -> str:
         """Return the names in a block, each with what it stands for in a call."""
-        names = _unpacked_names(self.blocks[call.block])
+        names = self.blocks[call.block].arrays
         return ", ".join(
-            f"{name} {_address(tensor)}" for name, tensor in zip(names, call.tensors, strict=False)
+            f"{name} {_address(tensor)}" for name, tensor in zip(names, call.tensors, strict=True)
         )
 
     def where(self, call: Call, place: int) -> str:
@@ -183,14 +224,7 @@ class Code:
 def comment(location: source.Location) -> str:
     """Return a user's line as a comment."""
     text = f"{basename(location[0])}:{location[1]}  {source.source_line(location)}"
-    return f"# {_on_one_line(text.rstrip())}"
-
-
-def _on_one_line(text: str) -> str:
-    """Return text that cannot end a comment: what a user wrote must not become code."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else " " for each in text)
+    return f"# {harmless(text.rstrip())}"
 
 
 def _times(count: int) -> str:
@@ -201,19 +235,13 @@ def _invocation(call: Call) -> str:
     return f"block{call.block}({', '.join(call.callers)})"
 
 
-def _unpacked_names(lines: Sequence[str]) -> list[str]:
-    """Return the names that the line `[a, b] = tensors` of a block gives to its arrays."""
-    found = next((line for line in lines if line.endswith(UNPACKING)), "[]")
-    return found[found.index("[") + 1 : found.index("]")].split(", ")
-
-
 def _address(tensor: TensorDescription) -> str:
     base = tensor.base
     if base.kind == ARENA:
         return f"arena[{tensor.offset}]"
     if base.kind in (INPUT, RESULT):
         return f"{base.kind}{base.owner}"
-    return _on_one_line(str(base.owner)) if base.kind == STATE else "constant"
+    return harmless(str(base.owner)) if base.kind == STATE else "constant"
 
 
 class CompiledBlock:
@@ -229,7 +257,7 @@ class CompiledBlock:
 
 
 _compiled: weakref.WeakValueDictionary[str, CompiledBlock] = weakref.WeakValueDictionary()
-_compiling = threading.RLock()
+_compiling = renewed(threading.RLock())
 
 
 def compiled(text: str, places: list[int]) -> CompiledBlock:
@@ -246,14 +274,16 @@ class Linked:
 
     def __init__(self, code: Code, scope: Mapping[str, Any], name: str) -> None:
         self.code = code
+        self.filename = f"{MARK} calls of {harmless(name)}>"
         texts = [code.block_text(call) for call in code.first_calls()]
         self.blocks = [compiled(*text) for text in texts]
         scope = {**scope, **code.names}
         self.binds = [_defined(block.code, scope, "bind") for block in self.blocks]
-        self.join = None if code.is_single else self._joined(name)
+        self.rows: list[Row] = []
+        self.join = None if code.is_single else self._joined()
 
-    def _joined(self, name: str) -> Callable[[list[Run]], Run]:
-        """Compile the function that runs all lines; line n is on line n + 4."""
+    def _joined(self) -> Callable[[list[Run]], Run]:
+        """Compile the function that runs all lines; `rows` has what is on each line of its text."""
         names = [f"block{call.block}_{number}" for number, call in enumerate(self.code.calls)]
         runs = iter(names)
         body = []
@@ -261,17 +291,17 @@ class Linked:
             text = line.text
             if line.call is not None:
                 text = text.format(f"{next(runs)}({', '.join(line.call.callers)})")
-            body.append(f"        {'    ' * line.depth}{text}")
-        lines = [
-            "def join(blocks):",
-            f"    [{', '.join(names)}] = blocks",
-            f"    def run({', '.join(self.code.signature)}):",
-            *body,
-            "    return run",
-        ]
-        filename = f"{MARK} calls of {name}>"
+            body.append(Row(line.depth, text, line.call))
+        signature = ", ".join(self.code.signature)
+        self.rows = [Row(0, "def join(blocks):"), Row(1, f"[{', '.join(names)}] = blocks")]
+        for name, rows in _functions(body, signature):
+            self.rows.append(Row(1, f"def {name}({signature}):"))
+            self.rows += [replace(row, depth=row.depth + 2) for row in rows]
+        self.rows.append(Row(1, "return run"))
+        text = "\n".join([f"{'    ' * row.depth}{row.text}" for row in self.rows])
         found: Callable[[list[Run]], Run]
-        found = _defined(compile("\n".join(lines), filename, "exec"), {}, "join")
+        code = compile(text, self.filename, "exec")
+        found = _defined(code, dict(_INTERRUPTS), "join")
         return found
 
     def bound(self, array: Callable[[TensorDescription], Any]) -> Run:
@@ -293,13 +323,33 @@ class Linked:
                 statement = linecache.getline(filename, line).strip()
                 where = self.code.where(call, block.places[line - 1])
                 error.add_note(f"in generated code: {statement}\n  {where}")
-            elif filename.startswith(f"{MARK} calls of"):
-                call = self.code.lines[line - _FIRST_LINE].call
+            elif filename == self.filename:
+                call = self.rows[line - 1].call or call
             trace = trace.tb_next
 
 
-_FIRST_LINE = 4
-"""The line of the first of `Code.lines` in the function that runs them."""
+_INTERRUPTS = {"holding": holding, "raise_pending": raise_pending}
+"""What loops look at."""
+
+
+def _functions(body: list[Row], signature: str) -> list[tuple[str, list[Row]]]:
+    """Return the functions that run some rows, the last one all of them; each by its name.
+
+    Python nests 20 loops at most, so what is deeper becomes functions. A row that leaves a loop
+    stays in that loop.
+    """
+    found: list[tuple[str, list[Row]]] = []
+    for depth in reversed(range(DEEP, max([row.depth for row in body], default=0) + 1, DEEP)):
+        shallow: list[Row] = []
+        for is_deep, several in groupby(body, partial(Row.is_deeper, depth=depth)):
+            rows = list(several)
+            if is_deep:
+                name = f"part{len(found)}"
+                found.append((name, [replace(row, depth=row.depth - depth) for row in rows]))
+                rows = [Row(depth, f"{name}({signature})")]
+            shallow += rows
+        body = shallow
+    return [*found, ("run", body)]
 
 
 def _defined(code: Any, scope: dict[str, Any], name: str) -> Any:

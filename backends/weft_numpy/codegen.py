@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from enum import Enum
 from itertools import groupby
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -17,15 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import bodies
-from weft.bodies import Frame, Part, parts_of
+from weft.bodies import Frame, Part, calls_of, parts_of
+from weft.called import plan_of
 from weft.description import TensorDescription, contiguous
 from weft.dtypes import DType
-from weft.graph import Graph
+from weft.graph import Graph, called_graphs
 from weft.op import Op
 from weft.plan import CONSTANT, INPUT, RESULT, STATE, Plan, Step
 from weft.program import Program
+from weft.quoting import variable
 from weft.repeats import WORTH, cuts, kinds
-from weft_numpy.blocks import Call, Code, Line
+from weft_numpy.blocks import BREAK, Block, Call, Code, Line
 from weft_numpy.pool import run_parts
 
 if TYPE_CHECKING:
@@ -33,6 +36,32 @@ if TYPE_CHECKING:
 
 CHUNK = 1000
 """The most steps that one generated function holds."""
+
+
+class How(Enum):
+    """How a statement writes its result, as an interrupt sees it, which lands after calls only."""
+
+    ITEM = "an assignment to an item, after which nothing lands"
+    CALL = "one call of a function in C"
+    PARTS = "anything else"
+
+
+class Writing:
+    """Whether the states that statements in a row write are all old or all new at any interrupt.
+
+    So it is where nothing lands between the first write and the last.
+    """
+
+    def __init__(self) -> None:
+        self.is_atomic = True
+        self._has_begun = self._may_have_ended = False
+
+    def add(self, how: How, writes_state: bool) -> None:
+        """Take in a statement."""
+        if writes_state:
+            self.is_atomic &= not self._may_have_ended and how is not How.PARTS
+            self._has_begun = True
+        self._may_have_ended |= self._has_begun and how is not How.ITEM
 
 
 class Emitter:
@@ -78,10 +107,12 @@ class Emitter:
         `constants` gives the value of each operand, or None where it is not known now; without it,
         the op's own operands tell.
         """
+        around = getattr(self, "step", step)
         self.step = step
         self.constants = constants
         self.at(step.op)
         rule(step.op, self)
+        self.step = around
 
     @property
     def args(self) -> list[str]:
@@ -105,10 +136,17 @@ class Emitter:
         self.origin = op.order
         self.module.code.locations[op.order] = op.location
 
-    def line(self, text: str) -> None:
-        """Write a statement of the call."""
+    def line(self, text: str, how: How = How.PARTS) -> None:
+        """Write a statement of the call, and say how it writes what it writes."""
         self.lines.append(text)
         self.origins.append(self.origin)
+        self.module.writing.add(how, self.writes_state)
+
+    @property
+    def writes_state(self) -> bool:
+        """Whether the step's result is a state."""
+        step = self.step
+        return not step.op.has_effect and any(out.base.kind == STATE for out in step.outs)
 
     def bind(self, value: Any, hint: str) -> str:
         """Return a name under which the call finds a value that is known now."""
@@ -117,7 +155,7 @@ class Emitter:
         found = self.values.get(id(value))
         if found is None:
             number = 0
-            name = hint
+            name = hint = variable(hint)
             while name in self.taken or name in self.module.scope:
                 number += 1
                 name = f"{hint}_{number}"
@@ -232,8 +270,8 @@ class Emitter:
         place = f"{description.offset}, {description.strides}"
         return f"ndarray({description.shape}, {element}, {memory}, {place})"
 
-    def finish(self, signature: Sequence[str]) -> tuple[tuple[str, ...], list[float]]:
-        """Return the lines of the function ``bind``, and the origin of each."""
+    def finish(self, signature: Sequence[str]) -> tuple[Block, list[float]]:
+        """Return the function ``bind``, and the origin of each of its lines."""
         values = [name for name, _ in self.values.values()]
         head = [
             "def bind(tensors, values):",
@@ -245,7 +283,7 @@ class Emitter:
         body = [f"        {line}" for line in self.lines] or ["        pass"]
         before = [-1] * (len(head) - len(self.prelude) - 1)
         origins = [*before, *self.prelude_origins, -1, *(self.origins or [-1]), -1]
-        return (*head, *body, "    return run"), origins
+        return Block((*head, *body, "    return run"), tuple(self.names.values())), origins
 
 
 LONGEST_ROW = 2**16
@@ -273,8 +311,9 @@ class Module:
         graph = program.plan.graph
         self.lent = {**_lent(INPUT, graph.inputs), **_lent(RESULT, graph.outputs)}
         self.code = Code(list(self.lent))
-        self.block_numbers: dict[tuple[str, ...], int] = {}
+        self.block_numbers: dict[Block, int] = {}
         self.bodies: dict[tuple[Graph, tuple[str, ...]], list[Line]] = {}
+        self.writing = Writing()
         self.find: Callable[[type[Op]], Any]
         self.is_cut = False
 
@@ -282,7 +321,7 @@ class Module:
         """Return the name of a function or dtype in the module's globals, not one of `taken`."""
         found = self.bound.get(id(value))
         if found is None:
-            found = hint
+            found = hint = variable(hint)
             number = -1
             while found in self.scope or found in taken:
                 number += 1
@@ -299,9 +338,12 @@ class Module:
     def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> Code:
         """Return the code of steps, using the rules that `find` gives."""
         self.find = find
+        self._write_bodies(steps)
         stretches = _stretches(steps)
         self.is_cut = len(stretches) > 1 or len(self._ends(steps)) > 1
         self.code.lines = self._lines(stretches, self.lent)
+        is_one_block = self.code.is_single or not self.program.captured.updates
+        self.code.is_atomic = is_one_block and self.writing.is_atomic
         return self.code
 
     def _ends(self, steps: Sequence[Step]) -> list[int]:
@@ -330,15 +372,15 @@ class Module:
             start = end
             cut = self.is_cut or lent is not self.lent
             taken = list(emitter.callers) if cut else self.code.signature
-            lines, origins = emitter.finish(list(emitter.callers.values()) if cut else taken)
+            block, origins = emitter.finish(list(emitter.callers.values()) if cut else taken)
             values = [value for _, value in emitter.values.values()]
-            yield Call(self._block(lines), list(emitter.names), values, taken, origins)
+            yield Call(self._block(block), list(emitter.names), values, taken, origins)
 
-    def _block(self, lines: tuple[str, ...]) -> int:
-        """Return the number of the block with some text."""
-        number = self.block_numbers.setdefault(lines, len(self.block_numbers))
+    def _block(self, block: Block) -> int:
+        """Return the number of a block."""
+        number = self.block_numbers.setdefault(block, len(self.block_numbers))
         if number == len(self.code.blocks):
-            self.code.blocks.append(lines)
+            self.code.blocks.append(block)
         return number
 
     # Graphs that are called
@@ -351,10 +393,11 @@ class Module:
             case bodies.Copy(step):
                 return [Line(call=call) for call in self._calls([step], {})]
             case bodies.Repeat(count, parts):
-                return [Line(f"for _ in range({count}):"), *self._inside(parts)]
+                return [Line(f"for _ in range({count}):"), STOP, *self._inside(parts)]
             case bodies.While(test, flag, parts):
-                stop = [Line("if not {}:", self._tested(flag), 1), Line("break", depth=2)]
-                return [Line("while True:"), *self._inside([test]), *stop, *self._inside(parts)]
+                stop = Line(f"if not {{}}: {BREAK}", self._tested(flag), 1)
+                test_lines = [Line("while True:"), STOP, *self._inside([test])]
+                return [*test_lines, stop, *self._inside(parts)]
             case bodies.Choice(flag, then, otherwise):
                 head, other = Line("if {}:", self._tested(flag)), Line("else:")
                 return [head, *self._inside(then), other, *self._inside(otherwise)]
@@ -363,6 +406,16 @@ class Module:
         """Return the lines of parts, indented."""
         found = [line for part in parts for line in self._part(part)] or [Line("pass")]
         return [replace(line, depth=line.depth + 1) for line in found]
+
+    def _write_bodies(self, steps: Sequence[Step]) -> None:
+        """Write the graphs that called graphs call, those called first, at whatever depth."""
+        known: set[Graph] = set()
+        for graph in (graph for step in steps for graph in step.op.graphs):
+            for each in called_graphs(graph, own=True):
+                if each not in known:
+                    known.add(each)
+                    for call in calls_of(plan_of(each)):
+                        self._body(call.plan, call.frame)
 
     def _body(self, plan: Plan, frame: Frame) -> list[Line]:
         """Return the lines of a called graph, in memory of its own but for results that are lent.
@@ -379,7 +432,7 @@ class Module:
 
     def _tested(self, flag: TensorDescription) -> Call:
         """Return a call that gives the truth of a bool."""
-        return Call(self._block(TEST), [flag], [], [], [-1] * len(TEST))
+        return Call(self._block(TEST), [flag], [], [], [-1] * len(TEST.lines))
 
 
 def _stretches(steps: Sequence[Step]) -> list[Sequence[Step]]:
@@ -415,12 +468,18 @@ def _placed(line: Line, frame: Frame) -> Line:
     )
 
 
-TEST = (
-    "def bind(tensors, values):",
-    "    [v0] = tensors",
-    "    def run():",
-    "        return v0.item()",
-    "    return run",
+STOP = Line("if holding.is_pending: raise_pending()", depth=1)
+"""What a loop begins each round with, so that a long one can be interrupted in a call."""
+
+TEST = Block(
+    (
+        "def bind(tensors, values):",
+        "    [v0] = tensors",
+        "    def run():",
+        "        return v0.item()",
+        "    return run",
+    ),
+    ("v0",),
 )
 """The block that gives the truth of a bool."""
 

@@ -6,14 +6,15 @@ from itertools import groupby
 from typing import Any
 
 from weft.packing import Packing, Unpacking
-from weft_numpy.blocks import Call, Code, Line
+from weft_numpy.blocks import Block, Call, Code, Line
 
 
 def packed(code: Code, packing: Packing) -> Any:
     """Return code as JSON."""
     return {
         "signature": code.signature,
-        "blocks": code.blocks,
+        "blocks": [[block.lines, block.arrays] for block in code.blocks],
+        "atomic": code.is_atomic,
         "names": [[name, packing.value(value)] for name, value in code.names.items()],
         "lines": [
             [line.text, line.depth, line.call and _packed_call(line.call, packing)]
@@ -36,7 +37,8 @@ def _packed_call(call: Call, packing: Packing) -> Any:
 def unpacked(unpacking: Unpacking) -> Code:
     """Return the code that JSON describes."""
     found = unpacking.code
-    code = Code(found["signature"], [tuple(lines) for lines in found["blocks"]])
+    blocks = [Block(tuple(lines), tuple(arrays)) for lines, arrays in found["blocks"]]
+    code = Code(found["signature"], blocks, is_atomic=found["atomic"])
     code.names = {name: unpacking.value(value) for name, value in found["names"]}
     for text, depth, call in found["lines"]:
         code.lines.append(Line(text, depth=depth))

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.interrupts import held
+
 Work = Callable[..., None]
 
 
@@ -26,11 +28,13 @@ class _Job:
     ----------
     tickets
         The lane of each worker that may still begin; one begins by taking its ticket.
-    ended
+    errors
         What each worker that began met in the end: an error or None.
+    ended
+        As many items, to wait for; an interrupt may take one and lose it.
     """
 
-    __slots__ = ("arrays", "ended", "lanes", "parts", "tickets", "work")
+    __slots__ = ("arrays", "ended", "errors", "lanes", "parts", "tickets", "work")
 
     def __init__(
         self, work: Work, parts: Iterator[int], lanes: Sequence[Any], arrays: tuple[Any, ...]
@@ -40,7 +44,8 @@ class _Job:
         self.lanes = lanes
         self.arrays = arrays
         self.tickets: list[int] = []
-        self.ended: SimpleQueue[BaseException | None] = SimpleQueue()
+        self.errors: list[BaseException | None] = []
+        self.ended: SimpleQueue[None] = SimpleQueue()
 
     def run(self, lane: int) -> BaseException | None:
         """Do parts until none is left; after an error none is left for anybody."""
@@ -56,7 +61,8 @@ class _Job:
         """Take part as a worker, unless the work is done."""
         with suppress(IndexError):
             lane = self.tickets.pop()
-            self.ended.put(self.run(lane))
+            self.errors.append(self.run(lane))
+            self.ended.put(None)
 
     def end(self, helpers: int) -> list[BaseException]:
         """Let no more workers begin, wait for those that did, and return the errors they met."""
@@ -64,16 +70,13 @@ class _Job:
             while True:
                 self.tickets.pop()
                 helpers -= 1
-        errors: list[BaseException] = []
-        while helpers:
+        interrupts: list[BaseException] = []
+        while len(self.errors) < helpers:
             try:
-                error = self.ended.get()
-                helpers -= 1
+                self.ended.get()
             except KeyboardInterrupt as interrupt:  # workers still use the memory of this call
-                error = interrupt
-            if error is not None:
-                errors.append(error)
-        return errors
+                interrupts.append(interrupt)
+        return [each for each in (*interrupts, *self.errors) if each is not None]
 
 
 class Pool:
@@ -130,8 +133,8 @@ pool = Pool()
 
 
 def run_parts(work: Work, count: int, lanes: Sequence[Any], *arrays: Any) -> None:
-    """Run work in the pool of this process, as `Pool.run` says."""
-    pool.run(work, count, lanes, *arrays)
+    """Run work in the pool of this process, as `Pool.run` says, without an interrupt in between."""
+    held(pool.run, work, count, lanes, *arrays)
 
 
 if hasattr(os, "register_at_fork"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,9 @@ import numpy as np
 from weft.description import TensorDescription
 from weft.device import DeviceBufferStorage, DeviceTensor, host_view
 from weft.errors import HostMemoryError
-from weft.inlining import called_graphs
+from weft.graph import called_graphs
+from weft.interrupts import held, interruptible
+from weft.locks import cached_property
 from weft.op import Op
 from weft.ops.convolutions import BilinearConvolutionOp
 from weft.packing import Packing, Unpacking
@@ -85,13 +87,17 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
         if self.initial is not None:
             self.memory = _bytes_of(self.initial.const)
             self.is_shared = True
-            return
+        else:
+            self.memory = self.zeros()
+
+    def zeros(self) -> np.ndarray[Any, Any]:
+        """Return new, aligned memory; raises HostMemoryError if there is not enough."""
         try:
             raw = np.zeros(self.bytes + ALIGNMENT, np.uint8)
         except (MemoryError, ValueError) as error:  # too much for this host, or for any
             raise self._refused() from error
         start = -raw.ctypes.data % ALIGNMENT
-        self.memory = raw[start : start + self.bytes]
+        return raw[start : start + self.bytes]
 
     def _refused(self) -> HostMemoryError:
         what, remedy = self.name, "use smaller arrays"
@@ -107,12 +113,13 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
         """Have memory that is not shared; programs that were bound to it are bound anew."""
         if not self.is_shared:
             return
-        shared, self.initial, self.is_shared = self.memory, None, False
-        self.allocate()
-        np.copyto(self.memory, shared)
+        memory = self.zeros()
+        np.copyto(memory, self.memory)
+        self.memory = memory
         for tensor in self.views:
             tensor.attach()
         self.transformer.moves += 1
+        self.initial, self.is_shared = None, False  # until here an interrupt changes nothing
 
     def make_tensor(self, description: TensorDescription) -> NumPyDeviceTensor:
         """Return a tensor on this buffer."""
@@ -168,7 +175,7 @@ class NumPyTransformer(Transformer):
         self.idle_arenas: list[Arena] = []
         self.moves = 0
         """How often the memory of a state has become another."""
-        self._arenas_in_use: weakref.WeakSet[NumPyDeviceBufferStorage] = weakref.WeakSet()
+        self._arenas: weakref.WeakSet[Arena] = weakref.WeakSet()
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -271,10 +278,10 @@ class NumPyTransformer(Transformer):
             try:
                 arena = take()
             except IndexError:
-                arena = self._bound(None, program, linked)
+                arena = held(self._bound, None, program, linked)
             runner = arena.runners.get(key) if arena.moves == self.moves else None
             if runner is None:
-                arena = self._bound(arena, program, linked)
+                arena = held(self._bound, arena, program, linked)
                 runner = arena.runners[key]
             try:
                 runner(*arrays)
@@ -293,14 +300,12 @@ class NumPyTransformer(Transformer):
             self._own_updated(program)
             needed = program.arena_size
             if arena is None or arena.storage.bytes < needed:
-                arena = Arena(self._arena_storage(needed, replaced=arena))
+                arena = self._new_arena(needed, replaced=arena)
             if arena.moves != self.moves:
                 arena.runners.clear()
                 arena.moves = self.moves
             array = partial(self._array, program=program, arena=arena)
-            whole = linked.bound(array)
-            if run_parts in program.code.names.values():
-                whole = partial(blas.during, whole)
+            whole = _held(linked.bound(array), program)
             arena.runners[program.name] = partial(arena.context.run, whole)
             return arena
 
@@ -312,21 +317,25 @@ class NumPyTransformer(Transformer):
                 assert isinstance(tensor.storage, NumPyDeviceBufferStorage)
                 tensor.storage.own()
 
-    def _arena_storage(self, needed: int, replaced: Arena | None) -> NumPyDeviceBufferStorage:
-        """Return the transformer's arena if it is free and large enough, else one of its own."""
+    def _new_arena(self, needed: int, replaced: Arena | None) -> Arena:
+        """Return an arena in the transformer's memory if that is free and large enough.
+
+        Else it has memory of its own, which goes when it does: an interrupt may take it from a
+        call before the call has it.
+        """
         if replaced is not None:
             self.device_buffers.discard(replaced.storage)
         shared = self.arena
-        if (
-            isinstance(shared, NumPyDeviceBufferStorage)
-            and shared not in self._arenas_in_use
-            and shared.bytes >= needed
-        ):
-            self._arenas_in_use.add(shared)
-            return shared
-        storage = NumPyDeviceBufferStorage(self, needed, "arena of another thread")
-        storage.allocate_with_views()
-        return storage
+        is_free = all(each.storage is not shared for each in self._arenas)
+        if isinstance(shared, NumPyDeviceBufferStorage) and is_free and shared.bytes >= needed:
+            made = Arena(shared)
+        else:
+            storage = NumPyDeviceBufferStorage(self, needed, "arena of another thread")
+            storage.allocate_with_views()
+            made = Arena(storage)
+            weakref.finalize(made, self.device_buffers.discard, storage).atexit = False
+        self._arenas.add(made)
+        return made
 
     def _array(
         self, description: TensorDescription, program: Program, arena: Arena
@@ -336,6 +345,18 @@ class NumPyTransformer(Transformer):
         tensor = storage.device_tensor(description)
         assert isinstance(tensor, NumPyDeviceTensor)
         return tensor.array
+
+
+def _held(whole: Callable[..., None], program: Program) -> Callable[..., None]:
+    """Return what runs a program, with interrupts held back where they would do harm.
+
+    In a program that writes no state they land between steps, but not while threads are at one.
+    """
+    shares_work = run_parts in program.code.names.values()
+    if shares_work:
+        inside = whole if program.captured.updates else partial(interruptible, whole)
+        whole = partial(blas.during, inside)
+    return partial(held, whole) if shares_work or not program.code.is_atomic else whole
 
 
 def _fusible(op: Op) -> bool:

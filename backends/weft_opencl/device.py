@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import warnings
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,12 @@ from weft.errors import BackendError
 from weft.kernels.c import OPENCL, Processor
 from weft.kernels.c.device import HeldMemory, OpenedDevice
 from weft.kernels.c.host import Bytes
+from weft.locks import cached_property, renewed
 from weft_opencl.drivers import POCL
 from weft_opencl.errors import build_error, explained, is_lost
 from weft_opencl.verdicts import Verdict
 
-_building = threading.Lock()
+_building = renewed(threading.Lock())
 """Held while warnings are off, which they are for all threads."""
 SMALLEST_ALIGNMENT = 128
 """Bytes: two cache lines, whatever a driver says."""
@@ -122,7 +122,7 @@ class Device(OpenedDevice):
             program = cl.Program(self.context, source)
             program.get_info(cl.program_info.REFERENCE_COUNT)
             try:
-                return program.build()
+                return program.build(QUIET)
             except cl.Error as error:
                 if is_lost(error):
                     raise self.failed(error, f"building {name}") from error
@@ -157,6 +157,10 @@ class Device(OpenedDevice):
         except self.cl.Error as error:
             raise self.failed(error, f"making {nbytes} bytes for {what}") from error
         return Memory(self, buffer, host)
+
+
+QUIET = ["-w"]
+"""Options of compilers: no warnings, whose number PoCL's prints on the terminal."""
 
 
 def described(handle: Any) -> str:

@@ -47,6 +47,11 @@ class OpenCLStorage(CopiedStorage[Memory]):
             )  # fmt: skip
         return bytes_
 
+    def space(self, start: int, size: int) -> Bytes:
+        """Return the bytes themselves where the host shares them, else memory of the host."""
+        host = self.memory.host
+        return np.empty(size, np.uint8) if host is None else host[start : start + size]
+
     def write(self, start: int, bytes_: Bytes) -> None:
         """Write what `read` returned, and was changed, back to where it was."""
         memory = self.memory

@@ -60,7 +60,15 @@ def _key(driver: tuple[str, ...]) -> str:
 
 def _remembered(driver: tuple[str, ...]) -> Verdict | None:
     content = None if is_off() else open_cache().read(_key(driver))
-    return None if content is None else Verdict(**json.loads(content))
+    return None if content is None else _read(content)
+
+
+def _read(text: str | bytes) -> Verdict | None:
+    """Return the verdict that a text is; None for a text of another version, or of a driver."""
+    try:
+        return Verdict(**json.loads(text))
+    except (ValueError, TypeError):
+        return None
 
 
 def _remember(driver: tuple[str, ...], verdict: Verdict) -> None:
@@ -84,9 +92,8 @@ def _probed(candidate: Candidate) -> Verdict:
         except OSError as error:
             return Verdict(f"no process could be started to probe it: {error}")
     lines = done.stdout.splitlines()
-    if done.returncode == 0 and lines:
-        return Verdict(**json.loads(lines[-1]))
-    return Verdict(_ended(done.returncode, done.stderr))
+    found = _read(lines[-1]) if done.returncode == 0 and lines else None
+    return found or Verdict(_ended(done.returncode, done.stderr))
 
 
 def _ended(status: int, stderr: str) -> str:

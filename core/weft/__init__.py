@@ -59,7 +59,7 @@ from weft.ops import *
 from weft.parsing import parse
 from weft.passes import GraphPass, PeepholeGraphPass, visit
 from weft.program import Computation, Program
-from weft.scope import metadata, saved_user_deps
+from weft.scope import metadata, name_scope, saved_user_deps
 from weft.target import Target
 from weft.tensor import CompositeOp, TensorOp
 from weft.transformer import Transformer
@@ -120,6 +120,7 @@ __all__ = [
     "make_transformer",
     "make_transformer_factory",
     "metadata",
+    "name_scope",
     "ops",
     "parse",
     "promote",
@@ -144,7 +145,7 @@ def __getattr__(name: str) -> Any:
     if name == "NumPyTransformer":
         from weft import plugins
 
-        return plugins.load(plugins.BACKENDS, "numpy")
+        return plugins.load(plugins.BACKENDS, "numpy", is_default=True)
     if name == "ArrayTransformer":
         return importlib.import_module("weft.array_transformer").ArrayTransformer
     if name == "bfloat16":

@@ -1,13 +1,20 @@
-"""Arrays in .npy and .npz files. Files are not trusted: nothing in them is unpickled."""
+"""Arrays in .npy and .npz files.
+
+Files are not trusted: nothing in them is unpickled, and nothing is read before its header says that
+it fits.
+"""
 
 from __future__ import annotations
 
+import io
 import os
+import struct
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,59 +22,136 @@ from weft.errors import ArgumentError, WeftError
 
 Array = np.ndarray[Any, Any]
 
-_MAGIC = (b"\x93NUMPY", b"PK")
+_ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"
+"""How .npy and .npz files begin."""
+
+_LENGTHS = {(1, 0): struct.Struct("<H"), (2, 0): struct.Struct("<I")}
+"""By version of the format, how the length of the header is written before it."""
+
+LONGEST_HEADER = 10_000
+"""The most bytes of a header that is read; NumPy takes no longer one either."""
+
+
+class Header(NamedTuple):
+    """What a .npy file says of its array before the elements.
+
+    Attributes
+    ----------
+    dtype, shape
+        Those of the array.
+    order
+        ``"C"`` or ``"F"``: whether the last or the first index moves fastest.
+    size
+        The bytes before the elements.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+    size: int
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return prod(self.shape) * self.dtype.itemsize
 
 
 def read_array(path: Path) -> Array:
-    """Return the array in a .npy file; raises ArgumentError for any other file."""
-    with _opened(path) as found:
-        if isinstance(found, np.ndarray):
-            return found
-        raise ArgumentError(f"{path} holds several arrays: an input comes alone, in a .npy file")
+    """Return the array in a .npy file, whose elements stay in the file until they are used.
+
+    Raises ArgumentError for any other file, and for one that is shorter or longer than it says.
+    """
+    with path.open("rb") as file, _reading(path):
+        _require(file, path, _ARRAY, "several arrays: an input comes alone, in a .npy file")
+        header = _header(file, os.fstat(file.fileno()).st_size)
+    if not header.nbytes:
+        return np.empty(header.shape, header.dtype)
+    return np.memmap(path, header.dtype, "r", header.size, header.shape, header.order)
 
 
 @contextmanager
-def stored_arrays(path: Path) -> Iterator[Mapping[str, Array]]:
+def stored_arrays(path: Path) -> Iterator[StoredArrays]:
     """Yield the arrays in an .npz file by name; each is read when it is asked for.
 
     Raises ArgumentError for any other file, and for an entry that is no array.
     """
-    with _opened(path) as found:
-        if not isinstance(found, np.lib.npyio.NpzFile):
-            raise ArgumentError(f"{path} holds one array: constants come by name, in an .npz file")
-        yield _StoredArrays(path, found)
-
-
-class _StoredArrays(Mapping[str, Array]):
-    def __init__(self, path: Path, archive: np.lib.npyio.NpzFile) -> None:
-        self._path, self._archive = path, archive
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._archive.files:
-            raise KeyError(name)
-        with _reading(self._path):
-            found = self._archive[name]
-        if not isinstance(found, np.ndarray):
-            raise ArgumentError(f"{self._path} holds no array that can be read: {name} is none")
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._archive.files)
-
-    def __len__(self) -> int:
-        return len(self._archive.files)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Yield what NumPy finds in a file: an array, or the archive of several."""
     with path.open("rb") as file:
         with _reading(path):
-            if not file.read(len(_MAGIC[0])).startswith(_MAGIC):
-                raise ValueError("it is neither a .npy nor an .npz file")
-            file.seek(0)
-            found = np.load(file, allow_pickle=False)
-        yield found
+            _require(file, path, _ARCHIVE, "one array: constants come by name, in an .npz file")
+            archive = zipfile.ZipFile(file)
+        with archive:
+            yield StoredArrays(path, archive)
+
+
+class StoredArrays(Mapping[str, Array]):
+    """The arrays in an .npz file, by name."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self.path, self._archive = path, archive
+        names = archive.namelist()
+        self._entries = {name.removesuffix(".npy"): name for name in names}
+
+    def header(self, name: str) -> Header:
+        """Return what an array is without reading its elements, which may take much memory.
+
+        Raises ArgumentError if it is none, or if there are not as many elements as it says.
+        """
+        entry = self._entries[name]
+        if not entry.endswith(".npy"):
+            raise ArgumentError(f"{self.path} holds no array that can be read: {name} is none")
+        with _reading(self.path), self._archive.open(entry) as file:
+            return _header(file, self._archive.getinfo(entry).file_size)
+
+    def __getitem__(self, name: str) -> Array:
+        self.header(name)
+        with _reading(self.path), self._archive.open(self._entries[name]) as file:
+            return np.lib.format.read_array(file, False, max_header_size=LONGEST_HEADER)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries  # that of `Mapping` would read the array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def _require(file: IO[bytes], path: Path, wanted: bytes, problem: str) -> None:
+    """Raise ArgumentError if a file begins as the other kind, ValueError if as neither."""
+    found = file.read(len(_ARRAY))
+    file.seek(0)
+    if found.startswith(wanted):
+        return
+    if found.startswith((_ARRAY, _ARCHIVE)):
+        raise ArgumentError(f"{path} holds {problem}")
+    raise ValueError("it is neither a .npy nor an .npz file")
+
+
+def _header(file: IO[bytes], size: int) -> Header:
+    """Return the header of so many bytes of a file; raises ValueError if the rest does not fit."""
+    version = np.lib.format.read_magic(file)
+    length = _LENGTHS.get(version)
+    if length is None:
+        raise ValueError(f"its format {version} holds records, not numbers")
+    start = file.read(length.size)
+    (count,) = length.unpack(start)
+    if count > LONGEST_HEADER:
+        raise ValueError(f"its header of {count:,} bytes is too long")
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    shape, is_fortran, dtype = read[version](io.BytesIO(start + file.read(count)))
+    before = np.lib.format.MAGIC_LEN + len(start) + count
+    header = Header(dtype, shape, "F" if is_fortran else "C", before)
+    if dtype.hasobject:
+        raise ValueError("the elements are objects of Python, which are never read")
+    if min(shape, default=0) < 0 or before + header.nbytes != size:
+        raise ValueError(
+            f"it has {size - before:,} bytes of elements, which are not those of {dtype} {shape}"
+        )
+    return header
 
 
 @contextmanager
@@ -82,8 +166,6 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # of zip files, of each way to pack them, and of headers
         problem = str(error).partition(". ")[0] or type(error).__name__
-        if "Object arrays" in problem:
-            problem = "the elements are objects of Python, which are never read"
         raise ArgumentError(f"{path} holds no arrays that can be read: {problem}") from None
 
 

@@ -106,7 +106,11 @@ FUNCTIONS: dict[type[Any], str] = {
 ORDERED: dict[type[Any], str] = {comparison.MaximumOp: "maximum", comparison.LessOp: "less"}
 """The elementwise primitives that the standard has for numbers only, not for bool."""
 
-TOTALS: dict[type[Any], str] = {reduction.SumOp: "sum", reduction.ProdOp: "prod"}
+BLOCK = 128
+"""The elements that are added up at once: a library may take one after the other."""
+
+WIDER = {"float32": "float64", "complex64": "complex128"}
+"""The dtypes in which factors are multiplied, where the library has them."""
 
 
 @rules.on_type(*FUNCTIONS)
@@ -230,12 +234,39 @@ def concat_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
     return library.xp.concat(args, axis=op.position)
 
 
-@rules.on_type(*TOTALS)
-def total_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
-    """Add or multiply up in the dtype of the result, of 0 and 1 in the place of bools."""
+@rules.on_type(reduction.SumOp)
+def sum_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+    """Add up in blocks, then their totals, so that errors grow with the logarithm of the length.
+
+    Sums have the dtype of the result, of 0 and 1 in the place of bools.
+    """
+    xp, dtype = library.xp, library.dtype(op.dtype)
     x = _numbers(library, op.args[0].dtype, x)
-    function = getattr(library.xp, TOTALS[type(op)])
-    return function(x, axis=op.positions, dtype=library.dtype(op.dtype))
+    if not dtypes.is_inexact(op.dtype) or op.args[0].axes.size <= BLOCK:
+        return xp.sum(x, axis=op.positions, dtype=dtype)
+    kept = [n for n in range(op.args[0].rank) if n not in op.positions]
+    x = xp.permute_dims(x, (*kept, *op.positions))
+    x = xp.reshape(x, (*op.axes.shape, -1))
+    while x.shape[-1] > BLOCK:
+        whole = x.shape[-1] // BLOCK * BLOCK
+        blocks = xp.reshape(x[..., :whole], (*op.axes.shape, -1, BLOCK))
+        totals = [xp.sum(blocks, axis=-1, dtype=dtype)]
+        if whole < x.shape[-1]:
+            totals.append(xp.sum(x[..., whole:], axis=-1, keepdims=True, dtype=dtype))
+        x = xp.concat(totals, axis=-1)
+    return xp.sum(x, axis=-1, dtype=dtype)
+
+
+@rules.on_type(reduction.ProdOp)
+def prod_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+    """Multiply in a wider dtype where there is one, of 0 and 1 in the place of bools."""
+    x = _numbers(library, op.args[0].dtype, x)
+    dtype = library.dtype(op.dtype)
+    wide = WIDER.get(op.dtype.name, "")
+    if not library.has(wide):
+        return library.xp.prod(x, axis=op.positions, dtype=dtype)
+    product = library.xp.prod(x, axis=op.positions, dtype=getattr(library.xp, wide))
+    return library.xp.astype(product, dtype)
 
 
 @rules.on_type(reduction.MaxOp)

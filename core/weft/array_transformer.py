@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,9 @@ from weft.array_rules import Array, ArrayLibrary, Rule, rules
 from weft.description import TensorDescription
 from weft.device import DeviceBufferStorage, DeviceTensor
 from weft.errors import ArgumentError
-from weft.graph import Graph
+from weft.graph import Graph, called_graphs
+from weft.interrupts import held
+from weft.locks import cached_property
 from weft.op import Op
 from weft.ops.graph_ops import GraphsOp
 from weft.ops.storage import ReadOp
@@ -21,6 +23,7 @@ from weft.plan import Step
 from weft.program import Program
 from weft.target import Target
 from weft.transformer import Transformer
+from weft.traversal import nested
 
 
 class ArrayBuffer(DeviceBufferStorage):
@@ -147,6 +150,9 @@ class ArrayTransformer(Transformer):
                 compute(values)
             for op, out in zip(outputs, arrays[len(inputs) :], strict=True):
                 np.copyto(out, library.to_host(values[op]))
+            held(publish, values)
+
+        def publish(values: dict[Op, Array]) -> None:
             for state, value in updates:
                 states[state].storage.value = values[value]
 
@@ -177,8 +183,7 @@ class _Ops:
         if not isinstance(op, GraphsOp):
             return rules[type(op)]
         for graph in op.graphs:
-            if graph not in self.called:
-                self.called[graph] = _called(graph, self.library, self.called)
+            nested(self.called, graph, partial(_called, graph, self.library, self.called))
 
         def run(op: Any, library: ArrayLibrary, *args: Array) -> Any:
             return op.run(lambda graph, args: self.called[graph](args), args)
@@ -217,13 +222,17 @@ def _is_there(op: Op) -> bool:
 
 def _listing(graph: Graph) -> Iterator[str]:
     """Yield a line for each op of a graph, then those of the graphs that they run."""
+    yield from _ops_listed(graph)
+    for each in reversed(called_graphs(graph)):
+        yield f"{each.name}:"
+        yield from (f"    {line}" for line in _ops_listed(each))
+
+
+def _ops_listed(graph: Graph) -> Iterator[str]:
     for op in graph.ops:
         runs = [f"runs {each.name}" for each in op.graphs]
         call = f"{type(op).__name__}({', '.join([*map(str, op.args), *runs])})"
         yield f"{op} = {call}  # {op.file_info}"
-    for each in graph.called:
-        yield f"{each.name}:"
-        yield from (f"    {line}" for line in _listing(each))
 
 
 def _supports(op: Op) -> bool:

@@ -19,16 +19,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from weft import dtypes, scope
 from weft.collection import paused_collection
+from weft.effects import without_effect
 from weft.errors import ArgumentError, GradientError
 from weft.grad import Missing, walk_back
-from weft.graph import Graph
-from weft.inlining import called_graphs, without_saved
+from weft.graph import Graph, called_graphs
+from weft.inlining import without_saved
+from weft.locks import cached_property
 from weft.op import Op, explain
 from weft.ops.calls import all_saved
 from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
@@ -46,7 +47,7 @@ from weft.ops.movement import zeros_like
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp, placeholder
 from weft.tensor import TensorOp
-from weft.traversal import postorder
+from weft.traversal import nested, postorder
 
 __all__ = ["ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "autodiff"]
 
@@ -224,7 +225,7 @@ def autodiff(
         in which only some arrive runs a part.
     recompute
         Whether the gradient graph takes no values from inside the forward graph, but computes them
-        again from its inputs.
+        again from its inputs. Effects, such as printing, are never repeated.
 
     Raises ArgumentError for arguments of other kinds, for a tensor that is none of the graph's and
     for a gradient graph of another graph, and GradientError where a required gradient does not
@@ -361,16 +362,17 @@ def gradient_graph(
     used = [(each, known[each]) for each in _below(graph, known) if each in known] if known else ()
     key = (provided, required, recompute, frozenset(used))
     kept: dict[Any, GradGraphInfo] = graph.__dict__.setdefault("_gradients", {})
-    if key not in kept:
-        with paused_collection(), scope.saved_user_deps():
+
+    def differentiated() -> GradGraphInfo:
+        with given(known), paused_collection(), scope.saved_user_deps():
             made = _Differentiation(graph, provided, recompute).info(required)
+        return replace(made, _part=part)
 
-        def part(fewer: tuple[TensorOp, ...]) -> GradGraphInfo:
-            with given(dict(used)):
-                return gradient_graph(graph, fewer, required, recompute)
+    def part(fewer: tuple[TensorOp, ...]) -> GradGraphInfo:
+        with given(dict(used)):
+            return gradient_graph(graph, fewer, required, recompute)
 
-        kept.setdefault(key, replace(made, _part=part))
-    return kept[key]
+    return nested(kept, key, differentiated)
 
 
 class _Differentiation:
@@ -398,15 +400,16 @@ class _Differentiation:
         values = [] if self.recompute else self.activations(gradients)
         values = self.ordered(gradients, values)
         parameters = {op: like_parameter(op, "") for op in values}
-        outputs = rebuilt(gradients, parameters)
+        made = self.rebuilt(gradients, parameters)
         fwd, grad = ExpectedConnectionType.Fwd, ExpectedConnectionType.FwdGrad
         return GradGraphInfo(
             graph=without_saved(
                 Graph(
                     inputs=[*self.seeds, *parameters.values()],
-                    outputs=outputs,
+                    outputs=[made[op] for op in gradients],
                     name=f"{self.graph.name}_bwd",
-                )
+                ),
+                recomputed={made[op] for op in made if op in self.members and op.graphs},
             ),
             forward_graph=self.graph,
             expected_inputs=(
@@ -446,6 +449,22 @@ class _Differentiation:
         else:
             kept[op] = None
 
+    def rebuilt(self, gradients: Sequence[Op], parameters: Mapping[Any, Any]) -> dict[Op, Any]:
+        """Return what stands for each op in the gradient graph, where it reads parameters.
+
+        Effects of the forward graph are none of the gradient graph's.
+        """
+        made: dict[Op, Any] = dict(parameters)
+        for op in postorder(gradients, lambda op: () if op in parameters else op.args):
+            if op in made:
+                continue
+            args = tuple([made[arg] for arg in op.args])
+            if op in self.members and not op.graphs:
+                made[op] = without_effect(op, args)
+            else:
+                made[op] = op if args == op.args else op.with_args(args)
+        return made
+
     def ordered(self, gradients: Sequence[Op], values: Sequence[Any]) -> list[Any]:
         """Return the forward values that are really read: inputs first, in their order."""
         ends = {*values, *self.graph.inputs}
@@ -470,13 +489,3 @@ def like_parameter(op: TensorOp, prefix: str) -> ParameterOp:
     label = op.source.name if isinstance(op, ParameterOp) else op.name
     source = placeholder(op.axes, op.dtype, name=f"{prefix}{label}")
     return ParameterOp(source=source, target_axes=op.axes)
-
-
-def rebuilt(outputs: Sequence[Any], new: Mapping[Op, Op]) -> list[Any]:
-    """Return ops on other operands, without recursion."""
-    made: dict[Op, Op] = dict(new)
-    for op in postorder(outputs, lambda op: () if op in new else op.args):
-        if op not in made:
-            args = tuple([made[arg] for arg in op.args])
-            made[op] = op if args == op.args else op.with_args(args)
-    return [made[op] for op in outputs]

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import itertools
 import operator
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, SupportsIndex, overload
 
-from weft.errors import AxesError
+from weft.errors import AxesError, HostMemoryError, ImmutableError
 from weft.lengths import Length, Symbol, product, substitute, symbol, symbols_of
+from weft.locks import cached_property
 
 BATCH = "N"
 RECURRENT = "REC"
 CHANNEL = "C"
 
 _auto_names = itertools.count()
+
+LONGEST = 2**63 - 1
+"""The largest length of an axis."""
+
+AUTOMATIC_NAME = re.compile(r"Axis_\d+")
+"""The names that `make_axis` gives."""
 
 
 class Axis:
@@ -33,6 +41,8 @@ class Axis:
     name
         Names align operands; ``None`` makes the axis positional.
 
+    An unknown length and a name that nobody gave may be set until the axis is first used.
+
     Two axes are equal if their names and lengths are. Axes of unknown length are equal only if
     they share their symbol, so the same axis object (or symbol) must be used throughout.
 
@@ -44,12 +54,28 @@ class Axis:
     False
     """
 
-    __slots__ = ("__weakref__", "_frozen", "_length", "name")
+    __slots__ = ("__weakref__", "_frozen", "_length", "_name")
 
     def __init__(self, length: int | Length | None = None, name: str | None = None) -> None:
-        self.name = name
+        self._name = _checked_name(name)
         self._length = symbol(name or "?") if length is None else _checked(length, name)
         self._frozen = False
+
+    @property
+    def name(self) -> str | None:
+        """The name; None for a positional axis."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        if name == self._name:
+            return
+        if self._frozen or not (self._name is None or AUTOMATIC_NAME.fullmatch(self._name)):
+            raise AxesError(
+                f"the name of axis {self!r} is fixed: name an axis when it is made, as in "
+                f"make_axis(length, {name!r}), or rename those of a tensor with map_roles"
+            )
+        self._name = _checked_name(name)
 
     @property
     def length(self) -> Any:
@@ -58,6 +84,8 @@ class Axis:
 
     @length.setter
     def length(self, length: int) -> None:
+        if length is self._length or (isinstance(self._length, int) and length == self._length):
+            return
         if self._frozen or isinstance(self._length, int):
             raise AxesError(
                 f"the length of axis {self!r} is fixed: set it before the axis is first used, "
@@ -98,12 +126,23 @@ class Axis:
 class FlattenedAxis(Axis):
     """One axis that stands for several, in row-major order; `unflatten` gives them back."""
 
-    __slots__ = ("axes",)
+    __slots__ = ("_axes",)
 
     def __init__(self, axes: Axes) -> None:
         joined = f"({','.join(map(str, axes.names))})" if axes.is_named else None
         super().__init__(product(axes.lengths), joined)
-        self.axes = axes
+        self._axes = axes
+
+    @property
+    def axes(self) -> Axes:
+        """The axes that it stands for."""
+        return self._axes
+
+
+def _checked_name(name: Any) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise AxesError(f"the name of an axis must be text, not {name!r}")
+    return name
 
 
 def _checked(length: int | Length, name: str | None) -> int | Length:
@@ -111,6 +150,8 @@ def _checked(length: int | Length, name: str | None) -> int | Length:
         return length
     label = "a positional axis" if name is None else f"axis {name!r}"
     try:
+        if isinstance(length, bool):
+            raise TypeError
         size = int(length.__index__())
     except (AttributeError, TypeError):
         problem = f"the length of {label} must be an integer, not {length!r}"
@@ -118,6 +159,8 @@ def _checked(length: int | Length, name: str | None) -> int | Length:
     if size < 0:
         problem = f"the length of {label} must not be negative, got {size}"
         raise AxesError(problem + _unknown_hint(size))
+    if size > LONGEST:
+        raise AxesError(f"the length of {label} must be below 2**63, got {size}")
     return size
 
 
@@ -130,8 +173,9 @@ def _unknown_hint(length: Any) -> str:
 class Axes(tuple[Axis, ...]):
     """An ordered tuple of axes, all named (each name once) or all positional.
 
-    Equality respects the order; `is_equal_set` does not. ``+`` appends, ``-``, ``|`` and ``&``
-    are ordered set operations by name.
+    It is made from an axis, a size, or several, as by `make_axes`. Equality respects the order;
+    `is_equal_set` does not. ``+`` appends, ``-``, ``|`` and ``&`` are ordered set operations; the
+    other side of each, and of the comparisons of sets, is again an axis, a size or several.
 
     >>> axes = make_axes([Axis(2, "C"), Axis(3, "N")])
     >>> axes
@@ -140,9 +184,11 @@ class Axes(tuple[Axis, ...]):
     ((2, 3), 6, N=3)
     """
 
-    def __new__(cls, axes: Iterable[Axis] = ()) -> Axes:  # noqa: D102
-        self = super().__new__(cls, axes)
-        names = [axis.name for axis in self if axis.name is not None]
+    def __new__(cls, axes: Any = ()) -> Axes:  # noqa: D102
+        self = super().__new__(cls, axes if isinstance(axes, tuple) else _several(axes))
+        if not _AXIS_TYPES.issuperset(map(type, self)):
+            self = super().__new__(cls, [_as_axis(axis) for axis in self])
+        names = [axis._name for axis in self if axis._name is not None]
         if names and len(names) != len(self):
             raise AxesError(
                 f"axes {_listed(self)} mix named and positional dimensions: name all or none"
@@ -256,27 +302,39 @@ class Axes(tuple[Axis, ...]):
         """Return the axes named D, H and W."""
         return Axes(axis for axis in self if axis.name in ("D", "H", "W"))
 
-    def flatten(self) -> FlattenedAxis:
-        """Return one axis that stands for all of these."""
-        return FlattenedAxis(self)
+    def flatten(self) -> Axis:
+        """Return one axis that stands for all of these; a single axis stands for itself."""
+        return self[0] if len(self) == 1 else FlattenedAxis(self)
 
-    def is_sub_set(self, other: Iterable[Axis]) -> bool:
+    def unflattened(self) -> tuple[Axis, ...]:
+        """Return the axes, with those that each flattened one stands for in its place."""
+        found: list[Axis] = []
+        rest = list(reversed(self))
+        while rest:
+            axis = rest.pop()
+            if isinstance(axis, FlattenedAxis):
+                rest.extend(reversed(axis.axes))
+            else:
+                found.append(axis)
+        return tuple(found)
+
+    def is_sub_set(self, other: Any) -> bool:
         """Whether the other axes hold each of these."""
-        return set(self) <= set(other)
+        return set(self) <= _set_of(other)
 
-    def is_super_set(self, other: Iterable[Axis]) -> bool:
+    def is_super_set(self, other: Any) -> bool:
         """Whether these axes hold each of the others."""
-        return set(self) >= set(other)
+        return set(self) >= _set_of(other)
 
-    def is_equal_set(self, other: Iterable[Axis]) -> bool:
+    def is_equal_set(self, other: Any) -> bool:
         """Whether both hold the same axes in any order."""
-        return set(self) == set(other)
+        return set(self) == _set_of(other)
 
     def agrees_with(self, other: Axes) -> bool:
         """Whether both have the same axes, in any order if these have names."""
         return self.is_equal_set(other) if self.is_named else self == other
 
-    def is_not_equal_set(self, other: Iterable[Axis]) -> bool:
+    def is_not_equal_set(self, other: Any) -> bool:
         """Whether one holds an axis that the other lacks."""
         return not self.is_equal_set(other)
 
@@ -293,16 +351,34 @@ class Axes(tuple[Axis, ...]):
     def __add__(self, other: Any) -> Axes:
         return Axes((*self, *make_axes(other)))
 
-    def __sub__(self, other: Iterable[Axis]) -> Axes:
-        gone = set(other)
+    def __radd__(self, other: Any) -> Axes:
+        return make_axes(other) + self
+
+    def __sub__(self, other: Any) -> Axes:
+        gone = _set_of(other)
         return Axes(axis for axis in self if axis not in gone)
 
-    def __or__(self, other: Iterable[Axis]) -> Axes:
-        return Axes((*self, *(axis for axis in other if axis not in self)))
+    def __rsub__(self, other: Any) -> Axes:
+        return make_axes(other) - self
 
-    def __and__(self, other: Iterable[Axis]) -> Axes:
-        kept = set(other)
+    def __or__(self, other: Any) -> Axes:
+        return Axes((*self, *(axis for axis in make_axes(other) if axis not in self)))
+
+    def __ror__(self, other: Any) -> Axes:
+        return make_axes(other) | self
+
+    def __and__(self, other: Any) -> Axes:
+        kept = _set_of(other)
         return Axes(axis for axis in self if axis in kept)
+
+    def __rand__(self, other: Any) -> Axes:
+        return make_axes(other) & self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ImmutableError(f"{self} never change: {name!r} cannot be set, make other axes")
+
+    def __delattr__(self, name: str) -> None:
+        raise ImmutableError(f"{self} never change: {name!r} cannot be deleted")
 
     @overload
     def __getitem__(self, key: SupportsIndex) -> Axis: ...
@@ -310,7 +386,7 @@ class Axes(tuple[Axis, ...]):
     def __getitem__(self, key: slice) -> Axes: ...
     def __getitem__(self, key: SupportsIndex | slice) -> Axis | Axes:
         found = super().__getitem__(key)
-        return Axes(found) if isinstance(key, slice) else found  # type: ignore[arg-type,return-value]
+        return Axes(found) if isinstance(key, slice) else found  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return f"Axes{_listed(self)}"
@@ -322,8 +398,34 @@ def _substituted(axis: Axis, solution: Mapping[Symbol, int]) -> Axis:
     return Axis(substitute(axis.length, solution), axis.name)
 
 
+_AXIS_TYPES = frozenset({Axis, FlattenedAxis})
+
+
+def _several(axes: Any) -> Iterable[Any]:
+    """Return axes or sizes, of which one may be given by itself, as an iterable."""
+    if isinstance(axes, Axis | int | Length) or hasattr(axes, "__index__"):
+        return (axes,)
+    if isinstance(axes, str) or not isinstance(axes, Iterable):
+        what = "the text " if isinstance(axes, str) else ""
+        raise AxesError(f"axes cannot be made from {what}{axes!r}: give Axis objects or sizes")
+    return axes
+
+
+def _set_of(axes: Any) -> set[Axis]:
+    return set(axes if isinstance(axes, Axes) else map(_as_axis, _several(axes)))
+
+
 def _listed(axes: Iterable[Any]) -> str:
     return "(" + ", ".join(map(repr, axes)) + ")"
+
+
+def require_addressable(axes: Axes, itemsize: int) -> int:
+    """Return the bytes of elements along axes; raises HostMemoryError for 2**63 and more."""
+    nbytes: int = axes.size * itemsize
+    if nbytes > LONGEST:
+        problem = f"a tensor of {axes} takes {nbytes:,} bytes, more than can be addressed"
+        raise HostMemoryError(f"{problem}: take smaller axes")
+    return nbytes
 
 
 @lru_cache(maxsize=4096)
@@ -342,32 +444,24 @@ def make_axis(length: int | Length | None = None, name: str | None = None) -> Ax
 def make_axes(axes: Any = ()) -> Axes:
     """Return Axes from an axis, a size, or an iterable of axes, sizes and nested tuples.
 
-    An int or a `Length` makes a positional axis, a nested tuple one `FlattenedAxis`.
+    An int or a `Length` makes a positional axis, a nested tuple of several one `FlattenedAxis`.
 
     >>> make_axes((2, 3))
     Axes(2, 3)
     """
     if isinstance(axes, Axes):
         return axes
-    if isinstance(axes, Axis | int | Length) or hasattr(axes, "__index__"):
-        axes = (axes,)
-    if isinstance(axes, str):
-        raise AxesError(f"axes cannot be made from the text {axes!r}: give Axis objects or sizes")
-    try:
-        several = tuple(axes)
-    except TypeError:
-        problem = f"axes cannot be made from {axes!r}: give Axis objects or sizes"
-        raise AxesError(problem) from None
+    several = tuple(_several(axes))
     if all(type(axis) is int and axis >= 0 for axis in several):
         return positional_axes(several)
-    return Axes(_as_axis(axis) for axis in several)
+    return Axes(several)
 
 
 def _as_axis(axis: Any) -> Axis:
     if isinstance(axis, Axis):
         return axis
     if isinstance(axis, tuple | list):
-        return FlattenedAxis(make_axes(axis))
+        return make_axes(axis).flatten()
     return Axis(_checked(axis, None))
 
 

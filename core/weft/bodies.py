@@ -7,7 +7,7 @@ step's workspace. So the steps of a plan are written once, and run in any number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from weft import scope
@@ -108,6 +108,21 @@ Part = Call | Copy | Repeat | While | Choice
 def parts_of(step: Step) -> tuple[Part, ...]:
     """Return what a step runs whose op runs graphs; the graphs have been planned."""
     return _PARTS[type(step.op)](step)
+
+
+def calls_of(plan: Plan) -> Iterator[Call]:
+    """Yield the calls that the steps of a plan make of other plans."""
+    waiting = [part for step in plan.steps if step.op.graphs for part in parts_of(step)]
+    while waiting:
+        match waiting.pop():
+            case Call() as call:
+                yield call
+            case Repeat(_, parts):
+                waiting.extend(parts)
+            case While(test, _, parts):
+                waiting.extend((test, *parts))
+            case Choice(_, then, otherwise):
+                waiting.extend((*then, *otherwise))
 
 
 def _call(step: Step) -> tuple[Part, ...]:

@@ -8,12 +8,14 @@ not fit is not used. What was used longest ago goes when the folder grows too la
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from weft.digest import digest_of
 from weft.errors import ArgumentError
@@ -28,6 +30,9 @@ SHARE = 4
 """A file larger than one part in this many of the limit is not kept."""
 ABANDONED = 3600
 """Seconds after which a file that nobody finished writing is removed."""
+
+_NAMES = re.compile(r"[0-9a-f]{40}(\.weft|\.[a-z0-9_]+\.tmp)")
+"""The names of files that weft writes; no other file is counted or removed."""
 
 _OFF = ("0", "false", "no", "off")
 _IS_POSIX = os.name == "posix"
@@ -46,11 +51,16 @@ class Cache:
         Made, for its owner only, when something is first kept.
     limit
         The bytes that it may hold.
+    problem
+        Why nothing can be kept there, if that is known: said once, when something would be.
     """
 
-    def __init__(self, folder: str | Path, limit: int = LIMIT * MEGABYTE) -> None:
+    def __init__(
+        self, folder: str | Path, limit: int = LIMIT * MEGABYTE, problem: str = ""
+    ) -> None:
         self.folder = Path(folder)
         self.limit = limit
+        self.problem = problem
         self._held: int | None = None
         self._warned: set[str] = set()
         self._is_refused: bool | None = None
@@ -58,16 +68,19 @@ class Cache:
 
     def read(self, key: str) -> bytes | None:
         """Return the content under a key; None if there is none, or none that can be trusted."""
+        if self.problem:
+            return None
         path = self._path(key)
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=_opener) as file:
                 if self._refuses_folder():
                     return None
-                is_ours, whole = _is_ours(os.fstat(file.fileno())), file.read()
+                found = os.fstat(file.fileno())
+                is_ours = _is_ours(found) and found.st_size <= self.limit
+                head, content = _parts(file, key) if is_ours else (b"", b"")
         except OSError:
             return None
-        head, _, content = whole.partition(b"\n")
-        if not is_ours or head != _head(key, content):
+        if head != _head(key, content):
             self.warn(f"{path} is damaged or not of weft: it is not used, but written again")
             return None
         with suppress(OSError):
@@ -81,24 +94,27 @@ class Cache:
         """
         if not self._is_writable or len(content) * SHARE > self.limit:
             return
+        if self.problem:
+            self.warn(self.problem)
+            return
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._refuses_folder():
                 return
-            self._put(self._path(key), _head(key, content) + b"\n" + content)
+            self._put(key, _head(key, content) + b"\n" + content)
         except OSError as error:
             self._is_writable = False
             self.warn(f"compiled programs cannot be kept in {self.folder}: {error}")
 
-    def _put(self, path: Path, whole: bytes) -> None:
+    def _put(self, key: str, whole: bytes) -> None:
         import tempfile
 
-        handle, name = tempfile.mkstemp(".tmp", ".", self.folder)  # for its owner only
+        handle, name = tempfile.mkstemp(".tmp", f"{key}.", self.folder)  # for its owner only
         try:
             with open(handle, "wb") as file:
                 file.write(whole)
             with suppress(FileNotFoundError):  # `clear` in another process
-                os.replace(name, path)
+                os.replace(name, self._path(key))
         except BaseException:
             with suppress(OSError):
                 os.unlink(name)
@@ -113,10 +129,10 @@ class Cache:
         return len(sizes), sum(sizes)
 
     def clear(self) -> int:
-        """Remove every file and return how many there were."""
+        """Remove every file that weft wrote and return how many there were."""
         removed = 0
         for path, _ in list(self._files()):
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 path.unlink()
                 removed += 1
         self._held = None
@@ -139,9 +155,12 @@ class Cache:
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         with suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
-                if entry.name.endswith((SUFFIX, ".tmp")):
-                    with suppress(OSError):  # another process may have removed it just now
-                        yield Path(entry.path), entry.stat(follow_symlinks=False)
+                if not _NAMES.fullmatch(entry.name):
+                    continue
+                with suppress(OSError):  # another process may have removed it just now
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode):
+                        yield Path(entry.path), found
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{SUFFIX}"
@@ -168,6 +187,23 @@ def _head(key: str, content: bytes) -> bytes:
     return f"weft-cache {FORMAT} {key} {digest_of(content)}".encode()
 
 
+def _parts(file: IO[bytes], key: str) -> tuple[bytes, bytes]:
+    """Return the first line of a file and the rest, which is read only if the line fits the key."""
+    line = file.read(len(_head(key, b"")) + 1)
+    head, newline = line[:-1], line[-1:]
+    fits = newline == b"\n" and head.startswith(f"weft-cache {FORMAT} {key} ".encode())
+    return (head, file.read()) if fits else (b"", b"")
+
+
+def _opener(path: str, flags: int) -> int:
+    """Open a regular file; raises OSError for what might keep the reader waiting."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path} is no regular file")
+    return handle
+
+
 def _is_ours(found: os.stat_result) -> bool:
     """Whether nobody but this user, or the system's owner, can have written something."""
     if not _IS_POSIX:
@@ -182,13 +218,26 @@ def _remove(path: Path) -> None:
 
 
 def default_folder() -> Path:
-    """Return the folder that ``WEFT_CACHE_DIR`` names, or else the user's cache folder."""
+    """Return the folder that ``WEFT_CACHE_DIR`` names, or else the user's cache folder.
+
+    It begins with ``~`` for a user who has no home.
+    """
     named = os.environ.get("WEFT_CACHE_DIR")
     if named:
-        return Path(named).expanduser()
+        return _expanded(Path(named))
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("weft", appauthor=False))
+    try:
+        found = platformdirs.user_cache_dir("weft", appauthor=False)
+    except RuntimeError:  # as in `_expanded`
+        found = "~/.cache/weft"
+    return _expanded(Path(found))
+
+
+def _expanded(path: Path) -> Path:
+    with suppress(RuntimeError):  # no HOME, and no entry for the user among the system's
+        return path.expanduser()
+    return path
 
 
 def is_off() -> bool:
@@ -204,10 +253,16 @@ def open_cache(folder: str | os.PathLike[str] | None = None) -> Cache:
 
     Raises ArgumentError if ``WEFT_CACHE_SIZE`` is no number of megabytes.
     """
-    path = Path(folder).expanduser() if folder is not None else default_folder()
+    path = default_folder() if folder is None else _expanded(Path(folder))
     text = os.environ.get("WEFT_CACHE_SIZE", "").strip()
     try:
         limit = int(float(text) * MEGABYTE) if text else LIMIT * MEGABYTE
     except (ValueError, OverflowError):
         raise ArgumentError(f"WEFT_CACHE_SIZE is a number of megabytes, not {text!r}") from None
-    return _caches.setdefault((path, limit), Cache(path, limit))
+    problem = ""
+    if path.parts[:1] and path.parts[0].startswith("~"):
+        problem = (
+            f"compiled programs are not kept in {path}, because there is no such home folder: "
+            "set WEFT_CACHE_DIR to another folder, or WEFT_CACHE=0"
+        )
+    return _caches.setdefault((path, limit), Cache(path, limit, problem))

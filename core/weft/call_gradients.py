@@ -51,10 +51,7 @@ def _adjoints(
     turn: int = 0,
     recompute: bool = False,
 ) -> list[Any]:
-    """Return the adjoints of the inputs of one call of a graph.
-
-    Values from inside are those of the graph that the op runs, which is the same but for effects.
-    """
+    """Return the adjoints of the inputs of one call of a graph."""
     adjoints = _by_op(graph, delta)
     info = _gradients_of_called(graph, adjoints, recompute)
     provided = info.provided()
@@ -145,12 +142,13 @@ def adjoints_of_cond(op: CondOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
     Nothing is kept for the graph that did not run: gradient graphs compute again what they need.
     For one that was given and takes values from inside, the graph is called again.
     """
-    inputs, shares = [], []
+    inputs, shares, again = [], [], []
     for graph in op.graphs:
         seeds = {key: like_parameter(graph.outputs[key], "Gradient___") for key in delta}
         own = [like_parameter(each, "") for each in graph.inputs]
         with scope.replacing(op):
-            forward = CallOp(*own, graph=graph.replace(effects=()))
+            forward = CallOp(*own, graph=graph)
+        again.append(forward)
         inputs.append([*seeds.values(), *own])
         shares.append(_adjoints(forward, graph, seeds, recompute=True))
     found = [(side, share) for side, row in enumerate(shares) for share in row]
@@ -163,7 +161,8 @@ def adjoints_of_cond(op: CondOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
                     share if side == number else zeros_like(share) for side, share in gradients
                 ],
                 name=f"{graph.name}_bwd",
-            )
+            ),
+            recomputed=again,
         )
         for number, graph in enumerate(op.graphs)
     ]

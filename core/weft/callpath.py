@@ -17,6 +17,7 @@ from weft import recycling
 from weft.errors import ArgumentError
 from weft.graph import Graph
 from weft.op import Op
+from weft.quoting import harmless
 
 if TYPE_CHECKING:
     from weft.program import Computation, Program
@@ -42,7 +43,7 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
         run(*arrays)
 
     scope["run"] = first_run
-    lines = [f"def {_identifier(computation.name)}({', '.join(names)}):"]
+    lines = [f"def call({', '.join(names)}):"]
     for number, op in enumerate(graph.inputs):
         scope[f"d{number}"], scope[f"s{number}"] = op.dtype, op.axes.shape
         contiguous = (
@@ -69,8 +70,8 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     else:
         lines.append(f"    {call}")
     lines.append(f"    return {_packed_list(computation) if is_many else _packed(computation)}")
-    exec(compile("\n".join(lines), f"<weft call of {computation.name}>", "exec"), scope)
-    return scope[_identifier(computation.name)]  # type: ignore[no-any-return]
+    exec(compile("\n".join(lines), f"<weft call of {harmless(computation.name)}>", "exec"), scope)
+    return scope["call"]  # type: ignore[no-any-return]
 
 
 FEW = 16
@@ -118,10 +119,6 @@ def _packed(computation: Computation) -> str:
     return f"pack([{', '.join(values)}])"
 
 
-def _identifier(name: str) -> str:
-    return "call_" + "".join(letter if letter.isalnum() else "_" for letter in name)
-
-
 def single(values: Sequence[Any]) -> Any:
     """Return the only value, for a computation of one op."""
     return values[0]
@@ -146,5 +143,7 @@ def structure(results: Any) -> tuple[tuple[Any, ...], Callable[[Sequence[Any]], 
         return tuple(results), tuple
     if not isinstance(results, Iterable):
         raise ArgumentError(f"a computation returns ops, not {results!r}")
+    if isinstance(results, Iterator):
+        raise ArgumentError(f"a computation returns ops in a list, not what {results!r} yields")
     ops = tuple(results)
     return ops, lambda values: dict(zip(ops, values, strict=True))

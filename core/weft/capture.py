@@ -18,7 +18,7 @@ from weft.collection import paused_collection
 from weft.errors import ArgumentError, GraphError, StateError
 from weft.graph import Graph
 from weft.inlining import without_saved
-from weft.op import Op
+from weft.op import Op, listed
 from weft.ops.control import ParallelOp, SequentialOp
 from weft.ops.graph_ops import AfterOp
 from weft.ops.movement import broadcast
@@ -34,22 +34,37 @@ def capture(
 ) -> Graph:
     """Return the graph of results, one output for each that yields a tensor.
 
-    Raises ArgumentError for a parameter that is no placeholder, GraphError for an op that belongs
-    to another captured graph, and StateError for writes whose order is ambiguous.
+    Raises ArgumentError for what is no list of ops and for a parameter that is no placeholder,
+    GraphError for an op that belongs to another captured graph, and StateError for writes whose
+    order is ambiguous.
     """
+    results, parameters = listed("capture", results), listed("capture", parameters, object)
+    if not isinstance(name, str):
+        raise ArgumentError(f"the name of a graph must be text, not {name!r}")
     for parameter in parameters:
         if not isinstance(parameter, Op) or not getattr(parameter, "is_placeholder", False):
-            label = f"{parameter!r} of type {type(parameter).__name__}"
-            raise ArgumentError(
-                f"{label} is no placeholder: give the placeholders one by one, as in "
-                "computation(result, x, y)"
-            )
-    if len(set(parameters)) != len(parameters):
+            raise ArgumentError(not_a_placeholder(parameter))
+    if len(dict.fromkeys(parameters)) != len(parameters):
         raise ArgumentError(f"a placeholder is listed twice among the parameters of {name}")
     with paused_collection():
         made = _Capture(parameters)
         with made.context:
             return made.run(results, name)
+
+
+def not_a_placeholder(parameter: Any) -> str:
+    """Return what is wrong with a parameter, and what to do instead."""
+    if isinstance(parameter, AssignableTensorOp) and parameter.is_state:
+        kind = "variable" if parameter.is_trainable else "persistent tensor"
+        return parameter.explain(
+            f"the parameter {parameter} is a {kind} and no placeholder: set its value between "
+            f"calls by transformer.set_value({parameter}, value), or take a placeholder as the "
+            "parameter, and assign that to it"
+        )
+    return (
+        f"{parameter!r} of type {type(parameter).__name__} is no placeholder: give the "
+        "placeholders one by one, as in computation(result, x, y)"
+    )
 
 
 class _Region:
@@ -84,6 +99,8 @@ class _Capture:
         self.effect_values: dict[Op, Op] = {}
         self.bases: dict[Op, Op | None] = {}
         self.main = _Region()
+        self.within: dict[Op, Any] = {}
+        """What one sequence alone has computed, None for what several have."""
 
     def run(self, results: Sequence[Op], name: str) -> Graph:
         token = scope.current.get().scope
@@ -126,13 +143,15 @@ class _Capture:
             region = _Region(op)
             self._execute(op, region)
             for inner, value in region.values.items():
+                self.within[inner] = None if inner in self.within else value
                 if isinstance(inner, SequentialOp):
                     self.main.values.setdefault(inner, value)
 
     def _output(self, op: Op, final: dict[Any, TensorOp]) -> TensorOp:
         if op.is_state:
             return final[op] if op in final else self._leaf(op)
-        value: TensorOp = self.main.values[op]
+        within = self.within.get(op)
+        value: TensorOp = self.main.values[op] if within is None else within
         return value
 
     def _final_value(self, state: Op) -> TensorOp:
@@ -223,6 +242,11 @@ class _Capture:
     def _write(self, op: AssignOp, region: _Region) -> Op:
         state = op.args[0]
         base = region.writers.get(state) or region.version(op.reads[0])
+        value = op.args[1]
+        # The value may be the state itself, as it was before this write.
+        value = (
+            self._current(value, op.reads[1], region) if value.is_state else region.values[value]
+        )
         if region.ordered:
             region.writers[state] = op
             region.pending.discard(op)
@@ -234,10 +258,6 @@ class _Capture:
         other = self.successor.setdefault((state, base), op)
         if other is not op:
             self._refuse_order(state, op, other)
-        value = op.args[1]
-        value = (
-            self._current(value, op.reads[1], region) if value.is_state else region.values[value]
-        )
         with scope.replacing(op):
             self.written[op] = broadcast(value, state.axes)
         return op

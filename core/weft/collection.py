@@ -33,8 +33,10 @@ def paused_collection() -> Iterator[None]:
         with _lock:
             _pauses = max(_pauses - 1, 0)  # a fork in the pause has reset it
             if not _pauses and _was_enabled:
-                _age(gc.get_count()[0])
-                gc.enable()
+                try:
+                    _age(gc.get_count()[0])
+                finally:
+                    gc.enable()
 
 
 def _forget() -> None:

@@ -54,8 +54,9 @@ def _as_dtype(dtype: Any) -> DType:
     if isinstance(dtype, str) and dtype == "bfloat16":
         return _bfloat16()
     try:
-        found: DType = np.dtype(dtype)
-    except TypeError:
+        # NumPy takes None for float64.
+        found: DType = np.dtype(object if dtype is None else dtype)
+    except (TypeError, ValueError):
         found = np.dtype(object)
     if found.name not in NAMES:
         raise DTypeError(f"{dtype!r} is not a dtype of weft: use one of {', '.join(NAMES)}")
@@ -123,14 +124,18 @@ _promoted: dict[tuple[DType, DType], DType] = {}
 def promote(left: DType, right: DType) -> DType:
     """Return the dtype that both operands are converted to; raises DTypeError if there is none.
 
+    Each side is a dtype, its name, or a tensor, which stands for its dtype.
+
     >>> promote(int32, float32), promote(uint8, int8), promote(bool_, int16)
     (dtype('float32'), dtype('int16'), dtype('int16'))
     """
+    if not (isinstance(left, np.dtype) and isinstance(right, np.dtype)):
+        left, right = (as_dtype(getattr(side, "dtype", side)) for side in (left, right))
     if left is right:
         return left
     found = _promoted.get((left, right))
     if found is None:
-        found = _promoted[left, right] = _promote(left, right)
+        found = _promoted[left, right] = _promote(as_dtype(left), as_dtype(right))
     return found
 
 

@@ -119,15 +119,39 @@ class Equation:
                     raise self._mismatch(label, number, known, axis)
         return found
 
-    def _mismatch(self, label: str, number: int, known: Axis, axis: Axis) -> WeftError:
+    def names(self, inputs: list[tuple[str, ...]], result: tuple[str, ...]) -> list[Axis]:
+        """Return the named axes of the result, or none where no operand has names."""
+        if not any(x.axes.is_named for x in self.operands):
+            return []
+        names: dict[str, str] = {}
+        axes = self.axes(inputs)
+        for number, (labels, x) in enumerate(zip(inputs, self.operands, strict=True)):
+            for label, axis in zip(labels, x.axes, strict=True):
+                if axis.name is not None and names.setdefault(label, axis.name) != axis.name:
+                    problem = f"stands for axis {axis.name} of operand {number}, but for axis"
+                    raise self._of_label(label, number, f"{problem} {names[label]} before")
+        for label in result:
+            if label not in names:
+                number = next(i for i, labels in enumerate(inputs) if label in labels)
+                problem = "is in the result, but stands for no named axis as other letters do"
+                raise self._of_label(label, number, f"{problem}: give names with cast_axes")
+        named = [Axis(axes[label].length, names[label]) for label in result]
+        if len({axis.name for axis in named}) < len(named):
+            problem = f"the axes {tuple(named)} of the result need different names: map_roles"
+            raise self.refusal(AxesError, len(self.text), problem)
+        return named
+
+    def _of_label(self, label: str, number: int, problem: str) -> WeftError:
+        """Return an error about what a letter, or an ellipsis, stands for in an operand."""
         text = label if len(label) == 1 else ELLIPSIS
         place = next(each.place for each in self.terms[number] if each.text == text)
-        problem = (
-            f"{text!r} has length {axis.length} in operand {number}, but {known.length} before"
-        )
+        return self.refusal(AxesError, place, f"{text!r} {problem}")
+
+    def _mismatch(self, label: str, number: int, known: Axis, axis: Axis) -> WeftError:
+        problem = f"has length {axis.length} in operand {number}, but {known.length} before"
         if isinstance(axis.length, Length) or isinstance(known.length, Length):
             problem += ": an unknown length equals only itself"
-        return self.refusal(AxesError, place, problem)
+        return self._of_label(label, number, problem)
 
 
 def _expanded(term: list[Symbol], hidden: int) -> tuple[str, ...]:

@@ -61,6 +61,14 @@ class GraphError(WeftError, ValueError):
     """A graph is malformed: a cycle, a foreign op, a dangling operand."""
 
 
+class ImmutableError(WeftError, AttributeError):
+    """Something that never changes after it was made was to be changed."""
+
+
+class NotPicklable(WeftError, TypeError):
+    """Pickle was asked for something that belongs to this process, or is kept as text."""
+
+
 class ParseError(WeftError, ValueError):
     """The text of a graph does not parse; the message names line and column."""
 
@@ -134,3 +142,20 @@ class UnsupportedOpError(BackendError):
     def __init__(self, problem: str, kinds: tuple[str, ...] = ()) -> None:
         super().__init__(problem)
         self.kinds = kinds
+
+
+class NeedsMemory:
+    """A context in which a MemoryError becomes one of weft that says what the memory was for."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Raise HostMemoryError for a MemoryError that is none of weft's."""
+        if isinstance(error, MemoryError) and not isinstance(error, WeftError):
+            reason = f" ({error})" if str(error) else ""
+            problem = f"{self.what}: the host has not enough memory for it{reason}"
+            raise HostMemoryError(problem) from error

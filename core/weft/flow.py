@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from weft import scope
+from weft.axes import require_addressable
 from weft.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
 from weft.called import workspace_of
 from weft.description import TensorDescription, contiguous
+from weft.errors import HostMemoryError
 from weft.graph import Graph
 from weft.op import Op
 from weft.ops.results import ResultOp, TupleOp
@@ -190,7 +192,7 @@ class Flow:
         """Describe a value that is there before the first step."""
         buffer = self._states.get(owner) if kind == STATE else None
         if buffer is None:
-            buffer = self._buffer(kind, op.axes.size * op.dtype.itemsize, owner)
+            buffer = self._buffer(kind, _nbytes(op), owner)
             if kind == STATE:
                 self._states[owner] = buffer
         self.tensors[op] = contiguous(op.axes.shape, op.dtype, buffer)
@@ -259,7 +261,7 @@ class Flow:
                 self.overwrites[node] = tuple(self._overwrites(op, values))
 
     def _make(self, value: Op) -> int:
-        nbytes = value.axes.size * value.dtype.itemsize
+        nbytes = _nbytes(value)
         role = self._roles.get(value)
         buffer = self._buffer(ARENA if role is None else RESULT, nbytes, role)
         self.tensors[value] = contiguous(value.axes.shape, value.dtype, buffer)
@@ -309,6 +311,14 @@ class Flow:
         old = self._states.get(rewrite.state) if is_states else self.tensors[rewrite.old].base
         number = None if old is None else old.number
         return Change(node, made.number, number, rewrite.is_change, rewrite.state is not None)
+
+
+def _nbytes(op: Op) -> int:
+    """Return the bytes of a value; raises HostMemoryError for more than can be addressed."""
+    try:
+        return require_addressable(op.axes, op.dtype.itemsize)
+    except HostMemoryError as error:
+        raise HostMemoryError(op.explain(error.problem)) from None
 
 
 def _never_overwrites(op: Op) -> bool:

@@ -18,7 +18,7 @@ from weft.op import Op
 from weft.ops.elementwise import add, cast
 from weft.ops.movement import broadcast, transpose, zeros_like
 from weft.ops.results import ResultOp, TupleOp
-from weft.ops.storage import constant
+from weft.ops.storage import as_op, constant
 from weft.tensor import TensorOp
 from weft.traversal import operands, postorder
 
@@ -53,6 +53,7 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
     ValueError) where no gradient exists.
     """
     _check(y, x)
+    error = None if error is None else as_op(error, y.dtype if _is_number(error) else None)
     if error is None and y.axes:
         raise GradientError(
             y.explain(f"deriv needs a scalar, but this has {y.axes}: sum it, or give error=")
@@ -83,6 +84,7 @@ def jvp(y: TensorOp, x: TensorOp, tangent: TensorOp) -> TensorOp:
     Raises what `deriv` raises.
     """
     _check(y, x)
+    tangent = as_op(tangent, x.dtype if _is_number(tangent) else None)
     # An operand of the walk, whose value nothing reads: the result does not depend on it.
     adjoint = zeros_like(y)
     if not x.axes.agrees_with(tangent.axes):
@@ -123,6 +125,10 @@ def _rule_of(kind: type[Op]) -> Rule | None:
         if "generate_adjoints" in vars(base) or "partials" in vars(base):
             return None
     return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float | complex)
 
 
 def _check(y: Any, x: Any) -> None:

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
 from weft import scope
 from weft.axes import Axes
-from weft.errors import GraphError, WeftError
+from weft.errors import GraphError, ImmutableError, NotPicklable, WeftError
 from weft.lengths import Length, Symbol, substitute
+from weft.locks import cached_property
 from weft.op import Op
 from weft.ops.storage import AssignableTensorOp, ParameterOp, ReadOp
 from weft.tensor import TensorOp
-from weft.traversal import postorder
+from weft.traversal import nested, postorder
 
 
 class Graph:
-    """A program of ops.
+    """A program of ops; immutable.
 
     Parameters
     ----------
@@ -47,6 +47,14 @@ class Graph:
         The user's writes that were captured as the updates, if they were captured here.
     """
 
+    inputs: tuple[ParameterOp, ...]
+    outputs: tuple[TensorOp, ...]
+    updates: tuple[tuple[AssignableTensorOp, TensorOp], ...]
+    effects: tuple[Op, ...]
+    after: dict[Op, tuple[Op, ...]]
+    name: str
+    writes: frozenset[Op]
+
     def __init__(
         self,
         inputs: Iterable[ParameterOp] = (),
@@ -56,14 +64,43 @@ class Graph:
         after: Mapping[Op, Sequence[Op]] | None = None,
         name: str = "graph",
     ) -> None:
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
-        self.updates = tuple(updates)
-        self.effects = tuple(effects)
-        self.after = {op: tuple(first) for op, first in (after or {}).items()}
-        self.name = name
-        self.writes: frozenset[Op] = frozenset()
+        self.__dict__.update(
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            updates=tuple(updates),
+            effects=tuple(effects),
+            after={op: tuple(first) for op, first in (after or {}).items()},
+            name=name,
+        )
+        self.writes = frozenset()
         self._made: tuple[Op, ...] = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _PARTS:
+            problem = f"{self!r} is immutable: {name!r} cannot be set, replace() makes another"
+            raise ImmutableError(problem)
+        object.__setattr__(self, name, value)
+
+    def __deepcopy__(self, memo: object) -> Graph:
+        return self
+
+    def __copy__(self) -> Graph:
+        return self
+
+    def copied(self) -> Graph:
+        """Return a graph with the same parts, to which other things can be attached."""
+        made = object.__new__(Graph)
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        problem = (
+            f"{self!r} cannot be pickled: keep its text(full=True), which weft.parse reads back"
+        )
+        raise NotPicklable(problem)
+
+    def __delattr__(self, name: str) -> None:
+        raise ImmutableError(f"{self!r} is immutable: {name!r} cannot be deleted")
 
     @property
     def roots(self) -> tuple[Op, ...]:
@@ -105,10 +142,13 @@ class Graph:
         """The classes of its ops: what a pass looks for need not be looked for op by op."""
         return frozenset(map(type, self.ops))
 
-    @cached_property
+    @property
     def may_raise(self) -> bool:
         """Whether one of its ops may end the call."""
-        return any(op.may_raise for op in self.ops)
+        found: bool = nested(
+            self.__dict__, "_may_raise", lambda: any(op.may_raise for op in self.ops)
+        )
+        return found
 
     @property
     def states(self) -> tuple[AssignableTensorOp, ...]:
@@ -162,9 +202,13 @@ class Graph:
             after=after,
         )
 
-    @cached_property
+    @property
     def symbols(self) -> tuple[Symbol, ...]:
         """The unknown lengths of all ops and states, each once."""
+        found: tuple[Symbol, ...] | None = self.__dict__.get("_symbols")
+        return nested(self.__dict__, "_symbols", self._all_symbols) if found is None else found
+
+    def _all_symbols(self) -> tuple[Symbol, ...]:
         unknown = [op.axes for op in self.ops if not op.axes.is_static]
         unknown.extend(state.axes for state, _ in self.updates)
         # What a parameter, or the reading of a state, declares is what it has.
@@ -200,9 +244,7 @@ class Graph:
             return self
         made: dict[Any, Graph] = self.__dict__.setdefault("_specialised", {})
         key = frozenset(solution.items())
-        if key not in made:
-            made.setdefault(key, self.specialise(solution))
-        return made[key]
+        return nested(made, key, lambda: self.specialise(solution))
 
     def verify(self) -> None:
         """Check every rule that a graph must keep.
@@ -211,24 +253,23 @@ class Graph:
         dtype that do not follow from the operands, a parameter that is no input, an update that
         does not fit its state, a state with two updates, or a cycle.
         """
+        for graph in called_graphs(self, own=True):
+            graph._verify_ops()
+            graph._verify_updates()
+
+    def _verify_ops(self) -> None:
         # Whoever changed an op in place did not change the order that is remembered.
         children = self.children if self.after else _args
         ops = self.ops if _is_ordered(self.ops, children) else self._ordered_ops()
         inputs = set(self.inputs)
-        within: dict[Graph, None] = {}
         for op in ops:
             if op.is_state:
                 raise GraphError(op.explain("a stored state is used as a value: read it instead"))
             if isinstance(op, ParameterOp) and op not in inputs:
                 raise GraphError(op.explain("the parameter is no input of the graph"))
             _check_inference(op)
-            if op.graphs:
-                within.update(dict.fromkeys(op.graphs))
             for inner in op.contained:
                 _check_inference(inner)
-        for graph in within:
-            graph.verify()
-        self._verify_updates()
 
     def _verify_updates(self) -> None:
         if len(dict(self.updates)) < len(self.updates):
@@ -257,6 +298,23 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.ops)} ops, {len(self.outputs)} outputs>"
+
+
+def called_graphs(graph: Graph, own: bool = False) -> list[Graph]:
+    """Return all graphs that a graph calls, those called first; with `own` itself, as the last."""
+    order: list[Graph] = []
+    seen = {graph}
+    path = [(graph, iter(graph.called))]
+    while path:
+        each, rest = path[-1]
+        below = next((found for found in rest if found not in seen), None)
+        if below is None:
+            path.pop()
+            order.append(each)
+        else:
+            seen.add(below)
+            path.append((below, iter(below.called)))
+    return order if own else order[:-1]
 
 
 def on_new_operands(op: Op, new: Mapping[Op, Op]) -> Op:

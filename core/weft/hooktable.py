@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pluggy
 
 from weft import hookspecs
+from weft.blame import Origin, blaming
 from weft.entrypoints import BACKENDS, FRONTENDS, PASSES
 from weft.errors import PluginError
+from weft.offers import checked_op, require_name
 
 NAMING_HOOKS = {
     BACKENDS: "weft_register_backends",
@@ -62,30 +65,31 @@ class HookTable:
         found = reversed(caller.get_hookimpls())
         return [each for each in found if plugin is None or each.plugin is plugin]
 
-    def registered_names(self, plugin: object, group: str) -> dict[str, Any]:
+    def registered_names(self, plugin: object, group: str, title: str) -> dict[str, Any]:
         """Return what a plugin registers in a group, by name.
 
         Raises
         ------
         PluginError
-            The plugin registers one name twice.
+            The plugin registers one name twice, or what is no name.
         """
         offers: dict[str, Any] = {}
 
         def take(name: str, offer: Any) -> None:
+            require_name(title, group, name)
             if name in offers:
-                raise PluginError(f"{plugin!r} registers the name {name!r} twice in {group}.")
+                raise PluginError(f"{title} registers the name {name!r} twice in {group}.")
             offers[name] = offer
 
         for hook in self.implementations(NAMING_HOOKS[group], plugin):
             _call(hook, register=take)
         return offers
 
-    def registered_ops(self, plugin: object) -> tuple[type[Any], ...]:
-        """Return the classes of ops that a plugin registers."""
+    def registered_ops(self, plugin: object, title: str) -> tuple[type[Any], ...]:
+        """Return the op classes that a plugin registers; raises PluginError for other values."""
         ops: list[type[Any]] = []
         for hook in self.implementations("weft_register_ops", plugin):
-            _call(hook, register=ops.append)
+            _call(hook, register=lambda kind: ops.append(checked_op(title, kind)))
         return tuple(ops)
 
     def _require_no_wrappers(self, plugin: object, title: str) -> None:
@@ -95,7 +99,7 @@ class HookTable:
                     raise PluginError(f"{title} wraps {caller.name}; no hook of weft is wrapped.")
 
 
-def call(hook: pluggy.HookImpl, **arguments: Any) -> Any:
+def call(hook: pluggy.HookImpl, origin: Origin, **arguments: Any) -> Any:
     """Return what one implementation of a hook returns.
 
     Raises
@@ -103,18 +107,16 @@ def call(hook: pluggy.HookImpl, **arguments: Any) -> Any:
     PluginError
         The implementation raised; the message names the plugin and the cause is attached.
     """
-    try:
+    with blaming(origin, f"in {hook.function.__name__}{_about(arguments)}"):
         return _call(hook, **arguments)
-    except Exception as error:
-        raise PluginError(
-            f"Plugin {hook.plugin_name!r} failed in {hook.function.__name__}: {said(error)} If it "
-            f"is installed, WEFT_DISABLE_PLUGINS={hook.plugin_name} leaves it out."
-        ) from error
 
 
-def said(error: BaseException) -> str:
-    """Return the class and text of an error as one sentence."""
-    return f"{type(error).__name__}: {str(error).strip() or 'no message'}".rstrip(".") + "."
+def _about(arguments: Mapping[str, Any]) -> str:
+    """Return which computation or backend a hook is called for, where it is for one."""
+    if "computation" in arguments:
+        return f" for {getattr(arguments['computation'], 'name', 'a computation')}"
+    backend = arguments.get("backend") or getattr(arguments.get("target"), "name", "")
+    return f" for backend {backend}" if backend else ""
 
 
 def _call(hook: pluggy.HookImpl, **arguments: Any) -> Any:

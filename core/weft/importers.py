@@ -78,7 +78,9 @@ class Importer(Protocol):
 
         `constants` are values that the file only names, by name, each of which is read from its
         own file when it is asked for; None means that values do not matter, since nothing will be
-        computed. Raises ParseError for a malformed file, and runs nothing that is in it.
+        computed. Those of an .npz file are `weft.array_files.StoredArrays`, whose `header` tells
+        type and shape before the elements take memory. Raises ParseError for a malformed file,
+        and runs nothing that is in it.
         """
 
 

@@ -7,12 +7,12 @@ called. A call that the backend does not make is replaced by the ops of its grap
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from weft import scope
-from weft.graph import Graph
+from weft.effects import without_effect, without_effects
+from weft.graph import Graph, called_graphs
 from weft.op import Op
 from weft.ops.comparison import where
 from weft.ops.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
@@ -22,12 +22,13 @@ from weft.target import Target
 from weft.traversal import postorder
 
 
-def without_saved(graph: Graph) -> Graph:
+def without_saved(graph: Graph, recomputed: Collection[Op] = ()) -> Graph:
     """Return a graph in which values from inside calls are results of those calls.
 
-    A loop that is asked for values becomes the calls that it stands for.
+    A loop that is asked for values becomes the calls that it stands for. Ops that run graphs and
+    are `recomputed` run them without their effects.
     """
-    if SavedOp not in graph.kinds:
+    if SavedOp not in graph.kinds and not recomputed:
         return graph
     wanted: dict[Op, dict[Op, None]] = {}
     for op in graph.ops:
@@ -38,9 +39,11 @@ def without_saved(graph: Graph) -> Graph:
     for op in graph.ops:
         args = tuple([new.get(arg, arg) for arg in op.args])
         if op in wanted and isinstance(op, CallOp | LoopOp):
-            calls = _augmented(op, args, list(wanted[op]), new)
+            calls = _augmented(op, args, list(wanted[op]), new, op in recomputed)
             made.extend(calls)
             new[op] = calls[-1]
+        elif op in recomputed:
+            new[op] = without_effect(op, args)
         elif op not in new:
             new[op] = op if args == op.args else op.with_args(args)
         made.append(new[op])
@@ -48,7 +51,11 @@ def without_saved(graph: Graph) -> Graph:
 
 
 def _augmented(
-    op: CallOp | LoopOp, args: tuple[Any, ...], saved: Sequence[Any], new: dict[Op, Op]
+    op: CallOp | LoopOp,
+    args: tuple[Any, ...],
+    saved: Sequence[Any],
+    new: dict[Op, Op],
+    is_recomputed: bool,
 ) -> list[Op]:
     """Return the calls that an op stands for, with what they save as further results.
 
@@ -56,6 +63,8 @@ def _augmented(
     """
     inner = tuple(dict.fromkeys(each.inner for each in saved))
     graph = with_outputs(op.graph, inner)
+    if is_recomputed:
+        graph = without_effects(graph)
     own = len(op.graph.outputs)
     places = {each: place for place, each in enumerate(inner, own)}
     calls: list[Op] = []
@@ -172,7 +181,7 @@ class _Inlining:
         for graph in op.graphs:
             if graph not in self.done:
                 # A copy, since the plan that it keeps is for one target.
-                self.done[graph] = self.finished(copy(self.known[graph]))
+                self.done[graph] = self.finished(self.known[graph].copied())
         fields: dict[str, Any] = {
             name: self.done[value] if isinstance(value, Graph) else value
             for name, value in op.attributes().items()
@@ -228,23 +237,6 @@ class _Splice:
             copy.__dict__["order"] = self.op.order + 1 - 1 / (self.count + 1)
         self.made.append(copy)
         return copy
-
-
-def called_graphs(graph: Graph, own: bool = False) -> list[Graph]:
-    """Return all graphs that a graph calls, those called first; with `own` itself, as the last."""
-    order: list[Graph] = []
-    seen = {graph}
-    path = [(graph, iter(graph.called))]
-    while path:
-        each, rest = path[-1]
-        below = next((found for found in rest if found not in seen), None)
-        if below is None:
-            path.pop()
-            order.append(each)
-        else:
-            seen.add(below)
-            path.append((below, iter(below.called)))
-    return order if own else order[:-1]
 
 
 def _calls_in(graph: Graph) -> Iterable[Graph]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from weft.errors import AxesError
+
 
 class Symbol:
     """An unknown size; two symbols are equal only if they are the same object."""
@@ -16,7 +18,15 @@ class Symbol:
     __slots__ = ("__weakref__", "name")
 
     def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise AxesError(f"the name of a symbol must be text, not {name!r}")
         self.name = name
+
+    def __copy__(self) -> Symbol:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Symbol:
+        return self
 
     def __repr__(self) -> str:
         return self.name

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import accumulate
 
 from weft import placement
 from weft.buffers import ARENA, RESULT
 from weft.flow import Change, Flow, Update
+from weft.locks import cached_property
 from weft.placement import Block, Placed
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from weft import scope, source, traversal
 from weft.axes import Axes
 from weft.dtypes import DType
-from weft.errors import ArgumentError, WeftError
+from weft.errors import ArgumentError, ImmutableError, NotPicklable, WeftError
+from weft.locks import renewed
 from weft.ordered import OrderedSet
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _serials = itertools.count()
 _named: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
-_naming = threading.RLock()
+_naming = renewed(threading.RLock())
 _put = object.__setattr__
 _NO_AXES = Axes()
 _SETTABLE = frozenset({"name", "metadata"})
@@ -33,6 +34,9 @@ _SETTABLE = frozenset({"name", "metadata"})
 _RESERVED = frozenset(
     {"args", "axes", "dtype", "label", "location", "metadata", "name", "order", "reads", "serial"}
 )
+
+AS_TEXT = "keep weft.capture(results, parameters).text(full=True), which weft.parse reads back"
+"""What to do instead of pickling ops."""
 
 op_classes: dict[str, type[Op]] = {}
 """Every op class by its name, for parsing and for listings."""
@@ -71,6 +75,7 @@ class Op:
     location: source.Location
     serial: int
     _name: str | None = None
+    _prefix: str = ""
     _metadata: dict[str, Any] | None = None
     order: float
 
@@ -137,6 +142,8 @@ class Op:
         mine["dtype"] = dtype
         if metadata is not None or context.metadata is not None:
             self.metadata = {**(context.metadata or {}), **_checked_metadata(metadata)}
+        if context.prefix:
+            mine["_prefix"] = context.prefix
         if name is not None:
             self.name = name
         for recorder in context.recorders:
@@ -166,10 +173,22 @@ class Op:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _SETTABLE:
-            raise AttributeError(
+            raise ImmutableError(
                 f"{self!r} is immutable: {name!r} cannot be set, build another op instead"
             )
         _put(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise ImmutableError(f"{self!r} is immutable: {name!r} cannot be deleted")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise NotPicklable(self.explain(f"{self!r} cannot be pickled: {AS_TEXT}"))
 
     # What a class defines
 
@@ -224,12 +243,14 @@ class Op:
     @property
     def name(self) -> str:
         """A unique name; setting one that another living op has appends a number."""
-        return self._name or f"{type(self).__name__}_{self.serial}"
+        return self._name or f"{self._prefix}{type(self).__name__}_{self.serial}"
 
     @name.setter
     def name(self, name: str) -> None:
         if not isinstance(name, str):
             raise ArgumentError(self.explain(f"a name must be text, not {name!r}"))
+        prefix = scope.current.get().prefix
+        name = name if name.startswith(prefix) else prefix + name
         _put(self, "label", name)
         with _naming:
             if _named.get(name, self) is not self:
@@ -285,6 +306,8 @@ class Op:
 
         Without a `filter` those that are trainable, else the states for which it is true.
         """
+        if filter is not None and not callable(filter):
+            raise ArgumentError(self.explain(f"filter= takes a function, not {filter!r}"))
         wanted = filter or (lambda op: op.is_trainable)
         found = (op for op in traversal.postorder([self]) if op.is_state)
         return OrderedSet(op for op in found if wanted(op))
@@ -292,6 +315,7 @@ class Op:
     @staticmethod
     def ordered_ops(roots: Iterable[Op]) -> list[Op]:
         """Return every op that the roots need, each after what it depends on."""
+        roots = listed("ordered_ops", roots)
         return traversal.postorder(roots, traversal.dependencies)
 
     saved_user_deps = staticmethod(scope.saved_user_deps)
@@ -387,6 +411,17 @@ def _versions(args: tuple[Any, ...], context: scope.BuildContext) -> tuple[Op | 
     )
 
 
+def listed(function: str, ops: Any, may_hold: type | tuple[type, ...] = Op) -> list[Any]:
+    """Return the members of a list of ops; raises ArgumentError for what is none."""
+    if isinstance(ops, Op | str | bytes) or not isinstance(ops, Iterable):
+        raise ArgumentError(f"{function} takes a list of ops: {function}([a, b]), not {ops!r}")
+    members = list(ops)
+    for op in members:
+        if not isinstance(op, may_hold):
+            raise ArgumentError(f"{function} takes ops, not {op!r}")
+    return members
+
+
 def _checked_metadata(metadata: Any) -> dict[str, Any]:
     if metadata is None:
         return {}
@@ -404,6 +439,8 @@ def with_op_metadata(function: F) -> F:
     For a method of a class with a ``metadata`` dictionary, that dictionary; it may also be the
     function's own attribute of that name.
     """
+    if not callable(function):
+        raise ArgumentError(f"with_op_metadata decorates a function, not {function!r}")
 
     @functools.wraps(function)
     def tagged(*args: Any, **options: Any) -> Any:
@@ -418,14 +455,20 @@ def with_op_metadata(function: F) -> F:
 
 def is_scalar(op: Op) -> bool:
     """Whether an op yields a tensor without axes."""
-    return op.is_scalar
+    return _checked_op("is_scalar", op).is_scalar
 
 
 def is_constant(op: Op) -> bool:
     """Whether the value of an op is known while the graph is built."""
-    return op.is_constant
+    return _checked_op("is_constant", op).is_constant
 
 
 def const(op: Op) -> Any:
     """Return the value of a constant as a NumPy array; raises ArgumentError for another op."""
-    return op.const
+    return _checked_op("const", op).const
+
+
+def _checked_op(function: str, op: Any) -> Op:
+    if not isinstance(op, Op):
+        raise ArgumentError(f"{function} takes an op, not {op!r}")
+    return op

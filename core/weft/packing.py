@@ -7,7 +7,7 @@ stand behind them wherever a graph of that structure turns up.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,8 @@ import numpy as np
 
 from weft import dtypes, scope, source
 from weft.description import TensorDescription
+from weft.errors import NeedsMemory
+from weft.folded import source_of
 from weft.graph import Graph
 from weft.kernels import FusedOp, Kernel
 from weft.op import Op, op_classes
@@ -24,6 +26,7 @@ from weft.plan import ARENA, CONSTANT, STATE, Buffer
 from weft.program import Program
 from weft.stored import Stored
 from weft.structure import Describer, NotDescribable, Structure, address
+from weft.traversal import postorder
 
 IN_ARENA = -1
 
@@ -67,7 +70,32 @@ class Packing:
         if buffer.kind != CONSTANT:
             return buffer.owner
         number = self._numbers.get(buffer.owner)
-        return {"array": self.array(buffer.owner.const)} if number is None else number
+        return self._constant(buffer.owner) if number is None else number
+
+    def _constant(self, made: Op) -> Any:
+        """Return the values of a constant that a pass made, or the steps that make large ones.
+
+        What has no step by itself is a constant of the user's, by its number, or an array.
+        """
+        if source_of(made) is None:
+            return {"array": self.array(made.const)}
+        steps: dict[Op, int] = {}
+        packed: list[Any] = []
+        for op in postorder([made], _folded_args):
+            source = source_of(op)
+            if source is None and not op.is_constant:
+                source = op
+            if source is not None:
+                operands = [self._operand(arg, steps) for arg in source.args]
+                steps[op] = len(packed)
+                packed.append([self._op(source), operands])
+        return {"folded": packed}
+
+    def _operand(self, arg: Op, steps: Mapping[Op, int]) -> Any:
+        if arg in steps:
+            return {"step": steps[arg]}
+        number = self._numbers.get(arg)
+        return {"array": self.array(arg.const)} if number is None else {"op": number}
 
     def _place(self, tensor: TensorDescription) -> Any:
         base = IN_ARENA if tensor.base.kind == ARENA else self._buffers[tensor.base]
@@ -205,6 +233,23 @@ class Unpacking:
             value = getattr(value, part)
         return value
 
+    def folded(self, steps: Any) -> Any:
+        """Return the values of a constant, computed by steps of which the last one yields it."""
+        found: list[Any] = []
+        for packed, operands in steps:
+            op = self.value(packed)
+            values = [self._operand(each, found) for each in operands]
+            with NeedsMemory(op.explain("its value is constant")), np.errstate(all="ignore"):
+                found.append(np.asarray(op.reference(*values), op.dtype))
+        return found[-1]
+
+    def _operand(self, packed: Any, found: Sequence[Any]) -> Any:
+        ((kind, content),) = packed.items()
+        if kind == "step":
+            return found[content]
+        value = self.value(packed)
+        return value.const if kind == "op" else value
+
     def made_op(self, text: str, origin: int) -> Op:
         """Return an op that a pass had made, with the line of the op of the user behind it."""
         from weft.parsing import parse
@@ -220,6 +265,11 @@ class Unpacking:
 
 _NAMED = ("builtins", "math", "operator", "numpy", "ml_dtypes", "weft")
 """The packages that functions may be from, beside those that compiled the program."""
+
+
+def _folded_args(op: Op) -> tuple[Any, ...]:
+    source = source_of(op)
+    return op.args if source is None else source.args
 
 
 def _is_alike(op: Op, other: Op) -> bool:
@@ -287,6 +337,7 @@ _UNPACK: dict[str, Callable[[Unpacking, Any], Any]] = {
     "slice": lambda unpacking, content: slice(*unpacking.values(content)),
     "ellipsis": lambda *_: ...,
     "array": lambda unpacking, content: unpacking.arrays[content],
+    "folded": Unpacking.folded,
     "scalar": lambda unpacking, content: unpacking.arrays[content][()],
     "dtype": lambda _, content: dtypes.as_dtype(content),
     "name": Unpacking.name,

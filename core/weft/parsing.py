@@ -10,14 +10,14 @@ import base64
 import difflib
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes, lengths, plugins, scope
 from weft.axes import Axes, Axis, FlattenedAxis
-from weft.errors import ParseError, WeftError
+from weft.errors import ArgumentError, ParseError, WeftError
 from weft.graph import Graph
 from weft.kernels import Group, Instruction, Kernel, Operand, place
 from weft.kernels.kernel import stage_of
@@ -43,8 +43,13 @@ def parse(text: str, states: dict[str, Any] | None = None) -> Graph:
     """Return the graph that a text describes.
 
     `states` gives the stored tensors for names in the text; others are made anew. Raises ParseError
-    with line and column for anything malformed, unknown, or printed without its values.
+    with line and column for anything malformed, unknown, or printed without its values, and
+    ArgumentError for what is no text, or states that are no dictionary.
     """
+    if not isinstance(text, str):
+        raise ArgumentError(f"parse takes the text of a graph, not {text!r:.80}")
+    if states is not None and not isinstance(states, Mapping):
+        raise ArgumentError(f"states= takes a dictionary of names and states, not {states!r:.80}")
     try:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

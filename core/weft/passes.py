@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from weft import scope
-from weft.errors import PassDidNotConverge, PassError, WeftError
+from weft.blame import blaming, origin_of
+from weft.errors import ArgumentError, PassDidNotConverge, PassError, WeftError
 from weft.graph import Graph, on_new_operands
 from weft.op import Op
 from weft.ops.storage import ReadOp
+from weft.quoting import file_name
 from weft.target import Target
 from weft.traversal import postorder
 
@@ -218,7 +220,7 @@ def run_passes(
     have run. If something is wrong they run again, as pure functions may, with all checks after
     each, so that the first that went wrong is the one named.
     """
-    run = _Run(graph, tuple(passes), target)
+    run = _Run(graph, tuple(passes), target, label)
     folder = os.environ.get("WEFT_DUMP")
     if folder:
         return run.step_by_step(partial(_dump, Path(folder), label))
@@ -233,10 +235,13 @@ def run_passes(
 class _Run:
     """Some passes on a graph."""
 
-    def __init__(self, graph: Graph, passes: tuple[GraphPass, ...], target: Target) -> None:
+    def __init__(
+        self, graph: Graph, passes: tuple[GraphPass, ...], target: Target, label: str
+    ) -> None:
         self.graph = graph
         self.passes = passes
         self.target = target
+        self.label = label
 
     def at_once(self) -> Graph:
         """Return the graph after all passes, verified once.
@@ -264,12 +269,13 @@ class _Run:
         graph = self.graph
         for number, graph_pass in enumerate(self.passes):
             new = self.step(graph_pass, graph)
-            try:
-                new.verify()
-            except WeftError as error:
-                problem = f"pass {graph_pass.name} left a malformed graph: {error}"
-                raise PassError(problem) from error
-            _require_effects_once(f"pass {graph_pass.name}", graph, new)
+            with self.blaming(graph_pass):
+                try:
+                    new.verify()
+                except WeftError as error:
+                    problem = f"pass {graph_pass.name} left a malformed graph: {error}"
+                    raise PassError(problem) from error
+                _require_effects_once(f"pass {graph_pass.name}", graph, new)
             if note and new is not graph:
                 note(f"{number}.{graph_pass.name}", graph, new)
             graph = new
@@ -288,6 +294,16 @@ class _Run:
 
     def step(self, graph_pass: GraphPass, old: Graph) -> Graph:
         """Run a pass, and check what can be seen without looking at all ops."""
+        with self.blaming(graph_pass):
+            return self.checked_step(graph_pass, old)
+
+    def blaming(self, graph_pass: GraphPass) -> blaming:
+        """Return the context in which errors are those of the plugin that brought a pass."""
+        doing = f"in pass {graph_pass.name}, on {self.label} for backend {self.target.name}"
+        return blaming(origin_of(type(graph_pass)), doing)
+
+    def checked_step(self, graph_pass: GraphPass, old: Graph) -> Graph:
+        """Return what a pass made of a graph."""
         new = graph_pass.do_pass(old, self.target)
         if not isinstance(new, Graph):
             raise PassError(f"pass {graph_pass.name} returned {new!r}, not a graph")
@@ -340,8 +356,10 @@ def _changed_updates(old: Graph, new: Graph) -> bool:
 
 
 def _dump(folder: Path, label: str, step: str, before: Graph, after: Graph) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"{label}.{step}"
-    safe = "".join(letter if letter.isalnum() or letter in ".-_" else "_" for letter in name)
     text = f"# before\n{before}\n# after\n{after}"
-    (folder / f"{safe}.txt").write_text(text, encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{file_name(label)}.{file_name(step)}.txt"
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise ArgumentError(f"WEFT_DUMP={folder}: nothing can be written there: {error}") from None

@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from weft import dtypes, scope
@@ -19,8 +20,7 @@ from weft.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
 from weft.called import is_planned, keep_plan, plan_of
 from weft.description import TensorDescription, contiguous
 from weft.flow import Flow
-from weft.graph import Graph
-from weft.inlining import called_graphs
+from weft.graph import Graph, called_graphs
 from weft.liveness import Liveness
 from weft.op import Op
 from weft.ops.graph_ops import CallOp
@@ -32,6 +32,7 @@ from weft.rematerialisation import rematerialised
 from weft.repetition import distinct
 from weft.schedule import schedules
 from weft.target import Target
+from weft.traversal import nested
 
 __all__ = [
     "ARENA", "CONSTANT", "INPUT", "RESULT", "STATE", "Buffer", "Plan", "Step", "make_plan",
@@ -131,6 +132,9 @@ class Plan:
 
     def table(self) -> str:
         """Return the plan as text: lines for steps, for buffers of the arena, for called graphs."""
+        return "\n".join(self._lines({}))
+
+    def _lines(self, known: dict[Graph, list[str]]) -> list[str]:
         lines = [
             f"arena {self.arena_size} bytes, at most {self.peak_live} live, "
             f"{self.peak_as_written} in the order as written"
@@ -145,8 +149,10 @@ class Plan:
         )
         for graph in dict.fromkeys(graph for step in self.steps for graph in step.op.graphs):
             lines.append(f"{graph.name}, which a step runs in its workspace:")
-            lines.extend(f"    {line}" for line in plan_of(graph).table().splitlines())
-        return "\n".join(lines)
+            plan = plan_of(graph)
+            inside = nested(known, graph, partial(plan._lines, known))
+            lines.extend(f"    {line}" for line in inside)
+        return lines
 
 
 def _address(tensor: TensorDescription) -> str:
@@ -200,7 +206,7 @@ def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> G
     and yields lies in memory of its own too, so that one program serves for all calls; but where
     the graph `lends` its results, a call yields them there.
     """
-    graph = _with_own_operands(graph, is_called)
+    graph = _with_own_operands(_with_results_once(graph), is_called)
     overwriting = Overwriting(graph)
     if overwriting.copied:
         graph = _with_copied(graph, overwriting.copied)
@@ -235,6 +241,20 @@ def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> G
     if copies:
         made = [each for op in made for each in (op, *copies.get(op, ()))]
     return graph.replace(made, outputs=outputs, updates=updates)
+
+
+def _with_results_once(graph: Graph) -> Graph:
+    """Return a graph in which each result of an op with several is taken by one op."""
+    if ResultOp not in graph.kinds:
+        return graph
+    takers: dict[tuple[Op, int], Op] = {}
+
+    def taken_once(op: Op) -> Op:
+        if not isinstance(op, ResultOp):
+            return op
+        return takers.setdefault((op.args[0], op.index), op)
+
+    return graph.rewrite(taken_once)
 
 
 def _is_there(op: Op) -> bool:

@@ -16,7 +16,7 @@ from weft.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
 from weft.called import plan_of
 from weft.description import TensorDescription
 from weft.errors import PlanError
-from weft.graph import Graph
+from weft.graph import Graph, called_graphs
 from weft.op import Op
 from weft.ops.movement import ContiguousOp
 from weft.ops.results import ResultOp, TupleOp
@@ -28,7 +28,14 @@ Span = tuple[int, int]
 
 
 def verify_plan(plan: Plan) -> None:
-    """Check a plan; raises PlanError that names the op and its line."""
+    """Check a plan, and those of called graphs; raises PlanError that names the op and its line."""
+    _verify_one(plan)
+    called = (called_graphs(graph, own=True) for step in plan.steps for graph in step.op.graphs)
+    for graph in dict.fromkeys(graph for graphs in called for graph in graphs):
+        _verify_one(plan_of(graph))
+
+
+def _verify_one(plan: Plan) -> None:
     _check_meaning(plan)
     _check_buffers(plan)
     _check_tensors(plan)
@@ -38,8 +45,6 @@ def verify_plan(plan: Plan) -> None:
         _check_apart(plan, step)
         _check_lifetimes(step, place)
     _Memory(plan).run()
-    for graph in dict.fromkeys(graph for step in plan.steps for graph in step.op.graphs):
-        verify_plan(plan_of(graph))
 
 
 def _error(op: Op, problem: str) -> PlanError:

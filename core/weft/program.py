@@ -5,6 +5,7 @@ A computation compiles one `Program` for each solution of the lengths that were 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtypes
-from weft.axes import Axes, Axis
+from weft.axes import LONGEST, Axes, Axis
+from weft.blame import guarded, origin_of
 from weft.callpath import make_executor, structure
-from weft.capture import capture
+from weft.capture import capture, not_a_placeholder
 from weft.collection import paused_collection
 from weft.device import DeviceBufferStorage, DeviceTensor
-from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.errors import ArgumentError, AxesError, DTypeError, NeedsMemory, NotPicklable, StateError
 from weft.graph import Graph
 from weft.lengths import Length, Symbol
 from weft.op import Op
@@ -93,7 +95,9 @@ class Program:
     def plan(self) -> Plan:
         """The plan."""
         self._look()
-        assert self._plan is not None
+        if self._plan is None:
+            problem = f"{self.name} has no plan: its transformer was closed before it was compiled"
+            raise StateError(problem)
         return self._plan
 
     @plan.setter
@@ -163,6 +167,8 @@ class Computation:
         axes: Mapping[Any, int] | None = None,
     ) -> None:
         self.transformer = transformer
+        if not isinstance(name, str):
+            raise ArgumentError(f"the name of a computation must be text, not {name!r}")
         self.name = name
         if isinstance(results, Graph | ComputationOp) and parameters:
             raise ArgumentError(f"{results} has its parameters already, these are too many")
@@ -200,7 +206,7 @@ class Computation:
     def _call_with_options(
         self,
         args: tuple[Any, ...],
-        feed_dict: Mapping[Any, Any] | None = None,
+        feed_dict: Any = None,
         out: Any = None,
         **unknown: Any,
     ) -> Any:
@@ -210,7 +216,8 @@ class Computation:
                 f"{self.name} takes its arguments by position ({names}), and the options feed_dict "
                 f"and out, not {', '.join(unknown)}"
             )
-        args += self._fed(feed_dict or {}, len(args))
+        if feed_dict is not None:
+            args += self._fed(feed_dict, len(args))
         if len(args) != self.arity:
             wanted = ", ".join(op.name for op in self.parameters)
             raise ArgumentError(
@@ -221,11 +228,21 @@ class Computation:
             return self.executor(*args)
         return self._call_into(args, out if isinstance(out, tuple | list) else (out,))
 
-    def _fed(self, feed: Mapping[Any, Any], given: int) -> tuple[Any, ...]:
+    def _fed(self, feed: Any, given: int) -> tuple[Any, ...]:
+        if not isinstance(feed, Mapping):
+            problem = f"feed_dict= takes a dictionary, {{placeholder: value}}, not {feed!r:.80}"
+            raise ArgumentError(f"{self.name}: {problem}")
         if not feed:
             return ()
+        twice = [op.name for op in self.parameters[:given] if op in feed]
+        if twice:
+            problem = f"{', '.join(twice)} given by position and in feed_dict as well"
+            raise ArgumentError(f"{self.name}: {problem}")
         unknown = [op for op in feed if op not in self.parameters]
         if unknown:
+            for op in unknown:
+                if getattr(op, "is_state", False) and not op.is_placeholder:
+                    raise ArgumentError(not_a_placeholder(op))
             names = ", ".join(map(str, unknown))
             raise ArgumentError(f"{self.name} has no parameters {names}: list them when making it")
         rest = self.parameters[given:]
@@ -269,7 +286,8 @@ class Computation:
         """Turn a planned program into something that runs, and make it the executor."""
         if not program.is_restored:
             steps = program.plan.steps
-            program.run = self.transformer.transform_ordered_ops(program, steps, program.name)
+            run = self.transformer.transform_ordered_ops(program, steps, program.name)
+            program.run = guarded(run, origin_of(type(self.transformer)), f"in {program.name}")
         if self.is_static:
             self.executor = make_executor(self, program)
 
@@ -335,12 +353,8 @@ class Computation:
         what = f"argument {number} of {self.name}, for {op.name} ({op.file_info})"
         if isinstance(value, Op):
             raise ArgumentError(f"{what}: {value} is an op, and a call takes arrays")
-        try:
-            array = np.asarray(value)
-        except ValueError as error:
-            raise ArgumentError(f"{what}: {error}") from None
-        if array.dtype != op.dtype:
-            array = _converted(value, array, op.dtype, what)
+        with NeedsMemory(what):
+            array = self._as_array(value, op.dtype, what)
         axes = op.axes if axes is None else axes
         lengths = axes.lengths
         known = all(
@@ -350,7 +364,16 @@ class Computation:
         )
         if array.ndim != len(lengths) or not known:
             raise AxesError(f"{what}: shape {array.shape} does not fit {axes}")
-        return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+        with NeedsMemory(what):
+            return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+    @staticmethod
+    def _as_array(value: Any, dtype: dtypes.DType, what: str) -> Array:
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise ArgumentError(f"{what}: {error}") from None
+        return array if array.dtype == dtype else _converted(value, array, dtype, what)
 
     def solve(self, shapes: Sequence[tuple[int, ...]]) -> dict[Symbol, int]:
         """Return the lengths that follow from the arguments' shapes, from `axes` and from states.
@@ -415,6 +438,12 @@ class Computation:
 
         return account(self.program.captured, self.plan)
 
+    def __reduce_ex__(self, protocol: object) -> Any:
+        problem = (
+            f"{self!r} belongs to a transformer and can be neither copied nor pickled: make it"
+        )
+        raise NotPicklable(f"{problem} again where it is needed")
+
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {self.arity} parameters, {len(self.results)} results>"
 
@@ -425,7 +454,8 @@ def _converted(value: Any, array: Array, dtype: dtypes.DType, what: str) -> Arra
         return dtypes.host_array(array, dtype, what)
     widens = dtypes.is_integer(array.dtype) and dtypes.is_inexact(dtype)
     if widens or np.can_cast(array.dtype, dtype, "same_kind"):
-        return array.astype(dtype)
+        with np.errstate(all="ignore"):  # too large for a narrower float is infinite
+            return array.astype(dtype)
     raise DTypeError(f"{what}: {array.dtype} does not convert to {dtype}: cast it")
 
 
@@ -451,12 +481,26 @@ def _placeholders(results: Sequence[Op]) -> list[Op]:
     return list(found)
 
 
+def _given_size(key: Any, size: Any) -> int:
+    try:
+        found = -1 if isinstance(size, bool) else operator.index(size)
+    except TypeError:
+        found = -1
+    if not 0 <= found <= LONGEST:
+        raise AxesError(f"axes= gives {key!r} the length {size!r}, which is no whole number from 0")
+    return found
+
+
 def _given_sizes(axes: Mapping[Any, int] | None) -> dict[Symbol, int]:
     solution: dict[Symbol, int] = {}
+    if axes is not None and not isinstance(axes, Mapping):
+        raise ArgumentError(f"axes= takes a dictionary, as in axes={{axis: 128}}, not {axes!r}")
     for key, size in (axes or {}).items():
         length = key.length if isinstance(key, Axis) else key
         symbol = length.as_symbol() if isinstance(length, Length) else None
         if symbol is None:
             raise ArgumentError(f"axes= gives a length to {key!r}, which is not unknown")
-        solution[symbol] = int(size)
+        found = _given_size(key, size)
+        if solution.setdefault(symbol, found) != found:
+            raise AxesError(f"axes= gives two lengths to {symbol}: {solution[symbol]} and {found}")
     return solution

@@ -17,6 +17,7 @@ from weft.op import Op
 from weft.ops.graph_ops import CallOp
 from weft.ops.results import ResultOp
 from weft.rematerialisation import work_of
+from weft.traversal import nested
 
 MANY = 8
 """The calls of a graph, at least, for which another one yields more than is used."""
@@ -106,14 +107,12 @@ class Pruning:
 
     def _body(self, graph: Graph, used: Indices) -> tuple[Graph, Indices]:
         """Return a graph that yields some of its outputs only, and which inputs it takes."""
-        key = graph, used
-        if key not in self.known:
-            fewer = self.graph(graph.replace(outputs=[graph.outputs[index] for index in used]))
-            read = {arg for op in fewer.ops for arg in op.args}.union(fewer.outputs)
-            needed = tuple(
-                index for index, parameter in enumerate(fewer.inputs) if parameter in read
-            )
-            part = fewer.replace(fewer.ops, inputs=[fewer.inputs[index] for index in needed])
-            self.known[key] = part, needed
-            self.whole[part] = graph
-        return self.known[key]
+        return nested(self.known, (graph, used), lambda: self._part(graph, used))
+
+    def _part(self, graph: Graph, used: Indices) -> tuple[Graph, Indices]:
+        fewer = self.graph(graph.replace(outputs=[graph.outputs[index] for index in used]))
+        read = {arg for op in fewer.ops for arg in op.args}.union(fewer.outputs)
+        needed = tuple(index for index, each in enumerate(fewer.inputs) if each in read)
+        part = fewer.replace(fewer.ops, inputs=[fewer.inputs[index] for index in needed])
+        self.whole[part] = graph
+        return part, needed

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate, pairwise
 from operator import index
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from weft.errors import ArgumentError, MemoryLimitError
 from weft.flow import Flow
 from weft.kernels import FusedOp
 from weft.liveness import Liveness
+from weft.locks import cached_property
 from weft.op import Op
 from weft.ops.convolutions import BilinearConvolutionOp
 from weft.ops.linalg import MatmulOp

@@ -17,10 +17,12 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from weft import plugins
+from weft.blame import guarded, origin_of
 from weft.cache import Cache, is_off, open_cache
 from weft.digest import digest_of
 from weft.errors import PluginError
 from weft.fingerprint import fingerprint
+from weft.locks import renewed
 from weft.packing import Packing, Unpacking
 from weft.passes import GraphPass
 from weft.program import Program
@@ -42,7 +44,7 @@ class Memory:
     def __init__(self) -> None:
         self.contents: OrderedDict[str, bytes] = OrderedDict()
         self.held = 0
-        self.lock = threading.Lock()
+        self.lock = renewed(threading.Lock())
 
     def read(self, key: str) -> bytes | None:
         """Return the content under a key, or None."""
@@ -125,7 +127,8 @@ class Reuse:
     def _restored(self, program: Program, key: _Key, content: bytes) -> bool:
         try:
             unpacking = Unpacking(key.structure, Stored.from_content(content), key.modules)
-            program.run = self.transformer.restore(program, unpacking)
+            run = self.transformer.restore(program, unpacking)
+            program.run = guarded(run, origin_of(type(self.transformer)), f"in {program.name}")
         except Exception as error:
             self.cache.warn(f"a compiled program of {program.name} is not usable: {error!r}")
             return False
@@ -174,7 +177,7 @@ def _pass(found: str | GraphPass, describe: Describer) -> str:
     if not isinstance(found, str):
         return describe.by_name(type(found)) + describe(vars(found))
     try:
-        address = plugins.address_of(plugins.PASSES, found)
+        address = plugins.address_of(plugins.PASSES, found, is_default=True)
     except PluginError as error:
         raise NotDescribable(str(error)) from error  # loading it says so better
     describe.modules.add(address.partition(":")[0])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from weft import plugins
+from weft.blame import acting, claim
 from weft.errors import PluginError
 from weft.op import Op
 
@@ -37,13 +38,25 @@ class RuleTable:
         return mark
 
     def add(self, kind: type[Op], rule: Callable[..., Any]) -> None:
-        """Add the rule for an op class; raises PluginError if there is one already."""
-        if kind in self._rules:
+        """Add the rule for an op class.
+
+        Raises PluginError if there is one already, and for what is no op class or no function.
+        """
+        if not (isinstance(kind, type) and issubclass(kind, Op) and callable(rule)):
+            raise PluginError(
+                f"backend {self.backend} takes a function as the rule for a class of ops, not "
+                f"{rule!r} for {kind!r}"
+            )
+        known = self._rules.get(kind)
+        if known is not None:
             raise PluginError(
                 f"backend {self.backend} has a rule for {kind.__name__} already, "
-                f"{self._rules[kind].__qualname__}: two rules for one op are ambiguous"
+                f"{getattr(known, '__qualname__', known)}: two rules for one op are ambiguous"
             )
         self._rules[kind] = rule
+        origin = acting()
+        if origin is not None:
+            claim(rule, origin)
 
     def find(self, kind: type[Op]) -> Callable[..., Any] | None:
         """Return the rule for an op class, or None."""

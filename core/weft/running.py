@@ -18,6 +18,7 @@ from weft.array_files import (
     stored_arrays,
     write_arrays,
 )
+from weft.blame import blaming, origin_of
 from weft.errors import ArgumentError, IndexOutOfRange, WeftError
 from weft.factory import make_transformer
 from weft.importers import ImportedGraph
@@ -54,7 +55,9 @@ def run_model(
         if output is not None:
             require_writable(output)
         with _values(constants, plan or steps) as values:
-            graph = importers.importer_for(model).read(model, values)
+            importer = importers.importer_for(model)
+            with blaming(origin_of(importer), f"while it read {model}", extends=False):
+                graph = importer.read(model, values)
         if output is not None:
             require_room(output, list(graph.outputs))
         with make_transformer(backend) as transformer:

@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from weft.errors import ArgumentError
+
 if TYPE_CHECKING:
     from weft.op import Op
     from weft.source import Location
@@ -31,9 +33,13 @@ class BuildContext:
     scope: EffectScope
     metadata: Mapping[str, Any] | None = None
     recorders: tuple[list[Op], ...] = ()
+    observers: tuple[list[Op], ...] = ()
+    """Those of the recorders that nothing is hidden from."""
     pinned: Mapping[Op, Op | None] | None = None
     location: Location | None = None
     origin: Op | None = None
+    prefix: str = ""
+    """What names of ops begin with."""
 
 
 ROOT = EffectScope()
@@ -67,7 +73,10 @@ def saved_user_deps(scope: EffectScope | None = None) -> Iterator[EffectScope]:
 
     Ops built inside see only writes made in the same scope; ops and computations made outside do
     not depend on them unless they name them. Yields the scope; passing it again re-enters it.
+    Raises ArgumentError for anything else.
     """
+    if scope is not None and not isinstance(scope, EffectScope):
+        raise ArgumentError(f"saved_user_deps takes what it yielded before, not {scope!r}")
     with _changed(scope=scope or EffectScope()) as context:
         yield context.scope
 
@@ -80,18 +89,36 @@ def metadata(**entries: Any) -> Iterator[None]:
 
 
 @contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Put a name and a slash before the names of ops built or named inside; yields the prefix.
+
+    Scopes nest: ``name_scope("encoder")`` around ``name_scope("layer1")`` makes
+    ``encoder/layer1/weight`` of ``weight``. Raises ArgumentError unless the name is text.
+    """
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"name_scope takes a name, as in name_scope('layer1'), not {name!r}")
+    with _changed(prefix=f"{current.get().prefix}{name}/") as context:
+        yield context.prefix
+
+
+@contextmanager
 def captured_ops() -> Iterator[list[Op]]:
-    """Yield a list of the ops built inside, and hide them from enclosing recorders."""
+    """Yield a list of the ops built inside, and hide them from enclosing `captured_ops`."""
     recorder: list[Op] = []
-    with _changed(recorders=(recorder,)):
+    with _changed(recorders=(*current.get().observers, recorder)):
         yield recorder
 
 
 @contextmanager
 def all_ops() -> Iterator[list[Op]]:
-    """Yield a list of the ops built inside, which enclosing recorders see as well."""
+    """Yield a list of the ops built inside, those in nested `captured_ops` too.
+
+    Enclosing recorders see them as well, unless a `captured_ops` hides them.
+    """
     recorder: list[Op] = []
-    with _changed(recorders=(*current.get().recorders, recorder)):
+    now = current.get()
+    recorders, observers = (*now.recorders, recorder), (*now.observers, recorder)
+    with _changed(recorders=recorders, observers=observers):
         yield recorder
 
 
@@ -123,7 +150,8 @@ class Replacements(_Entered):
 
     def __init__(self) -> None:
         now = current.get()
-        super().__init__(BuildContext(now.scope, None, now.recorders, now.pinned))
+        context = BuildContext(now.scope, None, now.recorders, now.observers, now.pinned)
+        super().__init__(context)
 
     def turn_to(self, op: Op) -> None:
         """Give ops built from now on the location, order and metadata of another op."""

@@ -8,16 +8,21 @@ from types import FrameType
 
 Location = tuple[str, int]
 
-_internal_roots = {"weft"}
+_internal_roots = {"weft": True, "contextlib": True, "copy": True, "functools": True}
+"""By top-level package, whether it is weft's or a plugin's, or calls back what it was given."""
 _KIT = "weft.testing"
 _is_internal: dict[str, bool] = {}
 """By file, whether it is part of weft or of a plugin."""
 
 
 def add_internal_package(root: str) -> None:
-    """Count a package's frames as internal, so that ops made in it point at its caller."""
+    """Count a package's frames as internal, so that ops made in it point at its caller.
+
+    Packages that hold an installed plugin count as internal without this. A library of ops that has
+    no entry point calls it in its ``__init__``.
+    """
     global _is_internal
-    _internal_roots.add(root)
+    _internal_roots[root] = True
     _is_internal = {}  # another thread may still write to the old one what it found before
 
 
@@ -65,11 +70,22 @@ def _classified(frame: FrameType, filename: str) -> bool:
     """Return whether a frame is internal, and remember it for real files; others share names."""
     known = _is_internal
     module = frame.f_globals.get("__name__", "")
+    root = module.partition(".")[0]
     # The conformance kit is a user: what it builds points at its rows.
-    internal = module.partition(".")[0] in _internal_roots and not module.startswith(_KIT)
+    internal = _is_internal_root(root) and not module.startswith(_KIT)
     if not filename.startswith("<"):
         known[filename] = internal
     return internal
+
+
+def _is_internal_root(root: str) -> bool:
+    """Whether a package is weft's, was added, or is installed with a plugin, loaded or not."""
+    known = _internal_roots.get(root)
+    if known is None:
+        from weft import entrypoints
+
+        known = _internal_roots[root] = root in entrypoints.survey().packages
+    return known
 
 
 def file_info(location: Location) -> str:

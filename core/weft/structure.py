@@ -8,28 +8,26 @@ not names, lines of source, identity or the order of creation. Values count with
 from __future__ import annotations
 
 import enum
-import re
 import struct
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from weft.axes import Axes, Axis, FlattenedAxis
+from weft.axes import AUTOMATIC_NAME, Axes, Axis, FlattenedAxis
 from weft.digest import digest_of, digest_of_array
 from weft.graph import Graph
 from weft.kernels import Kernel
+from weft.locks import cached_property
 from weft.op import Op
 from weft.ops.storage import ParameterOp, ReadOp
-from weft.traversal import postorder
+from weft.traversal import nested, postorder
 
 SMALL = 256
 """The bytes up to which the values of every constant count."""
-
-_AUTOMATIC = re.compile(r"Axis_\d+")
 
 
 class NotDescribable(Exception):
@@ -183,9 +181,7 @@ class Describer:
 
     def structure(self, graph: Graph) -> Structure:
         """Return the structure of a graph that an op runs, which is worked out once."""
-        known: Structure | None = graph.__dict__.get("_structure")
-        if known is None:
-            known = graph.__dict__["_structure"] = structure_of(graph)
+        known: Structure = nested(graph.__dict__, "_structure", lambda: structure_of(graph))
         return known
 
     def graph(self, graph: Graph) -> str:
@@ -248,7 +244,7 @@ class Describer:
     def axis(self, axis: Axis) -> str:
         """Return length and name; a name that was made up counts by its first use."""
         name = axis.name
-        if name is not None and _AUTOMATIC.fullmatch(name):
+        if name is not None and AUTOMATIC_NAME.fullmatch(name):
             name = self._automatic.setdefault(name, f"?{len(self._automatic)}")
         return f"{self(axis.length)}{name!r}"
 

@@ -46,8 +46,7 @@ import numpy as np
 
 from weft import lengths
 from weft.axes import Axes, Axis, FlattenedAxis
-from weft.graph import Graph
-from weft.inlining import called_graphs
+from weft.graph import Graph, called_graphs
 from weft.kernels import FusedOp, Instruction, Kernel, Operand
 from weft.op import Op
 from weft.ops.storage import ParameterOp, ReadOp
@@ -176,8 +175,9 @@ def _is_plain(name: str) -> bool:
 
 
 def _printable(filename: str) -> str:
-    """Return a file name that stays on its line."""
-    return filename if filename.isprintable() else repr(filename)
+    """Return a file name that stays on its line, with the spaces around it."""
+    is_plain = filename.isprintable() and filename == filename.strip()
+    return filename if is_plain else repr(filename)
 
 
 def _labels(stored: list[Any]) -> dict[Any, str]:

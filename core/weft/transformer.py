@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,18 +20,21 @@ from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from weft import dtypes, plugins, scope
+from weft import folded, plugins, scope
 from weft.axes import Axes
+from weft.blame import blaming, origin_of
 from weft.collection import paused_collection
 from weft.description import contiguous
 from weft.device import DeviceBufferStorage, DeviceTensor
-from weft.errors import ArgumentError, AxesError, StateError
+from weft.errors import ArgumentError, AxesError, NotPicklable, StateError
 from weft.graph import Graph, in_order
 from weft.initialisation import initial_computation, initial_constants, initializers_of
 from weft.inlining import with_bodies
 from weft.lengths import Symbol
+from weft.locks import renew
 from weft.op import Op
-from weft.ops.storage import AssignableTensorOp, ReadOp
+from weft.ops.arguments import whole_number
+from weft.ops.storage import AssignableTensorOp, ReadOp, host_value
 from weft.ordered import OrderedSet
 from weft.packing import Packing, Unpacking
 from weft.passes import GraphPass, run_passes
@@ -41,6 +45,22 @@ from weft.refusal import refuse_unsupported
 from weft.rematerialisation import checked_limit
 from weft.reuse import Reuse
 from weft.target import Target
+
+FORKED = (
+    "another thread used this transformer when the process was forked, so its states may be half "
+    "written here: make another one, or fork while nothing runs"
+)
+
+_transformers: weakref.WeakSet[Transformer] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for each in list(_transformers):
+        each.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Transformer(ABC):
@@ -76,6 +96,7 @@ class Transformer(ABC):
     """
 
     transformer_name: ClassVar[str] = ""
+    _why_closed = ""
     is_concurrent: ClassVar[bool] = False
     """Whether programs without state may run in several threads at once."""
 
@@ -88,6 +109,11 @@ class Transformer(ABC):
         memory_limit: int | None = None,
         cache: bool | str | os.PathLike[str] = True,
     ) -> None:
+        for option, value in (("fast_math", fast_math), ("strict_finalize", strict_finalize)):
+            if not isinstance(value, bool | np.bool_):
+                raise ArgumentError(f"{option}= takes True or False, not {value!r}")
+        if not isinstance(cache, bool | str | os.PathLike) or "\0" in str(cache):
+            raise ArgumentError(f"cache= takes True, False or the path of a folder, not {cache!r}")
         self.reuse = Reuse(self, cache)
         self.fast_math = fast_math
         self.strict_finalize = strict_finalize
@@ -107,6 +133,7 @@ class Transformer(ABC):
         self._program_count = 0
         self._numbers = itertools.count()
         self._planned_again: set[Program] = set()
+        _transformers.add(self)
 
     # What a backend gives
 
@@ -250,8 +277,12 @@ class Transformer(ABC):
             raise ArgumentError(
                 f"a pass must be an object of a GraphPass class, not {graph_pass!r}"
             )
+        self.require_open()
         passes = self.graph_passes
-        passes.insert(len(passes) if position is None else position, graph_pass)
+        place = len(passes)
+        if position is not None:
+            place = whole_number("register_graph_pass", "the position", position)
+        passes.insert(place, graph_pass)
 
     # Initialisation
 
@@ -260,8 +291,9 @@ class Transformer(ABC):
 
         Called by the first call of a computation; calling it again does nothing. If a computation
         cannot be compiled its error is raised, but the others are ready; it is tried again when it
-        is called.
+        is called. Raises StateError if the transformer has been closed.
         """
+        self.require_open()
         failures = self._initialised()
         if failures:
             _raise_from(failures, next(iter(failures)))
@@ -293,7 +325,8 @@ class Transformer(ABC):
     ) -> dict[Program, Exception]:
         """Bring up programs together or, if that fails, one by one; returns their errors."""
         try:
-            self._bring_up(pending)
+            with blaming(origin_of(type(self)), lambda: self._compiling(pending), extends=False):
+                self._bring_up(pending)
         except Exception as error:
             if not pending:
                 raise
@@ -305,6 +338,10 @@ class Transformer(ABC):
         for item in pending:
             failures |= self._bring_up_what_works([item])
         return failures
+
+    def _compiling(self, pending: list[tuple[Computation, Program]]) -> str:
+        names = ", ".join(program.name for _, program in pending)
+        return f"while it compiled {names} for backend {type(self).transformer_name}"
 
     def _bring_up(self, pending: list[tuple[Computation, Program]]) -> None:
         """Transform, allocate and initialise; on an error nothing of it is left behind."""
@@ -352,6 +389,7 @@ class Transformer(ABC):
             made.transform(program)
         self.finish_transform()
         self.reuse.keep(program for _, program in everything)
+        folded.forget()
         self.finalized = True
         return everything
 
@@ -442,6 +480,7 @@ class Transformer(ABC):
     @property
     def init_computation(self) -> Computation | None:
         """The latest computation of initialisers, which sets states again when it is called."""
+        self.require_open()
         with self.state_lock:
             return None if self._init is None else self._init()
 
@@ -512,7 +551,7 @@ class Transformer(ABC):
         with self.state_lock:
             self._require_states([state])
             tensor = self.state_tensors[state]
-        array = dtypes.host_array(value, tensor.dtype, f"value of {state}")
+        array = host_value(value, tensor.dtype, f"value of {state}")
         if array.shape != tensor.shape:
             raise AxesError(
                 f"{state} has shape {tensor.shape}, a value of {array.shape} does not fit"
@@ -529,6 +568,8 @@ class Transformer(ABC):
             with suppress(Exception):  # another computation's, which is its own to report
                 self.initialize()
             if state not in self.state_tensors:
+                if not state.axes.is_static:
+                    raise AxesError(state.explain("its lengths are unknown until a call uses it"))
                 with scope.saved_user_deps():
                     self._add(Computation(self, state, (), f"value_of_{state.name}"))
                 self.initialize()
@@ -536,22 +577,47 @@ class Transformer(ABC):
     def require_open(self) -> None:
         """Raise StateError if the transformer has been closed."""
         if self.closed:
-            raise StateError("the transformer has been closed: make another one")
+            raise StateError(self._why_closed)
 
     def close(self) -> None:
         """Let go of all computations and device memory; the transformer cannot be used again."""
+        self._close("the transformer has been closed: make another one")
+
+    def after_fork(self) -> None:
+        """Begin in a forked process, in which only the thread is left that forked it.
+
+        If another one was in a call or compiled, what it did stays half done: states that may be
+        mixed, and everything else, are not used any more.
+        """
+        if renew(self.state_lock):
+            Transformer._close(self, FORKED)
+
+    def _close(self, why: str) -> None:
+        """Let go of everything; calls raise StateError from then on, that says why."""
         with self.state_lock:
+            if not self.closed:
+                self._why_closed = why
             self.closed = True
             for made in self.computations:
-                made.executor = _closed
+                made.executor = self._refused
             self._pending = []
             self.computations = OrderedSet()
             self.device_buffers = OrderedSet()
             self.state_tensors = {}
             self.arena = None
 
+    def _refused(self, *args: Any) -> NoReturn:
+        raise StateError(self._why_closed)
+
     def __enter__(self) -> Self:
+        self.require_open()
         return self
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        problem = (
+            "a transformer owns memory and can be neither copied nor pickled: make another one"
+        )
+        raise NotPicklable(problem)
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -568,10 +634,6 @@ def _raise_from(failures: dict[Program, Exception], program: Program) -> NoRetur
         raise failure
     finally:
         del failure
-
-
-def _closed(*args: Any) -> None:
-    raise StateError("the transformer of this computation has been closed: make another one")
 
 
 def _solved_axes(graph: Graph) -> dict[Any, Axes]:

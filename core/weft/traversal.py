@@ -1,9 +1,10 @@
-"""Iterative walks over ops: depth is bounded by memory, never by the interpreter's stack."""
+"""Walks over ops and nested graphs: memory bounds their depth, never the interpreter's stack."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, MutableMapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from weft.op import Op
@@ -48,3 +49,57 @@ def postorder(roots: Iterable[Op], children: Callable[[Op], Iterable[Op]] = oper
                 path.pop()
                 order.append(op)
     return order
+
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+LEVELS = 16
+"""How deeply functions run inside one another by `nested`."""
+
+_level: ContextVar[int] = ContextVar("weft_nesting", default=0)
+
+
+class _TooDeep(BaseException):
+    """What has to be made first, outside of everything that waits for it."""
+
+    def __init__(self, make: Callable[[], None]) -> None:
+        super().__init__()
+        self.make = make
+
+
+def nested(kept: MutableMapping[K, T], key: K, make: Callable[[], T]) -> T:
+    """Return what is kept under a key, made where it is missing, for which `make` may call this.
+
+    To any depth: at a depth of `LEVELS` those that wait are given up; what they need is made
+    without them on the stack, and they begin again. So each begins at most twice.
+    """
+    if key in kept:
+        return kept[key]
+    level = _level.get()
+
+    def make_and_keep() -> None:
+        kept.setdefault(key, make())
+
+    if level >= LEVELS:
+        raise _TooDeep(make_and_keep)
+    token = _level.set(level + 1)
+    try:
+        if level:
+            make_and_keep()
+        else:
+            _make_in_turn(make_and_keep)
+    finally:
+        _level.reset(token)
+    return kept[key]
+
+
+def _make_in_turn(make: Callable[[], None]) -> None:
+    waiting = [make]
+    while waiting:
+        try:
+            waiting[-1]()
+        except _TooDeep as inner:
+            waiting.append(inner.make)
+        else:
+            waiting.pop()

@@ -29,6 +29,9 @@ BYTE = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
 LONGEST = struct.Struct("<i")
 ENTRY = struct.Struct("<fi")
 
+MOST_BYTES = 1024
+"""The most bytes of a piece; pieces of llama2.c are parts of words."""
+
 
 class Piece(NamedTuple):
     """Bytes that are one token, and how gladly two others are merged to them."""
@@ -124,9 +127,13 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     """Return the tokenizer in a file, which must have as many pieces as a model's vocabulary.
 
     Raises FormatError if the file ends too early, has a piece of an absurd length, or another
-    number of pieces.
+    number of pieces. A file that is too large for as many pieces is not read.
     """
-    content = path.read_bytes()
+    largest = LONGEST.size + vocabulary * (ENTRY.size + MOST_BYTES)
+    with path.open("rb") as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise FormatError(f"{path} has more bytes than {vocabulary} pieces take: {largest} at most")
     if len(content) < LONGEST.size:
         missing = LONGEST.size - len(content)
         raise truncated(path, f"the length of the longest piece, {LONGEST.size} bytes", missing)
@@ -140,8 +147,9 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
             raise truncated(path, f"{ENTRY.size} bytes before {what}", missing)
         score, length = ENTRY.unpack_from(content, place)
         place += ENTRY.size
-        if not 0 <= length <= longest:
-            raise FormatError(f"{path} has {what} of {length} bytes, expected 0 to {longest}")
+        if not 0 <= length <= min(longest, MOST_BYTES):
+            most = min(longest, MOST_BYTES)
+            raise FormatError(f"{path} has {what} of {length} bytes, expected 0 to {most}")
         if not math.isfinite(score):
             raise FormatError(f"{path} has {what} with a score of {score}, expected a number")
         if place + length > len(content):

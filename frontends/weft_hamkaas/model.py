@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import reprlib
 import weakref
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,19 @@ import weft
 from weft import Computation, Transformer, plugins
 from weft.errors import BackendError, IndexOutOfRange
 from weft.kernels.account import Account
+from weft.locks import cached_property
 from weft.shortage import note_largest
 from weft_hamkaas.errors import KindError, NodeError
 from weft_hamkaas.inputs import Inputs
 from weft_hamkaas.lowering import lower
 from weft_hamkaas.memory import MemoryPlan, plan_memory
 from weft_hamkaas.nodes import (
+    BufferTensor,
     ConstantTensor,
     HamKaasNode,
+    InputTensor,
 )
-from weft_hamkaas.tensors import as_array, dtype_name, is_tensor, is_torch, like
+from weft_hamkaas.tensors import as_array, dtype_name, is_tensor, is_torch, is_torch_dtype, like
 from weft_hamkaas.traversal import TraversalResult, evaluation_order, traverse_node
 
 
@@ -57,8 +59,7 @@ class HamKaasModel:
         self.traversal: TraversalResult = traverse_node(node)
         order = evaluation_order(node)
         self._inputs = Inputs(order)
-        constants = [each for each in order if isinstance(each, ConstantTensor)]
-        self._like: Any = next(filter(is_torch, [each.get_tensor() for each in constants]), None)
+        self._like = _example(order)
         lowered = lower(node)
         self.computation: Computation = transformer.computation(
             lowered.results, *lowered.inputs.values(), name="hamkaas"
@@ -72,7 +73,8 @@ class HamKaasModel:
     def evaluate(self, inputs: Mapping[str, Any] | None = None) -> Any:
         """Return the value of the node for the values of its inputs, by name.
 
-        The result is new: an array, or a tensor of torch where one was given or is a constant.
+        The result is new: an array, or a tensor of torch where one was given or is a constant, or
+        where a dtype of torch was given for an input or a buffer.
         Without inputs nothing needs to be given. Raises KindError for what is no mapping, NodeError
         for an input that is unknown, missing, or of another type or shape, and IndexOutOfRange for
         bounds and prefixes that are; nothing is written then. A MemoryError names the lines that
@@ -112,6 +114,17 @@ class HamKaasModel:
     def account(self) -> Account:
         """What fusion did to the model, in ops, kernels and bytes; a table as text."""
         return self.computation.account
+
+
+def _example(order: Iterable[HamKaasNode]) -> Any:
+    """Return a tensor of torch that a model has as a constant, or else a dtype, or else None."""
+    dtypes = []
+    for node in order:
+        if isinstance(node, ConstantTensor) and is_torch(tensor := node.get_tensor()):
+            return tensor
+        if isinstance(node, InputTensor | BufferTensor) and is_torch_dtype(node.get_type()):
+            dtypes.append(node.get_type())
+    return next(iter(dtypes), None)
 
 
 class HamKaasPlugin:

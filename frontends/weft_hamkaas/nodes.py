@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -85,6 +85,21 @@ class HamKaasNode:
     def __matmul__(self, other: Any) -> MatMulNode:
         return MatMulNode(self, _operand(other)) if _is_operand(other) else NotImplemented
 
+    def __radd__(self, other: Any) -> NoReturn:
+        _refuse_reflected(other, "+")
+
+    def __rmul__(self, other: Any) -> NoReturn:
+        _refuse_reflected(other, "*")
+
+    def __rmatmul__(self, other: Any) -> NoReturn:
+        _refuse_reflected(other, "@")
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise KindError(
+            f"{self!r} has no elements before a model with it is evaluated: functions of NumPy do "
+            "not take nodes"
+        )
+
     def __getitem__(self, item: Any) -> SliceNode:
         """Return the elements of the first axis at an index, or in a slice; the rank is kept."""
         if isinstance(item, slice):
@@ -134,6 +149,30 @@ class HamKaasNode:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.meta.dtype} {self.meta.shape}>"
+
+
+def _refuse_reflected(left: Any, sign: str) -> NoReturn:
+    """Raise KindError for what is no node on the left of an operator."""
+    if is_tensor(left):
+        advice = f"write ConstantTensor(array) {sign} node"
+    else:
+        advice = f"there are node {sign} node and node {sign} tensor"
+    found = (
+        f"{dtype_name(left.dtype)} {list(left.shape)}" if is_tensor(left) else reprlib.repr(left)
+    )
+    raise KindError(f"The left operand of {sign} is a node, not {found}: {advice}")
+
+
+def _refuse_operator(sign: str) -> Callable[[Any, Any], NoReturn]:
+    def refuse(self: Any, other: Any) -> NoReturn:
+        raise KindError(f"Nodes have no operator {sign}: there are +, * and @")
+
+    return refuse
+
+
+for _name, _sign in {"sub": "-", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}.items():
+    setattr(HamKaasNode, f"__{_name}__", _refuse_operator(_sign))
+    setattr(HamKaasNode, f"__r{_name}__", _refuse_operator(_sign))
 
 
 def _is_operand(value: Any) -> bool:

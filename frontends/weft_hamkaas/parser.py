@@ -19,10 +19,19 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft import scope, shortage
+from weft.array_files import StoredArrays
 from weft.collection import paused_collection
 from weft_hamkaas.errors import KindError, NodeError, ScriptError
 from weft_hamkaas.nodes import KINDS, BufferTensor, ConstantTensor, HamKaasNode
-from weft_hamkaas.tensors import DTYPES, FLOAT, INTEGER, checked_meta, dtype_name, is_tensor
+from weft_hamkaas.tensors import (
+    DTYPES,
+    FLOAT,
+    INTEGER,
+    TensorMeta,
+    checked_meta,
+    dtype_name,
+    is_tensor,
+)
 from weft_hamkaas.traversal import (
     constant_names,
     evaluation_order,
@@ -247,6 +256,8 @@ class _Parser:
         if self.constants is None:
             value: Any = np.broadcast_to(self._stand_in(meta.dtype), shape)
         else:
+            if isinstance(self.constants, StoredArrays) and name in self.constants:
+                _require_as_declared(name, self.constants.header(name), meta)
             with shortage.noted(meta.nbytes, f"constant {reprlib.repr(name)}"):
                 value = self.constants.get(name)
             if not is_tensor(value):
@@ -254,12 +265,18 @@ class _Parser:
                 raise NodeError(
                     f"the value of constant {reprlib.repr(name)} is missing; given are: {given}"
                 )
-        if dtype_name(value.dtype) != meta.dtype or list(value.shape) != shape:
-            found = f"{dtype_name(value.dtype)} {list(value.shape)}"
-            raise NodeError(
-                f"constant {reprlib.repr(name)} is {found}, but {meta.dtype} {shape} in the script"
-            )
+        _require_as_declared(name, value, meta)
         constant = ConstantTensor(value)
         constant.set_name(name)
         constant.is_known = self.constants is not None
         return constant
+
+
+def _require_as_declared(name: str, found: Any, meta: TensorMeta) -> None:
+    """Raise NodeError if a constant, or its header in a file, is not what the script says."""
+    dtype, shape = dtype_name(found.dtype), list(found.shape)
+    if dtype != meta.dtype or shape != list(meta.shape):
+        raise NodeError(
+            f"constant {reprlib.repr(name)} is {dtype} {shape}, but {meta.dtype} "
+            f"{list(meta.shape)} in the script"
+        )

@@ -1,13 +1,14 @@
 """Tensors of the caller, NumPy's or torch's, and what a node says of its own.
 
 torch is never imported: a tensor that has a `detach` method is taken for one of torch's, and the
-module that it comes from makes others.
+package that it or a dtype comes from makes others.
 """
 
 from __future__ import annotations
 
 import reprlib
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -102,12 +103,25 @@ def as_array(tensor: Any) -> Array:
     return np.asarray(array, array.dtype.newbyteorder("="), order="C")
 
 
-def like(array: Array, tensor: Any) -> Any:
-    """Return an array as what a tensor is: one of torch, or an array as it is."""
-    if not is_torch(tensor):
-        return array
-    for kind in type(tensor).__mro__:
+def like(array: Array, example: Any) -> Any:
+    """Return an array as what a tensor is, or as what a dtype is of: of torch, or as it is."""
+    make = None if isinstance(example, np.ndarray) else _maker(example)
+    return array if make is None else make(array)
+
+
+def is_torch_dtype(dtype: Any) -> bool:
+    """Whether a dtype is an object of torch, or of a module that makes tensors as torch does."""
+    return not isinstance(dtype, str | type | np.dtype) and _maker(dtype) is not None
+
+
+def _maker(value: Any) -> Callable[[Array], Any] | None:
+    """Return what makes tensors of arrays in the package that a value's class is from, if any.
+
+    A value of torch is there only if torch has been imported.
+    """
+    for kind in type(value).__mro__:
         module = sys.modules.get(kind.__module__.partition(".")[0])
-        if module is not None and hasattr(module, "from_numpy"):
-            return module.from_numpy(array)
-    return array
+        make: Callable[[Array], Any] | None = getattr(module, "from_numpy", None)
+        if make is not None:
+            return make
+    return None

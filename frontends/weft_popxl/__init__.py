@@ -33,10 +33,13 @@ from weft_popxl.context import (  # noqa: E402
 from weft_popxl.data import constant, variable  # noqa: E402
 from weft_popxl.dtypes import (  # noqa: E402
     bool,
+    double,
     dtype,
+    float,
     float16,
     float32,
     float64,
+    half,
     int8,
     int16,
     int32,
@@ -49,6 +52,7 @@ from weft_popxl.dtypes import (  # noqa: E402
 from weft_popxl.errors import popart_exception  # noqa: E402
 from weft_popxl.graph import Graph  # noqa: E402
 from weft_popxl.ir import Ir  # noqa: E402
+from weft_popxl.seeds import create_seeds  # noqa: E402
 from weft_popxl.session import Session  # noqa: E402
 from weft_popxl.streams import (  # noqa: E402
     DeviceToHostStream,
@@ -72,9 +76,12 @@ __all__ = [
     "Variable",
     "bool",
     "constant",
+    "create_seeds",
     "d2h_stream",
+    "double",
     "dtype",
     "dtypes",
+    "float",
     "float16",
     "float32",
     "float64",
@@ -87,6 +94,7 @@ __all__ = [
     "graph_input",
     "graph_output",
     "h2d_stream",
+    "half",
     "in_sequence",
     "int8",
     "int16",

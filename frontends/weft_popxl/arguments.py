@@ -44,6 +44,19 @@ def real(what: str, value: Any) -> Any:
     return value
 
 
+def number_for(what: str, value: Any, t: Tensor) -> Any:
+    """Return a number that a tensor's dtype can hold; raises as `real`, ValueError for others.
+
+    A tensor of integers takes no fraction.
+    """
+    number = real(what, value)
+    if t.dtype.is_float or math.isinf(number):
+        return number
+    if number != number or number != int(number):
+        refuse_value(f"{what} is {number!r}, and {t!r} holds no fractions: ops.cast it to a float")
+    return int(number)
+
+
 def several(what: str, values: Any) -> list[Any]:
     """Return the members of a list, tuple or other iterable; raises TypeError for others."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):

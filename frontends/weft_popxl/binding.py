@@ -100,12 +100,18 @@ def _outputs(returned: Any) -> list[Tensor]:
 
 
 def graph_input(
-    shape: Iterable[int], dtype: Any, name: str | None = None, by_ref: bool = False
+    shape: Iterable[int],
+    dtype: Any,
+    name: str | None = None,
+    by_ref: bool = False,
+    meta_shape: Iterable[int] | None = None,
 ) -> Tensor:
-    """Return a new input of the current graph, after those that it has."""
+    """Return a new input of the current graph, after those that it has.
+
+    `meta_shape` is a hint without a meaning here. The main graph may have inputs, but no session
+    runs it then.
+    """
     graph = get_current_graph()
-    if graph.is_main:
-        refuse_value("the main graph has no inputs: use variables, constants and streams")
     graph._require_open()
     wanted = dtypes.dtype.as_dtype(dtype).as_numpy()
     op = weft.placeholder(checked_shape(shape), wanted, name=name)
@@ -114,12 +120,12 @@ def graph_input(
     return made
 
 
-def graph_output(tensor: Tensor) -> None:
+def graph_output(t: Tensor) -> None:
     """Make a tensor of the current graph an output; raises ValueError for one of another graph."""
     graph = get_current_graph()
-    if not isinstance(tensor, Tensor):
-        refuse_type(f"an output is a tensor, not {tensor!r}")
-    if tensor.graph is not graph:
-        refuse_value(f"{tensor!r} is not in the current graph {graph}: it cannot be its output")
+    if not isinstance(t, Tensor):
+        refuse_type(f"an output is a tensor, not {t!r}")
+    if t.graph is not graph:
+        refuse_value(f"{t!r} is not in the current graph {graph}: it cannot be its output")
     graph._require_open()
-    graph._outputs.append(tensor)
+    graph._outputs.append(t)

@@ -113,12 +113,12 @@ def _named(name: str) -> Iterator[None]:
         yield
 
 
-def ipu(number: int) -> Scope:
+def ipu(ipu: int) -> Scope:
     """Accept the number of an IPU, which has no meaning here: a backend has one device.
 
     Raises TypeError for what is no whole number.
     """
-    whole("the number of an ipu", number)
+    whole("the number of an ipu", ipu)
     return io_tiles()
 
 

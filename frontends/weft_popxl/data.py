@@ -43,11 +43,16 @@ def variable(
     dtype: Any = None,
     name: str | None = None,
     downcast: bool = True,
+    replica_grouping: Any = None,
+    retrieval_mode: str | None = None,
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
 ) -> Variable:
     """Return a tensor of the main graph that keeps its value between runs, with a first value.
 
-    Without a `dtype`, 64-bit data become 32-bit ones unless `downcast` is false. Raises ValueError
-    in another graph than the main one.
+    Without a `dtype`, 64-bit data become 32-bit ones unless `downcast` is false. The other
+    arguments are hints without a meaning here: there is one replica, and no 8-bit floats. Raises
+    ValueError in another graph than the main one.
     """
     graph = get_current_graph()
     if not graph.is_main:

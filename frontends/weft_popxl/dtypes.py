@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 from typing import Any, ClassVar
 
 import numpy as np
 
 from weft import dtypes
-from weft_popxl.errors import refuse_type, refuse_value
+from weft_popxl.errors import NotInstalled, refuse_type, refuse_value
 
-_WEFT = {builtins.bool: "bool", builtins.int: "int32", builtins.float: "float32"}
+_PYTHON = {builtins.bool: "bool", builtins.int: "int64", builtins.float: "float32"}
 
 
 class dtype:  # noqa: N801
@@ -45,16 +46,41 @@ class dtype:  # noqa: N801
         """
         if isinstance(value, dtype):
             return value
-        if isinstance(value, builtins.type) and value in _WEFT:
-            return cls._all[_WEFT[value]]
+        if not isinstance(value, builtins.type) and hasattr(value, "dtype"):
+            return cls.as_dtype(value.dtype)
+        if isinstance(value, builtins.type) and value in _PYTHON:
+            return cls._all[_PYTHON[value]]
         name = str(value).removeprefix("torch.") if "torch." in str(value) else value
         try:
-            found = np.dtype(name.dtype if isinstance(name, np.ndarray) else name).name
+            found = np.dtype(name).name
         except (TypeError, ValueError):
             found = str(name)
         if value is None or found not in cls._all:
             refuse_value(f"{value!r} is no dtype: use one of {', '.join(cls._all)}")
         return cls._all[found]
+
+    @classmethod
+    def from_name(cls, name: str) -> dtype:
+        """Return the dtype of a name, as its `name` has it; raises ValueError for any other."""
+        if not isinstance(name, str) or name not in cls._all:
+            refuse_value(f"{name!r} is no dtype's name: there are {', '.join(cls._all)}")
+        return cls._all[name]
+
+    def as_torch(self) -> Any:
+        """Return PyTorch's dtype.
+
+        Raises ModuleNotFoundError if PyTorch is not installed, TypeError if it has no such dtype.
+        """
+        try:
+            torch = importlib.import_module("torch")
+        except ModuleNotFoundError as error:
+            raise NotInstalled(
+                "as_torch needs PyTorch, which is not installed: pip install torch"
+            ) from error
+        found = getattr(torch, self.name, None)
+        if found is None:
+            refuse_type(f"PyTorch has no dtype {self.name}")
+        return found
 
     def as_numpy(self) -> np.dtype[Any]:
         """Return NumPy's dtype."""
@@ -64,6 +90,16 @@ class dtype:  # noqa: N801
     def is_float(self) -> builtins.bool:
         """Whether it is a float."""
         return dtypes.is_float(self.as_numpy())
+
+    @property
+    def is_floating_point(self) -> builtins.bool:
+        """Whether it is a float."""
+        return self.is_float
+
+    @property
+    def is_complex(self) -> builtins.bool:
+        """Whether it holds complex numbers; none of these dtypes does."""
+        return self.as_numpy().kind == "c"
 
     @property
     def is_int(self) -> builtins.bool:
@@ -99,6 +135,7 @@ uint64 = dtype._made("uint64")
 float16 = dtype._made("float16")
 float32 = dtype._made("float32")
 float64 = dtype._made("float64")
+half, float, double = float16, float32, float64
 
 
 def narrowed(found: dtype) -> dtype:

@@ -23,6 +23,10 @@ class NotProvided(WeftError, NotImplementedError):
     """PopXL has it, or allows it to be defined, and here it is not."""
 
 
+class NotInstalled(WeftError, ModuleNotFoundError):
+    """Something needs a package that is not installed."""
+
+
 class UnknownDevice(UnknownPluginError):
     """A session was asked for on what is neither a device of PopXL's nor a backend."""
 

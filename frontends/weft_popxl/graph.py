@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import weft
+from weft.ops.results import ResultOp
 from weft_popxl.arguments import text, whole
 from weft_popxl.context import current, enter, leave
 from weft_popxl.errors import popart_exception, refuse_type, refuse_value
@@ -78,6 +79,7 @@ class Graph:
         made._captured = None
         made._effects = []
         made._called = ()
+        made._adopted = None
         return made
 
     ir: Ir
@@ -95,6 +97,7 @@ class Graph:
     _captured: Captured | None
     _effects: list[Any]
     _called: tuple[Graph, ...]
+    _adopted: weft.Graph | None
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -133,6 +136,14 @@ class Graph:
         return tuple(dict.fromkeys((*called, *self._called)))
 
     @property
+    def ops(self) -> tuple[Record, ...]:
+        """What was built in it, in order: of each op its kind, inputs, outputs and location.
+
+        A gradient graph has the ops that weft made, of which the kinds are its own names.
+        """
+        return tuple(self._records) if self._adopted is None else self._adopted_ops()
+
+    @property
     def main_graph(self) -> Graph:
         """The main graph of the Ir."""
         return self.ir.main_graph
@@ -148,12 +159,12 @@ class Graph:
             refuse_value(f"there is no tensor {tensor_id!r} in {self}")
         return self._tensors[tensor_id]
 
-    def register_op_created_hook(self, hook: Callable[[Record], Any]) -> int:
+    def register_op_created_hook(self, fn: Callable[[Record], Any]) -> int:
         """Have a function called with each op that is built in this graph; returns a handle."""
-        if not callable(hook):
-            refuse_type(f"a hook is a function of an op, not {hook!r}")
+        if not callable(fn):
+            refuse_type(f"a hook is a function of an op, not {fn!r}")
         handle = next(_hook_numbers)
-        self._hooks[handle] = hook
+        self._hooks[handle] = fn
         return handle
 
     def remove_op_created_hook(self, handle: int) -> None:
@@ -269,6 +280,28 @@ class Graph:
         }
         tensor_of = {op: tensor for tensor, op in op_of.items()}
         self._captured = Captured(graph, (), op_of, tensor_of)
+        self._adopted = graph
+
+    def _adopted_ops(self) -> tuple[Record, ...]:
+        """Return records of the ops of a graph that was taken over."""
+        graph = self.captured().graph
+        results: dict[Any, list[Any]] = {}
+        for op in graph.ops:
+            owner = op.args[0] if isinstance(op, ResultOp) else op
+            results.setdefault(owner, []).append(op)
+        given = set(graph.inputs)
+        return tuple(
+            [
+                Record(
+                    type(op).__name__.removesuffix("Op").lower(),
+                    [self._tensor_of(arg, "t") for arg in op.args],
+                    outputs=[self._tensor_of(each, "t") for each in made if each.is_tensor],
+                    location=op.location,
+                )
+                for op, made in results.items()
+                if op not in given and not op.is_constant
+            ]
+        )
 
     def _tensor_of(self, op: Any, name: str) -> Tensor:
         """Return the tensor for an op of the captured graph, made if the user has none."""

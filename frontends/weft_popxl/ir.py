@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from typing import Any
 
 from weft_popxl.arguments import text, whole
 from weft_popxl.binding import build, name_of
+from weft_popxl.dot import write_dot
 from weft_popxl.errors import refuse_type
 from weft_popxl.graph import Graph
 from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream
@@ -30,7 +32,8 @@ class Ir:
     main_graph
         The graph that a session runs.
     num_host_transfers
-        How many slices each stream has in a run; 1 unless set.
+        How many slices an array for a run may have at most where the ops use fewer, and how many
+        those of streams that wrap around have; 1 unless set.
     replication_factor
         The number of replicas.
     """
@@ -47,7 +50,7 @@ class Ir:
 
     @property
     def num_host_transfers(self) -> int:
-        """How many slices each stream has in a run."""
+        """How many slices the array of a stream may have where the ops use fewer."""
         return self._num_host_transfers
 
     @num_host_transfers.setter
@@ -90,6 +93,15 @@ class Ir:
         graph = Graph._made(self, f"{label or 'graph'}_subgraph({next(self._graph_numbers)})")
         self._graphs.append(graph)
         return graph
+
+    def dot_checkpoint(self, check: str, save_dir: str | os.PathLike[str] | None = None) -> None:
+        """Write all graphs as they are now to the file ``<check>.dot``, for Graphviz.
+
+        It is written to `save_dir`, which is made if it is not there, by default to the current
+        folder, and replaces a file of that name. Characters of `check` that are no letters, digits,
+        points or signs become underscores.
+        """
+        write_dot(self.graphs, text("dot_checkpoint: the check", check), save_dir)
 
     def get_all_h2d_streams(self) -> set[HostToDeviceStream]:
         """Return the streams that some op loads from."""

@@ -41,15 +41,22 @@ class Record:
         writes: Iterable[Storage] = (),
         called_graphs: Sequence[Graph] = (),
         in_sequence: bool = False,
+        outputs: Sequence[Tensor] = (),
+        location: source.Location | None = None,
     ) -> None:
         self.kind = kind
         self.inputs = tuple(inputs)
-        self.outputs: tuple[Tensor, ...] = ()
+        self.outputs = tuple(outputs)
         self.reads = dict.fromkeys(root for tensor in inputs for root in tensor.place.roots)
         self.writes = dict.fromkeys(writes)
         self.called_graphs = tuple(called_graphs)
         self.in_sequence = in_sequence
-        self.location = source.user_location()
+        self.location = location or source.user_location()
+
+    @property
+    def file_info(self) -> str:
+        """The user's file and line, as a text."""
+        return source.file_info(self.location)
 
     def __repr__(self) -> str:
         return f"<{self.kind} of {', '.join(tensor.id for tensor in self.inputs)}>"

@@ -12,8 +12,9 @@ from weft_popxl.arguments import flag, mapping, several, text
 from weft_popxl.data import as_array
 from weft_popxl.errors import UnknownDevice, popart_exception, refuse_type, refuse_value
 from weft_popxl.ir import Ir
+from weft_popxl.layout import layouts
 from weft_popxl.record import check_order
-from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, totals
+from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, totals
 from weft_popxl.tensor import Constant, Tensor, Variable
 
 DEVICES = {"cpu": "numpy", "ipu_model": None, "ipu_hw": None}
@@ -37,9 +38,8 @@ class Session:
     weights_to_host_on_exit
         Whether the host gets the values of variables when the context is left without an error.
 
-    Raises popart_exception where the order of changes in place is open, and where a stream is not
-    loaded or stored as often as `num_host_transfers` says, or more often where it wraps around;
-    ValueError for a device that is not there, with a list of those that are.
+    Raises popart_exception where the order of changes in place is open, and ValueError for a device
+    that is not there, with a list of those that are.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Session:
         self.device_desc = device_desc
         self.weights_to_host_on_exit = flag("weights_to_host_on_exit", weights_to_host_on_exit)
         self._depth = 0
-        self._transfers = ir.num_host_transfers
         self._loads = tuple(ir.main_graph._loads)
         self._stores = tuple(ir.main_graph._stores)
+        self._layouts = layouts((*self._loads, *self._stores), ir.num_host_transfers)
         self._check(ir)
         self._transformer = weft.make_transformer(_backend(device_desc))
         self._weights: dict[Any, Array] = {
@@ -68,19 +68,13 @@ class Session:
             raise popart_exception(
                 f"a session runs one replica, and {ir} has {ir.replication_factor}"
             )
+        if ir.main_graph.inputs:
+            raise popart_exception(
+                f"the main graph has the inputs {list(ir.main_graph.inputs)}, which nothing gives "
+                "a value: use variables, constants and streams"
+            )
         for graph in ir.graphs:
             check_order(graph._records)
-        for slices, what in ((self._loads, "load"), (self._stores, "store")):
-            for stream, count in totals(slices).items():
-                if count == self._transfers or (stream.wrap and count > self._transfers):
-                    continue
-                few, hint = "too many", ""
-                if count > self._transfers:
-                    few, hint = "too few", "; make it with wrap=True to begin again after the last"
-                raise popart_exception(
-                    f"{stream!r} has {few} slices for a run: {self._transfers} by "
-                    f"ir.num_host_transfers, but the ops {what} {count}{hint}"
-                )
 
     def _compiled(self, ir: Ir) -> Any:
         main = ir.main_graph
@@ -164,9 +158,9 @@ class Session:
         if self.is_attached and tensor in self._on_device:
             self._transformer.set_value(self._on_device[tensor], array)
 
-    def write_variables_data(self, data: Mapping[Variable, Any]) -> None:
+    def write_variables_data(self, tensors: Mapping[Variable, Any]) -> None:
         """Give several variables values."""
-        for tensor, value in mapping("the data of variables", data).items():
+        for tensor, value in mapping("the data of variables", tensors).items():
             self.write_variable_data(tensor, value)
 
     def _require_variable(self, tensor: Any) -> None:
@@ -184,22 +178,20 @@ class Session:
     def create_host_outputs(self) -> dict[DeviceToHostStream, Array]:
         """Return arrays for `run_with_outputs` to write to."""
         return {
-            stream: np.zeros(self._shape(stream), stream.dtype.as_numpy())
+            stream: np.zeros(self._layouts[stream].shape, stream.dtype.as_numpy())
             for stream in totals(self._stores)
         }
-
-    def _shape(self, stream: Stream) -> tuple[int, ...]:
-        return (self._transfers, *stream.shape) if self._transfers > 1 else stream.shape
 
     def run(
         self, inputs: Mapping[HostToDeviceStream, Any] | None = None, downcast_inputs: bool = True
     ) -> dict[DeviceToHostStream, Array]:
         """Run the main graph once, and return what it stores.
 
-        Each stream takes and gives an array of its shape or, for more than one transfer, an array
-        with an axis in front for them. `downcast_inputs` allows 64-bit data for a 32-bit stream.
-        Raises ValueError outside of the context, for unexpected and missing inputs, and for other
-        shapes; TypeError for other dtypes.
+        Each stream takes and gives an array of its shape or, where the ops load or store it more
+        than once, an array with an axis in front for that. An input may have more slices, up to
+        `ir.num_host_transfers`: the rest is not loaded. `downcast_inputs` allows 64-bit data for a
+        32-bit stream. Raises ValueError outside of the context, for unexpected and missing inputs,
+        and for other shapes; TypeError for other dtypes.
         """
         self._require_attached("run")
         given = self._inputs(
@@ -209,14 +201,7 @@ class Session:
         parts: dict[Any, list[Array]] = {}
         for store, result in zip(self._stores, results, strict=False):
             parts.setdefault(store.stream, []).append(np.asarray(result))
-        return {stream: self._gathered(stream, found) for stream, found in parts.items()}
-
-    def _gathered(self, stream: Stream, parts: list[Array]) -> Array:
-        """Return the slices of a stream in one array, the last ones where it wrapped around."""
-        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if len(whole) > self._transfers:
-            whole = np.roll(whole[-self._transfers :], len(whole), axis=0)
-        return whole.reshape(self._shape(stream))
+        return {stream: self._layouts[stream].gathered(found) for stream, found in parts.items()}
 
     def run_with_outputs(
         self,
@@ -226,8 +211,9 @@ class Session:
     ) -> None:
         """Run the main graph once, and write what it stores to arrays of the caller's.
 
-        Raises ValueError for unexpected and missing outputs and for arrays of other shapes, and
-        TypeError for those of other dtypes, besides what `run` raises.
+        An array may have more slices than are stored, up to `ir.num_host_transfers`: the rest stays
+        as it is. Raises ValueError for unexpected and missing outputs and for arrays of other
+        shapes, and TypeError for those of other dtypes, besides what `run` raises.
         """
         self._require_attached("run_with_outputs")
         wanted = dict(mapping("the outputs of a run", outputs))
@@ -235,13 +221,9 @@ class Session:
         for stream, array in wanted.items():
             if not isinstance(array, np.ndarray) or array.dtype != stream.dtype.as_numpy():
                 refuse_type(f"the output of {stream!r} must be an array of its dtype")
-            if array.shape != self._shape(stream):
-                refuse_value(
-                    f"the output of {stream!r} must have the shape {self._shape(stream)}, not "
-                    f"{array.shape}"
-                )
+            self._layouts[stream].slices_of("output", array)
         for stream, result in self.run(inputs, downcast_inputs).items():
-            wanted[stream][...] = result
+            wanted[stream].flat[: result.size] = result.ravel()
 
     def _inputs(self, inputs: Mapping[Any, Any], downcast: bool) -> list[Array]:
         """Return the slices for each load of the main graph."""
@@ -249,20 +231,15 @@ class Session:
         arrays = {}
         for stream, value in inputs.items():
             array = _as_given(f"the input of {stream!r}", value, stream.dtype, downcast)
-            if array.shape != self._shape(stream):
-                refuse_value(
-                    f"the input of {stream!r} must have the shape {self._shape(stream)}, for "
-                    f"{self._transfers} transfers, not {array.shape}"
-                )
-            arrays[stream] = array.reshape(self._transfers, *stream.shape)
+            count = self._layouts[stream].slices_of("input", array)
+            arrays[stream] = array.reshape(count, *stream.shape)
         first = dict.fromkeys(arrays, 0)
         found = []
         for load in self._loads:
             begin = first[load.stream]
-            first[load.stream] = begin + load.count
-            end = first[load.stream]
+            end = first[load.stream] = begin + load.count
             array = arrays[load.stream]
-            fits = end <= self._transfers
+            fits = end <= len(array)
             found.append(
                 array[begin:end] if fits else array.take(range(begin, end), axis=0, mode="wrap")
             )

@@ -28,7 +28,8 @@ class Stream:
     shape, dtype
         Of each tensor.
     wrap
-        Whether the ops of a run may use more slices than it has: after the last comes the first.
+        Whether the ops of a run share `num_host_transfers` slices if they use it more often: after
+        the last comes the first.
     """
 
     def __init__(
@@ -93,27 +94,39 @@ def _stream(kind: type[S], shape: Iterable[int], dtype: Any, name: str | None, w
 
 
 def h2d_stream(
-    shape: Iterable[int], dtype: Any, name: str | None = None, *, wrap: bool = False
+    shape: Iterable[int],
+    dtype: Any,
+    name: str | None = None,
+    *,
+    wrap: bool = False,
+    meta_shape: Iterable[int] | None = None,
 ) -> HostToDeviceStream:
     """Return a new stream from host to device, which belongs to the main graph.
 
-    With `wrap` the ops may load more tensors than the host gives: after the last comes the first.
+    A run takes as many tensors as the ops load. With `wrap` the host gives `num_host_transfers` if
+    the ops load more: after the last comes the first. `meta_shape` is a hint without a meaning.
     """
     return _stream(HostToDeviceStream, shape, dtype, name, wrap)
 
 
 def d2h_stream(
-    shape: Iterable[int], dtype: Any, name: str | None = None, *, wrap: bool = False
+    shape: Iterable[int],
+    dtype: Any,
+    name: str | None = None,
+    *,
+    wrap: bool = False,
+    meta_shape: Iterable[int] | None = None,
 ) -> DeviceToHostStream:
     """Return a new stream from device to host, which belongs to the main graph.
 
-    With `wrap` the ops may store more tensors than the host gets: those after the last replace the
-    first ones.
+    A run gives as many tensors as the ops store. With `wrap` the host gets `num_host_transfers` if
+    the ops store more: those after the last replace the first ones. `meta_shape` is a hint without
+    a meaning.
     """
     return _stream(DeviceToHostStream, shape, dtype, name, wrap)
 
 
-def totals(slices: Iterable[Load] | Iterable[Store]) -> dict[Any, int]:
+def totals(slices: Iterable[Load | Store]) -> dict[Any, int]:
     """Return how many slices of each stream there are."""
     found: dict[Any, int] = {}
     for each in slices:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft_popxl import dtypes
@@ -23,24 +23,47 @@ operators: dict[str, Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(Mapping[str, Any]):
     """What `create_graph` needs to know of an input.
+
+    It is a mapping too, of `shape`, `dtype` and `meta_shape`: ``graph_input(**spec, name="x")``.
 
     Attributes
     ----------
     shape, dtype
         Of the tensors to be passed.
+    meta_shape
+        The shape before replicas share a tensor, which has no meaning here.
     by_ref
         Whether a call changes what it is given where the graph changes this input.
     """
 
     shape: tuple[int, ...]
     dtype: dtypes.dtype
-    by_ref: bool = False
+    meta_shape: tuple[int, ...] = ()
+    by_ref: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", checked_shape(self.shape))
         object.__setattr__(self, "dtype", dtypes.dtype.as_dtype(self.dtype))
+        object.__setattr__(self, "meta_shape", checked_shape(self.meta_shape))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what it is as a mapping."""
+        return {"shape": self.shape, "dtype": self.dtype, "meta_shape": self.meta_shape}
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """Return shape, dtype and meta_shape."""
+        return tuple(self.to_dict().values())
+
+    def __getitem__(self, key: str) -> Any:
+        return self.to_dict()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.to_dict())
+
+    def __len__(self) -> int:
+        return len(self.to_dict())
 
 
 class Tensor:
@@ -136,14 +159,23 @@ class Tensor:
         return math.prod(self.shape)
 
     @property
-    def strides(self) -> tuple[int, ...]:
-        """For each dimension, how many elements further the next of it lies."""
-        return tuple(math.prod(self.shape[place + 1 :]) for place in range(self.rank))
+    def meta_shape(self) -> tuple[int, ...]:
+        """The shape before replicas share a tensor: empty, as none is shared here."""
+        return ()
+
+    def strides(self, shape: Iterable[int] | None = None) -> tuple[int, ...]:
+        """Return for each dimension the bytes to the next element, as NumPy has them.
+
+        With a `shape`, those of a tensor of this dtype that has it.
+        """
+        lengths = self.shape if shape is None else checked_shape(shape)
+        after = (math.prod(lengths[place + 1 :]) for place in range(len(lengths)))
+        return tuple(self.dtype.itemsize * count for count in after)
 
     @property
     def spec(self) -> TensorSpec:
         """Shape and dtype, to create a graph with."""
-        return TensorSpec(self.shape, self.dtype, self.by_ref)
+        return TensorSpec(self.shape, self.dtype, by_ref=self.by_ref)
 
     @property
     def T(self) -> Tensor:  # noqa: N802
@@ -190,6 +222,14 @@ class Tensor:
     def detach(self) -> Tensor:
         """Return it, and let no gradient through."""
         return self._applied("detach")
+
+    def detach_(self) -> Tensor:
+        """Return the same memory, and let no gradient through."""
+        return self._applied("detach_")
+
+    def diag(self) -> Tensor:
+        """Return the diagonal of a matrix; raises ValueError for other ranks than 2."""
+        return self._applied("diag")
 
     def __add__(self, other: Any) -> Tensor:
         return self._applied("add", other)

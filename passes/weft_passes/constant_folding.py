@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import scope
+from weft import folded, scope
+from weft.errors import NeedsMemory
 from weft.graph import Graph
 from weft.hookspecs import hookimpl
 from weft.op import Op
@@ -50,10 +51,13 @@ def _folded(op: Op) -> Op:
     size = op.axes.size * op.dtype.itemsize
     if size > max([SMALL, *(_held(arg.const) for arg in operands)]):
         return op
-    with np.errstate(all="ignore"):
-        value = op.reference(*(_value(arg) for arg in op.args))
-    with scope.replacing(op):
-        return constant(np.asarray(value, op.dtype), op.axes, op.dtype)
+    with NeedsMemory(op.explain("its value is constant")):
+        with np.errstate(all="ignore"):
+            value = op.reference(*(_value(arg) for arg in op.args))
+        with scope.replacing(op):
+            made = constant(np.asarray(value, op.dtype), op.axes, op.dtype)
+    folded.remember(made, op)
+    return made
 
 
 def _held(array: np.ndarray[Any, Any]) -> int:

@@ -92,12 +92,6 @@ def run_pytest(path: Path, *options: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, cwd=path.parent).stdout
 
 
-def test_a_named_backend_that_is_unusable_fails(tmp_path: Path) -> None:
-    out = run_pytest(tmp_path / "test_it.py", "--weft-backend=nope", "--weft-backend=numpy")
-    assert "1 passed, 1 error" in out
-    assert "backend 'nope' is not usable: There is no backend named 'nope'" in out
-
-
 def test_a_run_without_the_plugin_goes_on(tmp_path: Path) -> None:
     out = run_pytest(tmp_path / "test_it.py", "-p", "no:weft")
     assert "fixture 'transformer' not found" in out

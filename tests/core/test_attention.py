@@ -119,3 +119,31 @@ def test_an_index_out_of_range_ends_the_call(transformer):
     run = transformer.computation(weft.embedding(table, indices), indices)
     with pytest.raises(weft.errors.IndexOutOfRange, match="index 4"):
         run([4])
+
+
+def test_caches_may_have_named_axes_in_any_order(transformer):
+    n, rec, c, longest = (
+        weft.Axis(length, name) for length, name in ((2, "N"), (1, "REC"), (3, "C"), (4, "T"))
+    )
+    x = weft.placeholder((c, n, rec))
+    caches = [weft.persistent_tensor((n, c, longest)), weft.persistent_tensor((longest, n, c))]
+    position = weft.persistent_tensor((), "int32", initial_value=0)
+    with weft.saved_user_deps():
+        result = weft.attention_with_cache(x, x, x, *caches, position)
+        step = transformer.computation([result, weft.accumulate(position, 1)], x)
+    assert result.axes == x.axes
+    values = normal(2, 4, 3)
+    whole = weft.attention(*[weft.constant(values[:, None])] * 3, is_causal=True)
+    expected = transformer.computation(whole)()[:, 0]
+    for place in range(4):
+        found, _ = step(values[:, place].T[:, :, None])
+        np.testing.assert_allclose(found[:, :, 0].T, expected[:, place], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(transformer.get_value(caches[1]), values.transpose(1, 0, 2))
+
+
+def test_a_cache_may_be_a_part_of_a_state(transformer):
+    both = weft.persistent_tensor((2, 3, 1))
+    with weft.saved_user_deps():
+        run = transformer.computation(weft.update_cache(both[1], [[5.0]], 2))
+    assert run().reshape(-1).tolist() == [0, 0, 5]
+    assert transformer.get_value(both).reshape(-1).tolist() == [0, 0, 0, 0, 0, 5]

@@ -91,6 +91,63 @@ def test_a_length_can_be_set_until_the_axis_is_used():
         Axis(None, "N").length = -5
 
 
+def test_setting_what_an_axis_has_already_is_no_error():
+    used = make_axes((Axis(4, "N"), ax.C))[0]
+    used.length, used.name = 4, "N"
+    ax.C.length, ax.C.name = ax.C.length, "C"
+
+
+def test_a_name_can_be_given_until_the_axis_is_used():
+    axis = make_axis(4)
+    axis.name = "Q"
+    assert axis == Axis(4, "Q")
+    used = make_axis(4)
+    made = make_axes(used)
+    for fixed in (axis, used, ax.N, made.flatten(), make_axes([used, axis]).flatten()):
+        with pytest.raises(AxesError, match=r"the name of axis .* is fixed"):
+            fixed.name = "R"
+    assert used in {*made}
+    with pytest.raises(AttributeError):
+        make_axes([used, axis]).flatten().axes = made
+
+
+def test_axes_are_made_from_all_that_make_axes_takes():
+    for items in ((2, 3), [2, 3], 3, H, (H, W), ((H, W),), np.int64(3), ()):
+        assert Axes(items) == make_axes(items)
+    assert Axes(n for n in (2, 3)) == make_axes((2, 3))
+
+
+@pytest.mark.parametrize(
+    "operation", ["__sub__", "__or__", "__and__", "__add__", "is_sub_set", "is_super_set",
+    "is_equal_set", "is_not_equal_set", "__radd__", "__rsub__", "__ror__", "__rand__"],
+)  # fmt: skip
+def test_one_axis_or_size_counts_as_the_axes_of_it(operation):
+    for mine, other in ((Axes((H, W)), H), (Axes(W), H), (Axes((2, 3)), 2), (Axes(()), 2)):
+        if operation in ("__add__", "__radd__") and other in mine and mine.is_named:
+            continue
+        method = getattr(mine, operation)
+        assert method(other) == method(Axes(other)) == method([other])
+
+
+def test_axes_come_second_as_well():
+    assert H + Axes(W) == Axes((H, W))
+    assert (H | Axes(W), H & Axes((W, H)), H - Axes(W)) == (Axes((H, W)), Axes(H), Axes(H))
+
+
+def test_a_flattened_axis_is_for_several():
+    assert Axes(H).flatten() is H
+    assert make_axes([(H,), (W, C)])[0] is H
+    joined = Axes([(H, W)]).flatten()
+    assert joined.axes == Axes((H, W))
+    assert Axes([joined, C]).unflattened() == (H, W, C)
+    assert Axes(()).flatten().length == 1
+    x = weft.placeholder((C, H))
+    assert weft.flatten_at(x, 1) is x
+    assert weft.flatten(weft.placeholder(H)).axes == Axes(H)
+    shared = weft.dot(weft.ones([C, H]), weft.flatten_at(weft.ones([W, H, C]), 2))
+    assert shared.axes.names == ("H", "(W,H)")
+
+
 @given(left=subsets, right=subsets)
 def test_set_operations_are_ordered_and_like_those_of_sets(left, right):
     mine, theirs = Axes(left), Axes(right)
@@ -125,8 +182,9 @@ def test_kinds_of_axes(axes):
     assert made.recurrent_axis is (REC if REC in axes else None)
     assert made.size == np.prod([axis.length for axis in axes])
     flat = made.flatten()
-    assert isinstance(flat, FlattenedAxis)
-    assert (flat.axes, flat.length) == (made, made.size)
+    assert isinstance(flat, FlattenedAxis) == (len(axes) != 1)
+    assert Axes(flat).unflattened() == made
+    assert flat.length == made.size
 
 
 def test_finding_axes():

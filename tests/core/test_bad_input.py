@@ -17,6 +17,7 @@ from weft.errors import (
     DTypeError,
     GradientError,
     GraphError,
+    ImmutableError,
     PassDidNotConverge,
     PassError,
     PluginError,
@@ -28,6 +29,7 @@ from weft.errors import (
 
 NUMPY = weft.make_transformer("numpy").target
 H, W, N = weft.make_axis(2, "H"), weft.make_axis(3, "W"), weft.make_axis(4, "N")
+K = weft.make_axis(5, "K")
 
 
 def x(*shape: Any, dtype: Any = "float32") -> Any:
@@ -90,6 +92,43 @@ BUILT = {
         lambda: weft.cross_entropy_multi(weft.softmax(x(3)), x(4)),
         AxesError, ("Axes(3)", "Axes(4)"),
     ),
+    "cross entropy, names": Case(
+        lambda: weft.cross_entropy_multi(weft.softmax(x(H, N)), x(W, N)),
+        AxesError, ("cross_entropy_multi", "same axes", "H=2", "W=3"),
+    ),
+    "cross entropy, fewer names": Case(
+        lambda: weft.cross_entropy_multi(weft.softmax(x(H, N)), x(N)), AxesError, ("same axes",)
+    ),
+    "binary cross entropy, names": Case(
+        lambda: weft.cross_entropy_binary(weft.sigmoid(x(H, N)), x(W, N)),
+        AxesError, ("cross_entropy_binary", "same axes"),
+    ),
+    "inner binary cross entropy, shapes": Case(
+        lambda: weft.cross_entropy_binary_inner(x(3, 4), x(1, 4)),
+        AxesError, ("cross_entropy_binary_inner", "same axes"),
+    ),
+    "cosine similarity, names": Case(
+        lambda: weft.cosine_similarity(x(N, H), x(N, W)), AxesError, ("cosine_similarity", "H=2")
+    ),
+    "cosine similarity, lengths": Case(
+        lambda: weft.cosine_similarity(x(3, 4), x(3, 1)), AxesError, ("differ in length",)
+    ),
+    "prelu": Case(lambda: weft.prelu(x(H), x(W)), AxesError, ("prelu", "adds axes")),
+    "nan_to_num": Case(lambda: weft.nan_to_num(x(H), x(W)), AxesError, ("adds axes",)),
+    "cast_axes, order": Case(
+        lambda: weft.cast_axes(x(H, W), (W, H)), AxesError, ("another order", "axes_with_order")
+    ),
+    "cast_axes, order inside": Case(
+        lambda: weft.cast_axes(x(H, W, N), weft.make_axes([(W, H), N])),
+        AxesError, ("another order",),
+    ),
+    "reshape, order": Case(
+        lambda: weft.reshape(x(H, W), weft.Axes((W, H))), AxesError, ("another order",)
+    ),
+    "a flattened axis": Case(
+        lambda: weft.dot(x(H, K), weft.flatten_at(x(W, N, weft.make_axis(3, "H")), 2)),
+        AxesError, ("DotOp", "H=2", "H=3"),
+    ),
     "cast_role": Case(lambda: weft.cast_role(x(2), (3,)), AxesError, ("lengths",)),
     # unknown axes
     "sum over an unknown axis": Case(lambda: weft.sum(x(H), "Z"), AxesError, ("'Z'", "H=2")),
@@ -107,6 +146,16 @@ BUILT = {
     "make_axes, mixed": Case(lambda: weft.make_axes((H, 3)), AxesError, ("mix named",)),
     "make_axes, twice": Case(lambda: weft.placeholder((H, H)), AxesError, ("more than once",)),
     "make_axes, text": Case(lambda: weft.placeholder("HW"), AxesError, ("text",)),
+    "axes of text": Case(lambda: weft.Axes("HW"), AxesError, ("text",)),
+    "axes of None": Case(lambda: weft.Axes(None), AxesError, ("None",)),
+    "axes of fractions": Case(lambda: weft.Axes((2.5,)), AxesError, ("integer", "2.5")),
+    "axes without text": Case(lambda: weft.Axes(H) - "H", AxesError, ("text",)),
+    "the name of an axis": Case(lambda: weft.make_axis(2, 3), AxesError, ("text", "3")),
+    "another name": Case(lambda: setattr(x(H).axes[0], "name", "Q"), AxesError, ("map_roles",)),
+    "another name for weft.ax": Case(
+        lambda: setattr(weft.ax.N, "name", "M"), AxesError, ("axis N", "fixed")
+    ),
+    "another length": Case(lambda: setattr(x(H).axes[0], "length", 3), AxesError, ("fixed",)),
     "negative length": Case(lambda: weft.make_axis(-1, "H"), AxesError, ("negative",)),
     # indices
     "index": Case(lambda: x(4)[7], AxesError, ("index 7", "out of range")),
@@ -187,6 +236,17 @@ BUILT = {
         lambda: (lambda v: weft.deriv(weft.sum(weft.tanh(no_gradient(v * 2)) * v), v))(x(2)),
         GradientError, ("NoGradientOp", "generate_adjoints", "stop_gradient", "<-"),
     ),
+    # what never changes
+    "setting axes": Case(lambda: setattr(x(2), "axes", H), ImmutableError, ("immutable",)),
+    "deleting axes": Case(lambda: delattr(x(2), "axes"), ImmutableError, ("cannot be deleted",)),
+    "setting lengths": Case(lambda: setattr(x(2).axes, "lengths", 3), ImmutableError, ("lengths",)),
+    "deleting lengths": Case(lambda: delattr(x(2).axes, "lengths"), ImmutableError, ("lengths",)),
+    "setting outputs": Case(
+        lambda: setattr(weft.capture([x(2)]), "outputs", ()), ImmutableError, ("replace()",)
+    ),
+    "deleting outputs": Case(
+        lambda: delattr(weft.capture([x(2)]), "outputs"), ImmutableError, ("outputs",)
+    ),
     # captures
     "a parameter that is a variable": Case(
         lambda: (lambda v: weft.capture([v + 1], [v]))(w()), ArgumentError, ("no placeholder",)
@@ -219,8 +279,9 @@ BUILTINS = {
         AxesError, ArgumentError, StateError, GraphError, errors.ParseError, GradientError,
         UnknownPluginError,
     ),
-    TypeError: (DTypeError,),
+    TypeError: (DTypeError, errors.NotPicklable),
     IndexError: (errors.IndexOutOfRange,),
+    AttributeError: (ImmutableError,),
     AssertionError: (errors.CheckFailed,),
     MemoryError: (errors.HostMemoryError, errors.MemoryLimitError),
     RuntimeError: (

@@ -15,7 +15,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from weft.cache import ABANDONED, SUFFIX, Cache, CacheWarning, default_folder, is_off, open_cache
+from weft.cache import (
+    ABANDONED,
+    FORMAT,
+    SUFFIX,
+    Cache,
+    CacheWarning,
+    default_folder,
+    is_off,
+    open_cache,
+)  # fmt: skip
 from weft.cli import app
 from weft.errors import ArgumentError
 
@@ -161,7 +170,7 @@ def test_content_that_would_fill_the_folder_is_not_kept(tmp_path: Path) -> None:
 
 def test_what_killed_writers_left_is_removed_later(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit=8_000)
-    old, new = tmp_path / ".old.tmp", tmp_path / ".new.tmp"
+    old, new = tmp_path / f"{KEY}.old.tmp", tmp_path / f"{KEY}.new.tmp"
     for path in (old, new):
         path.write_bytes(bytes(1000))
     then = time.time() - ABANDONED - 10
@@ -170,6 +179,100 @@ def test_what_killed_writers_left_is_removed_later(tmp_path: Path) -> None:
         cache.write(f"{number:040}", bytes(1_900))
     assert (old.exists(), new.exists()) == (False, True)
     cache.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_peoples_files_stay(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit=8_000)
+    names = [
+        "notes.weft", "thesis.tmp", ".tmp", "model.weft.bak", f"{'A' * 40}.weft", f"{KEY}.weft~",
+        f"{KEY[1:]}.weft", f"{KEY}.txt", f"x{KEY}.weft", f"{KEY}..tmp", f".{KEY}.weft",
+    ]  # fmt: skip
+    then = time.time() - 10 * ABANDONED
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(5_000))
+        os.utime(tmp_path / name, (then, then))
+    (tmp_path / f"{'c' * 40}.weft").mkdir()
+    for number in range(6):
+        cache.write(f"{number:040}", bytes(1_900))
+    assert cache.usage()[1] <= 8_000
+    assert cache.clear() >= 3
+    assert {path.name for path in tmp_path.iterdir()} == {*names, f"{'c' * 40}.weft"}
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.write(f"weft-cache {FORMAT} {KEY} {'0' * 40}\n".encode())
+        file.truncate(2 * 10**12)
+
+
+def linked(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def looped(path: Path) -> None:
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize("make", [fifo, sparse, linked, looped, Path.mkdir])
+def test_what_is_no_file_of_weft_stops_nothing(cache: Cache, make: Callable[[Path], None]) -> None:
+    cache.write(OTHER, CONTENT)
+    try:
+        make(file_of(cache))
+    except OSError as error:
+        pytest.skip(f"such a file cannot be made here: {error}")
+    before = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CacheWarning)
+        assert cache.read(KEY) is None
+        cache.write(KEY, CONTENT)
+        assert cache.read(KEY) == (None if make is Path.mkdir else CONTENT)
+    assert cache.read(OTHER) == CONTENT
+    assert time.monotonic() - before < 60
+    cache.clear()
+
+
+HOMELESS = """
+import pwd, warnings
+import weft
+
+def missing(user):
+    raise KeyError(user)
+
+pwd.getpwuid = missing
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for _ in range(2):
+        x = weft.placeholder((3,))
+        with weft.make_transformer("numpy") as transformer:
+            print(transformer.computation(x * (2 + _), x)([1, 2, 3]).tolist())
+print([str(each.message)[:60] for each in caught])
+from weft.cli import app
+app(["cache"], standalone_mode=False)
+app(["cache", "clear"], standalone_mode=False)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="users have entries on POSIX")
+@pytest.mark.parametrize("named", [None, "~nobody-at-all/weft"])
+def test_a_user_without_a_home_is_told_once(named: str | None, tmp_path: Path) -> None:
+    environment = {**os.environ, "COLUMNS": "200"}
+    for name in ("HOME", "XDG_CACHE_HOME", "WEFT_CACHE_DIR"):
+        environment.pop(name, None)
+    if named is not None:
+        environment["WEFT_CACHE_DIR"] = named
+    done = subprocess.run(
+        [sys.executable, "-c", HOMELESS],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, second, told, *_ = done.stdout.splitlines()
+    assert (first, second) == ("[2.0, 4.0, 6.0]", "[3.0, 6.0, 9.0]")
+    assert told.count("compiled programs are not kept in ~") == 1, told
     assert list(tmp_path.iterdir()) == []
 
 

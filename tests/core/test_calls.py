@@ -11,6 +11,7 @@ import weft
 from weft.errors import ArgumentError, GradientError, IndexOutOfRange, StateError
 from weft.ops.calls import call_op
 from weft.ops.graph_ops import CallOp, LoopOp
+from weft.ops.results import ResultOp
 
 X = np.arange(4, dtype=np.float32)
 W = np.full(4, 0.5, np.float32)
@@ -545,3 +546,53 @@ def test_an_input_without_gradient_is_named_with_the_reason() -> None:
     graph = weft.capture([weft.while_loop(more, body, count, x)[1]], [count, x])
     with pytest.raises(GradientError, match=r"(?s)Unable to provide.*x\w*: .*WhileOp"):
         weft.autodiff(graph)
+
+
+TAKEN_TWICE: dict[str, Any] = {
+    "by one op": lambda first, again, other: [first + again + other],
+    "as outputs": lambda first, again, other: [first, again, other],
+    "as an output and by an op": lambda first, again, other: [again, first * 2, other],
+    "by a sum": lambda first, again, other: [weft.sum(first) * weft.sum(again), again, other],
+}
+
+
+@pytest.mark.parametrize("passes", [None, [], ["decompose"]], ids=["all", "none", "decompose"])
+@pytest.mark.parametrize("use", TAKEN_TWICE)
+def test_two_ops_may_take_one_result(transformer: Any, use: str, passes: Any) -> None:
+    x = weft.placeholder((4,))
+    hidden = x
+    for _ in range(20):
+        hidden = weft.tanh(hidden * 1.01) + x * 0.01
+    graph = weft.capture([hidden, weft.exp(hidden)], [x])
+    one, other = CallOp(x, graph=graph), CallOp(x + 1, graph=graph)
+    first, again = ResultOp(one, index=0), ResultOp(one, index=0)
+    rest = sum(ResultOp(one, index=1) + ResultOp(other, index=n) for n in (0, 1, 0))
+    results = TAKEN_TWICE[use](first, again, rest)
+    once = TAKEN_TWICE[use](hidden, hidden, rest)
+    given = (np,) if isinstance(transformer, weft.ArrayTransformer) else ()
+    with type(transformer)(*given, passes=passes) as made:
+        computation = made.computation([*results, *once], x)
+        computation.plan.verify()
+        got = computation(X)
+    half = len(results)
+    for mine, wanted in zip(got[:half], got[half:], strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("passes", [["decompose"], ["decompose", "fusion"]], ids="+".join)
+def test_second_derivatives_through_calls_need_no_pass(passes: Any) -> None:
+    layer = encoder()
+    x, weights = weft.placeholder((3, 8)), [weft.placeholder((8, 8)) for _ in range(2)]
+    value = x
+    for _ in range(3):
+        (value,) = weft.call(layer, value, *weights)
+    slope = weft.deriv(weft.sum(weft.square(value)), x)
+    bend = weft.deriv(weft.sum(slope * slope), weights[0])
+    rng = np.random.default_rng(1)
+    given = [rng.normal(0, 0.3, op.axes.shape).astype(np.float32) for op in (x, *weights)]
+    found = []
+    for own in (None, passes):
+        with weft.make_transformer("numpy", passes=own) as made:
+            found.append(made.computation([slope, bend], x, *weights)(*given))
+    for mine, wanted in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=2e-3, atol=1e-4)

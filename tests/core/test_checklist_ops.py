@@ -63,12 +63,12 @@ def test_c02_a_state_with_an_initial_value_has_an_assign():
 def test_c16_names_are_unique_and_settable():
     a, b = weft.constant(0), weft.constant(0)
     assert a.name != b.name
-    a.name = "weights"
-    assert a.name == "weights"
-    assert a.named("foo") is a
-    assert a.name == "foo"
-    assert b.named("foo").name != "foo"
-    assert b.name.startswith("foo")
+    a.name = "weights of c16"
+    assert a.name == "weights of c16"
+    assert a.named("twin of c16") is a
+    assert a.name == "twin of c16"
+    assert b.named("twin of c16").name != "twin of c16"
+    assert b.name.startswith("twin of c16")
     assert weft.placeholder((), name="given").name.startswith("given")
 
 
@@ -253,7 +253,7 @@ def test_an_op_has_no_truth_value_and_no_items_to_iterate_over():
 
 
 def test_captured_ops_hide_from_the_outer_list_and_all_ops_do_not():
-    with weft.Op.all_ops() as outer:
+    with weft.Op.captured_ops() as outer:
         a = weft.constant(0)
         with weft.Op.all_ops() as inner:
             b = weft.constant(1)

@@ -66,6 +66,42 @@ def test_an_argument_wins_over_all():
         assert type(weft.make_transformer("numpy")) is weft.NumPyTransformer
 
 
+def test_a_class_chooses_too():
+    assert weft.make_transformer(Marked, mark="class").mark == "class"
+    with weft.backend(Marked, mark="context"):
+        assert weft.make_transformer().mark == "context"
+    with pytest.raises(weft.errors.ArgumentError, match="'Marked' has no option 'colour'"):
+        weft.make_transformer(Marked, colour="red")
+
+
+@pytest.mark.parametrize(
+    "name", [3, weft.GraphPass, ["numpy"], object()], ids=["number", "pass", "list", "object"]
+)
+@pytest.mark.parametrize(
+    "ask", [weft.make_transformer, weft.backend, weft.make_transformer_factory]
+)
+def test_what_is_no_backend_is_refused(ask, name):
+    with pytest.raises(weft.errors.ArgumentError, match="by its name or as a subclass"):
+        ask(name)
+
+
+@pytest.mark.parametrize(
+    "ask", [weft.make_transformer, weft.backend, weft.make_transformer_factory]
+)
+@pytest.mark.parametrize("name", ["NUMPY", "nunpy", "Marked"])
+def test_an_unknown_name_is_refused_at_once_with_a_suggestion(ask, name):
+    meant = "marked" if name == "Marked" else "numpy"
+    with pytest.raises(weft.errors.UnknownPluginError, match=f"Did you mean '{meant}'"):
+        ask(name)
+
+
+def test_the_variable_is_named_where_its_backend_is_unknown(monkeypatch):
+    monkeypatch.setenv("WEFT_BACKEND", "nmba")
+    message = "^WEFT_BACKEND=nmba: There is no backend named 'nmba'. "
+    with pytest.raises(weft.errors.UnknownPluginError, match=message):
+        weft.make_transformer()
+
+
 def test_options_go_to_the_backend():
     assert weft.allocate_transformer("marked", mark="option").mark == "option"
     with pytest.raises(weft.errors.ArgumentError, match=r"colour.* it has .*mark"):
@@ -90,6 +126,36 @@ def test_graphs_are_written_around_each_pass(tmp_path, monkeypatch):
     text = (tmp_path / "dump" / written[0]).read_text()
     assert "MultiplyOp" in text.split("# after")[0]
     assert "MultiplyOp" not in text.split("# after")[1]
+
+
+def test_dumps_have_a_file_each_whatever_the_computations_are_called(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_DUMP", str(tmp_path / "dump"))
+    names = [
+        "long" * 100,
+        "long" * 100 + "er",
+        "a/b",
+        "a_b",
+        "../up",
+        "\udcff",
+        "\0",
+        "µ",
+        "é" * 80,
+    ]
+    x = weft.placeholder((3,))
+    transformer = weft.make_transformer(passes=["simple-prune"])
+    for name in names:
+        transformer.computation(x * 1, x, name=name)([1, 2, 3])
+    written = list((tmp_path / "dump").iterdir())
+    assert len(written) == len(names)
+    assert [each.name for each in tmp_path.iterdir()] == ["dump"]
+
+
+def test_a_folder_for_dumps_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("WEFT_DUMP", str(tmp_path / "file" / "dump"))
+    x = weft.placeholder((3,))
+    with pytest.raises(weft.errors.ArgumentError, match=r"WEFT_DUMP=.*file.dump: nothing"):
+        weft.make_transformer().computation(x * 1, x)([1, 2, 3])
 
 
 def test_a_closed_transformer_says_so():

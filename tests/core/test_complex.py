@@ -118,3 +118,32 @@ def test_real_numbers_are_their_own_real_parts():
     assert weft.real(x) is x
     assert weft.conj(x) is x
     assert weft.imag(x).dtype == np.int32
+
+
+UNARY = [
+    "exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan",
+    "asinh", "acosh", "atanh", "log1p", "expm1", "log2", "log10", "sign", "square", "reciprocal",
+    "abs", "isnan", "isinf", "isfinite",
+]  # fmt: skip
+IN_NUMPY = {
+    "abs": "absolute", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh",
+    "acosh": "arccosh", "atanh": "arctanh",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_at_the_edges_of_the_plane(transformer, name):
+    parts = [0.0, -0.0, 1.0, -4.0, 1e-30, 1e20, np.inf, np.nan]
+    values = np.array([complex(re, im) for re in parts for im in parts], np.complex64)
+    x = weft.placeholder(values.shape, "complex64")
+    found = transformer.computation(getattr(weft, name)(x), x)(values)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, IN_NUMPY.get(name, name))(values)
+    np.testing.assert_allclose(found, expected, 1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "wide"), [("complex64", "complex128"), ("float32", "float64")])
+def test_an_argument_that_is_too_large_is_infinite_without_a_warning(transformer, dtype, wide):
+    x = weft.placeholder((2,), dtype)
+    call = transformer.computation(x * 2, x)
+    assert np.isinf(call(np.full(2, 1e300, wide))).all()

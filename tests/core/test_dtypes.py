@@ -208,3 +208,14 @@ def test_values_are_promoted_as_dtypes_are(transformer):
     got = transformer.computation(x + y, x, y)([250, 1, 0], [-100, 1, 2])
     assert got.dtype == np.int16
     assert got.tolist() == [150, 2, 2]
+
+
+def test_promotion_takes_tensors_and_names():
+    x, n = weft.placeholder((), "float16"), weft.variable((), dtype="int32")
+    assert weft.promote(x, x) == dtypes.promote("float16", "float16") == dtypes.float16
+    assert weft.promote(x, n) == weft.promote(n, "float16") == dtypes.float16
+    for wrong in (None, 3, [1], "float33", object()):
+        with pytest.raises(weft.errors.DTypeError, match="dtype"):
+            weft.promote(x, wrong)
+        with pytest.raises(weft.errors.DTypeError, match="dtype"):
+            weft.cast(x, wrong)

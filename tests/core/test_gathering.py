@@ -7,6 +7,7 @@ import pytest
 
 import weft
 from weft.errors import IndexOutOfRange, WeftError
+from weft.ops import gathering
 
 
 def computed(build, *arrays):
@@ -149,6 +150,35 @@ def test_what_was_not_kept_has_no_gradient():
     by_x, by_updates = slopes("set", [1, 2, 3], [4, 5, 6, 7, 8])
     assert by_x.tolist() == [0, 0, 100]
     assert by_updates.tolist() == [0, 0, 0, 10, 1]
+
+
+BACK = (slice(None, None, -1),) * 2
+LAID = {
+    "in order": lambda x: x,
+    "transposed": lambda x: x.T,
+    "backwards": lambda x: x[BACK],
+    "columns backwards": lambda x: x[:, ::-1],
+}
+"""Views that undo themselves."""
+
+
+@pytest.mark.parametrize("backend", ["numpy", "array"])
+@pytest.mark.parametrize(("indices", "updates"), [*itertools.product(LAID, LAID)])
+def test_the_last_in_row_major_order_is_kept_however_it_lies(indices, updates, backend):
+    at, numbers = np.array([[1, 0, 1], [1, 2, 0], [2, 2, 1]]), np.arange(9.0).reshape(3, 3)
+    see, show = LAID[indices], LAID[updates]
+    x, i, u = weft.placeholder((3,)), weft.placeholder((3, 3), "int64"), weft.placeholder((3, 3))
+    value = weft.scatter(x, see(i), show(u))
+    slope = show(weft.deriv(weft.sum(value), u))
+    made = weft.make_transformer("numpy") if backend == "numpy" else weft.ArrayTransformer(np)
+    with made:
+        computation = made.computation([value, slope], x, i, u)
+        got, gradient = computation(np.zeros(3), see(at), show(numbers))
+    assert got.tolist() == [5, 8, 7]
+    assert np.flatnonzero(gradient).tolist() == [5, 7, 8]
+    op = gathering.ScatterOp(x, i, u, position=0, reduction="set")
+    laid = see(see(at).copy()), show(show(numbers).copy())
+    assert op.reference(np.zeros(3), *laid).tolist() == [5, 8, 7]
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import weft
 
@@ -93,3 +95,42 @@ def test_a_state_may_be_assigned_its_own_value(transformer, value):
     w = weft.variable((), initial_value=3)
     weft.assign(w, value(w))
     assert transformer.computation(w)() == 3
+
+
+COPIES = {
+    "plainly": lambda state, value: weft.assign(state, value),
+    "through a cast": lambda state, value: weft.assign(state, weft.cast(value, state.dtype)),
+    "through a broadcast": lambda state, value: weft.assign(state, weft.broadcast(value, (2,))),
+    "into all of it": lambda state, value: weft.set_item(state, slice(None), value),
+    "in a group": lambda state, value: weft.doall([weft.assign(state, value)]),
+    "in a sequence": lambda state, value: weft.sequential([weft.assign(state, value)]),
+    "after a computation": lambda state, value: weft.assign(state, value * 2 + 1),
+}
+"""Writes of one state's value, or of what is computed of it, into the same state or another."""
+
+_MEMBERS = st.tuples(st.sampled_from(list(COPIES)), st.integers(0, 2), st.integers(0, 2))
+
+
+@given(st.lists(_MEMBERS, min_size=1, max_size=6), st.booleans())
+def test_sequences_write_what_an_imperative_program_does(members, is_read_before):
+    states = [weft.variable((2,), initial_value=[n, n + 10]) for n in range(3)]
+    values = [np.array([n, n + 10.0]) for n in range(3)]
+    before = states[0] + 0
+    writes = []
+    for how, target, source in members:
+        writes.append(COPIES[how](states[target], states[source]))
+        values[target] = values[source] * 2 + 1 if how == "after a computation" else values[source]
+    region = weft.sequential([*writes, states[0]])
+    transformer = weft.make_transformer("numpy", cache=False)
+    wanted = [region, *states, *([before] if is_read_before else [])]
+    got = transformer.computation(wanted)()
+    np.testing.assert_array_equal(got[:4], [values[0], *values])
+    if is_read_before:
+        np.testing.assert_array_equal(got[4], [0, 10])
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_a_sequence_may_write_a_state_to_itself(transformer, copy):
+    w = weft.variable((2,), initial_value=[1, 2])
+    got = transformer.computation(weft.sequential([COPIES[copy](w, w), w]))()
+    assert got.tolist() == ([3, 5] if copy == "after a computation" else [1, 2])

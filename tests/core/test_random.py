@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 import weft
+from weft import plugins
 from weft.ops.random import philox
 
 # From the known-answer tests of Random123, the authors' own library: counter, key, words.
@@ -92,3 +96,74 @@ def test_an_unknown_length_is_drawn_for_the_length_of_the_call(transformer):
     noisy = transformer.computation(x + weft.uniform(x, 1, 2), x)
     assert noisy(np.zeros(3)).shape == (3,)
     assert (noisy(np.zeros(6)) >= 1).all()
+
+
+def draws(seed: int) -> dict[str, weft.Op]:
+    """Return one op for each way of drawing, with streams of their own."""
+    axes, streams = (7, 301), itertools.count(10)
+
+    def given() -> dict[str, int]:
+        return {"seed": seed, "stream": next(streams)}
+
+    ones = weft.constant(np.ones(axes, np.float32))
+    found = {
+        "bits": weft.random_bits(axes, **given()),
+        "randint": weft.randint(axes, -5, 2**31, "int64", **given()),
+        "bernoulli": weft.bernoulli(0.3, axes, **given()),
+        "dropout": weft.dropout(ones, 0.4, **given()),
+        "permutation": weft.permutation(301, **given()),
+        "shuffle": weft.shuffle(weft.cumsum(ones, 1), 1, **given()),
+        "categorical": weft.categorical(ones, **given()),
+    }
+    for name in ("uniform", "normal", "exponential", "gumbel", "laplace", "truncated_normal"):
+        function = getattr(weft, name)
+        found |= {f"{name} {each}": function(axes, dtype=each, **given()) for each in FLOATS}
+    return found
+
+
+FLOATS = ["float16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("seed", [0, 2**31, 2**32 - 1])
+def test_a_seed_gives_the_same_numbers_on_every_backend_and_compiled_again(seed, tmp_path):
+    ops = draws(seed)
+    with weft.make_transformer("numpy", cache=False, threads=1) as made:
+        draw = made.computation(ops)
+        expected = [draw(), draw()]
+    for options in ({"threads": 3}, {}, {}, {"name": "opencl"}):
+        name = options.pop("name", "numpy")
+        if not plugins.backend_status(name).usable:
+            continue
+        with weft.make_transformer(name, cache=tmp_path, **options) as made:
+            draw = made.computation(ops)
+            for call in expected:
+                for what, found in draw().items():
+                    wanted, text = call[what], f"{what} on {name}"
+                    if name == "numpy" or found.dtype.kind in "biu" or what.startswith("uniform"):
+                        np.testing.assert_array_equal(found, wanted, text)
+                    else:
+                        close = 1e-2 if found.dtype == np.float16 else 1e-4
+                        np.testing.assert_allclose(found, wanted, close, close, err_msg=text)
+
+
+def test_threads_draw_from_one_sequence():
+    numbers = weft.uniform((4,), seed=9)
+    draw = weft.make_transformer("numpy").computation(numbers)
+    one_by_one = sorted(tuple(draw()) for _ in range(80))
+    draw = weft.make_transformer("numpy").computation(numbers)
+    with ThreadPoolExecutor(4) as threads:
+        together = sorted(threads.map(lambda _: tuple(draw()), range(80)))
+    assert together == one_by_one
+
+
+def test_a_checkpoint_draws_again_what_was_drawn(backend):
+    x = weft.placeholder((50,))
+    kept = weft.dropout(weft.tanh(x), 0.5, seed=3, stream=77)
+    found = []
+    for square in (kept * kept, weft.checkpoint(kept * kept, [x])):
+        made = weft.make_transformer(backend)
+        call = made.computation([square, weft.deriv(weft.sum(square), x)], x)
+        found.append([*call(np.linspace(-1, 1, 50)), *call(np.linspace(-1, 1, 50))])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert ((found[0][0] == 0) == (found[0][1] == 0)).all()

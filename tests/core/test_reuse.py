@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from weft.axes import Axes
 from weft.cache import Cache, CacheWarning, open_cache
 from weft.errors import CheckFailed
 from weft.passes import PIPELINE, GraphPass
+from weft.stored import Stored
 from weft.structure import NotDescribable
 from weft.tensor import CompositeOp, TensorOp
 from weft.testing.cases import Case, make_cases
@@ -127,6 +129,59 @@ def test_values_of_constants_that_are_computed_with_count() -> None:
         made = compiled(x + constant, x)
         assert made.program.is_restored == (number == 2)
         assert (made(np.zeros(2000)) == constant).all()
+
+
+def rewritten(cache: Cache, change: Callable[[Any], Any]) -> int:
+    """Change each compiled program on disk, as another version might; return how many."""
+    count = 0
+    for path in list(cache.folder.iterdir()):
+        key = path.name.removesuffix(".weft")
+        content = cache.read(key)
+        assert content is not None
+        try:
+            stored = Stored.from_content(content)
+        except ValueError:
+            continue  # a verdict on a device
+        if isinstance(stored.document, dict):
+            cache.write(key, Stored(change(stored.document), stored.arrays).content())
+            count += 1
+    return count
+
+
+def without(*path: str) -> Callable[[Any], Any]:
+    def change(document: Any) -> Any:
+        if len(path) == 1:
+            return {key: each for key, each in document.items() if key != path[0]}
+        return document | {path[0]: without(*path[1:])(document[path[0]])}
+
+    return change
+
+
+SKEWED: dict[str, Callable[[Any], Any]] = {
+    **{key: without(key) for key in ("code", "order", "arena", "buffers", "tensors")},
+    **{f"code {key}": without("code", key) for key in ("signature", "blocks", "names", "lines")},
+    "a list": lambda document: list(document.values()),
+    "nothing": lambda _: None,
+    "lines without records": lambda d: d | {"code": d["code"] | {"lines": ["run()"]}},
+    "blocks of lines alone": lambda d: d | {
+        "code": d["code"] | {"blocks": [lines for lines, _ in d["code"]["blocks"]]}
+    },
+    "a field more": lambda d: d | {"tensors": [[*each, None] for each in d["tensors"]]},
+    "a field less": lambda d: d | {"tensors": [each[:-1] for each in d["tensors"]]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SKEWED)
+def test_a_file_of_another_layout_is_compiled_anew(name: str, cache: Cache) -> None:
+    expected = compiled(*model())([1, 2, 3])
+    assert rewritten(cache, SKEWED[name])
+    forget()
+    with pytest.warns(CacheWarning, match="is not usable"):
+        again = compiled(*model())
+    np.testing.assert_array_equal(again([1, 2, 3]), expected)
+    assert not again.program.is_restored
+    forget()
+    assert is_found(*model()), "the file was written again"
 
 
 DIFFERENT_OPTIONS = [

@@ -97,6 +97,20 @@ def test_an_op_that_cannot_be_built_is_recorded_nowhere():
     assert len((w + 1).other_deps) == 0
 
 
+def test_recorders_of_all_ops_see_what_captured_ops_hides():
+    with weft.Op.captured_ops() as hidden_from, weft.Op.all_ops() as every:
+        first = weft.placeholder(())
+        with weft.Op.captured_ops() as inner:
+            second = weft.placeholder(())
+            with scope.replacing(first), weft.Op.all_ops() as innermost:
+                third = weft.placeholder(())
+            with weft.Op.captured_ops() as deepest:
+                fourth = weft.placeholder(())
+    assert every == [first, second, third, fourth]
+    assert (inner, innermost, deepest) == ([second, third], [third], [fourth])
+    assert hidden_from == [first]
+
+
 def test_pinned_reads_hold_for_the_states_of_one_op_alone():
     v, w = weft.variable(()), weft.variable(())
     y = v * 2

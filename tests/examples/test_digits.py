@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 import weft
@@ -187,6 +189,35 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     whole = digits.save(digits.initial_weights(0), {"activation": "tanh"})
     path.write_bytes(whole[:-1])
     assert_refused(run("--weights", path), str(path), "damaged")
+
+
+@given(st.data())
+@settings(max_examples=50)
+def test_a_mutated_file_is_read_whole_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "mutated.safetensors"
+    found = bytearray(digits.save(digits.initial_weights(0), {"activation": "tanh"}))
+    length = int.from_bytes(found[:8], "little")
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, length + 8) | st.integers(0, len(found)))
+        end = data.draw(st.integers(at, at + 8))
+        word = st.sampled_from(
+            [b"0", b"9" * 20, b"-1", b"F64", b"null", b"{", b"[[", b'"', b"\xff"]
+        )
+        found[at:end] = data.draw(st.binary(max_size=8) | word)
+    path.write_bytes(found)
+    try:
+        weights, activation = digits.read_weights(path)
+    except digits.WeightsError as error:
+        problem = str(error)
+    else:
+        assert activation in list(digits.Activation)
+        for name, axes in digits.PARAMETERS.items():
+            assert weights[name].shape == tuple(axis.length for axis in axes)
+            assert weights[name].dtype == np.float32
+        return
+    assert str(path) in problem
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

@@ -114,6 +114,46 @@ def test_a_damaged_checkpoint_is_refused(name: str, tmp_path: Path) -> None:
         assert words in str(caught.value)
 
 
+@st.composite
+def mutated(draw: st.DrawFn, whole: bytes, head: int) -> bytes:
+    """Return bytes with a few changes, most of them near the beginning."""
+    found = bytearray(whole)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, head) | st.integers(0, len(found)))
+        end = draw(st.integers(at, at + 8))
+        number = st.sampled_from([0, 1, -1, 2, 4, 8, 2**31 - 1, -(2**31)])
+        found[at:end] = draw(st.binary(max_size=8) | st.builds(struct.Struct("<i").pack, number))
+    return bytes(found)
+
+
+@given(mutated(content(), 28))
+def test_a_mutated_checkpoint_is_read_whole_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, found: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "mutated.bin"
+    path.write_bytes(found)
+    try:
+        config, weights = read_checkpoint(path)
+    except FormatError as error:
+        problem = str(error)
+    else:
+        assert {name: array.shape for name, array in weights.items()} == config.shapes()
+        assert b"".join(array.tobytes() for array in weights.values()) == found[28:]
+        return
+    assert str(path) in problem
+
+
+def test_a_sparse_checkpoint_takes_no_memory_before_it_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.bin"
+    with path.open("wb") as file:
+        file.write(content()[:28])
+        file.truncate(2 * 10**12)
+    with pytest.raises(FormatError, match=r"sparse\.bin has 2000000000000 bytes"):
+        read_checkpoint(path)
+    with pytest.raises(FormatError, match=r"sparse\.bin has more bytes than 5 pieces"):
+        read_tokenizer(path, 5)
+
+
 @given(st.binary(max_size=400))
 def test_any_bytes_are_a_checkpoint_or_refused(
     tmp_path_factory: pytest.TempPathFactory, given_bytes: bytes
@@ -306,6 +346,23 @@ REFUSED_TOKENIZERS = {
     "longer than the longest": (tokenizer_content((0.0, 10, b"a" * 10)), ["10 bytes", "0 to 9"]),
     "no score": (tokenizer_content((float("nan"), 1, b"a")), ["piece 0", "nan"]),
 }
+
+
+@given(st.integers(0, 3), mutated(tokenizer_content(*ENTRIES), 12))
+def test_a_mutated_tokenizer_is_read_whole_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, vocabulary: int, found: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "mutated.bin"
+    path.write_bytes(found)
+    try:
+        pieces = read_tokenizer(path, vocabulary).pieces
+    except FormatError as error:
+        problem = str(error)
+    else:
+        assert len(pieces) == vocabulary
+        assert sum(8 + len(piece.text) for piece in pieces) == len(found) - 4
+        return
+    assert str(path) in problem
 
 
 @pytest.mark.parametrize("name", REFUSED_TOKENIZERS)

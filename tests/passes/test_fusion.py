@@ -50,7 +50,7 @@ FUSED: dict[str, tuple[Any, list[str]]] = {
     "tail of a sum of everything": (weft.sum(X, axis=(0, 1)) * 2, ["sum_multiply"]),
     "softmax": (weft.softmax(X), ["max_subtract_exp_sum_divide"]),
     "mean and variance": ([weft.mean(X, axis=1), weft.variance(X, axis=1)],
-        ["sum_multiply_subtract_square"]),
+        ["sum_multiply_subtract_square_negative_add"]),
     "a norm that keeps its axes": (X / weft.sqrt(weft.sum(X * X, axis=1, keepdims=True)),
         ["multiply_sum_sqrt_divide"]),
     "two sums of one operand": ([weft.sum(X, axis=1), weft.max(X, axis=1)], ["sum_max"]),

@@ -48,9 +48,15 @@ class Site:
 def backend(name: str, probe: str = "return 'a pretended device', ''") -> str:
     """Return the text of a module that registers one backend."""
     return f"""
+import numpy
+from weft import ArrayTransformer
 from weft.hookspecs import hookimpl
 
-class Engine:
+class Engine(ArrayTransformer):
+    @classmethod
+    def namespace(cls):
+        return numpy
+
     @classmethod
     def probe(cls):
         {probe}

@@ -8,17 +8,24 @@ import pytest
 
 from weft import hookspecs, plugins
 from weft.cli import app
+from weft.health import _VARIABLES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
 
 HOOKS = [name for name in vars(hookspecs) if name.startswith("weft_")]
 COMMANDS = [f"weft {command.name}" for command in app.registered_commands]
-VARIABLES = ["WEFT_DISABLE_PLUGINS", "WEFT_BACKEND", "WEFT_API"]
+VARIABLES = ["WEFT_DISABLE_PLUGINS", "WEFT_PREFER", "WEFT_PASSES", "WEFT_BACKEND", "WEFT_API"]
 
 
 @pytest.mark.parametrize("name", [*HOOKS, *plugins.GROUPS, *plugins.__all__, *COMMANDS, *VARIABLES])
 def test_the_page_names_everything_that_is_public(name: str) -> None:
     assert re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", PAGE)
+
+
+def test_the_doctor_shows_every_variable_that_is_documented() -> None:
+    page = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([A-Z_]+)` \|", page, flags=re.MULTILINE)) == set(_VARIABLES)
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,17 +16,25 @@ from weft import plugins
 from weft.cli import app
 from weft.plugins import BACKENDS
 
+DRIVERS = "backends:opencl, backends:cupy"
+"""What is left out: asking for devices takes a while, and other tests do."""
+
 PASSES = """
 from weft.hookspecs import hookimpl
+from weft.passes import GraphPass
 
-class Tidy:
+class Tidy(GraphPass):
     '''Tidies the graph up.
 
     At length.
     '''
 
-class Silent:
-    pass
+    def do_pass(self, graph, target):
+        return graph
+
+class Silent(GraphPass):
+    def do_pass(self, graph, target):
+        return graph
 
 @hookimpl
 def weft_register_passes(register):
@@ -51,6 +60,7 @@ def disable_all_but(monkeypatch: pytest.MonkeyPatch, *kept: str) -> None:
 @pytest.fixture(autouse=True)
 def _plain_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("WEFT_DISABLE_PLUGINS", DRIVERS)
 
 
 @pytest.fixture
@@ -59,7 +69,7 @@ def _some_plugins(site: Site) -> None:
         "weft-gem",
         "[weft.backends]\ngem = gem_engine\nasleep = asleep_engine\nlost = lost_engine\n",
         {
-            "gem_engine": backend("gem"),
+            "gem_engine": backend("gem", "return 'a pretended device', 'its driver is old'"),
             "asleep_engine": backend("asleep", "return None, 'no card: plug one in'"),
             "lost_engine": "import a_missing_driver\n",
         },
@@ -73,7 +83,7 @@ def _some_plugins(site: Site) -> None:
 
 
 def test_version_is_that_of_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weft.cli, "_version_of", lambda distribution: "7.8.9")
+    monkeypatch.setattr(weft.cli, "version_of", lambda distribution: "7.8.9")
     result = weft_command("--version")
     assert (result.exit_code, result.output) == (0, "weft 7.8.9\n")
 
@@ -82,7 +92,7 @@ def test_version_is_that_of_the_distribution(monkeypatch: pytest.MonkeyPatch) ->
 def test_backends_says_what_is_usable_and_what_is_missing() -> None:
     result = weft_command("backends")
     assert result.exit_code == 0
-    assert "yes" in line_with("a pretended device", result.output)
+    assert "yes" in line_with("a pretended device; its driver is old", result.output)
     assert "asleep" in line_with("no card: plug one in", result.output)
     assert "pip install 'weft-gem[lost]'" in line_with("a_missing_driver", result.output)
 
@@ -152,7 +162,7 @@ def test_doctor_shows_states_versions_and_variables(monkeypatch: pytest.MonkeyPa
     }.items():
         assert [name, *states] in rows
     assert "half as fast; unset it" in line_with("OPENBLAS_CORETYPE", result.output)
-    assert "this one is not usable" in line_with("WEFT_BACKEND", result.output)
+    assert "this one is not usable" in line_with("WEFT_BACKEND ", result.output)
     assert "no [bold]luck[/bold]" in line_with("weft.passes:broken", result.output)
     assert "no card: plug one in" in line_with("'asleep' would be used", result.output)
 
@@ -179,13 +189,46 @@ def test_doctor_fails_if_the_backend_in_use_is_not_usable(
 
 
 def test_doctor_fails_without_the_default_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WEFT_DISABLE_PLUGINS", "passes:decompose, hooks:decompose, nowhere")
+    monkeypatch.setenv(
+        "WEFT_DISABLE_PLUGINS", f"passes:decompose, hooks:decompose, nowhere, {DRIVERS}"
+    )
     result = weft_command("doctor")
     assert result.exit_code == 1
     remarks = line_with("WEFT_DISABLE_PLUGINS ", result.output)
     assert "passes:decompose is part of the default pipeline" in remarks
     assert "no plugin hooks:decompose; there is no plugin nowhere" in remarks
     assert "Pass 'decompose' is disabled" in line_with("pipeline does not work", result.output)
+
+
+@pytest.mark.usefixtures("_some_plugins")
+def test_backends_are_json_for_programs() -> None:
+    found = {each["name"]: each for each in json.loads(weft_command("backends", "--json").output)}
+    assert found["gem"]["device"] == "a pretended device"
+    assert found["gem"]["reason"] == "its driver is old"
+    assert found["numpy"]["usable"]
+    assert not found["asleep"]["usable"]
+    assert not found["asleep"]["broken"]
+    assert "no card: plug one in" in found["asleep"]["reason"]
+
+
+@pytest.mark.usefixtures("_some_plugins")
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (("passes",), {"name": "tidy", "kind": "transform", "description": "Tidies the graph up."}),
+        (("plugins", "--no-load"), {"name": "tidy", "state": "installed"}),
+        (("plugins",), {"name": "tidy", "state": "loaded"}),
+    ],
+)
+def test_listings_are_json_for_programs(command: tuple[str, ...], expected: dict[str, str]) -> None:
+    rows = json.loads(weft_command(*command, "--json").output)
+    (row,) = (each for each in rows if each["name"] == "tidy")
+    assert expected.items() <= row.items()
+
+
+def test_the_cache_is_json_for_programs() -> None:
+    found = json.loads(weft_command("cache", "--json").output)
+    assert found.keys() == {"folder", "files", "bytes", "limit", "in_use"}
 
 
 def test_without_a_command_it_prints_its_help() -> None:

@@ -10,13 +10,13 @@ from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.ops.math import PowerOp
 from weft.plan import Step
-from weft_numpy.codegen import Emitter
+from weft_numpy.adding import working_dtype
+from weft_numpy.codegen import Emitter, How
 from weft_numpy.kernels.frames import Frame
 from weft_numpy.kernels.reductions import (
     Recipe,
     products,
     recipe,
-    working_dtype,
     write_reduction,
 )
 from weft_numpy.kernels.values import Values
@@ -221,7 +221,7 @@ class Body:
         for index, source in self.copies:
             emit.at(self.kernel.instruction(self.kernel.outputs[index]).op)
             target, lies = memory.result(index), self.home(memory, source)
-            emit.line(f"copyto({emit.name(target)}, {emit.name(lies)})")
+            emit.line(f"{emit.name(target)}[...] = {emit.name(lies)}", How.ITEM)
 
     def home(self, memory: Memory, number: int) -> TensorDescription:
         """Return where a value is."""

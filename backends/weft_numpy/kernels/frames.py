@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from weft_numpy.machine import Machine
@@ -139,6 +139,14 @@ def flat(lengths: tuple[int, ...], elements: int, least: int = 1) -> Frame:
         block = _block(lengths[dimension], max(elements // inner, 1), outer, least, inner == 1)
         return Frame(lengths, tuple(range(dimension)), dimension, block)
     return whole(lengths)
+
+
+def lower(frame: Frame, height: int) -> Frame:
+    """Return tiles of no more rows than a height, unless these have too few elements then."""
+    inner = prod(frame.lengths[axis] for axis in frame.axes if axis != frame.blocked)
+    if frame.block <= height or inner * height < LEAST:
+        return frame
+    return replace(frame, block=height)
 
 
 def rows(

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from weft.description import TensorDescription
 from weft.kernels import Kernel
+from weft_numpy.adding import HIGHEST
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels import frames
 from weft_numpy.kernels.bodies import Body
@@ -96,7 +97,8 @@ def _frame(values: Values, elements: int, threads: int) -> tuple[frames.Frame | 
     found = frames.rows(lengths, reduced, elements, threads, is_single)
     if found is not None:
         return found, False
-    return frames.flat(lengths, elements, frames.LEAST_PARTS), True
+    flat = frames.flat(lengths, elements, frames.LEAST_PARTS)
+    return (frames.lower(flat, HIGHEST) if flat.blocked in reduced else flat), True
 
 
 def _elements(values: Values, machine: Machine) -> int:

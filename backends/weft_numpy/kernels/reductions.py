@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from weft.dtypes import DType
 from weft.op import Op
 from weft.ops import reduction
 from weft.ops.elementwise import MultiplyOp, SquareOp
+from weft_numpy.adding import BLOCK, HIGHEST, add_rows, add_up, needs_blocks, working_dtype
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels.frames import Frame
 from weft_numpy.kernels.values import ROW, Values
@@ -20,6 +22,9 @@ from weft_numpy.rules.reduction import REDUCTIONS
 
 SHORTEST_ROW = 16
 """The fewest elements that BLAS is asked to add up."""
+
+WIDEST = 1024
+"""The most elements that tiles add up in a dtype twice as wide."""
 
 ADDING = (reduction.SumOp, reduction.ProdOp)
 """Reductions for which it matters how often an element occurs."""
@@ -54,15 +59,10 @@ class Recipe:
     temporaries: tuple[tuple[frozenset[int], DType], ...]
 
 
-def working_dtype(op: Op) -> DType:
-    """Return the dtype in which a reduction of a tile is computed."""
-    return dtypes.working_dtype(op.dtype) if isinstance(op, ADDING) else op.dtype
-
-
 def total_dtype(op: Op, elements: int) -> DType:
     """Return the dtype in which what tiles give is added up: twice as wide, if that is cheap."""
     wide = working_dtype(op)
-    if not isinstance(op, ADDING) or elements > 1024:
+    if not isinstance(op, ADDING) or elements > WIDEST:
         return wide
     return {"f": dtypes.float64, "c": dtypes.complex128}.get(wide.kind, wide)
 
@@ -168,8 +168,11 @@ def write_reduction(
         _write_rows(emit, how, names, out, temporaries)
         return
     if how.by_columns:
-        ones = emit.row(1, operands[0], -2)
         sums = emit.part(target, out, "[..., 0, :]")
+        if operands[0].shape[-2] > HIGHEST:
+            emit.line(f"{emit.bind(add_rows, 'add_rows')}({names[0]}, {sums})")
+            return
+        ones = emit.row(1, operands[0], -2)
         emit.line(f"{emit.bind(np.matmul, 'matmul')}({ones}, {names[0]}, {sums})")
         return
     (source,) = names
@@ -179,12 +182,14 @@ def write_reduction(
         emit.line(f"copyto({source}, {shown})")
     wide = working_dtype(op)
     dtype = emit.bind(wide, "dtype") if isinstance(op, ADDING) else None
-    if out.dtype != wide:
-        place = emit.name(next(rest))
-        emit.line(f"{reduce}({source}, {_axes(how.axes)}, {dtype}, {place}, True)")
-        emit.line(f"copyto({target}, {place}, 'unsafe')")
+    place = emit.name(next(rest)) if out.dtype != wide else target
+    lies = operands[0] if how.spread is None else temporaries[0]
+    if needs_blocks(op, lies, how.axes):
+        emit.line(f"{emit.bind(add_up, 'add_up')}({source}, {how.axes}, {dtype}, {place})")
     else:
-        emit.line(f"{reduce}({source}, {_axes(how.axes)}, {dtype}, {target}, True)")
+        emit.line(f"{reduce}({source}, {_axes(how.axes)}, {dtype}, {place}, True)")
+    if place != target:
+        emit.line(f"copyto({target}, {place}, 'unsafe')")
 
 
 def _write_rows(
@@ -198,9 +203,13 @@ def _write_rows(
     sums = emit.part(emit.name(lies), lies, "[..., 0]")
     emit.line(f"{emit.bind(np.vecdot, 'vecdot')}({', '.join(names)}, {sums})")
     if temporaries:
-        reduce = f"{emit.bind(np.add, 'add')}.reduce"
-        rest = _axes(how.axes[:-1])
-        emit.line(f"{reduce}({emit.name(lies)}, {rest}, None, {emit.name(out)}, True)")
+        axes, dtype = how.axes[:-1], emit.bind(lies.dtype, "dtype")
+        if prod(lies.shape[axis] for axis in axes) > BLOCK:
+            add = emit.bind(add_up, "add_up")
+            emit.line(f"{add}({emit.name(lies)}, {axes}, {dtype}, {emit.name(out)})")
+        else:
+            reduce = f"{emit.bind(np.add, 'add')}.reduce"
+            emit.line(f"{reduce}({emit.name(lies)}, {_axes(axes)}, None, {emit.name(out)}, True)")
 
 
 def _axes(axes: tuple[int, ...]) -> int | tuple[int, ...]:

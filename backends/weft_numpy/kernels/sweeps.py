@@ -16,12 +16,13 @@ from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.kernels import VIEWS
 from weft.ops import reduction
+from weft_numpy.adding import BLOCK, add_up_into, needs_blocks
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels.bodies import LINE, Body
 from weft_numpy.kernels.frames import Frame, whole
 from weft_numpy.kernels.loops import INDENT, Loop
 from weft_numpy.kernels.memory import WholeMemory, within
-from weft_numpy.kernels.reductions import total_dtype
+from weft_numpy.kernels.reductions import WIDEST, total_dtype
 from weft_numpy.kernels.values import Values
 from weft_numpy.rules.elementwise import OUT_BY_NAME
 from weft_numpy.rules.reduction import REDUCTIONS
@@ -55,10 +56,17 @@ class Swept:
         self._place()
 
     def _most_parts(self) -> int:
-        """Return so many parts that their totals are few against the elements of the domain."""
-        values = self.values
+        """Return so many parts that their totals are few against the elements of the domain.
+
+        There are more of them where a total would take what many tiles give one after the other.
+        """
+        values, frame = self.values, self.frame
         kept = prod(n for axis, n in enumerate(values.lengths) if axis not in values.reduced)
-        return max(min(MOST_PARTS, prod(values.lengths) // (16 * max(kept, 1))), 1)
+        taken = prod(values.lengths[axis] for axis in values.reduced.intersection(frame.walked))
+        if frame.blocked in values.reduced:
+            taken *= frame.blocks
+        usual = max(min(MOST_PARTS, prod(values.lengths) // (16 * max(kept, 1))), 1)
+        return usual if kept <= WIDEST else max(usual, -(-taken // BLOCK))
 
     def _numbers(self, stage: int) -> list[int]:
         first = len(self.kernel.operands)
@@ -224,9 +232,14 @@ class Swept:
         shape, dtype = self._kept_shape(number), self._total_dtype(number)
         parts = within(workspace, self.at["parts", number], (self.parts, *shape), dtype)
         total = within(workspace, self.at["total", number], shape, dtype)
-        ufunc = REDUCTIONS[type(op)]
-        reduce = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
-        emit.line(f"{reduce}({emit.name(parts)}, 0, None, {emit.name(total)})")
+        if needs_blocks(op, parts, (0,)):
+            add = emit.bind(add_up_into, "add_up_into")
+            what = f"{emit.name(parts)}, (0,), {emit.bind(dtype, 'dtype')}"
+            emit.line(f"{add}({what}, {emit.name(total)})")
+        else:
+            ufunc = REDUCTIONS[type(op)]
+            reduce = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
+            emit.line(f"{reduce}({emit.name(parts)}, 0, None, {emit.name(total)})")
         if dtype == op.dtype:
             return total
         value = within(workspace, self.at["value", number], shape, op.dtype)

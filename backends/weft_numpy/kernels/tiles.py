@@ -55,6 +55,11 @@ class TileEmitter(Emitter):
         self.lane: dict[str, Entry] = {}
         self.found: dict[Any, str] = {}
 
+    @property
+    def writes_state(self) -> bool:
+        """Never: the statement that calls the function does."""
+        return False
+
     def bind(self, value: Any, hint: str) -> str:
         """Bind a value around the function."""
         return self.outer.bind(value, hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.interrupts import interruptible
 from weft.ops import control
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
@@ -10,4 +11,5 @@ from weft_numpy.rules.table import rules
 @rules.on_type(control.EffectOp)
 def effect_rule(op: control.EffectOp, emit: Emitter) -> None:
     """Hand the operands over; the value is a view of the first."""
-    emit.line(f"{emit.bind(op.perform, 'perform')}({', '.join(emit.args)})")
+    run, perform = emit.bind(interruptible, "interruptible"), emit.bind(op.perform, "perform")
+    emit.line(f"{run}({', '.join([perform, *emit.args])})")

@@ -9,7 +9,7 @@ import numpy as np
 from weft import dtypes
 from weft.op import Op
 from weft.ops import activation, bits, comparison, complex_parts, elementwise, math
-from weft_numpy.codegen import Emitter
+from weft_numpy.codegen import Emitter, How
 from weft_numpy.rules.table import rules
 
 UFUNCS: dict[type[Op], np.ufunc] = {
@@ -63,7 +63,7 @@ def call_ufunc(ufunc: np.ufunc, emit: Emitter, args: Sequence[str] | None = None
     """Call a ufunc on all operands, or on other arrays, with its result in place."""
     out = f"out={emit.out}" if ufunc in OUT_BY_NAME else emit.out
     names = emit.args if args is None else args
-    emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*names, out])})")
+    emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*names, out])})", How.CALL)
 
 
 @rules.on_type(*UFUNCS)
@@ -119,7 +119,7 @@ def power_rule(op: Op, emit: Emitter) -> None:
 @rules.on_type(elementwise.CastOp)
 def cast_rule(op: Op, emit: Emitter) -> None:
     """Copy with conversion."""
-    emit.line(f"copyto({emit.out}, {emit.args[0]}, 'unsafe')")
+    emit.line(f"copyto({emit.out}, {emit.args[0]}, 'unsafe')", How.CALL)
 
 
 @rules.on_type(complex_parts.RealOp)

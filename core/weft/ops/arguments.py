@@ -12,7 +12,7 @@ from weft.axes import Axes
 from weft.dtypes import working_dtype
 from weft.errors import ArgumentError, AxesError
 from weft.op import explain, explained
-from weft.ops.elementwise import FloatOp, align, cast, divide
+from weft.ops.elementwise import ElementwiseOp, FloatOp, align, cast, divide
 from weft.ops.movement import BroadcastOp, broadcast, transpose
 from weft.ops.reduction import MeanOp, SumOp
 from weft.ops.storage import as_op
@@ -108,15 +108,21 @@ def repeated_over(function: str, what: str, factors: Any, losses: TensorOp) -> T
         raise AxesError(explain(function, problem, (op, losses))) from None
 
 
-def paired(function: str, x: Any, targets: Any) -> tuple[TensorOp, ...]:
-    """Return predictions and targets of the same axes, or a number, as floats of one dtype."""
+def paired(
+    function: str, x: Any, targets: Any, kind: type[ElementwiseOp] = FloatOp
+) -> tuple[TensorOp, ...]:
+    """Return predictions and targets of the same axes, or scalars, in one dtype that `kind` takes.
+
+    The targets get the predictions' order of axes. Raises AxesError for axes that only one has:
+    alignment by name would pair each prediction with every target.
+    """
     given: list[Any] = [v if isinstance(v, bool | int | float) else as_op(v) for v in (x, targets)]
     axes = [op.axes for op in given if isinstance(op, TensorOp) and op.axes]
     is_same = Axes.is_equal_set if axes and axes[0].is_named else Axes.__eq__
     if len(axes) == 2 and not is_same(*axes):
         problem = f"predictions {axes[0]} and targets {axes[1]} must have the same axes"
         raise AxesError(explain(function, f"{problem}: broadcast() one", given))
-    return tuple(align(FloatOp, *given))
+    return tuple(align(kind, *given))
 
 
 def reduced(

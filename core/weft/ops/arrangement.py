@@ -231,6 +231,12 @@ def split(x: Any, parts: Any, axis: Any = 0) -> list[TensorOp]:
     length = _known_length("split", x, place)
     if hasattr(parts, "__index__"):
         count = whole_number("split", "parts", parts, 1)
+        if length % count:
+            problem = (
+                f"{x.axes[place]!r} of {x.axes} has no {count} parts of equal lengths: give a list "
+                "of lengths, or use chunk"
+            )
+            raise AxesError(explain("split", problem, (x,)))
         lengths = [length // count] * count
     elif isinstance(parts, Sequence) and not isinstance(parts, str):
         lengths = [whole_number("split", "a length", part, 0) for part in parts]

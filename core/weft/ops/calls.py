@@ -107,9 +107,9 @@ def cond_op(
     one, other = (writing(each, writes, count) for each in (one, other))
     op = CondOp(
         as_op(condition),
-        *_operands("cond", then_graph, tuple(then_args)),
+        *_operands("cond", then_graph, _branch(then_args)),
         *one.reads,
-        *_operands("cond", else_graph, tuple(else_args)),
+        *_operands("cond", else_graph, _branch(else_args)),
         *other.reads,
         then_graph=one.graph,
         else_graph=other.graph,
@@ -193,6 +193,14 @@ def _require_own_scope(name: str, graph: Graph, function: Function) -> None:
                 f"({write.file_info}): build the graph inside `with weft.saved_user_deps():`"
             )
             raise StateError(explain(name, problem, ()))
+
+
+def _branch(args: Any) -> tuple[Any, ...]:
+    """Return the arguments of one graph of a choice."""
+    if isinstance(args, Op | str) or not isinstance(args, Iterable):
+        problem = f"the arguments of each graph come in a list, as in [x, y], not {args!r}"
+        raise ArgumentError(explain("cond", problem, [args] if isinstance(args, Op) else []))
+    return tuple(args)
 
 
 def _operands(name: str, graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:

@@ -6,7 +6,7 @@ Formulas, the order of gates, and the shapes of weights, (gates * units, feature
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from weft.op import explain, explained
 from weft.ops import activation, math
 from weft.ops.elementwise import FloatOp, cast, common_dtype
 from weft.ops.linalg import matmul, matrix_transpose, require_positional
+from weft.ops.roles import Layout, SequenceRoles, by_roles
 from weft.ops.storage import as_op
 from weft.tensor import TensorOp
 
@@ -189,6 +190,18 @@ def check_flags(function: str, **flags: Any) -> None:
             raise ArgumentError(explain(function, problem, ()))
 
 
+WEIGHTS = ("gates+ features+", "gates+ units+", "gates+", "gates+")
+"""The roles of the weights and biases of one layer; those of rows are the gates times the units."""
+_STATE = "batch? units+"
+_CELL = Layout(
+    "batch? features+", _STATE, *WEIGHTS, results=["batch? units"], same={"units": "features"}
+)
+_LSTM_CELL = Layout(
+    "batch? features+", _STATE, _STATE, *WEIGHTS,
+    results=["batch? units"], same={"units": "features"},
+)  # fmt: skip
+
+
 def rnn_cell(
     x: Any,
     hidden: Any,
@@ -197,19 +210,27 @@ def rnn_cell(
     input_bias: Any = None,
     hidden_bias: Any = None,
     activation: str = "tanh",
+    **axes: Unpack[SequenceRoles],
 ) -> TensorOp:
     """Return the next hidden state, ``activation(W x + b + U hidden + c)``.
 
     Inputs lie as (..., features), states as (..., units), the `input_weight` W as (units,
     features), the `hidden_weight` U as (units, units), biases as (units,). The activation is
     ``tanh`` or ``relu`` (Elman: Finding structure in time, 1990).
+
+    Named axes may lie in any order. Those of `x` are the `batch`, by default N, and the `features`,
+    all others; those of states the batch and the `units`. Weights have the `gates`, which is the
+    axis of rows, beside features or units, or lie as above without names. The result has the
+    units in place of the features.
     """
     activation = checked_activation("rnn_cell", activation)
-    weights = (input_weight, hidden_weight)
-    given = _step("rnn_cell", RNN_GATES, x, [hidden], weights, input_bias, hidden_bias)
-    result: TensorOp
-    (result,) = rnn_step(TENSORS, given, activation)
-    return result
+
+    def apply(x: Any, hidden: Any, *weights: Any) -> TensorOp:
+        given = _step("rnn_cell", RNN_GATES, x, [hidden], weights[:2], *weights[2:])
+        return rnn_step(TENSORS, given, activation)[0]  # type: ignore[no-any-return]
+
+    operands = (x, hidden, input_weight, hidden_weight, input_bias, hidden_bias)
+    return by_roles("rnn_cell", _CELL, operands, axes, apply)
 
 
 def gru_cell(
@@ -220,6 +241,7 @@ def gru_cell(
     input_bias: Any = None,
     hidden_bias: Any = None,
     linear_before_reset: bool = True,
+    **axes: Unpack[SequenceRoles],
 ) -> TensorOp:
     """Return the next hidden state of a gated recurrent unit.
 
@@ -229,11 +251,13 @@ def gru_cell(
     rows of r, then of z, then of n; for shapes see `rnn_cell`, with 3 * units rows.
     """
     check_flags("gru_cell", linear_before_reset=linear_before_reset)
-    weights = (input_weight, hidden_weight)
-    given = _step("gru_cell", GRU_GATES, x, [hidden], weights, input_bias, hidden_bias)
-    result: TensorOp
-    (result,) = gru_step(TENSORS, given, linear_before_reset)
-    return result
+
+    def apply(x: Any, hidden: Any, *weights: Any) -> TensorOp:
+        given = _step("gru_cell", GRU_GATES, x, [hidden], weights[:2], *weights[2:])
+        return gru_step(TENSORS, given, linear_before_reset)[0]  # type: ignore[no-any-return]
+
+    operands = (x, hidden, input_weight, hidden_weight, input_bias, hidden_bias)
+    return by_roles("gru_cell", _CELL, operands, axes, apply)
 
 
 def lstm_cell(
@@ -244,6 +268,7 @@ def lstm_cell(
     hidden_weight: Any,
     input_bias: Any = None,
     hidden_bias: Any = None,
+    **axes: Unpack[SequenceRoles],
 ) -> LstmState:
     """Return the next hidden and cell state of a long short-term memory, as a named tuple.
 
@@ -252,6 +277,10 @@ def lstm_cell(
     1997; Gers and others, 2000). Weights have the rows of i, then of f, g and o; for shapes see
     `rnn_cell`, with 4 * units rows.
     """
-    weights = (input_weight, hidden_weight)
-    given = _step("lstm_cell", LSTM_GATES, x, [hidden, cell], weights, input_bias, hidden_bias)
-    return LstmState(*lstm_step(TENSORS, given))
+
+    def apply(x: Any, hidden: Any, cell: Any, *weights: Any) -> LstmState:
+        given = _step("lstm_cell", LSTM_GATES, x, [hidden, cell], weights[:2], *weights[2:])
+        return LstmState(*lstm_step(TENSORS, given))
+
+    operands = (x, hidden, cell, input_weight, hidden_weight, input_bias, hidden_bias)
+    return by_roles("lstm_cell", _LSTM_CELL, operands, axes, apply)

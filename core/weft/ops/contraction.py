@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from weft.axes import Axes, Axis, broadcast_axes
-from weft.equation import LETTERS, Equation
+from weft.equation import ELLIPSIS, LETTERS, Equation, Symbol
 from weft.errors import ArgumentError, AxesError
 from weft.lengths import Length, substitute
 from weft.op import explain, explained
@@ -66,8 +66,12 @@ def einsum(equation: str, *operands: Any) -> TensorOp:
     2018) finds cheapest; unknown lengths count as 128 there. Bool counts as int32; for floats of
     16 bits each step adds up in float32, and yields 16 bits.
 
+    If operands have named axes, so has the result: a letter stands for one name. A term whose
+    letters are all names of its operand's axes takes them by name, whatever their order; otherwise
+    letters count by place.
+
     Raises ArgumentError for an equation that is malformed or does not fit the number of operands,
-    AxesError for named axes, and where ranks or lengths do not fit.
+    AxesError where ranks or lengths do not fit.
 
     >>> import weft
     >>> x, y = weft.placeholder((5, 2, 3)), weft.placeholder((5, 3, 4))
@@ -80,11 +84,33 @@ def einsum(equation: str, *operands: Any) -> TensorOp:
     if not operands:
         raise ArgumentError(explain("einsum", f"got no operands for {equation!r}", ()))
     factors = as_factors("einsum", *operands)
-    require_positional("einsum", *factors)
+    written = Equation(equation, factors).terms
+    if len(written) == len(factors):
+        factors = tuple(map(_by_letter, factors, written))
     parsed = Equation(equation, factors)
     inputs, result = parsed.labels()
     axes = parsed.axes(inputs)
-    terms = [_reduced(x, labels, axes) for x, labels in zip(factors, inputs, strict=True)]
+    named = parsed.names(inputs, result)
+    bare = (cast_axes(x, x.axes.lengths) for x in factors)
+    terms = [_reduced(x, labels, axes) for x, labels in zip(bare, inputs, strict=True)]
+    value = _contracted(terms, result, axes)
+    return cast_axes(value, Axes(named)) if named else value
+
+
+def _by_letter(x: TensorOp, term: list[Symbol]) -> TensorOp:
+    """Return an operand in the order of its term, if all letters are names of its axes."""
+    if not x.axes.is_named:
+        return x
+    letters = [symbol.text for symbol in term if symbol.text != ELLIPSIS]
+    rest = [name for name in x.axes.names if name not in letters]
+    order = [
+        name for symbol in term for name in (rest if symbol.text == ELLIPSIS else [symbol.text])
+    ]
+    return transpose(x, order) if set(order) == set(x.axes.names) else x
+
+
+def _contracted(terms: list[Term], result: tuple[str, ...], axes: dict[str, Axis]) -> TensorOp:
+    """Return the sum of products of positional factors, with the axes of a result in order."""
     terms = [
         term.summed({*result, *_labels_of(terms[:number] + terms[number + 1 :])})
         for number, term in enumerate(terms)

@@ -11,7 +11,7 @@ from weft import dtypes
 from weft.axes import Axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, CheckFailed, DTypeError, GradientError
-from weft.op import Op
+from weft.op import Op, listed
 from weft.ops.movement import IdentityOp
 from weft.ops.storage import AssignOp, as_op
 from weft.tensor import TensorOp, operators
@@ -189,16 +189,16 @@ class StopGradientOp(IdentityOp):
         return (None,)
 
 
-def listed(function: str, ops: Any) -> list[Any]:
-    """Return the members of a list of ops; raises ArgumentError for what is none."""
-    if isinstance(ops, Op) or not isinstance(ops, Iterable):
-        raise ArgumentError(f"{function} takes a list of ops: {function}([a, b]), not {ops!r}")
-    return list(ops)
-
-
 def sequential(ops: Iterable[Any]) -> Op:
-    """Run ops in order and return the value of the last, which may yield no tensor."""
-    members = tuple(op if isinstance(op, Op) else as_op(op) for op in listed("sequential", ops))
+    """Run ops in order and return the value of the last, which may yield no tensor.
+
+    Inside, ops read what was written before their turn. A computation that also returns an op which
+    the sequence computes on the way gives the value that it had there; `value_of` an op, built
+    outside, gives that from outside.
+    """
+    members = tuple(
+        op if isinstance(op, Op) else as_op(op) for op in listed("sequential", ops, object)
+    )
     if not members:
         raise ArgumentError("sequential needs at least one op")
     return SequentialOp(*members)
@@ -206,11 +206,7 @@ def sequential(ops: Iterable[Any]) -> Op:
 
 def doall(ops: Iterable[Op]) -> ParallelOp:
     """Return an op that runs all the given ones and yields nothing."""
-    members = tuple(listed("doall", ops))
-    for op in members:
-        if not isinstance(op, Op):
-            raise ArgumentError(f"doall takes ops, not {op!r}")
-    return ParallelOp(*members)
+    return ParallelOp(*listed("doall", ops))
 
 
 def computation(results: Any, *parameters: Any) -> ComputationOp:

@@ -11,7 +11,8 @@ from images and outputs to filters. The adjoints of each are the two others.
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from weft.lengths import floor_divide, product
 from weft.ops.elementwise import cast, common_dtype
 from weft.ops.linalg import MatmulOp, matrix_transpose
 from weft.ops.movement import BroadcastOp, cast_axes, transpose
+from weft.ops.roles import FilterRoles, Layout, by_roles
 from weft.ops.spatial import SPATIAL, Numbers, Pairs, Sliding, Use, is_count
 from weft.ops.storage import as_op
 from weft.ops.windows import folded_into, swapped, windows_over
@@ -248,6 +250,22 @@ def _split(x: Any, place: int, op: BilinearConvolutionOp) -> Any:
     return wide.reshape(*x.shape[:place], op.groups, length, *x.shape[place + 1 :])
 
 
+_FORWARD = Layout(
+    "batch? channels spatial*",
+    "filters channels spatial*",
+    "filters",
+    results=["batch? filters spatial*"],
+    same={"filters": "channels"},
+)
+_BACKWARD = Layout(
+    "batch? channels spatial*",
+    "channels filters spatial*",
+    "filters",
+    results=["batch? filters spatial*"],
+    same={"filters": "channels"},
+)
+
+
 def conv(
     x: Any,
     w: Any,
@@ -256,12 +274,16 @@ def conv(
     dilation: Any = 1,
     groups: int = 1,
     bias: Any = None,
+    **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images with filters, in one to three dimensions.
 
     Images `x` have the axes (N, C, spatial ones), filters `w` (O, C / groups, as many spatial ones)
-    and the result (N, O, numbers of windows), all positional; dtypes are promoted, bool counts as
-    int32. It is a cross-correlation: filters are not turned around.
+    and the result (N, O, numbers of windows); dtypes are promoted, bool counts as int32. It is a
+    cross-correlation: filters are not turned around. Named axes may lie in any order: those called
+    N, C, D, H, W and K are taken, or those given as `batch`, `channels`, `spatial` and `filters`,
+    and the result lies as `x` does, with the filters' axis in place of the channels. Along D, H and
+    W filters have axes of the same names, or T, R and S.
 
     `stride` (the step between windows) and `dilation` (that between elements of one) are integers,
     or lists with one for each spatial axis. `padding` is the number of zeros around the images: a
@@ -271,7 +293,8 @@ def conv(
     the channels and the filters are split in so many equal parts that do not meet; as many groups
     as channels make it depthwise. `bias` has one number for each filter.
     """
-    return _convolution("conv", SPATIAL, x, w, stride, padding, dilation, groups, bias)
+    apply = _Convolution("conv", SPATIAL, stride, padding, dilation, groups)
+    return by_roles("conv", _FORWARD, (x, w, bias), axes, apply)
 
 
 def conv1d(
@@ -282,9 +305,11 @@ def conv1d(
     dilation: Any = 1,
     groups: int = 1,
     bias: Any = None,
+    **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images with one spatial axis, (N, C, W); see `conv`."""
-    return _convolution("conv1d", (1,), x, w, stride, padding, dilation, groups, bias)
+    apply = _Convolution("conv1d", (1,), stride, padding, dilation, groups)
+    return by_roles("conv1d", _FORWARD, (x, w, bias), axes, apply)
 
 
 def conv2d(
@@ -295,9 +320,11 @@ def conv2d(
     dilation: Any = 1,
     groups: int = 1,
     bias: Any = None,
+    **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images with two spatial axes, (N, C, H, W); see `conv`."""
-    return _convolution("conv2d", (2,), x, w, stride, padding, dilation, groups, bias)
+    apply = _Convolution("conv2d", (2,), stride, padding, dilation, groups)
+    return by_roles("conv2d", _FORWARD, (x, w, bias), axes, apply)
 
 
 def conv3d(
@@ -308,9 +335,11 @@ def conv3d(
     dilation: Any = 1,
     groups: int = 1,
     bias: Any = None,
+    **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images with three spatial axes, (N, C, D, H, W); see `conv`."""
-    return _convolution("conv3d", (3,), x, w, stride, padding, dilation, groups, bias)
+    apply = _Convolution("conv3d", (3,), stride, padding, dilation, groups)
+    return by_roles("conv3d", _FORWARD, (x, w, bias), axes, apply)
 
 
 def conv_transpose(
@@ -322,61 +351,76 @@ def conv_transpose(
     dilation: Any = 1,
     groups: int = 1,
     bias: Any = None,
+    **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the transposed convolution: each element of x lays a filter out, and they add up.
 
     It is the adjoint of `conv` in the images. `x` has the axes (N, C, spatial ones), `w` (C,
     O / groups, as many spatial ones) and the result (N, O, spatial ones) of lengths ``(n - 1) *
     stride + dilation * (kernel - 1) + 1``, less the `padding`, a count or a list as for `conv`, and
-    plus `output_padding`, an integer below the stride or a list, after the images.
+    plus `output_padding`, an integer below the stride or a list, after the images. Named axes are
+    taken as by `conv`.
     """
-    x, w = _numbers(x, w)
-    use = Use("conv_transpose", (x, w))
-    counts = use.spatial_lengths()
-    _check_filters(use, groups)
-    if isinstance(padding, str):
-        raise use.refusal(f"padding must be counts, not {padding!r}: lengths decide what is same")
-    sliding = use.sliding(counts, list(w.axes.lengths[2:]), stride, padding, dilation)
-    extra = use.numbers("output_padding", output_padding, len(counts), 0)
-    if any(more >= step for more, step in zip(extra, sliding.stride, strict=True)):
-        raise use.refusal(f"output_padding {extra} must be less than the stride {sliding.stride}")
-    # What is not cut off at the end need not be added there.
-    pairs = zip(sliding.padding, extra, strict=True)
-    ends = [(before, after - more) for (before, after), more in pairs]
-    cut = sliding._replace(padding=tuple((before, max(after, 0)) for before, after in ends))
-    lengths = [n + max(-after, 0) for n, (_, after) in zip(cut.lengths(counts), ends, strict=True)]
-    if any(isinstance(n, int) and n < 1 for n in lengths):
-        problem = f"padding {sliding.padding} leaves nothing of the lengths {tuple(lengths)}"
-        raise use.refusal(problem, AxesError)
-    result = ConvolutionInputOp(
-        x, w, lengths=tuple(lengths), stride=cut.stride, padding=cut.padding,
-        dilation=cut.dilation, groups=int(groups),
-    )  # fmt: skip
-    return _with_bias(use, result, bias)
+
+    def apply(x: Any, w: Any, bias: Any) -> TensorOp:
+        x, w = _numbers(x, w)
+        use = Use("conv_transpose", (x, w))
+        counts = use.spatial_lengths()
+        _check_filters(use, groups)
+        if isinstance(padding, str):
+            raise use.refusal(
+                f"padding must be counts, not {padding!r}: lengths decide what is same"
+            )
+        sliding = use.sliding(counts, list(w.axes.lengths[2:]), stride, padding, dilation)
+        extra = use.numbers("output_padding", output_padding, len(counts), 0)
+        if any(more >= step for more, step in zip(extra, sliding.stride, strict=True)):
+            raise use.refusal(
+                f"output_padding {extra} must be less than the stride {sliding.stride}"
+            )
+        # What is not cut off at the end need not be added there.
+        pairs = zip(sliding.padding, extra, strict=True)
+        ends = [(before, after - more) for (before, after), more in pairs]
+        cut = sliding._replace(padding=tuple((before, max(after, 0)) for before, after in ends))
+        lengths = [
+            n + max(-after, 0) for n, (_, after) in zip(cut.lengths(counts), ends, strict=True)
+        ]
+        if any(isinstance(n, int) and n < 1 for n in lengths):
+            problem = f"padding {sliding.padding} leaves nothing of the lengths {tuple(lengths)}"
+            raise use.refusal(problem, AxesError)
+        result = ConvolutionInputOp(
+            x, w, lengths=tuple(lengths), stride=cut.stride, padding=cut.padding,
+            dilation=cut.dilation, groups=int(groups),
+        )  # fmt: skip
+        return _with_bias(use, result, bias)
+
+    return by_roles("conv_transpose", _BACKWARD, (x, w, bias), axes, apply)
 
 
-def _convolution(
-    function: str,
-    ranks: tuple[int, ...],
-    x: Any,
-    w: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
-    bias: Any,
-) -> TensorOp:
-    x, w = _numbers(x, w)
-    use = Use(function, (x, w))
-    lengths = use.spatial_lengths(ranks)
-    _check_filters(use, groups)
-    kernel = list(w.axes.lengths[2:])
-    sliding = use.fitting(use.sliding(lengths, kernel, stride, padding, dilation), lengths)
-    result = ConvolutionOp(
-        x, w, stride=sliding.stride, padding=sliding.padding, dilation=sliding.dilation,
-        groups=int(groups),
-    )  # fmt: skip
-    return _with_bias(use, result, bias)
+@dataclass(frozen=True)
+class _Convolution:
+    """A convolution of positional operands, to be called with images, filters and bias."""
+
+    function: str
+    ranks: tuple[int, ...]
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: Any
+
+    def __call__(self, x: Any, w: Any, bias: Any) -> TensorOp:
+        """Build the op."""
+        x, w = _numbers(x, w)
+        use = Use(self.function, (x, w))
+        lengths = use.spatial_lengths(self.ranks)
+        _check_filters(use, self.groups)
+        kernel = list(w.axes.lengths[2:])
+        slides = use.sliding(lengths, kernel, self.stride, self.padding, self.dilation)
+        sliding = use.fitting(slides, lengths)
+        result = ConvolutionOp(
+            x, w, stride=sliding.stride, padding=sliding.padding, dilation=sliding.dilation,
+            groups=int(self.groups),
+        )  # fmt: skip
+        return _with_bias(use, result, bias)
 
 
 def _numbers(x: Any, w: Any) -> tuple[TensorOp, TensorOp]:
@@ -387,8 +431,8 @@ def _numbers(x: Any, w: Any) -> tuple[TensorOp, TensorOp]:
 
 def _check_filters(use: Use, groups: Any) -> None:
     x, w = use.operands
-    if w.axes.is_named or w.rank != x.rank:
-        problem = f"filters need {x.rank} positional axes, as the images have, not {w.axes}"
+    if w.rank != x.rank:
+        problem = f"filters need {x.rank} axes, as the images have, not {w.axes}"
         raise use.refusal(problem, AxesError)
     if not is_count(groups, 1):
         raise use.refusal(f"groups must be an integer >= 1, not {groups!r}")

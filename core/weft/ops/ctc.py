@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from weft.ops.movement import (
     zeros_like,
 )
 from weft.ops.reduction import MaxOp, SumOp
+from weft.ops.roles import LabelRoles, Layout, by_roles
 from weft.ops.storage import constant
 from weft.tensor import CompositeOp, TensorOp
 
@@ -323,6 +324,9 @@ def _is_possible(total: TensorOp) -> TensorOp:
     return greater(total, IMPOSSIBLE / 2)
 
 
+_LOSS = Layout("time batch? classes", "batch? places", "batch?", "batch?", results=["batch?"])
+
+
 def ctc_loss(
     log_probabilities: Any,
     labels: Any,
@@ -331,6 +335,7 @@ def ctc_loss(
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
+    **axes: Unpack[LabelRoles],
 ) -> TensorOp:
     """Return minus the logarithm of the probability that a sequence of classes is of given labels.
 
@@ -346,13 +351,33 @@ def ctc_loss(
 
     T and L must be known when it is compiled: the recursion has a few ops for each time. (Graves,
     Fernandez, Gomez and Schmidhuber, 2006.)
+
+    Named axes may lie in any order: the `time`, by default REC, the `batch`, by default N, the
+    `classes`, by default Y or C, and the `places` of labels, which are left.
     """
+
+    def apply(x: Any, labels: Any, times: Any, counts: Any) -> TensorOp:
+        return _loss(x, labels, times, counts, blank, reduction, zero_infinity)
+
+    operands = (log_probabilities, labels, input_lengths, label_lengths)
+    return by_roles("ctc_loss", _LOSS, operands, axes, apply)
+
+
+def _loss(
+    log_probabilities: Any,
+    labels: Any,
+    input_lengths: Any,
+    label_lengths: Any,
+    blank: int,
+    reduction: str,
+    zero_infinity: bool,
+) -> TensorOp:
     function = "ctc_loss"
     (x,) = align(FloatOp, log_probabilities)
     labels = as_indices(labels)
-    if x.rank != 3 or labels.rank != 2 or x.axes.is_named or labels.axes.is_named:
-        problem = f"takes (T, N, C) and labels (N, L) without names, not {x.axes}, {labels.axes}"
-        raise AxesError(explain(function, f"{problem}: cast_axes takes names away", (x, labels)))
+    if x.rank != 3 or labels.rank != 2:
+        problem = f"takes (T, N, C) and labels (N, L), not {x.axes} and {labels.axes}"
+        raise AxesError(explain(function, problem, (x, labels)))
     length = size_of(x.axes[:1], dtypes.int64) if input_lengths is None else input_lengths
     count = size_of(labels.axes[1:], dtypes.int64) if label_lengths is None else label_lengths
     samples = x.axes[1:2]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from weft.axes import Axes
 from weft.dtypes import working_dtype
+from weft.errors import AxesError
 from weft.op import explained
 from weft.ops.arguments import (
     checked_number,
@@ -28,6 +30,7 @@ from weft.ops.probabilities import repeated
 from weft.ops.reduced_axes import reduced_positions
 from weft.ops.reduction import MeanOp, SumOp
 from weft.ops.statistics import norm
+from weft.ops.storage import as_op
 from weft.tensor import TensorOp
 
 __all__ = [
@@ -190,13 +193,29 @@ def cosine_similarity(x: Any, y: Any, axis: Any = -1, epsilon: float = 1e-8) -> 
 
     That is the sum of products of both, each over its length or over epsilon, whichever is larger;
     so 0 for a vector of zeros. Other axes are broadcast. Floats of 16 bits are computed in float32.
+    Raises AxesError for an axis that only one has, or with another length.
     """
+    given = as_op(x), as_op(y)
     x, y = align(FloatOp, x, y)
     dtype = x.dtype
-    positions = tuple(sorted(explained("cosine_similarity", (x,), x.axes.positions, axis)))
+    positions = explained("cosine_similarity", given, _vector_positions, *given, x.axes, axis)
     wide = (cast(each, working_dtype(dtype)) for each in (x, y))
     x, y = (normalize(each, axes=positions, epsilon=epsilon) for each in wide)
     return cast(SumOp(x * y, positions=positions), dtype)
+
+
+def _vector_positions(x: TensorOp, y: TensorOp, aligned: Axes, axis: Any) -> tuple[int, ...]:
+    """Return the places, among aligned axes, of the axes of vectors, which both operands have."""
+    if aligned.is_named:
+        vectors = [x.axes[place] for place in x.axes.positions(axis)]
+        y.axes.positions(vectors)
+        return tuple(sorted(aligned.positions(vectors)))
+    positions = tuple(sorted(aligned.positions(axis)))
+    for place in positions:
+        lengths = [op.axes.lengths[place - len(aligned) :][:1] for op in (x, y)]
+        if lengths[0] != lengths[1]:
+            raise AxesError(f"vectors of {x.axes} and {y.axes} along {axis!r} differ in length")
+    return positions
 
 
 def cosine_embedding_loss(

@@ -163,8 +163,8 @@ class ScatterOp(IndexedOp, CompositeOp):
     """The first operand with the third put at the indices in the second, along one axis.
 
     It is the dual of `TakeOp`: the third operand has the axes that taking would give. Where indices
-    repeat, all count; of those that are ``set`` one is kept, by NumPy the last. Floats of 16 bits
-    are added up and multiplied in float32.
+    repeat, all count; of those that are ``set`` the last one in row-major order is kept. Floats of
+    16 bits are added up and multiplied in float32.
 
     Attributes
     ----------
@@ -202,6 +202,13 @@ class ScatterOp(IndexedOp, CompositeOp):
         """The dtype in which numbers are combined."""
         narrow = dtypes.is_float(self.dtype) and self.dtype.itemsize == 2
         return dtypes.float32 if narrow and self.reduction != "set" else self.dtype
+
+    def places(self, indices: Any) -> Any:
+        """Return the values of the indices as NumPy takes them, in row-major order in memory.
+
+        NumPy puts in the order of memory, so the last one in row-major order wins.
+        """
+        return np.asarray(super().places(indices), order="C")
 
     def reference(self, x: Any, indices: Any, updates: Any) -> Any:
         """Put."""
@@ -268,13 +275,13 @@ class ScatterOp(IndexedOp, CompositeOp):
         return ScatterOp(into, self.args[1], value, position=self.position, reduction=reduction)
 
     def _is_kept(self, indices: TensorOp) -> TensorOp:
-        """Return, for each update, whether no other with the same index was kept instead."""
+        """Return, for each update, whether it is the last one with its index."""
         flat = _flat(indices)
         number = IotaOp(target_axes=flat.axes, target_dtype=dtypes.int64, position=0)
         empty = broadcast(
             constant(0, dtype=dtypes.int64), make_axes(self.axes[self.position].length)
         )
-        kept = ScatterOp(empty, flat, number, position=0, reduction="set")
+        kept = ScatterOp(empty, flat, number, position=0, reduction="max")
         is_kept = cast_axes(equal(TakeOp(kept, flat, position=0), number), indices.axes)
         dims = tuple(range(self.position, self.position + indices.rank))
         return BroadcastOp(is_kept, target_axes=self.args[2].axes, dims=dims)
@@ -431,8 +438,9 @@ def scatter(
 
     It is the dual of `take`, whose result has the axes that `updates` is broadcast to; they are
     cast to x's dtype. `reduction` is ``set``, ``add``, ``mul``, ``max`` or ``min``. With ``set``,
-    one of several updates with the same index is kept, unspecified which; else all count. Floats
-    of 16 bits are added up in float32. A call with an index out of range raises IndexOutOfRange.
+    of several updates with the same index the last one in row-major order wins; else all count.
+    Floats of 16 bits are added up in float32. A call with an index out of range raises
+    IndexOutOfRange.
 
     The gradient of ``set`` goes to the update that was kept, that of ``max`` and ``min`` is split
     evenly among ties. That of ``mul`` is exact at zeros too, its second derivative is not.

@@ -6,7 +6,6 @@ The graph inside such an op is a function of its inputs alone; `weft.ops.calls` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
 from weft import dtypes
@@ -14,6 +13,7 @@ from weft.axes import Axes
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.graph import Graph
+from weft.locks import cached_property
 from weft.ops.movement import IdentityOp
 from weft.ops.results import TupleOp, results_of
 from weft.tensor import TensorOp
@@ -34,12 +34,12 @@ class GraphsOp(TupleOp):
     _results: tuple[TensorOp, ...] | None = None
 
     @cached_property
-    def has_effect(self) -> bool:  # type: ignore[override]
+    def has_effect(self) -> bool:
         """Whether something inside acts on the world."""
         return any(graph.effects for graph in self.graphs)
 
     @cached_property
-    def may_raise(self) -> bool:  # type: ignore[override]
+    def may_raise(self) -> bool:
         """Whether something inside may end the call."""
         return any(graph.may_raise for graph in self.graphs)
 
@@ -116,6 +116,7 @@ class LoopOp(GraphsOp):
 
     graph: Any
     count: int
+    may_raise = True  # an interrupt, between rounds
 
     @property
     def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
@@ -207,6 +208,8 @@ class WhileOp(GraphsOp):
 
     condition: Any
     body: Any
+
+    may_raise = True  # an interrupt, between rounds
 
     @property
     def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]

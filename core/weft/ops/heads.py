@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -29,8 +29,10 @@ from weft.ops.linalg import MatmulOp, matmul, matrix_transpose, require_position
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, transpose
 from weft.ops.probabilities import SoftmaxOp
 from weft.ops.reduction import MaxOp, SumOp
+from weft.ops.roles import AttentionRoles, Layout, ProjectionRoles, by_roles
 from weft.ops.state import assign, value_of
 from weft.ops.storage import as_op
+from weft.ops.views import Place
 from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
@@ -193,6 +195,42 @@ def _not_later(axes: Axes) -> TensorOp:
     return BroadcastOp(allowed, target_axes=axes, dims=(len(axes) - 2, len(axes) - 1))
 
 
+_SCORES = "batch... heads? time? keys"
+_ATTENTION = Layout(
+    "batch... heads? time features",
+    "batch... heads? keys features",
+    "batch... heads? keys depth",
+    _SCORES,
+    _SCORES,
+    results=["batch... heads? time depth"],
+    same={"keys": "time", "depth": "features"},
+)
+_CACHED = Layout(
+    "batch... heads? time features",
+    "batch... heads? time features",
+    "batch... heads? time depth",
+    "batch... heads? keys features",
+    "batch... heads? keys depth",
+    _SCORES,
+    results=["batch... heads? time depth"],
+    same={"keys": "time", "depth": "features"},
+)
+_PROJECTION = "projected features+"
+_HEADS = Layout(
+    "batch... time features+",
+    "batch... keys features+",
+    "batch... keys features+",
+    *[_PROJECTION] * 3,
+    "out projected",
+    *["projected"] * 3,
+    "out",
+    _SCORES,
+    _SCORES,
+    results=["batch... time out"],
+    same={"keys": "time", "out": "features"},
+)
+
+
 def attention(
     query: Any,
     key: Any,
@@ -201,6 +239,7 @@ def attention(
     bias: Any = None,
     is_causal: bool = False,
     scale: float | None = None,
+    **axes: Unpack[AttentionRoles],
 ) -> TensorOp:
     """Return for each query the mean of values, weighted by ``softmax(scale query keyᵀ + bias)``.
 
@@ -213,13 +252,26 @@ def attention(
     where the last query is as late as the last key: that suits a cache, whose keys are more. A
     query that may look nowhere gives 0. `scale` is 1 / sqrt(depth) unless given.
 
-    Integers count as float32, floats of 16 bits are computed in float32. Raises AxesError for named
-    axes and for shapes that do not fit, DTypeError for other masks, and ArgumentError for other
-    options.
+    Named axes may lie in any order: the `time` of queries, by default REC, that of `keys`, by
+    default the same name, `heads` where they are given, the `features`, and the `depth` of values,
+    by default of the same name. The others are the `batch`, N unless given, and are aligned by
+    name. The result lies as `query` does.
+
+    Integers count as float32, floats of 16 bits are computed in float32. Raises AxesError for
+    shapes that do not fit, DTypeError for other masks, and ArgumentError for other options.
     """
+
+    def apply(query: Any, key: Any, value: Any, mask: Any, bias: Any) -> TensorOp:
+        return _attention(query, key, value, mask, bias, is_causal, scale)
+
+    return by_roles("attention", _ATTENTION, (query, key, value, mask, bias), axes, apply)
+
+
+def _attention(
+    query: Any, key: Any, value: Any, mask: Any, bias: Any, is_causal: bool, scale: float | None
+) -> TensorOp:
     given = [as_op(x) for x in (query, key, value)]
     extras = [as_op(x) for x in (mask, bias) if x is not None]
-    require_positional("attention", *given, *extras)
     if not isinstance(is_causal, bool):
         problem = f"is_causal must be True or False, not {is_causal!r}"
         raise ArgumentError(explain("attention", problem, given))
@@ -265,15 +317,16 @@ def update_cache(cache: Any, new: Any, position: Any, axis: Any = -2) -> TensorO
 
     It is a write: whatever computation uses the result makes it. `position` is an integer, or an
     integer scalar such as a state. Slices that would reach beyond the end are put before it, as by
-    `dynamic_update_slice`. Raises StateError if the cache is no state.
+    `dynamic_update_slice`. Raises StateError if the cache is no state, and no
+    view of one that `assign` takes.
     """
     new, at = as_op(new), _position("update_cache", position)
-    rank = as_op(cache).rank
-    starts = [0] * rank
-    if rank:
-        starts[place("update_cache", cache, axis)] = at
-    assign(cache, explained("update_cache", (cache, new), dynamic_update_slice, cache, new, starts))
-    return value_of(cache)
+    held = Place("update_cache", cache).value
+    starts = [0] * held.rank
+    if held.rank:
+        starts[place("update_cache", held, axis)] = at
+    assign(cache, explained("update_cache", (held, new), dynamic_update_slice, held, new, starts))
+    return value_of(Place("update_cache", cache).value)
 
 
 def _position(function: str, position: Any) -> Any:
@@ -295,6 +348,7 @@ def attention_with_cache(
     position: Any,
     bias: Any = None,
     scale: float | None = None,
+    **axes: Unpack[AttentionRoles],
 ) -> TensorOp:
     """Return the causal `attention` of new queries over all keys up to now, which two states hold.
 
@@ -302,7 +356,22 @@ def attention_with_cache(
     before, by `update_cache`; their sequences are as long as the new queries'. A query looks at
     all keys before it and its own. So one computation decodes token by token: name the caches as
     states of shape (..., heads, longest sequence, depth), and let a state count the position.
+
+    Named axes are taken as by `attention`, `time` from queries and what is new, `keys` from the
+    caches.
     """
+
+    def apply(query: Any, key: Any, value: Any, *rest: Any) -> TensorOp:
+        return _with_cache(query, key, value, rest[0], rest[1], position, rest[2], scale)
+
+    operands = (query, key, value, key_cache, value_cache, bias)
+    return by_roles("attention_with_cache", _CACHED, operands, axes, apply)
+
+
+def _with_cache(
+    query: Any, key: Any, value: Any, key_cache: Any, value_cache: Any, position: Any, bias: Any,
+    scale: float | None,
+) -> TensorOp:  # fmt: skip
     at = _position("attention_with_cache", position)
     keys = update_cache(key_cache, key, at)
     values = update_cache(value_cache, value, at)
@@ -327,26 +396,35 @@ def multi_head_attention(
     bias: Any = None,
     is_causal: bool = False,
     scale: float | None = None,
+    **axes: Unpack[ProjectionRoles],
 ) -> TensorOp:
     """Return the `attention` of several heads between projections of query, key, value and result.
 
     Operands lie as (..., sequence, features). `weights` are the matrices for query, key, value and
     result, each of shape (features after, features before) as PyTorch has them, and `biases` a
     vector for each, or None. What comes out for query, key and value is split evenly among the
-    `heads`, of which keys and values may have fewer, `key_heads`. See `attention` for the rest.
+    `heads`, of which keys and values may have fewer, `key_heads`. See `attention` for the rest, and
+    for named axes; the weights may lie as above without names.
     """
     count = whole_number("multi_head_attention", "heads", heads, low=1)
     fewer = whole_number("multi_head_attention", "key_heads", key_heads or heads, low=1)
-    pairs = list(zip(_four("weights", weights), _four("biases", biases or [None] * 4), strict=True))
-    query, key, value = (
-        _split_heads(_projected(as_op(x), *pair), number)
-        for x, pair, number in zip((query, key, value), pairs, (count, fewer, fewer), strict=False)
-    )
-    result = attention(query, key, value, mask, bias, is_causal, scale)
-    order = (*range(result.rank - 3), result.rank - 2, result.rank - 3, result.rank - 1)
-    rows = transpose(result, order)
-    merged = cast_axes(rows, (*rows.axes[:-2], product(rows.axes[-2:].lengths)))
-    return _projected(merged, *pairs[3])
+    matrices, vectors = _four("weights", weights), _four("biases", biases or [None] * 4)
+
+    def apply(*operands: Any) -> TensorOp:
+        pairs = list(zip(operands[3:7], operands[7:11], strict=True))
+        query, key, value = (
+            _split_heads(_projected(as_op(x), *pair), number)
+            for x, pair, number in zip(operands[:3], pairs, (count, fewer, fewer), strict=False)
+        )
+        mask, bias = operands[11:]
+        result = _attention(query, key, value, mask, bias, is_causal, scale)
+        order = (*range(result.rank - 3), result.rank - 2, result.rank - 3, result.rank - 1)
+        rows = transpose(result, order)
+        merged = cast_axes(rows, (*rows.axes[:-2], product(rows.axes[-2:].lengths)))
+        return _projected(merged, *pairs[3])
+
+    several = (query, key, value, *matrices, *vectors, mask, bias)
+    return by_roles("multi_head_attention", _HEADS, several, axes, apply)
 
 
 def _four(name: str, several: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError
 from weft.lengths import Length, floor_divide
-from weft.ops.movement import broadcast, cast_axes, zeros_like
+from weft.ops.movement import broadcast, cast_axes, with_names, zeros_like
 from weft.ops.storage import as_op
 from weft.tensor import TensorOp, operators
 
@@ -285,8 +285,8 @@ def update_slice(x: Any, slices: Sequence[Any], value: Any) -> TensorOp:
     bounds, dropped = _bounds_and_dropped(x, slices)
     cut = _sliced_axes(x.axes, bounds)
     kept = Axes(axis for place, axis in enumerate(cut) if place not in dropped)
-    value = operators["cast"](as_op(value), x.dtype)
-    return UpdateSliceOp(x, cast_axes(broadcast(value, kept), cut), bounds=bounds)
+    op = with_names(operators["cast"](as_op(value), x.dtype), value, kept)
+    return UpdateSliceOp(x, cast_axes(broadcast(op, kept), cut), bounds=bounds)
 
 
 operators["getitem"] = getitem

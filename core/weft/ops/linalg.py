@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import numpy as np
 
 from weft import dtypes
-from weft.axes import Axes, broadcast_axes
+from weft.axes import BATCH, Axes, broadcast_axes
 from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.lengths import Length, product
@@ -18,6 +19,7 @@ from weft.ops.indexing import SliceOp, slice_along_axis
 from weft.ops.joining import stack
 from weft.ops.movement import TransposeOp, broadcast, cast_axes, transpose
 from weft.ops.reduction import SumOp
+from weft.ops.roles import Layout, MatrixRoles, by_roles, is_named, role_names
 from weft.ops.storage import as_op, constant
 from weft.tensor import CompositeOp, TensorOp, operators
 
@@ -240,16 +242,63 @@ def require_matrices(kind: str, x: TensorOp) -> None:
         raise AxesError(explain(kind, problem, (x,)))
 
 
-def matmul(x: Any, y: Any) -> TensorOp:
-    """Return the matrix product of positional tensors, with NumPy's rules.
+_PRODUCT = Layout(
+    "batch... rows? contracted",
+    "batch... contracted columns?",
+    results=["batch... rows? columns?"],
+)
+
+
+def matmul(x: Any, y: Any, **axes: Unpack[MatrixRoles]) -> TensorOp:
+    """Return the matrix product, by NumPy's rules for positional tensors.
 
     One axis counts as a row on the left and as a column on the right; leading axes broadcast. Bool
     counts as int32, integers wrap around, floats of 16 bits are added up in float32, and an empty
     contraction gives zeros.
+
+    Of named axes one is summed over: `contracted`, by default the only one that both share beside
+    the batch axis N, or the last of `x` beside a matrix without names. The others that both share
+    run along, and the result lies as `x` does, with the axes that only `y` has in place of the
+    contracted one. `dot` sums over all shared axes.
     """
+    if is_named(x) or is_named(y):
+        x, y = as_op(x), as_op(y)
+        axes = _product_roles(x, y, axes)
+    return by_roles("matmul", _PRODUCT, (x, y), axes, _matmul)
+
+
+def _product_roles(x: TensorOp, y: TensorOp, given: MatrixRoles) -> Any:
+    """Return what the axes of named operands are for, as `by_roles` takes it."""
+    mine = x.axes.names
+    theirs = y.axes.names if y.axes.is_named else ()
+    shared = [name for name in mine if name in theirs]
+    summed: Sequence[Any]
+    if "contracted" in given:
+        summed = role_names("matmul", "contracted", given["contracted"], (x, y))
+    elif theirs:
+        summed = [name for name in shared if name != BATCH]
+    else:
+        summed = mine[-1:]
+    if not theirs and y.rank != 2:
+        problem = f"beside named axes a matrix without names has two axes, not {y.axes}"
+        raise AxesError(explain("matmul", problem, (x, y)))
+    if len(summed) != 1 and "contracted" not in given:
+        which = f"share {', '.join(map(str, summed))}" if summed else "share no axis beside N"
+        problem = f"the operands {which}: say by contracted= which one to sum over"
+        raise AxesError(explain("matmul", problem, (x, y)))
+    roles = {
+        "batch": [name for name in shared if name not in summed],
+        "rows": [name for name in mine if name not in (*shared, *summed)],
+        "columns": [name for name in theirs if name not in (*shared, *summed)],
+    }
+    found = {role: names for role, names in roles.items() if names}
+    return {**found, **given, "contracted": summed}
+
+
+def _matmul(x: Any, y: Any) -> TensorOp:
     x, y = as_factors("matmul", x, y)
-    if not x.axes or not y.axes or x.axes.is_named or y.axes.is_named:
-        problem = "a matrix product takes positional axes, one at least: use dot for named ones"
+    if not x.axes or not y.axes:
+        problem = "a matrix product takes one axis at least: dot, or *, multiplies by a scalar"
         raise AxesError(explain("matmul", problem, (x, y)))
     left = cast_axes(x, (1, *x.axes.lengths)) if x.rank == 1 else x
     right = cast_axes(y, (*y.axes.lengths, 1)) if y.rank == 1 else y

@@ -229,7 +229,8 @@ class BinaryCrossEntropyLogitsOp(ElementwiseOp, CompositeOp):
 
     def partials(self, delta: TensorOp, x: TensorOp, t: TensorOp) -> tuple[TensorOp, TensorOp]:
         """Sigmoid(x) - t, and -x for the targets."""
-        return delta * (SigmoidOp(x) - t), negative(delta * x)
+        slope = (1 - t) * SigmoidOp(x) - t * SigmoidOp(negative(x))
+        return delta * slope, negative(delta * x)
 
 
 SoftmaxOp.bypassed_by = (CrossEntropyLogitsOp, LogSoftmaxOp)
@@ -271,9 +272,10 @@ def cross_entropy_multi(y: Any, t: Any, usebits: bool = False, out_axes: Any = N
 
     For the result of `softmax` it is computed from the logits, finite at any of them, and summed
     over the axes that the softmax normalised; otherwise from `safelog`, over the default axes of
-    `softmax`. `out_axes` names the axes to keep instead.
+    `softmax`. `out_axes` names the axes to keep instead. Targets have the axes of y in any order,
+    or none; raises AxesError for others.
     """
-    y, t = align(InexactOp, y, t)
+    y, t = paired("cross_entropy_multi", y, t, InexactOp)
     schema = y.find_schema(Softmax)
     if schema is not None and out_axes is None and t.axes == y.axes:
         result: TensorOp = CrossEntropyLogitsOp(schema.x, t, positions=schema.positions)
@@ -289,16 +291,26 @@ def cross_entropy_multi(y: Any, t: Any, usebits: bool = False, out_axes: Any = N
 
 
 def cross_entropy_binary_inner(y: Any, t: Any) -> TensorOp:
-    """Return ``-t log(y) - (1 - t) log(1 - y)``, from the logits where y is a sigmoid."""
-    y, t = align(InexactOp, y, t)
+    """Return ``-t log(y) - (1 - t) log(1 - y)``, from the logits where y is a sigmoid.
+
+    Targets have the axes of y in any order, or none; raises AxesError for others.
+    """
+    return _binary_inner("cross_entropy_binary_inner", y, t)
+
+
+def _binary_inner(function: str, y: Any, t: Any) -> TensorOp:
+    y, t = paired(function, y, t, InexactOp)
     if isinstance(y.meaning, SigmoidOp) and y.axes == t.axes:
         return BinaryCrossEntropyLogitsOp(y.meaning.args[0], t)
     return negative(safelog(y) * t + safelog(1 - y) * (1 - t))
 
 
 def cross_entropy_binary(y: Any, t: Any, out_axes: Any = None) -> TensorOp:
-    """Return the binary cross entropy summed over the default axes, or all but `out_axes`."""
-    return reductions.sum(cross_entropy_binary_inner(y, t), out_axes=out_axes)
+    """Return the binary cross entropy summed over the default axes, or all but `out_axes`.
+
+    Targets have the axes of y in any order, or none; raises AxesError for others.
+    """
+    return reductions.sum(_binary_inner("cross_entropy_binary", y, t), out_axes=out_axes)
 
 
 def class_weights(function: str, weights: Any, x: TensorOp, position: int) -> TensorOp:
@@ -421,7 +433,7 @@ def binary_cross_entropy(
     `safelog`. Weights are broadcast to the losses; the mean is over their number.
     """
     y, t = paired("binary_cross_entropy", y, targets)
-    losses = cross_entropy_binary_inner(y, t)
+    losses = _binary_inner("binary_cross_entropy", y, t)
     return _weighted("binary_cross_entropy", losses, weights, reduction)
 
 

@@ -283,10 +283,11 @@ class LogaddexpOp(FloatOp, CompositeOp):
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
         """The share of each power in the sum; 1 where it is all of it, also at an infinity."""
-        return delta * self._share(x), delta * self._share(y)
+        return delta * self._share(x, y), delta * self._share(y, x)
 
-    def _share(self, x: TensorOp) -> TensorOp:
-        return exp(where(equal(x, self), 0, x - self))
+    def _share(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        is_all = IsinfOp(x) & equal(x, self)
+        return where(is_all, 1, operators["sigmoid"](where(is_all, 0, x - y)))
 
 
 class HypotOp(FloatOp, CompositeOp):

@@ -272,10 +272,32 @@ def reshape(x: Any, shape: Any) -> TensorOp:
 
 
 def cast_axes(x: Any, axes: Any) -> TensorOp:
-    """Return the same elements under other axes of the same size, in row-major order."""
+    """Return the same elements under other axes of the same size, in row-major order.
+
+    Raises AxesError for the same named axes in another order, as they are or flattened: elements
+    stay where they are in memory, so each would get a place of another element.
+    """
     op: TensorOp = as_op(x)
     target = make_axes(axes)
+    if op.axes.is_named and target.is_named and op.axes != target:
+        mine, theirs = op.axes.unflattened(), target.unflattened()
+        if mine != theirs and set(mine) == set(theirs):
+            problem = (
+                f"{op.axes} and {target} are the same axes in another order: axes_with_order() "
+                "moves elements, map_roles() gives new names"
+            )
+            raise AxesError(explain("cast_axes", problem, (op,)))
+    return _under(op, target)
+
+
+def _under(op: TensorOp, target: Axes) -> TensorOp:
     return op if op.axes == target else ReshapeOp(op, target_axes=target)
+
+
+def with_names(op: TensorOp, value: Any, axes: Axes) -> TensorOp:
+    """Return an op made of a value; if that was an array of the lengths of axes, under these."""
+    is_array = not isinstance(value, TensorOp)
+    return cast_axes(op, axes) if is_array and op.axes.lengths == axes.lengths else op
 
 
 def cast_role(x: Any, axes: Any) -> TensorOp:
@@ -284,7 +306,7 @@ def cast_role(x: Any, axes: Any) -> TensorOp:
     target = make_axes(axes)
     if x.axes.lengths != target.lengths:
         raise AxesError(x.explain(f"cast_role keeps lengths, but {x.axes} and {target} differ"))
-    return cast_axes(x, target)
+    return _under(x, target)
 
 
 def map_roles(x: Any, mapping: Mapping[Any, Any]) -> TensorOp:
@@ -297,7 +319,7 @@ def map_roles(x: Any, mapping: Mapping[Any, Any]) -> TensorOp:
     for name in names:
         x.axes.position(name)
     renamed = Axes(Axis(axis.length, names.get(axis.name, axis.name)) for axis in x.axes)
-    return cast_axes(x, renamed)
+    return _under(x, renamed)
 
 
 def transpose(x: Any, axes: Any = None) -> TensorOp:
@@ -360,7 +382,10 @@ def expand_dims(x: Any, axis: Any = None, dim: int = 0) -> TensorOp:
 
 
 def flatten(x: Any) -> TensorOp:
-    """Return the tensor with all its axes flattened into one, which remembers them."""
+    """Return the tensor with all its axes flattened into one, which remembers them.
+
+    A single axis stays itself.
+    """
     x = as_op(x)
     return cast_axes(x, Axes((x.axes.flatten(),)))
 
@@ -377,7 +402,10 @@ def new_place(function: str, x: TensorOp, place: Any) -> int:
 
 
 def flatten_at(x: Any, place: int) -> TensorOp:
-    """Return the axes before `place` flattened into one, and the rest into another."""
+    """Return the axes before `place` flattened into one, and the rest into another.
+
+    A single axis stays itself.
+    """
     x = as_op(x)
     if not hasattr(place, "__index__") or not -x.rank <= place <= x.rank:
         problem = f"{place!r} is no place between the axes of {x.axes}"

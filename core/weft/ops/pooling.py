@@ -1,12 +1,12 @@
 """Pooling: the maximum, mean or p-norm of each window.
 
-Images have the axes N, C, then one to three spatial ones, all positional.
+Images have the axes N, C, then one to three spatial ones; names may come in any order.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from weft.ops.math import power
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, transpose
 from weft.ops.reduction import ArgmaxOp, MaxOp, SumOp
 from weft.ops.resampling import blended
+from weft.ops.roles import IMAGES, ImageRoles, by_roles
 from weft.ops.spatial import Numbers, Pairs, Sliding, Use
 from weft.ops.storage import as_op, constant
 from weft.ops.windows import folded_into, swapped, windows_over
@@ -376,66 +377,84 @@ def _reaching_over(n: int, extent: int, step: int, pair: tuple[int, int]) -> tup
 
 def max_pool(
     x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False,
+    ceil_mode: bool = False, **axes: Unpack[ImageRoles],
 ) -> TensorOp:  # fmt: skip
     """Return the largest element of each window over images; NaN if there is one.
 
-    `x` has the axes (N, C, one to three spatial ones), positional. `kernel`, the length of a
-    window, `stride`, the step between windows (by default the kernel), and `dilation`, that between
+    `x` has the axes (N, C, one to three spatial ones), or named ones in any order: those called N,
+    C, D, H and W, or given as `batch`, `channels` and `spatial`. `kernel`, the length of a window,
+    `stride`, the step between windows (by default the kernel), and `dilation`, that between
     elements of one, are integers or lists with one for each spatial axis; `padding` is as for
     `conv`, but never chosen, and must leave an element of the images in each window. With
     `ceil_mode`, a window that begins in the images or the padding before them may reach beyond the
     end. The gradient is split evenly among ties, as that of `max`.
     """
-    x = as_op(x)
-    sliding, _ = _windows(Use("max_pool", (x,)), kernel, stride, padding, dilation, ceil_mode)
-    return MaxPoolOp(x, **sliding._asdict())
+
+    def apply(x: Any) -> TensorOp:
+        x = as_op(x)
+        sliding, _ = _windows(Use("max_pool", (x,)), kernel, stride, padding, dilation, ceil_mode)
+        return MaxPoolOp(x, **sliding._asdict())
+
+    return by_roles("max_pool", IMAGES, (x,), axes, apply)
 
 
 def max_pool_with_indices(
     x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False,
+    ceil_mode: bool = False, **axes: Unpack[ImageRoles],
 ) -> tuple[TensorOp, TensorOp]:  # fmt: skip
     """Return the largest element of each window as `max_pool` does, and where it lies.
 
     That is the index of the first such element, or of the first NaN, counted in row-major order
     over the spatial axes of `x`, as int64; `max_unpool` takes it.
     """
-    x = as_op(x)
-    use = Use("max_pool_with_indices", (x,))
-    sliding, _ = _windows(use, kernel, stride, padding, dilation, ceil_mode)
-    fields = sliding._asdict()
-    return MaxPoolOp(x, **fields), MaxPoolIndexOp(x, **fields)
+
+    def apply(x: Any) -> tuple[TensorOp, TensorOp]:
+        x = as_op(x)
+        use = Use("max_pool_with_indices", (x,))
+        sliding, _ = _windows(use, kernel, stride, padding, dilation, ceil_mode)
+        fields = sliding._asdict()
+        return MaxPoolOp(x, **fields), MaxPoolIndexOp(x, **fields)
+
+    return by_roles("max_pool_with_indices", IMAGES, (x,), axes, apply)
 
 
 def avg_pool(
     x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, count_include_pad: bool = True,
+    ceil_mode: bool = False, count_include_pad: bool = True, **axes: Unpack[ImageRoles],
 ) -> TensorOp:  # fmt: skip
     """Return the mean of each window over images; integers give float32.
 
     The arguments are those of `max_pool`. Padding counts as zeros, or not at all without
     `count_include_pad`; what a window reaches beyond the padding in `ceil_mode` never counts.
     """
-    (x,) = align(FloatOp, x)
-    sliding, asked = _windows(Use("avg_pool", (x,)), kernel, stride, padding, dilation, ceil_mode)
-    counted = asked if count_include_pad else ((0, 0),) * len(asked)
-    return AvgPoolOp(x, **sliding._asdict(), counted=counted)
+
+    def apply(x: Any) -> TensorOp:
+        (x,) = align(FloatOp, x)
+        use = Use("avg_pool", (x,))
+        sliding, asked = _windows(use, kernel, stride, padding, dilation, ceil_mode)
+        counted = asked if count_include_pad else ((0, 0),) * len(asked)
+        return AvgPoolOp(x, **sliding._asdict(), counted=counted)
+
+    return by_roles("avg_pool", IMAGES, (x,), axes, apply)
 
 
 def lp_pool(
     x: Any, p: float, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False,
+    ceil_mode: bool = False, **axes: Unpack[ImageRoles],
 ) -> TensorOp:  # fmt: skip
     """Return the p-norm of each window over images, (sum of abs(x) ** p) ** (1 / p), for p >= 1.
 
     The arguments are those of `max_pool`; integers give float32. It overflows only where the norm
     does. The gradient at a norm of 0 is 0.
     """
-    (x,) = align(FloatOp, x)
-    use = Use("lp_pool", (x,))
-    sliding, _ = _windows(use, kernel, stride, padding, dilation, ceil_mode)
-    return LpPoolOp(x, **sliding._asdict(), p=checked_number("lp_pool", "p", p, 1))
+
+    def apply(x: Any) -> TensorOp:
+        (x,) = align(FloatOp, x)
+        use = Use("lp_pool", (x,))
+        sliding, _ = _windows(use, kernel, stride, padding, dilation, ceil_mode)
+        return LpPoolOp(x, **sliding._asdict(), p=checked_number("lp_pool", "p", p, 1))
+
+    return by_roles("lp_pool", IMAGES, (x,), axes, apply)
 
 
 def global_avg_pool(x: Any, keepdims: bool = True) -> TensorOp:
@@ -467,13 +486,17 @@ def _spatial(function: str, x: Any) -> tuple[int, ...]:
     return places
 
 
-def adaptive_avg_pool(x: Any, lengths: Any) -> TensorOp:
+def adaptive_avg_pool(x: Any, lengths: Any, **axes: Unpack[ImageRoles]) -> TensorOp:
     """Return means over windows so chosen that the spatial axes get these lengths.
 
     `lengths` is an integer, or a list with one for each spatial axis of `x`, which has the axes (N,
-    C, one to three spatial ones), positional. Of n elements, the window i of m goes from ``floor(i
-    n / m)`` up to, without it, ``ceil((i + 1) n / m)``. Integers give float32.
+    C, one to three spatial ones), or names as for `max_pool`. Of n elements, the window i of m goes
+    from ``floor(i n / m)`` up to, without it, ``ceil((i + 1) n / m)``. Integers give float32.
     """
+    return by_roles("adaptive_avg_pool", IMAGES, (x,), axes, lambda x: _adapted(x, lengths))
+
+
+def _adapted(x: Any, lengths: Any) -> TensorOp:
     (result,) = align(FloatOp, x)
     use = Use("adaptive_avg_pool", (result,))
     have = use.spatial_lengths()

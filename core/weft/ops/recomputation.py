@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft import scope
+from weft.effects import without_effect
 from weft.errors import ArgumentError, StateError
-from weft.op import Op, explain
-from weft.ops.control import EffectOp, SequentialOp, listed
+from weft.op import Op, explain, listed
+from weft.ops.control import SequentialOp
 from weft.ops.movement import IdentityOp
 from weft.ops.storage import AssignOp, as_op
 from weft.tensor import TensorOp
@@ -52,11 +53,9 @@ def _copied(y: Op, starts: Mapping[Op, Op]) -> Any:
         if op in starts:
             continue
         args = tuple(copies[arg] for arg in operands(op))
-        if isinstance(op, EffectOp):
-            copies[op] = args[0]
-            continue
-        copies[op] = copy = op.meaning.with_args(args)
-        copy.__dict__.update(order=copy.serial, location=op.location)
+        copies[op] = copy = without_effect(op.meaning, args)
+        if copy is not op.meaning and copy not in args:
+            copy.__dict__.update(order=copy.serial, location=op.location)
     return copies[y]
 
 

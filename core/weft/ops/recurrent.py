@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from weft.ops.cells import (
     LSTM_GATES,
     RNN_GATES,
     TENSORS,
+    WEIGHTS,
     Functions,
     Step,
     Weights,
@@ -29,6 +30,7 @@ from weft.ops.cells import (
 )
 from weft.ops.joining import concat, stack
 from weft.ops.movement import broadcast, cast_axes, transpose
+from weft.ops.roles import Layout, SequenceRoles, by_roles, is_named
 from weft.ops.storage import constant
 from weft.tensor import CompositeOp, TensorOp
 
@@ -200,7 +202,9 @@ class Layers(NamedTuple):
     bidirectional: bool
     batch_first: bool
 
-    def apply(self, x: Any, weights: Any, initial: Sequence[Any]) -> list[TensorOp]:
+    def apply(
+        self, x: Any, weights: Any, initial: Sequence[Any], axes: SequenceRoles
+    ) -> tuple[TensorOp, ...]:
         """Return all outputs, and the last states of each layer, one tensor for each kind."""
         check_flags(
             self.function,
@@ -208,6 +212,33 @@ class Layers(NamedTuple):
             bidirectional=self.bidirectional,
             batch_first=self.batch_first,
         )
+        if self.batch_first and is_named(x):
+            problem = "batch_first is of positional axes, named ones lie in any order"
+            raise ArgumentError(explain(self.function, problem, (x,)))
+        sets = _weight_tuples(self.function, weights)
+        count = len(initial)
+
+        def positional(x: Any, *rest: Any) -> tuple[TensorOp, ...]:
+            rows = [rest[place : place + 4] for place in range(count, len(rest), 4)]
+            return tuple(self._layers(x, rows, rest[:count]))
+
+        operands = (x, *initial, *(each for one in sets for each in one))
+        layout = self._layout(len(sets), count)
+        return by_roles(self.function, layout, operands, axes, positional)
+
+    def _layout(self, sets: int, states: int) -> Layout:
+        """Return the roles of the sequence, of initial states, and of the weights of each set."""
+        deeper = tuple(text.replace("features", "inner") for text in WEIGHTS)
+        weights = (WEIGHTS if number < self.directions else deeper for number in range(sets))
+        return Layout(
+            "time batch? features+",
+            *["layers? batch? units+"] * states,
+            *(text for one in weights for text in one),
+            results=["time batch? units", *["layers batch? units"] * self.kind.states],
+            same={"units": "features"},
+        )
+
+    def _layers(self, x: Any, weights: Any, initial: Sequence[Any]) -> list[TensorOp]:
         op, before, sets = self._operands(x, weights, initial)
         is_single, is_swapped = op.rank == 2, self.batch_first and op.rank == 3
         if is_single:
@@ -236,10 +267,9 @@ class Layers(NamedTuple):
         return self.reverse or direction == 1
 
     def _operands(
-        self, x: Any, weights: Any, initial: Sequence[Any]
+        self, x: Any, sets: Sequence[Sequence[Any]], initial: Sequence[Any]
     ) -> tuple[TensorOp, list[TensorOp | None], list[Weights]]:
         """Return input, initial states and weights, as positional tensors of one dtype."""
-        sets = _weight_tuples(self.function, weights)
         if self.reverse and self.bidirectional:
             problem = "reverse and bidirectional exclude each other: both directions are taken"
             raise ArgumentError(explain(self.function, problem, ()))
@@ -310,6 +340,7 @@ def rnn(
     reverse: bool = False,
     bidirectional: bool = False,
     batch_first: bool = False,
+    **axes: Unpack[SequenceRoles],
 ) -> Recurrence:
     """Return the hidden states along a sequence of a `rnn_cell`, and the last, as a named tuple.
 
@@ -320,6 +351,11 @@ def rnn(
     whose outputs are joined. `reverse` goes backwards only. `initial` is 0 unless given, and like
     the last states of shape (layers * directions, batch, units). Outputs lie as x does.
 
+    Named axes may lie in any order: those of `x` are the `time`, by default REC, the `batch`, by
+    default N, and the `features`, all others; those of weights are as for `rnn_cell`. Outputs have
+    the units in place of the features; last states lie so too, with an axis called layers, or as
+    given by `layers`, in place of time.
+
     The sequence is unrolled, so its length must be known; inputs of all steps are multiplied with
     their weights at once. Integers count as float32.
     """
@@ -329,7 +365,7 @@ def rnn(
         return RnnOp(*operands, reverse=reverse, activation=activation)
 
     layers = Layers("rnn", RnnOp, make, reverse, bidirectional, batch_first)
-    return Recurrence(*layers.apply(x, weights, [initial]))
+    return Recurrence(*layers.apply(x, weights, [initial], axes))
 
 
 def gru(
@@ -340,6 +376,7 @@ def gru(
     reverse: bool = False,
     bidirectional: bool = False,
     batch_first: bool = False,
+    **axes: Unpack[SequenceRoles],
 ) -> Recurrence:
     """Return the hidden states along a sequence of a `gru_cell`, and the last, as a named tuple.
 
@@ -351,7 +388,7 @@ def gru(
         return GruOp(*operands, reverse=reverse, linear_before_reset=linear_before_reset)
 
     layers = Layers("gru", GruOp, make, reverse, bidirectional, batch_first)
-    return Recurrence(*layers.apply(x, weights, [initial]))
+    return Recurrence(*layers.apply(x, weights, [initial], axes))
 
 
 def lstm(
@@ -361,6 +398,7 @@ def lstm(
     reverse: bool = False,
     bidirectional: bool = False,
     batch_first: bool = False,
+    **axes: Unpack[SequenceRoles],
 ) -> LstmRecurrence:
     """Return the hidden states along a sequence of a `lstm_cell`, and the last of both states.
 
@@ -373,4 +411,4 @@ def lstm(
         problem = f"initial must be a pair of hidden and cell state, not {initial!r}"
         raise ArgumentError(explain("lstm", problem, ()))
     layers = Layers("lstm", LstmOp, LstmOp, reverse, bidirectional, batch_first)
-    return LstmRecurrence(*layers.apply(x, weights, initial))
+    return LstmRecurrence(*layers.apply(x, weights, initial, axes))

@@ -16,7 +16,7 @@ from weft.axes import Axes
 from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
 from weft.ops.bits import bitwise_not
-from weft.ops.comparison import equal, greater, logical_not, not_equal
+from weft.ops.comparison import equal, greater, logical_not, maximum, not_equal
 from weft.ops.cumulative import CumprodOp
 from weft.ops.elementwise import cast, divide, multiply, negative, reciprocal, square, subtract
 from weft.ops.movement import BroadcastOp, size_of
@@ -308,18 +308,36 @@ class VarianceOp(MeanOp):
         return np.var(wide, axis=self.positions).astype(self.dtype)
 
     def distance(self, x: TensorOp) -> TensorOp:
-        """Return the distance of each element from the mean."""
-        x = cast(x, self.working_dtype)
-        return subtract(x, self.spread(MeanOp(x, positions=self.positions), x))
+        """Return the distance of each element from the mean, without what rounding that leaves."""
+        near, rest = around_mean(cast(x, self.working_dtype), self.positions)
+        return subtract(near, self.spread(rest, x))
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Take two passes, which is exact where one loses digits."""
-        return cast(MeanOp(square(self.distance(x)), positions=self.positions), self.dtype)
+        """Take two passes, and subtract what squares around a rounded mean have too much.
+
+        (Chan, Golub and LeVeque, Algorithms for computing the sample variance, 1983: the corrected
+        two-pass algorithm.) One pass loses digits, and so does a mean far from 0.
+        """
+        near, rest = around_mean(cast(x, self.working_dtype), self.positions)
+        return cast(mean_square(near, rest, self.positions), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """2 (x - mean) / count."""
         share = multiply(multiply(cast(delta, self.working_dtype), 2), self.share(x))
         return (cast(self.distance(x) * self.spread(share, x), self.dtype),)
+
+
+def around_mean(x: TensorOp, positions: tuple[int, ...]) -> tuple[TensorOp, TensorOp]:
+    """Return x less its rounded mean along axes, and the mean of that, which is almost 0."""
+    mean = MeanOp(x, positions=positions)
+    near = subtract(x, mean.spread(mean, x))
+    return near, MeanOp(near, positions=positions)
+
+
+def mean_square(near: TensorOp, rest: TensorOp, positions: tuple[int, ...]) -> TensorOp:
+    """Return the variance of what `around_mean` gives, which is never below 0."""
+    # The rest comes first, so that the squares may be computed in place after it.
+    return maximum(negative(square(rest)) + MeanOp(square(near), positions=positions), 0)
 
 
 def sum_over(x: TensorOp, positions: tuple[int, ...]) -> TensorOp:

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from weft.ops.indexing import slice_along_axis, with_lengths
 from weft.ops.linalg import MatmulOp, matrix_transpose
 from weft.ops.movement import broadcast, cast_axes, transpose
 from weft.ops.multi_index import take_along_axis
+from weft.ops.roles import ImageRoles, Layout, by_roles
 from weft.ops.rounding import floor, round
 from weft.ops.spatial import SPATIAL, Numbers, Use
 from weft.ops.storage import as_op, constant
@@ -45,6 +46,7 @@ Coordinate = Callable[[int, int, int, Fraction], Fraction]
 
 COORDINATES: dict[str, Coordinate] = {
     "half_pixel": lambda i, n, m, scale: (i + HALF) / scale - HALF,
+    "pytorch_half_pixel": lambda i, n, m, scale: (i + HALF) / scale - HALF if m > 1 else Fraction(),
     "align_corners": lambda i, n, m, scale: Fraction(i * (n - 1), max(m - 1, 1)),
     "asymmetric": lambda i, n, m, scale: i / scale,
 }
@@ -130,11 +132,12 @@ def resize(
 
     `mode` is ``nearest``, ``linear`` or ``cubic`` (Keys, 1981, with `cubic_coefficient`), along one
     axis after the other; beyond the ends the last element is repeated. `coordinates` says where
-    element i lies: with ``half_pixel`` elements are squares, at (i + 0.5) / scale - 0.5; with
-    ``align_corners`` the first and last ones keep their places, at i (n - 1) / (m - 1) for m of n
-    elements; and ``asymmetric`` is i / scale. `rounding` says which one is the nearest: ``half_up``
-    or ``half_down`` at a tie, or always ``floor`` or ``ceil``. With `antialias`, where there are
-    fewer elements than before, kernels are wider in proportion.
+    element i of m lies among the n elements: with ``half_pixel`` at (i + 0.5) / scale - 0.5, with
+    ``pytorch_half_pixel`` likewise but a single element at 0, with ``align_corners`` at
+    i (n - 1) / (m - 1), which keeps the first and last in their places, and with ``asymmetric`` at
+    i / scale. `rounding` says which one is the nearest: ``half_up`` or ``half_down`` at a tie, or
+    always ``floor`` or ``ceil``. With `antialias`, where there are fewer elements than before,
+    kernels are wider in proportion.
 
     ``nearest`` keeps the dtype; else integers give float32.
     """
@@ -366,13 +369,19 @@ def affine_grid(theta: Any, lengths: Any, align_corners: bool = False) -> Tensor
     return cast_axes(MatmulOp(several, matrix_transpose(theta)), (batch, *sizes, count))
 
 
-def pixel_shuffle(x: Any, factor: int) -> TensorOp:
+_BLOCKS = Layout("batch? channels spatial*", results=["batch? channels spatial*"])
+
+
+def pixel_shuffle(x: Any, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
     """Return images `factor` times as long along each spatial axis, made of groups of channels.
 
-    From axes (N, C times factor ** n, n spatial ones), positional, it makes (N, C, n longer ones):
-    the channels of a group lie in a block, in row-major order.
+    From axes (N, C times factor ** n, n spatial ones) it makes (N, C, n longer ones): the channels
+    of a group lie in a block, in row-major order. Named axes are taken as by `max_pool`.
     """
-    x = as_op(x)
+    return by_roles("pixel_shuffle", _BLOCKS, (x,), axes, lambda x: _in_blocks(as_op(x), factor))
+
+
+def _in_blocks(x: TensorOp, factor: Any) -> TensorOp:
     use = Use("pixel_shuffle", (x,))
     lengths = use.spatial_lengths()
     count, factor = len(lengths), use.numbers("factor", factor, 1)[0]
@@ -386,13 +395,18 @@ def pixel_shuffle(x: Any, factor: int) -> TensorOp:
     return cast_axes(transpose(split, (0, 1, *pairs)), (batch, split.axes[1], *longer))
 
 
-def pixel_unshuffle(x: Any, factor: int) -> TensorOp:
+def pixel_unshuffle(x: Any, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
     """Return images whose blocks became channels, each spatial axis `factor` times shorter.
 
     It undoes `pixel_shuffle`: from axes (N, C, n spatial ones) it makes (N, C times factor ** n, n
-    shorter ones).
+    shorter ones). Named axes are taken as by `max_pool`.
     """
-    x = as_op(x)
+    return by_roles(
+        "pixel_unshuffle", _BLOCKS, (x,), axes, lambda x: _as_channels(as_op(x), factor)
+    )
+
+
+def _as_channels(x: TensorOp, factor: Any) -> TensorOp:
     use = Use("pixel_unshuffle", (x,))
     lengths = use.spatial_lengths()
     count, factor = len(lengths), use.numbers("factor", factor, 1)[0]

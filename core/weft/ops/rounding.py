@@ -9,6 +9,8 @@ import numpy as np
 
 from weft import dtypes
 from weft.dtypes import DType
+from weft.errors import AxesError
+from weft.op import explain
 from weft.ops.bits import bitcast
 from weft.ops.comparison import ComparisonOp, equal, less, less_equal, logical_not, not_equal, where
 from weft.ops.complex_parts import complex, imag, real
@@ -301,7 +303,8 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
     """Return x with NaN and infinities replaced by numbers; integers as they are.
 
     By default NaN gives 0, and infinities the largest float of the dtype or its negative. In
-    complex numbers both parts are replaced. What was replaced has the gradient 0.
+    complex numbers both parts are replaced. What was replaced has the gradient 0. Replacements are
+    broadcast to x; raises AxesError for one that has axes which x lacks.
     """
     (op,) = align(ArithmeticOp, x)
     if not dtypes.is_inexact(op.dtype):
@@ -312,7 +315,11 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
     above = constant(largest) if posinf is None else posinf
     below = constant(-largest) if neginf is None else neginf
     finite = where(IsinfOp(op), where(less(op, 0), below, above), op)
-    return where(IsnanOp(op), nan, finite)
+    result = where(IsnanOp(op), nan, finite)
+    if not result.axes.agrees_with(op.axes):
+        problem = f"a replacement adds axes to x {op.axes}, which gives {result.axes}"
+        raise AxesError(explain("nan_to_num", problem, (op,)))
+    return result
 
 
 def isclose(

@@ -163,8 +163,28 @@ _LANCZOS: Coefficients = (
 )  # fmt: skip
 
 
+# lgamma(2 + w) = w (1 - c + w S) with Euler's constant c, and S w² the sum of
+# (zeta(k) - 1) (-w)^k / k from k = 2 on, which converges as 4^-k up to
+# 1/2 (Abramowitz and Stegun, 6.1.33).
+_LGAMMA_SLOPE = 0.42278433509846713939
+_LGAMMA_NEAR: Coefficients = (
+    -6.42296456383810002e-11, 1.33047643742444895e-10, -2.75952288512423315e-10,
+    5.73136724167886201e-10, -1.19214014058609121e-9, 2.48367454380247832e-9,
+    -5.18347504197004666e-9, 1.08386592148969541e-8, -2.27110946089431649e-8,
+    4.76981016936398057e-8, -1.00432248239680996e-7, 2.12071848055546659e-7,
+    -4.49246919876456604e-7, 9.55141213040741983e-7, -2.03921575380136624e-6,
+    4.3748667899074878e-6, -9.4394882752683959e-6, 0.0000205072127756706916,
+    -0.0000449262367381331417, 0.0000994575127818085337, -0.00022315475845357938,
+    0.000509669524743042422, -0.00119275391170326098, 0.00289051033074152329,
+    -0.00738555102867398527, 0.0205808084277845479, -0.0673523010531980951, 0.322467033424113218,
+)  # fmt: skip
+_OWN_SINE = 1e-9
+_SHORT = 13
+"""How many of these coefficients float32 needs."""
+
+
 _SINC: Coefficients = tuple(
-    (-1.0) ** order / math.factorial(2 * order + 1) for order in reversed(range(7))
+    (-1.0) ** order / math.factorial(2 * order + 1) for order in reversed(range(10))
 )
 """The power series of sin(x) / x in x²."""
 
@@ -182,6 +202,15 @@ def _lanczos(z: TensorOp) -> tuple[TensorOp, TensorOp]:
 def _lanczos_logarithm(z: TensorOp) -> TensorOp:
     """Return log(z + g + 1/2), in which a small z is not lost."""
     return log1p(z / _LANCZOS_T) + math.log(_LANCZOS_T)
+
+
+def _lgamma_near(x: TensorOp) -> TensorOp:
+    """Return lgamma from 1/2 to 5/2, exact relative to itself at its zeros 1 and 2."""
+    is_lower = less(x, 1.5)
+    w = where(is_lower, x - 1, x - 2)
+    terms = _LGAMMA_NEAR[-_SHORT:] if x.dtype == dtypes.float32 else _LGAMMA_NEAR
+    value = w * (w * polynomial(w, terms) + _LGAMMA_SLOPE)
+    return value - where(is_lower, log1p(w), 0)
 
 
 def _lgamma(x: float) -> float:
@@ -208,11 +237,16 @@ class LgammaOp(FloatOp, CompositeOp):
         high = powers + log(series) + math.log(2 * math.pi) / 2
         size = absolute(x)
         fraction = size - FloorOp(size)
-        angle = minimum(fraction, 1 - fraction) * math.pi
-        result = where(is_low, math.log(math.pi) - log(sin(angle)) - high, high)
+        nearest = minimum(fraction, 1 - fraction)
+        # Small fractions are their own sines; times pi they might be subnormal.
+        sine = where(less(nearest, _OWN_SINE), nearest, sin(nearest * math.pi) * (1 / math.pi))
+        result = where(is_low, -log(sine) - high, high)
         # All large numbers are whole, so that below 0 they are poles; above, infinity - infinity.
         is_infinite = is_low & equal(fraction, 0) | equal(size, math.inf)
-        return cast(where(is_infinite, math.inf, result), self.dtype)
+        result = where(is_infinite, math.inf, result)
+        is_near = less(absolute(x - 1.5), 1)
+        near = _lgamma_near(where(is_near, x, 1))
+        return cast(where(is_near, near, result), self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Digamma."""
@@ -314,9 +348,11 @@ def sinc(x: Any) -> TensorOp:
     (given,) = align(InexactOp, x)
     x = wide(given)
     angle = x * math.pi
-    is_small = less(absolute(angle), 0.25)
-    # Without full turns the sine is exact, and finite where the angle is not.
-    turn = (x - round(real(x) * 0.5) * 2) * math.pi
+    is_small = less(absolute(angle), 1)
+    # Without half turns the sine is exact, also at its zeros, and finite where the angle is not.
+    halves = round(real(x))
+    is_odd = absolute(halves - round(halves * 0.5) * 2)
+    turn = sin((x - halves) * math.pi) * (1 - is_odd * 2)
     # The series is exact there, and so are its derivatives, where the quotient cancels.
     series = polynomial(square(where(is_small, angle, 0)), _SINC)
-    return cast(where(is_small, series, sin(turn) / where(is_small, 1, angle)), given.dtype)
+    return cast(where(is_small, series, turn / where(is_small, 1, angle)), given.dtype)

@@ -9,12 +9,13 @@ from typing import Any
 
 from weft import dtypes
 from weft.dtypes import DType, working_dtype
-from weft.errors import AxesError, DTypeError, StateError, WeftError
-from weft.op import Op, explain
+from weft.errors import AxesError, DTypeError, WeftError
+from weft.op import explain
 from weft.ops.elementwise import cast, subtract
 from weft.ops.indexing import update_slice
-from weft.ops.movement import IdentityOp, broadcast
+from weft.ops.movement import IdentityOp, broadcast, with_names
 from weft.ops.storage import AssignOp, as_op, constant
+from weft.ops.views import Place
 from weft.tensor import TensorOp, operators
 
 __all__ = [
@@ -37,24 +38,32 @@ class ValueOfOp(IdentityOp):
 def assign(state: Any, value: Any) -> AssignOp:
     """Return a write of a value, broadcast and cast, into a state; what is built later reads it.
 
-    Raises StateError for anything but a variable, persistent tensor or placeholder, and AxesError
-    or DTypeError for a value that does not fit.
+    The state may be given by a view of it, made of slices, transposes and reshapes: then what the
+    view shows is written, and the rest stays. An array of the right shape takes the names of axes.
+    Raises StateError for anything but a variable, persistent tensor or placeholder or such a view,
+    and AxesError or DTypeError for a value that does not fit.
     """
-    return AssignOp(state, cast(_fitting("assign", state, value), state.dtype))
+    place = Place("assign", state)
+    return _write(place, _fitting("assign", place, value))
 
 
-def _fitting(function: str, state: Any, value: Any) -> TensorOp:
-    """Return a value as a scalar, or repeated over the axes of the state that is to take it."""
-    if not isinstance(state, Op) or not state.is_state:
-        what = "a constant" if isinstance(state, Op) and state.is_constant else "no stored tensor"
-        problem = f"{state} is not assignable, it is {what}: {function} takes a variable"
-        raise StateError(explain(function, problem, [state] if isinstance(state, Op) else []))
-    value = _number_for(value, state.dtype)
+def _write(place: Place, value: TensorOp) -> AssignOp:
+    """Return the write of a fitting value into a state, or a part of it."""
+    value = cast(value, place.state.dtype)
+    if place.value is not place.state:
+        value = place.holding(broadcast(value, place.value.axes))
+    return AssignOp(place.state, value)
+
+
+def _fitting(function: str, place: Place, value: Any) -> TensorOp:
+    """Return a value as a scalar, or repeated over the axes of the place that is to take it."""
+    target = place.value
+    value = with_names(_number_for(value, target.dtype), value, target.axes)
     try:
-        return broadcast(value, state.axes) if value.axes else value
+        return broadcast(value, target.axes) if value.axes else value
     except WeftError:
-        problem = f"{value} {value.axes} does not fit {state} {state.axes}"
-        raise AxesError(explain(function, problem, (state, value))) from None
+        problem = f"{value} {value.axes} does not fit {target} {target.axes}"
+        raise AxesError(explain(function, problem, (target, value))) from None
 
 
 def _number_for(value: Any, dtype: DType) -> TensorOp:
@@ -69,11 +78,12 @@ def SetItem(state: Any, value: Any) -> AssignOp:  # noqa: N802
 
 
 def set_item(state: Any, item: Any, value: Any) -> AssignOp:
-    """Return a write into a slice of a state; steps may be negative."""
+    """Return a write into a slice of a state, or of a view of one; steps may be negative."""
     slices = item if isinstance(item, tuple) else (item,)
     if all(part is Ellipsis or _is_everything(part) for part in slices):
         return assign(state, value)
-    return assign(state, update_slice(state, slices, value))
+    place = Place("set_item", state)
+    return _write(place, update_slice(place.value, slices, value))
 
 
 def _is_everything(part: Any) -> bool:
@@ -90,7 +100,7 @@ def accumulate(state: Any, value: Any, factor: Any = 1) -> AssignOp:
 
     See `scaled_add`.
     """
-    return scaled_add(state, _fitting("accumulate", state, value), 1, factor)
+    return _scaled_add("accumulate", state, value, 1, factor)
 
 
 def scaled_add(state: Any, value: Any, a: Any = 1, b: Any = 1) -> AssignOp:
@@ -100,9 +110,14 @@ def scaled_add(state: Any, value: Any, a: Any = 1, b: Any = 1) -> AssignOp:
     Floats of 16 bits are added in float32; what comes out is cast to the state's dtype as `cast`
     does, so integers lose a fraction. Raises as `assign` does.
     """
-    value = _fitting("scaled_add", state, value)
-    old, new = (cast(x, working_dtype(x.dtype)) for x in (state, value))
-    return assign(state, old * a + new * b)
+    return _scaled_add("scaled_add", state, value, a, b)
+
+
+def _scaled_add(function: str, state: Any, value: Any, a: Any, b: Any) -> AssignOp:
+    place = Place(function, state)
+    value = _fitting(function, place, value)
+    old, new = (cast(x, working_dtype(x.dtype)) for x in (place.value, value))
+    return _write(place, _fitting(function, place, old * a + new * b))
 
 
 def moving_average(state: Any, value: Any, decay: Any) -> AssignOp:
@@ -112,11 +127,10 @@ def moving_average(state: Any, value: Any, decay: Any) -> AssignOp:
     ``1 - decay ** calls`` to be rid of that beginning. Raises DTypeError for a state that holds no
     floats, else as `assign` does.
     """
-    value = _fitting("moving_average", state, value)
-    if not dtypes.is_inexact(state.dtype):
+    if not dtypes.is_inexact(Place("moving_average", state).value.dtype):
         problem = f"{state} holds {state.dtype}, which cannot hold an average: make it a float"
         raise DTypeError(explain("moving_average", problem, (state,)))
-    return scaled_add(state, value, decay, subtract(1.0, decay))
+    return _scaled_add("moving_average", state, value, decay, subtract(1.0, decay))
 
 
 def value_of(x: Any) -> TensorOp:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import reprlib
 import threading
 import weakref
@@ -10,10 +11,18 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes, scope
-from weft.axes import Axes, Axis, make_axes
+from weft.axes import Axes, Axis, make_axes, require_addressable
 from weft.dtypes import DType
-from weft.errors import ArgumentError, AxesError, DTypeError, StateError, WeftError
+from weft.errors import (
+    ArgumentError,
+    AxesError,
+    DTypeError,
+    NeedsMemory,
+    StateError,
+    WeftError,
+)
 from weft.lengths import Length
+from weft.locks import renewed
 from weft.op import Op
 from weft.ordered import OrderedSet
 from weft.tensor import TensorOp
@@ -36,7 +45,7 @@ __all__ = [
 CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
 _SIZES = (int, Axis, Length)
 _NO_AXES = Axes()
-_writing = threading.RLock()
+_writing = renewed(threading.RLock())
 """Held from the look at the last write of a state until there is a new one."""
 
 
@@ -180,7 +189,7 @@ def constant(value: Any, axes: Any = None, dtype: Any = None, name: str | None =
     AxesError (a ValueError) if value and axes differ in shape, DTypeError if a value does not fit
     the dtype.
     """
-    array = _host_array(value, None if dtype is None else dtypes.as_dtype(dtype), "constant")
+    array = host_value(value, None if dtype is None else dtypes.as_dtype(dtype), "constant")
     return _holding(array, axes, name)
 
 
@@ -191,6 +200,7 @@ def _holding(array: Any, axes: Any = None, name: str | None = None) -> TensorOp:
     else:
         target = make_axes(axes)
         if not array.shape and target:
+            require_addressable(target, array.dtype.itemsize)
             array = np.broadcast_to(array, target.shape)
         if target.lengths != array.shape:
             raise AxesError(f"a constant of shape {array.shape} does not fit {target}")
@@ -200,9 +210,11 @@ def _holding(array: Any, axes: Any = None, name: str | None = None) -> TensorOp:
     )
 
 
-def _host_array(value: Any, dtype: DType | None, what: str) -> Any:
+def host_value(value: Any, dtype: DType | None, what: str) -> Any:
+    """Return a value as `weft.dtypes.host_array` does; says of nested lists what is wrong."""
     try:
-        return dtypes.host_array(value, dtype, what)
+        with NeedsMemory(what):
+            return dtypes.host_array(value, dtype, what)
     except (TypeError, ValueError) as error:
         if _holds_ops(value):
             hint = "holds tensor ops: use stack() to put them together"
@@ -214,8 +226,13 @@ def _host_array(value: Any, dtype: DType | None, what: str) -> Any:
 
 
 def _holds_ops(value: Any) -> bool:
-    several = isinstance(value, list | tuple)
-    return any(map(_holds_ops, value)) if several else isinstance(value, Op)
+    """Whether lists inside lists, at a depth that an array may have, hold an op."""
+    level = [value]
+    for _ in range(64):
+        if any(isinstance(each, Op) for each in level):
+            return True
+        level = [each for several in level if isinstance(several, list | tuple) for each in several]
+    return False
 
 
 def _state(
@@ -235,7 +252,7 @@ def _state(
         metadata=metadata,
     )
     if callable(initial_value):
-        initial_value = initial_value()
+        initial_value = _called(initial_value, state)
     if initial_value is not None:
         with scope.saved_user_deps():
             write = AssignOp(state, _initial(state, initial_value))
@@ -243,9 +260,26 @@ def _state(
     return state
 
 
+def _called(function: Any, state: AssignableTensorOp) -> Any:
+    """Return what a function gives as an initial value; it gets what it needs of axes and dtype."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of builtin functions that say nothing of their parameters
+        return function()
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        each
+        for each in parameters.values()
+        if each.kind in by_place and each.default is inspect.Parameter.empty
+    ]
+    args = (state.axes,) if needed else ()
+    options = {"dtype": state.dtype} if needed and "dtype" in parameters else {}
+    return function(*args, **options)
+
+
 def _initial(state: AssignableTensorOp, value: Any) -> TensorOp:
     is_op = isinstance(value, TensorOp)
-    array = value if is_op else _host_array(value, state.dtype, "initial value")
+    array = value if is_op else host_value(value, state.dtype, "initial value")
     if array.shape and not state.axes:
         raise AxesError(
             state.explain(
@@ -275,7 +309,9 @@ def placeholder(
 
     Where it is not listed as one it holds what was assigned last, or its initial value, or zeros.
     `axes` are axes, sizes or a shape, in which `symbol` makes a length that is unknown until a
-    call; a callable `initial_value` is called once, now. Messages and programs show the `name`.
+    call. A callable `initial_value` is called once, now: with the axes if it has a parameter
+    without a default, and then with ``dtype=`` if it has one of that name, so that functions such
+    as `glorot_uniform` serve. Messages and programs show the `name`.
     """
     return _state(PLACEHOLDER, axes, dtype, initial_value, name, metadata)
 

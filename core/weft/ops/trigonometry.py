@@ -151,8 +151,10 @@ class AsinhOp(InexactOp, CompositeOp):
         return CopysignOp(where(greater(size, 1), large, small), x)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / sqrt(1 + x²)."""
-        return (delta * rsqrt(square(x) + 1),)
+        """1 / sqrt(1 + x²), whose square may overflow."""
+        if x.dtype.kind == "c":
+            return (delta * rsqrt(square(x) + 1),)
+        return (delta / hypot(x, 1),)
 
 
 class AcoshOp(InexactOp, CompositeOp):

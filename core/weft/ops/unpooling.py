@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 from weft.axes import make_axes
 from weft.errors import AxesError
@@ -12,6 +12,7 @@ from weft.ops.arguments import checked_number
 from weft.ops.elementwise import FloatOp, align
 from weft.ops.movement import BroadcastOp, broadcast, cast_axes
 from weft.ops.multi_index import scatter_along_axis
+from weft.ops.roles import IMAGES, ImageRoles, Layout, by_roles
 from weft.ops.spatial import Use
 from weft.ops.storage import as_op, constant
 from weft.ops.windows import folded_into
@@ -24,14 +25,24 @@ __all__ = [
 ]
 
 
-def max_unpool(x: Any, indices: Any, lengths: Any) -> TensorOp:
+_IMAGES = "batch? channels? spatial*"
+_PAIR = Layout(_IMAGES, _IMAGES, results=[_IMAGES])
+
+
+def max_unpool(x: Any, indices: Any, lengths: Any, **axes: Unpack[ImageRoles]) -> TensorOp:
     """Return zeros of spatial `lengths` in which each element of x is put at its index.
 
     `x` and `indices` are what `max_pool_with_indices` gives, `lengths` those of what was pooled. Of
-    elements with the same index, as windows that overlap may have, one is kept, unspecified which:
-    they are equal if they come from one pooling. A call with an index out of range raises
-    IndexOutOfRange.
+    elements with the same index, as windows that overlap may have, the last one in row-major order
+    is kept, and it alone gets gradient. Named axes are taken as by `max_pool`. A call with an index
+    out of range raises IndexOutOfRange.
     """
+    return by_roles(
+        "max_unpool", _PAIR, (x, indices), axes, lambda *both: _put(both[0], both[1], lengths)
+    )
+
+
+def _put(x: Any, indices: Any, lengths: Any) -> TensorOp:
     x, indices = as_op(x), as_op(indices)
     use = Use("max_unpool", (x, indices))
     counts = use.spatial_lengths()
@@ -44,29 +55,42 @@ def max_unpool(x: Any, indices: Any, lengths: Any) -> TensorOp:
     return cast_axes(found, (*rows[:2], *sizes))
 
 
-def avg_unpool(x: Any, kernel: Any, stride: Any = None, lengths: Any = None) -> TensorOp:
+def avg_unpool(
+    x: Any, kernel: Any, stride: Any = None, lengths: Any = None, **axes: Unpack[ImageRoles]
+) -> TensorOp:
     """Return images in which each window is filled with its mean, the element of x.
 
     It undoes `avg_pool` with the same `kernel` and `stride` as far as that can be: pooling the
     result gives `x` again. Windows must not overlap, so the stride (by default the kernel) is no
     less than the kernel; between windows there are zeros. `lengths` are those of the spatial axes,
-    by default the least.
+    by default the least. Named axes are taken as by `max_pool`.
     """
-    return _unpooled("avg_unpool", as_op(x), kernel, stride, lengths)
+
+    def apply(x: Any) -> TensorOp:
+        return _unpooled("avg_unpool", as_op(x), kernel, stride, lengths)
+
+    return by_roles("avg_unpool", IMAGES, (x,), axes, apply)
 
 
-def lp_unpool(x: Any, p: float, kernel: Any, stride: Any = None, lengths: Any = None) -> TensorOp:
+def lp_unpool(
+    x: Any, p: float, kernel: Any, stride: Any = None, lengths: Any = None,
+    **axes: Unpack[ImageRoles],
+) -> TensorOp:  # fmt: skip
     """Return images in which each window is filled with its p-norm over count ** (1 / p).
 
     The count is the number of elements of a window. Pooling the result with `lp_pool` gives the
     absolute value of `x`, the norms, again. The arguments are those of `avg_unpool`; integers give
     float32.
     """
-    (x,) = align(FloatOp, x)
-    use = Use("lp_unpool", (x,))
-    sizes = use.numbers("kernel", kernel, len(use.spatial_lengths()))
-    share = x * math.prod(sizes) ** (-1 / checked_number("lp_unpool", "p", p, 1))
-    return _unpooled("lp_unpool", share, kernel, stride, lengths)
+
+    def apply(x: Any) -> TensorOp:
+        (x,) = align(FloatOp, x)
+        use = Use("lp_unpool", (x,))
+        sizes = use.numbers("kernel", kernel, len(use.spatial_lengths()))
+        share = x * math.prod(sizes) ** (-1 / checked_number("lp_unpool", "p", p, 1))
+        return _unpooled("lp_unpool", share, kernel, stride, lengths)
+
+    return by_roles("lp_unpool", IMAGES, (x,), axes, apply)
 
 
 def _unpooled(function: str, x: TensorOp, kernel: Any, stride: Any, lengths: Any) -> TensorOp:

@@ -153,7 +153,7 @@ def make_cases(
     Without gradients operands are in the plain layout only. Special integers are never left out.
     """
     if brief:
-        cases = [make_case(row, row.shapes[0], dtype)]
+        cases = [make_case(row, row.shapes[0], dtype, with_gradients=with_gradients)]
         if row.is_special and dtypes.is_integer(dtypes.as_dtype(dtype)):
             cases.append(make_special_case(row, dtype))
         return cases

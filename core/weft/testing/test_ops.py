@@ -13,7 +13,6 @@ from weft import dtypes
 from weft.testing.cases import Case, make_case, make_cases, run_cases, seeded
 from weft.testing.levels import DTYPES, GRADIENTS, VALUES, includes, level
 from weft.testing.numeric import ACCURACY, numeric_derivative
-from weft.testing.pytest_plugin import LACKING_PROPERTY
 from weft.testing.reference import evaluate
 from weft.testing.table import (
     REFUSALS,
@@ -23,6 +22,7 @@ from weft.testing.table import (
 )
 from weft.testing.table.rows import INTEGERS, NARROW, Refusal, Row
 from weft.testing.together import Batch, together
+from weft_pytest import LACKING_PROPERTY
 
 KIT = Path(__file__).parent
 ROWS = {row.name: row for row in TABLE}
@@ -50,10 +50,17 @@ def test_rows_have_names_of_their_own() -> None:
 @together
 @pytest.mark.parametrize(("row", "dtype"), RUNS)
 def test_row_gives_what_the_reference_gives(
-    batch: Batch, backend: str, row: Row, dtype: str, highest_level: str, record_property: Any
+    batch: Batch,
+    backend: str,
+    row: Row,
+    dtype: str,
+    highest_level: str,
+    is_brief: bool,
+    record_property: Any,
 ) -> None:
     """In every shape and layout, value and gradient are those of the reference."""
-    findings = batch.findings(row, backend, with_gradients=includes(highest_level, GRADIENTS))
+    with_gradients = includes(highest_level, GRADIENTS)
+    findings = batch.findings(row, backend, with_gradients, is_brief)
     target = batch.target
     if dtype not in target.dtypes:
         pytest.skip(f"{target.name} does not compute with {dtype}")
@@ -69,6 +76,8 @@ def test_row_gives_what_the_reference_gives(
 
 TOGETHER = 25
 """How many cases are one computation: compilers take their time over large programs."""
+BRIEFLY = 32
+"""Of the rows of a test, the quick mode takes one in so many."""
 PARTS = 4
 """How many tests a dtype is, so that none takes a minute."""
 
@@ -76,12 +85,13 @@ PARTS = 4
 @level(DTYPES)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("dtype", [*NARROW, *INTEGERS])
-def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str, part: int) -> None:
+def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str, part: int, is_brief: bool) -> None:
     """The first shapes of each row, where floats or integers are taken, many in a computation."""
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
     model = "float32" if dtype in NARROW else "int32"
     rows = [row for row in TABLE if row.is_generic and model in row.dtypes][part::PARTS]
+    rows = rows[::BRIEFLY] if is_brief else rows
     cases = [case for row in rows for case in make_cases(row, dtype, True)]
     parts = [cases[first : first + TOGETHER] for first in range(0, len(cases), TOGETHER)]
     problems = [problem for each in parts for problem in run_cases(transformer, each)]

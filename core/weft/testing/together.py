@@ -44,26 +44,29 @@ class Batch:
         self.dtype = dtype
         self._found: dict[str, list[Finding] | Exception] = {}
 
-    def findings(self, row: Row, backend: str, with_gradients: bool) -> list[Finding]:
+    def findings(
+        self, row: Row, backend: str, with_gradients: bool, brief: bool = False
+    ) -> list[Finding]:
         """Return what came of each case of a row; raises the error if its cases cannot be made.
 
-        Nothing came of any where the target does not compute with the dtype.
+        Nothing came of any where the target does not compute with the dtype. `brief` is one of
+        `make_cases`.
         """
         if not self._found:
-            self._compute(backend, with_gradients)
+            self._compute(backend, with_gradients, brief)
         found = self._found[row.name]
         if isinstance(found, Exception):
             raise found
         return found
 
-    def _compute(self, backend: str, with_gradients: bool) -> None:
+    def _compute(self, backend: str, with_gradients: bool, brief: bool) -> None:
         found: dict[str, list[Finding] | Exception] = {row.name: [] for row in self.rows}
         made: list[tuple[Row, list[Case]]] = []
         with weft.make_transformer(backend) as transformer:
             self.target = transformer.target
             for row in self.rows if self.dtype in self.target.dtypes else ():
                 try:
-                    made.append((row, make_cases(row, self.dtype, False, with_gradients)))
+                    made.append((row, make_cases(row, self.dtype, brief, with_gradients)))
                 except Exception as error:
                     found[row.name] = error
             findings = iter(examine(transformer, [case for _, cases in made for case in cases]))

@@ -9,6 +9,8 @@ from weft_popxl.ops import (
     networks,
     random,
     reductions,
+    regions,
+    scattering,
     var_updates,
 )
 from weft_popxl.ops.call import CallSiteInfo, call, call_with_info
@@ -21,7 +23,9 @@ from weft_popxl.ops.movement import *
 from weft_popxl.ops.networks import *
 from weft_popxl.ops.random import *
 from weft_popxl.ops.reductions import *
+from weft_popxl.ops.regions import *
 from weft_popxl.ops.repeat import RepeatInfo, repeat, repeat_with_info
+from weft_popxl.ops.scattering import *
 from weft_popxl.tensor import operators
 
 __all__ = [
@@ -45,6 +49,8 @@ for _family in (
     networks,
     random,
     reductions,
+    regions,
+    scattering,
 ):
     __all__ += _family.__all__
 

@@ -75,13 +75,13 @@ class CallSiteInfo:
         )
         return made
 
-    def parent_input(self, index: int) -> Tensor:
+    def parent_input(self, idx: int) -> Tensor:
         """Return the input of a number; raises IndexError."""
-        return at("input", self.inputs, index)
+        return at("input", self.inputs, idx)
 
-    def parent_output(self, index: int) -> Tensor:
+    def parent_output(self, idx: int) -> Tensor:
         """Return the output of a number; raises IndexError."""
-        return at("output", self.outputs, index)
+        return at("output", self.outputs, idx)
 
     def graph_to_parent(self, graph_tensor: Tensor) -> Tensor:
         """Return what an input or output of the called graph is in the caller.
@@ -103,24 +103,24 @@ class CallSiteInfo:
     def _calling(self) -> tuple[Tensor, ...]:
         return (*self.inputs, *self.outputs)
 
-    def graph_to_parent_input_index(self, index: int) -> int:
+    def graph_to_parent_input_index(self, idx: int) -> int:
         """Return the number in the call of an input of the graph: the same."""
-        return _number("input", self.inputs, index)
+        return _number("input", self.inputs, idx)
 
-    def parent_to_graph_input_index(self, index: int) -> int:
+    def parent_to_graph_input_index(self, idx: int) -> int:
         """Return the number in the graph of an input of the call: the same."""
-        return _number("input", self.inputs, index)
+        return _number("input", self.inputs, idx)
 
-    def graph_to_parent_output_index(self, index: int) -> int:
+    def graph_to_parent_output_index(self, idx: int) -> int:
         """Return the number in the call of an output of the graph: the same."""
-        return _number("output", self.outputs, index)
+        return _number("output", self.outputs, idx)
 
-    def parent_to_graph_output_index(self, index: int) -> int:
+    def parent_to_graph_output_index(self, idx: int) -> int:
         """Return the number in the graph of an output of the call: the same."""
-        return _number("output", self.outputs, index)
+        return _number("output", self.outputs, idx)
 
     def set_parent_input_modified(
-        self, parent_tensor: Tensor, infer_modified_regions: bool = False
+        self, parent_tensor: Tensor, infer_modified_regions: bool = True
     ) -> None:
         """Let what the called graph changes of an input in place reach the caller's tensor.
 
@@ -133,7 +133,7 @@ class CallSiteInfo:
             refuse_value(f"{parent_tensor!r} is not an input of the call of {self.called_graph}")
         changed = [n for n in places if n in self.called_graph.captured().modified]
         if changed:
-            _require_changeable(self.graph, self._record, parent_tensor)
+            require_changeable(self.graph, self._record, parent_tensor)
             self._bring_back(changed)
 
     def _bring_back(self, places: Sequence[int]) -> None:
@@ -160,7 +160,8 @@ def write_back(record: Record, tensor: Tensor, op: Any) -> None:
     tensor.place.write(op)
 
 
-def _require_changeable(graph: Graph, record: Record, tensor: Tensor) -> None:
+def require_changeable(graph: Graph, record: Record, tensor: Tensor) -> None:
+    """Raise popart_exception if a tensor was used after a record was built."""
     later = graph._records[graph._records.index(record) + 1 :]
     roots = set(tensor.place.roots)
     for other in later:
@@ -272,14 +273,18 @@ def by_reference(called: Graph) -> list[int]:
 
 
 def call_with_info(
-    graph: Graph, *inputs: Any, inputs_dict: Mapping[Tensor, Any] | None = None
+    graph: Graph,
+    *inputs: Any,
+    inputs_dict: Mapping[Tensor, Any] | None = None,
+    check_inputs: bool = True,
 ) -> CallSiteInfo:
     """Call a graph and return what is known of the call.
 
     Inputs are given by position, lists of them being flattened, or by the tensor of the graph that
-    they stand for. They are passed by value, unless the graph declares them ``by_ref``. Raises
-    ValueError for too many, too few or foreign inputs, TypeError for what makes no tensor, and
-    popart_exception for a shape or dtype that does not fit.
+    they stand for. They are passed by value, unless the graph declares them ``by_ref``. They are
+    always checked, so `check_inputs` is a hint. Raises ValueError for too many, too few or foreign
+    inputs, TypeError for what makes no tensor, and popart_exception for a shape or dtype that does
+    not fit.
     """
     parents = bound_inputs(graph, inputs, inputs_dict)
     captured = graph.captured()

@@ -57,9 +57,9 @@ def not_equal(lhs: Any, rhs: Any) -> Tensor:
     return _compared("not_equal", weft.not_equal, lhs, rhs)
 
 
-def greater(lhs: Any, rhs: Any) -> Tensor:
-    """Return whether lhs > rhs."""
-    return _compared("greater", weft.greater, lhs, rhs)
+def greater(input: Any, other: Any) -> Tensor:
+    """Return whether input > other."""
+    return _compared("greater", weft.greater, input, other)
 
 
 def greater_equal(lhs: Any, rhs: Any) -> Tensor:

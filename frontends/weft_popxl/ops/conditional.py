@@ -15,7 +15,14 @@ from weft_popxl.context import get_current_graph
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import NotProvided, PlaceError, popart_exception, refuse_value
 from weft_popxl.graph import Graph
-from weft_popxl.ops.call import CallSiteInfo, at, bound_inputs
+from weft_popxl.ops.call import (
+    CallSiteInfo,
+    at,
+    bound_inputs,
+    refuse_shared,
+    require_changeable,
+    write_back,
+)
 from weft_popxl.ops.hosting import new_load
 from weft_popxl.record import Record
 from weft_popxl.streams import Store, totals
@@ -37,10 +44,17 @@ class ConditionalInfo:
         Tensors of the graph that chooses.
     """
 
-    def __init__(self, condition: Tensor, then_info: CallSiteInfo, else_info: CallSiteInfo) -> None:
+    def __init__(
+        self,
+        condition: Tensor,
+        then_info: CallSiteInfo,
+        else_info: CallSiteInfo,
+        changed: Mapping[Tensor, TensorOp],
+    ) -> None:
         self.graph = then_info.graph
         self.condition = condition
         self._branches = {True: then_info, False: else_info}
+        self._changed = changed
 
     @property
     def then_graph(self) -> Graph:
@@ -68,47 +82,101 @@ class ConditionalInfo:
         """What the chosen graph yields."""
         return self._branches[True]._returned
 
-    def parent_input(self, index: int) -> Tensor:
+    def parent_input(self, idx: int) -> Tensor:
         """Return one of `inputs` by its number; raises IndexError."""
-        return at("input", self.inputs, index)
+        return at("input", self.inputs, idx)
 
-    def parent_output(self, index: int) -> Tensor:
+    def parent_output(self, idx: int) -> Tensor:
         """Return one of `outputs` by its number; raises IndexError."""
-        return at("output", self.outputs, index)
+        return at("output", self.outputs, idx)
 
-    def graph_to_parent(self, graph_tensor: Tensor, then_branch: bool = True) -> Tensor:
-        """Return what an input or output of a graph is in the caller; raises ValueError."""
+    def graph_to_parent(self, graph_tensor: Tensor, then_branch: bool | None = None) -> Tensor:
+        """Return what an input or output of one of the graphs is in the caller.
+
+        Where both branches are the same graph it is the first, unless `then_branch` is false.
+        Raises ValueError for any other tensor.
+        """
+        if then_branch is None:
+            then_branch = any(graph_tensor is each for each in self._branches[True]._called())
         return self._branches[then_branch].graph_to_parent(graph_tensor)
 
-    def parent_to_graph(self, parent_tensor: Tensor, then_branch: bool = True) -> Tensor:
-        """Return which input or output of a graph a tensor is; raises ValueError."""
+    def parent_to_graph(self, parent_tensor: Tensor, then_branch: bool | None = None) -> Tensor:
+        """Return which input or output of a graph a tensor is: of the first, if of both.
+
+        Raises ValueError for a tensor that is none.
+        """
+        if then_branch is None:
+            then_branch = any(parent_tensor is each for each in self._branches[True]._calling())
         return self._branches[then_branch].parent_to_graph(parent_tensor)
 
-    def graph_to_parent_input_index(self, index: int, then_branch: bool = True) -> int:
+    def graph_to_parent_input_index(self, idx: int, then_branch: bool = True) -> int:
         """Return the number among `inputs` of an input of a graph; raises IndexError."""
-        number = self._branches[then_branch].graph_to_parent_input_index(index)
-        return 1 + number + (0 if then_branch else len(self._branches[True].inputs))
+        number = self._branches[then_branch].graph_to_parent_input_index(idx)
+        return self._first(then_branch) + number
 
-    def parent_to_graph_input_index(self, index: int, then_branch: bool = True) -> int:
-        """Return the number in a graph of one of `inputs`; raises IndexError."""
-        branch = self._branches[then_branch]
-        first = 1 + (0 if then_branch else len(self._branches[True].inputs))
-        end = first + len(branch.inputs)
-        index = whole("the number of an input", index)
-        if not first <= index < end:
+    def parent_to_graph_input_index(self, idx: int, then_branch: bool | None = None) -> int:
+        """Return the number in its graph of one of `inputs`; raises IndexError.
+
+        That is the graph that has the input, or with `then_branch` the one that is asked for.
+        """
+        own = self.is_parent_index_in_then_branch(idx)
+        if then_branch not in (None, own):
             raise PlaceError(
-                f"input {index} of the conditional is none of {branch.called_graph}"
-                + (f": its are {first} to {end - 1}" if first < end else ", which has none")
+                f"input {idx} of the conditional is none of "
+                f"{self._branches[bool(then_branch)].called_graph}"
             )
-        return index - first
+        return idx - self._first(own)
 
-    def graph_to_parent_output_index(self, index: int, then_branch: bool = True) -> int:
+    def is_parent_index_in_then_branch(self, idx: int) -> bool:
+        """Return whether one of `inputs` is one of the first graph; raises IndexError for none."""
+        number = whole("the number of an input", idx)
+        count = len(self.inputs)
+        if not 0 < number < count:
+            there_are = f"they have 1 to {count - 1}" if count > 1 else "they have none"
+            raise PlaceError(
+                f"input {number} of the conditional is none of its graphs: {there_are}"
+            )
+        return number < self._first(False)
+
+    def _first(self, then_branch: bool) -> int:
+        """Return the number among `inputs` of the first one of a graph."""
+        return 1 if then_branch else 1 + len(self._branches[True].inputs)
+
+    def graph_to_parent_output_index(self, idx: int, then_branch: bool = True) -> int:
         """Return the number among `outputs` of an output of a graph: the same."""
-        return self._branches[then_branch].graph_to_parent_output_index(index)
+        return self._branches[then_branch].graph_to_parent_output_index(idx)
 
-    def parent_to_graph_output_index(self, index: int, then_branch: bool = True) -> int:
+    def parent_to_graph_output_index(self, idx: int, then_branch: bool = True) -> int:
         """Return the number in a graph of one of `outputs`: the same."""
-        return self._branches[then_branch].parent_to_graph_output_index(index)
+        return self._branches[then_branch].parent_to_graph_output_index(idx)
+
+    def set_parent_input_modified(
+        self, parent_tensor: Tensor, infer_modified_regions: bool = True
+    ) -> None:
+        """Let what the chosen graph changes of an input in place reach the caller's tensor.
+
+        To be said right after the conditional: raises popart_exception if the tensor was used
+        since, and where a graph changes another input that is the same memory. Raises ValueError
+        for a tensor that is no input. Which regions are changed is known without being asked.
+        """
+        if not any(parent_tensor is each for each in self.inputs):
+            refuse_value(f"{parent_tensor!r} is not an input of this conditional")
+        if parent_tensor not in self._changed:
+            return
+        roots = set(parent_tensor.place.roots)
+        for branch in self._branches.values():
+            changed = [branch.inputs[n] for n in branch.called_graph.captured().modified]
+            same = [each for each in changed if not roots.isdisjoint(each.place.roots)]
+            refuse_shared(same, branch.called_graph)
+        record = self._branches[True]._record
+        require_changeable(self.graph, record, parent_tensor)
+        write_back(record, parent_tensor, self._changed[parent_tensor])
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}[graph={self.graph} called_graph={self.called_graph} "
+            f"inputs={list(self.inputs)} outputs={list(self.outputs)}]"
+        )
 
 
 class _Branch(CallSiteInfo):
@@ -158,14 +226,25 @@ def _given(what: str, inputs: Sequence[Any] | None) -> list[Any]:
     return [] if inputs is None else several(what, inputs)
 
 
-def _side(called: Graph, streams: Sequence[Any]) -> Any:
-    """Return a graph that takes all slices of each stream in one, and stores so."""
+def _changed(called: Graph, parents: Sequence[Tensor]) -> dict[Tensor, int]:
+    """Return by the tensor of the caller which inputs a graph changes in place."""
+    return {parents[place]: place for place in called.captured().modified}
+
+
+def _side(
+    called: Graph, streams: Sequence[Any], changed: Sequence[Tensor], own: Mapping[Tensor, int]
+) -> Any:
+    """Return a graph that takes all slices of each stream in one, and stores so.
+
+    It takes and yields besides the tensors of the caller that one of both graphs changes.
+    """
     captured = called.captured()
-    own = len(called._outputs)
-    if not (called._loads or called._stores):
-        return captured.graph.replace(outputs=captured.graph.outputs[:own])
+    count = len(called._outputs)
+    if not (called._loads or called._stores or changed):
+        return captured.graph.replace(outputs=captured.graph.outputs[:count])
     inputs = [weft.placeholder(op.axes, op.dtype) for op in captured.graph.inputs]
     inputs = inputs[: len(called.inputs)]
+    passed = {each: weft.placeholder(each.op.axes, each.op.dtype) for each in changed}
     sums = totals(called._loads)
     blocks = {s: weft.placeholder((sums[s], *s.shape), s.dtype.as_numpy()) for s in streams}
     first = dict.fromkeys(sums, 0)
@@ -175,14 +254,18 @@ def _side(called: Graph, streams: Sequence[Any]) -> Any:
         first[load.stream] += load.count
         loads.append(blocks[load.stream][begin : begin + load.count])
     made = weft.call(captured.graph, *inputs, *loads)
+    values = [
+        made[count + captured.modified.index(own[each])] if each in own else passed[each]
+        for each in changed
+    ]
     parts: dict[Any, list[TensorOp]] = {}
-    results = made[own + len(captured.modified) :]
+    results = made[count + len(captured.modified) :]
     for store, result in zip(called._stores, results, strict=True):
         parts.setdefault(store.stream, []).append(result)
     stored = sorted(parts, key=lambda stream: str(stream.name))
     return weft.capture(
-        [*made[:own], *(weft.concat(parts[stream]) for stream in stored)],
-        [*inputs, *blocks.values()],
+        [*made[:count], *values, *(weft.concat(parts[stream]) for stream in stored)],
+        [*inputs, *passed.values(), *blocks.values()],
         f"{called.id}_branch",
     )
 
@@ -195,10 +278,12 @@ def conditional_with_info(
     else_inputs: Sequence[Any] | None = None,
     then_inputs_dict: Mapping[Tensor, Any] | None = None,
     else_inputs_dict: Mapping[Tensor, Any] | None = None,
+    check_inputs: bool = True,
 ) -> ConditionalInfo:
     """Call one graph where a bool is true, else another, and return what is known of it.
 
-    Both have outputs of the same shapes and dtypes. Raises ValueError for different numbers of
+    Both have outputs of the same shapes and dtypes. Inputs are always checked, so `check_inputs` is
+    a hint. Raises ValueError for different numbers of
     outputs, NotImplementedError for inputs by reference, popart_exception where the graphs do not
     fit each other or load or store different numbers of tensors, and what `call` raises.
     """
@@ -215,28 +300,30 @@ def conditional_with_info(
     streams = sorted(totals(then_branch._loads), key=lambda stream: str(stream.name))
     sums = totals(then_branch._loads)
     blocks = [new_load(stream, sums[stream]).op for stream in streams]
+    own, other = _changed(then_branch, ones), _changed(else_branch, others)
+    changed = [*dict.fromkeys((*own, *other))]
+    passed = [each.place.read() for each in changed]
     op = cond_op(
         weft.reshape(condition.place.read(), ()),
-        _side(then_branch, streams),
-        _side(else_branch, streams),
-        [*(each.place.read() for each in ones), *blocks],
-        [*(each.place.read() for each in others), *blocks],
+        _side(then_branch, streams, changed, own),
+        _side(else_branch, streams, changed, other),
+        [*(each.place.read() for each in ones), *passed, *blocks],
+        [*(each.place.read() for each in others), *passed, *blocks],
     )
     graph._effects += [op] if op.has_effect else []
-    results = op.results
-    own = len(then_branch._outputs)
+    results = iter(op.results)
     names = [each.label for each in then_branch._outputs]
-    outputs = [
-        graph._add(op, name, record=record) for op, name in zip(results[:own], names, strict=True)
-    ]
+    outputs = [graph._add(next(results), name, record=record) for name in names]
+    modified = {each: next(results) for each in changed}
     stored = sorted(totals(then_branch._stores).items(), key=lambda item: str(item[0].name))
-    for (stream, count), result in zip(stored, results[own:], strict=True):
+    for (stream, count), result in zip(stored, results, strict=True):
         graph._stores.append(Store(stream, count, result))
     announced(record, *outputs)
     return ConditionalInfo(
         condition,
         _Branch(then_branch, ones, record, outputs),
         _Branch(else_branch, others, record, outputs),
+        modified,
     )
 
 

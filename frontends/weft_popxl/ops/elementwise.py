@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,10 @@ import numpy as np
 import weft
 from weft import TensorOp
 from weft_popxl import dtypes
-from weft_popxl.arguments import axis_of, real
+from weft_popxl.arguments import axis_of, number_for
 from weft_popxl.building import apply, change, computed, pair, same_dtypes, view
 from weft_popxl.data import as_tensor
-from weft_popxl.errors import popart_exception
+from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.tensor import Tensor
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "add_",
     "cast",
     "ceil",
+    "clamp",
     "clip",
     "clip_",
     "cos",
@@ -51,6 +52,7 @@ __all__ = [
     "pow",
     "relu",
     "relu_",
+    "rename",
     "round",
     "scaled_add",
     "scaled_add_",
@@ -119,19 +121,30 @@ def fmod(lhs: Any, rhs: Any) -> Tensor:
     return _binary("fmod", weft.fmod, lhs, rhs)
 
 
-def pow(lhs: Any, rhs: Any) -> Tensor:
-    """Return lhs to the power of rhs."""
-    return _binary("pow", weft.power, lhs, rhs)
+def pow(t: Any, e: Any) -> Tensor:
+    """Return t to the power of e."""
+    return _binary("pow", weft.power, t, e)
 
 
-def maximum(lhs: Any, rhs: Any) -> Tensor:
-    """Return the larger of lhs and rhs."""
-    return _binary("maximum", weft.maximum, lhs, rhs)
+def maximum(*ts: Any) -> Tensor:
+    """Return the largest of some tensors, element by element; they are broadcast."""
+    return _largest("maximum", weft.maximum, ts)
 
 
-def minimum(lhs: Any, rhs: Any) -> Tensor:
-    """Return the smaller of lhs and rhs."""
-    return _binary("minimum", weft.minimum, lhs, rhs)
+def minimum(*ts: Any) -> Tensor:
+    """Return the smallest of some tensors, element by element; they are broadcast."""
+    return _largest("minimum", weft.minimum, ts)
+
+
+def _largest(kind: str, function: Callable[..., TensorOp], ts: Sequence[Any]) -> Tensor:
+    if not ts:
+        refuse_value(f"{kind} takes at least one tensor")
+    like = next((t for t in ts if isinstance(t, Tensor)), ts[0])
+    like = as_tensor(like)
+    tensors = [as_tensor(t, like) for t in ts]
+    same_dtypes(kind, *tensors)
+    made: Tensor = apply(kind, lambda *ops: functools.reduce(function, ops), *tensors)
+    return made
 
 
 def scaled_add(X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803
@@ -149,11 +162,7 @@ def _combined(kind: str, x: Tensor, y: Any, a: Any, b: Any) -> tuple[Tensor, ...
     x, y = pair(kind, x, y)
     if x.shape != y.shape:
         raise popart_exception(f"{kind} takes tensors of one shape, not {x!r} and {y!r}")
-    return x, y, as_tensor(a, _factor_dtype(x)), as_tensor(b, _factor_dtype(x))
-
-
-def _factor_dtype(x: Tensor) -> dtypes.dtype:
-    return x.dtype if x.dtype.is_float else dtypes.float32
+    return x, y, as_tensor(a, x), as_tensor(b, x)
 
 
 def _combination(x: TensorOp, y: TensorOp, a: TensorOp, b: TensorOp) -> Any:
@@ -282,17 +291,22 @@ def softmax(t: Tensor, axis: int) -> Tensor:
 
 
 def clip(t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
-    """Return t limited to a range."""
-    return _unary("clip", _clipped("clip", min, max), t)
+    """Return t limited to a range; raises ValueError for integers and a limit with a fraction."""
+    t = as_tensor(t)
+    return _unary("clip", _clipped("clip", t, min, max), t)
+
+
+clamp = clip
 
 
 def clip_(t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
-    """Limit t to a range, in place."""
-    return change("clip_", _clipped("clip_", min, max), as_tensor(t))
+    """Limit t to a range in place; see `clip`."""
+    t = as_tensor(t)
+    return change("clip_", _clipped("clip_", t, min, max), t)
 
 
-def _clipped(kind: str, low: float, high: float) -> Callable[[TensorOp], TensorOp]:
-    given = (real(f"{kind}: min", low), real(f"{kind}: max", high))
+def _clipped(kind: str, t: Tensor, low: float, high: float) -> Callable[[TensorOp], TensorOp]:
+    given = (number_for(f"{kind}: min", low, t), number_for(f"{kind}: max", high, t))
     limits = [None if math.isinf(limit) else limit for limit in given]
     return lambda x: weft.cast(weft.clip(x, *limits), x.dtype)
 
@@ -323,9 +337,13 @@ def cast(t: Tensor, data_type: Any) -> Tensor:
     return _unary("cast", lambda x: weft.cast(x, wanted), t)
 
 
-def identity(t: Tensor) -> Tensor:
-    """Return a tensor of the same value in storage of its own."""
-    return _unary("identity", weft.value_of, t)
+def identity(t: Tensor, output_name: str | None = None) -> Tensor:
+    """Return a tensor of the same value in storage of its own, which may have a name."""
+    made: Tensor = apply("identity", weft.value_of, as_tensor(t), name=output_name)
+    return made
+
+
+rename = identity
 
 
 def detach(t: Tensor) -> Tensor:
@@ -347,25 +365,23 @@ def where(condition: Tensor, lhs: Any, rhs: Any) -> Tensor:
 
 
 def increment_mod(t: Tensor, increment: float, modulus: float) -> Tensor:
-    """Return (t + increment) % modulus."""
-    return _unary("increment_mod", _incremented("increment_mod", increment, modulus), t)
+    """Return (t + increment) % modulus; raises ValueError for fractions where t holds integers."""
+    t = as_tensor(t)
+    return _unary("increment_mod", _incremented("increment_mod", t, increment, modulus), t)
 
 
 def increment_mod_(t: Tensor, increment: float, modulus: float) -> Tensor:
-    """Set t to (t + increment) % modulus."""
-    function = _incremented("increment_mod_", increment, modulus)
-    return change("increment_mod_", function, as_tensor(t))
+    """Set t to (t + increment) % modulus; see `increment_mod`."""
+    t = as_tensor(t)
+    return change("increment_mod_", _incremented("increment_mod_", t, increment, modulus), t)
 
 
-def _incremented(kind: str, increment: float, modulus: float) -> Callable[[TensorOp], TensorOp]:
-    step, end = real(f"{kind}: the increment", increment), real(f"{kind}: the modulus", modulus)
-
-    def function(x: TensorOp) -> Any:
-        if x.dtype.kind in "iu":
-            return weft.mod(x + builtins.int(step), builtins.int(end))
-        return weft.mod(x + step, end)
-
-    return function
+def _incremented(
+    kind: str, t: Tensor, increment: float, modulus: float
+) -> Callable[[TensorOp], TensorOp]:
+    step = number_for(f"{kind}: the increment", increment, t)
+    end = number_for(f"{kind}: the modulus", modulus, t)
+    return lambda x: weft.mod(x + step, end)
 
 
 def matching(kind: str, *tensors: Any) -> tuple[Tensor, ...]:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft import TensorOp
+from weft.ops.movement import IdentityOp
 from weft_popxl import dtypes
-from weft_popxl.arguments import one_of, real, text
+from weft_popxl.arguments import flag, one_of, real, text
 from weft_popxl.building import announced, apply, recorded
 from weft_popxl.context import get_current_graph
 from weft_popxl.data import as_tensor
@@ -85,9 +87,50 @@ def arange(start: float, stop: float, step: float, dtype: Any) -> Tensor:
     return made
 
 
-def print_tensor(t: Tensor, title: str | None = None) -> Tensor:
-    """Return t, printed whenever it is computed."""
+def print_tensor(
+    t: Tensor,
+    title: str | None = None,
+    print_self: bool = True,
+    print_gradient: bool = False,
+    summarise_threshold: int = 1000,
+    edge_items: int = 3,
+    max_line_width: int = 75,
+    digits: int = 8,
+    float_format: str = "auto",
+    separator: str = " ",
+    open_bracket: str = "[",
+    close_bracket: str = "]",
+) -> Tensor:
+    """Return t, printed whenever it is computed under a title, by default ``print_`` and its name.
+
+    `print_gradient` prints the gradient of t whenever that is computed, as ``<title>_gradient``;
+    `print_self` set to false leaves out t itself. The arguments about the form are hints: it is
+    that of NumPy.
+    """
     t = as_tensor(t)
-    title = t.id if title is None else text("print_tensor: the title", title)
-    made: Tensor = apply("print_tensor", lambda x: weft.print_op(x, prefix=title), t)
+    title = f"print_{t.name}" if title is None else text("print_tensor: the title", title)
+    prints_self = flag("print_tensor: print_self", print_self)
+    prints_gradient = flag("print_tensor: print_gradient", print_gradient)
+
+    def function(x: TensorOp) -> Any:
+        x = PrintGradientOp(x, prefix=f"{title}_gradient") if prints_gradient else x
+        return weft.print_op(x, prefix=title) if prints_self else x
+
+    made: Tensor = apply("print_tensor", function, t)
     return made
+
+
+class PrintGradientOp(IdentityOp):
+    """The operand, whose adjoint is printed whenever it is computed.
+
+    Attributes
+    ----------
+    prefix
+        Printed before the adjoint.
+    """
+
+    prefix: str
+
+    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[TensorOp, ...]:
+        """Print the adjoint."""
+        return (weft.print_op(delta, prefix=self.prefix),)

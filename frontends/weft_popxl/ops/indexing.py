@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 import weft
 from weft import TensorOp
 from weft_popxl import dtypes
-from weft_popxl.arguments import axes_of, axis_of, flag, one_of, whole, wholes
+from weft_popxl.arguments import axes_of, axis_of, flag, whole, wholes
 from weft_popxl.building import apply, change
 from weft_popxl.data import as_array, as_tensor
 from weft_popxl.errors import popart_exception, refuse_type, refuse_value
@@ -25,9 +24,9 @@ __all__ = [
     "dynamic_update_",
     "gather",
     "getitem",
+    "groupedgather",
     "onehot",
-    "scatter",
-    "scatter_reduce",
+    "tied_gather",
 ]
 
 
@@ -69,7 +68,7 @@ def _picked(t: Tensor, key: Any) -> Tensor:
         return _masked(t, indices)
     if not indices.dtype.is_int:
         refuse_type(f"a tensor is indexed by integers or bools, not by {indices.dtype.name}")
-    return gather(t, indices)
+    return _gathered(t, indices, 0, weft.take)
 
 
 def _masked(t: Tensor, mask: Tensor) -> Tensor:
@@ -95,111 +94,94 @@ def gather(
 ) -> Tensor:
     """Return the slices of t at indices along an axis, whose place the axes of the indices take.
 
-    An index out of range ends the run with an error or, with `zero_OOR`, gives zeros. The
-    proportion of memory is a hint without a meaning here.
+    An index out of range gives zeros with `zero_OOR`, else some slice of t: one of the ends here,
+    where a negative index counts from the end. The proportion of memory is a hint without a meaning
+    here.
     """
+    return _gathered(t, indices, axis, _zeroed if flag("gather: zero_OOR", zero_OOR) else _limited)
+
+
+Taken = Callable[[TensorOp, TensorOp, int], Any]
+
+
+def _gathered(t: Tensor, indices: Any, axis: int, function: Taken) -> Tensor:
     t = as_tensor(t)
     where = as_tensor(indices, dtypes.int32)
     place = axis_of("gather", t, axis)
-    has_zeros = flag("gather: zero_OOR", zero_OOR)
-
-    def function(x: TensorOp, index: TensorOp) -> Any:
-        if not has_zeros:
-            return weft.take(x, index, axis=place)
-        inside = (index >= 0) & (index < t.shape[place])
-        taken = weft.take(x, weft.where(inside, index, weft.constant(0, dtype=index.dtype)), place)
-        shape = (*(1,) * place, *where.shape, *(1,) * (t.rank - place - 1))
-        return weft.where(weft.reshape(inside, shape), taken, weft.constant(0, dtype=x.dtype))
-
-    made: Tensor = apply("gather", function, t, where)
+    made: Tensor = apply("gather", lambda x, index: function(x, index, place), t, where)
     return made
 
 
-def _everywhere(indices: TensorOp, shape: Sequence[int], place: int) -> Any:
-    """Return the index of each element, as rows for scatter_nd, of indices along one axis."""
-    lengths = tuple(indices.shape)
-    columns = [
-        weft.reshape(weft.cast(indices, weft.int64), (-1, 1))
-        if axis == place
-        else weft.constant(np.indices(lengths)[axis].reshape(-1, 1).astype(np.int64))
-        for axis in range(len(shape))
-    ]
-    return weft.concat(columns, axis=1)
-
-
-def scatter(
+def tied_gather(
     t: Tensor,
     indices: Any,
-    values: Any,
     axis: int = 0,
     available_memory_proportion: float | None = None,
+    zero_OOR: bool = False,  # noqa: N803
 ) -> Tensor:
-    """Return t with single elements replaced, whose places along an axis are indices.
+    """Return what `gather` does; where the indices lie in memory has no meaning here."""
+    return gather(t, indices, axis, available_memory_proportion, zero_OOR)
 
-    Indices and values have one shape, with as many axes as t, no longer than t along the others:
-    for axis 0, ``t[indices[i, j], j] = values[i, j]``. The proportion of memory is a hint without a
-    meaning here.
+
+def groupedgather(
+    t: Tensor,
+    indices: Any,
+    axis: int = 0,
+    group_size: int = 1,
+    available_memory_proportion: float | None = None,
+    zero_OOR: bool = False,  # noqa: N803
+) -> Tensor:
+    """Return for each of `group_size` groups the slices of its part of t at its part of indices.
+
+    With more than one group the first axis of both counts the groups, and `axis` is a later one of
+    t; with one group it is `gather`, and so are the other arguments.
     """
-    return _scattered("scatter", t, indices, values, axis, "set")
-
-
-def _scattered(kind: str, t: Tensor, indices: Any, values: Any, axis: int, how: str) -> Tensor:
-    t, values = matching(kind, t, values)
+    t = as_tensor(t)
     where = as_tensor(indices, dtypes.int32)
-    place = axis_of(kind, t, axis)
-    if where.rank != t.rank or values.shape != where.shape:
+    groups = whole("groupedgather: group_size", group_size, least=1)
+    if groups == 1:
+        return gather(t, where, axis, available_memory_proportion, zero_OOR)
+    place = axis_of("groupedgather", t, axis)
+    if not place:
+        refuse_value(f"groupedgather: axis 0 of {t!r} counts the groups, gather along a later one")
+    if where.shape[:1] != (groups,) or t.shape[0] != groups:
         raise popart_exception(
-            f"{kind} takes indices and values of one shape, with {t.rank} axes as {t!r}, not "
-            f"{where!r} and {values!r}"
+            f"groupedgather takes {groups} groups along the first axis, not {t!r} and {where!r}"
         )
+    has_zeros = flag("groupedgather: zero_OOR", zero_OOR)
 
-    def function(x: TensorOp, index: TensorOp, new: TensorOp) -> Any:
-        rows = _everywhere(index, t.shape, place)
-        return weft.scatter_nd(x, rows, weft.reshape(new, (-1,)), reduction=how)
+    def function(x: TensorOp, index: TensorOp) -> Any:
+        rows = weft.moveaxis(x, place, 1)
+        inside = (index >= 0) & (index < t.shape[place])
+        zero = weft.constant(0, dtype=index.dtype)
+        index = weft.where(inside, index, zero) if has_zeros else _limit(index, t.shape[place])
+        taken = weft.gather_nd(rows, weft.reshape(index, (*where.shape, 1)), batch_dims=1)
+        if has_zeros:
+            shape = (*where.shape, *(1,) * (t.rank - 2))
+            zero = weft.constant(0, dtype=x.dtype)
+            taken = weft.where(weft.reshape(inside, shape), taken, zero)
+        found = range(1, where.rank)
+        return weft.moveaxis(taken, tuple(found), tuple(n + place - 1 for n in found))
 
-    made: Tensor = apply(kind, function, t, where, values)
+    made: Tensor = apply("groupedgather", function, t, where)
     return made
 
 
-_WAYS = {"sum": "add", "max": "max", "min": "min", "mul": "mul", "none": "set"}
-_STARTS = {"sum": 0, "max": -math.inf, "min": math.inf, "mul": 1, "none": 0}
+def _zeroed(x: TensorOp, index: TensorOp, place: int) -> Any:
+    """Return slices, with zeros for indices out of range."""
+    inside = (index >= 0) & (index < x.shape[place])
+    taken = weft.take(x, weft.where(inside, index, weft.constant(0, dtype=index.dtype)), place)
+    shape = (*(1,) * place, *index.shape, *(1,) * (x.rank - place - 1))
+    return weft.where(weft.reshape(inside, shape), taken, weft.constant(0, dtype=x.dtype))
 
 
-def scatter_reduce(
-    data: Tensor,
-    indices: Any,
-    reduction: str,
-    initial_values: Tensor | None = None,
-    axis: int = 0,
-    axis_size: int | None = None,
-) -> Tensor:
-    """Return what elements with the same index along an axis make together.
+def _limited(x: TensorOp, index: TensorOp, place: int) -> Any:
+    """Return slices, with the nearest one for an index out of range."""
+    return weft.take(x, _limit(index, x.shape[place]), place)
 
-    `reduction` is ``sum``, ``max``, ``min``, ``mul`` or ``none``, which keeps one of them. The
-    result has the length `axis_size` along the axis and begins as `initial_values`, by default what
-    does not matter: 0, 1 or an infinity; where nothing was met, ``max`` and ``min`` give 0. Indices
-    have the shape of `data`. Raises ValueError for another reduction.
-    """
-    data = as_tensor(data)
-    how = _WAYS[one_of("scatter_reduce: the reduction", reduction, list(_WAYS))]
-    if initial_values is None and axis_size is None:
-        refuse_value("scatter_reduce needs axis_size or initial_values")
-    if initial_values is not None:
-        return _scattered("scatter_reduce", initial_values, indices, data, axis, how)
-    shape = list(data.shape)
-    place = axis_of("scatter_reduce", data, axis)
-    shape[place] = whole("scatter_reduce: axis_size", axis_size, least=1)
-    start = _STARTS[reduction] if data.dtype.is_float else 0
-    begun = as_tensor(np.full(shape, start, data.dtype.as_numpy()))
-    made = _scattered("scatter_reduce", begun, indices, data, place, how)
-    if reduction not in ("max", "min"):
-        return made
 
-    def emptied(x: TensorOp) -> Any:
-        return weft.where(weft.isinf(x), weft.constant(0, dtype=x.dtype), x)
-
-    finished: Tensor = apply("where", emptied, made)
-    return finished
+def _limit(index: TensorOp, length: int) -> Any:
+    return weft.clip(index, 0 if index.dtype.kind == "u" else -length, length - 1)
 
 
 def onehot(t: Tensor, num_classes: Any, values: Any, axis: int = -1) -> Tensor:

@@ -19,6 +19,7 @@ from weft_popxl.tensor import Tensor
 __all__ = [
     "concat",
     "concat_",
+    "diag",
     "flatten",
     "flatten_",
     "reshape",
@@ -190,13 +191,16 @@ def _sliced(kind: str, t: Tensor, slices: Sequence[Any]) -> Tensor:
 
 
 def subsample(t: Tensor, strides: Numbers) -> Tensor:
-    """Return every n-th element along each axis; one stride serves all."""
+    """Return every n-th element along each axis; a single number is the stride of the first one.
+
+    Raises ValueError for another number of strides than axes.
+    """
     t = as_tensor(t)
     return _sliced("subsample", t, _steps("subsample", t, strides))
 
 
 def subsample_(t: Tensor, strides: Numbers) -> Tensor:
-    """Return the memory of every n-th element along each axis."""
+    """Return the memory of every n-th element along each axis; see `subsample`."""
     t = as_tensor(t)
     return _sliced("subsample_", t, _steps("subsample_", t, strides))
 
@@ -206,10 +210,19 @@ def _steps(kind: str, t: Tensor, strides: Numbers) -> list[builtins.slice]:
     if isinstance(strides, Iterable):
         steps = wholes(what, strides, least=1)
     else:
-        steps = [whole(what, strides, least=1)] * t.rank
+        steps = [whole(what, strides, least=1), *(1,) * (t.rank - 1)]
     if len(steps) != t.rank:
         refuse_value(f"{kind} takes one stride for each axis of {t!r}, not {steps}")
     return [builtins.slice(None, None, step) for step in steps]
+
+
+def diag(t: Tensor) -> Tensor:
+    """Return the diagonal of a matrix; raises ValueError for other ranks than 2."""
+    t = as_tensor(t)
+    if t.rank != 2:
+        refuse_value(f"diag takes a matrix, not {t!r}")
+    made: Tensor = apply("diag", weft.diagonal, t)
+    return made
 
 
 def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:

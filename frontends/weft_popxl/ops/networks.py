@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ __all__ = [
     "average_pool",
     "batch_norm_inference",
     "conv",
+    "conv_transpose",
     "group_norm",
     "layer_norm",
     "matmul",
@@ -80,9 +81,18 @@ def group_norm(
 
 
 def batch_norm_inference(
-    t: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, epsilon: float = 1e-5
+    t: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
 ) -> Tensor:
-    """Return (t - mean) / sqrt(var + epsilon) * scale + bias by the second axis."""
+    """Return (t - mean) / sqrt(var + epsilon) * scale + bias by the second axis.
+
+    `momentum` is for training and a hint without a meaning here.
+    """
     small = real("batch_norm_inference: epsilon", epsilon)
 
     def function(x: TensorOp, *factors: TensorOp) -> Any:
@@ -117,11 +127,15 @@ def conv(
     dilation: Sequence[int] = (1, 1),
     groups: int = 1,
     pad_type: str = "not_set",
+    available_memory_proportions: Sequence[float] | None = None,
+    partials_types: Sequence[str] | None = None,
+    enable_conv_dithering: Sequence[int] | None = None,
 ) -> Tensor:
     """Return the convolution of images (N, C, …) with filters (O, C / groups, …).
 
     `padding` has the zeros before each spatial axis, then those after; `pad_type` ``same_upper``,
-    ``same_lower`` or ``valid`` chooses them.
+    ``same_lower`` or ``valid`` chooses them. The last three arguments are hints without a meaning
+    here.
     """
     images, filters = matching("conv", t, weight)
     spatial = images.rank - 2
@@ -138,15 +152,97 @@ def conv(
     return made
 
 
+def conv_transpose(
+    t: Tensor,
+    weight: Tensor,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0, 0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    pad_type: str = "not_set",
+    output_padding: Sequence[int] = (),
+    output_shape: Sequence[int] = (),
+    available_memory_proportions: Sequence[float] | None = None,
+    partials_types: Sequence[str] | None = None,
+    enable_conv_dithering: Sequence[int] | None = None,
+) -> Tensor:
+    """Return the transposed convolution of images (N, C, …) with filters (C, O / groups, …).
+
+    Each spatial axis has ``(n - 1) * stride + output_padding + (kernel - 1) * dilation + 1``
+    elements, less the padding. `output_shape`, its spatial lengths, decides the padding instead, as
+    in ONNX: the larger half is after the images for ``same_upper``, and otherwise before. So do
+    ``same_upper`` and ``same_lower``, for n times the stride. The last three arguments are hints
+    without a meaning here.
+    """
+    images, filters = matching("conv_transpose", t, weight)
+    spatial = images.rank - 2
+    steps = wholes("conv_transpose: the stride", stride, least=1)
+    gaps = wholes("conv_transpose: the dilation", dilation, least=1)
+    chosen = one_of("conv_transpose: pad_type", pad_type, [*_CHOSEN, "not_set"])
+    extra = wholes("conv_transpose: output_padding", output_padding, least=0) or [0] * spatial
+    wanted = wholes("conv_transpose: output_shape", output_shape, least=1)
+    lists = [steps, gaps, extra, *([wanted] if wanted else [])]
+    if filters.rank != images.rank or any(len(each) != spatial for each in lists):
+        raise popart_exception(
+            f"conv_transpose takes filters of the rank of {images!r}, not {filters!r}, and one "
+            f"number for each of its {spatial} spatial axes, not {lists}"
+        )
+    if not wanted and chosen.startswith("same"):
+        wanted = [n * step for n, step in zip(images.shape[2:], steps, strict=True)]
+    if wanted:
+        full = [
+            (n - 1) * step + more + (size - 1) * gap + 1
+            for n, step, more, size, gap in zip(
+                images.shape[2:], steps, extra, filters.shape[2:], gaps, strict=True
+            )
+        ]
+        pads = [_halves(most - n, chosen) for most, n in zip(full, wanted, strict=True)]
+    elif chosen == "valid":
+        pads = [(0, 0)] * spatial
+    else:
+        pads = _padding("conv_transpose", padding, spatial)
+    options = {
+        "stride": steps,
+        "dilation": gaps,
+        "groups": whole("conv_transpose: groups", groups, least=1),
+        "output_padding": extra,
+    }
+
+    def function(x: TensorOp, w: TensorOp) -> Any:
+        return weft.conv_transpose(x, w, padding=pads, **options)
+
+    made: Tensor = apply("conv_transpose", function, images, filters)
+    return made
+
+
+def _halves(total: int, pad_type: str) -> tuple[int, int]:
+    """Return padding split in two; a negative total is refused where it is used."""
+    small = total // 2
+    return (small, total - small) if pad_type == "same_upper" else (total - small, small)
+
+
 def max_pool(
     t: Tensor,
     kernel_size: Sequence[int],
     stride: Sequence[int] | None = None,
     padding: Sequence[int] | None = None,
-    ceil_mode: bool = False,
+    out_pads: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    in_dilations: Sequence[int] | None = None,
+    auto_pad: str | None = "not_set",
+    ceil_mode: bool | None = None,
+    storage_order: bool | None = None,
 ) -> Tensor:
-    """Return the largest element of each window over images (N, C, …); `stride` is 1 by default."""
-    return _pooled("max_pool", weft.max_pool, t, kernel_size, stride, padding, ceil_mode)
+    """Return the largest element of each window over images (N, C, …).
+
+    `stride` and `dilation` are 1 by default. `padding` has what is added before each spatial axis,
+    then what is added after; `auto_pad` ``same_upper``, ``same_lower`` or ``valid`` chooses it.
+    `storage_order` is a hint without a meaning here. Raises popart_exception for `out_pads` other
+    than 0 and `in_dilations` other than 1.
+    """
+    window = _window("max_pool", t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
+    _refuse_others("max_pool", out_pads, in_dilations)
+    return _pooled("max_pool", weft.max_pool, t, window)
 
 
 def average_pool(
@@ -154,35 +250,72 @@ def average_pool(
     kernel_size: Sequence[int],
     stride: Sequence[int] | None = None,
     padding: Sequence[int] | None = None,
-    ceil_mode: bool = False,
+    out_pads: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    in_dilations: Sequence[int] | None = None,
+    auto_pad: str | None = "not_set",
+    ceil_mode: bool | None = None,
 ) -> Tensor:
-    """Return the mean of each window over images (N, C, …), in which padding does not count."""
+    """Return the mean of each window over images (N, C, …), in which padding does not count.
+
+    See `max_pool` for the arguments.
+    """
 
     def function(x: TensorOp, **options: Any) -> Any:
         return weft.avg_pool(x, count_include_pad=False, **options)
 
-    return _pooled("average_pool", function, t, kernel_size, stride, padding, ceil_mode)
+    kind = "average_pool"
+    window = _window(kind, t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
+    _refuse_others(kind, out_pads, in_dilations)
+    return _pooled(kind, function, t, window)
 
 
-def _pooled(
+def _pooled(kind: str, function: Any, t: Tensor, window: Mapping[str, Any]) -> Tensor:
+    made: Tensor = apply(kind, lambda x: function(x, **window), as_tensor(t))
+    return made
+
+
+def _window(
     kind: str,
-    function: Any,
     t: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int] | None,
     padding: Sequence[int] | None,
-    ceil_mode: bool,
-) -> Tensor:
-    window = wholes(f"{kind}: the kernel size", kernel)
-    spatial = len(window)
-    options = {
-        "kernel": window,
-        "stride": [1] * spatial if stride is None else wholes(f"{kind}: the stride", stride),
-        "padding": 0 if padding is None else _padding(kind, padding, spatial),
-        "ceil_mode": flag(f"{kind}: ceil_mode", ceil_mode),
-    }
-    made: Tensor = apply(kind, lambda x: function(x, **options), as_tensor(t))
-    return made
+    dilation: Sequence[int] | None,
+    auto_pad: str | None,
+    ceil_mode: bool | None,
+) -> dict[str, Any]:
+    """Return the window of a pooling as weft's options."""
+    sizes = wholes(f"{kind}: the kernel size", kernel, least=1)
+    ones = [1] * len(sizes)
+    steps = ones if stride is None else wholes(f"{kind}: the stride", stride, least=1)
+    gaps = ones if dilation is None else wholes(f"{kind}: the dilation", dilation, least=1)
+    pad_type = "not_set" if auto_pad is None else auto_pad
+    chosen = one_of(f"{kind}: auto_pad", pad_type, [*_CHOSEN, "not_set"])
+    pads: Any = 0 if padding is None else _padding(kind, padding, len(sizes))
+    if chosen == "valid":
+        pads = 0
+    elif chosen != "not_set":
+        lengths = as_tensor(t).shape[2:]
+        if not len(lengths) == len(sizes) == len(steps) == len(gaps):
+            refuse_value(f"{kind} takes one number for each spatial axis of {as_tensor(t)!r}")
+        # As many windows as strides fit into the images.
+        missing = [
+            ((n - 1) // step) * step + (size - 1) * gap + 1 - n
+            for n, size, step, gap in zip(lengths, sizes, steps, gaps, strict=True)
+        ]
+        pads = [_halves(max(count, 0), chosen) for count in missing]
+    has_ceil = flag(f"{kind}: ceil_mode", False if ceil_mode is None else ceil_mode)
+    options = {"kernel": sizes, "stride": steps, "padding": pads, "dilation": gaps}
+    return {**options, "ceil_mode": has_ceil}
+
+
+def _refuse_others(
+    kind: str, out_pads: Sequence[int] | None, in_dilations: Sequence[int] | None
+) -> None:
+    for name, given, usual in (("out_pads", out_pads, 0), ("in_dilations", in_dilations, 1)):
+        if given is not None and set(wholes(f"{kind}: {name}", given)) - {usual}:
+            raise popart_exception(f"{kind}: {name} other than {usual} are not there, not {given}")
 
 
 def _checked(kind: str, probs: Tensor, labels: Any, reduction: str) -> tuple[Tensor, Tensor]:

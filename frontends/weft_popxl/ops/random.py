@@ -18,7 +18,7 @@ from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.tensor import Tensor, checked_shape
 
-__all__ = ["dropout", "random_normal", "random_uniform", "split_random_seed"]
+__all__ = ["dropout", "random_normal", "random_uniform", "shaped_dropout", "split_random_seed"]
 
 _KEY = 0x9E3779B9
 _SEEDS, _DROPOUT, _UNIFORM, _RADIUS, _ANGLE = range(5)
@@ -94,16 +94,37 @@ def random_normal(
 
 
 def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
-    """Return t with elements set to 0 with chance p, and the others divided by 1 - p."""
-    if not 0 <= real("dropout: p", p) < 1:
-        refuse_value(f"dropout takes a chance from 0 until below 1, not {p!r}")
+    """Return floats with elements set to 0 with chance p, and the others divided by 1 - p."""
     t = as_tensor(t)
+    return _dropped("dropout", t, seed_tensor, t.shape, p)
+
+
+def shaped_dropout(
+    t: Tensor, seed_tensor: Tensor, shape: Iterable[int], ratio: float = 0.5
+) -> Tensor:
+    """Return what `dropout` does with a chance `ratio`, with a mask of a shape that broadcasts.
+
+    Raises popart_exception where the shape does not broadcast to that of t.
+    """
+    t, lengths = as_tensor(t), checked_shape(shape)
+    if len(lengths) > t.rank or any(
+        n not in (1, m) for n, m in zip(reversed(lengths), reversed(t.shape), strict=False)
+    ):
+        raise popart_exception(f"shaped_dropout: a mask of shape {lengths} does not fit {t!r}")
+    return _dropped("shaped_dropout", t, seed_tensor, lengths, ratio)
+
+
+def _dropped(kind: str, t: Tensor, seed_tensor: Any, shape: tuple[int, ...], p: Any) -> Tensor:
+    if not 0 <= real(f"{kind}: the chance", p) < 1:
+        refuse_value(f"{kind} takes a chance from 0 until below 1, not {p!r}")
+    if not t.dtype.is_float:
+        raise popart_exception(f"{kind} takes floats, not {t!r}: ops.cast it")
 
     def function(x: TensorOp, seed: TensorOp) -> Any:
-        kept = weft.cast(_unit(seed, t.shape, _DROPOUT) >= p, x.dtype)
+        kept = weft.cast(_unit(seed, shape, _DROPOUT) >= p, x.dtype)
         return weft.cast(x * kept * (1 / (1 - p)), x.dtype)
 
-    made: Tensor = apply("dropout", function, t, _seed(seed_tensor))
+    made: Tensor = apply(kind, function, t, _seed(seed_tensor))
     return made
 
 

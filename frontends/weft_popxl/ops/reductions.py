@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import weft
 from weft import TensorOp
-from weft_popxl.arguments import axes_of, axis_of, flag, whole
+from weft_popxl.arguments import axes_of, axis_of, flag, real, several, whole
 from weft_popxl.building import apply
 from weft_popxl.data import as_tensor
+from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.tensor import Tensor
 
 __all__ = [
     "argmax",
     "argmin",
     "cumsum",
+    "histogram",
     "l1",
     "l2",
     "logsum",
@@ -69,8 +73,28 @@ def prod(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def median(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the median, of an even number of elements the mean of the two in the middle."""
-    return _reduced("median", weft.median, t, axis, keepdims)
+    """Return the median, of an even number of elements the lower of the two in the middle.
+
+    It has the dtype of t, and is NaN where an element is.
+    """
+    return _reduced("median", _median, t, axis, keepdims)
+
+
+def _median(x: TensorOp, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
+    axes = tuple(range(x.rank)) if axis is None else axis
+    rest = [place for place in range(x.rank) if place not in axes]
+    lengths = [x.shape[place] for place in rest]
+    count = math.prod(x.shape[place] for place in axes)
+    if not count:
+        raise popart_exception("median: there is none of no elements")
+    rows = weft.reshape(weft.transpose(x, [*rest, *axes]), (*lengths, count))
+    ordered = weft.sort(rows)
+    found = ordered[..., (count - 1) // 2]
+    if x.dtype.kind not in "iub":
+        last = ordered[..., count - 1]
+        found = weft.where(weft.isnan(last), last, found)
+    shape = [1 if place in axes else n for place, n in enumerate(x.shape)]
+    return weft.reshape(found, shape) if keepdims else found
 
 
 def logsum(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -130,18 +154,44 @@ def cumsum(t: Tensor, dim: int = 0) -> Tensor:
     return made
 
 
-def topk(t: Tensor, axis: int, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    """Return the k largest elements along an axis in descending order, and their int32 indices.
+def topk(
+    t: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Return the k largest or smallest elements along an axis in order, and their int32 indices.
 
-    They are in order whether `sorted` asks for it or not.
+    The largest come in descending order, the smallest in ascending, whether `sorted` asks for it
+    or not.
     """
     t = as_tensor(t)
     place, count = axis_of("topk", t, axis), whole("topk: k", k, least=0)
+    is_largest = flag("topk: largest", largest)
     flag("topk: sorted", sorted)
 
     def function(x: TensorOp) -> tuple[TensorOp, TensorOp]:
-        values, indices = weft.topk(x, count, axis=place)
+        values, indices = weft.topk(x, count, axis=place, largest=is_largest)
         return values, weft.cast(indices, weft.int32)
 
     values, indices = apply("topk", function, t)
     return values, indices
+
+
+def histogram(t: Tensor, levels: Iterable[float], absolute_of_input: bool = False) -> Tensor:
+    """Return how many elements lie below, between and above rising levels, as uint32.
+
+    Number n of the result counts the elements from level n - 1 until below level n, the first one
+    those below all levels, the last one those not below any. With `absolute_of_input` the sizes of
+    the elements count. Raises ValueError for levels that do not rise.
+    """
+    given = [real("histogram: a level", level) for level in several("histogram: levels", levels)]
+    if not given or any(low >= high for low, high in itertools.pairwise(given)):
+        refuse_value(f"histogram takes levels that rise, at least one, not {given}")
+    takes_size = flag("histogram: absolute_of_input", absolute_of_input)
+
+    def function(x: TensorOp) -> Any:
+        values = weft.reshape(weft.absolute(x) if takes_size else x, (-1,))
+        edges = weft.constant(given, dtype=weft.promote(x.dtype, weft.float32))
+        bins = weft.searchsorted(edges, values, side="right")
+        return weft.cast(weft.bincount(bins, len(given) + 1), weft.uint32)
+
+    made: Tensor = apply("histogram", function, as_tensor(t))
+    return made

@@ -207,11 +207,13 @@ def repeat_with_info(
     repeat_count: int,
     *inputs: Any,
     inputs_dict: Mapping[Tensor, Any] | None = None,
+    check_inputs: bool = True,
 ) -> RepeatInfo:
     """Call a graph a number of times and return what is known of it.
 
     The outputs of each round are the first inputs of the next; the other inputs are the same in all
-    rounds. With a count of 0 the outputs are the first inputs. Raises ValueError for a count below
+    rounds. With a count of 0 the outputs are the first inputs. Inputs are always checked, so
+    `check_inputs` is a hint. Raises ValueError for a count below
     0 and for fewer inputs than outputs, and what `call` raises.
     """
     repeat_count = whole("Repeat count", repeat_count)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 import weft
 from weft import TensorOp
 from weft_popxl import dtypes
-from weft_popxl.arguments import real
+from weft_popxl.arguments import axis_of
 from weft_popxl.building import apply, change
 from weft_popxl.data import as_tensor
-from weft_popxl.errors import popart_exception
+from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.ops.elementwise import add_
 from weft_popxl.tensor import Tensor
 
@@ -24,7 +27,10 @@ __all__ = [
     "accumulator_zero_",
     "adam_updater",
     "adam_var_update",
+    "adamax_updater",
     "copy_var_update_",
+    "lamb_updater",
+    "sparse_accumulate_",
 ]
 
 
@@ -33,8 +39,12 @@ def _updated(kind: str, function: Any, t: Tensor, X: Any, *factors: Any) -> Tens
     new = as_tensor(X, t)
     if new.shape != t.shape:
         raise popart_exception(f"{kind} takes an update of the shape of {t!r}, not {new!r}")
-    scales = [as_tensor(factor, dtypes.float32) for factor in factors]
-    return change(kind, function, t, new, *scales)
+    return change(kind, function, t, new, *(_factor(factor, t) for factor in factors))
+
+
+def _factor(factor: Any, t: Tensor) -> Tensor:
+    """Return a number as a tensor; one for a tensor of integers has no fraction."""
+    return as_tensor(factor, dtypes.float32 if t.dtype.is_float else t.dtype)
 
 
 def accumulate_(t: Tensor, X: Tensor, f: Any = None) -> Tensor:  # noqa: N803
@@ -49,6 +59,9 @@ def accumulate_square_(t: Tensor, X: Tensor, f: Any = 1.0) -> Tensor:  # noqa: N
 
 def accumulate_mean_(t: Tensor, X: Tensor, step: Any) -> Tensor:  # noqa: N803
     """Take X into the mean t of `step` tensors: set t to (step t + X) / (step + 1)."""
+    t = as_tensor(t)
+    if not t.dtype.is_float:
+        raise popart_exception(f"accumulate_mean_ takes floats, not {t!r}: ops.cast it")
 
     def function(t: TensorOp, x: TensorOp, step: TensorOp) -> Any:
         count = weft.cast(step, t.dtype)
@@ -75,9 +88,8 @@ def accumulate_moving_average_square_(t: Tensor, X: Tensor, f: Any) -> Tensor:  
 
 def accumulator_scale_(t: Tensor, f: Any) -> Tensor:
     """Multiply t by f in place, a number or a scalar."""
-    return change(
-        "accumulator_scale_", lambda t, f: t * f, as_tensor(t), as_tensor(f, dtypes.float32)
-    )
+    t = as_tensor(t)
+    return change("accumulator_scale_", lambda t, f: t * f, t, _factor(f, t))
 
 
 def accumulator_zero_(t: Tensor) -> Tensor:
@@ -88,6 +100,36 @@ def accumulator_zero_(t: Tensor) -> Tensor:
 def copy_var_update_(t: Tensor, X: Tensor) -> Tensor:  # noqa: N803
     """Set t to X."""
     return _updated("copy_var_update_", lambda _, x: x, t, X)
+
+
+def sparse_accumulate_(
+    t: Tensor,
+    X: Tensor,  # noqa: N803
+    indices: Tensor,
+    axis: int = 0,
+    f: Any = None,
+    W: Tensor | None = None,  # noqa: N803
+) -> Tensor:
+    """Add f X in place to the slices of t at indices along an axis; repeated indices add up.
+
+    X has the shape that `ops.gather` of t with the indices has, and f is a number or a scalar, 1 if
+    it is None. W is a hint without a meaning here.
+    """
+    kind = "sparse_accumulate_"
+    t, new = as_tensor(t), as_tensor(X, as_tensor(t))
+    where = as_tensor(indices, dtypes.int32)
+    place = axis_of(kind, t, axis)
+    shape = (*t.shape[:place], *where.shape, *t.shape[place + 1 :])
+    if not where.dtype.is_int or new.shape != shape:
+        raise popart_exception(
+            f"{kind} takes an update of shape {shape} for {where!r} along axis {place} of {t!r}, "
+            f"not {new!r}"
+        )
+
+    def function(t: TensorOp, x: TensorOp, index: TensorOp, f: TensorOp) -> Any:
+        return weft.scatter(t, index, f * x, axis=place, reduction="add")
+
+    return change(kind, function, t, new, where, _factor(1.0 if f is None else f, t))
 
 
 def adam_updater(
@@ -104,65 +146,126 @@ def adam_updater(
 
     It is ``m / (sqrt(v) + epsilon)``, with `weight_decay` plus that times the weight. With a
     `time_step`, which is increased by 1 in place, m and v are first divided by ``1 - beta1**t`` and
-    ``1 - beta2**t``.
+    ``1 - beta2**t``. Raises ValueError for a decay without a weight, and for a time step without
+    both betas.
     """
-    first = as_tensor(acc_first_order)
-    if time_step is not None and (beta1 is None or beta2 is None):
-        raise popart_exception("adam_updater needs beta1 and beta2 to correct for the time step")
-    if weight_decay is not None and weight is None:
-        raise popart_exception("adam_updater needs the weight for its decay")
-    number = add_(time_step, 1) if time_step is not None else as_tensor(1.0)
-    scales = [as_tensor(0.0 if each is None else each, dtypes.float32) for each in (beta1, beta2)]
-    decay = as_tensor(0.0 if weight_decay is None else weight_decay, dtypes.float32)
+    return _step(
+        "adam_updater", weft.sqrt, acc_first_order, acc_second_order, weight, time_step,
+        weight_decay, (beta1, beta2), epsilon,
+    )  # fmt: skip
 
-    def function(
-        m: TensorOp, v: TensorOp, w: TensorOp, t: TensorOp, b1: TensorOp, b2: TensorOp, *rest: Any
-    ) -> Any:
-        shrink, small = rest
-        if time_step is not None:
-            power = weft.cast(t, weft.float32)
-            m, v = m / (1 - b1**power), v / (1 - b2**power)
-        step = m / (weft.sqrt(v) + small)
-        return step if weight_decay is None else step + shrink * w
+
+def lamb_updater(
+    acc_first_order: Tensor,
+    acc_second_order: Tensor,
+    weight: Tensor | None = None,
+    time_step: Tensor | None = None,
+    weight_decay: float | Tensor | None = None,
+    beta1: float | Tensor | None = None,
+    beta2: float | Tensor | None = None,
+    epsilon: float | Tensor = 1e-7,
+) -> Tensor:
+    """Return the step of LAMB (You et al., 2019), which is that of `adam_updater`.
+
+    `adam_var_update` scales it by the norms of weight and step.
+    """
+    return _step(
+        "lamb_updater", weft.sqrt, acc_first_order, acc_second_order, weight, time_step,
+        weight_decay, (beta1, beta2), epsilon,
+    )  # fmt: skip
+
+
+def adamax_updater(
+    acc_first_order: Tensor,
+    acc_second_order: Tensor,
+    weight: Tensor | None = None,
+    time_step: Tensor | None = None,
+    weight_decay: float | Tensor | None = None,
+    beta1: float | Tensor = 0.9,
+    epsilon: float | Tensor = 1e-7,
+) -> Tensor:
+    """Return the step of Adamax (Kingma and Ba, 2014) from a moving average m and a norm v.
+
+    It is ``m / (1 - beta1**t) / (v + epsilon)``, with `weight_decay` plus that times the weight.
+    The time step t is increased by 1 in place. Raises ValueError without it, and for a decay
+    without a weight.
+    """
+    if time_step is None:
+        refuse_value("adamax_updater needs the time step")
+    return _step(
+        "adamax_updater", lambda v: v, acc_first_order, acc_second_order, weight, time_step,
+        weight_decay, (beta1,), epsilon,
+    )  # fmt: skip
+
+
+def _step(
+    kind: str,
+    root: Callable[[TensorOp], TensorOp],
+    m: Tensor,
+    v: Tensor,
+    weight: Tensor | None,
+    time_step: Tensor | None,
+    weight_decay: Any,
+    betas: Sequence[Any],
+    epsilon: Any,
+) -> Tensor:
+    """Return m / (root(v) + epsilon) + weight_decay * weight.
+
+    With a time step t, m and v are first divided by 1 - beta**t, so far as there are betas.
+    """
+    is_zero = isinstance(weight_decay, int | float) and weight_decay == 0
+    has_decay = weight_decay is not None and not is_zero
+    if has_decay and weight is None:
+        refuse_value(f"{kind} needs the weight for its decay")
+    corrected = betas if time_step is not None else ()
+    if any(beta is None for beta in corrected):
+        refuse_value(f"{kind} needs beta1 and beta2 to correct for the time step")
+    first = as_tensor(m)
+    number = add_(time_step, 1) if time_step is not None else as_tensor(1.0)
+    scales = [epsilon, weight_decay if has_decay else 0.0, *corrected]
+
+    def function(m: TensorOp, v: TensorOp, w: TensorOp, t: TensorOp, *rest: TensorOp) -> Any:
+        small, decay, *bases = rest
+        averages: list[Any] = [m, v]
+        for place, base in enumerate(bases):
+            averages[place] /= 1 - base ** weft.cast(t, weft.float32)
+        step = averages[0] / (root(averages[1]) + small)
+        return step + decay * w if has_decay else step
 
     made: Tensor = apply(
-        "adam_updater",
+        kind,
         function,
         first,
-        as_tensor(acc_second_order),
+        as_tensor(v),
         first if weight is None else as_tensor(weight),
         number,
-        *scales,
-        decay,
-        as_tensor(epsilon, dtypes.float32),
+        *(as_tensor(scale, dtypes.float32) for scale in scales),
     )
     return made
 
 
 def adam_var_update(
     t: Tensor,
-    X: Tensor,  # noqa: N803
+    x: Tensor,
     r1: Tensor,
     r2: Tensor,
-    learning_rate: float | Tensor = 1.0,
-    max_weight_norm: float | None = None,
+    learning_rate: float | Tensor | None = None,
+    max_weight_norm: float | Tensor | None = None,
 ) -> Tensor:
-    """Take ``learning_rate * sqrt(r1 / r2) * X`` from t in place, the step of LAMB.
+    """Take ``learning_rate * sqrt(r1 / r2) * x`` from t in place, the step of LAMB.
 
     r1 and r2 are the sums of squares of the weight and of the step (You et al., 2019); where one is
-    0 the quotient is 1. `max_weight_norm` limits the root of r1.
+    0 the quotient is 1. `learning_rate` is 1 if it is None; `max_weight_norm` limits the root of
+    r1.
     """
-    limit = max_weight_norm
-    if limit is not None:
-        limit = real("adam_var_update: max_weight_norm", limit)
+    limit = np.inf if max_weight_norm is None else max_weight_norm
+    rate = 1.0 if learning_rate is None else learning_rate
 
-    def function(t: TensorOp, x: TensorOp, one: TensorOp, two: TensorOp, lr: TensorOp) -> Any:
-        norm = weft.sqrt(one)
-        if limit is not None:
-            norm = weft.minimum(norm, limit)
-        other = weft.sqrt(two)
+    def function(t: TensorOp, x: TensorOp, one: TensorOp, two: TensorOp, *rest: TensorOp) -> Any:
+        lr, most = rest
+        norm, other = weft.minimum(weft.sqrt(one), most), weft.sqrt(two)
         known = (norm > 0) & (other > 0)
         divisor = weft.where(known, other, weft.ones_like(other))
         return t - lr * weft.where(known, norm / divisor, weft.ones_like(norm)) * x
 
-    return _updated("adam_var_update", function, t, X, r1, r2, learning_rate)
+    return _updated("adam_var_update", function, t, x, r1, r2, rate, limit)

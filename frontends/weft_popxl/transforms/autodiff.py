@@ -58,7 +58,7 @@ def autodiff(
         These take the gradients of all outputs that can have one, so they fit every other call.
     recompute
         Whether the gradient graph computes again what it needs, from the inputs of the forward
-        graph, instead of having the forward graph yield it.
+        graph, instead of having the forward graph yield it. What prints prints once all the same.
     on_missing
         What to do about inputs that the outputs do not depend on: ``error``, ``zeros`` or ``skip``.
 

@@ -14,7 +14,7 @@ import weft
 from weft.autodiff import given, gradient_graph
 from weft.dtypes import is_inexact
 from weft.errors import WeftError
-from weft.inlining import called_graphs
+from weft.graph import called_graphs
 from weft.ops.graph_ops import CallOp, CondOp, LoopOp
 from weft.ops.results import ResultOp
 from weft.ops.storage import ParameterOp

@@ -4,18 +4,16 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from emulator import Emulator, compiler
+from pretended import Machine, install
 
 import weft
 from weft import plugins
-from weft.kernels.c import OPENCL
-from weft_cupy import blas, devices, drivers
+from weft_cupy import devices
 from weft_cupy.transformer import CuPyTransformer
-
-if TYPE_CHECKING:
-    from pretended import Machine
 
 # NVRTC is called as the tests of the kernel generator call it.
 sys.path.append(str(Path(__file__).parents[2] / "core/kernels_c"))
@@ -34,35 +32,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"no NVIDIA GPU: {usable.reason}"))
 
 
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Have a GPU that is made up, with cuBLAS."""
-    pytest.importorskip("pyopencl")
-    usable = plugins.backend_status("opencl").usable
-    if not usable:
-        pytest.skip(f"no OpenCL device runs kernels for it: {usable.reason}")
-    from pretended import CuBLAS, Machine
+@pytest.fixture(scope="session")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Emulator:
+    """What runs kernels on the host."""
+    if compiler() is None:
+        pytest.skip("no g++, which compiles kernels for the host: install g++")
+    return Emulator(tmp_path_factory.mktemp("kernels"))
 
-    made = Machine()
-    library = CuBLAS(made)
-    monkeypatch.setattr(drivers, "cupy", lambda: made)
-    monkeypatch.setattr(drivers, "nvrtc", lambda: made.nvrtc)
-    monkeypatch.setattr(drivers, "architectures", made.nvrtc.getSupportedArchs)
-    monkeypatch.setattr(blas, "library", lambda: library)
-    monkeypatch.setattr(devices, "_opened", {})
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> Machine:
+    """Have a GPU that is made up, with cuBLAS."""
+    made = Machine(emulator)
+    install(monkeypatch.setattr, made)
     monkeypatch.delenv(devices.VARIABLE, raising=False)
     return made
 
 
 @pytest.fixture
 def make(machine: Machine) -> Iterator[Maker]:
-    """Make transformers for it, which write kernels in OpenCL C; they are closed in the end."""
+    """Make transformers for it, some with other facts about the processor; all are closed."""
     made: list[CuPyTransformer] = []
 
-    def transformer(**options: Any) -> CuPyTransformer:
+    def transformer(facts: dict[str, Any] | None = None, **options: Any) -> CuPyTransformer:
         found = weft.make_transformer("cupy", **options)
         assert isinstance(found, CuPyTransformer)
-        found.processor = replace(found.processor, dialect=OPENCL, group=64)
+        found.processor = replace(found.processor, **(facts or {}))
         made.append(found)
         return found
 

@@ -1,21 +1,27 @@
 """A GPU that is made up: the functions of CuPy that the backend calls, on the host's memory.
 
-Kernels are run by an OpenCL device, so the backend is told to write them in that dialect. What a
-real driver would refuse is refused here too: addresses outside of memory that is held, work that
-waits while a graph is made, kernels that were not loaded before.
+An emulator runs its kernels, in CUDA C or OpenCL C. What a real driver would refuse is refused here
+too: addresses outside of memory that is held, work that waits while a graph is made, kernels that
+were not loaded before.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import emulator
 import ml_dtypes
 import numpy as np
-import pyopencl as cl
+from emulator import Argument, Emulator
+
+from weft.kernels.c import CUDA, OPENCL
+from weft.kernels.c.function import region
+from weft_cupy import blas, devices, drivers, executor
 
 BASE = 256
 FACTS = {
@@ -23,8 +29,26 @@ FACTS = {
     "major": 9,
     "minor": 0,
     "multiProcessorCount": 3,
-    "sharedMemPerBlock": 4096,
+    "sharedMemPerBlock": 48 << 10,
 }
+
+
+FORMS: dict[str, dict[str, Any]] = {
+    "cuda": {"dialect": CUDA, "has_blas": False},
+    "opencl": {"dialect": OPENCL, "has_blas": False, "group": 64},
+    "sub-groups": {
+        "dialect": replace(OPENCL, warp=32),
+        "has_blas": False,
+        "group": 64,
+        "access_bytes": 0,
+        "has_int64_atomics": False,
+    },
+}
+"""By name, facts about a processor for the texts that are executed.
+
+All products are our own kernels. One with OpenCL has no warps: sums are made in shared memory. The
+other one has, but no atomics of 64 bits, and loads an element at a time.
+"""
 
 
 class CUDARuntimeError(RuntimeError):
@@ -103,9 +127,11 @@ class Memory:
         self.bytes = raw[start : start + size]
         self.ptr = self.bytes.ctypes.data
         machine.memories[self.ptr] = self.bytes
+        machine.emulator.hold(self.ptr, size)
 
     def __del__(self) -> None:
         if hasattr(self, "bytes"):
+            self.machine.emulator.drop(self.ptr)
             del self.machine.memories[self.ptr]
 
 
@@ -159,18 +185,19 @@ class Module:
         self.machine = machine
 
     def load(self, code: bytes) -> None:
-        built, text = self.machine.programs, code.decode()
-        if text not in built:
-            built[text] = cl.Program(self.machine.context, text).build(cache_dir=False)
-        self.program = built[text]
+        self.kernels = self.machine.emulator.compiler.program(code.decode())
 
     def get_function(self, name: str) -> Kernel:
-        return Kernel(self.machine, cl.Kernel(self.program, name), name)
+        return Kernel(self.machine, self.kernels[name])
 
 
 class Kernel:
-    def __init__(self, machine: Machine, kernel: Any, name: str) -> None:
-        self.machine, self.kernel, self.name = machine, kernel, name
+    """A kernel; `given` is what it may read and write, by default all memory from there on."""
+
+    given: Sequence[Argument] | None = None
+
+    def __init__(self, machine: Machine, kernel: emulator.Kernel) -> None:
+        self.machine, self.kernel = machine, kernel
         self.is_loaded = False
 
     def __call__(self, grid: tuple[int], block: tuple[int], args: tuple[int, ...]) -> None:
@@ -181,14 +208,49 @@ class Kernel:
         machine.fail_if_told("launch")
         self.is_loaded = True
 
-        def run() -> None:
-            buffers = [machine.buffer_at(address) for address in args]
-            self.kernel.set_args(*buffers)
-            size = (grid[0] * block[0],)
-            cl.enqueue_nd_range_kernel(machine.queue, self.kernel, size, block)
-            machine.queue.finish()
+        assert all(type(each) is int for each in (*grid, *block, *args)), "numbers of Python's"
 
-        stream.give(f"launch {self.name}", run)
+        def run() -> None:
+            given = self.given or [
+                Argument(each, machine.bytes_at(each).size, "const" not in parameter)
+                for each, parameter in zip(args, self.kernel.parameters, strict=True)
+            ]
+            machine.emulator.launch(self.kernel, grid[0], block[0], args, given)
+
+        stream.give(f"launch {self.kernel.name}", run)
+
+
+def given_of(group: Any, launch: Any, addresses: Sequence[int]) -> list[Argument]:
+    """Return what a launch may touch: where the elements of each argument begin, and the bytes."""
+    found = []
+    pairs = zip(launch.args, addresses, launch.function.parameters, strict=True)
+    for lies, address, parameter in pairs:
+        begin, size = (address, 4)  # of an error word
+        if lies is not None:
+            first, size = region(lies)
+            begin = address + first - group.span(lies)[0]
+        found.append(Argument(begin, size, parameter.is_written))
+    return found
+
+
+def install(patch: Callable[[Any, str, Any], None], machine: Machine) -> None:
+    """Let the backend find a machine, with cuBLAS; `patch` sets an attribute of something."""
+    library = CuBLAS(machine)
+    patch(drivers, "cupy", lambda: machine)
+    patch(drivers, "nvrtc", lambda: machine.nvrtc)
+    patch(drivers, "architectures", machine.nvrtc.getSupportedArchs)
+    patch(blas, "library", lambda: library)
+    patch(devices, "_opened", {})
+    bound = executor.CUDAKernelGroup.bound
+
+    def limited(self: Any, launch: Any, word: int | None) -> Any:
+        start: Any = bound(self, launch, word)
+        kernel = getattr(start, "func", None)
+        if isinstance(kernel, Kernel):
+            kernel.given = given_of(self, launch, start.args[2])
+        return start
+
+    patch(executor.CUDAKernelGroup, "bound", limited)
 
 
 class Machine:
@@ -200,17 +262,18 @@ class Machine:
         By address the memory that is held.
     log
         What was given to streams, in order; what is within graphs is not.
+    facts
+        What it says of itself.
     fails
         By what is done, the error to raise for it, once.
     """
 
-    def __init__(self, size: int = 1 << 28) -> None:
-        self.context = cl.create_some_context(interactive=False)
-        self.queue = cl.CommandQueue(self.context)
+    def __init__(self, emulator: Emulator, size: int = 1 << 28) -> None:
+        self.emulator = emulator
+        self.facts = dict(FACTS)
         self.size = size
         self.memories: dict[int, np.ndarray[Any, Any]] = {}
         self.streams: dict[int, Stream] = {}
-        self.programs: dict[str, Any] = {}
         self.current: list[Stream] = []
         self.log: list[str] = []
         self.fails: dict[str, Exception] = {}
@@ -223,7 +286,7 @@ class Machine:
             deviceSynchronize=lambda: self.fail_if_told("synchronize"),
             driverGetVersion=lambda: 13000,
             getDeviceCount=lambda: 1,
-            getDeviceProperties=lambda number: dict(FACTS),
+            getDeviceProperties=lambda number: dict(self.facts),
         )
         self.cuda = SimpleNamespace(
             runtime=runtime,
@@ -255,10 +318,6 @@ class Machine:
                 return held[address - start :]
         raise CUDARuntimeError(700, "cudaErrorIllegalAddress")
 
-    def buffer_at(self, address: int) -> Any:
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
-        return cl.Buffer(self.context, flags, hostbuf=self.bytes_at(address))
-
     def memcpy_async(self, target: int, source: int, size: int, kind: int, stream: int) -> None:
         there = target if kind == 1 else source
         assert size
@@ -266,11 +325,24 @@ class Machine:
         what = "upload" if kind == 1 else "download"
         assert self.streams[stream].captured is None, "copies are no part of graphs"
         self.fail_if_told(what)
-        self.streams[stream].give(what, lambda: ctypes.memmove(target, source, size) and None)
+
+        def copy() -> None:
+            ctypes.memmove(target, source, size)
+            if kind == 1:
+                self.emulator.set(target, size)
+            else:
+                self.emulator.require_set(source, size)
+
+        self.streams[stream].give(what, copy)
 
     def memset_async(self, address: int, value: int, size: int, stream: int) -> None:
         assert self.bytes_at(address).size >= size
-        self.streams[stream].give("clear", lambda: ctypes.memset(address, value, size) and None)
+
+        def clear() -> None:
+            ctypes.memset(address, value, size)
+            self.emulator.set(address, size)
+
+        self.streams[stream].give("clear", clear)
 
 
 DTYPES = {0: np.dtype("f4"), 1: np.dtype("f8"), 2: np.dtype("f2"), 14: np.dtype(ml_dtypes.bfloat16)}
@@ -344,6 +416,8 @@ class CuBLAS:
             left = left.swapaxes(1, 2) if turn_a else left
             right = right.swapaxes(1, 2) if turn_b else right
             out[...] = (left.astype(wide) @ right.astype(wide)).astype(out.dtype)
+            size = ((batch - 1) * c_step + (n - 1) * c_lead + m) * out.dtype.itemsize
+            self.machine.emulator.set(c, size)
 
         known["stream"].give("gemm", run)
         return self.statuses.get("gemm", 0)

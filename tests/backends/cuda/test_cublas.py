@@ -55,6 +55,22 @@ def uses_cublas(make: Maker, machine: Machine, case: Any) -> bool:
     return "gemm" in machine.log
 
 
+LONG: dict[str, tuple[Build, bool]] = {
+    "as they are": (lambda x, y: weft.matmul(x, y), False),
+    "as views": (lambda x, y: weft.matmul(weft.reshape(x, (9, -1))[1:], weft.reshape(y, (-1, 9))),
+                 False),
+    "backwards": (lambda x, y: weft.matmul(x[:, ::-1], y), True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_only_our_kernels_take_memory_for_parts_of_long_sums(make: Maker, name: str) -> None:
+    build, is_ours = LONG[name]
+    x, y = weft.placeholder((9, 9000)), weft.placeholder((9000, 9))
+    plan = make(passes=[]).computation(build(x, y), x, y).plan
+    assert any(step.workspace for step in plan.steps) == is_ours
+
+
 @pytest.mark.parametrize("name", TAKEN)
 def test_cublas_makes_the_product(make: Maker, machine: Machine, name: str) -> None:
     assert uses_cublas(make, machine, TAKEN[name])

@@ -1,8 +1,11 @@
-"""Some rows of the kit's table on a GPU that is made up, whose kernels an OpenCL device runs."""
+"""Rows of the kit's table, executed in CUDA C and in the form of OpenCL C for parallel devices."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import pytest
+from pretended import FORMS
 
 from weft.testing.cases import make_cases, run_cases
 from weft.testing.test_ops import ROWS
@@ -13,7 +16,10 @@ if TYPE_CHECKING:
 EVERY = 40
 
 
-def test_rows_give_what_the_reference_gives(make: Maker) -> None:
-    rows = [row for row in ROWS.values() if "float32" in row.dtypes][::EVERY]
-    cases = [case for row in rows for case in make_cases(row, "float32", brief=True)]
-    assert run_cases(make(), cases) == []
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_give_what_the_reference_gives(make: Maker, form: str) -> None:
+    rows = [row for row in ROWS.values() if "float32" in row.dtypes]
+    first = [*FORMS].index(form) * EVERY // len(FORMS)
+    chosen = rows[first :: EVERY if form == "cuda" else 2 * EVERY]
+    cases = [case for row in chosen for case in make_cases(row, "float32")]
+    assert run_cases(make(FORMS[form]), cases) == []

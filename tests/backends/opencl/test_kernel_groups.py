@@ -112,3 +112,22 @@ def test_a_group_that_was_kept_computes_what_the_first_did(
             assert computation(given, [0, 1])[1].tolist() == [0, 9]
         assert capsys.readouterr().out.count("doubled") == 3
     assert sources[0] == sources[1]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.usefixtures("device")
+def test_functions_are_kept_with_the_helpers_that_they_call(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("WEFT_CACHE", raising=False)
+    given = np.linspace(-2, 2, 64).astype(np.float16)
+    found = []
+    for is_restored in (False, True):
+        x = weft.placeholder((64,), "float16")
+        with transformer_for(form) as made:
+            computation = made.computation([weft.tanh(x) % 3, weft.sort(-x), weft.sum(x)], x)
+            found.append([each.tolist() for each in computation(given)])
+            assert computation.program.is_restored is is_restored
+            assert "weft_half_bits" in computation.source
+    assert found[0] == found[1]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from machines import CPU, fake_device
 
+from weft.cache import open_cache
 from weft_opencl import drivers, probe, verdicts
 from weft_opencl.drivers import Candidate
 from weft_opencl.verdicts import Verdict, verdict_on
@@ -55,6 +56,8 @@ FAILURES = {
     "abort": ("import os; os.abort()", "SIGABRT"),
     "exit": ("import sys; sys.exit('LLVM ERROR: unknown CPU znver5')", "unknown CPU znver5"),
     "silence": ("pass", "status 0"),
+    "other words": ("print('driver unloaded')", "status 0"),
+    "another version": ("""print('{"is_fast": true}')""", "status 0"),
     "sleep": ("import time; time.sleep(60)", "within 0.5 seconds"),
 }
 
@@ -85,6 +88,16 @@ def test_a_verdict_costs_one_process_for_a_version_of_a_driver(
     candidate.handle.driver_version = "2"
     assert verdict_on(candidate) == works
     assert driver.runs == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"[1]", b'{"wrong": ""', b'{"is_fast": true}'])
+def test_what_another_version_remembered_is_found_out_anew(
+    content: bytes, candidate: Candidate, driver: Driver
+) -> None:
+    driver.does(WORKS)
+    open_cache().write(verdicts._key(candidate.driver), content)
+    assert verdict_on(candidate) == Verdict("", coherent=True)
+    assert driver.runs == 1
 
 
 def test_a_driver_that_did_not_work_is_asked_again_when_that_is_wanted(

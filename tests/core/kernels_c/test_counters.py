@@ -21,6 +21,7 @@ from running import CUDA_PARALLEL, FUSING, PARALLEL, PROCESSORS, SERIAL, plan_of
 
 from weft.description import TensorDescription, contiguous
 from weft.kernels.c import counters
+from weft.kernels.c.code import Code
 from weft.kernels.c.lowering import Array
 
 MANY = 2**31 + 5008
@@ -290,7 +291,7 @@ FUNCTION void f(GLOBAL u8 *x) {
 def test_indices_are_multiplied_in_64_bits_where_the_product_may_be_large():
     for shape, text in (((3, 5), "x + i * 5 + j"), ((2**17, 2**15), "x + (i64)i * 32768 + j")):
         lies = contiguous(shape, weft.dtypes.float32)
-        assert Array("x", lies, 0).at("i", "j") == text
+        assert str(Array(Code(), "x", lies, 0).at("i", "j")) == text
 
 
 @pytest.mark.parametrize("count", [2**31 - 2**24, 2**31 - 2**24 + 1])

@@ -216,8 +216,8 @@ def test_a_user_s_names_and_lines_cannot_leave_a_comment():
     exec(code, namespace)
     plan = plan_of([namespace["y"]], x, processor=SERIAL, passes=FUSING)
     _, source = work_of(plan, SERIAL)
-    assert "evil?*/" in source
-    assert "\n*/" not in source
+    assert "evil" in source
+    assert "*/" not in source
     assert "a; b" not in source
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from weft.ops.movement import IotaOp
 
 pytest.importorskip("pyopencl")
 from checking import EVERY, both, check, everywhere, numbers
-from running import PROCESSORS, plan_of, run
+from running import PROCESSORS, plan_of, run, work_of
 
 COPIES = {
     "flat": ((1000,), lambda x: weft.contiguous(x)),
@@ -249,6 +251,47 @@ def test_scatters_of_dtypes(dtype, processor):
         return [weft.scatter(x, each, u[:3], 0), *combined]
 
     check(build, numbers(dtype, 6, 20), numbers(dtype, 6, 20), processor=processor)
+
+
+REPEATED = {
+    "first": ((5, 4), (30,), 0),
+    "in the middle": ((3, 5, 2), (4, 6), 1),
+    "a vector": ((7,), (3000,), 0),
+    "long rows": ((3, 500), (20,), 0),
+    "one place": ((1,), (90,), 0),
+}
+
+
+@everywhere
+@pytest.mark.parametrize("name", REPEATED)
+def test_the_last_of_updates_for_one_place_is_set(name, processor):
+    shape, at, position = REPEATED[name]
+    n = shape[position]
+    indices = np.random.default_rng(7).integers(-n, n, at).astype(np.int32)
+    updates = np.arange(np.prod((*shape[:position], *at, *shape[position + 1 :])), dtype="f4")
+    updates = updates.reshape(*shape[:position], *at, *shape[position + 1 :])
+
+    def build(x, i, u):
+        turned = weft.transpose(weft.contiguous(weft.transpose(i)))
+        return [weft.scatter(x, each, u, position) for each in (i, turned)]
+
+    x = np.full(shape, -1, np.float32)
+    check(build, x, indices, updates, processor=processor)
+
+
+def test_more_updates_than_32_bits_count_are_numbered_with_64():
+    def launched(count, **facts):
+        processor = replace(PROCESSORS["parallel"], **facts)
+        x, i = weft.placeholder((5,)), weft.placeholder((1,), "int32")
+        many = weft.broadcast(i, (count,))
+        plan = plan_of([weft.scatter(x, many, 1.0)], x, i, processor=processor)
+        return {each.function.title: each.function.body for each in work_of(plan, processor)[0]}
+
+    assert "weft_atomic_max_i64" in launched(2**31)["last updates"]
+    assert "weft_atomic_max_i32" in launched(2**30)["last updates"]
+    for alone in (launched(1), launched(2**31, has_int64_atomics=False)):
+        assert "scatter set" in alone
+        assert "last updates" not in alone
 
 
 @everywhere

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import mmap
 import re
+import subprocess
 import sys
 import types
 import weakref
@@ -372,6 +374,53 @@ def test_a_tensor_on_the_right_becomes_a_constant():
     assert str(node.get_type()) == "torch.float32"
     found = HamKaasPlugin().compile_model(node).evaluate({"x": floats(2)})
     assert isinstance(found, Tensor), "the model has tensors of torch in it"
+
+
+def torch_inputs():
+    return InputTensor("x", Dtype("float32"), [2]).relu(), {"x": floats(2)}
+
+
+def torch_buffers():
+    return BufferTensor(Dtype("float32"), [2]) + InputTensor("x", "float32", [2]), {"x": floats(2)}
+
+
+def torch_indices():
+    index = InputTensor("index", Dtype("int64"), [1])
+    x = InputTensor("x", np.float32, [2])
+    return x.sliced_softmax(index), {"x": floats(2), "index": np.ones(1, np.int64)}
+
+
+@pytest.mark.usefixtures("imitation")
+@pytest.mark.parametrize("build", [torch_inputs, torch_buffers, torch_indices])
+def test_a_model_with_dtypes_of_torch_returns_tensors_of_torch(build, monkeypatch):
+    monkeypatch.setattr(Dtype, "__module__", "imitated_torch")
+    node, inputs = build()
+    found = HamKaasPlugin().compile_model(node).evaluate(inputs)
+    assert isinstance(found, Tensor)
+    assert found.numpy().flags.writeable
+
+
+@pytest.mark.usefixtures("imitation")
+@pytest.mark.parametrize("type", ["torch.float32", "float32", np.float32, np.dtype("f4")])
+def test_a_name_is_no_dtype_of_torch(type):
+    model = HamKaasPlugin().compile_model(InputTensor("x", type, [2]).relu())
+    assert isinstance(model.evaluate({"x": floats(2)}), np.ndarray)
+    assert isinstance(model.evaluate({"x": Tensor(floats(2))}), Tensor)
+
+
+WITH_TORCH = """
+import numpy as np, torch
+from weft_hamkaas import HamKaasPlugin, InputTensor
+node = InputTensor("x", torch.float32, [2]).relu()
+found = HamKaasPlugin().compile_model(node).evaluate({"x": np.ones(2, np.float32)})
+assert isinstance(found, torch.Tensor), found
+assert found.dtype == torch.float32
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_with_torch_itself():
+    subprocess.run([sys.executable, "-c", WITH_TORCH], check=True)
 
 
 def test_torch_itself_is_never_needed():

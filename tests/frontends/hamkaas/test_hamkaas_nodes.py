@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from itertools import permutations, product
 
 import numpy as np
@@ -189,6 +190,34 @@ def test_what_a_node_cannot_take_is_refused_while_it_is_built(name):
 def test_operators_take_nodes_and_tensors_on_the_right_only(apply):
     with pytest.raises(TypeError):
         apply(x(2))
+
+
+REFUSED_OPERANDS = {
+    "array + node": (
+        lambda x: floats(2) + x,
+        r"not float32 \[2\]: write ConstantTensor\(array\) \+",
+    ),
+    "array * node": (lambda x: floats(2) * x, r"write ConstantTensor\(array\) \* node"),
+    "array @ node": (lambda x: floats(2, 2) @ x, r"write ConstantTensor\(array\) @ node"),
+    "number of NumPy + node": (lambda x: np.float32(2) + x, r"not float32 \[\]"),
+    "number * node": (lambda x: 2 * x, "The left operand of \\* is a node, not 2"),
+    "list + node": (lambda x: operator.add([1, 2], x), r"is a node, not \[1, 2\]"),
+    "array - node": (lambda x: floats(2) - x, r"no operator -: there are \+, \* and @"),
+    "node - array": (lambda x: x - floats(2), "no operator -"),
+    "node / number": (lambda x: x / 2, "no operator /"),
+    "number ** node": (lambda x: 2**x, r"no operator \*\*"),
+    "node % node": (lambda x: x % x, "no operator %"),
+    "asarray": (np.asarray, "has no elements before"),
+    "concatenate": (lambda x: np.concatenate([floats(2), x]), "functions of NumPy do not take"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_OPERANDS)
+def test_operands_that_nodes_do_not_take_are_named_with_what_to_write(name):
+    apply, words = REFUSED_OPERANDS[name]
+    with pytest.raises(hk.KindError, match=words) as caught:
+        apply(x(2))
+    assert __file__ in str(caught.value), "the user's line is named"
 
 
 def test_nodes_are_not_iterated_over():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -12,6 +13,8 @@ from hamkaas_command import WHOLE, run
 from hamkaas_models import floats
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from weft.array_files import read_array, stored_arrays
 
 
 @pytest.mark.parametrize("kept", [0, 1, 50, 200])
@@ -109,8 +112,71 @@ def test_a_file_that_asks_for_more_memory_than_there_is_is_named(folder, file):
     (folder / file).write_bytes(entry if file == "weights.npz" else huge)
     status, _, wrong = run(folder, *WHOLE)
     assert status == 1
-    assert f"{file} was being read" in wrong
+    assert f"{file} holds no arrays that can be read: it has 0 bytes of elements" in wrong
     assert "Traceback" not in wrong
+
+
+def deflated(name, *parts):
+    """Return an .npz file of few bytes, however many an entry has."""
+    file = io.BytesIO()
+    with (
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made,
+        made.open(name, "w", force_zip64=True) as entry,
+    ):
+        for part in parts:
+            entry.write(part)
+    return file.getvalue()
+
+
+MILLIONS = [bytes(2**20)] * 64
+BOMBS = {
+    "another shape": deflated("layer.weight.npy", header((2**24,)), *MILLIONS),
+    "another dtype": deflated(
+        "layer.weight.npy", header((3, 4)).replace(b"<f4", b"<f8"), *MILLIONS
+    ),
+    "more than it says": deflated("layer.weight.npy", header((3, 4)), *MILLIONS),
+    "a long header": deflated("layer.weight.npy", b"\x93NUMPY\x02\0\0\0\0\x04", *MILLIONS),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_an_entry_that_does_not_fit_is_refused_by_its_header(folder, name):
+    assert len(BOMBS[name]) < 2**18
+    (folder / "weights.npz").write_bytes(BOMBS[name])
+    tracemalloc.start()
+    try:
+        status, _, wrong = run(folder, *WHOLE)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert status == 1
+    assert "layer.weight" in wrong or "weights.npz" in wrong
+    assert "Traceback" not in wrong
+    assert most < 2**24
+
+
+def test_an_input_that_does_not_fit_is_refused_by_its_header(folder):
+    with (folder / "x.npy").open("wb") as file:
+        file.write(header((10**12,)))
+        file.truncate(file.tell() + 4 * 10**12)
+    status, _, wrong = run(folder, *WHOLE)
+    assert status == 1
+    assert "Input tensor x has wrong" in wrong
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3), (3, 0, 2), (2, 1, 3)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_are_read_as_numpy_reads_them(tmp_path, shape, order):
+    array = np.asarray(np.arange(np.prod(shape)).reshape(shape), ">f8", order=order)
+    np.save(tmp_path / "x.npy", array)
+    with (tmp_path / "y.npy").open("wb") as file:
+        np.lib.format.write_array(file, array, version=(2, 0))
+    np.savez_compressed(tmp_path / "x.npz", x=array, **{"a.npy.b": array})
+    with stored_arrays(tmp_path / "x.npz") as stored:
+        assert sorted(stored) == ["a.npy.b", "x"]
+        found = [stored["x"], stored["a.npy.b"]]
+    for each in [read_array(tmp_path / "x.npy"), read_array(tmp_path / "y.npy"), *found]:
+        np.testing.assert_array_equal(each, array, strict=True)
 
 
 @pytest.mark.parametrize("order", [">", "<"])

@@ -128,9 +128,8 @@ def test_repeats_that_change_something_in_place(backend: str) -> None:
         nothing = ir.create_graph(incremented_by_ref, x)
         by_value = ir.create_graph(incremented, x)
         summing = ir.create_graph(accumulating, total, x)
-        swapped = ir.create_graph(
-            lambda x, total: ops.add_(total, x) * 1, x, popxl.TensorSpec((), popxl.float32, True)
-        )
+        by_ref = popxl.TensorSpec((), popxl.float32, by_ref=True)
+        swapped = ir.create_graph(lambda x, total: ops.add_(total, x) * 1, x, by_ref)
         ops.repeat(nothing, 5, total)
         ops.repeat_with_info(by_value, 3, kept).set_parent_input_modified(kept)
         ops.repeat(by_value, 3, fresh)

@@ -37,6 +37,7 @@ def house() -> Any:
         made.v = popxl.variable([1.0, 2.0], name="v")
         made.i = popxl.variable([1, 2], name="i")
         made.c = popxl.constant([1.0, 2.0])
+        made.m = popxl.constant([[1.0, 2.0], [3.0, 4.0]])
         made.load = popxl.h2d_stream((2,), popxl.float32, "load")
         made.store = popxl.d2h_stream((2,), popxl.float32, "store")
         made.one = made.ir.create_graph(lambda x: ops.exp(x) * x, SPEC)
@@ -334,12 +335,12 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
     ),
     "number of the condition": (
         IndexError,
-        "input 0 of the conditional is none of .*: its are 1 to 1",
+        "input 0 of the conditional is none of its graphs: they have 1 to 3",
         lambda h: chosen(h).parent_to_graph_input_index(0),
     ),
     "number of the other graph": (
         IndexError,
-        "input 1 of the conditional is none of .*: its are 2 to 3",
+        "input 1 of the conditional is none of Graph",
         lambda h: chosen(h).parent_to_graph_input_index(1, then_branch=False),
     ),
     "input of a conditional": (
@@ -352,10 +353,15 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
         "there is no output 1: the call has 1",
         lambda h: chosen(h).parent_output(1),
     ),
+    "tensor of neither graph": (
+        ValueError,
+        ".*is neither an input nor an output of",
+        lambda h: chosen(h).graph_to_parent(h.pair.inputs[0]),
+    ),
     "tensor of the other graph": (
         ValueError,
         ".*is neither an input nor an output of",
-        lambda h: chosen(h).graph_to_parent(h.two.inputs[0]),
+        lambda h: chosen(h).graph_to_parent(h.two.inputs[0], then_branch=True),
     ),
     "condition of floats": (
         popart,
@@ -398,11 +404,6 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
         ValueError,
         ".*is not in the current graph",
         lambda h: popxl.graph_output(h.foreign),
-    ),
-    "input of the main graph": (
-        ValueError,
-        "the main graph has no inputs",
-        lambda h: popxl.graph_input((2,), popxl.float32),
     ),
     "variable in a graph": (
         ValueError,
@@ -459,9 +460,61 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
     "dtype name": (ValueError, "'f' is no dtype|.*is no dtype", lambda h: ops.cast(h.v, "float3")),
     "dtype value": (ValueError, "value: ", lambda h: popxl.variable(300, popxl.int8)),
     "adam": (
-        popart,
-        "adam_updater needs",
+        ValueError,
+        "adam_updater needs beta1 and beta2",
         lambda h: ops.var_updates.adam_updater(h.v, h.v, None, h.i),
+    ),
+    "lamb": (
+        ValueError,
+        "lamb_updater needs the weight",
+        lambda h: ops.var_updates.lamb_updater(h.v, h.v, weight_decay=0.1),
+    ),
+    "adamax": (
+        ValueError,
+        "adamax_updater needs the time step",
+        lambda h: ops.var_updates.adamax_updater(h.v, h.v),
+    ),
+    "sparse update of another shape": (
+        popart,
+        "sparse_accumulate_ takes an update",
+        lambda h: ops.var_updates.sparse_accumulate_(h.v, h.v, [0]),
+    ),
+    "groups": (
+        popart,
+        "groupedgather takes 3 groups",
+        lambda h: ops.groupedgather(h.m, [[0], [0]], 1, 3),
+    ),
+    "groups along their axis": (
+        ValueError,
+        "groupedgather: axis 0 .* counts the groups",
+        lambda h: ops.groupedgather(h.m, [[0], [0]], 0, 2),
+    ),
+    "mask": (
+        popart,
+        "shaped_dropout: a mask of shape",
+        lambda h: ops.shaped_dropout(h.v, [1, 2], (7,), 0.5),
+    ),
+    "levels": (ValueError, "histogram takes levels", lambda h: ops.histogram(h.v, [1.0, 1.0])),
+    "scale factors": (
+        ValueError,
+        "interpolate takes a scale factor",
+        lambda h: ops.interpolate(h.v, (1.0, 2.0)),
+    ),
+    "scale factor below 1": (
+        ValueError,
+        "interpolate takes a scale factor",
+        lambda h: ops.interpolate(h.v, (0.5,)),
+    ),
+    "crop and resize": (
+        ValueError,
+        "coordinate_transformation_mode must be",
+        lambda h: ops.interpolate(h.v, (2.0,), coordinate_transformation_mode="tf_crop_and_resize"),
+    ),
+    "regions": (popart, "roi_align: ", lambda h: ops.roi_align(h.v, h.v, [0], (1, 1), 1.0, 1)),
+    "filters laid out": (
+        popart,
+        "conv_transpose takes filters",
+        lambda h: ops.conv_transpose(h.m, h.m),
     ),
     # streams
     "store of another shape": (

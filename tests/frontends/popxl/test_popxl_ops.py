@@ -12,7 +12,7 @@ import pytest
 from popxl_programs import called, differences, results, stored
 
 import weft_popxl as popxl
-from weft_popxl import ops
+from weft_popxl import ops, transforms
 from weft_popxl.ops import var_updates
 
 RANDOM = np.random.default_rng(3)
@@ -32,6 +32,7 @@ DATA: dict[str, Any] = {
     "odd": np.array([1.0, np.nan, np.inf, -2.5], np.float32),
     "images": array(2, 4, 5, 6),
     "filters": array(6, 2, 3, 3),
+    "laid": array(4, 3, 3, 3),
     "scale": array(4),
     "shift": array(4),
 }
@@ -83,11 +84,39 @@ def correlated(x: Any, w: Any, groups: int, pad: int, stride: int) -> Any:
     return out
 
 
+def laid_out(x: Any, w: Any, stride: Any, dilation: Any, groups: int) -> Any:
+    """Return the transposed convolution by its definition: each element lays a filter out."""
+    gaps = [(n - 1) * d + 1 for n, d in zip(w.shape[2:], dilation, strict=True)]
+    lengths = [(n - 1) * s + g for n, s, g in zip(x.shape[2:], stride, gaps, strict=True)]
+    share, each = x.shape[1] // groups, w.shape[1]
+    out = np.zeros((x.shape[0], groups * each, *lengths))
+    for c, i, j in np.ndindex(*x.shape[1:]):
+        first, (top, left) = c // share * each, (i * stride[0], j * stride[1])
+        rows = slice(top, top + gaps[0], dilation[0])
+        columns = slice(left, left + gaps[1], dilation[1])
+        laid = x[:, c, i, j, None, None, None] * w[c]
+        out[:, first : first + each, rows, columns] += laid
+    return out
+
+
+def widened(x: Any) -> Any:
+    return np.pad(x, ((0, 0), (0, 0), (0, 1), (0, 0)))
+
+
 def pooled(x: Any, reduce: Any) -> Any:
     return np.stack([
         np.stack([reduce(x[:, :, i : i + 2, j : j + 3], (2, 3)) for j in range(4)], -1)
         for i in range(4)
     ], -2)  # fmt: skip
+
+
+def windows(x: Any, size: Any, stride: Any, pads: Any, reduce: Any, step: Any = (1, 1)) -> Any:
+    """Return what a reduction makes of windows, whose padding is NaN."""
+    x = np.pad(x, ((0, 0), (0, 0), *pads), constant_values=np.nan)
+    span = [(n - 1) * s + 1 for n, s in zip(size, step, strict=True)]
+    seen = np.lib.stride_tricks.sliding_window_view(x, span, (2, 3))
+    seen = seen[:, :, :: stride[0], :: stride[1], :: step[0], :: step[1]]
+    return reduce(seen, (-1, -2)).astype(np.float32)
 
 
 def nll(p: Any, labels: Any) -> Any:
@@ -110,6 +139,7 @@ def changed(x: Any, key: Any, value: Any) -> Any:
     return out
 
 
+SHARES = np.array([[1, 2, 1, 0, 0, 0], [0, 0, 1, 2, 1, 0]], np.float32) / 4
 INDEX = np.array([[0, 2, 1, 1], [2, 1, 0, 2]], np.int32)
 Case = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 CASES: dict[str, Case] = {
@@ -121,6 +151,11 @@ CASES: dict[str, Case] = {
     "fmod": (lambda t: ops.fmod(t.x, 0.3), lambda v: np.fmod(v.x, np.float32(0.3))),
     "pow": (lambda t: ops.pow(t.p, t.x), lambda v: v.p**v.x),
     "maximum": (lambda t: ops.maximum(t.x, t.y), lambda v: np.maximum(v.x, v.y)),
+    "maximum of three": (
+        lambda t: ops.maximum(0.0, t.x, t.y[0]),
+        lambda v: np.maximum(np.maximum(0, v.x), v.y[0]),
+    ),
+    "minimum of one": (lambda t: ops.minimum(t.x), lambda v: v.x),
     "minimum": (lambda t: ops.minimum(t.x, 0.1), lambda v: np.minimum(v.x, 0.1)),
     "scaled_add": (lambda t: ops.scaled_add(t.x, t.y, 2, b=3), lambda v: 2 * v.x + 3 * v.y),
     "negate": (lambda t: ops.negate(t.x), lambda v: -v.x),
@@ -142,6 +177,7 @@ CASES: dict[str, Case] = {
     "swish": (lambda t: ops.swish(t.x), lambda v: v.x / (1 + np.exp(-v.x))),
     "softmax": (lambda t: ops.softmax(t.x, 0), lambda v: softmax(v.x.T).T),
     "clip": (lambda t: ops.clip(t.x, -0.5, 0.5), lambda v: np.clip(v.x, -0.5, 0.5)),
+    "clamp": (lambda t: ops.clamp(t.n, -1, 4.0), lambda v: np.clip(v.n, -1, 4)),
     "clip above": (lambda t: ops.clip(t.n, max=2), lambda v: np.minimum(v.n, 2)),
     "sign": (lambda t: ops.sign(t.n), lambda v: np.sign(v.n)),
     "floor": (lambda t: ops.floor(t.x), lambda v: np.floor(v.x)),
@@ -149,6 +185,7 @@ CASES: dict[str, Case] = {
     "round": (lambda t: ops.round(t.x), lambda v: np.round(v.x)),
     "cast": (lambda t: ops.cast(t.n, popxl.float32), lambda v: v.n.astype(np.float32)),
     "identity": (lambda t: ops.identity(t.x), lambda v: v.x),
+    "rename": (lambda t: ops.rename(t.x, "another"), lambda v: v.x),
     "detach": (lambda t: ops.detach(t.x), lambda v: v.x),
     "detach_": (lambda t: ops.detach_(t.x), lambda v: v.x),
     "where": (lambda t: ops.where(t.x > 0, t.y, 0.0), lambda v: np.where(v.x > 0, v.y, 0)),
@@ -177,6 +214,9 @@ CASES: dict[str, Case] = {
     "min": (lambda t: ops.min(t.n), lambda v: v.n.min()),
     "prod": (lambda t: ops.prod(t.x, 0), lambda v: v.x.prod(0)),
     "median": (lambda t: ops.median(t.x, 0), lambda v: np.median(v.x, 0)),
+    "median of an even number": (lambda t: ops.median(t.x, 1), lambda v: np.sort(v.x, 1)[:, 1]),
+    "median of integers": (lambda t: ops.median(t.n, (0, 1), True), lambda v: np.int32([[0]])),
+    "median with NaN": (lambda t: ops.median(t.odd), lambda v: np.float32(np.nan)),
     "logsum": (lambda t: ops.logsum(t.p, 0), lambda v: np.log(v.p.sum(0))),
     "logsumexp": (lambda t: ops.logsumexp(t.x, 0), lambda v: np.log(np.exp(v.x).sum(0))),
     "l1": (lambda t: ops.l1(t.x, 0), lambda v: np.abs(v.x).sum(0)),
@@ -188,10 +228,14 @@ CASES: dict[str, Case] = {
         lambda v: v.x.argmin(0, keepdims=True).astype(np.int32),
     ),
     "cumsum": (lambda t: ops.cumsum(t.x, 1), lambda v: v.x.cumsum(1)),
-    "topk": (lambda t: ops.topk(t.x, 1, 2)[0], lambda v: np.sort(v.x, 1)[:, :-3:-1]),
+    "topk": (lambda t: ops.topk(t.x, 2, 1, True, True)[0], lambda v: np.sort(v.x, 1)[:, :-3:-1]),
     "topk indices": (
-        lambda t: ops.topk(t.x, 1, 2)[1],
+        lambda t: ops.topk(t.x, 2)[1],
         lambda v: np.argsort(-v.x, 1)[:, :2].astype(np.int32),
+    ),
+    "topk of the smallest": (
+        lambda t: ops.topk(t.x, k=2, axis=0, largest=False, sorted=True)[0],
+        lambda v: np.sort(v.x, 0)[:2],
     ),
     "transpose": (
         lambda t: ops.transpose(t.images, (0, 2, -1, 1)),
@@ -209,7 +253,8 @@ CASES: dict[str, Case] = {
     "slice of none": (lambda t: ops.slice(t.x), lambda v: v.x),
     "slice_": (lambda t: ops.slice_(t.x, step=-1), lambda v: v.x[::-1]),
     "subsample": (lambda t: ops.subsample(t.x, [2, 3]), lambda v: v.x[::2, ::3]),
-    "subsample_": (lambda t: ops.subsample_(t.x, 2), lambda v: v.x[::2, ::2]),
+    "subsample_": (lambda t: ops.subsample_(t.x, 2), lambda v: v.x[::2]),
+    "diag": (lambda t: ops.diag(t.x), lambda v: v.x.diagonal()),
     "concat": (lambda t: ops.concat([t.x, t.y], 1), lambda v: np.concatenate([v.x, v.y], 1)),
     "concat_": (lambda t: ops.concat_([t.x, t.y]), lambda v: np.concatenate([v.x, v.y])),
     "split": (lambda t: ops.split(t.x, 2, 1)[1], lambda v: v.x[:, 2:]),
@@ -218,6 +263,18 @@ CASES: dict[str, Case] = {
     "gather with zeros": (
         lambda t: ops.gather(t.x, [1, 9, -1], zero_OOR=True),
         lambda v: np.stack([v.x[1], 0 * v.x[0], 0 * v.x[0]]),
+    ),
+    "gather of the nearest": (
+        lambda t: ops.gather(t.x, [1, 9, -1, -9]),
+        lambda v: v.x[[1, 2, 2, 0]],
+    ),
+    "tied_gather of the nearest": (
+        lambda t: ops.tied_gather(t.x, [7, 0], 1),
+        lambda v: v.x[:, [3, 0]],
+    ),
+    "groupedgather of the nearest": (
+        lambda t: ops.groupedgather(t.images, [[9, 0], [-9, 1]], 2, 2),
+        lambda v: np.stack([v.images[0][:, [4, 0]], v.images[1][:, [0, 1]]]),
     ),
     "scatter": (lambda t: ops.scatter(t.x, INDEX, t.y[:2]), lambda v: put(v.x, INDEX, v.y[:2])),
     "scatter_reduce": (
@@ -270,6 +327,18 @@ CASES: dict[str, Case] = {
         lambda v: correlated(v.images, v.filters, 2, 1, 1),
     ),
     "max_pool": (lambda t: ops.max_pool(t.images, (2, 3)), lambda v: pooled(v.images, np.max)),
+    "max_pool with padding chosen": (
+        lambda t: ops.max_pool(t.images, (2, 3), (1, 2), auto_pad="same_upper"),
+        lambda v: windows(v.images, (2, 3), (1, 2), ((0, 1), (0, 1)), np.nanmax),
+    ),
+    "average_pool with padding chosen": (
+        lambda t: ops.average_pool(t.images, (2, 3), (1, 2), auto_pad="same_lower"),
+        lambda v: windows(v.images, (2, 3), (1, 2), ((1, 0), (1, 0)), np.nanmean),
+    ),
+    "max_pool with steps in windows": (
+        lambda t: ops.max_pool(t.images, (2, 2), None, (1, 0, 0, 1), None, (2, 3)),
+        lambda v: windows(v.images, (2, 2), (1, 1), ((1, 0), (0, 1)), np.nanmax, (2, 3)),
+    ),
     "average_pool": (
         lambda t: ops.average_pool(t.images, (2, 3)),
         lambda v: pooled(v.images, np.mean),
@@ -306,11 +375,72 @@ CASES: dict[str, Case] = {
         lambda t: ops.nll_loss_with_softmax_grad(t.p, t.labels, 6, ignore_index=0)[1],
         lambda v: nll_grad(v.p, v.labels) * [[3], [0], [3]],
     ),
+    "conv_transpose": (
+        lambda t: ops.conv_transpose(t.images, t.laid, (2, 1), (1, 0, 0, 2), (1, 2), 2,
+                                     output_padding=(1, 0)),
+        lambda v: widened(laid_out(v.images, v.laid, (2, 1), (1, 2), 2))[:, :, 1:, :-2],
+    ),
+    "conv_transpose to a shape": (
+        lambda t: ops.conv_transpose(t.images, t.laid, (2, 1), groups=2, output_shape=(10, 7)),
+        lambda v: laid_out(v.images, v.laid, (2, 1), (1, 1), 2)[:, :, 1:, 1:],
+    ),
+    "conv_transpose to the same": (
+        lambda t: ops.conv_transpose(t.images, t.laid, (2, 1), groups=2, pad_type="same_lower"),
+        lambda v: laid_out(v.images, v.laid, (2, 1), (1, 1), 2)[:, :, 1:, 1:-1],
+    ),
+    "tied_gather": (lambda t: ops.tied_gather(t.x, [2, 0]), lambda v: v.x[[2, 0]]),
+    "groupedgather": (
+        lambda t: ops.groupedgather(t.images, [[1, 4], [0, 2]], 2, 2),
+        lambda v: np.stack([v.images[g][:, index] for g, index in enumerate([[1, 4], [0, 2]])]),
+    ),
+    "groupedgather of one": (
+        lambda t: ops.groupedgather(t.x, [1, 3, 3], 1), lambda v: v.x[:, [1, 3, 3]],
+    ),
+    "groupedgather out of range": (
+        lambda t: ops.groupedgather(t.images, [[1, 9], [-1, 2]], 1, 2, zero_OOR=True),
+        lambda v: np.stack([[v.images[0, 1], 0 * v.images[0, 1]],
+                            [0 * v.images[0, 1], v.images[1, 2]]]),
+    ),
+    "histogram": (
+        lambda t: ops.histogram(t.x, [-0.5, 0.0, 1.0]),
+        lambda v: np.histogram(v.x, [-np.inf, -0.5, 0, 1, np.inf])[0].astype(np.uint32),
+    ),
+    "histogram of sizes": (
+        lambda t: ops.histogram(t.n, [3, 5], True), lambda v: np.array([2, 2, 2], np.uint32),
+    ),
+    "interpolate": (
+        lambda t: ops.interpolate(t.x, (1.0, 2.5)),
+        lambda v: v.x[:, [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]],
+    ),
+    "interpolate between": (
+        lambda t: ops.interpolate(t.x, (1.0, 2.0), "linear", coordinate_transformation_mode=
+                                  "asymmetric"),
+        lambda v: np.stack([v.x, (v.x + v.x[:, [1, 2, 3, 3]]) / 2], -1).reshape(3, 8),
+    ),
+    "interpolate nothing": (lambda t: ops.interpolate(t.images), lambda v: v.images),
+    "roi_align": (
+        lambda t: ops.roi_align(t.images, [[0.0, 0.0, 4.0, 4.0]], [1], (1, 2), 1.0, 2),
+        lambda v: v.images[1:, :, 1:4:2].mean(2, keepdims=True) @ SHARES.T,
+    ),
     "init": (lambda t: ops.init((2, 3), popxl.int8), lambda v: np.zeros((2, 3), np.int8)),
     "arange": (lambda t: ops.arange(1, 8, 2, popxl.int32), lambda v: np.arange(1, 8, 2, np.int32)),
     "adam_updater": (
         lambda t: var_updates.adam_updater(t.x, t.p, epsilon=0.5),
         lambda v: v.x / (np.sqrt(v.p) + 0.5),
+    ),
+    "adam_updater without decay": (
+        lambda t: var_updates.adam_updater(t.x, t.p, None, None, 0.0, epsilon=0.5),
+        lambda v: v.x / (np.sqrt(v.p) + 0.5),
+    ),
+    "lamb_updater": (
+        lambda t: var_updates.lamb_updater(
+            t.x, t.p, t.y, popxl.variable(2.0), 0.1, 0.9, 0.99, 0.5
+        ),
+        lambda v: v.x / (1 - 0.9**3) / (np.sqrt(v.p / (1 - 0.99**3)) + 0.5) + 0.1 * v.y,
+    ),
+    "adamax_updater": (
+        lambda t: var_updates.adamax_updater(t.x, t.p, t.y, popxl.variable(2.0), 0.1, 0.9, 0.5),
+        lambda v: v.x / (1 - 0.9**3) / (v.p + 0.5) + 0.1 * v.y,
     ),
     "adam_updater with a step": (
         lambda t: var_updates.adam_updater(
@@ -342,6 +472,7 @@ def test_every_op_has_a_case() -> None:
         *("call", "call_with_info", "repeat", "repeat_with_info", "CallSiteInfo", "RepeatInfo"),
         *("conditional", "conditional_with_info", "ConditionalInfo", "var_updates", "getitem"),
         *("host_load", "host_store", "print_tensor", "dropout", "random_normal", "random_uniform"),
+        "shaped_dropout",
         *("split_random_seed", "dynamic_update_", *var_updates.__all__),
     }
     in_place = {f"{name.split()[0]}_" for name in CASES}
@@ -414,6 +545,7 @@ def test_random_numbers_come_from_the_seed(backend: str) -> None:
             ops.random_normal(seed, shape, 2.0, 0.5),
             ops.random_normal(seed, shape, dtype=popxl.float16),
             ops.dropout(ones, seed, 0.25),
+            ops.shaped_dropout(ones, seed, (50,), 0.25),
         ]
 
     found = results(backend, build)
@@ -427,6 +559,8 @@ def test_random_numbers_come_from_the_seed(backend: str) -> None:
     assert found[6].dtype == np.float16
     assert set(np.unique(found[7].round(4))) == {0, np.float32(1.3333)}
     assert abs((found[7] == 0).mean() - 0.25) < 0.03
+    assert set(np.unique(found[8].round(4))) == {0, np.float32(1.3333)}
+    assert (found[8] == found[8][0]).all()
 
 
 def test_dropout_hides_the_same_elements_in_its_gradient(backend: str) -> None:
@@ -458,7 +592,7 @@ def test_print_tensor_prints_in_each_run(capfd: pytest.CaptureFixture[str], back
         assert session.run()[stream] == 8
         session.run()
     printed = capfd.readouterr().out
-    for text in ("x 7.0", "more 8.0", "inside 14.0", "round 21.0"):
+    for text in ("print_x 7.0", "more 8.0", "inside 14.0", "round 21.0"):
         assert printed.count(text) == 2
 
 
@@ -474,3 +608,38 @@ def test_only_the_graph_that_is_chosen_prints(capfd: pytest.CaptureFixture[str])
         session.write_variable_data(flag, False)
         session.run()
     assert capfd.readouterr().out == "one 7.0\nother 7.0\n"
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_autodiff_prints_nothing_again(capfd: pytest.CaptureFixture[str], recompute: bool) -> None:
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable([1.0, 2.0])
+        inner = ir.create_graph(lambda x: ops.print_tensor(x * 2, "seen") ** 2.0, x)
+        graph = ir.create_graph(lambda x: ops.sin(ops.call(inner, x)[0]), x)
+        forward = ops.call_with_info(graph, x)
+        info = transforms.autodiff(graph, recompute=recompute)
+        seed = popxl.constant(np.ones(2, np.float32))
+        ops.call(info.graph, seed, inputs_dict=info.inputs_dict(forward))
+        (stream,) = stored(forward.outputs[:1])
+    with popxl.Session(ir) as session:
+        session.run()[stream]
+    assert capfd.readouterr().out.count("seen") == 1
+
+
+@pytest.mark.parametrize("of_self", [True, False])
+def test_print_tensor_prints_gradients(capfd: pytest.CaptureFixture[str], of_self: bool) -> None:
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(3.0)
+        graph = ir.create_graph(
+            lambda x: ops.print_tensor(x * x, "square", of_self, print_gradient=True) * 5, x
+        )
+        forward = ops.call_with_info(graph, x)
+        info = transforms.autodiff(graph)
+        (gradient,) = ops.call(info.graph, 1.0, inputs_dict=info.inputs_dict(forward))
+        (stream,) = stored([gradient])
+    with popxl.Session(ir) as session:
+        assert session.run()[stream] == 30
+    printed = capfd.readouterr().out.splitlines()
+    assert printed == ["square 9.0"] * of_self + ["square_gradient 5.0"]

@@ -166,20 +166,6 @@ def test_unexpected_and_missing_streams(opened: Any) -> None:
                 session.run_with_outputs({opened.source: DATA}, {opened.sink: wrong})
 
 
-@pytest.mark.parametrize(("transfers", "word"), [(1, "too few"), (3, "too many")])
-def test_streams_are_loaded_as_often_as_they_have_slices(transfers: int, word: str) -> None:
-    made = program(transfers=2)
-    made.ir.num_host_transfers = transfers
-    with pytest.raises(popxl.popart_exception, match=f"source.* has {word} slices"):
-        popxl.Session(made.ir)
-
-
-def test_a_stream_with_too_few_slices_in_a_run() -> None:
-    made = program(transfers=3)
-    with popxl.Session(made.ir) as session, pytest.raises(ValueError, match="for 3 transfers"):
-        session.run({made.source: np.ones((2, 1, 3), np.float32)})
-
-
 def test_a_session_is_a_snapshot() -> None:
     made = program()
     session = popxl.Session(made.ir)

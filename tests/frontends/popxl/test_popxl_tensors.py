@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pickle
 import pkgutil
 from pathlib import Path
@@ -29,7 +30,9 @@ def ir() -> Any:
 def test_what_a_tensor_says_of_itself(ir: popxl.Ir) -> None:
     x = popxl.variable(DATA, name="x")
     assert (x.shape, x.rank, x.nelms, len(x), x.dtype) == ((4, 2, 3), 3, 24, 4, popxl.float32)
-    assert x.strides == (6, 3, 1)
+    assert x.strides() == DATA.astype(np.float32).strides == (24, 12, 4)
+    assert x.strides((2, 5)) == (20, 4)
+    assert x.meta_shape == ()
     assert x.spec == popxl.TensorSpec((4, 2, 3), popxl.float32)
     assert x.ir is ir
     assert x.T.shape == (3, 2, 4)
@@ -69,7 +72,7 @@ def test_dtypes_of_variables_and_constants(
         (np.dtype("int8"), popxl.int8),
         ("bool", popxl.bool),
         (float, popxl.float32),
-        (int, popxl.int32),
+        (int, popxl.int64),
         (bool, popxl.bool),
         (popxl.uint16, popxl.uint16),
         ("torch.float16", popxl.float16),
@@ -209,12 +212,13 @@ gelu_ reshape_ transpose_ slice_ concat_ geluerf swish min prod logsumexp l1 l2 
 argmax argmin maximum clip sign floor ceil fmod equal greater logical_and logical_or logical_not
 isnan isinf isfinite onehot topk cumsum scatter scatter_reduce dynamic_slice dynamic_update
 layer_norm group_norm conv average_pool max_pool dropout random_normal random_uniform subsample
-increment_mod print_tensor
+increment_mod print_tensor tied_gather groupedgather shaped_dropout conv_transpose histogram
+interpolate roi_align
 """
 UPDATES = """
 accumulate_ copy_var_update_ accumulate_mean_ accumulate_square_ accumulate_moving_average_
 accumulate_moving_average_square_ accumulator_scale_ accumulator_zero_ adam_updater
-adam_var_update
+adam_var_update lamb_updater adamax_updater sparse_accumulate_
 """
 
 
@@ -234,12 +238,46 @@ def test_every_public_op_says_what_it_does() -> None:
     assert missing == []
 
 
-def test_every_op_is_on_the_page() -> None:
+def written(name: str, function: Any) -> str:
+    """Return a function with its parameters and their defaults as the page has it."""
+    parts: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(p.startswith("*") for p in parts):
+            parts.append("*")
+        star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        star = "**" if parameter.kind is parameter.VAR_KEYWORD else star
+        default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+        parts.append(f"{star}{parameter.name}{default}")
+    return f"`{name}({', '.join(parts)})`"
+
+
+def test_every_function_is_on_the_page_with_its_parameters() -> None:
     text = (Path(__file__).parents[3] / "docs" / "popxl.md").read_text()
     infos = {"CallSiteInfo", "ConditionalInfo", "RepeatInfo", "getitem", "var_updates"}
-    names = {*ops.__all__, *ops.var_updates.__all__, *popxl.transforms.__all__} - infos
-    known = {f"{name}_with_info" for name in ("call", "repeat", "conditional")}
-    assert sorted(name for name in names - known if f"{name}`" not in text) == []
+    aliases = {"clamp", "rename"}
+    owners = {ops: ops.__all__, ops.var_updates: ops.var_updates.__all__}
+    functions = {
+        name: getattr(owner, name)
+        for owner, names in owners.items()
+        for name in set(names) - infos - aliases
+    }
+    functions.update(autodiff=popxl.transforms.autodiff, create_seeds=popxl.create_seeds)
+    functions.update({name: getattr(popxl, name) for name in ("variable", "h2d_stream", "Session")})
+    methods = {
+        popxl.Session: ("run", "run_with_outputs", "write_variables_data"),
+        popxl.Ir: ("create_graph", "dot_checkpoint"),
+        popxl.Tensor: ("diag", "strides"),
+    }
+    for owner, names in methods.items():
+        functions.update({name: getattr(owner, name) for name in names})
+    missing = [
+        wanted for wanted in map(written, functions, functions.values()) if wanted not in text
+    ]
+    assert missing == []
+    names = {*aliases, *popxl.transforms.__all__, "half", "from_name"}
+    assert [name for name in names if f"`{name}`" not in text and f"`{name}(" not in text] == []
 
 
 def test_examples_in_docstrings_run() -> None:

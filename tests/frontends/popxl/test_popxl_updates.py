@@ -57,6 +57,10 @@ UPDATES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "accumulator_scale_": (lambda x, y: var_updates.accumulator_scale_(x, 0.5), X / 2),
     "accumulator_zero_": (lambda x, y: var_updates.accumulator_zero_(x), 0 * X),
     "copy_var_update_": (lambda x, y: var_updates.copy_var_update_(x, y), Y),
+    "sparse_accumulate_": (
+        lambda x, y: var_updates.sparse_accumulate_(x, y[:3, :3], [1, 3, 1], 1, 0.5),
+        X + 0.5 * np.stack([0 * Y[:, 0], Y[:, 0] + Y[:, 2], 0 * Y[:, 0], Y[:, 1]], 1),
+    ),
     "adam_var_update": (
         lambda x, y: var_updates.adam_var_update(x, y, ops.sumsquare(x), ops.sumsquare(y), 0.1, 4),
         lamb(X, Y, 4),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.kernels.c.code import Code
+from weft.kernels.c.code import Address, Code
 from weft.kernels.c.forms import Form
 from weft.kernels.c.function import ctype
 from weft.kernels.c.lowering import Array
@@ -71,10 +71,10 @@ class Accumulator:
     def _type_in_memory(self, lanes: int) -> str:
         return f"near_{self.type(lanes)}"
 
-    def load_vector(self, lanes: int, place: str, dtype: DType) -> str:
+    def load_vector(self, code: Code, lanes: int, place: Address, dtype: DType) -> str:
         """Return neighbouring plain elements."""
         if lanes == 1:
-            return self.widened(dtype, Form().load(dtype, place))
+            return self.widened(dtype, Form(code).load(dtype, place))
         return f"*(GLOBAL const {self._type_in_memory(lanes)} *)({place})"
 
     def store(self, target: Array, value: str, *indices: str | int) -> str:
@@ -83,11 +83,11 @@ class Accumulator:
             value = f"({ctype(target.dtype)})({value})"
         return target.set(value, *indices)
 
-    def store_vector(self, lanes: int, place: str, value: str, dtype: DType) -> str:
+    def store_vector(self, code: Code, lanes: int, place: Address, value: str, dtype: DType) -> str:
         """Return the statement that writes neighbouring plain elements."""
         if lanes == 1:
             text = f"({ctype(dtype)})({value})" if dtype.kind in "iu" else value
-            return Form().store(dtype, place, text)
+            return Form(code).store(dtype, place, text)
         return f"*(GLOBAL {self._type_in_memory(lanes)} *)({place}) = {value};"
 
     def value(self, form: Form, total: str) -> str:

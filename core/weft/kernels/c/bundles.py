@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from weft.description import TensorDescription
 from weft.dtypes import DType
+from weft.kernels.c.code import Address
 from weft.kernels.c.evaluation import COSTLY, ElementWiseKernel
 from weft.kernels.c.function import ctype
 from weft.kernels.c.lowering import Array, Writing
@@ -61,14 +62,14 @@ class Bundling:
         for number in self.reads:
             source = self._bundles(writing.source(number), "const ")
             kind = _type(writing, source.dtype, self.count)
-            bundle = code.define(f"const {kind}", "bundle", _at(source, indices))
-            writing.bundled_values[number] = f"{bundle}.of + {element}"
+            bundle = code.define(f"const {kind}", "bundle", source.at(*indices).element)
+            writing.bundled_values[number] = Address(f"{bundle}.of", element)
         stores = []
         for result in self.results:
             target, bundle = self._bundles(writing.stored(result)), code.name("bundle")
             code.line(f"{_type(writing, target.dtype, self.count)} {bundle};")
-            stores.append(f"{_at(target, indices)} = {bundle};")
-            writing.bundled_results[result] = f"{bundle}.of + {element}"
+            stores.append(f"{target.at(*indices).element} = {bundle};")
+            writing.bundled_results[result] = Address(f"{bundle}.of", element)
         with self.numbers():
             at = f"{indices[self.loop]} * {self.count} + {element}"
             yield (*indices[: self.loop], at, *indices[self.loop + 1 :])
@@ -169,8 +170,3 @@ def _in_bundles(lies: TensorDescription, loop: int, count: int) -> bool:
     others = (*lies.strides[:loop], *lies.strides[loop + 1 :])
     nbytes, step = count * lies.dtype.itemsize, lies.strides[loop]
     return step == lies.dtype.itemsize and all(n % nbytes == 0 for n in (lies.offset, *others))
-
-
-def _at(array: Array, indices: tuple[str, ...]) -> str:
-    pointer, _, index = array.at(*indices).partition(" + ")
-    return f"{pointer}[{index}]"

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-_WORD = re.compile(r"[^0-9A-Za-z]+")
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an element lies: a pointer, and how many elements after it."""
+
+    pointer: str
+    index: str
+
+    def __str__(self) -> str:
+        return f"{self.pointer} + {self.index}"
+
+    @property
+    def element(self) -> str:
+        """The element that lies there."""
+        return f"{self.pointer}[{self.index}]"
+
+    def plus(self, more: str) -> Address:
+        """Return the place so many elements further on."""
+        return Address(self.pointer, f"{self.index} + {more}")
 
 
 class Code:
-    """Lines of a function's body."""
+    """Lines of a function's body, and what they need of the program around them.
+
+    Attributes
+    ----------
+    calls
+        The helpers that it calls, as keys.
+    shuffles
+        Whether work items pass each other values.
+    """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.lines: list[str] = []
+        self.calls: dict[str, None] = {}
+        self.shuffles = False
         self._first: list[str] = []
         self._depth = 1
         self._counts: dict[str, int] = dict.fromkeys(taken, 1)
@@ -42,29 +70,21 @@ class Code:
         self._counts[hint] = count + 1
         return f"{hint}{count}"
 
-    def define(self, kind: str, hint: str, value: str) -> str:
+    def define(self, kind: str, hint: str, value: str | Address) -> str:
         """Add the definition of a new variable and return its name."""
         name = self.name(hint)
         self.line(f"{kind} {name} = {value};")
         return name
 
+    def call(self, helper: str, *args: str | Address) -> str:
+        """Return the call of a helper, which the program then contains."""
+        self.calls[helper] = None
+        return f"{helper}({', '.join(map(str, args))})"
+
+    def shuffled(self, value: str, mask: int) -> str:
+        """Return the value of the work item whose number differs in the bits of a mask."""
+        self.shuffles = True
+        return f"SHUFFLE_XOR({value}, {mask})"
+
     def __str__(self) -> str:
         return "\n".join([*self._first, *self.lines])
-
-
-def identifier(text: str) -> str:
-    """Return a text as part of a C identifier.
-
-    >>> identifier("my kernel; */ evil")
-    'my_kernel_evil'
-    """
-    return _WORD.sub("_", text).strip("_").lower()[:48] or "kernel"
-
-
-def printable(text: str) -> str:
-    r"""Return a text that cannot leave a comment of one line.
-
-    >>> printable("a.py:1\n*/ b\\")
-    'a.py:1?*/ b?'
-    """
-    return "".join(each if each.isprintable() and each != "\\" else "?" for each in text)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from math import prod
 
 from weft.kernels.c.evaluation import ElementWiseKernel, are_contiguous
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import decoded, serial_items, share
-from weft.kernels.c.sweeps import Sweeping, combined, start, total_dtype
+from weft.kernels.c.sweeps import Sweeping
+from weft.kernels.c.totals import total_dtype
 
 WIDEST, NARROWEST = 1024, 64
 """The most and the fewest columns that a work item sweeps side by side."""
@@ -41,7 +42,11 @@ class ColumnSweeping(Sweeping):
         self.tiles = -(-self.columns // self.width)
         self.held: dict[int, str] = {}
         numbers = range(len(self.kernel.values))
-        self.form = Form(self._lanes(numbers))
+        self.form = Form(writing.code, self._lanes(numbers))
+        self.counter = self.code.name("c")
+        self.slot = self.counter
+        if self.form.is_vector:
+            self.slot = f"{self.counter} / {self.form.lanes}"
 
     def _lanes(self, numbers: Iterable[int]) -> int:
         lanes = self.writing.processor.lanes
@@ -84,17 +89,27 @@ class ColumnSweeping(Sweeping):
             self.sweep_tile(stage)
         results = [r for r in self.results if not self.kernel.varies(self.kernel.outputs[r])]
         if results:
-            with ExitStack() as stack:
-                index, slot = self.open_columns(stack)
-                self.store_results(results, index, slot)
+            with self.each_column() as index:
+                self.store_results(results, index)
 
-    def open_columns(self, stack: ExitStack) -> tuple[str, str]:
-        """Open the loop over the columns of a tile; returns a column, and its place in totals."""
-        name, lanes = self.code.name("c"), self.form.lanes
-        head = f"for ({self.kind} {name} = 0; {name} < {self.count}; {name} += {lanes})"
-        stack.enter_context(self.code.block(head))
-        slot = name if lanes == 1 else f"{name} / {lanes}"
-        return self.code.define(f"const {self.kind}", "at", f"{self.first} + {name}"), slot
+    @contextmanager
+    def each_held(self) -> Iterator[None]:
+        """Write a loop over the columns of a tile, for what is held of them."""
+        head = f"for ({self.kind} {self.counter} = 0; {self.counter} < {self.count};"
+        with self.code.block(f"{head} {self.counter} += {self.form.lanes})"):
+            yield
+
+    @contextmanager
+    def each_column(self) -> Iterator[str]:
+        """Write a loop over the columns of a tile; gives the index of one."""
+        with self.each_held():
+            yield self.code.define(f"const {self.kind}", "at", f"{self.first} + {self.counter}")
+
+    def declared(self, kind: str, hint: str) -> str:
+        """Declare a row of variables for a tile, and return the name of one in `each_held`."""
+        name = self.code.name(hint)
+        self.code.line(f"{kind} {name}[{-(-self.width // self.form.lanes)}];")
+        return f"{name}[{self.slot}]"
 
     def sweep_tile(self, stage: int) -> None:
         """Write a sweep over the rows of a tile."""
@@ -102,60 +117,42 @@ class ColumnSweeping(Sweeping):
         if not reductions and not results:
             return
         self.hold_steady(self.targets(reductions, results))
-        slots = -(-self.width // self.form.lanes)
-        totals = {}
-        for number in reductions:
-            made = self.kernel.instruction(number)
-            totals[number] = self.code.name("totals")
-            kind = self.form.type(total_dtype(made))
-            self.code.line(f"{kind} {totals[number]}[{slots}];")
+        self.cut = self.cut_of(reductions, 1, 0)
+        totals = self.begin(reductions, 1, 0)
         with ExitStack() as stack:
-            if totals:
-                _, slot = self.open_columns(stack)
-            for number, name in totals.items():
-                made = self.kernel.instruction(number)
-                self.code.line(f"{name}[{slot}] = {start(made, self.form)};")
-        with ExitStack() as stack:
-            rows = self.open_rows(stack)
-            index, slot = self.open_columns(stack)
-            self.tile_body(rows, index, slot, totals, results)
-        for number, name in totals.items():
-            self.held[number] = name
+            rows = self.open_rows(stack, totals)
+            index = stack.enter_context(self.each_column())
+            self.tile_body(rows, index, totals, results)
+        for number, names in totals.items():
+            (self.held[number],) = self.rounded(names)
 
-    def open_rows(self, stack: ExitStack) -> tuple[str, ...]:
+    def open_rows(self, stack: ExitStack, totals: dict[int, list[str]]) -> tuple[str, ...]:
         """Open all reduced loops, and return their indices."""
-        names = []
-        for place in range(len(self.frame.reduced)):
-            name = self.code.name("k")
-            first, last = self.span(place)
-            head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name}++)"
-            stack.enter_context(self.code.block(head))
-            names.append(name)
-        return tuple(names)
+        outer = self.open_loops(stack, totals)
+        name = self.code.name("k")
+        first, last = self.span(len(self.frame.reduced) - 1)
+        head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name}++)"
+        stack.enter_context(self.code.block(head))
+        return (*outer, name)
 
     def tile_body(
         self,
         rows: tuple[str, ...],
         index: str,
-        slot: str,
-        totals: dict[int, str],
+        totals: dict[int, list[str]],
         results: list[int],
     ) -> None:
         """Write what happens at one place of a tile."""
         targets = self.targets(list(totals), results)
-        names = self.at_place(targets, (*self.outer, index, *rows), slot)
-        for number, name in totals.items():
-            made = self.kernel.instruction(number)
-            dtype = self.kernel.values[made.args[0]].dtype
-            value = self.form.converted(dtype, total_dtype(made), names[made.args[0]])
-            place = f"{name}[{slot}]"
-            self.code.line(f"{place} = {combined(made, self.form, place, value)};")
+        names = self.at_place(targets, (*self.outer, index, *rows))
+        for number, (total,) in totals.items():
+            self.take(self.kernel.instruction(number), self.form, total, names)
         for result in results:
             number = self.kernel.outputs[result]
             indices = (*self.outer, index, *rows)
             self.writing.store(result, names[number], self.form, indices)
 
-    def at_place(self, targets: list[int], indices: tuple[str, ...], slot: str) -> dict[int, str]:
+    def at_place(self, targets: list[int], indices: tuple[str, ...]) -> dict[int, str]:
         """Write the values at a place, given the rows of totals."""
         needed = {number: self.held[number] for number in self.held}
         closure = set(self.writing.closure(targets, needed)) | set(targets)
@@ -165,13 +162,13 @@ class ColumnSweeping(Sweeping):
             if number >= len(self.kernel.operands) and number not in needed
             for arg in self.kernel.instruction(number).args
         } | set(targets)
-        held = {number: self.value_held(number, slot) for number in sorted(used & set(needed))}
+        held = {number: self.value_held(number) for number in sorted(used & set(needed))}
         return self.writing.compute(targets, self.form, indices, {}, held)
 
-    def value_held(self, number: int, slot: str) -> str:
+    def value_held(self, number: int) -> str:
         """Write the value of a column that is held, in the dtype it has in the kernel."""
         value = self.kernel.values[number]
-        text = f"{self.held[number]}[{slot}]"
+        text = self.held[number]
         made = self.kernel.instruction(number)
         if made.is_reduction and not self.is_partial:
             text = self.form.converted(total_dtype(made), value.dtype, text)
@@ -188,24 +185,20 @@ class ColumnSweeping(Sweeping):
         ]
         if not steady:
             return
-        slots = -(-self.width // self.form.lanes)
-        rows = {number: self.code.name("steady") for number in steady}
-        for number, name in rows.items():
-            kind = self.form.type(self.kernel.values[number].dtype)
-            self.code.line(f"{kind} {name}[{slots}];")
-        with ExitStack() as stack:
-            index, slot = self.open_columns(stack)
+        kinds = {number: self.form.type(self.kernel.values[number].dtype) for number in steady}
+        rows = {number: self.declared(kind, "steady") for number, kind in kinds.items()}
+        with self.each_column() as index:
             zeros = tuple("0" for _ in self.frame.reduced)
-            names = self.at_place(steady, (*self.outer, index, *zeros), slot)
-            for number, name in rows.items():
-                self.code.line(f"{name}[{slot}] = {names[number]};")
+            names = self.at_place(steady, (*self.outer, index, *zeros))
+            for number, place in rows.items():
+                self.code.line(f"{place} = {names[number]};")
         self.held.update(rows)
 
-    def store_results(self, results: list[int], index: str, slot: str) -> None:
+    def store_results(self, results: list[int], index: str) -> None:
         """Store the results that there are once for each column."""
         numbers = [self.kernel.outputs[result] for result in results]
         zeros = tuple("0" for _ in self.frame.reduced)
         indices = (*self.outer, index, *zeros)
-        names = self.at_place(numbers, indices, slot)
+        names = self.at_place(numbers, indices)
         for result, number in zip(results, numbers, strict=True):
             self.writing.store(result, names[number], self.form, indices)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.description import TensorDescription
+from weft.interrupts import interruptible, raise_pending
 from weft.kernels.c.function import HostCall
 from weft.kernels.c.host import Arrays
 from weft.plan import INPUT, RESULT
@@ -64,13 +65,23 @@ class HostWork:
         """Call the function, and write back what it wrote."""
         group, call = self.group, self.call
         values = [
-            group.host_array(lies, arrays) if known is None else known
-            for lies, known in zip(call.args, self._fixed, strict=True)
+            self._array(place, arrays) if known is None else known
+            for place, known in enumerate(self._fixed)
         ]
         with np.errstate(all="ignore"):
-            call.work(*values)
+            if call.op.has_effect:
+                interruptible(call.work, *values)
+            else:
+                call.work(*values)
         for place in call.written:
             group.write_back(call.args[place], values[place])
+
+    def _array(self, place: int, arrays: Arrays) -> np.ndarray[Any, Any]:
+        """Return an argument; a copy that is only written need not have the device's values."""
+        lies, group = self.call.args[place], self.group
+        if place in self.call.written and not group.processor.shares_host:
+            return np.empty(lies.shape, lies.dtype)
+        return group.host_array(lies, arrays)
 
 
 class BoundRepeat:
@@ -84,6 +95,7 @@ class BoundRepeat:
     def run(self, arrays: Arrays) -> None:
         """Run what is inside so often."""
         for _ in range(self.count):
+            raise_pending()
             self.group.run_stretches(self.inside, arrays)
 
 
@@ -101,6 +113,7 @@ class BoundWhile:
         group = self.group
         group.run_stretches(self.test, arrays)
         while group.truth(self.flag, arrays):
+            raise_pending()
             group.run_stretches(self.inside, arrays)
             group.run_stretches(self.test, arrays)
 

@@ -55,12 +55,10 @@ def excerpt(source: str, lines: Sequence[int]) -> str:
     )
 
 
-def kernel_and_lines(name: str, lines: Iterable[str], source: str) -> str:
-    """Return the users' lines that a kernel computes, and how it begins in the source."""
-    written = source.splitlines()
-    begins = [number for number, line in enumerate(written, 1) if f"void {name}(" in line]
+def kernel_and_lines(lines: Iterable[str], source: str, begin: int) -> str:
+    """Return the users' lines that a kernel computes, and the source around where it begins."""
     named = [f"  {line}" for line in lines]
-    return "\n".join(["it computes:", *named, excerpt(source, begins)])
+    return "\n".join(["it computes:", *named, excerpt(source, [begin])])
 
 
 def largest_values(program: Program) -> str:

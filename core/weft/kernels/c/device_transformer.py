@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from weft.device import DeviceTensor
+from weft.errors import BackendError
 from weft.kernels.c import keeping
 from weft.kernels.c.device import HeldMemory, OpenedDevice
 from weft.kernels.c.device_errors import DeviceMemoryError, largest_values
@@ -20,6 +22,7 @@ from weft.kernels.c.lowering import rules, scratch_bytes
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.products import takes_prologue
 from weft.kernels.c.working import WorkingMemory
+from weft.locks import cached_property, renew
 from weft.op import Op
 from weft.packing import Packing, Unpacking
 from weft.plan import Step
@@ -48,6 +51,7 @@ class DeviceTransformer(Transformer):
 
     device: OpenedDevice
     processor: Processor
+    _is_forked = False
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -155,13 +159,29 @@ class DeviceTransformer(Transformer):
         self._groups.append(group)
         return group
 
+    def require_open(self) -> None:
+        """Raise StateError if the transformer has been closed, BackendError without a device."""
+        super().require_open()
+        if self._is_forked:
+            raise BackendError(self.device.lost)
+
+    def after_fork(self) -> None:
+        """Let nothing reach the device, not even to give something back: it might wait for ever.
+
+        What is there is never destroyed, for drivers do not live through a fork.
+        """
+        renew(self.state_lock)
+        self._is_forked = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
     def close(self) -> None:
         """Give all memory of the device back; the transformer cannot be used again."""
         with self.state_lock:
             buffers = [each for each in self.device_buffers if isinstance(each, CopiedStorage)]
             super().close()
-            groups, self._groups = self._groups, []
-            self.give_back(groups, buffers)
+            if not self._is_forked:
+                groups, self._groups = self._groups, []
+                self.give_back(groups, buffers)
 
     def give_back(
         self, groups: Iterable[GPUKernelGroup], buffers: Iterable[CopiedStorage[Any]]

@@ -15,6 +15,7 @@ from weft.kernels.c.evaluation import ElementWiseKernel, are_contiguous
 from weft.kernels.c.forms import Form
 from weft.kernels.c.frames import Frame, View
 from weft.kernels.c.lowering import Lowering, Writing
+from weft.kernels.kernel import title_of
 
 
 class Epilogue(ABC):
@@ -89,7 +90,9 @@ class Stored(Epilogue):
     def write(self, writing: Writing, form: Form, indices: tuple[str, ...], total: str) -> None:
         """Store it."""
         place = writing.array("out", self.out, written=True).at(*indices)
-        writing.code.line(self.acc.store_vector(form.lanes, place, total, self.out.dtype))
+        writing.code.line(
+            self.acc.store_vector(writing.code, form.lanes, place, total, self.out.dtype)
+        )
 
     def takes_vectors(self, writing: Writing) -> bool:
         """Whether neighbours lie together and need no conversion."""
@@ -136,8 +139,8 @@ class Computed(Epilogue):
 
     def begin(self, lowering: Lowering, title: str) -> ElementWiseKernel:
         """Begin a kernel of elementwise ops."""
-        _, _, rest = self.frame.kernel.title.partition("matmul")
-        return ElementWiseKernel(lowering, self.frame, title + rest)
+        rest = title_of(self.frame.kernel.epilogue)
+        return ElementWiseKernel(lowering, self.frame, f"{title}_{rest}" if rest else title)
 
     def write(self, writing: Writing, form: Form, indices: tuple[str, ...], total: str) -> None:
         """Compute everything from the sum as a number of the product's dtype, then store it."""

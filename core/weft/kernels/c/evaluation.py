@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from weft.description import TensorDescription
+from weft.kernels.c.code import Address
 from weft.kernels.c.expressions import expression, has_vectors
 from weft.kernels.c.forms import VECTORS, Form
 from weft.kernels.c.frames import Frame
@@ -51,8 +52,8 @@ class ElementWiseKernel(Writing):
         self.kernel = frame.kernel
         self.loads: dict[int, TensorDescription] = dict(enumerate(frame.operands))
         self.rows: dict[int, str] = {}
-        self.bundled_values: dict[int, str] = {}
-        self.bundled_results: dict[int, str] = {}
+        self.bundled_values: dict[int, Address] = {}
+        self.bundled_results: dict[int, Address] = {}
         self.vector_loop = len(frame.shape) - 1
 
     def add_op(self, instruction: Instruction, form: Form, args: Sequence[str]) -> str:
@@ -128,7 +129,7 @@ class ElementWiseKernel(Writing):
         if number in self.rows:
             row, index = self.rows[number], indices[-1]
             text = (
-                form.load(value.dtype, f"{row} + {index}", memory="")
+                form.load(value.dtype, Address(row, index), memory="")
                 if form.is_vector
                 else f"{row}[{index}]"
             )

@@ -191,7 +191,7 @@ def _right(op: Op, form: Form, args: Sequence[str]) -> str:
 
 
 def _called(name: str, op: Op, form: Form, args: Sequence[str]) -> str:
-    return form.rounded(op.dtype, f"{name}_{form.type(op.dtype)}({', '.join(args)})")
+    return form.rounded(op.dtype, form.code.call(f"{name}_{form.type(op.dtype)}", *args))
 
 
 _BITWISE: dict[type[Op], str] = {

@@ -7,27 +7,38 @@ have been rounded. Vectors have lanes of 32 bits, or bools.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes
 from weft.dtypes import DType
+from weft.kernels.c.code import Address, Code
 from weft.kernels.c.function import ctype
 
 VECTORS = frozenset({"bool", "int32", "uint32", "float32"})
 """The names of the dtypes that there are vectors of."""
 
-_READ = {"float16": "weft_half_value({})", "bfloat16": "weft_bfloat_value({})"}
-_WRITE = {"float16": "weft_half_bits({})", "bfloat16": "weft_bfloat_bits({})"}
-_ROUND = {"float16": "weft_half_round({})", "bfloat16": "weft_bfloat_round({})"}
+_READ = {"float16": "weft_half_value", "bfloat16": "weft_bfloat_value"}
+_WRITE = {"float16": "weft_half_bits", "bfloat16": "weft_bfloat_bits"}
+_ROUND = {"float16": "weft_half_round", "bfloat16": "weft_bfloat_round"}
 
 
 @dataclass(frozen=True)
 class Form:
-    """How many lanes values have: 1 for numbers."""
+    """How values of a function are written.
 
+    Attributes
+    ----------
+    code
+        The function, which records the helpers that its values are made with.
+    lanes
+        How many lanes values have: 1 for numbers.
+    """
+
+    code: Code = field(repr=False, compare=False)
     lanes: int = 1
 
     @property
@@ -37,18 +48,12 @@ class Form:
 
     def type(self, dtype: DType) -> str:
         """Return the type of a value in a register."""
-        if dtypes.is_bool(dtype):
-            kind = "i32"
-        elif dtype.name in _READ:
-            kind = "f32"
-        else:
-            kind = ctype(dtype)
-        return f"{kind}x{self.lanes}" if self.is_vector else kind
+        return register_type(dtype, self.lanes)
 
-    def load(self, dtype: DType, place: str, memory: str = "GLOBAL ") -> str:
-        """Return the value at a place in memory, ``x + i``."""
+    def load(self, dtype: DType, place: Address, memory: str = "GLOBAL ") -> str:
+        """Return the value at a place in memory."""
         if not self.is_vector:
-            return _READ.get(dtype.name, "{}").format(_element(place))
+            return self._called(_READ, dtype, place.element)
         found = f"*({memory}const {self._in_memory(dtype)} *)({place})"
         return f"(convert_int{self.lanes}({found}) != 0)" if dtypes.is_bool(dtype) else found
 
@@ -59,10 +64,10 @@ class Form:
         """
         return f"near_{ctype(dtype)}x{self.lanes}"
 
-    def store(self, dtype: DType, place: str, value: str, memory: str = "GLOBAL ") -> str:
+    def store(self, dtype: DType, place: Address, value: str, memory: str = "GLOBAL ") -> str:
         """Return the statement that writes a value to a place in memory."""
         if not self.is_vector:
-            return f"{_element(place)} = {_WRITE.get(dtype.name, '{}').format(value)};"
+            return f"{place.element} = {self._called(_WRITE, dtype, value)};"
         if dtypes.is_bool(dtype):
             value = f"convert_uchar{self.lanes}({value} & 1)"
         return f"*({memory}{self._in_memory(dtype)} *)({place}) = {value};"
@@ -80,7 +85,7 @@ class Form:
     def rounded(self, dtype: DType, value: str) -> str:
         """Return a result of arithmetic as a value of its dtype."""
         if dtype.name in _ROUND:
-            return _ROUND[dtype.name].format(value)
+            return self._called(_ROUND, dtype, value)
         if dtypes.is_integer(dtype) and dtype.itemsize < 4:
             return f"({ctype(dtype)})({value})"
         return value
@@ -117,7 +122,12 @@ class Form:
         )
 
     def _narrowed(self, target: DType, value: str) -> str:
-        return _ROUND.get(target.name, "{}").format(f"(f32)({value})")
+        return self._called(_ROUND, target, f"(f32)({value})")
+
+    def _called(self, helpers: Mapping[str, str], dtype: DType, value: str) -> str:
+        """Return what the helper for a dtype makes of a value; the value, if there is none."""
+        helper = helpers.get(dtype.name)
+        return value if helper is None else self.code.call(helper, value)
 
     def _converted_vector(self, source: DType, target: DType, value: str) -> str:
         name = {"f32": "float", "i32": "int", "u32": "uint"}[ctype(target)]
@@ -126,9 +136,15 @@ class Form:
         return f"convert_{name}{self.lanes}({value})"
 
 
-def _element(place: str) -> str:
-    pointer, _, index = place.partition(" + ")
-    return f"{pointer}[{index or 0}]"
+def register_type(dtype: DType, lanes: int = 1) -> str:
+    """Return the type of a number in a register, or of a vector of them."""
+    if dtypes.is_bool(dtype):
+        kind = "i32"
+    elif dtype.name in _READ:
+        kind = "f32"
+    else:
+        kind = ctype(dtype)
+    return f"{kind}x{lanes}" if lanes > 1 else kind
 
 
 def literal(value: Any, dtype: DType) -> str:

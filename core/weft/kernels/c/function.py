@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.kernels.c import helpers
-from weft.kernels.c.code import identifier, printable
 from weft.kernels.c.dialect import Dialect
 from weft.kernels.c.entries import Entry, entries_of
 from weft.op import Op
+from weft.quoting import harmless, identifier
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,10 @@ class Function:
         The work items in a group.
     inner
         Functions that it calls, which become part of it.
+    calls
+        The helpers that its body calls.
+    shuffles
+        Whether its work items pass each other values.
     """
 
     title: str
@@ -56,6 +59,8 @@ class Function:
     body: str
     group: int
     inner: tuple[Function, ...] = ()
+    calls: tuple[str, ...] = ()
+    shuffles: bool = False
 
     @property
     def name(self) -> str:
@@ -113,11 +118,11 @@ class HostCall:
     Attributes
     ----------
     work
-        What is called, with an array for each of `args`; it writes to those it is there to write.
+        What is called, with an array for each of `args`.
     args
         Where the arrays lie.
     written
-        The places among `args` of those that are written.
+        The places among `args` of those that are written, each as a whole; they are not read.
     op
         What it computes.
     """
@@ -147,15 +152,27 @@ class LibraryCall:
     op: Op
 
 
-_HELPER = re.compile(r"\bweft_\w+")
-
-
 class Source:
-    """The functions of a program, and its text, in which a kernel has up to so many cases."""
+    """The functions of a program, and its text.
 
-    def __init__(self, dialect: Dialect, cases: int = 1) -> None:
+    Attributes
+    ----------
+    dialect
+        The dialect of C.
+    cases
+        The most functions that are cases of one kernel.
+    has_double
+        Whether the device computes in float64, so that the program declares it.
+    functions
+        The functions that are launched, by name.
+    lines
+        The users' lines that each of them computes.
+    """
+
+    def __init__(self, dialect: Dialect, cases: int = 1, has_double: bool = True) -> None:
         self.dialect = dialect
         self.cases = cases
+        self.has_double = has_double
         self.functions: dict[str, Function] = {}
         self.lines: dict[str, dict[str, None]] = {}
 
@@ -177,30 +194,51 @@ class Source:
     @property
     def text(self) -> str:
         """The program in C."""
+        return "\n".join(text for _, text in self._parts())
+
+    def line_of(self, name: str) -> int:
+        """Return the number of the line of the text on which the name of a function stands."""
+        line = 1
+        for each, text in self._parts():
+            if each == name:
+                break
+            line += text.count("\n") + 1
+        else:
+            raise KeyError(name)
+        is_case = any(name in entry.functions and entry.has_cases for entry in self.entries)
+        attributes = 0 if is_case else self._head(name).count("\n")
+        return line + len(self.lines[name]) + attributes
+
+    def _parts(self) -> Iterator[tuple[str | None, str]]:
+        """Yield the stretches of the text, those of functions that are launched with their name."""
         inner = {each.name: each for made in self.functions.values() for each in made.inner}
-        texts = [_inner(each.name_within, each) for each in inner.values()]
+        for text in self._prelude([*self.functions.values(), *inner.values()]):
+            yield None, text
+        for each in inner.values():
+            yield None, _inner(each.name_within, each)
         for entry in self.entries:
             write = _inner if entry.has_cases else self._kernel
             for name, function in entry.functions.items():
-                lines = "".join(f"// {printable(line)}\n" for line in self.lines[name])
-                texts.append(f"{lines}{write(name, function)}")
+                lines = "".join(f"// {harmless(line)}\n" for line in self.lines[name])
+                yield name, f"{lines}{write(name, function)}"
             if entry.has_cases:
-                texts.append(entry.text(self.dialect))
-        return "\n".join([*self._prelude(texts), *texts])
+                yield None, entry.text(self.dialect)
 
     def _kernel(self, name: str, function: Function) -> str:
-        parameters, shuffles = map(str, function.parameters), "SHUFFLE_XOR" in function.body
-        head = self.dialect.kernel_head(name, list(parameters), function.group, shuffles)
-        return f"{head} {{\n{function.body}\n}}\n"
+        return f"{self._head(name)} {{\n{function.body}\n}}\n"
 
-    def _prelude(self, functions: Iterable[str]) -> Iterable[str]:
-        text = "\n".join(functions)
-        needed = helpers.closure(_HELPER.findall(text))
-        bodies = [helpers.HELPERS[name] for name in needed]
+    def _head(self, name: str) -> str:
+        """Return the head of a kernel, whose last line has its name."""
+        function = self.functions[name]
+        parameters = list(map(str, function.parameters))
+        return self.dialect.kernel_head(name, parameters, function.group, function.shuffles)
+
+    def _prelude(self, functions: Iterable[Function]) -> Iterator[str]:
         yield self.dialect.prelude
-        if re.search(r"\bf64\b", "\n".join([*bodies, text])):
+        if self.has_double:
             yield self.dialect.double
-        yield from bodies
+        for name in helpers.closure(name for each in functions for name in each.calls):
+            yield helpers.HELPERS[name].text
 
 
 def _inner(name: str, function: Function) -> str:

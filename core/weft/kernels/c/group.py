@@ -15,6 +15,7 @@ from weft.bodies import Frame, Part, parts_of
 from weft.description import TensorDescription
 from weft.errors import BackendError, StateError
 from weft.graph import Graph
+from weft.interrupts import held
 from weft.kernels.c.control import Choice, Control, HostWork, Repeat, While
 from weft.kernels.c.device import HeldMemory, OpenedDevice
 from weft.kernels.c.device_errors import kernel_and_lines
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 Launch = GPUKernel | LibraryCall
 Work = Launch | HostCall
+
+DEEPEST = 64
+"""How deeply loops and choices of the host may be nested; each level takes frames of its stack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +123,12 @@ class GPUKernelGroup(ABC):
         self.device = transformer.device
         self.program = program
         self.inputs = len(program.captured.inputs)
-        self.source = Source(self.processor.dialect, self.processor.cases)
+        self.source = Source(self.processor.dialect, self.processor.cases, self.processor.has_fp64)
         self.work: list[Work] = []
         self.reports: list[Report] = []
         self.segments = [Segment()]
         self.has_control = False
+        self._depth = 0
         self._small = SmallLaunches()
         self._bodies: dict[Graph, list[tuple[Step, list[Work]]]] = {}
         self._places: Mapping[Any, CopiedStorage[Any]] = {}
@@ -241,7 +246,14 @@ class GPUKernelGroup(ABC):
 
     @contextmanager
     def inside(self) -> Iterator[list[Segment]]:
-        """Let what is added go to segments of their own, those inside a loop or a choice."""
+        """Let what is added go to segments of their own, those inside a loop or a choice.
+
+        Raises BackendError at a depth at which the host, which runs them, had no stack left.
+        """
+        if self._depth == DEEPEST:
+            problem = f"loops and choices are nested more than {DEEPEST} deep"
+            raise BackendError(f"{problem}, which the host of a device does not run: nest fewer")
+        self._depth += 1
         self.launch_small()
         self.has_control = True
         outer, self.segments = self.segments, [Segment()]
@@ -249,6 +261,7 @@ class GPUKernelGroup(ABC):
             yield self.segments
         finally:
             self.segments = outer
+            self._depth -= 1
 
     def add_control(self, control: Control) -> None:
         """Add a loop or a choice, of segments that were added inside."""
@@ -309,6 +322,10 @@ class GPUKernelGroup(ABC):
             raise BackendError(self.device.lost)
         if self._is_closed:
             raise StateError(f"{self.program.name}: its transformer was closed: make another one")
+        held(self._run_whole, arrays)
+
+    def _run_whole(self, arrays: Arrays) -> None:
+        """Run, and leave nothing running after an error."""
         try:
             self.run(arrays)
         except self.device.errors as error:
@@ -329,7 +346,8 @@ class GPUKernelGroup(ABC):
             name, where = launch.name, f"  {launch.op.file_info}"
         else:
             name = launch.function.name
-            where = kernel_and_lines(name, self.source.lines[name], self.source.text)
+            begin = self.source.line_of(name)
+            where = kernel_and_lines(self.source.lines[name], self.source.text, begin)
         found = self.device.failed(error, f"{doing}, starting {name}")
         return type(found)(f"{found.problem}\n{where}")
 

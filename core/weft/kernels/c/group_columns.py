@@ -9,10 +9,10 @@ from math import prod
 
 from weft.kernels.c.bundles import bundling_of
 from weft.kernels.c.evaluation import ElementWiseKernel
-from weft.kernels.c.forms import Form
+from weft.kernels.c.forms import Form, register_type
 from weft.kernels.c.groups import BESIDE, GroupSweeping, combine_tree
 from weft.kernels.c.loops import decoded, each_group
-from weft.kernels.c.sweeps import start, total_dtype
+from weft.kernels.c.totals import total_dtype
 
 USUAL = 64
 """The columns that a group has about: as many bundles or single ones as are side by side."""
@@ -94,33 +94,32 @@ class GroupColumnSweeping(GroupSweeping):
         numbers = [number for number in self.steady(targets) if number not in self.known]
         if not numbers:
             return
-        kinds = {n: Form().type(self.kernel.values[n].dtype) for n in numbers}
+        kinds = {n: register_type(self.kernel.values[n].dtype) for n in numbers}
         held = {number: self.declared(kind, "steady") for number, kind in kinds.items()}
         with self.each_column(numbers, [], self.at_first(kept)) as at:
-            names = self.writing.compute(numbers, Form(), at, self.known)
+            names = self.writing.compute(numbers, Form(self.code), at, self.known)
             for number in numbers:
                 self.code.line(f"{held[number]} = {names[number]};")
         self.known.update(held)
 
-    def begin(self, number: int, lanes: int, vectors: int) -> list[str]:
-        """Define the totals of a reduction."""
-        made, form = self.kernel.instruction(number), Form()
-        total = self.declared(form.type(total_dtype(made)), "total")
-        with self.each_held():
-            self.code.line(f"{total} = {start(made, form)};")
-        return [total]
+    def beside(self, place: int, lanes: int, vectors: int) -> int:
+        """Return how many lanes of rows share a reduced loop."""
+        return self.lanes_of_rows if place == self.longest else 1
 
-    def open_loops(self, stack: ExitStack) -> tuple[str, ...]:
+    def open_loops(self, stack: ExitStack, totals: dict[int, list[str]]) -> tuple[str, ...]:
         """Open all reduced loops, of which the lanes of rows share the longest."""
         if self.inside:
             stack.enter_context(self.code.block(f"if ({self.inside[0]})"))
         names = []
         for loop in range(len(self.frame.reduced)):
+            self.open_blocks(stack, loop, totals)
             name = self.code.name("k")
             first, last = self.span(loop)
             step = "1"
             if loop == self.longest:
-                first, step = f"LOCAL_ID / {self.width}", str(self.lanes_of_rows)
+                lane = f"LOCAL_ID / {self.width}"
+                first = lane if first == "0" else f"{first} + {lane}"
+                step = str(self.lanes_of_rows)
             head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name} += {step})"
             stack.enter_context(self.code.block(head))
             names.append(name)
@@ -137,12 +136,12 @@ class GroupColumnSweeping(GroupSweeping):
         """Write what happens at one row."""
         targets = self.targets(list(totals), results)
         with self.each_column(targets, results, outer) as at:
-            self.body(at, Form(), totals, results, keeping)
+            self.body(at, Form(self.code), totals, results, keeping)
 
     def finish(self, number: int, names: Sequence[str], lanes: int) -> str:
         """Combine the totals of all lanes, which all get to know the result."""
-        made, code, form = self.kernel.instruction(number), self.code, Form()
-        (total,), dtype = names, total_dtype(made)
+        made, code, form = self.kernel.instruction(number), self.code, Form(self.code)
+        (total,), dtype = self.rounded(names), total_dtype(made)
         if self.lanes_of_rows > 1:
             shared = f"shared_{form.type(dtype)}"
             code.declare(f"LOCAL {form.type(dtype)} {shared}[{self.group}];")
@@ -171,6 +170,6 @@ class GroupColumnSweeping(GroupSweeping):
             self.code.block(f"if ({' && '.join(tests)})"),
             self.each_column(numbers, results, at) as indices,
         ):
-            names = self.writing.compute(numbers, Form(), indices, self.known)
+            names = self.writing.compute(numbers, Form(self.code), indices, self.known)
             for result, number in zip(results, numbers, strict=True):
-                self.writing.store(result, names[number], Form(), indices)
+                self.writing.store(result, names[number], Form(self.code), indices)

@@ -8,10 +8,11 @@ from math import prod
 
 from weft.kernels.c.code import Code
 from weft.kernels.c.evaluation import ElementWiseKernel
-from weft.kernels.c.forms import Form
+from weft.kernels.c.forms import Form, register_type
 from weft.kernels.c.loops import decoded, each_group
 from weft.kernels.c.lowering import Writing
-from weft.kernels.c.sweeps import Sweeping, combined, total_dtype
+from weft.kernels.c.sweeps import Sweeping
+from weft.kernels.c.totals import combined, total_dtype
 from weft.kernels.kernel import Instruction
 
 BESIDE = 32
@@ -66,11 +67,15 @@ class GroupSweeping(Sweeping):
             number = f"{number} < {count} ? {number} : 0"
         return self.code.define("const i64", "place", number)
 
-    def open_loops(self, stack: ExitStack) -> tuple[str, ...]:
+    def open_loops(self, stack: ExitStack, totals: dict[int, list[str]]) -> tuple[str, ...]:
         """Open all reduced loops but the fastest, where there is a row."""
         if self.inside:
             stack.enter_context(self.code.block(f"if ({self.inside[0]})"))
-        return super().open_loops(stack)
+        return super().open_loops(stack, totals)
+
+    def beside(self, place: int, lanes: int, vectors: int) -> int:
+        """Return how many work items share a reduced loop."""
+        return self.width if place == len(self.frame.reduced) - 1 else 1
 
     def lanes(self, targets: Sequence[int], results: Sequence[int]) -> int:
         """Return 1: neighbouring work items take the place of vectors."""
@@ -93,16 +98,17 @@ class GroupSweeping(Sweeping):
         begin = self.member if first == "0" else f"{first} + {self.member}"
         head = f"for ({self.kind} {name} = {begin}; {name} < {last}; {name} += {self.width})"
         with self.code.block(head):
-            self.body((*outer, name), Form(), totals, results, keeping)
+            self.body((*outer, name), Form(self.code), totals, results, keeping)
 
     def finish(self, number: int, names: Sequence[str], lanes: int) -> str:
         """Combine the totals of all that share a row, who all get to know the result."""
         made = self.kernel.instruction(number)
         dtype = total_dtype(made)
-        total = group_total(self.writing, made, names[0], self.width)
+        (total,) = self.rounded(names)
+        total = group_total(self.writing, made, total, self.width)
         if dtype == made.dtype or self.is_partial:
             return total
-        form = Form()
+        form = Form(self.code)
         text = form.converted(dtype, made.dtype, total)
         return self.code.define(f"const {form.type(made.dtype)}", "v", text)
 
@@ -128,7 +134,7 @@ def group_total(writing: Writing, made: Instruction, total: str, width: int) -> 
     if they are few.
     """
     code, group, warp = writing.code, writing.processor.group, writing.processor.dialect.warp
-    kind = Form().type(total_dtype(made))
+    kind = register_type(total_dtype(made))
     shared = f"shared_{kind}"
     if warp and width % warp == 0:
         _combine_warp(code, made, total, warp)
@@ -138,7 +144,7 @@ def group_total(writing: Writing, made: Instruction, total: str, width: int) -> 
         first = "" if width == group else f"LOCAL_ID / {width} * {width // warp} + "
         found = code.define(kind, "v", f"{shared}[{first}0]")
         for place in range(1, width // warp):
-            text = combined(made, Form(), found, f"{shared}[{first}{place}]")
+            text = combined(made, Form(code), found, f"{shared}[{first}{place}]")
             code.line(f"{found} = {text};")
     else:
         code.declare(f"LOCAL {kind} {shared}[{group}];")
@@ -155,9 +161,9 @@ def group_total(writing: Writing, made: Instruction, total: str, width: int) -> 
 def _combine_warp(code: Code, made: Instruction, total: str, warp: int) -> None:
     distance = warp // 2
     while distance:
-        kind = f"const {Form().type(total_dtype(made))}"
-        other = code.define(kind, "other", f"SHUFFLE_XOR({total}, {distance})")
-        code.line(f"{total} = {combined(made, Form(), total, other)};")
+        kind = f"const {register_type(total_dtype(made))}"
+        other = code.define(kind, "other", code.shuffled(total, distance))
+        code.line(f"{total} = {combined(made, Form(code), total, other)};")
         distance //= 2
 
 
@@ -173,5 +179,5 @@ def combine_tree(
     with code.block(f"for (i32 {name} = {widest}; {name} >= {least}; {name} /= 2)"):
         with code.block(f"if ({member} < {name})"):
             mine, other = f"{shared}[LOCAL_ID]", f"{shared}[LOCAL_ID + {name}]"
-            code.line(f"{mine} = {combined(made, Form(), mine, other)};")
+            code.line(f"{mine} = {combined(made, Form(code), mine, other)};")
         code.line("BARRIER();")

@@ -5,14 +5,33 @@ The text of the bits of 16-bit floats follows IEEE 754: ties to even, subnormals
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 FLOATS = ("f32", "f64")
 
-HELPERS: dict[str, str] = {
-    "weft_half_value": """\
+
+@dataclass(frozen=True)
+class Helper:
+    """A function in C, and the names of the helpers that it calls itself."""
+
+    text: str
+    calls: tuple[str, ...] = ()
+
+
+HELPERS: dict[str, Helper] = {}
+"""The helpers by name."""
+
+
+def helper(name: str, text: str, *calls: str) -> None:
+    """Add a helper, which calls others."""
+    HELPERS[name] = Helper(text, calls)
+
+
+helper(
+    "weft_half_value",
+    """\
 FUNCTION f32 weft_half_value(u16 half_bits) {
     u32 sign = (u32)(half_bits & 0x8000) << 16, rest = (u32)(half_bits & 0x7fff) << 13;
     u32 exponent = rest & 0x0f800000u;
@@ -21,7 +40,10 @@ FUNCTION f32 weft_half_value(u16 half_bits) {
     return AS_F32(sign | (exponent ? normal : AS_U32(subnormal)));
 }
 """,
-    "weft_half_bits": """\
+)
+helper(
+    "weft_half_bits",
+    """\
 FUNCTION u16 weft_half_bits(f32 x) {
     u32 bits = AS_U32(x), sign = (bits >> 16) & 0x8000u;
     bits &= 0x7fffffffu;
@@ -32,82 +54,106 @@ FUNCTION u16 weft_half_bits(f32 x) {
     return (u16)(sign | (bits >= 0x47800000u ? large : rounded));
 }
 """,
-    "weft_bfloat_value": """\
+)
+helper(
+    "weft_bfloat_value",
+    """\
 FUNCTION f32 weft_bfloat_value(u16 bits) { return AS_F32((u32)bits << 16); }
 """,
-    "weft_bfloat_bits": """\
+)
+helper(
+    "weft_bfloat_bits",
+    """\
 FUNCTION u16 weft_bfloat_bits(f32 x) {
     u32 bits = AS_U32(x);
     u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     return (u16)(x != x ? (bits >> 16) | 0x40u : rounded);
 }
 """,
-    "weft_half_round": """\
+)
+helper(
+    "weft_half_round",
+    """\
 FUNCTION f32 weft_half_round(f32 x) { return weft_half_value(weft_half_bits(x)); }
 """,
-    "weft_bfloat_round": """\
+    "weft_half_bits",
+    "weft_half_value",
+)
+helper(
+    "weft_bfloat_round",
+    """\
 FUNCTION f32 weft_bfloat_round(f32 x) { return weft_bfloat_value(weft_bfloat_bits(x)); }
 """,
-}
+    "weft_bfloat_bits",
+    "weft_bfloat_value",
+)
 
 for _type in INTEGERS:
     _signed = _type[0] == "i"
     _wide = "i64" if _signed else "u64"
     _adjust = " if (r && ((r < 0) != (y < 0))) {fix}" if _signed else ""
     _overflow = f"    if (y == -1) return ({_type})(0 - ({_wide.replace('i', 'u')})x);\n"
-    HELPERS[f"weft_floordiv_{_type}"] = (
+    helper(
+        f"weft_floordiv_{_type}",
         f"FUNCTION {_type} weft_floordiv_{_type}({_type} x, {_type} y) {{\n"
         "    if (y == 0) return 0;\n"
         + (_overflow if _signed else "")
         + f"    {_type} q = x / y, r = x % y;\n   {_adjust.format(fix='q -= 1;')}\n"
-        "    return q;\n}\n"
+        "    return q;\n}\n",
     )
-    HELPERS[f"weft_mod_{_type}"] = (
+    helper(
+        f"weft_mod_{_type}",
         f"FUNCTION {_type} weft_mod_{_type}({_type} x, {_type} y) {{\n"
         "    if (y == 0) return 0;\n"
         + ("    if (y == -1) return 0;\n" if _signed else "")
         + f"    {_type} r = x % y;\n   {_adjust.format(fix='r += y;')}\n"
-        "    return r;\n}\n"
+        "    return r;\n}\n",
     )
     _negative = (
         "    if (power < 0) return base == 1 ? 1 : base == -1 ? (power & 1 ? -1 : 1) : 0;\n"
         if _signed
         else ""
     )
-    HELPERS[f"weft_power_{_type}"] = (
+    helper(
+        f"weft_power_{_type}",
         f"FUNCTION {_type} weft_power_{_type}({_type} base, {_type} power) {{\n{_negative}"
         "    u64 result = 1, factor = (u64)base, rest = (u64)power;\n"
         "    for (; rest; rest >>= 1) {\n"
         "        if (rest & 1) result *= factor;\n        factor *= factor;\n    }\n"
-        f"    return ({_type})result;\n}}\n"
+        f"    return ({_type})result;\n}}\n",
     )
     _bits = int(_type[1:])
-    HELPERS[f"weft_left_{_type}"] = (
+    helper(
+        f"weft_left_{_type}",
         f"FUNCTION {_type} weft_left_{_type}({_type} x, {_type} count) {{\n"
-        f"    return count >= 0 && count < {_bits} ? ({_type})((u64)x << count) : ({_type})0;\n}}\n"
+        f"    return count >= 0 && count < {_bits} ? ({_type})((u64)x << count) : ({_type})0;\n"
+        "}\n",
     )
     _rest = f"({_type})(x < 0 ? -1 : 0)" if _signed else f"({_type})0"
-    HELPERS[f"weft_right_{_type}"] = (
+    helper(
+        f"weft_right_{_type}",
         f"FUNCTION {_type} weft_right_{_type}({_type} x, {_type} count) {{\n"
-        f"    return count >= 0 && count < {_bits} ? ({_type})(x >> count) : {_rest};\n}}\n"
+        f"    return count >= 0 && count < {_bits} ? ({_type})(x >> count) : {_rest};\n}}\n",
     )
 
 for _type in FLOATS:
     # The quotient is made from the exact remainder, as Python and NumPy do.
-    HELPERS[f"weft_mod_{_type}"] = (
+    helper(
+        f"weft_mod_{_type}",
         f"FUNCTION {_type} weft_mod_{_type}({_type} x, {_type} y) {{\n"
         f"    {_type} r = fmod(x, y);\n"
         "    if (r != 0 && (r < 0) != (y < 0)) return r + y;\n"
-        f"    return r == 0 ? copysign(({_type})0, y) : r;\n}}\n"
+        f"    return r == 0 ? copysign(({_type})0, y) : r;\n}}\n",
     )
-    HELPERS[f"weft_floordiv_{_type}"] = (
+    helper(
+        f"weft_floordiv_{_type}",
         f"FUNCTION {_type} weft_floordiv_{_type}({_type} x, {_type} y) {{\n"
         "    if (y == 0) return x / y;\n"
         f"    {_type} r = fmod(x, y), q = (x - r) / y;\n"
         "    if (r != 0 && (r < 0) != (y < 0)) q -= 1;\n"
         f"    if (q == 0) return copysign(({_type})0, x / y);\n"
         f"    {_type} whole = floor(q);\n"
-        f"    return q - whole > ({_type})0.5 ? whole + 1 : whole;\n}}\n"
+        f"    return q - whole > ({_type})0.5 ? whole + 1 : whole;\n}}\n",
     )
 
 # Drivers' tanh takes several times as long as exp, and is NaN at infinity in some. The coefficients
@@ -132,7 +178,8 @@ def _series(name: str, kind: str, coefficients: Iterable[str]) -> str:
 
 
 for _type in ("f32", "f32x16"):
-    HELPERS[f"weft_tanh_{_type}"] = (
+    helper(
+        f"weft_tanh_{_type}",
         f"FUNCTION {_type} weft_tanh_{_type}({_type} given) {{\n"
         f"    {_type} size = fabs(given);\n"
         f"    {_type} x = size > 9.0f ? copysign(({_type})(9.0f), given) : given;\n"
@@ -140,13 +187,14 @@ for _type in ("f32", "f32x16"):
         + _series("top", _type, _NUMERATOR)
         + _series("bottom", _type, _DENOMINATOR)
         + f"    {_type} quotient = x * top / bottom;\n"
-        "    return size < 4e-4f ? given : quotient;\n}\n"
+        "    return size < 4e-4f ? given : quotient;\n}\n",
     )
-HELPERS["weft_tanh_f64"] = """\
+helper(
+    "weft_tanh_f64",
+    """\
 FUNCTION f64 weft_tanh_f64(f64 x) { return fabs(x) > 40 ? copysign((f64)1, x) : tanh(x); }
-"""
-
-_CALLED = re.compile(r"\bweft_\w+")
+""",
+)
 
 
 def closure(names: Iterable[str]) -> list[str]:
@@ -154,9 +202,8 @@ def closure(names: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        for other in _CALLED.findall(HELPERS[name]):
-            if other != name:
-                visit(other)
+        for other in HELPERS[name].calls:
+            visit(other)
         found[name] = None
 
     for name in sorted(set(names)):

@@ -70,9 +70,16 @@ class CopiedStorage(DeviceBufferStorage, Generic[Held]):
         A copy, or they themselves where the host shares them.
         """
 
+    def space(self, start: int, size: int) -> Bytes:
+        """Return a stretch of bytes that the host overwrites as a whole, and then gives `write`.
+
+        Those of the buffer where the host shares them; else what they hold is not copied.
+        """
+        return self.read(start, size)
+
     @abstractmethod
     def write(self, start: int, bytes_: Bytes) -> None:
-        """Write what `read` returned, and was changed, back to where it was."""
+        """Write what `read` or `space` returned, and was changed, back to where it was."""
 
     def make_tensor(self, description: TensorDescription) -> CopiedTensor:
         """Return a tensor on this buffer."""
@@ -104,7 +111,12 @@ class CopiedTensor(DeviceTensor):
         return np.array(self._read()[2][key])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        start, bytes_, found = self._read()
+        if key is Ellipsis and self.description.is_contiguous:
+            start, size = region(self.description)
+            bytes_ = self.storage.space(start, size)
+            found = view(self.description, bytes_, start)
+        else:
+            start, bytes_, found = self._read()
         found[key] = value
         self.storage.write(start, bytes_)
 

@@ -30,6 +30,8 @@ def packed(group: GPUKernelGroup, packing: Packing) -> Any:
                 f.body,
                 f.group,
                 [numbers[each.name] for each in f.inner],
+                f.calls,
+                f.shuffles,
             ]
             for f in functions.values()
         ],
@@ -91,10 +93,10 @@ class _Packed:
 def restore(group: GPUKernelGroup, unpacking: Unpacking) -> None:
     """Add to an empty group what `packed` described."""
     functions: list[Function] = []
-    for title, parameters, body, size, called in unpacking.code["functions"]:
+    for title, parameters, body, size, called, calls, shuffles in unpacking.code["functions"]:
         inner = tuple(functions[number] for number in called)
         taken = tuple(Parameter(*each) for each in parameters)
-        functions.append(Function(title, taken, body, size, inner))
+        functions.append(Function(title, taken, body, size, inner, tuple(calls), shuffles))
     _Restoring(group, unpacking, functions).segments(unpacking.code["segments"])
 
 

@@ -16,7 +16,7 @@ from weft.kernels.c.maps import write_map
 from weft.kernels.c.parts import parts_of, scratch_of, sweeping_of, write_in_parts
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.products import is_own, scratch_of_product, write_product
-from weft.kernels.c.sweeps import REDUCTIONS
+from weft.kernels.c.totals import REDUCTIONS
 from weft.kernels.fusedop import FusedOp
 from weft.kernels.fusing import Group
 from weft.kernels.kernel import Kernel

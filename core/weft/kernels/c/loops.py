@@ -175,20 +175,20 @@ def _inner(
     """Write the loop along the last dimension: vectors, then the numbers that are left."""
     first, last = span
     if length == 1 and lanes == 1:
-        body((*outer, "0"), Form())
+        body((*outer, "0"), Form(code))
         return
     name = code.name("i")
     if lanes > 1:
         code.line(f"{kind} {name} = {first};")
         with code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
-            body((*outer, name), Form(lanes))
+            body((*outer, name), Form(code, lanes))
         if length is not None and length % lanes == 0:
             return
         head = f"for (; {name} < {last}; {name}++)"
     else:
         head = f"for ({kind} {name} = {first}; {name} < {last}; {name}++)"
     with code.block(head):
-        body((*outer, name), Form())
+        body((*outer, name), Form(code))
 
 
 def _strides(
@@ -203,7 +203,7 @@ def _strides(
         indices = decoded(code, shape, name, kind)
         if row is not None:
             row(indices[:-1])
-        body(indices, Form())
+        body(indices, Form(code))
 
 
 def _bundled_strides(

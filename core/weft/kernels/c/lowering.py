@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.description import TensorDescription, row_major
 from weft.dtypes import DType
-from weft.kernels.c.code import Code
+from weft.kernels.c.code import Address, Code
 from weft.kernels.c.counters import is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.function import (
@@ -91,7 +91,10 @@ class Lowering:
     def host(
         self, work: Callable[..., Any], args: Sequence[TensorDescription], written: Sequence[int]
     ) -> None:
-        """Let the host call a function with arrays, of which it writes those at some places."""
+        """Let the host call a function with arrays.
+
+        It writes every element of those at the places `written`, and reads none of these.
+        """
         self.work.append(HostCall(work, tuple(args), tuple(written), self.step.op))
 
     def library(self, name: str, args: Sequence[TensorDescription]) -> None:
@@ -112,7 +115,8 @@ class Lowering:
 class Array:
     """An array that a kernel reads or writes, by the name of a pointer and strides in elements."""
 
-    def __init__(self, name: str, lies: TensorDescription, start: int) -> None:
+    def __init__(self, code: Code, name: str, lies: TensorDescription, start: int) -> None:
+        self.code = code
         self.name = name
         self.lies = lies
         self.dtype = lies.dtype
@@ -120,8 +124,8 @@ class Array:
         self.strides = tuple(stride // lies.dtype.itemsize for stride in lies.strides)
         self._cast = "(i64)" if is_wide(lies) else ""
 
-    def at(self, *indices: str | int) -> str:
-        """Return the place of the element at an index for each dimension, as ``x + i``.
+    def at(self, *indices: str | int) -> Address:
+        """Return the place of the element at an index for each dimension.
 
         Where it may be far away, an index of any type is multiplied in 64 bits.
         """
@@ -132,15 +136,15 @@ class Array:
         ]
         if self.start or not terms:
             terms.append(str(self.start))
-        return f"{self.name} + {' + '.join(terms)}"
+        return Address(self.name, " + ".join(terms))
 
     def get(self, *indices: str | int) -> str:
         """Return the value at an index for each dimension, as a number in a register."""
-        return Form().load(self.dtype, self.at(*indices))
+        return Form(self.code).load(self.dtype, self.at(*indices))
 
     def set(self, value: str, *indices: str | int) -> str:
         """Return the statement that stores a number at an index for each dimension."""
-        return Form().store(self.dtype, self.at(*indices), value)
+        return Form(self.code).store(self.dtype, self.at(*indices), value)
 
 
 def _factor(index: str | int) -> str:
@@ -186,7 +190,7 @@ class Writing:
             covered = lies if within is None else within
             first, _ = region(covered)
             start = (lies.offset - first // self.alignment * self.alignment) // lies.dtype.itemsize
-            found = self._known[lies, written] = Array(name, lies, start)
+            found = self._known[lies, written] = Array(self.code, name, lies, start)
             self._parameters.append(Parameter(name, ctype(lies.dtype), written))
             self._args.append(covered)
         return found
@@ -205,6 +209,8 @@ class Writing:
 
     def launch(self, items: int, group: int = 1) -> None:
         """End the kernel, and launch it with so many work items, a multiple of the group."""
-        function = Function(self.title, tuple(self._parameters), str(self.code), group)
+        taken, code = tuple(self._parameters), self.code
+        calls, shuffles = tuple(code.calls), code.shuffles
+        function = Function(self.title, taken, str(code), group, (), calls, shuffles)
         step = self.lowering.step
         self.lowering.work.append(GPUKernel(function, tuple(self._args), items, (step.op,)))

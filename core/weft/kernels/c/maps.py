@@ -28,7 +28,7 @@ def write_map(writing: ElementWiseKernel, results: Iterable[int]) -> None:
     def before_row(outer: tuple[str, ...]) -> None:
         known.clear()
         above = _uppermost(writing, numbers, steady)
-        known.update(writing.compute(above, Form(), (*outer, "0"), {}))
+        known.update(writing.compute(above, Form(writing.code), (*outer, "0"), {}))
 
     def at_point(indices: tuple[str, ...], form: Form) -> None:
         places = indices if frame.shape else ()

@@ -3,7 +3,8 @@
 The distances wait for the mean of a whole row. So a row is cut into blocks that stay in the nearest
 cache, where each is swept twice: for its sum, then for the squared distances from its own mean.
 From the mean of the row these are as many more as the block has points, times the squared distance
-of the two means (Chan, Golub and LeVeque, 1983). No digits are lost as by a sum of squares.
+of the two means (Chan, Golub and LeVeque, 1983). No digits are lost as by a sum of squares. What
+distances from a rounded mean add up to is no zero, and counts as well where a kernel computes it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import numpy as np
 
 from weft import dtypes
 from weft.kernels.c.evaluation import ElementWiseKernel
-from weft.kernels.c.forms import Form
+from weft.kernels.c.forms import register_type
 from weft.kernels.c.frames import Frame
-from weft.kernels.c.sweeps import ROW_BYTES, Sweeping, total_dtype
+from weft.kernels.c.sweeps import ROW_BYTES, Sweeping
+from weft.kernels.c.totals import total_dtype
 from weft.kernels.kernel import Instruction, Kernel
 from weft.kernels.places import VIEWS
 from weft.ops.elementwise import MultiplyOp, SquareOp, SubtractOp
@@ -41,11 +43,19 @@ class Moment:
         The reduction that adds up what the mean is of.
     mean
         The mean of all points.
+    distances
+        The reduction that adds up the distances themselves, if there is one.
     """
 
     squares: int
     total: int
     mean: int
+    distances: int | None
+
+    @property
+    def sums(self) -> tuple[int, ...]:
+        """The reductions that blocks take around their own mean."""
+        return (self.squares,) if self.distances is None else (self.squares, self.distances)
 
 
 def moments_of(kernel: Kernel) -> list[Moment]:
@@ -59,7 +69,7 @@ def _moment(kernel: Kernel, number: int) -> Moment | None:
     squares = _made(kernel, number, SumOp)
     square = _made(kernel, squares.args[0], SquareOp) if squares else None
     distance = _made(kernel, square.args[0], SubtractOp) if square else None
-    if squares is None or distance is None:
+    if squares is None or square is None or distance is None:
         return None
     value, mean = distance.args
     while (view := _made(kernel, mean, VIEWS)) is not None:
@@ -72,7 +82,16 @@ def _moment(kernel: Kernel, number: int) -> Moment | None:
         if total is None or total.args != (value,) or not _is_share(kernel, share):
             continue
         if all(each.dtype == total_dtype(each) for each in (squares, total)):
-            return Moment(number, number_of_total, mean)
+            return Moment(number, number_of_total, mean, _sum_of(kernel, square.args[0]))
+    return None
+
+
+def _sum_of(kernel: Kernel, number: int) -> int | None:
+    """Return the reduction that adds up a value, if there is one."""
+    for place in range(len(kernel.operands), len(kernel.values)):
+        made = _made(kernel, place, SumOp)
+        if made is not None and made.args == (number,) and made.dtype == total_dtype(made):
+            return place
     return None
 
 
@@ -94,11 +113,12 @@ def _is_share(kernel: Kernel, number: int) -> bool:
 def blocks_of(frame: Frame, parts: int) -> int:
     """Return into how many blocks rows are cut that would be cut into so many parts.
 
-    None of them is empty. The parts remain where points beside the first reduced loop fill a cache.
+    None of them is empty. They are longer than `BLOCK` only where the points beside the first
+    reduced loop are.
     """
     first, *others = frame.reduced
-    length = BLOCK // prod(others)
-    return -(-first // min(length, -(-first // parts))) if length else parts
+    length = max(BLOCK // prod(others), 1)
+    return -(-first // min(length, -(-first // parts)))
 
 
 def most_blocks(points: int, parts: int) -> int:
@@ -119,7 +139,7 @@ class BlockSweeping(Sweeping):
         """Combine the lanes of a total, and divide it by the points if there is a mean of it."""
         total = super().finish(number, names, lanes)
         if number in self.means:
-            kind = Form().type(self.kernel.values[number].dtype)
+            kind = register_type(self.kernel.values[number].dtype)
             first, *others = (self.span(place)[1] for place in range(len(self.frame.reduced)))
             points = " * ".join((f"({kind}){first}", *others))
             mean = self.code.define(f"const {kind}", "mean", f"{total} / ({points})")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from weft.kernels.c.accumulators import VECTOR, Accumulator
-from weft.kernels.c.code import Code
+from weft.kernels.c.code import Address, Code
 from weft.kernels.c.lowering import Array
 from weft.kernels.c.prologues import MemoryReader, Reader
 
@@ -45,7 +45,9 @@ def copy_line(
         code.line(ROLLED)
         with code.block(f"for (; {j} + {lanes} <= {length}; {j} += {lanes})"):
             found = source.load(*row, f"{first} + {j}", lanes=lanes)
-            code.line(acc.store_vector(lanes, f"{target} + {j}", found, acc.dtype_of_sums))
+            code.line(
+                acc.store_vector(code, lanes, Address(f"({target})", j), found, acc.dtype_of_sums)
+            )
     code.line(ROLLED)
     with code.block(f"for (; {j} < {length}; {j}++)"):
         code.line(f"({target})[{j}] = {source.load(*row, f'{first} + {j}')};")
@@ -118,8 +120,12 @@ def _short_vectors(
     *at, i, k = first
     for lanes in (8, 4, 2):
         while r + lanes <= count:
-            found = acc.load_vector(lanes, source.at(*at, f"{i} + {r}", k), source.dtype)
-            code.line(acc.store_vector(lanes, f"{target} + {r}", found, acc.dtype_of_sums))
+            found = acc.load_vector(code, lanes, source.at(*at, f"{i} + {r}", k), source.dtype)
+            code.line(
+                acc.store_vector(
+                    code, lanes, Address(f"({target})", str(r)), found, acc.dtype_of_sums
+                )
+            )
             r += lanes
     return r
 
@@ -148,9 +154,13 @@ def pack_columns(
         if is_vector:
             code.line(ROLLED)
             place = source.at(*at, k, f"{first} + j")
-            found = acc.load_vector(VECTOR, place, source.dtype)
+            found = acc.load_vector(code, VECTOR, place, source.dtype)
             with code.block(f"for (; j + {VECTOR} <= {count}; j += {VECTOR})"):
-                code.line(acc.store_vector(VECTOR, f"{line} + j", found, acc.dtype_of_sums))
+                code.line(
+                    acc.store_vector(
+                        code, VECTOR, Address(f"({line})", "j"), found, acc.dtype_of_sums
+                    )
+                )
             if count == str(width):
                 return
         value = acc.load(source, *at, k, f"{first} + j")

@@ -14,7 +14,7 @@ from weft.description import TensorDescription
 from weft.kernels.c.columns import NARROWEST, WIDEST_OF_PART, ColumnSweeping
 from weft.kernels.c.counters import is_wide
 from weft.kernels.c.evaluation import ElementWiseKernel
-from weft.kernels.c.forms import Form
+from weft.kernels.c.forms import Form, register_type
 from weft.kernels.c.frames import Frame, cut_into, without_reduced
 from weft.kernels.c.group_columns import USUAL, GroupColumnSweeping
 from weft.kernels.c.groups import BESIDE, GroupSweeping, group_total
@@ -37,7 +37,15 @@ from weft.kernels.c.moments import (
     points_of_block,
 )
 from weft.kernels.c.processor import Processor
-from weft.kernels.c.sweeps import Sweeping, combined, start, total_dtype
+from weft.kernels.c.sweeps import Sweeping
+from weft.kernels.c.totals import (
+    Compensated,
+    combined,
+    is_blocked,
+    keeps_errors,
+    start,
+    total_dtype,
+)
 from weft.kernels.kernel import Kernel
 
 SHORTEST_PART = 1024
@@ -142,6 +150,7 @@ def scratch_of(kernel: Kernel, processor: Processor) -> int:
     if processor.is_serial and moments_of(kernel):
         parts = most_blocks(reduced, parts)
     sizes = [total_dtype(each).itemsize for each in kernel.body if each.is_reduction]
+    sizes += [kernel.values[each.mean].dtype.itemsize for each in moments_of(kernel)]
     return sum(-(-kept * parts * size // SLOT) * SLOT + kept * size + SLOT for size in sizes)
 
 
@@ -156,7 +165,7 @@ class _Parts:
     Attributes
     ----------
     moments
-        By number, the sums of squares that are taken in the sweep for the sum of their mean.
+        By number, the sums of distances that are taken in the sweep for the sum of their mean.
     """
 
     def __init__(self, lowering: Lowering, frame: Frame, parts: int) -> None:
@@ -166,7 +175,8 @@ class _Parts:
         self.kind = sweeping_of(frame, lowering.processor)
         self.moments: dict[int, Moment] = {}
         if self.kind is Sweeping and lowering.processor.is_serial:
-            self.moments = {each.squares: each for each in moments_of(frame.kernel)}
+            found = moments_of(frame.kernel)
+            self.moments = {number: each for each in found for number in each.sums}
         self.parts = blocks_of(frame, parts) if self.moments else parts
         self.totals: dict[int, TensorDescription] = {}
 
@@ -218,13 +228,14 @@ class _Parts:
     def sweep(self, numbers: Sequence[int]) -> dict[int, TensorDescription]:
         """Write the sweep for some reductions; returns their totals of each part."""
         shape = (self.parts, *self.frame.kept)
+        means = {self.moments[number].mean for number in numbers if number in self.moments}
         partial = {
             number: self.lowering.scratch(shape, total_dtype(self.kernel.instruction(number)))
-            for number in numbers
+            for number in (*numbers, *means)
         }
         frame = cut_into(self.frame, self.parts, partial, self.grain)
         writing = self.kernel_on(frame, f"{self.kernel.title}_of_parts", before=1)
-        results = range(len(numbers))
+        results = range(len(partial))
         if self.moments:
             BlockSweeping(writing, results, self.moments.values()).write()
         else:
@@ -238,23 +249,24 @@ class _Parts:
         totals = {
             number: self.lowering.scratch(frame.kept, self.kernel.instruction(number).dtype)
             for number in partial
+            if self.kernel.instruction(number).is_reduction
         }
         outputs = [self.kernel.outputs[result] for result in steady]
 
         def known_at(kept: tuple[str, ...]) -> dict[int, str]:
             known: dict[int, str] = {}
-            for number, lies in partial.items():
+            for number in totals:
                 beyond = self.beyond(writing, number, partial, kept, known)
-                known[number] = self.total(writing, number, lies, kept, beyond)
+                known[number] = self.total(writing, number, partial[number], kept, beyond)
             return known
 
         def store(known: dict[int, str], kept: tuple[str, ...]) -> None:
             for number, lies in totals.items():
                 written = writing.array("total", lies, written=True)
                 writing.code.line(written.set(known[number], *kept))
-            names = writing.compute(outputs, Form(), kept, known)
+            names = writing.compute(outputs, Form(writing.code), kept, known)
             for result, number in zip(steady, outputs, strict=True):
-                writing.store(result, names[number], Form(), kept)
+                writing.store(result, names[number], Form(writing.code), kept)
 
         def at_point(indices: tuple[str, ...], form: Form) -> None:
             kept = indices if frame.kept else ()
@@ -279,22 +291,28 @@ class _Parts:
         kept: tuple[str, ...],
         known: Mapping[int, str],
     ) -> Callable[[str], str] | None:
-        """Write what tells how far each part is from the mean of all, if its squares are added up.
+        """Write what tells how far each part is from the mean of all, if distances are added up.
 
         Returns what writes that for a part; None for any other reduction.
         """
         if number not in self.moments:
             return None
         moment, code = self.moments[number], writing.code
-        kind = f"const {Form().type(self.kernel.values[number].dtype)}"
-        mean = writing.compute([moment.mean], Form(), kept, known)[moment.mean]
+        kind = f"const {register_type(self.kernel.values[number].dtype)}"
+        mean = writing.compute([moment.mean], Form(writing.code), kept, known)[moment.mean]
 
         def added(part: str) -> str:
             points = points_of_block(self.frame, part, self.parts)
             points = code.define(kind, "points", points)
-            value = writing.array("of_part", partial[moment.total]).get(part, *kept)
-            distance = code.define(kind, "distance", f"{value} / {points} - {mean}")
-            return f"{points} * {distance} * {distance}"
+            own = writing.array("of_part", partial[moment.mean]).get(part, *kept)
+            distance = code.define(kind, "distance", f"{own} - {mean}")
+            if number == moment.distances:
+                return f"{points} * {distance}"
+            moved = f"{points} * {distance} * {distance}"
+            if moment.distances is None:
+                return moved
+            sums = writing.array("of_part", partial[moment.distances]).get(part, *kept)
+            return f"({moved} + 2 * {distance} * {sums})"
 
         return added
 
@@ -311,8 +329,12 @@ class _Parts:
         `beyond` writes what each part counts for beside its own total.
         """
         made = self.kernel.instruction(number)
-        form, dtype, code = Form(), total_dtype(made), writing.code
+        form, dtype, code = Form(writing.code), total_dtype(made), writing.code
         total = code.define(form.type(dtype), "total", start(made, form))
+        exact: Compensated | None = None
+        if is_blocked(made) or keeps_errors(made):
+            error = code.define(form.type(dtype), "error", form.constant(0, dtype))
+            exact = Compensated(dtype, form, total, error)
         part = code.name("part")
         head = f"for (i32 {part} = 0; {part} < {self.parts}; {part}++)"
         if self.is_for_groups:
@@ -321,7 +343,12 @@ class _Parts:
             value = writing.array("of_part", lies).get(part, *kept)
             if beyond is not None:
                 value = f"({value} + {beyond(part)})"
-            code.line(f"{total} = {combined(made, form, total, value)};")
+            if exact is None:
+                code.line(f"{total} = {combined(made, form, total, value)};")
+            else:
+                exact.take(code, made, value)
+        if exact is not None:
+            code.line(f"{total} = {exact.rounded};")
         if self.is_for_groups:
             total = group_total(writing, made, total, writing.processor.group)
         text = form.converted(dtype, made.dtype, total)

@@ -12,12 +12,12 @@ from math import prod
 
 import numpy as np
 
-from weft.description import TensorDescription
+from weft.description import TensorDescription, contiguous
 from weft.errors import GraphError
 from weft.kernels.c import blas
 from weft.kernels.c.accumulators import VECTOR, Accumulator, accumulator
 from weft.kernels.c.blocking import blocking, tiles_bytes
-from weft.kernels.c.code import Code
+from weft.kernels.c.code import Address, Code
 from weft.kernels.c.counters import index_kind, is_wide
 from weft.kernels.c.epilogues import Computed, Epilogue, Stored
 from weft.kernels.c.forms import Form
@@ -119,12 +119,22 @@ def matmul(op: MatmulOp, lowering: Lowering) -> None:
     if on_host(op, processor):
         lowering.host(np.matmul, (x, y, lowering.out), (2,))
         return
-    stored = Stored(lowering.out, accumulator(op.dtype, processor))
-    product = Product(x, y, stored).folded()
+    product = _stored(op, x, y, lowering.out, processor)
     if processor.has_blas and in_library(product):
         lowering.library("matmul", (product.x, product.y, *product.epilogue.tensors))
         return
     multiply(lowering, product)
+
+
+def _stored(
+    op: MatmulOp,
+    x: TensorDescription,
+    y: TensorDescription,
+    out: TensorDescription,
+    processor: Processor,
+) -> Product:
+    """Return a product whose sums are stored as they are, folded."""
+    return Product(x, y, Stored(out, accumulator(op.dtype, processor))).folded()
 
 
 def write_product(
@@ -156,8 +166,27 @@ def write_product(
 
 @needs_scratch(MatmulOp)
 def matmul_bytes(op: MatmulOp, processor: Processor) -> int:
-    """Return the scratch memory for operands in any layout."""
-    return 0 if on_host(op, processor) else scratch_of_product(op, processor, is_stored=True)
+    """Return the scratch memory of a product, none where a BLAS makes it."""
+    if on_host(op, processor):
+        return 0
+    if processor.has_blas:
+        x, y = map(_layout, op.args)
+        if in_library(_stored(op, x, y, contiguous(op.axes.shape, op.dtype), processor)):
+            return 0
+    return scratch_of_product(op, processor, is_stored=True)
+
+
+def _layout(op: Op) -> TensorDescription:
+    """Return the strides that a value will have, as far as a plan decides them by the graph."""
+    views = [op]
+    while type(views[-1]).view is not Op.view and views[-1].args:
+        views.append(views[-1].args[0])
+    lies: TensorDescription | None = None
+    for each in reversed(views):
+        seen = None if lies is None else each.view(lies)
+        lies = seen or contiguous(each.axes.shape, each.dtype)
+    assert lies is not None
+    return lies
 
 
 def is_own(op: MatmulOp, processor: Processor) -> bool:
@@ -327,7 +356,7 @@ def _row_products(lowering: Lowering, product: Product) -> None:
         *at, zero, j = indices
         rows = [j, *(f"{j} + {more}" for more in range(1, form.lanes))]
         for row, total in zip(rows, totals_of_rows(tuple(at), rows), strict=True):
-            epilogue.write(writing, Form(), (*at, zero, row), total)
+            epilogue.write(writing, Form(code), (*at, zero, row), total)
 
     if writing.processor.is_serial:
         lanes = _SIDE_BY_SIDE if is_vector else 1
@@ -346,12 +375,12 @@ def _row_products(lowering: Lowering, product: Product) -> None:
             code.line("if (LOCAL_ID < count) shared[LOCAL_ID] += shared[LOCAL_ID + count];")
             code.line("BARRIER();")
         with code.block("if (LOCAL_ID == 0)"):
-            epilogue.write(writing, Form(), indices, "shared[0]")
+            epilogue.write(writing, Form(code), indices, "shared[0]")
         code.line("BARRIER();")
     writing.launch(groups * group, group)
 
 
-Places = Callable[[str], Sequence[str]]
+Places = Callable[[str], Sequence[Address]]
 """Returns where the vectors of all operands lie that begin at a term, the common one first."""
 
 _CHAINS = 4
@@ -379,7 +408,8 @@ def _vector_sums(
         code.line(UNROLL)
         with code.block(f"for (i32 v = 0; v < {_CHAINS}; v++)"):
             found = [
-                acc.load_vector(VECTOR, place, acc.dtype) for place in places(f"k + v * {VECTOR}")
+                acc.load_vector(code, VECTOR, place, acc.dtype)
+                for place in places(f"k + v * {VECTOR}")
             ]
             common = code.define(f"const {vector}", "common", found[0])
             for row, other in enumerate(found[1:]):

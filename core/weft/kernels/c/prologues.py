@@ -108,7 +108,9 @@ class MemoryReader(Reader):
         """Return what is read."""
         if lanes == 1:
             return self.acc.load(self.array, *indices)
-        return self.acc.load_vector(lanes, self.array.at(*indices), self.array.dtype)
+        return self.acc.load_vector(
+            self.array.code, lanes, self.array.at(*indices), self.array.dtype
+        )
 
 
 class ComputingReader(Reader):
@@ -127,7 +129,9 @@ class ComputingReader(Reader):
 
     def load(self, *indices: str, lanes: int = 1) -> str:
         """Write what computes an element or several, and return its name."""
-        name = self.kernel.compute([self.number], Form(lanes), indices, {})[self.number]
+        name = self.kernel.compute([self.number], Form(self.kernel.code, lanes), indices, {})[
+            self.number
+        ]
         return name if lanes > 1 else self.acc.widened(self.acc.dtype, name)
 
 

@@ -186,7 +186,7 @@ class _SharedTiles:
                 code.line(f"const {f.kind} j = column0 + across + v * {shape.across};")
                 with code.block(f"if (i < {f.m} && j < {f.n})"):
                     place = (*((part,) if self.parts > 1 else ()), *at, "i", "j")
-                    self.epilogue.write(self.writing, Form(), place, "c[r][v]")
+                    self.epilogue.write(self.writing, Form(self.writing.code), place, "c[r][v]")
 
     def copy(self, at: Place, name: str, length: int, is_first: bool) -> None:
         """Write the copy of a slice: neighbouring work items take what lies together."""

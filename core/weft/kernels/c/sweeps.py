@@ -3,62 +3,38 @@
 All reductions of a stage happen in one sweep over the reduced loops. Rows are swept along their
 fastest loop; columns side by side, each with a total of its own. Where there are too few rows or
 columns for all units, the reduced loops are cut into parts, whose totals are combined by a kernel
-in between.
+in between. A sum that takes many values is cut into blocks, whose totals are put aside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from math import prod
 
 from weft import dtypes
-from weft.dtypes import DType, working_dtype
 from weft.kernels.c.bundles import bundling_of
-from weft.kernels.c.code import Code
+from weft.kernels.c.code import Address, Code
 from weft.kernels.c.counters import index_kind
 from weft.kernels.c.evaluation import COSTLY, ElementWiseKernel, are_contiguous
-from weft.kernels.c.expressions import extremum
-from weft.kernels.c.forms import Form
+from weft.kernels.c.forms import Form, register_type
 from weft.kernels.c.loops import each_point
+from weft.kernels.c.totals import (
+    BLOCK,
+    Compensated,
+    combined,
+    is_blocked,
+    keeps_errors,
+    start,
+    total_dtype,
+)
 from weft.kernels.kernel import Instruction
-from weft.ops.reduction import MaxOp, MinOp, ProdOp, SumOp
-
-REDUCTIONS = (SumOp, ProdOp, MaxOp, MinOp)
 
 VECTORS_OF_TOTALS = 4
 """How many vectors a long sweep adds up in, since each addition waits for the one before."""
 
 ROW_BYTES = 32768
 """The most that a work item keeps of a row for the next sweep."""
-
-
-def total_dtype(made: Instruction) -> DType:
-    """Return the dtype in which a reduction adds up."""
-    return working_dtype(made.dtype) if isinstance(made.op, SumOp | ProdOp) else made.dtype
-
-
-def start(made: Instruction, form: Form) -> str:
-    """Return the value that a reduction begins with."""
-    dtype = total_dtype(made)
-    if isinstance(made.op, SumOp):
-        return form.constant(0, dtype)
-    if isinstance(made.op, ProdOp):
-        return form.constant(1, dtype)
-    bound = dtypes.least(dtype) if isinstance(made.op, MaxOp) else dtypes.greatest(dtype)
-    return form.constant(bound, dtype)
-
-
-def combined(made: Instruction, form: Form, total: str, value: str) -> str:
-    """Return a total with one more value, or with another total."""
-    dtype = total_dtype(made)
-    if isinstance(made.op, SumOp | ProdOp):
-        sign = "+" if isinstance(made.op, SumOp) else "*"
-        if not dtypes.is_integer(dtype):
-            return f"{total} {sign} {value}"
-        pair = (form.unsigned(dtype, each) for each in (total, value))
-        return form.signed(dtype, f"({f' {sign} '.join(pair)})")
-    return extremum(dtype, ">" if isinstance(made.op, MaxOp) else "<", total, value)
 
 
 class Sweeping:
@@ -76,6 +52,9 @@ class Sweeping:
         self.known: dict[int, str] = {}
         self.loops = range(len(self.frame.kept), len(self.frame.shape))
         self.bounds: dict[int, tuple[str, str]] = {}
+        self.cut: tuple[int, int] | None = None
+        self.exact: dict[str, Compensated] = {}
+        self.form = Form(self.code)
         self.needed = set(writing.closure([self.kernel.outputs[r] for r in self.results], ()))
         self.kind = index_kind(self.frame.is_wide)
 
@@ -137,11 +116,12 @@ class Sweeping:
         lanes = self.lanes(targets, results)
         keeping = self.kept_rows(stage, targets)
         vectors = 0 if lanes == 1 else self.side_by_side(targets, lanes)
-        totals = {number: self.begin(number, lanes, vectors) for number in reductions}
+        self.cut = self.cut_of(reductions, lanes, vectors)
+        totals = self.begin(reductions, lanes, vectors)
         with ExitStack() as stack:
-            outer = self.open_loops(stack)
+            outer = self.open_loops(stack, totals)
             if not self.frame.reduced:
-                self.body(kept, Form(), totals, results, keeping)
+                self.body(kept, Form(self.code), totals, results, keeping)
             else:
                 self.inner((*kept, *outer), lanes, totals, results, keeping)
         for number, names in totals.items():
@@ -155,7 +135,9 @@ class Sweeping:
 
     def settle(self, targets: Sequence[int], kept: tuple[str, ...]) -> None:
         """Compute before a sweep what is the same all along it."""
-        names = self.writing.compute(self.steady(targets), Form(), self.at_first(kept), self.known)
+        names = self.writing.compute(
+            self.steady(targets), Form(self.code), self.at_first(kept), self.known
+        )
         self.known.update(names)
 
     def at_first(self, kept: tuple[str, ...]) -> tuple[str, ...]:
@@ -179,20 +161,85 @@ class Sweeping:
             return 1
         return self.writing.lanes_along(self.loops[-1], targets, self.known)
 
-    def open_loops(self, stack: ExitStack) -> tuple[str, ...]:
+    def open_loops(self, stack: ExitStack, totals: dict[int, list[str]]) -> tuple[str, ...]:
         """Open all reduced loops but the fastest, and return their indices."""
         names = []
-        for place in range(len(self.frame.reduced) - 1):
-            name = self.code.name("k")
-            first, last = self.span(place)
-            head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name}++)"
-            stack.enter_context(self.code.block(head))
-            names.append(name)
+        for place in range(len(self.frame.reduced)):
+            self.open_blocks(stack, place, totals)
+            if place < len(self.frame.reduced) - 1:
+                name = self.code.name("k")
+                first, last = self.span(place)
+                head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name}++)"
+                stack.enter_context(self.code.block(head))
+                names.append(name)
         return tuple(names)
 
     def span(self, place: int) -> tuple[str, str]:
         """Return where a reduced loop begins and ends."""
         return self.bounds.get(place, ("0", str(self.frame.reduced[place])))
+
+    def leaves_rest(self, place: int, count: int) -> bool:
+        """Whether steps of so many points may leave some of a reduced loop over."""
+        is_ragged = place == 0 and self.frame.ragged is not None
+        return is_ragged or self.frame.reduced[place] % count != 0
+
+    # Blocks
+
+    def beside(self, place: int, lanes: int, vectors: int) -> int:
+        """Return how many neighbours along a reduced loop count in different totals."""
+        is_fastest = place == len(self.frame.reduced) - 1
+        return lanes * max(vectors, 1) if is_fastest else 1
+
+    def cut_of(self, reductions: Sequence[int], lanes: int, vectors: int) -> tuple[int, int] | None:
+        """Return the reduced loop that is cut into blocks, and their length; None without need."""
+        if not any(is_blocked(self.kernel.instruction(number)) for number in reductions):
+            return None
+        inner = 1
+        for place in reversed(range(len(self.frame.reduced))):
+            beside = self.beside(place, lanes, vectors)
+            turns = -(-self.frame.reduced[place] // beside)
+            if place == len(self.frame.reduced) - 1:
+                turns = max(turns, self.frame.reduced[place] % lanes)
+            if inner * turns > BLOCK:
+                return place, BLOCK // inner * beside
+            inner *= turns
+        return None
+
+    def open_blocks(self, stack: ExitStack, place: int, totals: dict[int, list[str]]) -> None:
+        """Open the loop over blocks of a reduced loop if it is cut; each ends in `put_aside`."""
+        if self.cut is None or self.cut[0] != place:
+            return
+        step, (first, last), bounds = self.cut[1], self.span(place), dict(self.bounds)
+        name = self.code.name("block")
+        head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name} += {step})"
+        stack.enter_context(self.code.block(head))
+        until = f"{name} + {step}"
+        if self.leaves_rest(place, step):
+            until = f"{last} - {name} < {step} ? {last} : {until}"
+        until = self.code.define(f"const {self.kind}", "until", until)
+
+        def close() -> None:
+            self.bounds = bounds
+            self.put_aside(totals)
+
+        self.bounds = {**bounds, place: (name, until)}
+        stack.callback(close)
+
+    def put_aside(self, totals: dict[int, list[str]]) -> None:
+        """Write what adds the sums of a block to those that keep errors, and begins new ones."""
+        for number, (numbers, *vectors) in totals.items():
+            made = self.kernel.instruction(number)
+            if not is_blocked(made):
+                continue
+            with self.each_held():
+                for other in vectors[1:]:
+                    self.code.line(f"{vectors[0]} += {other};")
+                for names in ([numbers], vectors):
+                    exact = self.exact.get(names[0]) if names else None
+                    if exact is not None:
+                        exact.add(self.code, names[0])
+                        for name in names:
+                            self.code.line(f"{name} = {start(made, exact.form)};")
 
     def inner(
         self,
@@ -210,7 +257,7 @@ class Sweeping:
         _, last = self.span(place)
         name = self.code.define(self.kind, "k", first)
         side_by_side = max(len(names) - 1 for names in totals.values()) if totals else 1
-        form, step = Form(lanes), lanes * side_by_side
+        form, step = Form(self.code, lanes), lanes * side_by_side
         if side_by_side > 1:
             with self.code.block(f"for (; {name} + {step} <= {last}; {name} += {step})"):
                 for slot in range(side_by_side):
@@ -219,9 +266,9 @@ class Sweeping:
         if lanes > 1:
             with self.code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
                 self.body((*outer, name), form, totals, results, keeping)
-        if lanes == 1 or place in self.bounds or self.frame.reduced[place] % lanes:
+        if self.has_numbers(lanes):
             with self.code.block(f"for (; {name} < {last}; {name}++)"):
-                self.body((*outer, name), Form(), totals, results, keeping)
+                self.body((*outer, name), Form(self.code), totals, results, keeping)
 
     def in_bundles(
         self,
@@ -244,12 +291,13 @@ class Sweeping:
             return first
         begin, step = own
         count, name = bundling.count, self.code.name("k")
+        if first != "0":
+            begin = f"{first} / {count} + {begin}"
         whole = f"{last} / {count}" if place in self.bounds else str(int(last) // count)
         head = f"for ({self.kind} {name} = {begin}; {name} < {whole}; {name} += {step})"
         with self.code.block(head), bundling.elements((*outer, name)) as element:
-            self.body(element, Form(), totals, results, keeping)
-        is_all = place not in self.bounds and self.frame.reduced[place] % count == 0
-        return None if is_all else f"{whole} * {count}"
+            self.body(element, Form(self.code), totals, results, keeping)
+        return f"{whole} * {count}" if self.leaves_rest(place, count) else None
 
     def body(
         self,
@@ -265,20 +313,26 @@ class Sweeping:
         names = self.writing.compute([*targets, *keeping], form, indices, self.known)
         for number, (numbers, *vectors) in totals.items():
             made = self.kernel.instruction(number)
-            total = vectors[slot] if form.is_vector else numbers
-            dtype = self.kernel.values[made.args[0]].dtype
-            value = form.converted(dtype, total_dtype(made), names[made.args[0]])
-            self.code.line(f"{total} = {combined(made, form, total, value)};")
+            self.take(made, form, vectors[slot] if form.is_vector else numbers, names)
         for number, row in keeping.items():
             dtype = self.kernel.values[number].dtype
             if form.is_vector:
                 self.code.line(
-                    form.store(dtype, f"{row} + {indices[-1]}", names[number], memory="")
+                    form.store(dtype, Address(row, indices[-1]), names[number], memory="")
                 )
             else:
                 self.code.line(f"{row}[{indices[-1]}] = {names[number]};")
         for result in results:
             self.writing.store(result, names[self.kernel.outputs[result]], form, indices)
+
+    def take(self, made: Instruction, form: Form, total: str, names: Mapping[int, str]) -> None:
+        """Write what takes a point, or a vector of them, into a total."""
+        dtype = self.kernel.values[made.args[0]].dtype
+        value = form.converted(dtype, total_dtype(made), names[made.args[0]])
+        if keeps_errors(made):
+            self.exact[total].multiply(self.code, value)
+        else:
+            self.code.line(f"{total} = {combined(made, form, total, value)};")
 
     def side_by_side(self, targets: Sequence[int], lanes: int) -> int:
         """Return how many vectors of totals there are, so that none waits for the one before."""
@@ -290,35 +344,88 @@ class Sweeping:
         long = self.frame.reduced[-1] >= 4 * VECTORS_OF_TOTALS * lanes
         return VECTORS_OF_TOTALS if long and not any(isinstance(op, COSTLY) for op in made) else 1
 
-    def begin(self, number: int, lanes: int, vectors: int) -> list[str]:
-        """Define the totals of a reduction: one of numbers, and some of vectors."""
-        made = self.kernel.instruction(number)
+    def has_numbers(self, lanes: int) -> bool:
+        """Whether single points remain beside vectors of so many lanes."""
+        return lanes == 1 or self.leaves_rest(len(self.frame.reduced) - 1, lanes)
+
+    def begin(self, reductions: Sequence[int], lanes: int, vectors: int) -> dict[int, list[str]]:
+        """Define the totals of reductions: for each one of numbers, and some of vectors."""
+        forms = [self.form, *[Form(self.code, lanes)] * vectors]
+        lines: list[str] = []
+        totals = {
+            number: [
+                self._begun(self.kernel.instruction(number), form, lanes, place < 2, lines)
+                for place, form in enumerate(forms)
+            ]
+            for number in reductions
+        }
+        if lines:
+            with self.each_held():
+                for line in lines:
+                    self.code.line(line)
+        return totals
+
+    def _begun(
+        self, made: Instruction, form: Form, lanes: int, is_first: bool, lines: list[str]
+    ) -> str:
+        """Declare a total, and what keeps its errors if it counts; adds the lines that begin it."""
         dtype = total_dtype(made)
-        forms = [Form(), *[Form(lanes)] * vectors]
-        return [self.code.define(f.type(dtype), "total", start(made, f)) for f in forms]
+        kind = form.type(dtype)
+        name = total = self.declared(kind, "total")
+        lines.append(f"{name} = {start(made, form)};")
+        is_put_aside = is_first and is_blocked(made) and self.cut is not None
+        counts = form.is_vector or self.has_numbers(lanes)
+        if counts and (is_put_aside or keeps_errors(made)):
+            if is_put_aside:
+                total = self.declared(kind, "aside")
+                lines.append(f"{total} = {start(made, form)};")
+            error = self.declared(kind, "error")
+            lines.append(f"{error} = {form.constant(0, dtype)};")
+            self.exact[name] = Compensated(dtype, form, total, error)
+        return name
+
+    def declared(self, kind: str, hint: str) -> str:
+        """Declare a variable for each point that a work item has, and return its name."""
+        name = self.code.name(hint)
+        self.code.line(f"{kind} {name};")
+        return name
+
+    @contextmanager
+    def each_held(self) -> Iterator[None]:
+        """Write a block for each point that a work item has, for what it holds of them."""
+        yield
+
+    def rounded(self, names: Sequence[str]) -> list[str]:
+        """Write what rounds totals that keep errors, and return the names of all that count."""
+        exact = [name for name in names if name in self.exact]
+        for name in exact:
+            with self.each_held():
+                self.code.line(f"{name} = {self.exact[name].rounded};")
+        return [names[0], *exact] if exact and names[0] not in exact else exact or list(names)
 
     def finish(self, number: int, names: Sequence[str], lanes: int) -> str:
         """Combine the lanes and return the total as a number of the reduction's dtype."""
         made = self.kernel.instruction(number)
+        names = self.rounded(names)
         total, *vectors = names
         dtype = total_dtype(made)
         for other in vectors[1:]:
-            text = combined(made, Form(lanes), vectors[0], other)
+            text = combined(made, Form(self.code, lanes), vectors[0], other)
             self.code.line(f"{vectors[0]} = {text};")
         for vector in vectors[:1]:
             count = lanes // 2
             while count > 1:
-                kind = Form(count).type(dtype)
+                kind = register_type(dtype, count)
                 half = f"{vector}.lo", f"{vector}.hi"
-                text = combined(made, Form(count), *half)
+                text = combined(made, Form(self.code, count), *half)
                 vector = self.code.define(kind, "half", text)
                 count //= 2
             for part in (f"{vector}.lo", f"{vector}.hi"):
                 value = f"({part} & 1)" if dtypes.is_bool(dtype) else part
-                self.code.line(f"{total} = {combined(made, Form(), total, value)};")
+                self.code.line(f"{total} = {combined(made, Form(self.code), total, value)};")
         if dtype == made.dtype or self.is_partial:
             return total
-        form = Form()
+        form = Form(self.code)
         text = form.converted(dtype, made.dtype, total)
         return self.code.define(f"const {form.type(made.dtype)}", "v", text)
 
@@ -339,7 +446,7 @@ class Sweeping:
                 continue
             room -= nbytes
             found[number] = self.code.name("row_of_")
-            kind = Form().type(made.dtype)
+            kind = register_type(made.dtype)
             self.code.line(f"{kind} {found[number]}[{frame.reduced[0]}];")
         return found
 
@@ -360,6 +467,6 @@ class Sweeping:
         """Store the results that there are once for all points of the sweeps."""
         results, at = self.steady_results, self.at_first(kept)
         numbers = [self.kernel.outputs[result] for result in results]
-        names = self.writing.compute(numbers, Form(), at, self.known)
+        names = self.writing.compute(numbers, Form(self.code), at, self.known)
         for result, number in zip(results, numbers, strict=True):
-            self.writing.store(result, names[number], Form(), at)
+            self.writing.store(result, names[number], Form(self.code), at)

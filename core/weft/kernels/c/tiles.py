@@ -16,6 +16,7 @@ from math import prod
 from weft.description import TensorDescription
 from weft.dtypes import DType
 from weft.kernels.c.blocking import FEW, NEAR, blocking, packs_rows
+from weft.kernels.c.code import Address
 from weft.kernels.c.counters import are_many, index_kind, is_wide
 from weft.kernels.c.epilogues import Epilogue
 from weft.kernels.c.forms import Form
@@ -231,8 +232,8 @@ class _Tiling:
         code.line(f"{acc.type(lanes)} b[{vectors}];")
         code.line(UNROLL)
         term = f"(k - {panel.terms.first})"
-        place = f"{panel.pointer} + {term} * {panel.pitch} + v * {lanes * panel.step}"
-        found = acc.load_vector(lanes, place, panel.dtype)
+        place = Address(panel.pointer, f"{term} * {panel.pitch} + v * {lanes * panel.step}")
+        found = acc.load_vector(code, lanes, place, panel.dtype)
         code.line(f"for ({self.kind} v = 0; v < {vectors}; v++) b[v] = {found};")
         if self.packed:
             value = f"*({self.packed.place(self.a, f'({number} - {first})', 'r', term)})"
@@ -261,11 +262,11 @@ class _Tiling:
         if not self.aside:
             with self.each_sum():
                 indices = (*at, f"{i} + r", f"{panel.first} + v * {lanes}")
-                self.epilogue.write(self.writing, Form(lanes), indices, "c[r][v]")
+                self.epilogue.write(self.writing, Form(self.code, lanes), indices, "c[r][v]")
             return
         with self.each_sum():
-            place = f"{self.aside} + r * {self.tile.width} + v * {lanes}"
-            code.line(acc.store_vector(lanes, place, "c[r][v]", acc.dtype_of_sums))
+            place = Address(self.aside, f"r * {self.tile.width} + v * {lanes}")
+            code.line(acc.store_vector(code, lanes, place, "c[r][v]", acc.dtype_of_sums))
         kind = f"const {self.kind}"
         known = code.define(kind, "known", f"{number} * {self.tile.rows} - {i}")
         begin, end = panel.span
@@ -273,10 +274,10 @@ class _Tiling:
         if is_vector:
             whole = f"{begin} + ({end} - {begin}) / {lanes} * {lanes}"
             whole = code.define(kind, "whole", whole)
-            self.columns_of_tile(Form(lanes), (*at, i), known, (begin, whole), panel)
+            self.columns_of_tile(Form(self.code, lanes), (*at, i), known, (begin, whole), panel)
             begin = whole
         if not is_vector or self.n % lanes:
-            self.columns_of_tile(Form(), (*at, i), known, (begin, end), panel)
+            self.columns_of_tile(Form(self.code), (*at, i), known, (begin, end), panel)
 
     def columns_of_tile(
         self, form: Form, first: tuple[str, ...], known: str, span: tuple[str, str], panel: Panel
@@ -290,20 +291,20 @@ class _Tiling:
         with code.block(f"for ({self.kind} j = {span[0]}; j < {span[1]}; j += {form.lanes})"):
             code.line(ROLLED)
             with code.block(f"for ({self.kind} r = {known}; r < {self.tile.rows}; r++)"):
-                sums = f"{self.aside} + r * {self.tile.width} + j"
+                sums = Address(self.aside, f"r * {self.tile.width} + j")
                 self.finish(form, (*at, f"{i} + r", f"{panel.first} + j"), sums, panel)
 
-    def finish(self, form: Form, indices: tuple[str, ...], sums: str, panel: Panel) -> None:
+    def finish(self, form: Form, indices: tuple[str, ...], sums: Address, panel: Panel) -> None:
         """Write what becomes of the sums of a block of terms: they wait for the last block's."""
         code, acc, lanes = self.code, self.acc, form.lanes
-        found = acc.load_vector(lanes, sums, acc.dtype_of_sums)
+        found = acc.load_vector(code, lanes, sums, acc.dtype_of_sums)
         total = code.define(acc.type(lanes), "total", found)
         if self.waiting is not None:
             first, end, _ = panel.terms
             place, dtype = self.waiting.at(*indices), self.waiting.dtype
-            code.line(f"if ({first}) {total} += {acc.load_vector(lanes, place, dtype)};")
+            code.line(f"if ({first}) {total} += {acc.load_vector(code, lanes, place, dtype)};")
             if self.epilogue.target is None:
                 with code.block(f"if ({end} < {self.k})"):
-                    code.line(acc.store_vector(lanes, place, total, dtype))
+                    code.line(acc.store_vector(code, lanes, place, total, dtype))
                     code.line("continue;")
         self.epilogue.write(self.writing, form, indices, total)

@@ -15,7 +15,6 @@ from weft.testing.table.rows import (
     FLOATS,
     NUMBERS,
     ONE,
-    TWO,
     C,
     H,
     Refusal,
@@ -70,6 +69,12 @@ _KINKED: dict[str, Callable[..., Any]] = {
 }
 
 _FEW: Shapes = (((2, 3),), ((),), ((0, 2),), ((H, C),))
+_WEIGHTED: Shapes = (
+    ((2, 3, 4), (2, 3, 4)),
+    ((), ()), ((5,), ()), ((3, 4), (4,)), ((2, 1, 3, 2), (3, 1)), ((2, 0, 3), (3,)), ((4,), (1,)),
+    ((H, C), (H, C)), ((H, C), (C, H)), ((H, C), (C,)), ((H, C), ()),
+)  # fmt: skip
+"""Two operands of which the second adds no axes to the first."""
 
 _OPTIONS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     "slope": ("leaky_relu", lambda x: weft.leaky_relu(x, 0.25), lambda x: np.maximum(x, x / 4)),
@@ -128,7 +133,7 @@ ROWS: tuple[Row, ...] = (
         for name, function in (("gelu", _SMOOTH["gelu"]), ("elu", _elu))
     ),
     Row("relu", weft.relu, fixed("any"), _FEW, ("bool",), lambda x: np.array(x, np.int32), "bool"),
-    Row("prelu", weft.prelu, operands("distinct", "any"), TWO, FLOATS,
+    Row("prelu", weft.prelu, operands("distinct", "any"), _WEIGHTED, FLOATS,
         lambda x, weight: np.where(x > 0, x, weight * x), twice=True, is_special=True),
     *(
         Row("glu", lambda x, axis=axis: weft.glu(x, axis), operands("any"), shapes, FLOATS,

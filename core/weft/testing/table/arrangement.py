@@ -194,7 +194,7 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
         "none": (lambda: weft.unsqueeze(_X, None), ArgumentError, "whole number"),
     },
     "split": {
-        "uneven": (lambda: weft.split(_X, 2, 1), AxesError, r"\[1, 1\] do not add up"),
+        "uneven": (lambda: weft.split(_X, 2, 1), AxesError, "no 2 parts of equal lengths"),
         "lengths": (lambda: weft.split(_X, [1, 1], 1), AxesError, "do not add up"),
         "none": (lambda: weft.split(_X, 0), ArgumentError, "at least 1"),
         "negative": (lambda: weft.split(_X, [3, -1]), ArgumentError, "at least 0"),

@@ -161,10 +161,10 @@ _x, _w = (1, 2, 4, 4), (3, 2, 2, 2)
 REFUSALS: tuple[Refusal, ...] = (
     Refusal("conv", "rank", lambda: weft.conv(_images(2, 4), _images(*_w)), AxesError,
             "N, C, 1 to 3 spatial"),
-    Refusal("conv", "named", lambda: weft.conv(_images(N, C, H), _images(3, 4, 1)),
+    Refusal("conv", "half-named", lambda: weft.conv(_images(3, 4, 2), _images(N, C, H)),
             AxesError, "cast_axes"),
     Refusal("conv", "filter-rank", lambda: weft.conv(_images(*_x), _images(3, 2, 2)),
-            AxesError, "filters need 4 positional axes"),
+            AxesError, "filters need 4 axes"),
     Refusal("conv", "channels", lambda: weft.conv(_images(*_x), _images(3, 1, 2, 2)),
             AxesError, "images of 2 channels"),
     Refusal("conv", "groups", lambda: weft.conv(_images(*_x), _images(3, 1, 2, 2), groups=2),

@@ -42,12 +42,13 @@ def _bits(shape: tuple[int, ...], seed: int = _SEED, stream: int = _STREAM) -> A
     return words[:size].reshape(shape)
 
 
-def _unit(shape: tuple[int, ...], digits: int = 24, **key: int) -> Any:
+def unit(shape: tuple[int, ...], digits: int = 24, **key: int) -> Any:
+    """Return the uniform numbers of the first call."""
     return (_bits(shape, **key) >> np.uint32(32 - digits)) / 2.0**digits
 
 
 def _open_unit(shape: tuple[int, ...]) -> Any:
-    return _unit(shape, 23) + 2.0**-24
+    return unit(shape, 23) + 2.0**-24
 
 
 def _long_words(shape: tuple[int, ...], stream: int = _STREAM) -> list[int]:
@@ -66,15 +67,17 @@ def _order(length: int) -> Any:
     return np.array(sorted(range(length), key=words.__getitem__), np.int64)
 
 
-def _box_muller(shape: tuple[int, ...]) -> Any:
-    radius = np.sqrt(-2 * np.log(1 - _unit(shape, stream=2 * _STREAM)))
-    return radius * np.cos(2 * np.pi * _unit(shape, stream=2 * _STREAM + 1))
+def box_muller(shape: tuple[int, ...]) -> Any:
+    """Return the normal numbers of the first call."""
+    radius = np.sqrt(-2 * np.log(1 - unit(shape, stream=2 * _STREAM)))
+    return radius * np.cos(2 * np.pi * unit(shape, stream=2 * _STREAM + 1))
 
 
-def _truncated(shape: tuple[int, ...], low: float, high: float) -> Any:
+def truncated(shape: tuple[int, ...], low: float, high: float) -> Any:
+    """Return the normal numbers between two bounds of the first call."""
     normal = NormalDist()
     if low + high > 0:
-        return -_truncated(shape, -high, -low)
+        return -truncated(shape, -high, -low)
     below, above = normal.cdf(low), normal.cdf(high)
     chances = below + _open_unit(shape) * (above - below)
     return np.array([normal.inv_cdf(p) for p in chances.flat]).reshape(shape)
@@ -88,19 +91,19 @@ def _largest(x: Any, axis: int) -> Any:
     return np.argmax(x - np.log(-np.log(_open_unit(x.shape))), axis=axis)
 
 
-_KEY = {"seed": _SEED, "stream": _STREAM}
+KEY = {"seed": _SEED, "stream": _STREAM}
 
 _LOCATED: dict[str, tuple[Callable[..., Any], Callable[[tuple[int, ...]], Any]]] = {
-    "uniform": (lambda x, loc, scale: weft.uniform(x, loc, loc + scale, x.dtype, **_KEY), _unit),
-    "normal": (lambda x, *rest: weft.normal(x, *rest, x.dtype, **_KEY), _box_muller),
-    "gumbel": (lambda x, *rest: weft.gumbel(x, *rest, x.dtype, **_KEY),
+    "uniform": (lambda x, loc, scale: weft.uniform(x, loc, loc + scale, x.dtype, **KEY), unit),
+    "normal": (lambda x, *rest: weft.normal(x, *rest, x.dtype, **KEY), box_muller),
+    "gumbel": (lambda x, *rest: weft.gumbel(x, *rest, x.dtype, **KEY),
                lambda shape: -np.log(-np.log(_open_unit(shape)))),
-    "laplace": (lambda x, *rest: weft.laplace(x, *rest, x.dtype, **_KEY),
+    "laplace": (lambda x, *rest: weft.laplace(x, *rest, x.dtype, **KEY),
                 lambda shape: np.sign(_open_unit(shape) - 0.5)
                 * -np.log(1 - 2 * np.abs(_open_unit(shape) - 0.5))),
     "truncated_normal": (lambda x, *rest: weft.truncated_normal(
-        x, *rest, -1.5, 2.5, x.dtype, **_KEY), lambda shape: _truncated(shape, -1.5, 2.5)),
-    "exponential": (lambda x, loc, scale: loc + weft.exponential(x, scale, x.dtype, **_KEY),
+        x, *rest, -1.5, 2.5, x.dtype, **KEY), lambda shape: truncated(shape, -1.5, 2.5)),
+    "exponential": (lambda x, loc, scale: loc + weft.exponential(x, scale, x.dtype, **KEY),
                     lambda shape: -np.log(_open_unit(shape))),
 }  # fmt: skip
 """By distribution, with a location and a scale: how it is built, and its standard form."""
@@ -118,7 +121,7 @@ def _located_rows() -> list[Row]:
 
 def _plain(name: str, case: str, first: Any, expected: Any, *rest: Any) -> Row:
     function = getattr(weft, name)
-    return Row(name, lambda: function(first, *rest, **_KEY), (), _NOTHING, ("float32",),
+    return Row(name, lambda: function(first, *rest, **KEY), (), _NOTHING, ("float32",),
                lambda: expected, case, is_generic=False)  # fmt: skip
 
 
@@ -128,12 +131,12 @@ ROWS: tuple[Row, ...] = (
         ("float32",), lambda: _bits((2, 3), 7, 3), is_generic=False),
     Row("random_bits", lambda: weft.random_bits((5,), 2**32 - 1, 1), (), _NOTHING, ("float32",),
         lambda: _bits((5,), 2**32 - 1, 1), case="large-seed", is_generic=False),
-    Row("random_bits", lambda x: weft.random_bits(x, **_KEY), (FIXED,), ONE, ("float32",),
+    Row("random_bits", lambda x: weft.random_bits(x, **KEY), (FIXED,), ONE, ("float32",),
         lambda x: _bits(x.shape), case="like"),
-    _plain("uniform", "numbers", (3, 5), -1 + 4 * _unit((3, 5)), -1, 3),
-    _plain("normal", "numbers", (3, 5), 1 + 2 * _box_muller((3, 5)), 1, 2),
-    _plain("truncated_normal", "tail", (3, 4), 1 + 2 * _truncated((3, 4), 5.0, 6.0), 1, 2, 5, 6),
-    _plain("truncated_normal", "half", (7,), _truncated((7,), -np.inf, 0.0), 0, 1, -np.inf, 0),
+    _plain("uniform", "numbers", (3, 5), -1 + 4 * unit((3, 5)), -1, 3),
+    _plain("normal", "numbers", (3, 5), 1 + 2 * box_muller((3, 5)), 1, 2),
+    _plain("truncated_normal", "tail", (3, 4), 1 + 2 * truncated((3, 4), 5.0, 6.0), 1, 2, 5, 6),
+    _plain("truncated_normal", "half", (7,), truncated((7,), -np.inf, 0.0), 0, 1, -np.inf, 0),
     *(
         _plain("randint", f"{dtype}-{low}-{high}", shape, _integers(shape, low, high), low, high,
                dtype)
@@ -147,36 +150,36 @@ ROWS: tuple[Row, ...] = (
     _plain("permutation", "axis", C, _order(4)),
     _plain("permutation", "one", 1, _order(1)),
     _plain("permutation", "none", 0, _order(0)),
-    Row("permutation", lambda x: weft.permutation(x, 1, **_KEY), operands("any"),
+    Row("permutation", lambda x: weft.permutation(x, 1, **KEY), operands("any"),
         (((2, 5),), ((C, H),)), ("float32", "int32"), lambda x: x[:, _order(5)], case="tensor"),
-    Row("shuffle", lambda x: weft.shuffle(x, **_KEY), operands("any"),
+    Row("shuffle", lambda x: weft.shuffle(x, **KEY), operands("any"),
         (((5, 2),), ((1, 3),), ((0, 2),), ((4,),), ((N, C),)), expected=lambda x: x[_order(5)]),
-    Row("shuffle", lambda x: weft.shuffle(x, "C", **_KEY), operands("any"), (((N, C, H),),),
+    Row("shuffle", lambda x: weft.shuffle(x, "C", **KEY), operands("any"), (((N, C, H),),),
         expected=lambda x: x[:, _order(4)], case="named"),
-    Row("bernoulli", lambda p: weft.bernoulli(p, **_KEY), fixed("unit"), ONE, FLOATS,
+    Row("bernoulli", lambda p: weft.bernoulli(p, **KEY), fixed("unit"), ONE, FLOATS,
         lambda p: _bits(p.shape) < np.floor(p.astype(np.float64) * 2**32)),
-    Row("bernoulli", lambda p: weft.bernoulli(p, (4, 3), p.dtype, **_KEY), fixed("unit"),
+    Row("bernoulli", lambda p: weft.bernoulli(p, (4, 3), p.dtype, **KEY), fixed("unit"),
         (((3,),), ((),)), FLOATS, lambda p: _bits((4, 3)) / 2.0**32 < p, case="axes"),
-    Row("bernoulli", lambda p: weft.bernoulli(p * 10, **_KEY), fixed("distinct"), (((3, 5),),),
+    Row("bernoulli", lambda p: weft.bernoulli(p * 10, **KEY), fixed("distinct"), (((3, 5),),),
         FLOATS, lambda p: p > 0, case="certain"),
     *(
-        Row("bernoulli", lambda p=p: weft.bernoulli(p, (4, 5), **_KEY), (), _NOTHING, ("float32",),
+        Row("bernoulli", lambda p=p: weft.bernoulli(p, (4, 5), **KEY), (), _NOTHING, ("float32",),
             lambda p=p: _bits((4, 5)) / 2.0**32 < p, case=f"number-{p}", is_generic=False)
         for p in (0, 0.3, 1)
     ),
-    Row("categorical", lambda x: weft.categorical(x, **_KEY), fixed("any"),
+    Row("categorical", lambda x: weft.categorical(x, **KEY), fixed("any"),
         (((5, 3),), ((4,),), ((2, 1),), ((0, 2),)), FLOATS, lambda x: _largest(x, -1)),
-    Row("categorical", lambda x: weft.categorical(x, "C", **_KEY), fixed("any"), (((N, C, H),),),
+    Row("categorical", lambda x: weft.categorical(x, "C", **KEY), fixed("any"), (((N, C, H),),),
         FLOATS, lambda x: _largest(x, 1), case="named"),
-    Row("categorical", lambda x: weft.categorical(weft.where(weft.less(x, 0), x, -np.inf), **_KEY),
+    Row("categorical", lambda x: weft.categorical(weft.where(weft.less(x, 0), x, -np.inf), **KEY),
         (Operand("distinct", differentiable=False),), (((4, 5),),), FLOATS,
         lambda x: _largest(np.where(x < 0, x, -np.inf), -1), case="impossible"),
-    Row("dropout", lambda x: weft.dropout(x, 0.4, **_KEY), operands("any"), ONE,
+    Row("dropout", lambda x: weft.dropout(x, 0.4, **KEY), operands("any"), ONE,
         expected=lambda x: _dropped(x, 0.4), twice=True),
-    Row("dropout", lambda x: weft.square(weft.dropout(weft.square(x), 0.5, **_KEY)),
+    Row("dropout", lambda x: weft.square(weft.dropout(weft.square(x), 0.5, **KEY)),
         operands("any"), (((3, 4),),), expected=lambda x: _dropped(x * x, 0.5) ** 2, case="squares",
         twice=True),
-    Row("dropout", lambda x: weft.dropout(x, 0.5, **_KEY), (FIXED,), (((3, 4),),), ("int32",),
+    Row("dropout", lambda x: weft.dropout(x, 0.5, **KEY), (FIXED,), (((3, 4),),), ("int32",),
         lambda x: _dropped(x, 0.5), case="integers", is_generic=False),
     *(
         Row("dropout", lambda x, o=options: weft.dropout(x, *o), operands("any"), (((3, 4),),),

@@ -140,8 +140,25 @@ def _put_rows(reduction: str, ufunc: Any, domain: str, dtypes: tuple[str, ...]) 
     ]  # fmt: skip
 
 
+_REPEATED = [
+    Row("scatter", lambda x, i, y: weft.scatter(x, i, y, 0), _put_operands("any"),
+        (((3, 2), (4, 3), (4, 3, 2)), ((3,), (40, 30), (40, 30)), ((3, 300), (70,), (70, 300))),
+        ALL, lambda x, i, y: _put(None, x, (i,), y), "set-repeated"),
+    Row("scatter", lambda x, i, y: weft.square(weft.scatter(x, i, y, 1)), _put_operands("any"),
+        (((2, 3, 2), (3, 2, 2), (2, 3, 2, 2, 2)),), FLOATS,
+        lambda x, i, y: _put(None, x, (slice(None), i), y) ** 2, "set-repeated-inner", twice=True),
+    Row("scatter_along_axis", lambda x, i, y: weft.scatter_along_axis(x, i, y, 0),
+        _put_operands("any"), (((3, 2), (9, 2), (9, 2)), ((3, 40), (50, 40), (50, 40))), ALL,
+        lambda x, i, y: _put_along(None, x, i, y, 0), "set-repeated"),
+    Row("scatter_nd", weft.scatter_nd, _put_operands("any"),
+        (((3, 3), (6, 5, 2), (6, 5)), ((3, 3, 2), (60, 2), (60, 2))), ALL,
+        lambda x, i, y: _put(None, x, (i[..., 0], i[..., 1]), y), "set-repeated"),
+]  # fmt: skip
+"""More updates than places, so that most are overwritten: the last in row-major order stays."""
+
 _SCATTER_ROWS = [
     *_put_rows("set", None, "any", ALL),
+    *_REPEATED,
     *(
         row
         for reduction, (ufunc, domain, dtypes) in _UFUNCS.items()

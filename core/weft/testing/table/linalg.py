@@ -238,8 +238,8 @@ def _refusals(
 REFUSALS: tuple[Refusal, ...] = (
     *_refusals(
         "matmul",
-        ("scalar", (_NUMBER, _ROWS), AxesError, "positional axes, one at least"),
-        ("named", (_NAMED, _NAMED), AxesError, "use dot"),
+        ("scalar", (_NUMBER, _ROWS), AxesError, "one axis at least"),
+        ("named", (_NAMED, _NAMED), AxesError, "share H, C: say by contracted= which one"),
         ("lengths", (_ROWS, _ROWS), AxesError, "cannot contract length 3"),
         ("leading", (weft.placeholder((2, 1, 3)), weft.placeholder((3, 3, 1))), AxesError,
          "do not broadcast"),
@@ -276,7 +276,8 @@ REFUSALS: tuple[Refusal, ...] = (
         ("diagonal", ("ii->i", weft.placeholder((1, 3))), AxesError, "'i' has length 3"),
         ("ellipsis-lengths", ("...,...", _ROWS, _OTHER), AxesError, "'...' has length"),
         ("unknown", ("ij,ik->jk", _ROWS, _UNKNOWN), AxesError, "equals only itself"),
-        ("named", ("ij->ji", _NAMED), AxesError, "positional axes"),
+        ("names", ("ij,ij->j", _NAMED, weft.placeholder((weft.Axis(2, "K"), C))), AxesError,
+         r"'i' stands for axis K of operand 1, but for axis H before\n.*\n {5}\^"),
         ("operand", ("i->", "x"), DTypeError, "not made of numbers"),
     ),
     *_refusals(

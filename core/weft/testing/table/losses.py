@@ -263,9 +263,11 @@ _REFUSED: tuple[tuple[str, str, Callable[[], Any], type[Any], str], ...] = (
     ("multi_margin_loss", "power", lambda: weft.multi_margin_loss(_X, _CLASS, 0), ArgumentError,
      "p must be"),
     ("cross_entropy_multi", "shapes", lambda: weft.cross_entropy_multi(_X, _VECTOR), AxesError,
-     "do not broadcast"),
+     "must have the same axes"),
     ("cross_entropy_binary_inner", "shapes", lambda: weft.cross_entropy_binary_inner(_X, _VECTOR),
-     AxesError, "do not broadcast"),
+     AxesError, "must have the same axes"),
+    ("cross_entropy_binary", "shapes", lambda: weft.cross_entropy_binary(_X, _VECTOR), AxesError,
+     "must have the same axes"),
     ("cross_entropy_binary", "axes", lambda: weft.cross_entropy_binary(_X, _X, out_axes="C"),
      AxesError, "unknown axis|cannot be made"),
 )  # fmt: skip

@@ -220,6 +220,7 @@ def _put(x: Any, index: Any, lengths: Index) -> Any:
 
 
 _INDEX = weft.constant(np.array([[[[0, 3], [9, 11]], [[5, 2], [8, 10]]]]))
+_SAME = weft.constant(np.array([[[[0, 3, 3], [1, 0, 3], [0, 1, 2]], [[2] * 3, [1] * 3, [2] * 3]]]))
 
 _WHOLE: list[Row] = [
     Row("global_avg_pool", weft.global_avg_pool, operands("any"),
@@ -247,6 +248,8 @@ _WHOLE: list[Row] = [
         operands("distinct"), (((1, 2, 3, 3),), ((1, 1, 5),), ((0, 2, 4),)), FLOATS,
         lambda x: _put(_largest(x, _STEPS), _first(x, _STEPS), (3, 3)),
         "overlapping"),
+    Row("max_unpool", lambda x: weft.max_unpool(x, _SAME, (2, 2)), operands("any"),
+        (((1, 2, 3, 3),),), NUMBERS, lambda x: _put(x, _SAME.const, (2, 2)), "repeated"),
     Row("avg_unpool", lambda x: weft.avg_unpool(x, (2, 1)), operands("any"),
         (((2, 2, 2, 3),), ((0, 1, 1, 1),)), NUMBERS,
         lambda x: _filled(x, (2, 1), (2, 1), (4, 3)), "plain"),
@@ -278,7 +281,8 @@ def _refusals(name: str, build: Callable[..., Any]) -> list[Refusal]:
     """Return the refusals that all functions on windows share."""
     return [
         Refusal(name, "rank", lambda: build(_images(2, 3), 1), AxesError, "N, C, 1 to 3 spatial"),
-        Refusal(name, "named", lambda: build(_images(N, C, H), 1), AxesError, "positional"),
+        Refusal(name, "place", lambda: build(_images(1, 2, 4), 1, channels=1), ArgumentError,
+                "no operand has names"),
         Refusal(name, "kernel", lambda: build(_images(1, 2, 4), 0), ArgumentError, "kernel"),
         Refusal(name, "stride", lambda: build(_images(1, 2, 4), 1, stride="1"),
                 ArgumentError, "stride"),
@@ -350,8 +354,8 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("adaptive_avg_pool", "unknown",
             lambda: weft.adaptive_avg_pool(_images(1, 2, weft.symbol("n")), 2),
             AxesError, "must be known"),
-    Refusal("adaptive_avg_pool", "named", lambda: weft.adaptive_avg_pool(_images(N, C, H), 2),
-            AxesError, "positional"),
+    Refusal("adaptive_avg_pool", "named", lambda: weft.adaptive_avg_pool(_images(N, C), 2),
+            AxesError, "no axis left for spatial: pass spatial="),
     Refusal("max_unpool", "axes",
             lambda: weft.max_unpool(_images(1, 2, 2), _images(1, 2, 3, dtype="int64"), 4),
             AxesError, "indices of the same axes"),

@@ -204,7 +204,12 @@ def _cell_refusals(name: str) -> list[Refusal]:
         for case, build, error, words in (
             ("weights", lambda: cell(_X, *fit, _W, _W), AxesError, "must have the shape"),
             ("states", lambda: cell(_X, *unfit, *square), AxesError, "state must have the shape"),
-            ("names", lambda: cell(_NAMED, *fit, _W, _U), AxesError, "positional"),
+            (
+                "role",
+                lambda: cell(_NAMED, *fit, _W, _U, features="Z"),
+                AxesError,
+                "no axis 'Z', given by features=",
+            ),
             ("text", lambda: cell("x", *fit, _W, _U), DTypeError, "not made of numbers"),
         )
     ]

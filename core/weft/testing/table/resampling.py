@@ -31,6 +31,8 @@ from weft.testing.table.rows import (
 def _place(i: int, n: int, m: int, scale: float, coordinates: str) -> float:
     if coordinates == "align_corners":
         return i * (n - 1) / (m - 1) if m > 1 else 0.0
+    if coordinates == "pytorch_half_pixel" and m == 1:
+        return 0.0
     return i / scale if coordinates == "asymmetric" else (i + 0.5) / scale - 0.5
 
 
@@ -133,6 +135,10 @@ _RESIZE_OPTIONS = [
     _resize_row("scale-down", {"scales": 0.7, "coordinates": "asymmetric"},
                 {"m": 3, "scale": 0.7, "coordinates": "asymmetric"}),
     _resize_row("scale-only", {"scales": 1.1}, {"m": 5, "scale": 1.1}),
+    _resize_row("pytorch", {"lengths": 3, "coordinates": "pytorch_half_pixel"},
+                {"m": 3, "coordinates": "pytorch_half_pixel"}),
+    _resize_row("pytorch-one", {"lengths": 1, "coordinates": "pytorch_half_pixel"},
+                {"m": 1, "coordinates": "pytorch_half_pixel"}),
     _resize_row("unchanged", {"lengths": 5, "mode": "cubic"}, {"m": 5, "mode": "cubic"}),
     _resize_row("coefficient", {"lengths": 7, "mode": "cubic", "cubic_coefficient": -0.5},
                 {"m": 7, "mode": "cubic", "a": -0.5}),

@@ -99,6 +99,21 @@ def power(op: Op, x: Array, y: Array) -> Any:
     return np.power(x, y)
 
 
+def reduction(function: Callable[..., Any]) -> Rule:
+    """Return the rule for a sum or a product.
+
+    NumPy reduces columns one element after the other, and would round as often: so it does that in
+    long doubles.
+    """
+
+    def rule(op: Any, x: Array) -> Any:
+        is_exact = op.dtype.kind not in "fc"
+        dtype = op.dtype if is_exact else np.result_type(op.dtype, np.longdouble)
+        return function(x, op.positions, dtype)
+
+    return rule
+
+
 def update_slice(op: Any, x: Array, value: Array) -> Array:
     """Put a slice into a copy of the whole."""
     result = x.copy()
@@ -150,7 +165,7 @@ PRIMITIVES: dict[type[Op], Rule] = {
     ops.ModOp: plain(np.remainder),
     ops.MultiplyOp: plain(np.multiply),
     ops.PowerOp: power,
-    ops.ProdOp: lambda op, x: np.prod(x, op.positions, op.dtype),
+    ops.ProdOp: reduction(np.prod),
     ops.RealOp: plain(np.real),
     ops.ReshapeOp: lambda op, x: x.reshape(op.axes.shape),
     ops.ShiftLeftOp: plain(np.left_shift),
@@ -160,7 +175,7 @@ PRIMITIVES: dict[type[Op], Rule] = {
     ops.SolveOp: on_host,
     ops.SqrtOp: plain(np.sqrt),
     ops.SubtractOp: plain(np.subtract),
-    ops.SumOp: lambda op, x: np.sum(x, op.positions, op.dtype),
+    ops.SumOp: reduction(np.sum),
     ops.TakeOp: lambda op, x, indices: np.take(x, op.places(indices), op.position),
     ops.TanhOp: plain(np.tanh),
     ops.TransposeOp: view,

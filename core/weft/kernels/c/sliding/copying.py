@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 
 from weft.kernels.c.accumulators import VECTOR, Accumulator
-from weft.kernels.c.code import Code
+from weft.kernels.c.code import Address, Code
 from weft.kernels.c.loops import decoded
 from weft.kernels.c.lowering import Array
 from weft.kernels.c.packing import ROLLED
@@ -82,8 +82,8 @@ def _copy_line(
         code.line(ROLLED)
         with code.block(f"for (; q + {lanes} <= {name}; q += {lanes})"):
             place = source.at(*head, *rows, f"q + {shift}")
-            found = acc.load_vector(lanes, place, source.dtype)
-            code.line(acc.store_vector(lanes, f"{into} + q", found, acc.dtype_of_sums))
+            found = acc.load_vector(code, lanes, place, source.dtype)
+            code.line(acc.store_vector(code, lanes, Address(into, "q"), found, acc.dtype_of_sums))
     value = acc.load(source, *head, *rows, f"q * {step} + {shift}")
     code.line(ROLLED)
     code.line(f"for (; q < {name}; q++) {into}[q] = {value};")

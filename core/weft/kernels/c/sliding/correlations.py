@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.kernels.c.accumulators import VECTOR, Accumulator
+from weft.kernels.c.code import Address
 from weft.kernels.c.counters import are_many, index_kind
 from weft.kernels.c.loops import SHARES, decoded, part, share
 from weft.kernels.c.lowering import Lowering, Writing
@@ -214,7 +215,9 @@ class _Correlating(Writing):
         )
         code.line(f"{acc.type(self.lanes)} b[{window.vectors}];")
         code.line(UNROLL)
-        found = acc.load_vector(self.lanes, f"seen + v * {self.lanes}", acc.dtype_of_sums)
+        found = acc.load_vector(
+            code, self.lanes, Address("seen", f"v * {self.lanes}"), acc.dtype_of_sums
+        )
         code.line(f"for (i32 v = 0; v < {window.vectors}; v++) b[v] = {found};")
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {window.filters}; r++)"):
@@ -253,7 +256,7 @@ class _Correlating(Writing):
                     where = (*head, *rows, *column)
                     if count > 1:
                         place = self.out.at(*where)
-                        text = self.acc.store_vector(count, place, value, self.out.dtype)
+                        text = self.acc.store_vector(code, count, place, value, self.out.dtype)
                         code.line(text)
                     else:
                         code.line(self.acc.store(self.out, value, *where))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from weft.description import TensorDescription
 from weft.kernels.c.accumulators import VECTOR, Accumulator
+from weft.kernels.c.code import Address
 from weft.kernels.c.counters import are_many, index_kind
 from weft.kernels.c.epilogues import Stored
 from weft.kernels.c.loops import decoded, part
@@ -210,13 +211,13 @@ class _Summing(Writing):
         ):
             code.line(f"{vector} a[{rows}];")
             code.line(UNROLL)
-            where = f"{self.factors} + each * {sums.of_output} + (o + r) * {sums.length} + p"
-            found = acc.load_vector(lanes, where, acc.dtype_of_sums)
+            where = Address(self.factors, f"each * {sums.of_output} + (o + r) * {sums.length} + p")
+            found = acc.load_vector(code, lanes, where, acc.dtype_of_sums)
             code.line(f"for (i32 r = 0; r < {rows}; r++) a[r] = {found};")
             code.line(UNROLL)
             with code.block(f"for (i32 t = 0; t < {columns}; t++)"):
-                where = f"{self.seen} + each * {sums.of_image} + place[t] + p"
-                found = acc.load_vector(lanes, where, acc.dtype_of_sums)
+                where = Address(self.seen, f"each * {sums.of_image} + place[t] + p")
+                found = acc.load_vector(code, lanes, where, acc.dtype_of_sums)
                 code.line(f"const {vector} b = {found};")
                 code.line(UNROLL)
                 code.line(f"for (i32 r = 0; r < {rows}; r++) c[r][t] += a[r] * b;")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from math import prod
 
+from weft.locks import cached_property
 from weft.ops.convolutions import (
     BilinearConvolutionOp,
     ConvolutionFilterOp,
@@ -43,12 +43,6 @@ class Geometry:
     def taps(self) -> int:
         """The elements of a window in one channel."""
         return prod(self.sliding.kernel)
-
-    @property
-    def work(self) -> int:
-        """The multiplications."""
-        each = prod(self.counts) * self.taps * self.channels * self.filters
-        return self.batch * self.groups * each
 
 
 def geometry_of(op: BilinearConvolutionOp) -> Geometry:

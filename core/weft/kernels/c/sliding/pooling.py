@@ -11,11 +11,12 @@ from weft import dtypes
 from weft.description import TensorDescription
 from weft.dtypes import working_dtype
 from weft.kernels.c.code import Code
-from weft.kernels.c.forms import Form, literal
+from weft.kernels.c.forms import Form, literal, register_type
 from weft.kernels.c.loops import Body, each_point
 from weft.kernels.c.lowering import Array, Lowering, Writing, needs_scratch, rules
 from weft.kernels.c.processor import Processor
 from weft.kernels.c.sliding.rows import FEWEST, has_rows, kind_of, max_rows, share_rows, suits_rows
+from weft.kernels.c.totals import BLOCK, Compensated
 from weft.ops.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
 
 Indices = Sequence[str]
@@ -28,7 +29,7 @@ UNROLLED = 16
 def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
     """Take the largest element of each window, or NaN."""
     writing, x, out = _kernel(lowering, "max_pool")
-    code, kind = writing.code, Form().type(op.dtype)
+    code, kind = writing.code, register_type(op.dtype)
 
     def window(indices: tuple[str, ...], form: Form) -> None:
         least = literal(dtypes.least(op.dtype), op.dtype)
@@ -52,7 +53,7 @@ def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
 def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
     """Find the first largest element of each window, or the first NaN."""
     writing, x, out = _kernel(lowering, "max_pool_index")
-    code, kind, counter = writing.code, Form().type(x.dtype), kind_of(op, lowering)
+    code, kind, counter = writing.code, register_type(x.dtype), kind_of(op, lowering)
 
     def window(indices: tuple[str, ...], form: Form) -> None:
         best, found = code.define(kind, "best", "0"), code.define("i64", "found", "-1")
@@ -76,7 +77,7 @@ def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
 def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
     """Divide the sum of each window by the number of elements that count."""
     writing, x, out = _kernel(lowering, "avg_pool")
-    code, kind = writing.code, Form().type(working_dtype(op.dtype))
+    code, kind = writing.code, register_type(working_dtype(op.dtype))
     counter = kind_of(op, lowering)
     ends = [n + after for n, (_, after) in zip(x.lies.shape[2:], op.counted, strict=True)]
     counted = [(-before, end) for (before, _), end in zip(op.counted, ends, strict=True)]
@@ -90,10 +91,18 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
                 _taps(stack, code, op, counter, indices[2:], counted)
                 code.line(f"{name}++;")
             number = f"({kind}){name}"
+        exact = None
+        if prod(op.kernel) > BLOCK:
+            error = code.define(kind, "error", "0")
+            exact = Compensated(working_dtype(op.dtype), Form(code), total, error)
         with ExitStack() as stack:
             places = _taps(stack, code, op, counter, indices[2:])
-            code.line(f"{total} += {x.get(*indices[:2], *places)};")
-        code.line(out.set(f"{total} / {number}", *indices))
+            value = x.get(*indices[:2], *places)
+            if exact is None:
+                code.line(f"{total} += {value};")
+            else:
+                exact.add(code, value)
+        code.line(out.set(f"{total if exact is None else exact.rounded} / {number}", *indices))
 
     _launch(writing, op, window)
 
@@ -110,14 +119,14 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     shares = _shares(op, lowering)
     _, x, maxima = lowering.args
     writing = lowering.kernel("max_pool_input")
-    code, kind = writing.code, Form().type(working_dtype(op.dtype))
+    code, kind = writing.code, register_type(working_dtype(op.dtype))
     counter = kind_of(op, lowering)
     given, seen = writing.array("shares", shares), writing.array("x", x)
     largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
 
     def element(indices: tuple[str, ...], form: Form) -> None:
         total = code.define(kind, "total", "0")
-        mine = code.define(f"const {Form().type(x.dtype)}", "mine", seen.get(*indices))
+        mine = code.define(f"const {register_type(x.dtype)}", "mine", seen.get(*indices))
         with ExitStack() as stack:
             found = _windows(stack, code, op, counter, indices[2:], maxima.shape[2:])
             window = (*indices[:2], *found)
@@ -147,8 +156,8 @@ def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
     code, counter = writing.code, kind_of(op, lowering)
 
     def window(indices: tuple[str, ...], form: Form) -> None:
-        top = code.define(f"const {Form().type(x.dtype)}", "top", largest.get(*indices))
-        ties = code.define(Form().type(shares.dtype), "ties", "0")
+        top = code.define(f"const {register_type(x.dtype)}", "top", largest.get(*indices))
+        ties = code.define(register_type(shares.dtype), "ties", "0")
 
         def count(places: Indices) -> None:
             code.line(f"{ties} += {seen.get(*indices[:2], *places)} == {top};")
@@ -174,14 +183,14 @@ def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     """Share out window by window."""
     delta, x, maxima = lowering.args
     writing = lowering.kernel("max_pool_input")
-    code, kind = writing.code, Form().type(working_dtype(op.dtype))
+    code, kind = writing.code, register_type(working_dtype(op.dtype))
     counter = kind_of(op, lowering)
     given, seen = writing.array("delta", delta), writing.array("x", x)
     largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
 
     def window(indices: tuple[str, ...], form: Form) -> None:
         head = indices[:2]
-        top = code.define(f"const {Form().type(x.dtype)}", "top", largest.get(*indices))
+        top = code.define(f"const {register_type(x.dtype)}", "top", largest.get(*indices))
         places = _places(code, op, counter, indices[2:])
         chosen = [
             code.define("const i32", "chosen", f"{seen.get(*head, *place)} == {top}")

@@ -14,7 +14,7 @@ from math import prod
 
 from weft.description import TensorDescription
 from weft.kernels.c.accumulators import VECTOR, Accumulator, accumulator
-from weft.kernels.c.code import Code
+from weft.kernels.c.code import Address, Code
 from weft.kernels.c.counters import are_many, index_kind, is_wide
 from weft.kernels.c.forms import Form
 from weft.kernels.c.loops import Body, each_point
@@ -71,12 +71,12 @@ def max_rows(op: MaxPoolOp, lowering: Lowering, writing: Writing, single: Body) 
     def row(outer: tuple[str, ...], form: Form) -> None:
         with _vectors(code, kind, first, end) as (place, lanes):
             best = _largest(code, acc, op, x, (outer, place), lanes, kind)
-            text = acc.store_vector(lanes, out.at(*outer, place), best, op.dtype)
+            text = acc.store_vector(code, lanes, out.at(*outer, place), best, op.dtype)
             code.line(text)
         if (first, end) != (0, count):
             begin, after = 0 if first else end, f"j + 1 == {first} ? {end} : j + 1"
             with code.block(f"for ({kind} j = {begin}; j < {count}; j = {after})"):
-                single((*outer, "j"), Form())
+                single((*outer, "j"), Form(code))
 
     cost = count * prod(op.kernel)
     each_point(writing, op.axes.shape[:-1], row, wide=kind == "i64", cost=cost)
@@ -135,7 +135,7 @@ def share_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
         ]
         with _vectors(code, kind, 0, count) as (place, lanes):
             vector = acc.type(lanes)
-            find = [acc.load_vector(lanes, each.at(*outer, place), op.dtype)
+            find = [acc.load_vector(code, lanes, each.at(*outer, place), op.dtype)
                     for each in (largest, given)]  # fmt: skip
             top = code.define(f"const {vector}", "top", find[0])
             chosen = []
@@ -171,12 +171,14 @@ def _vectors(code: Code, kind: str, first: int, end: int) -> Iterator[tuple[str,
         yield code.define(f"const {kind}", "place", place), lanes
 
 
-def _apart(code: Code, acc: Accumulator, place: str, step: int, lanes: int) -> list[str]:
+def _apart(code: Code, acc: Accumulator, place: Address, step: int, lanes: int) -> list[str]:
     """Write a run of neighbours, and return as many vectors, whose elements lie a step apart."""
     kind = acc.type(lanes)
     runs = [
         code.define(
-            f"const {kind}", "run", acc.load_vector(lanes, f"{place} + {q * lanes}", acc.dtype)
+            f"const {kind}",
+            "run",
+            acc.load_vector(code, lanes, place.plus(str(q * lanes)), acc.dtype),
         )
         for q in range(step)
     ]
@@ -184,14 +186,14 @@ def _apart(code: Code, acc: Accumulator, place: str, step: int, lanes: int) -> l
 
 
 def _store_together(
-    code: Code, acc: Accumulator, place: str, vectors: Sequence[str], lanes: int
+    code: Code, acc: Accumulator, place: Address, vectors: Sequence[str], lanes: int
 ) -> None:
     """Write vectors so that their elements take turns."""
     step = len(vectors)
     for q in range(step):
         elements = [(n % step) * lanes + n // step for n in range(q * lanes, (q + 1) * lanes)]
         value = _gathered(vectors, elements, lanes)
-        code.line(acc.store_vector(lanes, f"{place} + {q * lanes}", value, acc.dtype))
+        code.line(acc.store_vector(code, lanes, place.plus(str(q * lanes)), value, acc.dtype))
 
 
 def _gathered(vectors: Sequence[str], elements: Iterable[int], lanes: int) -> str:

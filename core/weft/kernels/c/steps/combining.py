@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft import dtypes
 from weft.dtypes import DType
+from weft.kernels.c.code import Code
 from weft.kernels.c.expressions import extremum
 from weft.kernels.c.forms import Form
 
@@ -11,17 +12,17 @@ _ARITHMETIC = {"add": "+", "mul": "*"}
 _EXTREMA = {"max": ">", "min": "<"}
 
 
-def combined(reduction: str, dtype: DType, x: str, y: str) -> str:
+def combined(code: Code, reduction: str, dtype: DType, x: str, y: str) -> str:
     """Return what two numbers in variables become; integers wrap around.
 
     `reduction` is ``set``, for the second of them, ``add``, ``mul``, ``max``, ``min`` or
     ``logaddexp``.
     """
-    form = Form()
+    form = Form(code)
     if reduction == "set":
         return y
     if reduction == "logaddexp":
-        return f"weft_logaddexp_{form.type(dtype)}({x}, {y})"
+        return code.call(f"weft_logaddexp_{form.type(dtype)}", x, y)
     if reduction in _EXTREMA:
         return extremum(dtype, _EXTREMA[reduction], x, y)
     sign = _ARITHMETIC[reduction]

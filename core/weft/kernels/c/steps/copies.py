@@ -7,7 +7,7 @@ from math import prod
 from weft.description import TensorDescription
 from weft.kernels.c.bundles import moved_in_bundles
 from weft.kernels.c.counters import index_kind, is_wide
-from weft.kernels.c.forms import Form
+from weft.kernels.c.forms import Form, register_type
 from weft.kernels.c.loops import decoded, each_group, each_point, within_group
 from weft.kernels.c.lowering import Array, Lowering, Writing, rules
 from weft.kernels.c.steps.bits import bits, joined
@@ -106,19 +106,20 @@ def _copy_blocks(
     wide = is_wide(source, target)
     kind = index_kind(wide)
 
-    def span(place: int, block: str) -> str:
+    def span(place: int, block: str) -> tuple[str, str]:
+        """Return the name of an index within a block, and the head of the loop over it."""
         name, first = writing.code.name("i"), f"{block} * {BLOCK}"
         end = writing.code.define(f"const {kind}", "end", f"{first} + {BLOCK}")
         bound = f"{name} < {end}"
         if shape[place] % BLOCK:
             bound += f" && {name} < {shape[place]}"
-        return f"for ({kind} {name} = {first}; {bound}; {name}++)"
+        return name, f"for ({kind} {name} = {first}; {bound}; {name}++)"
 
     def body(at: tuple[str, ...], form: Form) -> None:
         places = list(at)
-        heads = [span(turned, at[turned]), span(last, at[last])]
-        places[turned], places[last] = (head.split()[2] for head in heads)
-        with writing.code.block(heads[0]), writing.code.block(heads[1]):
+        places[turned], outer = span(turned, at[turned])
+        places[last], inner = span(last, at[last])
+        with writing.code.block(outer), writing.code.block(inner):
             writing.code.line(out.set(x.get(*places), *places))
 
     each_point(writing, _in_tiles(shape, turned, BLOCK), body, wide=wide, cost=BLOCK**2)
@@ -133,7 +134,7 @@ def _copy_tiles(
     shape, last, code = source.shape, len(source.shape) - 1, writing.code
     tiles = _in_tiles(shape, turned, TILE)
     kind = index_kind(is_wide(source, target))
-    code.declare(f"LOCAL {Form().type(source.dtype)} tile[{TILE}][{TILE + 1}];")
+    code.declare(f"LOCAL {register_type(source.dtype)} tile[{TILE}][{TILE + 1}];")
 
     def move(outer: int, inner: int, first: list[str], array: Array, to_tile: bool) -> None:
         """Write a loop over a tile; the places of `inner` are neighbours in memory."""

@@ -45,7 +45,7 @@ def random_bits_rule(op: random.RandomBitsOp, lowering: Lowering) -> None:
         words = code.name("words")
         counter = f"(u32){block}, (u32)((i64){block} >> 32), {number}, 0"
         code.line(f"u32 {words}[{WORDS}] = {{{counter}}};")
-        code.line(f"weft_philox({words}, {op.seed}u, {op.stream}u);")
+        code.line(code.call("weft_philox", words, f"{op.seed}u", f"{op.stream}u") + ";")
         for word in range(WORDS):
             place = f"{block} * {WORDS} + {word}"
             is_last = word >= size % WORDS > 0

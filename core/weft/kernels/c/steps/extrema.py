@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from weft.description import TensorDescription
 from weft.dtypes import DType, is_float
+from weft.kernels.c.code import Code
 from weft.kernels.c.counters import are_many, index_dtype, index_kind, is_wide
-from weft.kernels.c.forms import Form
+from weft.kernels.c.forms import Form, register_type
 from weft.kernels.c.loops import SHARES, decoded, each_group, each_point
 from weft.kernels.c.lowering import Array, Lowering, Writing, needs_scratch, rules
 from weft.kernels.c.processor import Processor
@@ -98,7 +99,7 @@ class _Search:
     @property
     def place_type(self) -> str:
         """The type of places along a line, which groups pass each other."""
-        return Form().type(self.place_dtype)
+        return register_type(self.place_dtype)
 
     @property
     def x(self) -> Array:
@@ -113,7 +114,7 @@ class _Search:
     def rank(self, *at: str) -> str:
         """Return the rank of an element, the highest for what is searched."""
         is_least = isinstance(self.op, reduction.ArgminOp)
-        return _searched_rank(self.x.dtype, self.x.get(*at), is_least)
+        return _searched_rank(self.code, self.x.dtype, self.x.get(*at), is_least)
 
     def write_lines(self) -> None:
         """Let a work item look along each line."""
@@ -132,7 +133,7 @@ class _Search:
         def rank_at(place: str) -> str:
             if not is_least:
                 return self.rank(*outer, place)
-            return rank_of(self.x.dtype, self.x.get(*outer, place), descending=False)
+            return rank_of(self.code, self.x.dtype, self.x.get(*outer, place), descending=False)
 
         best, found = code.define(self.type, "best", worst), code.define(kind, "found", "0")
         block, k = code.name("block"), code.name("k")
@@ -242,8 +243,8 @@ class _Search:
         share_highest(self.writing, (self.type, kind), "best", "found")
 
 
-def _searched_rank(dtype: DType, value: str, is_least: bool) -> str:
-    rank = rank_of(dtype, value, descending=is_least)
+def _searched_rank(code: Code, dtype: DType, value: str, is_least: bool) -> str:
+    rank = rank_of(code, dtype, value, descending=is_least)
     if is_least and is_float(dtype):
         return f"({value} != {value} ? ~({rank_type(dtype)})0 : {rank})"
     return rank

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
-from weft.kernels.c.helpers import FLOATS, HELPERS, INTEGERS
+from weft.kernels.c.helpers import FLOATS, INTEGERS, helper
 
 # Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; 2011).
-HELPERS["weft_philox"] = """\
+helper(
+    "weft_philox",
+    """\
 FUNCTION void weft_philox(u32 *words, u32 low, u32 high) {
     #pragma unroll
     for (i32 turn = 0; turn < 10; turn++) {
@@ -20,32 +22,37 @@ FUNCTION void weft_philox(u32 *words, u32 low, u32 high) {
         high += 0xBB67AE85u;
     }
 }
-"""
+""",
+)
 
 # A rank is an unsigned integer in the order of the values: NaN is above all, 0 and -0 are equal.
 for _type in INTEGERS:
     _rank = "u64" if _type.endswith("64") else "u32"
     _top = f"(({_rank})1 << {int(_rank[1:]) - 1})"
     _value = f"({_rank})x ^ {_top}" if _type[0] == "i" else "x"
-    HELPERS[f"weft_rank_{_type}"] = (
-        f"FUNCTION {_rank} weft_rank_{_type}({_type} x) {{ return {_value}; }}\n"
+    helper(
+        f"weft_rank_{_type}",
+        f"FUNCTION {_rank} weft_rank_{_type}({_type} x) {{ return {_value}; }}\n",
     )
 for _type, _rank, _top, _nan in (
     ("f32", "u32", "0x80000000u", "0xffc00000u"),
     ("f64", "u64", "0x8000000000000000ul", "0xfff8000000000000ul"),
 ):
     _signed = _rank.replace("u", "i")
-    HELPERS[f"weft_rank_{_type}"] = (
+    helper(
+        f"weft_rank_{_type}",
         f"FUNCTION {_rank} weft_rank_{_type}({_type} x) {{\n"
         f"    {_signed} bits = AS_{_signed.upper()}(x + 0);\n"
         f"    {_signed} ordered = bits ^ ((bits >> {int(_rank[1:]) - 1}) & ~{_top});\n"
-        f"    return x != x ? {_nan} : ({_rank})ordered ^ {_top};\n}}\n"
+        f"    return x != x ? {_nan} : ({_rank})ordered ^ {_top};\n}}\n",
     )
 
 # Sorts ranks, stably, with the places they come from; tells whether they end in the spare memory.
 # Few are sorted by insertion, more by their digits of 8 bits, the lowest first.
 for _rank, _place in itertools.product(("u32", "u64"), ("i32", "i64")):
-    HELPERS[f"weft_sort_{_rank}_{_place}"] = f"""\
+    helper(
+        f"weft_sort_{_rank}_{_place}",
+        f"""\
 FUNCTION bool weft_sort_{_rank}_{_place}(GLOBAL {_rank} *ranks, GLOBAL {_place} *places,
     GLOBAL {_rank} *spare, GLOBAL {_place} *spare_places, {_place} n) {{
     bool is_spare = false;
@@ -82,14 +89,16 @@ FUNCTION bool weft_sort_{_rank}_{_place}(GLOBAL {_rank} *ranks, GLOBAL {_place} 
     }}
     return is_spare;
 }}
-"""
+""",
+    )
 
 for _type in FLOATS:
-    HELPERS[f"weft_logaddexp_{_type}"] = (
+    helper(
+        f"weft_logaddexp_{_type}",
         f"FUNCTION {_type} weft_logaddexp_{_type}({_type} x, {_type} y) {{\n"
         f"    if (x == y) return x + ({_type})0.6931471805599453;\n"
         f"    {_type} d = x - y;\n"
-        "    return d != d ? d : (d > 0 ? x : y) + log1p(exp(-fabs(d)));\n}\n"
+        "    return d != d ? d : (d > 0 ? x : y) + log1p(exp(-fabs(d)));\n}\n",
     )
 
 _EXTREMUM = {"max": ">", "min": "<"}
@@ -111,7 +120,7 @@ def _atomic(reduction: str, kind: str) -> str:
     if kind in FLOATS:
         from_bits, to_bits = f"AS_{kind.upper()}(seen)", f"AS_{word.upper()}(sum)"
     loop = (
-        f"    {word} seen = *(GLOBAL {word} *)place, found;\n"
+        f"    {word} seen = *(volatile GLOBAL {word} *)place, found;\n"
         "    for (;; seen = found) {\n"
         f"        {kind} x = {from_bits};\n"
         f"        {kind} sum = ({kind})({_combined(reduction, kind)});\n"
@@ -128,7 +137,8 @@ def _atomic(reduction: str, kind: str) -> str:
 # A number in memory is combined with another one, whatever other work items do meanwhile.
 for _type in ("i32", "u32", "f32", "i64", "u64", "f64"):
     for _reduction in ("add", "mul", "max", "min"):
-        HELPERS[f"weft_atomic_{_reduction}_{_type}"] = (
+        helper(
+            f"weft_atomic_{_reduction}_{_type}",
             f"FUNCTION void weft_atomic_{_reduction}_{_type}(GLOBAL {_type} *place, {_type} y) {{\n"
-            f"{_atomic(_reduction, _type)}}}\n"
+            f"{_atomic(_reduction, _type)}}}\n",
         )

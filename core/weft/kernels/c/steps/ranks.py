@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.kernels.c.forms import Form
+from weft.kernels.c.code import Code
+from weft.kernels.c.forms import register_type
 from weft.kernels.c.lowering import Writing
 
 
@@ -15,12 +16,12 @@ def rank_dtype(dtype: DType) -> DType:
 
 def rank_type(dtype: DType) -> str:
     """Return the type of a rank."""
-    return Form().type(rank_dtype(dtype))
+    return register_type(rank_dtype(dtype))
 
 
-def rank_of(dtype: DType, value: str, descending: bool = False) -> str:
+def rank_of(code: Code, dtype: DType, value: str, descending: bool = False) -> str:
     """Return the rank of a value, or that in reversed order."""
-    rank = f"weft_rank_{Form().type(dtype)}({value})"
+    rank = code.call(f"weft_rank_{register_type(dtype)}", value)
     return f"~{rank}" if descending else rank
 
 

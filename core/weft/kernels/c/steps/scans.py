@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from weft.description import TensorDescription
 from weft.dtypes import DType, working_dtype
 from weft.kernels.c.counters import index_kind, is_wide
-from weft.kernels.c.forms import Form, literal
+from weft.kernels.c.forms import Form, literal, register_type
 from weft.kernels.c.loops import decoded, each_group, each_point
 from weft.kernels.c.lowering import Array, Lowering, Writing, needs_scratch, rules
 from weft.kernels.c.processor import Processor
@@ -96,7 +96,7 @@ class _Scan:
         self.wide = is_wide(*self.read, self.lies)
         self.kind = index_kind(self.wide)
         self.dtype: DType = working_dtype(op.dtype)
-        self.type = Form().type(self.dtype)
+        self.type = register_type(self.dtype)
         self.length = self.lies.shape[-1]
         self.begin()
 
@@ -129,11 +129,11 @@ class _Scan:
 
     def get(self, array: Array, *at: str) -> str:
         """Return an element in the dtype in which they are combined."""
-        return Form().converted(array.dtype, self.dtype, array.get(*at))
+        return Form(self.code).converted(array.dtype, self.dtype, array.get(*at))
 
     def put(self, value: str, *at: str) -> str:
         """Return the statement that stores a total."""
-        return self.out.set(Form().converted(self.dtype, self.op.dtype, value), *at)
+        return self.out.set(Form(self.code).converted(self.dtype, self.op.dtype, value), *at)
 
     def place(self, number: str) -> str:
         """Return where on the line an element is, given its number on the way."""
@@ -314,12 +314,12 @@ class _Running(_Scan):
 
     def combined(self, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:
         """Combine."""
-        return (combined(self.reduction, self.dtype, x[0], y[0]),)
+        return (combined(self.code, self.reduction, self.dtype, x[0], y[0]),)
 
     def step(self, total: str, at: tuple[str, ...], number: str) -> str:
         """Combine with the element."""
         (value,) = self._variables("value", [self.get(self.args[0], *at)])
-        return combined(self.reduction, self.dtype, total, value)
+        return combined(self.code, self.reduction, self.dtype, total, value)
 
 
 class _Recurrence(_Scan):
@@ -339,13 +339,13 @@ class _Recurrence(_Scan):
 
     def combined(self, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:
         """Multiply the factors, and carry the first term through the second stretch."""
-        factor = combined("mul", self.dtype, x[0], y[0])
-        carried = combined("mul", self.dtype, y[0], x[1])
-        return factor, combined("add", self.dtype, carried, y[1])
+        factor = combined(self.code, "mul", self.dtype, x[0], y[0])
+        carried = combined(self.code, "mul", self.dtype, y[0], x[1])
+        return factor, combined(self.code, "add", self.dtype, carried, y[1])
 
     def step(self, total: str, at: tuple[str, ...], number: str) -> str:
         """Weigh what there is and add the term."""
         weight, term = self._variables("value", [self.get(array, *at) for array in self.args])
-        carried = combined("mul", self.dtype, weight, total)
-        both = combined("add", self.dtype, carried, term)
+        carried = combined(self.code, "mul", self.dtype, weight, total)
+        both = combined(self.code, "add", self.dtype, carried, term)
         return f"({number} == 0 ? {term} : {both})"

@@ -22,12 +22,12 @@ def search_sorted_rule(op: sorting.SearchSortedOp, lowering: Lowering) -> None:
 
     def body(at: tuple[str, ...], form: Form) -> None:
         places = at[: len(values.shape)]
-        wanted = code.define(f"const {type_}", "wanted", rank_of(x.dtype, x.get(*places)))
+        wanted = code.define(f"const {type_}", "wanted", rank_of(code, x.dtype, x.get(*places)))
         low = code.define(kind, "low", "0")
         high = code.define(kind, "high", str(ordered.size))
         with code.block(f"while ({low} < {high})"):
             middle = code.define(f"const {kind}", "middle", f"{low} + ({high} - {low}) / 2")
-            rank = rank_of(vector.dtype, vector.get(middle))
+            rank = rank_of(code, vector.dtype, vector.get(middle))
             code.line(f"if ({rank} {sign} {wanted}) {low} = {middle} + 1; else {high} = {middle};")
         code.line(out.set(low, *places))
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.dtypes import DType
+from weft.kernels.c.code import Address
 from weft.kernels.c.counters import are_many, index_dtype, index_kind, is_wide
-from weft.kernels.c.forms import Form
+from weft.kernels.c.forms import Form, register_type
 from weft.kernels.c.loops import decoded, each_group, each_point, serial_items, within_group
 from weft.kernels.c.lowering import Array, Lowering, Writing, needs_scratch, rules
 from weft.kernels.c.processor import Processor
@@ -116,19 +117,19 @@ class _Sorting:
         self.rank_type = rank_type(x.dtype)
         self.wide = is_wide(x, out)
         self.place_dtype = _place_dtype(self.length, self.writing.processor)
-        self.place_type = Form().type(self.place_dtype)
+        self.place_type = register_type(self.place_dtype)
         self.copies = _copies(self.count, self.length, self.writing.processor)
 
     def rank(self, *at: str) -> str:
         """Return the rank of an element."""
-        return rank_of(self.x.dtype, self.x.get(*at), self.op.descending)
+        return rank_of(self.code, self.x.dtype, self.x.get(*at), self.op.descending)
 
     def store(self, outer: tuple[str, ...], number: str, place: str) -> str:
         """Return the statement that stores what is at a place of the sorted line."""
         value = self.elements.get(*outer, place) if self.takes_elements else place
         return self.out.set(value, *outer, number)
 
-    def scratch(self, hint: str, dtype: DType, slots: int) -> Callable[[str], str]:
+    def scratch(self, hint: str, dtype: DType, slots: int) -> Callable[[str], Address]:
         """Return where the memory of a line that is being sorted begins."""
         memory = self.lowering.scratch((self.copies, slots), dtype)
         array = self.writing.array(hint, memory, written=True)
@@ -190,7 +191,7 @@ class _Sorting:
         ]
         names = []
         for hint, each, begin in memory:
-            names.append(code.define(f"GLOBAL {Form().type(each)} *", hint, begin("GLOBAL_ID")))
+            names.append(code.define(f"GLOBAL {register_type(each)} *", hint, begin("GLOBAL_ID")))
         ranks, places, _, spare_places = names
 
         def body(at: tuple[str, ...]) -> None:
@@ -198,7 +199,7 @@ class _Sorting:
             with code.block(f"for ({kind} {i} = 0; {i} < {n}; {i}++)"):
                 code.line(f"{ranks}[{i}] = {self.rank(*outer, i)};")
                 code.line(f"{places}[{i}] = {i};")
-            call = f"weft_sort_{self.rank_type}_{self.place_type}({', '.join(names)}, {n})"
+            call = code.call(f"weft_sort_{self.rank_type}_{self.place_type}", *names, str(n))
             found = f"{call} ? {spare_places} : {places}"
             order = code.define(f"GLOBAL const {self.place_type} *", "order", found)
             with code.block(f"for ({kind} {i} = 0; {i} < {self.kept}; {i}++)"):

@@ -36,7 +36,7 @@ def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
                     places += window_at(stack, place, span, size)
                 value = form.converted(op.dtype, dtype, source.get(*places))
                 new = code.define(f"const {form.type(dtype)}", "value", value)
-                code.line(f"{total} = {combined('add', dtype, total, new)};")
+                code.line(f"{total} = {combined(code, 'add', dtype, total, new)};")
         code.line(out.set(form.converted(dtype, op.dtype, total), *at[: len(op.spans)]))
 
     def window_at(stack: ExitStack, place: str, span: Span, size: int) -> list[str]:

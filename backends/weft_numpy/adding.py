@@ -1,0 +1,100 @@
+"""Adding: sums of arrays whose rounding errors do not grow with the number of elements.
+
+NumPy adds up pairs of pairs along the axis whose elements lie closest to each other, and one
+element after the other along any other axis. So long axes are added up in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.description import TensorDescription
+from weft.dtypes import DType
+from weft.op import Op
+from weft.ops.reduction import ProdOp, SumOp
+
+BLOCK = 128
+"""The most elements that are added up one after the other."""
+
+HIGHEST = 256
+"""The most rows that BLAS is asked to add up at once, since it may do so one after the other."""
+
+_add: Any = np.add.reduce
+_ONES = {kind: np.ones(HIGHEST, kind) for kind in ("float32", "float64")}
+
+WIDER = {"float32": dtypes.float64, "complex64": dtypes.complex128}
+
+
+def working_dtype(op: Op) -> DType:
+    """Return the dtype in which a reduction is computed: one that is wider for products.
+
+    Each multiplication rounds the whole product, in whatever order they come.
+    """
+    if not isinstance(op, SumOp | ProdOp):
+        return op.dtype
+    wide = dtypes.working_dtype(op.dtype)
+    return WIDER.get(wide.name, wide) if isinstance(op, ProdOp) else wide
+
+
+def needs_blocks(op: Op, lies: TensorDescription, axes: Sequence[int]) -> bool:
+    """Whether NumPy would round too often if a reduction were left to it."""
+    if not isinstance(op, SumOp) or not dtypes.is_inexact(op.dtype):
+        return False
+    along = [abs(s) for s, n in zip(lies.strides, lies.shape, strict=True) if n > 1]
+    lengths = [lies.shape[axis] for axis in axes]
+    if along:
+        lengths = [
+            n
+            for n, axis in zip(lengths, axes, strict=True)
+            if abs(lies.strides[axis]) > min(along) or not lies.strides[axis]
+        ]
+    return int(np.prod(lengths, dtype=np.int64)) > BLOCK
+
+
+def add_up(x: Any, axes: Sequence[int], dtype: Any, out: Any = None) -> Any:
+    """Add up along increasing axes, which stay with length 1 in the result, in blocks."""
+    first, *others = axes
+    for axis in reversed(others):
+        x = _add_along(x, axis, dtype)
+    return _add_along(x, first, dtype, out)
+
+
+def add_up_into(x: Any, axes: Sequence[int], dtype: Any, out: Any) -> None:
+    """Add up along increasing axes, which `out` does not have."""
+    np.copyto(out, add_up(x, axes, dtype).reshape(out.shape), "unsafe")
+
+
+def _add_along(x: Any, axis: int, dtype: Any, out: Any = None) -> Any:
+    """Add up along one axis, which stays with length 1."""
+    strides = [abs(stride) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1]
+    is_pairwise = 0 < abs(x.strides[axis]) == min(strides, default=0)
+    while x.shape[axis] > BLOCK and not is_pairwise:
+        before, (length, *after) = x.shape[:axis], x.shape[axis:]
+        count, rest = divmod(length, BLOCK)
+        sums = np.empty((*before, count + (rest > 0), *after), dtype)
+        at = (slice(None),) * axis
+        whole = x[(*at, slice(0, count * BLOCK))].reshape(*before, count, BLOCK, *after)
+        _add(whole, axis + 1, dtype, sums[(*at, slice(0, count))])
+        if rest:
+            _add(x[(*at, slice(count * BLOCK, None))], axis, dtype, sums[(*at, count)])
+        x, is_pairwise = sums, sums.shape[axis] == sums.size
+    return _add(x, axis, dtype, out, True)
+
+
+def add_rows(x: Any, out: Any) -> None:
+    """Let BLAS add up the rows of matrices, so many at a time."""
+    ones = _ONES[x.dtype.name]
+    while (rows := x.shape[-2]) > HIGHEST:
+        count, rest = divmod(rows, HIGHEST)
+        sums = np.empty((*x.shape[:-2], count + (rest > 0), x.shape[-1]), x.dtype)
+        whole = x[..., : count * HIGHEST, :]
+        whole = whole.reshape(*x.shape[:-2], count, HIGHEST, x.shape[-1])
+        np.matmul(ones, whole, sums[..., :count, :])
+        if rest:
+            np.matmul(ones[:rest], x[..., count * HIGHEST :, :], sums[..., count, :])
+        x = sums
+    np.matmul(ones[:rows], x, out)

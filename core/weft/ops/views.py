@@ -1,0 +1,63 @@
+"""Writes through a view: into the part of a state that slices, transposes and reshapes show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.errors import StateError
+from weft.op import Op, explain
+from weft.ops.indexing import SliceOp, UpdateSliceOp
+from weft.ops.movement import ReshapeOp, TransposeOp, cast_axes, transpose
+from weft.tensor import TensorOp
+
+VIEWS = (SliceOp, ReshapeOp, TransposeOp)
+"""The ops whose result shows each element of a state once, at a place known when it is built."""
+
+
+class Place:
+    """A state, or the part of one that views of it show, as the target of a write.
+
+    Raises StateError, naming the function, for anything else.
+
+    Attributes
+    ----------
+    state
+        The state that is written.
+    value
+        What the place holds when this is made.
+    """
+
+    def __init__(self, function: str, target: Any) -> None:
+        views: list[Any] = []
+        state: Any = target
+        while isinstance(state, VIEWS):
+            views.append(state)
+            (state,) = state.args
+        if not isinstance(state, Op) or not state.is_state:
+            is_constant = isinstance(state, Op) and state.is_constant
+            what = "a constant" if is_constant else "no stored tensor"
+            problem = (
+                f"{target} is not assignable, it is {what}: {function} takes a variable, or a "
+                "slice, a transpose or a reshape of one"
+            )
+            raise StateError(explain(function, problem, [target] if isinstance(target, Op) else []))
+        self.state: Any = state
+        self._steps: list[tuple[Any, TensorOp]] = []
+        value: Any = state
+        for view in reversed(views):
+            self._steps.append((view, value))
+            value = type(view)(value, **view.attributes())
+        self.value = value
+
+    def holding(self, value: TensorOp) -> TensorOp:
+        """Return the whole state with a value in this place, of its axes and dtype."""
+        for view, inner in reversed(self._steps):
+            if isinstance(view, SliceOp):
+                value = UpdateSliceOp(inner, value, bounds=view.bounds)
+            elif isinstance(view, TransposeOp):
+                value = transpose(value, tuple(map(int, np.argsort(view.permutation))))
+            else:
+                value = cast_axes(value, inner.axes)
+        return value

@@ -1,0 +1,36 @@
+"""Seeds for the host to send: one for each batch and replica, made from a single number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_popxl.arguments import whole
+
+
+def create_seeds(
+    seed: int,
+    offset: int = 0,
+    batches_per_step: int = 1,
+    gradient_accumulation_factor: int = 1,
+    replicas: int = 1,
+) -> np.ndarray[Any, Any]:
+    """Return seeds as uint32 pairs, the high half of 64 bits first, as PopXL draws them.
+
+    Their shape is (batches_per_step, gradient_accumulation_factor, replicas, 2) without what is 1.
+    Raises TypeError for what is no whole number, ValueError for counts below 1 and a sum of seed
+    and offset below 0.
+    """
+    first = whole("create_seeds: the seed", seed) + whole("create_seeds: the offset", offset)
+    whole("create_seeds: seed + offset", first, least=0)
+    counts = {
+        "batches_per_step": batches_per_step,
+        "gradient_accumulation_factor": gradient_accumulation_factor,
+        "replicas": replicas,
+    }
+    shape = [whole(f"create_seeds: {name}", count, least=1) for name, count in counts.items()]
+    most = np.iinfo(np.uint64).max
+    drawn = np.random.default_rng(first).integers(0, most, shape, np.uint64, endpoint=True)
+    halves = np.stack([drawn >> np.uint64(32), drawn & np.uint64(2**32 - 1)], axis=-1)
+    return halves.astype(np.uint32).squeeze()

@@ -1,0 +1,37 @@
+"""The conformance kit, executed in CUDA C and in OpenCL C for parallel devices."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run_kit(folder: Path, form: str, *arguments: str) -> tuple[int, str]:
+    """Run tests of the kit; returns how many launches there were, and what was printed."""
+    command = [
+        sys.executable, "-m", "pytest", "-q", "-p", "emulated_kit", "-p", "no:cacheprovider",
+        "--weft-backend=cupy", f"--form={form}", f"--kernels={folder}", "--pyargs", *arguments,
+    ]  # fmt: skip
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path, "WEFT_CACHE": "0"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    found = re.search(r"emulated launches: (\d+)", done.stdout)
+    assert found is not None
+    return int(found[1]), done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("emulator")
+@pytest.mark.parametrize("form", ["cuda", "opencl"])
+def test_the_whole_kit(tmp_path: Path, form: str) -> None:
+    launches, printed = run_kit(tmp_path, form, "weft.testing")
+    assert launches > 30_000
+    assert re.search(r"\b[3-9]\d{3,} passed", printed)

@@ -1,0 +1,208 @@
+"""Every function that writes kernels runs, in the form or forms that it is for, in programs that
+tests execute: rows of the kit, and larger shapes.
+
+Serial kernels are executed by the OpenCL driver, parallel ones by the emulator.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from itertools import chain
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+from test_larger_shapes import LARGE, MANY, WITH_DTYPES, results_of
+
+import weft
+import weft.kernels.c
+from weft.called import plan_of
+from weft.inlining import called_graphs, with_bodies
+from weft.kernels.c import CUDA, OPENCL, Processor, lower
+from weft.kernels.c.device_transformer import target_of
+from weft.passes import run_passes
+from weft.pipeline import Pipeline
+from weft.plan import make_plan
+from weft.target import Target
+from weft.testing.cases import is_within, make_cases
+from weft.testing.test_ops import ROWS
+
+ROOT = Path(weft.kernels.c.__file__).parent
+MODULES = (
+    "accumulators", "blocking", "bundles", "columns", "epilogues", "evaluation", "expressions",
+    "forms", "frames", "group_columns", "kernels", "loops", "maps", "moments", "packing", "parts",
+    "products", "prologues", "shared_tiles", "sweeps", "tiles", "steps/*", "sliding/*",
+)  # fmt: skip
+"""Those that write kernels, not those that launch them."""
+
+FORMS = {
+    "serial": [Processor(OPENCL, is_serial=True, units=3, shares_host=True)],
+    "parallel": [
+        Processor(OPENCL, is_serial=False, units=1, group=64, local_bytes=49152),
+        Processor(CUDA, is_serial=False, units=MANY, local_bytes=49152, alignment=256,
+                  access_bytes=16),
+    ],
+}  # fmt: skip
+
+ONLY = {
+    "serial": (
+        "accumulators.Accumulator._type_in_memory", "accumulators.Accumulator.is_plain",
+        "accumulators.Accumulator.load_vector", "accumulators.Accumulator.store",
+        "accumulators.Accumulator.total", "accumulators.Accumulator.type", "blocking.*",
+        "columns.*", "epilogues.*.takes_vectors", "epilogues.*.target",
+        "forms.Form._converted_vector", "forms.Form._in_memory", "loops._inner",
+        "loops._stretches", "loops.part", "loops.serial_items", "loops.share",
+        "moments.BlockSweeping.*", "moments.Moment.*", "moments.blocks_of", "moments.most_blocks",
+        "moments.points_of_block", "packing.*", "parts._is_swept_once",
+        "parts._Parts.beyond.added", "products._row_products.some_rows", "products._vector_sums",
+        "sliding/convolutions._correlation", "sliding/copying.*", "sliding/correlations.*",
+        "sliding/filters.*", "sliding/gathers.gather_sums*",
+        "sliding/geometry.Planes.*", "sliding/geometry._lines", "sliding/geometry.forward",
+        "sliding/geometry.transposed", "sliding/rows._*", "sliding/rows.has_rows",
+        "sliding/rows.inner_windows", "sliding/rows.max_rows*", "sliding/rows.share_rows*",
+        "steps/copies._copy_blocks*", "steps/extrema._Search.write_columns*",
+        "steps/lines.blocks_of", "steps/scans._Scan._write_columns*",
+        "steps/scattering._Scatter._write_shares", "steps/sorting._Sorting.write_few*",
+        "steps/sorting._Sorting.write_whole*", "steps/spreading._counted",
+        "sweeps.Sweeping._needed_after", "sweeps.Sweeping.side_by_side", "tiles.*",
+    ),
+    "parallel": (
+        "bundles.Bundling.*", "bundles._*", "group_columns.*", "loops._bundled_strides*",
+        "loops._strides", "loops.each_group", "loops.parallel_items", "loops.strided",
+        "loops.within_group", "parts._are_for_groups",
+        "products._column*", "products._factors*", "shared_tiles._*",
+        "shared_tiles.multiply_shared", "shared_tiles.partial_bytes",
+        "shared_tiles.parts_of_sums", "shared_tiles.tile_columns", "steps/copies._copy_tiles*",
+        "steps/copies._first_places", "steps/extrema._Search._compare",
+        "steps/extrema._Search._store",
+        "steps/extrema._Search._write_parts", "steps/extrema._Search.place_type",
+        "steps/extrema._Search.write_groups", "steps/ranks.share_highest",
+        "steps/scans._*.combined", "steps/scans._*.element", "steps/scans._Scan._assign",
+        "steps/scans._Scan._share*", "steps/scans._Scan._st*", "steps/scans._Scan._write_groups",
+        "steps/scans._Scan._write_parts", "steps/scans._part_length",
+        "steps/scattering._Scatter._write_[aelp]*", "steps/scattering._Scatter._write_set",
+        "steps/scattering._last_*",
+        "steps/scattering._number", "steps/sorting._Sorting._network",
+        "steps/sorting._Sorting.write_network", "steps/sorting._Sorting.write_selection",
+        "steps/sorting._fits_group", "steps/sorting._power",
+    ),
+}  # fmt: skip
+"""By form, patterns of functions that run in it alone."""
+
+ELSEWHERE = (
+    # What others implement.
+    "epilogues.Epilogue.*", "prologues.Reader.load", "steps/scans._Scan.combined",
+    "steps/scans._Scan.element", "steps/scans._Scan.step",
+    # What runs when a module is imported, or a launch.
+    "expressions._writes*", "steps/functions._atomic", "steps/functions._combined",
+    "steps/on_host._compute",
+    # Views have no steps; an index into nothing is an error; cuBLAS has tests of its own.
+    "steps/copies.view_rule", "steps/gathering._take_nothing", "steps/indices.report_all",
+    "products._layout", "products.in_library",
+)  # fmt: skip
+"""Patterns of functions that write no kernels of these programs."""
+
+
+def functions() -> set[str]:
+    """Return all functions of the modules, by module and qualified name."""
+    found = set()
+    for path in sorted(each for name in MODULES for each in ROOT.glob(f"{name}.py")):
+        codes = [compile(path.read_text(), str(path), "exec")]
+        while codes:
+            code = codes.pop()
+            codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+            is_function = code.co_flags & 2 and not code.co_name.startswith("<")
+            if is_function:
+                found.add(_name(code))
+    return found
+
+
+def _name(code: CodeType) -> str:
+    module = Path(code.co_filename).relative_to(ROOT).with_suffix("").as_posix()
+    return f"{module}.{code.co_qualname.replace('.<locals>', '')}"
+
+
+class Watch:
+    """Takes note of the functions of the generator that run within it."""
+
+    def __init__(self) -> None:
+        self.codes: set[CodeType] = set()
+
+    def __enter__(self) -> Watch:
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            self.codes.add(frame.f_code)
+
+    @property
+    def names(self) -> set[str]:
+        """Those of the functions."""
+        mine = (each for each in self.codes if each.co_filename.startswith(f"{ROOT}/"))
+        return {_name(each) for each in mine if not each.co_name.startswith("<")}
+
+
+def programs(target: Target) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Yield results and parameters of programs that tests execute."""
+    for row in ROWS.values():
+        for dtype in [each for each in ("float32", "int32") if each in row.dtypes][:1]:
+            for case in make_cases(row, dtype, brief=True):
+                if is_within(case, target):
+                    yield list(case.results), list(case.placeholders)
+    for name, (build, shapes) in LARGE.items():
+        for kind in ("float32", "float16") if name in WITH_DTYPES else ("float32",):
+            xs = [weft.placeholder(shape, kind) for shape in shapes]
+            yield results_of(build, xs), xs
+
+
+def write(results: list[Any], parameters: list[Any], processor: Processor) -> None:
+    """Write all kernels of a program."""
+    target = target_of("cupy", processor)
+
+    def passed(graph: weft.Graph) -> weft.Graph:
+        return run_passes(graph, Pipeline(None).changed(target), target, "coverage")
+
+    graph = weft.capture(results, parameters)
+    if target.lacks.keys() & {type(op).__name__ for op in graph.ops}:
+        return
+    graph = passed(with_bodies(graph, target, passed))
+    for plan in [make_plan(graph, target), *map(plan_of, called_graphs(graph))]:
+        for step in (each for each in plan.steps if not each.op.graphs):
+            lower(step, processor)
+
+
+def written(form: str) -> set[str]:
+    """Return the functions that write the kernels of all programs in a form."""
+    with Watch() as watch:
+        for processor in FORMS[form]:
+            for results, parameters in programs(target_of("cupy", processor)):
+                write(results, parameters, processor)
+    return watch.names
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", FORMS)
+def test_every_function_that_writes_kernels_runs(form: str) -> None:
+    ran, (other,) = written(form), [each for each in FORMS if each != form]
+    missing = {each for each in functions() - ran if not is_one_of(each, ELSEWHERE, ONLY[other])}
+    assert missing == set()
+    wrong = {each for each in ran & functions() if is_one_of(each, ONLY[other])}
+    assert wrong == set(), "they run in this form too"
+
+
+@pytest.mark.parametrize("patterns", [ELSEWHERE, *ONLY.values()])
+def test_every_pattern_is_that_of_a_function(patterns: Sequence[str]) -> None:
+    names = functions()
+    assert [each for each in patterns if not any(fnmatch(name, each) for name in names)] == []
+
+
+def is_one_of(name: str, *patterns: Sequence[str]) -> bool:
+    """Whether a name has one of the patterns."""
+    return any(fnmatch(name, each) for each in chain(*patterns))
