@@ -36,6 +36,7 @@ fast: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(READY)
 	$(BIN)/mypy

@@ -37,10 +37,10 @@ FAMILIES = (
     "dynamic_slices", "linalg", "contraction", "decompositions", "windows", "convolutions",
     "pooling", "unpooling", "resampling", "regions", "probabilities", "normalization", "losses",
     "distances", "ctc", "heads", "positions", "cells", "recurrent", "random", "distributions",
-    "initializers", "storage", "state", "clipping", "optimizers", "schedules", "control", "calls",
-    "recomputation",
+    "initializers", "weft.ir.storage", "state", "clipping", "optimizers", "schedules", "control",
+    "weft.transforms.computation_op", "calls", "recomputation",
 )  # fmt: skip
-"""The modules of `weft.ops` in the order of the page."""
+"""The modules in the order of the page; those without a package are of `weft.ops`."""
 
 
 def page() -> str:
@@ -55,7 +55,7 @@ def functions(module: Any) -> dict[str, Callable[..., Any]]:
 
 
 def _family(name: str) -> str:
-    module = importlib.import_module(f"weft.ops.{name}")
+    module = importlib.import_module(name if "." in name else f"weft.ops.{name}")
     found = functions(module)
     if not found:
         return ""

@@ -14,16 +14,16 @@ from typing import Any
 import array_api_strict
 import pytest
 
-import weft
+import weft_array_api
 from weft import plugins
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 
 REPORT = Path(__file__).with_name("support")
 STRICT = "array-api-strict"
 BACKENDS = ("numpy", STRICT, "opencl")
 
 
-class StrictTransformer(weft.ArrayTransformer):
+class StrictTransformer(weft_array_api.ArrayTransformer):
     """The array backend on array-api-strict."""
 
     transformer_name = STRICT

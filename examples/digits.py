@@ -21,7 +21,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import weft
-from weft.ax import N
+from weft.ir.ax import N
 
 try:
     from matplotlib.figure import Figure

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from weft.dtypes import DType
-from weft.kernels.c.blas import Gemm
+from weft.ir.dtypes import DType
+from weft_c.blas import Gemm
 from weft_cupy.device import Device, Queue
 from weft_cupy.errors import CuBLASError
 

@@ -6,8 +6,8 @@ last one.
 
 from __future__ import annotations
 
-from weft.cache import Cache
-from weft.digest import digest_of
+from weft.cache.store import Cache
+from weft.support.digest import digest_of
 from weft_cupy import drivers
 from weft_cupy.errors import build_error
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft.cache import Cache
+from weft.cache.store import Cache
 from weft.errors import BackendError
-from weft.kernels.c import CUDA, Processor
-from weft.kernels.c.device import HeldMemory, OpenedDevice
-from weft.kernels.c.host import Bytes
-from weft.locks import cached_property
+from weft.support.locks import cached_property
+from weft_c import CUDA, Processor
+from weft_c.device import HeldMemory, OpenedDevice
+from weft_c.host import Bytes
 from weft_cupy.compiler import compiled
 from weft_cupy.drivers import Candidate
 from weft_cupy.errors import CuBLASError, explained, is_lost

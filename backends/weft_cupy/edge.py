@@ -6,10 +6,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from weft.graph import Graph
-from weft.kernels.c.edge import Edge
-from weft.kernels.c.host import Arrays, Bytes, bytes_of
-from weft.kernels.c.working import WorkingMemory
+from weft.ir.graph import Graph
+from weft_c.edge import Edge
+from weft_c.host import Arrays, Bytes, bytes_of
+from weft_c.working import WorkingMemory
 from weft_cupy.device import ALIGNMENT, Memory, Queue
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.description import TensorDescription
-from weft.kernels.c import blas
-from weft.kernels.c.function import LibraryCall
-from weft.kernels.c.group import GPUKernelGroup, Launch, Segment
-from weft.kernels.c.host import Arrays
-from weft.kernels.c.stretch import Stretch
-from weft.plan import INPUT, RESULT
-from weft.program import Program
+from weft.ir.description import TensorDescription
+from weft.plan.plan import INPUT, RESULT
+from weft.runtime.program import Program
+from weft_c import blas
+from weft_c.function import LibraryCall
+from weft_c.group import GPUKernelGroup, Launch, Segment
+from weft_c.host import Arrays
+from weft_c.stretch import Stretch
 from weft_cupy.device import Device, Memory
 from weft_cupy.edge import CuPyEdge
 

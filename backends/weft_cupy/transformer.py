@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from weft.cache import Cache, is_off
-from weft.kernels.c.device_transformer import DeviceTransformer
-from weft.kernels.c.group import GPUKernelGroup
-from weft.kernels.c.host import CopiedStorage
-from weft.locks import cached_property
-from weft.program import Program
+from weft.cache.store import Cache, is_off
+from weft.runtime.program import Program
+from weft.support.locks import cached_property
+from weft_c.device_transformer import DeviceTransformer
+from weft_c.group import GPUKernelGroup
+from weft_c.host import CopiedStorage
 from weft_cupy.blas import Blas
 from weft_cupy.device import Device, Memory, Queue
 from weft_cupy.devices import choose, summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 
 WEFT_API = "1.0"
 

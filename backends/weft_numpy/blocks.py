@@ -18,13 +18,13 @@ from os.path import basename
 from types import TracebackType
 from typing import Any
 
-from weft import source
-from weft.description import TensorDescription
-from weft.digest import digest_of
-from weft.interrupts import holding, raise_pending
-from weft.locks import renewed
-from weft.plan import ARENA, INPUT, RESULT, STATE
-from weft.quoting import harmless
+from weft.ir.description import TensorDescription
+from weft.plan.plan import ARENA, INPUT, RESULT, STATE
+from weft.support import source
+from weft.support.digest import digest_of
+from weft.support.interrupts import holding, raise_pending
+from weft.support.locks import renewed
+from weft.support.quoting import harmless
 
 MARK = "<weft numpy"
 """How the file names of generated code begin."""

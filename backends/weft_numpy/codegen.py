@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import bodies
-from weft.bodies import Frame, Part, calls_of, parts_of
-from weft.called import plan_of
-from weft.description import TensorDescription, contiguous
-from weft.dtypes import DType
-from weft.graph import Graph, called_graphs
-from weft.op import Op
-from weft.plan import CONSTANT, INPUT, RESULT, STATE, Plan, Step
-from weft.program import Program
-from weft.quoting import variable
-from weft.repeats import WORTH, cuts, kinds
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.dtypes import DType
+from weft.ir.graph import Graph, called_graphs
+from weft.ir.op import Op
+from weft.plan import sub_plans
+from weft.plan.callee_plans import plan_of
+from weft.plan.plan import CONSTANT, INPUT, RESULT, STATE, Plan, Step
+from weft.plan.repeated_blocks import WORTH, cuts, kinds
+from weft.plan.sub_plans import Frame, Part, calls_of, parts_of
+from weft.runtime.program import Program
+from weft.support.quoting import variable
 from weft_numpy.blocks import BREAK, Block, Call, Code, Line
 from weft_numpy.pool import run_parts
 
@@ -388,17 +388,17 @@ class Module:
     def _part(self, part: Part) -> list[Line]:
         """Return the lines of one part of what a step runs that runs graphs."""
         match part:
-            case bodies.Call(plan, frame):
+            case sub_plans.Call(plan, frame):
                 return [_placed(line, frame) for line in self._body(plan, frame)]
-            case bodies.Copy(step):
+            case sub_plans.Copy(step):
                 return [Line(call=call) for call in self._calls([step], {})]
-            case bodies.Repeat(count, parts):
+            case sub_plans.Repeat(count, parts):
                 return [Line(f"for _ in range({count}):"), STOP, *self._inside(parts)]
-            case bodies.While(test, flag, parts):
+            case sub_plans.While(test, flag, parts):
                 stop = Line(f"if not {{}}: {BREAK}", self._tested(flag), 1)
                 test_lines = [Line("while True:"), STOP, *self._inside([test])]
                 return [*test_lines, stop, *self._inside(parts)]
-            case bodies.Choice(flag, then, otherwise):
+            case sub_plans.Choice(flag, then, otherwise):
                 head, other = Line("if {}:", self._tested(flag)), Line("else:")
                 return [head, *self._inside(then), other, *self._inside(otherwise)]
 

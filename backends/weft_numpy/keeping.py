@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from weft.packing import Packing, Unpacking
+from weft.cache.serialisation import Packing, Unpacking
 from weft_numpy.blocks import Block, Call, Code, Line
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.interrupts import held
+from weft.support.interrupts import held
 
 Work = Callable[..., None]
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.description import TensorDescription
-from weft.device import DeviceBufferStorage, DeviceTensor, host_view
+from weft.cache.serialisation import Packing, Unpacking
 from weft.errors import HostMemoryError
-from weft.graph import called_graphs
-from weft.interrupts import held, interruptible
-from weft.locks import cached_property
-from weft.op import Op
+from weft.ir.description import TensorDescription
+from weft.ir.graph import called_graphs
+from weft.ir.op import Op
+from weft.ir.target import Target
 from weft.ops.convolutions import BilinearConvolutionOp
-from weft.packing import Packing, Unpacking
-from weft.plan import ARENA, Step
-from weft.program import Program
-from weft.shortage import note_largest
-from weft.target import Target
-from weft.transformer import Transformer
+from weft.plan.plan import ARENA, Step
+from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
+from weft.runtime.out_of_memory import note_largest
+from weft.runtime.program import Program
+from weft.runtime.transformer import Transformer
+from weft.support.interrupts import held, interruptible
+from weft.support.locks import cached_property
 from weft_numpy.blas import blas
 from weft_numpy.blocks import Code, Linked
 from weft_numpy.codegen import CHUNK, SCOPE, Module

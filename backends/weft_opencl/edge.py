@@ -11,8 +11,8 @@ from weakref import ref
 
 import numpy as np
 
-from weft.kernels.c.edge import Edge
-from weft.kernels.c.host import Arrays, Bytes, bytes_of
+from weft_c.edge import Edge
+from weft_c.host import Arrays, Bytes, bytes_of
 from weft_opencl.device import Memory
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.kernels.c.entries import Entry
-from weft.kernels.c.function import GPUKernel, HostCall
-from weft.kernels.c.group import GPUKernelGroup, Launch, Segment
-from weft.kernels.c.stretch import Stretch
-from weft.plan import INPUT, RESULT
-from weft.program import Program
+from weft.plan.plan import INPUT, RESULT
+from weft.runtime.program import Program
+from weft_c.entries import Entry
+from weft_c.function import GPUKernel, HostCall
+from weft_c.group import GPUKernelGroup, Launch, Segment
+from weft_c.stretch import Stretch
 from weft_opencl.device import Device, Memory
 from weft_opencl.edge import CopiedEdge, MappedEdge, OpenCLEdge, SharedEdge
 from weft_opencl.mappings import MAPPINGS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.kernels.c.device_transformer import DeviceTransformer
-from weft.op import Op
-from weft.program import Program
+from weft.ir.op import Op
+from weft.runtime.program import Program
+from weft_c.device_transformer import DeviceTransformer
 from weft_opencl.device import Device, Memory
 from weft_opencl.devices import choose, summary
 from weft_opencl.executor import OpenCLKernelGroup

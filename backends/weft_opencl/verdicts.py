@@ -10,8 +10,8 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from weft.cache import is_off, open_cache
-from weft.digest import digest_of
+from weft.cache.store import is_off, open_cache
+from weft.support.digest import digest_of
 from weft_opencl import drivers, probe
 from weft_opencl.drivers import Candidate
 

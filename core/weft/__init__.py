@@ -14,18 +14,19 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from weft import ax, dtypes, errors, ops
-from weft.autodiff import (
+from weft import errors, ops
+from weft.autodiff.gradient_graph import (
     ExpectedConnection,
     ExpectedConnectionType,
     GradGraphInfo,
     autodiff,
 )
-from weft.axes import Axes, Axis, FlattenedAxis, make_axes, make_axis
-from weft.capture import capture
-from weft.description import TensorDescription
-from weft.device import DeviceBufferStorage, DeviceTensor
-from weft.dtypes import (
+from weft.autodiff.reverse import deriv, gradient_of, jvp
+from weft.errors import WeftError
+from weft.ir import ax, dtypes
+from weft.ir.axes import Axes, Axis, FlattenedAxis, make_axes, make_axis
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import (
     bool_,
     complex64,
     complex128,
@@ -42,8 +43,16 @@ from weft.dtypes import (
     uint32,
     uint64,
 )
-from weft.errors import WeftError
-from weft.factory import (
+from weft.ir.graph import Graph
+from weft.ir.lengths import symbol
+from weft.ir.op import Op, const, is_constant, is_scalar, with_op_metadata
+from weft.ir.scope import metadata, name_scope, saved_user_deps
+from weft.ir.target import Target
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ops import *
+from weft.passes.interface import GraphPass, PeepholeGraphPass, visit
+from weft.runtime.device import DeviceBufferStorage, DeviceTensor
+from weft.runtime.factory import (
     allocate_transformer,
     backend,
     make_transformer,
@@ -51,29 +60,21 @@ from weft.factory import (
     set_transformer_factory,
     transformer_choices,
 )
-from weft.grad import deriv, gradient_of, jvp
-from weft.graph import Graph
-from weft.lengths import symbol
-from weft.op import Op, const, is_constant, is_scalar, with_op_metadata
-from weft.ops import *
-from weft.parsing import parse
-from weft.passes import GraphPass, PeepholeGraphPass, visit
-from weft.program import Computation, Program
-from weft.scope import metadata, name_scope, saved_user_deps
-from weft.target import Target
-from weft.tensor import CompositeOp, TensorOp
-from weft.transformer import Transformer
+from weft.runtime.program import Computation, Program
+from weft.runtime.transformer import Transformer
+from weft.text.parser import parse
+from weft.transforms.capture import capture
+from weft.transforms.computation_op import ComputationOp, computation
 
 if TYPE_CHECKING:
-    from weft.array_transformer import ArrayTransformer
     from weft_numpy.transformer import NumPyTransformer
 
 __all__ = [
-    "ArrayTransformer",
     "Axes",
     "Axis",
     "CompositeOp",
     "Computation",
+    "ComputationOp",
     "DeviceBufferStorage",
     "DeviceTensor",
     "ExpectedConnection",
@@ -100,6 +101,7 @@ __all__ = [
     "capture",
     "complex64",
     "complex128",
+    "computation",
     "const",
     "deriv",
     "dtypes",
@@ -146,8 +148,6 @@ def __getattr__(name: str) -> Any:
         from weft import plugins
 
         return plugins.load(plugins.BACKENDS, "numpy", is_default=True)
-    if name == "ArrayTransformer":
-        return importlib.import_module("weft.array_transformer").ArrayTransformer
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
     if name in ("testing", "plugins"):

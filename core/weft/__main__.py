@@ -1,6 +1,6 @@
 """Run the ``weft`` command as ``python -m weft``."""
 
-from weft.cli import app
+from weft.cli.app import app
 
 if __name__ == "__main__":
     app(prog_name="weft")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from weft import source
+from weft.support import source
 
 
 class WeftError(Exception):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import source
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
+from weft.support import source
 from weft_hamkaas.errors import KindError, NodeError, ScriptError
 from weft_hamkaas.memory import Allocator, MemoryPlan, plan_memory
 from weft_hamkaas.model import HamKaasModel, HamKaasPlugin

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import IndexOutOfRange
-from weft.importers import ImportedGraph
+from weft.runtime.importers import ImportedGraph
 from weft_hamkaas.inputs import Inputs
 from weft_hamkaas.lowering import lower
 from weft_hamkaas.memory import plan_memory

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import source
-from weft.dtypes import DType
 from weft.errors import IndexOutOfRange
+from weft.ir.dtypes import DType
+from weft.support import source
 from weft_hamkaas.errors import NodeError
 from weft_hamkaas.nodes import (
     ConstantTensor,

@@ -16,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 import weft
-from weft import Op, TensorOp, scope, shortage
+from weft import Op, TensorOp
+from weft.ir import scope
+from weft.runtime import out_of_memory
 from weft_hamkaas.nodes import (
     BufferTensor,
     ComplexHadamardProductNode,
@@ -136,7 +138,8 @@ class _Lowering:
         if isinstance(node, InputTensor):
             return self.inputs[node.get_name()]
         if isinstance(node, ConstantTensor):
-            with shortage.noted(node.meta.nbytes, f"constant {node.get_name() or '(unnamed)'}"):
+            name = node.get_name() or "(unnamed)"
+            with out_of_memory.noted(node.meta.nbytes, f"constant {name}"):
                 constant: TensorOp = weft.constant(node.value, node.meta.shape, node.meta.dtype)
             return constant
         assert isinstance(node, BufferTensor)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from weft import placement
 from weft.errors import ArgumentError, PlanError
+from weft.plan import placement
 from weft_hamkaas.arguments import whole_number
 from weft_hamkaas.nodes import BufferTensor, ConstantTensor, HamKaasNode, InputTensor
 from weft_hamkaas.traversal import evaluation_order

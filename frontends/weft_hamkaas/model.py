@@ -13,9 +13,9 @@ import numpy as np
 import weft
 from weft import Computation, Transformer, plugins
 from weft.errors import BackendError, IndexOutOfRange
-from weft.kernels.account import Account
-from weft.locks import cached_property
-from weft.shortage import note_largest
+from weft.plan.fusion_statistics import Account
+from weft.runtime.out_of_memory import note_largest
+from weft.support.locks import cached_property
 from weft_hamkaas.errors import KindError, NodeError
 from weft_hamkaas.inputs import Inputs
 from weft_hamkaas.lowering import lower

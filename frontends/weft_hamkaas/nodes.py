@@ -8,8 +8,9 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from weft import scope, source
-from weft.source import Location
+from weft.ir import scope
+from weft.support import source
+from weft.support.source import Location
 from weft_hamkaas import rules
 from weft_hamkaas.arguments import checked_name, whole_number, whole_numbers
 from weft_hamkaas.errors import KindError, NodeError

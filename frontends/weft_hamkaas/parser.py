@@ -18,9 +18,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft import scope, shortage
-from weft.array_files import StoredArrays
-from weft.collection import paused_collection
+from weft.ir import scope
+from weft.runtime import out_of_memory
+from weft.runtime.array_files import StoredArrays
+from weft.support.gc_pause import paused_collection
 from weft_hamkaas.errors import KindError, NodeError, ScriptError
 from weft_hamkaas.nodes import KINDS, BufferTensor, ConstantTensor, HamKaasNode
 from weft_hamkaas.tensors import (
@@ -258,7 +259,7 @@ class _Parser:
         else:
             if isinstance(self.constants, StoredArrays) and name in self.constants:
                 _require_as_declared(name, self.constants.header(name), meta)
-            with shortage.noted(meta.nbytes, f"constant {reprlib.repr(name)}"):
+            with out_of_memory.noted(meta.nbytes, f"constant {reprlib.repr(name)}"):
                 value = self.constants.get(name)
             if not is_tensor(value):
                 given = ", ".join(sorted(map(str, self.constants))[:20]) or "none"

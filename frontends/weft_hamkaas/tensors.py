@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.op import Op
+from weft.ir.op import Op
 from weft_hamkaas.arguments import whole_numbers
 from weft_hamkaas.errors import NodeError
 

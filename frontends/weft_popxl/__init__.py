@@ -12,7 +12,7 @@
 [2.0, 3.0]
 """
 
-from weft.source import add_internal_package
+from weft.support.source import add_internal_package
 
 add_internal_package("weft_popxl")
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from weft import dtypes
+from weft.ir import dtypes
 from weft_popxl.errors import NotInstalled, refuse_type, refuse_value
 
 _PYTHON = {builtins.bool: "bool", builtins.int: "int64", builtins.float: "float32"}

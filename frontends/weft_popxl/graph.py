@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import weft
-from weft.ops.results import ResultOp
+from weft.ir.results import ResultOp
 from weft_popxl.arguments import text, whole
 from weft_popxl.context import current, enter, leave
 from weft_popxl.errors import popart_exception, refuse_type, refuse_value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from weft import source
+from weft.support import source
 from weft_popxl.errors import popart_exception
 from weft_popxl.storage import Storage
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from weft import folded, scope
 from weft.errors import NeedsMemory
-from weft.graph import Graph
-from weft.hookspecs import hookimpl
-from weft.op import Op
+from weft.ir import folded_constants, scope
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.storage import ParameterOp, ReadOp, constant
+from weft.ir.target import Target
 from weft.ops.movement import BroadcastOp
-from weft.ops.storage import ParameterOp, ReadOp, constant
-from weft.passes import GraphPass
-from weft.target import Target
+from weft.passes.interface import GraphPass
+from weft.plugins import hookimpl
 
 SMALL = 4096
 """The bytes up to which a result is folded whatever its operands' size."""
@@ -56,7 +56,7 @@ def _folded(op: Op) -> Op:
             value = op.reference(*(_value(arg) for arg in op.args))
         with scope.replacing(op):
             made = constant(np.asarray(value, op.dtype), op.axes, op.dtype)
-    folded.remember(made, op)
+    folded_constants.remember(made, op)
     return made
 
 

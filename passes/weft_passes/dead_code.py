@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.graph import Graph
-from weft.hookspecs import hookimpl
-from weft.ops.storage import ReadOp
-from weft.passes import GraphPass
-from weft.target import Target
+from weft.ir.graph import Graph
+from weft.ir.storage import ReadOp
+from weft.ir.target import Target
+from weft.passes.interface import GraphPass
+from weft.plugins import hookimpl
 
 
 class DeadCode(GraphPass):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.hookspecs import hookimpl
-from weft.passes import PeepholeGraphPass, visit
-from weft.tensor import CompositeOp
+from weft.ir.tensor import CompositeOp
+from weft.passes.interface import PeepholeGraphPass, visit
+from weft.plugins import hookimpl
 
 
 class Decompose(PeepholeGraphPass):

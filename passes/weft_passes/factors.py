@@ -14,10 +14,10 @@ from itertools import groupby, pairwise
 from math import prod
 from typing import Any
 
-from weft.axes import Axes, make_axes
-from weft.op import Op
+from weft.ir.axes import Axes, make_axes
+from weft.ir.op import Op
+from weft.ir.tensor import TensorOp
 from weft.ops.movement import BroadcastOp, ReshapeOp, TransposeOp, cast_axes
-from weft.tensor import TensorOp
 
 
 class Factor:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from weft.graph import Graph
-from weft.hookspecs import hookimpl
-from weft.op import Op
-from weft.ops.storage import ParameterOp
-from weft.passes import GraphPass
-from weft.target import Target
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.storage import ParameterOp
+from weft.ir.target import Target
+from weft.passes.interface import GraphPass
+from weft.plugins import hookimpl
 
 SMALL = 256
 """The bytes up to which constants are compared by value."""

@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
-from weft import scope
-from weft.axes import make_axes
-from weft.description import TensorDescription
-from weft.graph import Graph, on_new_operands
-from weft.hookspecs import hookimpl
-from weft.op import Op
+from weft.ir import scope
+from weft.ir.axes import make_axes
+from weft.ir.description import TensorDescription
+from weft.ir.graph import Graph, on_new_operands
+from weft.ir.op import Op
+from weft.ir.target import Target
+from weft.ir.tensor import TensorOp
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.movement import BroadcastOp, ReshapeOp, cast_axes, transpose
 from weft.ops.reduction import ReductionOp
-from weft.passes import GraphPass
-from weft.target import Target
-from weft.tensor import TensorOp
+from weft.passes.interface import GraphPass
+from weft.plugins import hookimpl
 from weft_passes.factors import View, dealt_out, flat, moved, moves, settled, view_of
 from weft_passes.strides import Locations
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.hookspecs import hookimpl
-from weft.op import Op
+from weft.ir.op import Op
+from weft.ir.storage import constant
+from weft.ir.tensor import TensorOp
 from weft.ops.control import StopGradientOp
 from weft.ops.elementwise import (
     AddOp,
@@ -37,9 +38,8 @@ from weft.ops.movement import (
 )
 from weft.ops.reduction import SumOp
 from weft.ops.state import ValueOfOp
-from weft.ops.storage import constant
-from weft.passes import PeepholeGraphPass, visit
-from weft.tensor import TensorOp
+from weft.passes.interface import PeepholeGraphPass, visit
+from weft.plugins import hookimpl
 
 
 class SimplePrune(PeepholeGraphPass):

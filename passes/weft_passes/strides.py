@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.description import TensorDescription, contiguous
-from weft.op import Op
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.op import Op
 
 
 class Locations:

@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.graph import Graph
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.target import Target
 from weft.kernels import FusedOp, Group, fused, operand_places, place
-from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
-from weft.passes import PIPELINE, GraphPass
-from weft.target import Target
+from weft.passes.interface import GraphPass
+from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.reference import evaluate
 from weft_numpy.kernels.fusible import described, fusible
 from weft_numpy.kernels.lowering import lower
 from weft_numpy.machine import Machine
 
-BEFORE = [name for name in PIPELINE if name not in ("fusion", "layout", "dead-code")]
+BEFORE = [name for name in DEFAULT_PIPELINE if name not in ("fusion", "layout", "dead-code")]
 
 
 class OneKernel(GraphPass):

@@ -22,10 +22,11 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import weft
+import weft_array_api
 from weft import plugins
-from weft.interrupts import held, holding, interruptible, raise_pending
 from weft.ops.control import EffectOp
-from weft.transformer import Transformer
+from weft.runtime.transformer import Transformer
+from weft.support.interrupts import held, holding, interruptible, raise_pending
 
 sys.path.append(str(Path(__file__).parents[1] / "core"))
 from interrupting import interrupted
@@ -33,7 +34,7 @@ from interrupting import interrupted
 ROUNDS = 12
 
 
-class Array(weft.ArrayTransformer):
+class Array(weft_array_api.ArrayTransformer):
     """The array backend on NumPy."""
 
     transformer_name = "array"

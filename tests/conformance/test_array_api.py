@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import array_api_strict
 import pytest
 
-import weft
+import weft_array_api
 from weft import plugins
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 from weft.testing.test_conformance import *  # noqa: F403
 from weft.testing.test_ops import (
     test_row_gives_what_the_reference_gives,
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class StrictTransformer(weft.ArrayTransformer):
+class StrictTransformer(weft_array_api.ArrayTransformer):
     """All that a backend for another array library needs."""
 
     transformer_name = "array-api-strict"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft.errors import UnsupportedOpError
-from weft.target import Target
+from weft.ir.target import Target
 from weft.testing.cases import make_cases, run_cases
 from weft.testing.levels import LEVELS, includes
 from weft.testing.report import FAILED, LACKING, PASSED, SKIPPED, Outcome, Report

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from weft import plugins
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 from weft.testing.test_conformance import *  # noqa: F403
 from weft.testing.test_ops import (
     test_row_gives_what_the_reference_gives,

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 import weft
-from weft.device import host_view
-from weft.graph import Graph
+from weft.ir.graph import Graph
+from weft.ir.results import TupleOp
+from weft.ir.target import Target
 from weft.kernels import Group, fused, place
 from weft.ops.elementwise import ElementwiseOp
-from weft.ops.results import TupleOp
-from weft.plan import ARENA, CONSTANT, INPUT, RESULT, STATE, make_plan
-from weft.target import Target
+from weft.plan.plan import ARENA, CONSTANT, INPUT, RESULT, STATE, make_plan
+from weft.runtime.device import host_view
 from weft.testing.reference import initial_value
 
 UNFUSED = (

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 import weft
-from weft.op import Op
+from weft.ir.op import Op
+from weft.ir.storage import ReadOp
 from weft.ops.dynamic_slices import DynamicUpdateSliceOp
 from weft.ops.gathering import ScatterOp
 from weft.ops.indexing import UpdateSliceOp
-from weft.ops.storage import ReadOp
 
 ROWS, COLUMNS, BLOCK, STATES = 128, 16, 2, 2
 STATE_BYTES = ROWS * COLUMNS * 4

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from weft import ax
-from weft.axes import Axes, Axis, FlattenedAxis, broadcast_axes, make_axes, make_axis
 from weft.errors import AxesError
+from weft.ir import ax
+from weft.ir.axes import Axes, Axis, FlattenedAxis, broadcast_axes, make_axes, make_axis
 
 C, H, W, N = Axis(2, "C"), Axis(3, "H"), Axis(4, "W"), Axis(5, "N")
 REC = Axis(6, "REC")

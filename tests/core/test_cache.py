@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from weft.cache import (
+from weft.cache.store import (  # fmt: skip
     ABANDONED,
     FORMAT,
     SUFFIX,
@@ -24,8 +24,8 @@ from weft.cache import (
     default_folder,
     is_off,
     open_cache,
-)  # fmt: skip
-from weft.cli import app
+)
+from weft.cli.app import app
 from weft.errors import ArgumentError
 
 KEY, OTHER = "a" * 40, "b" * 40
@@ -251,7 +251,7 @@ with warnings.catch_warnings(record=True) as caught:
         with weft.make_transformer("numpy") as transformer:
             print(transformer.computation(x * (2 + _), x)([1, 2, 3]).tolist())
 print([str(each.message)[:60] for each in caught])
-from weft.cli import app
+from weft.cli.app import app
 app(["cache"], standalone_mode=False)
 app(["cache", "clear"], standalone_mode=False)
 """
@@ -278,7 +278,7 @@ def test_a_user_without_a_home_is_told_once(named: str | None, tmp_path: Path) -
 
 WRITER = """
 import sys, itertools
-from weft.cache import Cache
+from weft.cache.store import Cache
 cache = Cache(sys.argv[1])
 print("ready", flush=True)
 for number in itertools.count():

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import weft
+import weft_array_api
 from weft.errors import ArgumentError, GradientError, IndexOutOfRange, StateError
+from weft.ir.results import ResultOp
 from weft.ops.calls import call_op
 from weft.ops.graph_ops import CallOp, LoopOp
-from weft.ops.results import ResultOp
 
 X = np.arange(4, dtype=np.float32)
 W = np.full(4, 0.5, np.float32)
@@ -20,7 +21,7 @@ W = np.full(4, 0.5, np.float32)
 @pytest.fixture(params=["numpy", "opencl", "array"])
 def transformer(request: pytest.FixtureRequest) -> Any:
     if request.param == "array":
-        with weft.ArrayTransformer(np) as made:
+        with weft_array_api.ArrayTransformer(np) as made:
             yield made
         return
     if not weft.plugins.backend_status(request.param).usable:
@@ -208,7 +209,7 @@ def test_arrays_of_constants_are_made_once_however_many_calls(
     value = start = weft.placeholder((4,))
     for _ in range(9):
         (value,) = weft.call(graph, value)
-    with weft.ArrayTransformer(np) as transformer:
+    with weft_array_api.ArrayTransformer(np) as transformer:
         made: list[Any] = []
         from_host = transformer.library.from_host
         monkeypatch.setattr(
@@ -253,7 +254,7 @@ def test_a_gradient_call_that_yields_less_than_many_others_stays(layers: int, ca
         found = made(data)
         ops = made.programs[()].graph.ops
     assert sum(isinstance(op, CallOp) for op in ops) == calls
-    with weft.ArrayTransformer(np) as transformer:
+    with weft_array_api.ArrayTransformer(np) as transformer:
         wanted = transformer.computation(gradients, x)(data)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
@@ -294,7 +295,7 @@ def test_a_call_yields_more_than_is_used_only_if_that_is_little_work(
             if isinstance(op, CallOp) and "bwd" in op.graph.name
         }
     assert len(gradients) == bodies
-    with weft.ArrayTransformer(np) as transformer:
+    with weft_array_api.ArrayTransformer(np) as transformer:
         wanted = transformer.computation(results, x)(data)
     for got, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-5)
@@ -340,7 +341,7 @@ def test_calls_write_results_where_the_caller_gets_them(transformer: Any, kind: 
     computation(arrays[0] * 2, *arrays[1:])
     for got, before in zip(found, kept, strict=True):
         np.testing.assert_array_equal(got, before)
-    with weft.ArrayTransformer(np) as plain:
+    with weft_array_api.ArrayTransformer(np) as plain:
         wanted = plain.computation(results, x, a, b)(*arrays)
     for got, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
@@ -569,7 +570,7 @@ def test_two_ops_may_take_one_result(transformer: Any, use: str, passes: Any) ->
     rest = sum(ResultOp(one, index=1) + ResultOp(other, index=n) for n in (0, 1, 0))
     results = TAKEN_TWICE[use](first, again, rest)
     once = TAKEN_TWICE[use](hidden, hidden, rest)
-    given = (np,) if isinstance(transformer, weft.ArrayTransformer) else ()
+    given = (np,) if isinstance(transformer, weft_array_api.ArrayTransformer) else ()
     with type(transformer)(*given, passes=passes) as made:
         computation = made.computation([*results, *once], x)
         computation.plan.verify()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import ax
+from weft.ir import ax
 
 C, W, N = weft.make_axis(3, "C"), weft.make_axis(2, "W"), weft.make_axis(2, "N")
 

@@ -11,7 +11,7 @@ import weft
 from weft.errors import ArgumentError
 from weft.ops.control import PrintOp
 from weft.ops.elementwise import AddOp
-from weft.passes import run_passes
+from weft.passes.interface import run_passes
 
 
 def this_line() -> int:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 import weft
 from weft.errors import PassError
+from weft.ir.target import never
 from weft.ops.elementwise import AddOp, ElementwiseOp, MultiplyOp, NegativeOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
-from weft.passes import PIPELINE, run_passes
-from weft.plugins import PASSES, load
-from weft.target import never
+from weft.passes.interface import run_passes
+from weft.plugins.entrypoints import DEFAULT_PIPELINE
+from weft.plugins.registry import PASSES, load
 
 H, W, C, N = (weft.make_axis(n, name) for n, name in zip((2, 3, 4, 5), "HWCN", strict=True))
 TARGET = weft.make_transformer("numpy").target
@@ -196,7 +197,9 @@ def test_c27_required_tensor_shaping(data, shape):
     results, parameters = random_expression(data.draw, tuple(shape))
     target = replace(UNFUSED, max_elementwise_rank=1, max_reduction_rank=2, supports=is_primitive)
     shaped = run_passes(
-        weft.capture(results, parameters), [load(PASSES, name)() for name in PIPELINE], target
+        weft.capture(results, parameters),
+        [load(PASSES, name)() for name in DEFAULT_PIPELINE],
+        target,
     )
     for op in shaped.ops:
         if isinstance(op, ElementwiseOp):
@@ -234,7 +237,7 @@ def test_c27_dots_become_matrix_products_of_rank_two():
     x, y = weft.placeholder((H, W, N)), weft.placeholder((W, C, H))
     target = replace(UNFUSED, max_elementwise_rank=1, max_reduction_rank=2, supports=is_primitive)
     graph = weft.capture([weft.dot(x, y)], [x, y])
-    shaped = run_passes(graph, [load(PASSES, name)() for name in PIPELINE], target)
+    shaped = run_passes(graph, [load(PASSES, name)() for name in DEFAULT_PIPELINE], target)
     assert [op.rank for op in shaped.ops if isinstance(op, MatmulOp)] == [2]
 
 
@@ -244,7 +247,7 @@ def test_c27_a_target_without_limits_gets_its_graph_back():
     assert load(PASSES, "required-tensor-shaping")().do_pass(graph, TARGET) is graph
 
 
-@pytest.mark.parametrize("name", PIPELINE)
+@pytest.mark.parametrize("name", DEFAULT_PIPELINE)
 def test_a_pass_returns_the_very_graph_when_nothing_changes(name):
     x, y = weft.placeholder((2, 3), name="x"), weft.placeholder((2, 3), name="y")
     graph = weft.capture([weft.tanh(x) + y], [x, y])
@@ -285,5 +288,5 @@ def test_a_pass_that_is_named_twice_is_one():
     first, other, last = transformer.graph_passes
     assert first is last is not other
     default = weft.make_transformer("numpy").graph_passes
-    assert len(default) == len(PIPELINE)
-    assert len({id(each) for each in default}) == len(set(PIPELINE))
+    assert len(default) == len(DEFAULT_PIPELINE)
+    assert len({id(each) for each in default}) == len(set(DEFAULT_PIPELINE))

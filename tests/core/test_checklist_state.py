@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.errors import StateError
-from weft.ordered import OrderedSet
+from weft.support.ordered_set import OrderedSet
 
 
 def scalar_variable(value: float = 0) -> Any:

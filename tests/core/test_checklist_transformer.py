@@ -12,9 +12,9 @@ from toy_site import SOURCE, installed
 
 import weft
 from weft import plugins
-from weft.description import contiguous
+from weft.ir.description import contiguous
 from weft.ops.elementwise import ElementwiseOp
-from weft.passes import PIPELINE
+from weft.plugins.entrypoints import DEFAULT_PIPELINE
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ def test_c32_an_executor_may_be_any_callable():
 def test_c33_the_generated_source_is_text_that_compiles():
     x = weft.placeholder((3,))
     y = weft.exp(weft.tanh(x) * weft.sin(x))
-    unfused = [name for name in PIPELINE if name != "fusion"]
+    unfused = [name for name in DEFAULT_PIPELINE if name != "fusion"]
     c = weft.make_transformer("numpy", passes=unfused).computation(y, x)
     compile(c.source, "generated", "exec")
     ops = [op for op in c.program.graph.ops if isinstance(op, ElementwiseOp)]

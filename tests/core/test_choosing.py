@@ -6,7 +6,7 @@ import pytest
 
 import weft
 from weft import plugins
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 
 
 class Marked(weft.NumPyTransformer):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from weft import collection
-from weft.collection import MANY, paused_collection
+from weft.support import gc_pause
+from weft.support.gc_pause import MANY, paused_collection
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_the_collector_is_off_in_the_outermost_pause_only():
 
 def test_a_fork_ends_the_pauses_of_other_threads():
     with paused_collection():
-        collection._forget()
+        gc_pause._forget()
         assert gc.isenabled()
     assert gc.isenabled()
     with paused_collection():

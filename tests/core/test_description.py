@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft import dtypes
-from weft.description import TensorDescription, contiguous, reshaped_strides, row_major
-from weft.device import host_view
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription, contiguous, reshaped_strides, row_major
+from weft.runtime.device import host_view
 
 shapes = st.lists(st.integers(0, 4), min_size=0, max_size=4).map(tuple)
 

@@ -10,9 +10,9 @@ import pytest
 
 import weft
 from weft import plugins
+from weft.ir.target import Target
+from weft.ir.tensor import CompositeOp
 from weft.ops.random import philox
-from weft.target import Target
-from weft.tensor import CompositeOp
 from weft.testing.reference import evaluate
 
 COUNT = 40_000

@@ -7,9 +7,10 @@ import pytest
 
 import weft
 import weft as ng
-from weft import ax, visit
+from weft import visit
+from weft.ir import ax
 from weft.ops.elementwise import Add, Multiply
-from weft.ordered import OrderedSet
+from weft.support.ordered_set import OrderedSet
 
 # Document 001, Building graphs
 

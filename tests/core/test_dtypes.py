@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import dtypes
 from weft.errors import DTypeError
+from weft.ir import dtypes
 
 REFUSED = "."
 

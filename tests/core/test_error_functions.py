@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import dtypes
+from weft.ir import dtypes
 from weft.testing.reference import evaluate
 from weft.testing.test_decompositions import decomposed
 

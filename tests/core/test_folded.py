@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import weft
-from weft import folded, reuse
+from weft.cache import compile_cache
+from weft.ir import folded_constants
 
-LARGE = np.linspace(-1, 1, 3 * folded.LARGE // 4, dtype=np.float32).reshape(3, -1)
+LARGE = np.linspace(-1, 1, 3 * folded_constants.LARGE // 4, dtype=np.float32).reshape(3, -1)
 ROW = np.linspace(1, 2, LARGE.shape[1], dtype=np.float32)
 
 FOLDED: dict[str, tuple[Callable[[Any], Any], Any]] = {
@@ -38,7 +39,7 @@ def test_no_large_constant_is_kept_that_can_be_made_again(
     build, wanted = FOLDED[name]
     x = weft.placeholder(wanted.shape)
     for turn in range(2):
-        monkeypatch.setattr(reuse, "_memory", reuse.Memory())
+        monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
         constant = weft.constant(LARGE)
         with weft.make_transformer("numpy", cache=tmp_path) as made:
             computation = made.computation([build(constant), build(constant) * x], x)
@@ -47,12 +48,12 @@ def test_no_large_constant_is_kept_that_can_be_made_again(
             np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-5)
             np.testing.assert_allclose(product, wanted * 2, rtol=1e-5, atol=1e-5)
             plan = computation.plan
-            assert any(buffer.nbytes >= folded.LARGE for buffer in plan.buffers)
+            assert any(buffer.nbytes >= folded_constants.LARGE for buffer in plan.buffers)
     kept = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
-    assert 0 < kept < folded.LARGE / 8 + ROW.nbytes
+    assert 0 < kept < folded_constants.LARGE / 8 + ROW.nbytes
 
 
 def test_values_on_the_way_are_let_go() -> None:
     with weft.make_transformer("numpy", cache=False) as made:
         made.computation(weft.tanh(weft.constant(LARGE) + 1))()
-    assert not folded._sources
+    assert not folded_constants._sources

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from weft import plugins
-from weft.locks import cached_property, renew, renewed
+from weft.support.locks import cached_property, renew, renewed
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -160,7 +160,7 @@ os._exit(0)
 def test_by_another_thread_while_interrupts_are_held_back() -> None:
     found = run(
         """
-from weft.interrupts import held
+from weft.support.interrupts import held
 
 def child():
     print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)

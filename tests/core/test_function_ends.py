@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import dtypes
+from weft.ir import dtypes
 
 INFINITY = math.inf
 mp.mp.prec = 120

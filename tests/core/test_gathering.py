@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+import weft_array_api
 from weft.errors import IndexOutOfRange, WeftError
 from weft.ops import gathering
 
@@ -170,7 +171,11 @@ def test_the_last_in_row_major_order_is_kept_however_it_lies(indices, updates, b
     x, i, u = weft.placeholder((3,)), weft.placeholder((3, 3), "int64"), weft.placeholder((3, 3))
     value = weft.scatter(x, see(i), show(u))
     slope = show(weft.deriv(weft.sum(value), u))
-    made = weft.make_transformer("numpy") if backend == "numpy" else weft.ArrayTransformer(np)
+    made = (
+        weft.make_transformer("numpy")
+        if backend == "numpy"
+        else weft_array_api.ArrayTransformer(np)
+    )
     with made:
         computation = made.computation([value, slope], x, i, u)
         got, gradient = computation(np.zeros(3), see(at), show(numbers))

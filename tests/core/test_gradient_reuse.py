@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+import weft_array_api
 from weft.errors import GradientError
 from weft.ops.calls import call_op
 
@@ -23,7 +24,7 @@ Function = Callable[[Any, Any], Any]
 @pytest.fixture(params=["numpy", "opencl", "array"])
 def transformer(request: pytest.FixtureRequest) -> Any:
     if request.param == "array":
-        with weft.ArrayTransformer(np) as made:
+        with weft_array_api.ArrayTransformer(np) as made:
             yield made
         return
     if not weft.plugins.backend_status(request.param).usable:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import grad
+from weft.autodiff import reverse
 from weft.errors import ArgumentError, AxesError, CheckFailed, GradientError, StateError
 from weft.testing.numeric import ACCURACY, STEP
 from weft.testing.reference import evaluate
@@ -69,7 +69,7 @@ class RootOp(weft.ElementwiseOp):
 
 @pytest.fixture
 def _no_rules(monkeypatch):
-    monkeypatch.setattr(grad, "_overrides", {})
+    monkeypatch.setattr(reverse, "_overrides", {})
 
 
 @pytest.mark.usefixtures("_no_rules")

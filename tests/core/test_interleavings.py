@@ -18,24 +18,26 @@ import pytest
 from interleaving import interleavings
 
 import weft
-import weft.cache
-from weft import collection, plugins, recycling, source
-from weft.autodiff import gradient_graph
-from weft.cache import Cache
-from weft.closures import carrying, function_of
-from weft.description import contiguous
-from weft.device import DeviceBufferStorage
+import weft.cache.store
+from weft import plugins
+from weft.autodiff.gradient_graph import gradient_graph
+from weft.cache.store import Cache
 from weft.errors import StateError
-from weft.hookspecs import hookimpl
-from weft.inlining import with_outputs
-from weft.op import Op
+from weft.ir.description import contiguous
+from weft.ir.op import Op
+from weft.ir.rules import RuleTable
+from weft.ir.state_lifting import carrying, function_of
+from weft.ir.storage import AssignableTensorOp, AssignOp
 from weft.ops.elementwise import NegativeOp
 from weft.ops.graph_ops import CallOp, GraphsOp
-from weft.ops.storage import AssignableTensorOp, AssignOp
-from weft.pipeline import Pipeline
-from weft.program import Computation, Program
-from weft.rules import RuleTable
-from weft.transformer import Transformer
+from weft.passes.pipeline import Pipeline
+from weft.plugins import hookimpl
+from weft.runtime import result_pool
+from weft.runtime.device import DeviceBufferStorage
+from weft.runtime.program import Computation, Program
+from weft.runtime.transformer import Transformer
+from weft.support import gc_pause, source
+from weft.transforms.inlining import with_outputs
 from weft_numpy import blocks
 
 ONES = np.ones(3, np.float32)
@@ -230,9 +232,9 @@ def compiled_blocks() -> Any:
     return lambda: blocks.compiled(text, []), is_one
 
 
-@case(recycling)
+@case(result_pool)
 def recycled_memory() -> Any:
-    held = recycling.Recycled((recycling.SMALLEST,), np.dtype("u1"))
+    held = result_pool.Recycled((result_pool.SMALLEST,), np.dtype("u1"))
     held.take()
     return lambda: (
         held.take(),
@@ -240,16 +242,16 @@ def recycled_memory() -> Any:
     ), lambda a, b: not any(np.shares_memory(*pair) for pair in itertools.combinations((*a, *b), 2))
 
 
-@case(collection)
+@case(gc_pause)
 def pauses_of_the_collector() -> Any:
     def action() -> bool:
-        with collection.paused_collection():
+        with gc_pause.paused_collection():
             return gc.isenabled()
 
     return action, lambda a, b: not a and not b and gc.isenabled()
 
 
-@case(weft.cache)
+@case(weft.cache.store)
 def files_in_a_cache() -> Any:
     """One thread writes a file that fills the folder, the other one removes them all."""
     folder = Path(FOLDER.name) / f"cache{next(NUMBERS)}"

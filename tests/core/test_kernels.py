@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 import weft
-from weft.axes import make_axes
-from weft.dtypes import float32, float64
 from weft.errors import ArgumentError, GraphError
-from weft.graph import Graph
+from weft.ir.axes import make_axes
+from weft.ir.dtypes import float32, float64
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.results import ResultOp
 from weft.kernels import (
     FusedOp,
     Group,
@@ -22,14 +24,12 @@ from weft.kernels import (
     operand_places,
     place,
 )
-from weft.kernels.account import account
-from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp
 from weft.ops.reduction import ReductionOp, SumOp
-from weft.ops.results import ResultOp
-from weft.plan import make_plan
+from weft.plan.fusion_statistics import account
+from weft.plan.plan import make_plan
 from weft.testing.reference import evaluate
 
 TARGET = weft.make_transformer("numpy").target

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft.errors import AxesError
-from weft.lengths import Length, evaluate, floor_divide, product, substitute, symbol, symbols_of
+from weft.ir.lengths import Length, evaluate, floor_divide, product, substitute, symbol, symbols_of
 
 NAMES = ("a", "b", "c")
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv}

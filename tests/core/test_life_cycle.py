@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft import plugins
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 
 
 def broken(x, label):

@@ -13,7 +13,7 @@ import pytest
 import weft
 from weft import plugins
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange, WeftError
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 
 H, W = weft.make_axis(2, "H"), weft.make_axis(3, "W")
 

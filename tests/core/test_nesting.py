@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import weft
+from weft.cache.structure import structure_of
 from weft.errors import BackendError
-from weft.structure import structure_of
-from weft.traversal import LEVELS, nested
+from weft.ir.traversal import LEVELS, nested
 
 DEPTH = 200
 ONES = np.ones(4, np.float32)

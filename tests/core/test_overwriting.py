@@ -15,8 +15,8 @@ from planned import UNFUSED, computation, graph_of
 from state_programs import COLUMNS, ROWS, STATE_BYTES, WHOLE_WRITES, WRITES
 
 import weft
-from weft.overwriting import Overwriting, in_hoped_order
-from weft.plan import RESULT, STATE
+from weft.plan.inplace import Overwriting, in_hoped_order
+from weft.plan.plan import RESULT, STATE
 
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

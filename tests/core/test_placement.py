@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft import placement
-from weft.placement import Block, lower_bound, place
+from weft.plan import placement
+from weft.plan.placement import Block, lower_bound, place
 
 blocks = st.lists(
     st.builds(

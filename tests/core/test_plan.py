@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planned import UNFUSED, computation
 
 import weft
-from weft.plan import INPUT, RESULT, STATE
+from weft.plan.plan import INPUT, RESULT, STATE
 from weft.testing.reference import evaluate
 
 

@@ -7,7 +7,7 @@ import pytest
 from planned import graph_of, target, with_kernels
 
 import weft
-from weft.plan import make_plan
+from weft.plan.plan import make_plan
 
 
 def weight(*shape):

@@ -11,10 +11,10 @@ import pytest
 from planned import deep, plan_of, target
 
 import weft
-from weft import plan_picture
 from weft.errors import MemoryLimitError
-from weft.plan import ARENA, STATE, make_plan
-from weft.plan_picture import TOP, boxes
+from weft.plan import picture
+from weft.plan.picture import TOP, boxes
+from weft.plan.plan import ARENA, STATE, make_plan
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -149,7 +149,7 @@ def test_the_file_is_complete_or_as_it_was(tmp_path, monkeypatch):
     plan = training_step()
     path = tmp_path / "plan.svg"
     path.write_text("as it was")
-    monkeypatch.setattr(plan_picture, "source_line", lambda location: 1 / 0)
+    monkeypatch.setattr(picture, "source_line", lambda location: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         plan.picture(path)
     assert path.read_text() == "as it was"

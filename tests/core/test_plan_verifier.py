@@ -10,8 +10,8 @@ from planned import graph_of, plan_of, target, with_kernels
 
 import weft
 from weft.errors import MemoryLimitError, PlanError
-from weft.ops.results import ResultOp
-from weft.plan import ARENA, CONSTANT, INPUT, RESULT, STATE, make_plan
+from weft.ir.results import ResultOp
+from weft.plan.plan import ARENA, CONSTANT, INPUT, RESULT, STATE, make_plan
 
 
 def planned():

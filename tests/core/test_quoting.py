@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from weft.kernels.c.dialect import CUDA, OPENCL
-from weft.kernels.c.function import Function, GPUKernel, Parameter, Source
-from weft.kernels.c.helpers import HELPERS
-from weft.quoting import harmless, identifier, variable
+from weft.support.quoting import harmless, identifier, variable
+from weft_c.dialect import CUDA, OPENCL
+from weft_c.function import Function, GPUKernel, Parameter, Source
+from weft_c.helpers import HELPERS
 
 HOSTILE = [
     "weft_model",

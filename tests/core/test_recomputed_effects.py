@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.effects import without_effects
+import weft_array_api
+from weft.ir.effects import without_effects
 from weft.ops.calls import call_op
 from weft.ops.control import EffectOp
 
@@ -32,7 +33,11 @@ def nothing_seen() -> None:
 
 @pytest.fixture(params=["numpy", "array"])
 def transformer(request: pytest.FixtureRequest) -> Iterator[Any]:
-    made = weft.ArrayTransformer(np) if request.param == "array" else weft.make_transformer("numpy")
+    made = (
+        weft_array_api.ArrayTransformer(np)
+        if request.param == "array"
+        else weft.make_transformer("numpy")
+    )
     with made:
         yield made
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.recycling import MOST, SMALLEST
+from weft.runtime.result_pool import MOST, SMALLEST
 
 SIZE = SMALLEST // 4
 

@@ -23,9 +23,10 @@ from planned import (
 )  # fmt: skip
 
 import weft
+import weft_array_api
 from weft.errors import ArgumentError, MemoryLimitError
 from weft.kernels import FusedOp
-from weft.plan import make_plan
+from weft.plan.plan import make_plan
 from weft.testing.reference import evaluate
 
 ACTIVATION = 32 * 16 * 4
@@ -254,4 +255,4 @@ def test_a_limit_may_be_a_whole_number_of_any_kind():
 
 def test_a_backend_whose_memory_is_not_planned_refuses_a_limit():
     with pytest.raises(ArgumentError, match="memory_limit"):
-        weft.ArrayTransformer(np, memory_limit=2**20)
+        weft_array_api.ArrayTransformer(np, memory_limit=2**20)

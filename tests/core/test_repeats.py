@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.repeats import PIECE, WORTH, cuts
+import weft_array_api
+from weft.plan.repeated_blocks import PIECE, WORTH, cuts
 
 LONGEST = 1000
 
@@ -145,7 +146,7 @@ def test_layers_are_compiled_once(is_training: bool) -> None:
     deep.plan.verify()
     ones = np.ones((LENGTH, D), np.float32)
     x, results = encoder(12, is_training)
-    one_by_one = weft.ArrayTransformer(np).computation(results, x)
+    one_by_one = weft_array_api.ArrayTransformer(np).computation(results, x)
     for _ in range(3):
         assert np.allclose(deep(ones)[0], one_by_one(ones)[0], rtol=1e-4)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.callpath import FEW
-from weft.ops.results import ResultOp
+from weft.ir.results import ResultOp
+from weft.runtime.call_path import FEW
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 LARGE = (512, 256)

@@ -17,14 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft import plugins, reuse
-from weft.axes import Axes
-from weft.cache import Cache, CacheWarning, open_cache
+from weft import plugins
+from weft.cache import compile_cache
+from weft.cache.artefact import Stored
+from weft.cache.store import Cache, CacheWarning, open_cache
+from weft.cache.structure import NotDescribable
 from weft.errors import CheckFailed
-from weft.passes import PIPELINE, GraphPass
-from weft.stored import Stored
-from weft.structure import NotDescribable
-from weft.tensor import CompositeOp, TensorOp
+from weft.ir.axes import Axes
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.passes.interface import GraphPass
+from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.cases import Case, make_cases
 from weft.testing.random_graphs import RandomProgram, programs
 from weft.testing.table import TABLE
@@ -34,14 +36,14 @@ from weft_numpy.transformer import NumPyTransformer
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(reuse, "_memory", reuse.Memory())
+    monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
     return open_cache()
 
 
 def forget() -> None:
     """Forget what this process knows, so that only the disk does."""
-    reuse._memory.contents.clear()
-    reuse._memory.held = 0
+    compile_cache._memory.contents.clear()
+    compile_cache._memory.held = 0
 
 
 def compiled(results: Any, *parameters: Any, **options: Any) -> Any:
@@ -191,7 +193,7 @@ DIFFERENT_OPTIONS = [
     {"threads": 3},
     {"memory_limit": 10**6},
     {"passes": ("decompose", "dead-code")},
-    {"passes": (*PIPELINE, "dead-code")},
+    {"passes": (*DEFAULT_PIPELINE, "dead-code")},
 ]
 
 
@@ -212,7 +214,7 @@ def test_switched_off_nothing_is_found_or_kept(
             patch.setenv("WEFT_CACHE", "0")
         assert not is_found(*model(), **options)
         assert cache.usage() == (0, 0)
-        assert not reuse._memory.contents
+        assert not compile_cache._memory.contents
     compiled(*model())
     with monkeypatch.context() as patch:
         if way == "variable":
@@ -238,7 +240,7 @@ def test_passes_run_if_they_are_to_be_dumped(
 
 
 def test_the_memory_is_bounded_and_keeps_what_was_used_last() -> None:
-    memory = reuse.Memory()
+    memory = compile_cache.Memory()
     part = memory.LIMIT // 4
     for number in range(4):
         memory.write(str(number), bytes(part))
@@ -533,7 +535,7 @@ def test_nothing_is_found_or_kept_while_a_plugin_is_registered_by_hand(cache: Ca
 
     class Plugin:
         @staticmethod
-        @weft.hookspecs.hookimpl
+        @weft.plugins.hookspecs.hookimpl
         def weft_register_rules(backend: str, rules: Any) -> None:
             if backend == "numpy":
                 rules.add(TwiceOp, twice)
@@ -635,9 +637,9 @@ def test_a_file_that_makes_no_program_is_not_used_and_written_again(
 
 @pytest.mark.parametrize("name", [("os", "system"), ("shutil", "rmtree"), ("numpy", "nothing")])
 def test_only_functions_of_known_packages_can_be_named(name: Any, cache: Cache) -> None:
-    from weft.packing import Unpacking
-    from weft.stored import Stored
-    from weft.structure import structure_of
+    from weft.cache.artefact import Stored
+    from weft.cache.serialisation import Unpacking
+    from weft.cache.structure import structure_of
 
     y, x = model()
     document = {"code": None, "order": [], "arena": 0, "buffers": [], "tensors": []}
@@ -651,14 +653,14 @@ def test_only_functions_of_known_packages_can_be_named(name: Any, cache: Cache) 
 
 
 def test_what_packing_packs_unpacking_unpacks() -> None:
-    from weft.packing import Packing, Unpacking
-    from weft.stored import Stored
-    from weft.structure import structure_of
+    from weft.cache.artefact import Stored
+    from weft.cache.serialisation import Packing, Unpacking
+    from weft.cache.structure import structure_of
 
     y, x = model()
     graph = weft.capture([y], [x])
     structure = structure_of(graph)
-    program = weft.program.Program("p", graph, {})
+    program = weft.runtime.program.Program("p", graph, {})
     packing = Packing(program, structure)
     op = structure.ops[-1]
     values: list[Any] = [
@@ -744,7 +746,7 @@ def test_eight_processes_compile_the_same_and_other_graphs_at_once(
 MINE = """
 import numpy as np
 import weft
-from weft.tensor import CompositeOp
+from weft.ir.tensor import CompositeOp
 
 class ThriceOp(CompositeOp):
     def infer(self):

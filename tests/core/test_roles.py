@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.axes import Axis
 from weft.errors import ArgumentError, AxesError
+from weft.ir.axes import Axis
 
 LENGTHS = {
     "N": 2, "B": 3, "C": 4, "G": 2, "H": 5, "W": 6, "D": 3, "K": 4, "M": 2, "R": 2, "S": 3,

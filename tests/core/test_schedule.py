@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from planned import N, deep, graph_of, plan_of, run, target, training_steps, with_kernels
 
 import weft
-from weft.flow import Flow
-from weft.liveness import Liveness
-from weft.plan import STATE, make_plan, with_copies
-from weft.schedule import least_bytes, schedules
+from weft.plan.dataflow import Flow
+from weft.plan.liveness import Liveness
+from weft.plan.plan import STATE, make_plan, with_copies
+from weft.plan.schedule import least_bytes, schedules
 from weft.testing.random_graphs import programs
 from weft.testing.reference import evaluate
 

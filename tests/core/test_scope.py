@@ -9,8 +9,8 @@ import weakref
 import pytest
 
 import weft
-from weft import scope
-from weft.ordered import OrderedSet
+from weft.ir import scope
+from weft.support.ordered_set import OrderedSet
 
 
 def test_a_scope_is_forgotten_with_its_last_holder():
@@ -92,7 +92,7 @@ def test_an_op_that_cannot_be_built_is_recorded_nowhere():
         with pytest.raises(weft.errors.AxesError):
             x + y
         with pytest.raises(weft.errors.AxesError):
-            weft.ops.storage.AssignOp(w, y)
+            weft.ir.storage.AssignOp(w, y)
     assert made == []
     assert len((w + 1).other_deps) == 0
 

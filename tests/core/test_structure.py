@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.graph import Graph, in_order
-from weft.structure import SMALL, Describer, NotDescribable, structure_of
+from weft.cache.structure import SMALL, Describer, NotDescribable, structure_of
+from weft.ir.graph import Graph, in_order
 from weft.testing.random_graphs import RandomProgram, programs
 
 steady = settings(max_examples=60, deadline=None, derandomize=True, database=None)
@@ -252,7 +252,7 @@ def test_values_of_large_constants_that_no_op_reads_can_be_left_out() -> None:
 
 SCRIPT = """
 import weft
-from weft.structure import structure_of
+from weft.cache.structure import structure_of
 x = weft.placeholder((2, 3))
 w = weft.variable((3, 4), initial_value=1)
 y = weft.softmax(weft.relu(x @ w) * 0.5 + 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft.errors import ParseError
-from weft.ops.storage import AssignableTensorOp
+from weft.ir.storage import AssignableTensorOp
 
 
 def round_trip(graph):

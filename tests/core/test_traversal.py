@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import weft
 from weft.errors import GraphError
-from weft.graph import Graph
+from weft.ir.graph import Graph
+from weft.ir.results import ResultOp
+from weft.ir.storage import ParameterOp
+from weft.ir.traversal import postorder
 from weft.ops.graph_ops import CallOp
-from weft.ops.results import ResultOp
-from weft.ops.storage import ParameterOp
-from weft.traversal import postorder
 
 
 @st.composite

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from weft import plugins
+from weft.plugins import registry
 
 SOURCE = Path(__file__).parents[1] / "third_party" / "weft_toy"
 
@@ -27,14 +27,14 @@ def installed(folder: Path) -> Iterator[None]:
     for group, entries in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())]
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    path, registry = list(sys.path), plugins._registry
+    path, before = list(sys.path), registry._registry
     sys.path[:0] = [str(folder), str(SOURCE)]
-    plugins._registry = plugins._Registry()
+    registry._registry = registry._Registry()
     importlib.invalidate_caches()
     try:
         yield
     finally:
         sys.path[:] = path
-        plugins._registry = registry
+        registry._registry = before
         sys.modules.pop("weft_toy", None)
         importlib.invalidate_caches()

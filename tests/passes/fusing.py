@@ -5,9 +5,9 @@ from typing import Any
 
 import weft
 from weft import plugins
-from weft.graph import Graph
+from weft.ir.graph import Graph
+from weft.ir.op import Op
 from weft.kernels import FusedOp, Kernel
-from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp, ReshapeOp

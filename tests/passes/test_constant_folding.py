@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.capture import capture
+from weft.transforms.capture import capture
 from weft_passes.constant_folding import ConstantFolding
 
 ROWS = np.ones((1000, 1000), np.float32)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.axes import make_axes
-from weft.description import contiguous
-from weft.dtypes import float32
+from weft.ir.axes import make_axes
+from weft.ir.description import contiguous
+from weft.ir.dtypes import float32
 from weft.ops.movement import BroadcastOp, ReshapeOp, TransposeOp
 from weft.testing.reference import evaluate
 from weft_passes.factors import (

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.graph import Graph
+from weft.ir.graph import Graph
+from weft.ir.lengths import symbol
+from weft.ir.op import Op
 from weft.kernels import FusedOp
-from weft.lengths import symbol
-from weft.op import Op
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import ContiguousOp
-from weft.plan import ARENA, STATE, make_plan
+from weft.plan.plan import ARENA, STATE, make_plan
 from weft.testing.random_graphs import programs
 from weft.testing.reference import evaluate
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 import weft
 from weft import plugins
+from weft.ir.tensor import CompositeOp
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp, ContiguousOp, ReshapeOp, TransposeOp
 from weft.ops.reduction import ArgmaxOp, MaxOp, ReductionOp, SumOp
-from weft.plan import make_plan
-from weft.tensor import CompositeOp
+from weft.plan.plan import make_plan
 from weft.testing.cases import difference, expectations
 from weft.testing.random_graphs import programs
 from weft.testing.reference import evaluate

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import weft
+from weft.ir.tensor import CompositeOp
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.movement import BroadcastOp, ReshapeOp
 from weft.ops.reduction import ArgmaxOp, MaxOp, ReductionOp, SumOp
-from weft.plugins import PASSES, load
-from weft.tensor import CompositeOp
+from weft.plugins.registry import PASSES, load
 from weft.testing.reference import evaluate
 from weft_passes.strides import Locations
 

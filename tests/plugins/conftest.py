@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from plugin_site import Site
 
-from weft import plugins
+from weft.plugins import registry
 
 
 @pytest.fixture
@@ -20,5 +20,5 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def _fresh_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "_registry", plugins._Registry())
+    monkeypatch.setattr(registry, "_registry", registry._Registry())
     monkeypatch.delenv("WEFT_DISABLE_PLUGINS", raising=False)

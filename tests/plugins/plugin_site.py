@@ -49,8 +49,8 @@ def backend(name: str, probe: str = "return 'a pretended device', ''") -> str:
     """Return the text of a module that registers one backend."""
     return f"""
 import numpy
-from weft import ArrayTransformer
-from weft.hookspecs import hookimpl
+from weft_array_api import ArrayTransformer
+from weft.plugins import hookimpl
 
 class Engine(ArrayTransformer):
     @classmethod

@@ -10,8 +10,8 @@ import pytest
 from plugin_site import Site
 from typer.testing import CliRunner
 
-import weft.examination
-from weft.cli import app
+import weft.cli.examination
+from weft.cli.app import app
 
 pytestmark = pytest.mark.slow
 
@@ -19,8 +19,9 @@ HEAD = """
 import os, sys, time
 import numpy as np
 import weft
-from weft.hookspecs import hookimpl
-from weft.passes import GraphPass
+import weft_array_api
+from weft.plugins import hookimpl
+from weft import GraphPass
 """
 CHANGE = "@hookimpl\ndef weft_change_pipeline(pipeline): {}\n"
 COMPILED = "@hookimpl\ndef weft_computation_compiled(computation): {}\n"
@@ -30,7 +31,7 @@ PASS = (
     "@hookimpl\ndef weft_register_passes(register): register({!r}, Ghost)\n"
 )
 BACKEND = (
-    "class Engine(weft.ArrayTransformer):\n"
+    "class Engine(weft_array_api.ArrayTransformer):\n"
     "    transformer_name = 'ghost'\n"
     "    @classmethod\n    def namespace(cls): return np\n"
     "    {}\n"
@@ -231,7 +232,7 @@ def test_a_probe_that_never_comes_back_is_given_up(
     module = BACKEND.format(PROBE.format("time.sleep(600)"), "ghost")
     site.install("weft-ghost", BACKENDS, {"ghost": HEAD + module})
     monkeypatch.setenv("WEFT_DISABLE_PLUGINS", "backends:opencl,backends:cupy")
-    monkeypatch.setattr(weft.examination, "LIMIT", 4.0)
+    monkeypatch.setattr(weft.cli.examination, "LIMIT", 4.0)
     found = CliRunner().invoke(app, ["backends", "--json"], catch_exceptions=False)
     (ghost,) = (each for each in json.loads(found.stdout) if each["name"] == "ghost")
     assert not ghost["usable"]

@@ -9,7 +9,7 @@ from plugin_site import Site, backend
 
 from weft import plugins
 from weft.errors import PluginError, UnknownPluginError
-from weft.plugins import BACKENDS, GROUPS, HOOKS, PASSES, PluginRecord, PluginWarning
+from weft.plugins.registry import BACKENDS, GROUPS, HOOKS, PASSES, PluginRecord, PluginWarning
 
 
 def records_of(distribution: str) -> list[PluginRecord]:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from weft import hookspecs, plugins
-from weft.cli import app
-from weft.health import _VARIABLES
+from weft import plugins
+from weft.cli.app import app
+from weft.cli.health import _VARIABLES
+from weft.plugins import hookspecs
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")

@@ -14,16 +14,16 @@ from typer.testing import CliRunner
 
 import weft
 from weft import plugins
-from weft.cli import app
+from weft.cli.app import app
 from weft.errors import ArgumentError, PassError, PluginError, UnknownPluginError
-from weft.hookspecs import hookimpl
-from weft.plugins import BACKENDS, FRONTENDS, OPS, PASSES, PluginWarning
-from weft.rules import RuleTable
+from weft.ir.rules import RuleTable
+from weft.plugins import hookimpl
+from weft.plugins.registry import BACKENDS, FRONTENDS, OPS, PASSES, PluginWarning
 
 HEAD = """
 import weft
-from weft.hookspecs import hookimpl
-from weft.passes import GraphPass, PeepholeGraphPass, visit
+from weft.plugins import hookimpl
+from weft import GraphPass, PeepholeGraphPass, visit
 """
 CHANGE = "@hookimpl\ndef weft_change_pipeline(pipeline):\n    return {}\n"
 COMPILED = "@hookimpl\ndef weft_computation_compiled(computation):\n    {}\n"
@@ -38,8 +38,9 @@ def weft_register_passes(register):
 """
 BACKEND = """
 import numpy as np
+import weft_array_api
 
-class Engine(weft.ArrayTransformer):
+class Engine(weft_array_api.ArrayTransformer):
     transformer_name = "ghost"
 
     @classmethod

@@ -11,17 +11,17 @@ import pytest
 from plugin_site import Site, backend
 from typer.testing import CliRunner, Result
 
-import weft.cli
+import weft.cli.app
 from weft import plugins
-from weft.cli import app
-from weft.plugins import BACKENDS
+from weft.cli.app import app
+from weft.plugins.registry import BACKENDS
 
 DRIVERS = "backends:opencl, backends:cupy"
 """What is left out: asking for devices takes a while, and other tests do."""
 
 PASSES = """
-from weft.hookspecs import hookimpl
-from weft.passes import GraphPass
+from weft.plugins import hookimpl
+from weft import GraphPass
 
 class Tidy(GraphPass):
     '''Tidies the graph up.
@@ -83,7 +83,7 @@ def _some_plugins(site: Site) -> None:
 
 
 def test_version_is_that_of_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weft.cli, "version_of", lambda distribution: "7.8.9")
+    monkeypatch.setattr(weft.cli.app, "version_of", lambda distribution: "7.8.9")
     result = weft_command("--version")
     assert (result.exit_code, result.output) == (0, "weft 7.8.9\n")
 
@@ -241,7 +241,7 @@ def test_without_a_command_it_prints_its_help() -> None:
 def test_the_command_works_as_a_process_of_its_own(tmp_path: Path) -> None:
     paths = [str(tmp_path / "weft-gem"), *filter(None, sys.path)]
     done = subprocess.run(
-        [sys.executable, "-c", "from weft.cli import app; app(prog_name='weft')", "plugins"],
+        [sys.executable, "-c", "from weft.cli.app import app; app(prog_name='weft')", "plugins"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         encoding="utf-8",

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable
 from math import prod
 from typing import NamedTuple, Protocol
 
-from weft.description import TensorDescription
-from weft.dtypes import DType
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
 from weft.ops.math import PowerOp
-from weft.plan import Step
+from weft.plan.plan import Step
 from weft_numpy.adding import working_dtype
 from weft_numpy.codegen import Emitter, How
 from weft_numpy.kernels.frames import Frame

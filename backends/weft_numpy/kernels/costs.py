@@ -5,9 +5,9 @@ Times are of one thread, on processors with 8 to 16 floats a vector.
 
 from __future__ import annotations
 
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
+from weft.ir.op import Op
 from weft.kernels import VIEWS, Kernel
-from weft.op import Op
 from weft.ops import comparison, elementwise, linalg, math
 from weft.ops.reduction import ReductionOp
 from weft_numpy.kernels.values import Values

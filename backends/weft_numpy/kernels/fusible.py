@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from weft import dtypes
-from weft.description import TensorDescription, contiguous
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.op import Op
+from weft.ir.storage import ParameterOp
 from weft.kernels import VIEWS, FusedOp, Group, Kernel
-from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.math import PowerOp
 from weft.ops.movement import ContiguousOp
 from weft.ops.reduction import ReductionOp
-from weft.ops.storage import ParameterOp
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels import frames
 from weft_numpy.kernels.costs import SMALLEST, worth_a_look

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from weft.description import TensorDescription
+from weft.ir.description import TensorDescription
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels.bodies import Body, Slot
 from weft_numpy.kernels.frames import Frame

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from math import prod
 from typing import Protocol
 
-from weft.description import TensorDescription
+from weft.ir.description import TensorDescription
 from weft.kernels import Kernel
 from weft_numpy.adding import HIGHEST
 from weft_numpy.codegen import Emitter

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from weft.description import TensorDescription, contiguous
-from weft.dtypes import DType
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.dtypes import DType
 from weft_numpy.kernels.bodies import Body, Slot
 from weft_numpy.kernels.tiles import TileEmitter, Views
 from weft_numpy.kernels.values import Values

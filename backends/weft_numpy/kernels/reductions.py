@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.description import TensorDescription
-from weft.dtypes import DType
-from weft.op import Op
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
+from weft.ir.op import Op
 from weft.ops import reduction
 from weft.ops.elementwise import MultiplyOp, SquareOp
 from weft_numpy.adding import BLOCK, HIGHEST, add_rows, add_up, needs_blocks, working_dtype

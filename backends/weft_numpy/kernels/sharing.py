@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from math import prod
 from typing import NamedTuple
 
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
+from weft.ir.op import Op
 from weft.kernels import VIEWS, FusedOp
-from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
-from weft.refusal import NOT_COMPUTED
+from weft.passes.unsupported import NOT_COMPUTED
 from weft_numpy.kernels.costs import (
     FLOP,
     PRODUCTS_FROM,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from weft import dtypes
-from weft.description import TensorDescription
-from weft.dtypes import DType
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
 from weft.kernels import VIEWS
 from weft.ops import reduction
 from weft_numpy.adding import BLOCK, add_up_into, needs_blocks

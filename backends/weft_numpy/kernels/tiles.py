@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from weft.description import TensorDescription, contiguous
+from weft.ir.description import TensorDescription, contiguous
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels.bodies import Slot
 from weft_numpy.kernels.frames import Frame

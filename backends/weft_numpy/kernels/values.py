@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from math import prod
 from typing import NamedTuple
 
-from weft.description import TensorDescription, contiguous
-from weft.dtypes import DType
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.dtypes import DType
+from weft.ir.op import Op
 from weft.kernels import VIEWS, Kernel, Operand, Places
 from weft.kernels.collapse import collapse
-from weft.op import Op
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft_numpy.kernels.frames import TERMS

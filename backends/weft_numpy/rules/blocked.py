@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft.op import Op
+from weft.ir.op import Op
 from weft_numpy.codegen import Emitter
 from weft_numpy.machine import Machine
 from weft_numpy.rules.table import rules

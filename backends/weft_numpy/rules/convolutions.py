@@ -6,7 +6,7 @@ from math import prod
 from operator import le
 from typing import Any
 
-from weft import dtypes
+from weft.ir import dtypes
 from weft.ops.convolutions import (
     BilinearConvolutionOp,
     ConvolutionFilterOp,

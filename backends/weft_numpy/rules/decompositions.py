@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.op import Op
+from weft.ir.op import Op
 from weft.ops import decompositions
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.interrupts import interruptible
 from weft.ops import control
+from weft.support.interrupts import interruptible
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft import dtypes
-from weft.op import Op
+from weft.ir import dtypes
+from weft.ir.op import Op
 from weft.ops import activation, bits, comparison, complex_parts, elementwise, math
 from weft_numpy.codegen import Emitter, How
 from weft_numpy.rules.table import rules

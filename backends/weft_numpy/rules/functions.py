@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.op import Op
+from weft.ir.op import Op
 from weft.ops import math, rounding, trigonometry
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.elementwise import call_ufunc

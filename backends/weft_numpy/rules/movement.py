@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import NeedsMemory
-from weft.op import Op
+from weft.ir.op import Op
 from weft.ops import bits, indexing, joining, movement, windows
 from weft_numpy.codegen import Emitter, How
 from weft_numpy.rules.table import rules

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft.ir import dtypes
 from weft.ops import pooling
 from weft_numpy.codegen import Emitter
 from weft_numpy.machine import Machine

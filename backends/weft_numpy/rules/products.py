@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft import dtypes
-from weft.op import Op
+from weft.ir import dtypes
+from weft.ir.op import Op
 from weft.ops import linalg
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules

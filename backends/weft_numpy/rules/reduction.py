@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.op import Op
+from weft.ir.op import Op
 from weft.ops import reduction
 from weft_numpy.adding import add_up_into, needs_blocks, working_dtype
 from weft_numpy.codegen import Emitter

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from weft import dtypes
-from weft.description import TensorDescription
-from weft.op import Op
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription
+from weft.ir.op import Op
 from weft.ops import cumulative, sorting
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules

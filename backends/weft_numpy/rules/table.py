@@ -1,5 +1,5 @@
 """The table that the modules of this package, and plugins, put their rules into."""
 
-from weft.rules import RuleTable
+from weft.ir.rules import RuleTable
 
 rules = RuleTable("numpy")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import DType
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
 from weft.ops import windows
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules

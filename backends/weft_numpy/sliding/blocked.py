@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 from weft_numpy.pool import run_parts
 
 Array = np.ndarray[Any, Any]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 from weft.ops.spatial import Numbers
 from weft_numpy.sliding.blocked import CACHED, Array, Blocked, Piece, shaped
 from weft_numpy.sliding.shifts import Shifts

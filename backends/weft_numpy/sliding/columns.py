@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 from weft.ops.spatial import Numbers, Pairs, Sliding
 from weft_numpy.sliding.blocked import CACHED, Array, shaped
 from weft_numpy.sliding.lattice import Lattice

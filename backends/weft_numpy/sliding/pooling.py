@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import DType
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
 from weft.ops.spatial import Numbers, Pairs, Sliding
 from weft_numpy.sliding.blocked import CACHED, Array, Blocked, Piece, shaped
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from weft.description import row_major
+from weft.ir.description import row_major
 from weft.ops.spatial import Numbers, Sliding
 from weft_numpy.sliding.blocked import Array, shaped
 

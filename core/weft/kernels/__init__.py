@@ -4,10 +4,10 @@
 axes of an op lie in a kernel's domain, and `fused` puts kernels in the place of groups of ops.
 """
 
-from weft.kernels.fusedop import FusedOp
-from weft.kernels.fusing import Group, fused, in_effect_order
+from weft.kernels.fused_op import FusedOp
+from weft.kernels.fusion import Group, fused, in_effect_order
+from weft.kernels.indexing_maps import VIEWS, Places, operand_places, place
 from weft.kernels.kernel import Instruction, Kernel, Operand
-from weft.kernels.places import VIEWS, Places, operand_places, place
 
 __all__ = [
     "VIEWS",

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from weft.axes import Axes
-from weft.dtypes import DType
-from weft.kernels.places import VIEWS, Places
-from weft.locks import cached_property
-from weft.op import Op
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType
+from weft.ir.op import Op
+from weft.kernels.indexing_maps import VIEWS, Places
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
-from weft.source import Location
+from weft.support.locks import cached_property
+from weft.support.source import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Operand:
     axes, dtype
         What it is.
     places
-        For each axis its dimension of the domain; see `weft.kernels.places`.
+        For each axis its dimension of the domain; see `weft.kernels.indexing_maps`.
     constant
         The array of a constant without axes, which code may contain as a number; else None.
     """

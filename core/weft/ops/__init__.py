@@ -1,5 +1,7 @@
 """The catalogue of ops, one module a family; every op class and function is exported here."""
 
+from weft.ir import storage
+from weft.ir.storage import *
 from weft.ops import (
     activation,
     arrangement,
@@ -48,7 +50,6 @@ from weft.ops import (
     special,
     state,
     statistics,
-    storage,
     trigonometry,
     unpooling,
     windows,
@@ -100,7 +101,6 @@ from weft.ops.sorting import *
 from weft.ops.special import *
 from weft.ops.state import *
 from weft.ops.statistics import *
-from weft.ops.storage import *
 from weft.ops.trigonometry import *
 from weft.ops.unpooling import *
 from weft.ops.windows import *

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError
-from weft.op import explain, explained
+from weft.ir import dtypes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import explain, explained
+from weft.ir.storage import as_op
+from weft.ir.tensor import CompositeOp, TensorOp, operators
 from weft.ops.arguments import as_number
 from weft.ops.comparison import clip, greater, less, less_equal, maximum, minimum, where
 from weft.ops.elementwise import (
@@ -34,9 +36,7 @@ from weft.ops.indexing import tensor_slice
 from weft.ops.math import exp, expm1, log1p, tanh
 from weft.ops.polynomials import Coefficients, polynomial
 from weft.ops.special import erfc, wide
-from weft.ops.storage import as_op
 from weft.ops.trigonometry import cosh
-from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "EluOp",

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.axes import Axes
-from weft.dtypes import working_dtype
 from weft.errors import ArgumentError, AxesError
-from weft.op import explain, explained
+from weft.ir.axes import Axes
+from weft.ir.dtypes import working_dtype
+from weft.ir.op import explain, explained
+from weft.ir.storage import as_op
+from weft.ir.tensor import TensorOp
 from weft.ops.elementwise import ElementwiseOp, FloatOp, align, cast, divide
 from weft.ops.movement import BroadcastOp, broadcast, transpose
 from weft.ops.reduction import MeanOp, SumOp
-from weft.ops.storage import as_op
-from weft.tensor import TensorOp
 
 REDUCTIONS = ("mean", "sum", "none")
 """The ways to make one number of many losses, or to leave them."""

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.axes import Axes, Axis, broadcast_axes, make_axes
 from weft.errors import ArgumentError, AxesError
-from weft.op import explain
+from weft.ir.axes import Axes, Axis, broadcast_axes, make_axes
+from weft.ir.op import explain
+from weft.ir.storage import as_op, as_ops, constant
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import whole_number
 from weft.ops.comparison import where
 from weft.ops.creation import below_diagonal, zeros
@@ -19,8 +21,6 @@ from weft.ops.indexing import SliceOp, UpdateSliceOp, slice_along_axis
 from weft.ops.joining import ConcatOp
 from weft.ops.linalg import diagonal
 from weft.ops.movement import BroadcastOp, broadcast, cast_axes, flatten, transpose
-from weft.ops.storage import as_op, as_ops, constant
-from weft.tensor import TensorOp
 
 __all__ = [
     "broadcast_arrays",

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes
-from weft.description import TensorDescription
-from weft.dtypes import DType
 from weft.errors import DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
+from weft.ir.storage import as_op
+from weft.ir.tensor import CompositeOp, TensorOp, operators
 from weft.ops.elementwise import ElementwiseOp, build, meaning
-from weft.ops.storage import as_op
-from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "BitcastOp",

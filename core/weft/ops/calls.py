@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from weft import dtypes, scope
-from weft.closures import Function, carrying, function_of, writing
 from weft.errors import ArgumentError, AxesError, DTypeError, StateError, WeftError
-from weft.graph import Graph
-from weft.op import Op, explain
+from weft.ir import dtypes, scope
+from weft.ir.graph import Graph
+from weft.ir.op import Op, explain
+from weft.ir.state_lifting import Function, carrying, function_of, writing
+from weft.ir.storage import AssignOp, ParameterOp, as_op, constant
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import whole_number
 from weft.ops.elementwise import cast
 from weft.ops.graph_ops import AfterOp, CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
 from weft.ops.movement import broadcast, transpose
-from weft.ops.storage import AssignOp, ParameterOp, as_op, constant
-from weft.tensor import TensorOp
 
 __all__ = [
     "AfterOp",

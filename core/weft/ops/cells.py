@@ -10,15 +10,15 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from weft.dtypes import working_dtype
 from weft.errors import ArgumentError, AxesError
-from weft.op import explain, explained
+from weft.ir.dtypes import working_dtype
+from weft.ir.op import explain, explained
+from weft.ir.storage import as_op
+from weft.ir.tensor import TensorOp
 from weft.ops import activation, math
 from weft.ops.elementwise import FloatOp, cast, common_dtype
 from weft.ops.linalg import matmul, matrix_transpose, require_positional
 from weft.ops.roles import Layout, SequenceRoles, by_roles
-from weft.ops.storage import as_op
-from weft.tensor import TensorOp
 
 __all__ = ["gru_cell", "lstm_cell", "rnn_cell"]
 

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from weft import dtypes
-from weft.dtypes import working_dtype
 from weft.errors import ArgumentError
-from weft.op import Op, explain
+from weft.ir import dtypes
+from weft.ir.dtypes import working_dtype
+from weft.ir.op import Op, explain
+from weft.ir.storage import constant
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_number
 from weft.ops.comparison import clip, maximum
 from weft.ops.control import stop_gradient
 from weft.ops.elementwise import FloatOp, absolute, align, cast, square
 from weft.ops.math import sqrt
 from weft.ops.reduction import MaxOp, sum_over
-from weft.ops.storage import constant
-from weft.tensor import TensorOp
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, broadcast_axes
-from weft.dtypes import DType
 from weft.errors import ArgumentError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, broadcast_axes
+from weft.ir.dtypes import DType
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp, operators
 from weft.ops.bits import bitwise_and, bitwise_or, bitwise_xor
 from weft.ops.elementwise import ElementwiseOp, OrderedOp, align, build, meaning
 from weft.ops.movement import broadcast
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "ComparisonOp",

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import DType
 from weft.errors import DTypeError
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.tensor import CompositeOp, TensorOp, operators
 from weft.ops.elementwise import (
     ArithmeticOp,
     ElementwiseOp,
@@ -25,7 +26,6 @@ from weft.ops.elementwise import (
     real_dtype,
 )
 from weft.ops.movement import zeros_like
-from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "ComplexOp",

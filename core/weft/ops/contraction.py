@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from weft.axes import Axes, Axis, broadcast_axes
-from weft.equation import ELLIPSIS, LETTERS, Equation, Symbol
 from weft.errors import ArgumentError, AxesError
-from weft.lengths import Length, substitute
-from weft.op import explain, explained
+from weft.ir.axes import Axes, Axis, broadcast_axes
+from weft.ir.lengths import Length, substitute
+from weft.ir.op import explain, explained
+from weft.ir.tensor import TensorOp
 from weft.ops.complex_parts import conj
 from weft.ops.elementwise import multiply
+from weft.ops.equation import ELLIPSIS, LETTERS, Equation, Symbol
 from weft.ops.linalg import DotOp, as_factors, axis_last, diagonal, dot, require_positional
 from weft.ops.movement import BroadcastOp, broadcast, cast_axes, transpose
 from weft.ops.reduction import SumOp
-from weft.tensor import TensorOp
 
 __all__ = [
     "einsum",

@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes
-from weft.dtypes import DType
 from weft.errors import ArgumentError, CheckFailed, DTypeError, GradientError
-from weft.op import Op, listed
+from weft.ir import dtypes
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType
+from weft.ir.op import Op, listed
+from weft.ir.storage import AssignOp, as_op
+from weft.ir.tensor import TensorOp, operators
+from weft.ir.traversal import dependencies, postorder
 from weft.ops.movement import IdentityOp
-from weft.ops.storage import AssignOp, as_op
-from weft.tensor import TensorOp, operators
-from weft.traversal import dependencies, postorder
 
 __all__ = [
     "AssertOp",
     "CheckFiniteOp",
-    "ComputationOp",
     "EffectOp",
     "ParallelOp",
     "PrintOp",
@@ -28,7 +27,6 @@ __all__ = [
     "StopGradientOp",
     "assert_op",
     "check_finite",
-    "computation",
     "doall",
     "print_op",
     "sequential",
@@ -80,26 +78,6 @@ class ParallelOp(Op):
     """Its members all run, in no particular order; it yields no tensor."""
 
     has_effect = True
-
-
-class ComputationOp(Op):
-    """Results and parameters as one op, captured when it is built; `computation` makes one.
-
-    `Transformer.computation` turns it into something callable, on any number of transformers.
-
-    Attributes
-    ----------
-    results
-        An op, or a list, tuple, set or dict of ops.
-    parameters
-        The placeholders that a call gives values for.
-    graph
-        The captured graph.
-    """
-
-    results: Any
-    parameters: tuple[Any, ...]
-    graph: Any
 
 
 class EffectOp(IdentityOp):
@@ -207,20 +185,6 @@ def sequential(ops: Iterable[Any]) -> Op:
 def doall(ops: Iterable[Op]) -> ParallelOp:
     """Return an op that runs all the given ones and yields nothing."""
     return ParallelOp(*listed("doall", ops))
-
-
-def computation(results: Any, *parameters: Any) -> ComputationOp:
-    """Return results and parameters as an op for `Transformer.computation`, captured now.
-
-    What is written to states afterwards does not belong to it.
-    """
-    from weft.capture import capture
-    from weft.program import resolved
-
-    ops, placeholders = resolved(results, parameters)
-    return ComputationOp(
-        results=results, parameters=placeholders, graph=capture(ops, placeholders, "computation")
-    )
 
 
 def print_op(x: Any, prefix: str | None = None) -> TensorOp:

@@ -16,19 +16,19 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, make_axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
-from weft.lengths import floor_divide, product
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.lengths import floor_divide, product
+from weft.ir.storage import as_op
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.elementwise import cast, common_dtype
 from weft.ops.linalg import MatmulOp, matrix_transpose
 from weft.ops.movement import BroadcastOp, cast_axes, transpose
 from weft.ops.roles import FilterRoles, Layout, by_roles
 from weft.ops.spatial import SPATIAL, Numbers, Pairs, Sliding, Use, is_count
-from weft.ops.storage import as_op
 from weft.ops.windows import folded_into, swapped, windows_over
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "BilinearConvolutionOp",

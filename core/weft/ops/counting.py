@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, broadcast_axes, make_axes
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes, broadcast_axes, make_axes
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import whole_number
 from weft.ops.comparison import (
     equal,
@@ -26,8 +28,6 @@ from weft.ops.movement import IotaOp, broadcast, cast_axes
 from weft.ops.reduction import SumOp, truth
 from weft.ops.rounding import isnan
 from weft.ops.sorting import ArgsortOp, SearchSortedOp, SortOp, flat, searchsorted
-from weft.ops.storage import as_op, constant
-from weft.tensor import TensorOp
 
 __all__ = [
     "bincount",

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, Axis, make_axes
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.lengths import Length, floor_divide
-from weft.op import Op, explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.lengths import Length, floor_divide
+from weft.ir.op import Op, explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import whole_number
 from weft.ops.comparison import equal, greater_equal, less, where
 from weft.ops.elementwise import add, cast, common_dtype, divide, multiply, subtract
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast
-from weft.ops.storage import as_op, constant
-from weft.tensor import TensorOp
 
 __all__ = [
     "arange",

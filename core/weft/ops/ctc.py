@@ -17,11 +17,13 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, make_axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError, IndexOutOfRange
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import explain
+from weft.ir.storage import constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import of_axes, reduced, spread, whole_number
 from weft.ops.comparison import (
     equal,
@@ -51,8 +53,6 @@ from weft.ops.movement import (
 )
 from weft.ops.reduction import MaxOp, SumOp
 from weft.ops.roles import LabelRoles, Layout, by_roles
-from weft.ops.storage import constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = ["CtcLossOp", "CtcOp", "CtcPosteriorOp", "ctc_loss"]
 

@@ -10,19 +10,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import explain
+from weft.ir.storage import as_op
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.comparison import equal, logical_not, maximum, minimum, where
 from weft.ops.elementwise import ArithmeticOp, FloatOp, add, align, cast, multiply
 from weft.ops.indexing import Bounds, SliceOp, UpdateSliceOp
 from weft.ops.joining import pad
 from weft.ops.math import LogaddexpOp, exp
 from weft.ops.rounding import isnan
-from weft.ops.storage import as_op
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "CummaxOp",

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, Axis, broadcast_axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.op import explain, explained
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis, broadcast_axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import explain, explained
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import whole_number
 from weft.ops.comparison import equal, less_equal, where
 from weft.ops.complex_parts import complex, conj, imag, real
@@ -36,7 +37,6 @@ from weft.ops.linalg import (
 )
 from weft.ops.math import exp, log
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "CholeskyOp",

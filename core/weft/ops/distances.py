@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft.axes import Axes
-from weft.dtypes import working_dtype
 from weft.errors import AxesError
-from weft.op import explained
+from weft.ir.axes import Axes
+from weft.ir.dtypes import working_dtype
+from weft.ir.op import explained
+from weft.ir.storage import as_op
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import (
     checked_number,
     checked_order,
@@ -30,8 +32,6 @@ from weft.ops.probabilities import repeated
 from weft.ops.reduced_axes import reduced_positions
 from weft.ops.reduction import MeanOp, SumOp
 from weft.ops.statistics import norm
-from weft.ops.storage import as_op
-from weft.tensor import TensorOp
 
 __all__ = [
     "cosine_embedding_loss",

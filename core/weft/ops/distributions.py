@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, Axis, make_axes
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.lengths import Length
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.lengths import Length
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.bits import bitwise_or, shift_left
 from weft.ops.comparison import greater, less, maximum, minimum, where
 from weft.ops.cumulative import place
@@ -43,8 +45,6 @@ from weft.ops.random import (
 )
 from weft.ops.reduction import argmax
 from weft.ops.sorting import argsort
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "DropoutOp",

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, make_axes
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.lengths import Length
-from weft.op import Op, explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.lengths import Length
+from weft.ir.op import Op, explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import whole_number
 from weft.ops.comparison import greater_equal, less, logical_and, maximum, minimum, where
 from weft.ops.elementwise import add, cast, subtract
 from weft.ops.gathering import TakeOp, nameless
 from weft.ops.indexing import with_lengths
 from weft.ops.movement import BroadcastOp, IotaOp, cast_axes, zeros_like
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "DynamicBlockOp",

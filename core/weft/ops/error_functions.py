@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 
-from weft import dtypes
+from weft.ir import dtypes
+from weft.ir.tensor import TensorOp
 from weft.ops.comparison import less, minimum, where
 from weft.ops.elementwise import absolute, square
 from weft.ops.math import exp, tanh
 from weft.ops.polynomials import Coefficients, polynomial, quotient
 from weft.ops.rounding import CopysignOp, FloorOp
-from weft.tensor import TensorOp
 
 _FARTHEST = 30.0
 """erfc is 0 beyond, also in float64."""

@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, make_axes
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.comparison import WhereOp, equal, greater_equal, maximum, minimum, where
 from weft.ops.elementwise import add, cast, divide, multiply
 from weft.ops.indexing import with_lengths
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, zeros_like
 from weft.ops.reduction import MaxOp, MinOp, ProdOp, ReductionOp, SumOp
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "IndexedOp",

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from weft import dtypes
-from weft.axes import Axes
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.graph import Graph
-from weft.locks import cached_property
+from weft.ir import dtypes, upcalls
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType
+from weft.ir.graph import Graph
+from weft.ir.interpreter import evaluate
+from weft.ir.results import TupleOp, results_of
+from weft.ir.tensor import TensorOp
 from weft.ops.movement import IdentityOp
-from weft.ops.results import TupleOp, results_of
-from weft.tensor import TensorOp
+from weft.support.locks import cached_property
 
 Adjoints = Mapping[Any, TensorOp]
 """Adjoints of the results of an op: by their index, or by the op inside that `saved` names."""
@@ -95,9 +96,8 @@ class CallOp(GraphsOp):
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
         """Call the gradient graph, which takes values from inside this call."""
-        from weft.call_gradients import adjoints_of_call
-
-        return adjoints_of_call(self, delta)
+        adjoints: list[Any] = upcalls.adjoints_of_call(self, delta)
+        return adjoints
 
 
 class LoopOp(GraphsOp):
@@ -138,9 +138,8 @@ class LoopOp(GraphsOp):
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
         """Call the gradient graph for each round, the last first."""
-        from weft.call_gradients import adjoints_of_loop
-
-        return adjoints_of_loop(self, delta)
+        adjoints: list[Any] = upcalls.adjoints_of_loop(self, delta)
+        return adjoints
 
 
 class CondOp(GraphsOp):
@@ -187,9 +186,8 @@ class CondOp(GraphsOp):
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
         """Choose between the gradient graphs, which compute anew what they need."""
-        from weft.call_gradients import adjoints_of_cond
-
-        return adjoints_of_cond(self, delta)
+        adjoints: list[Any] = upcalls.adjoints_of_cond(self, delta)
+        return adjoints
 
 
 class WhileOp(GraphsOp):
@@ -291,7 +289,5 @@ def _check_bool(what: str, op: TensorOp) -> None:
 
 def _evaluated(graph: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Evaluate a graph, in wide precision if that is what its operands come in."""
-    from weft.testing.reference import evaluate
-
     wide = any(x.dtype != op.dtype for x, op in zip(args, graph.inputs, strict=True))
     return tuple(evaluate(graph, args, wide=wide)[0])

@@ -12,12 +12,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, broadcast_axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.lengths import Length, product
-from weft.op import explain, explained
+from weft.ir import dtypes
+from weft.ir.axes import Axes, broadcast_axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.lengths import Length, product
+from weft.ir.op import explain, explained
+from weft.ir.storage import as_op
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import checked_number, whole_number
 from weft.ops.comparison import equal, greater, greater_equal, logical_and, logical_or, where
 from weft.ops.control import stop_gradient
@@ -31,9 +33,7 @@ from weft.ops.probabilities import SoftmaxOp
 from weft.ops.reduction import MaxOp, SumOp
 from weft.ops.roles import AttentionRoles, Layout, ProjectionRoles, by_roles
 from weft.ops.state import assign, value_of
-from weft.ops.storage import as_op
 from weft.ops.views import Place
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "AttentionOp",

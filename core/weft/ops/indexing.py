@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.axes import Axes, Axis, make_axes
-from weft.description import TensorDescription
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError
-from weft.lengths import Length, floor_divide
+from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
+from weft.ir.lengths import Length, floor_divide
+from weft.ir.storage import as_op
+from weft.ir.tensor import TensorOp, operators
 from weft.ops.movement import broadcast, cast_axes, with_names, zeros_like
-from weft.ops.storage import as_op
-from weft.tensor import TensorOp, operators
 
 __all__ = [
     "SliceOp",

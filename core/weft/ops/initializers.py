@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, make_axes
 from weft.errors import ArgumentError, AxesError
-from weft.lengths import product
-from weft.op import explain, explained
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.lengths import product
+from weft.ir.op import explain, explained
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_number
 from weft.ops.creation import eye
 from weft.ops.decompositions import cholesky, triangular_solve
@@ -26,7 +27,6 @@ from weft.ops.elementwise import cast
 from weft.ops.linalg import matmul, matrix_transpose
 from weft.ops.movement import cast_axes, transpose
 from weft.ops.random import axes_of, float_to_compute_in, normal, uniform
-from weft.tensor import TensorOp
 
 __all__ = [
     "glorot_normal",

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, Axis, make_axes
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError
-from weft.op import Op, explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.op import Op, explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp, operators
 from weft.ops.indexing import Bounds, SliceOp, UpdateSliceOp, python_slices, with_lengths
 from weft.ops.movement import (
     BroadcastOp,
@@ -22,8 +24,6 @@ from weft.ops.movement import (
     new_place,
     transpose,
 )
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "ConcatOp",

@@ -7,12 +7,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import BATCH, Axes, broadcast_axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.lengths import Length, product
-from weft.op import explain, explained
+from weft.ir import dtypes
+from weft.ir.axes import BATCH, Axes, broadcast_axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.lengths import Length, product
+from weft.ir.op import explain, explained
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp, operators
 from weft.ops.arguments import whole_number
 from weft.ops.elementwise import cast, common_dtype
 from weft.ops.indexing import SliceOp, slice_along_axis
@@ -20,8 +22,6 @@ from weft.ops.joining import stack
 from weft.ops.movement import TransposeOp, broadcast, cast_axes, transpose
 from weft.ops.reduction import SumOp
 from weft.ops.roles import Layout, MatrixRoles, by_roles, is_named, role_names
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "DotOp",

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, Axis
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops import reduction as reductions
 from weft.ops.activation import SigmoidOp
 from weft.ops.arguments import (
@@ -48,8 +50,6 @@ from weft.ops.probabilities import (
     repeated,
 )
 from weft.ops.reduction import MeanOp, SumOp
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "BinaryCrossEntropyLogitsOp",

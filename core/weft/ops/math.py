@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft.ir import dtypes
+from weft.ir.tensor import CompositeOp, TensorOp, operators
 from weft.ops.comparison import equal, less, maximum, minimum, where
 from weft.ops.elementwise import (
     ArithmeticOp,
@@ -22,7 +23,6 @@ from weft.ops.elementwise import (
     square,
 )
 from weft.ops.rounding import IsinfOp
-from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "AtanOp",

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.axes import Axes, Axis, FlattenedAxis, make_axes
-from weft.description import TensorDescription
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError
-from weft.lengths import Length, floor_divide, product
-from weft.op import Op, explain
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp, operators
+from weft.ir.axes import Axes, Axis, FlattenedAxis, make_axes
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
+from weft.ir.lengths import Length, floor_divide, product
+from weft.ir.op import Op, explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "BroadcastOp",

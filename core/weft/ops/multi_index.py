@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-from weft import dtypes
-from weft.axes import Axes, Axis, broadcast_axes, make_axes
 from weft.errors import AxesError
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis, broadcast_axes, make_axes
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorOp, operators
 from weft.ops.arguments import whole_number
 from weft.ops.elementwise import add, multiply
 from weft.ops.gathering import (
@@ -25,8 +27,6 @@ from weft.ops.gathering import (
 )
 from weft.ops.indexing import SliceOp, is_index_tensor, one_for_each_axis, tensor_slice
 from weft.ops.movement import IotaOp, broadcast, cast_axes, size_of, transpose
-from weft.ops.storage import as_op, constant
-from weft.tensor import TensorOp, operators
 
 __all__ = [
     "gather_nd",

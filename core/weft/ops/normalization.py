@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import scope
-from weft.axes import Axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError
-from weft.op import Op, explain, explained
+from weft.ir import scope
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import Op, explain, explained
+from weft.ir.storage import constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import checked_number, checked_order, of_axes, spread, whole_number
 from weft.ops.comparison import maximum
 from weft.ops.control import sequential
@@ -33,8 +35,6 @@ from weft.ops.probabilities import repeated
 from weft.ops.reduction import MeanOp, VarianceOp
 from weft.ops.state import moving_average
 from weft.ops.statistics import norm
-from weft.ops.storage import constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "NormalizeOp",

@@ -13,10 +13,12 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from weft import dtypes, scope
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
-from weft.op import Op, explain
+from weft.ir import dtypes, scope, upcalls
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import Op, explain
+from weft.ir.storage import as_op, persistent_tensor
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import as_number, checked_number
 from weft.ops.comparison import equal, logical_or, maximum, where
 from weft.ops.control import doall
@@ -25,8 +27,6 @@ from weft.ops.math import expm1, sqrt
 from weft.ops.movement import broadcast
 from weft.ops.reduction import sum_over
 from weft.ops.state import assign, value_of
-from weft.ops.storage import as_op, persistent_tensor
-from weft.tensor import TensorOp
 
 __all__ = [
     "adadelta",
@@ -119,14 +119,12 @@ def _optimised(function: str, given: Any, variables: Any, learning_rate: Any, ru
 
 def _pairs(function: str, given: Any, variables: Any) -> list[tuple[Any, TensorOp]]:
     """Return each variable with its gradient."""
-    from weft.grad import deriv
-
     if isinstance(given, TensorOp):
         chosen = list(given.variables() if variables is None else _variables(function, variables))
         if not chosen:
             raise ArgumentError(explain(function, "the loss depends on no variable", (given,)))
         _check_variables(function, chosen)
-        return [(variable, deriv(given, variable)) for variable in chosen]
+        return [(variable, upcalls.deriv(given, variable)) for variable in chosen]
     if variables is None or not _is_listed(given):
         problem = f"takes a scalar loss, or a list of gradients and their variables, not {given!r}"
         raise ArgumentError(explain(function, problem, ()))

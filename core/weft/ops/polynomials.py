@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.tensor import TensorOp
+from weft.ir.tensor import TensorOp
 
 Coefficients = tuple[float, ...]
 

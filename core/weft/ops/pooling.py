@@ -10,10 +10,12 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, make_axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops import reduction
 from weft.ops.arguments import checked_number
 from weft.ops.comparison import equal, greater, less, logical_and, logical_or, not_equal, where
@@ -34,9 +36,7 @@ from weft.ops.reduction import ArgmaxOp, MaxOp, SumOp
 from weft.ops.resampling import blended
 from weft.ops.roles import IMAGES, ImageRoles, by_roles
 from weft.ops.spatial import Numbers, Pairs, Sliding, Use
-from weft.ops.storage import as_op, constant
 from weft.ops.windows import folded_into, swapped, windows_over
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "AvgPoolOp",

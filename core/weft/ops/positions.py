@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, make_axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.lengths import Length
-from weft.op import explain, explained
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.lengths import Length
+from weft.ir.op import explain, explained
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import checked_number, whole_number
 from weft.ops.elementwise import FloatOp, absolute, align, cast, negative
 from weft.ops.joining import concat, stack
@@ -20,8 +22,6 @@ from weft.ops.linalg import require_positional
 from weft.ops.math import cos as cosine
 from weft.ops.math import sin as sine
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = ["RotaryOp", "alibi_bias", "rotary_embedding", "sinusoidal_positions"]
 

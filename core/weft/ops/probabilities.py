@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
-from weft.op import explain, explained
+from weft.ir import dtypes
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import explain, explained
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.comparison import equal, where
 from weft.ops.control import stop_gradient
 from weft.ops.elementwise import FloatOp, align, cast, divide, negative, subtract
@@ -19,8 +21,6 @@ from weft.ops.movement import BroadcastOp
 from weft.ops.reduced_axes import reduced_positions, takes_axis
 from weft.ops.reduction import MaxOp, ReductionOp, SumOp
 from weft.ops.rounding import isfinite
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "LogSoftmaxOp",

@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, scope
-from weft.axes import Axes, make_axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
-from weft.op import explain
+from weft.ir import dtypes, scope
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant, persistent_tensor
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.bits import shift_right
 from weft.ops.elementwise import cast, multiply
 from weft.ops.joining import stack
 from weft.ops.math import cos, log, sqrt
 from weft.ops.movement import IotaOp, broadcast, cast_axes, reshape
 from weft.ops.state import assign, value_of
-from weft.ops.storage import as_op, constant, persistent_tensor
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "RandomBitsOp",

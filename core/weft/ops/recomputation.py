@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from weft import scope
-from weft.effects import without_effect
 from weft.errors import ArgumentError, StateError
-from weft.op import Op, explain, listed
+from weft.ir import scope, upcalls
+from weft.ir.effects import without_effect
+from weft.ir.op import Op, explain, listed
+from weft.ir.storage import AssignOp, as_op
+from weft.ir.tensor import TensorOp
+from weft.ir.traversal import operands, postorder
 from weft.ops.control import SequentialOp
 from weft.ops.movement import IdentityOp
-from weft.ops.storage import AssignOp, as_op
-from weft.tensor import TensorOp
-from weft.traversal import operands, postorder
 
 __all__ = ["BarrierOp", "CheckpointOp", "checkpoint"]
 
@@ -38,12 +38,10 @@ class CheckpointOp(IdentityOp):
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[TensorOp | None, ...]:
         """Differentiate a copy of what lies between."""
-        from weft.grad import adjoints_through
-
         y, *starts = args
         barriers = [BarrierOp(x, delta) for x in starts]
         copy = _copied(y, dict(zip(starts, barriers, strict=True)))
-        return (None, *adjoints_through(copy, delta, barriers))
+        return (None, *upcalls.adjoints_through(copy, delta, barriers))
 
 
 def _copied(y: Op, starts: Mapping[Op, Op]) -> Any:

@@ -7,10 +7,13 @@ from typing import Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 
-from weft.axes import Axes, make_axes
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.op import explain
+from weft.ir import upcalls
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.op import explain
+from weft.ir.storage import constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.cells import (
     ARRAYS,
     GRU_GATES,
@@ -31,8 +34,6 @@ from weft.ops.cells import (
 from weft.ops.joining import concat, stack
 from weft.ops.movement import broadcast, cast_axes, transpose
 from weft.ops.roles import Layout, SequenceRoles, by_roles, is_named
-from weft.ops.storage import constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "GruOp",
@@ -116,10 +117,8 @@ class RecurrentOp(CompositeOp):
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, *rest: TensorOp) -> Any:
         """Go back through the steps, and join the shares of the inputs once for all."""
-        from weft.grad import adjoints_through
-
         inputs = [x[place] for place in range(x.axes[0].length)]
-        shares = adjoints_through(self._unrolled(inputs, *rest), delta, (*inputs, *rest))
+        shares = upcalls.adjoints_through(self._unrolled(inputs, *rest), delta, (*inputs, *rest))
         return (stack(shares[: len(inputs)]), *shares[len(inputs) :])
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.axes import Axes, Axis, make_axes
 from weft.errors import ArgumentError, WeftError
-from weft.op import explain
+from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.op import explain
+from weft.ir.storage import as_op
+from weft.ir.tensor import TensorOp
 from weft.ops.movement import cast_axes, transpose
-from weft.ops.storage import as_op
-from weft.tensor import TensorOp
 
 Function = Callable[..., TensorOp]
 

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.storage import as_op
+from weft.ir.tensor import CompositeOp, TensorOp, operators
 from weft.ops.bits import bitwise_not
 from weft.ops.comparison import equal, greater, logical_not, maximum, not_equal
 from weft.ops.cumulative import CumprodOp
 from weft.ops.elementwise import cast, divide, multiply, negative, reciprocal, square, subtract
 from weft.ops.movement import BroadcastOp, size_of
 from weft.ops.reduced_axes import arranged, joined, reduce, reduced_positions, takes_axis
-from weft.ops.storage import as_op
-from weft.tensor import CompositeOp, TensorOp, operators
 
 __all__ = [
     "AllOp",

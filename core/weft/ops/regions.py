@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import make_axes
-from weft.dtypes import working_dtype
 from weft.errors import AxesError
+from weft.ir import dtypes
+from weft.ir.axes import make_axes
+from weft.ir.dtypes import working_dtype
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_number
 from weft.ops.comparison import clip, less_equal, logical_and, maximum, minimum, where
 from weft.ops.creation import arange
@@ -20,8 +22,6 @@ from weft.ops.movement import cast_axes, transpose
 from weft.ops.reduction import mean
 from weft.ops.rounding import floor
 from weft.ops.spatial import Numbers, Use, is_count
-from weft.ops.storage import as_op, constant
-from weft.tensor import TensorOp
 
 __all__ = ["roi_align"]
 

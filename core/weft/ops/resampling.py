@@ -10,11 +10,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, make_axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
-from weft.lengths import floor_divide, product
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.lengths import floor_divide, product
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import checked_number
 from weft.ops.comparison import clip, greater_equal, less, logical_and, where
 from weft.ops.elementwise import FloatOp, InexactOp, absolute, align, cast, common_dtype, mod
@@ -26,8 +28,6 @@ from weft.ops.multi_index import take_along_axis
 from weft.ops.roles import ImageRoles, Layout, by_roles
 from weft.ops.rounding import floor, round
 from weft.ops.spatial import SPATIAL, Numbers, Use
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "GridSampleOp",

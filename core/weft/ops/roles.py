@@ -11,13 +11,13 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
-from weft.axes import Axes, Axis
 from weft.errors import ArgumentError, AxesError, WeftError
-from weft.lengths import product
-from weft.op import explain, explained
+from weft.ir.axes import Axes, Axis
+from weft.ir.lengths import product
+from weft.ir.op import explain, explained
+from weft.ir.storage import as_op
+from weft.ir.tensor import TensorOp
 from weft.ops.movement import cast_axes, transpose
-from weft.ops.storage import as_op
-from weft.tensor import TensorOp
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "batch": ("N",),

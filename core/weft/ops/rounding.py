@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import DType
 from weft.errors import AxesError
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.op import explain
+from weft.ir.storage import constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.bits import bitcast
 from weft.ops.comparison import ComparisonOp, equal, less, less_equal, logical_not, not_equal, where
 from weft.ops.complex_parts import complex, imag, real
@@ -26,8 +28,6 @@ from weft.ops.elementwise import (
     mod,
 )
 from weft.ops.movement import broadcast
-from weft.ops.storage import constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "CeilOp",

@@ -11,16 +11,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from weft import dtypes
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.op import explain
+from weft.ir.storage import as_op
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_number
 from weft.ops.comparison import clip, greater_equal, where
 from weft.ops.elementwise import cast
 from weft.ops.math import cos, power
 from weft.ops.rounding import floor
-from weft.ops.storage import as_op
-from weft.tensor import TensorOp
 
 __all__ = [
     "cosine_decay",

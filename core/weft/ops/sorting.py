@@ -10,10 +10,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, make_axes
-from weft.dtypes import DType
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import whole_number
 from weft.ops.comparison import (
     equal,
@@ -29,8 +31,6 @@ from weft.ops.gathering import TakeAlongAxisOp, TakeOp, with_length
 from weft.ops.indexing import SliceOp
 from weft.ops.movement import broadcast, cast_axes
 from weft.ops.rounding import isnan
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "ArgsortOp",

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from weft.errors import ArgumentError, AxesError, WeftError
-from weft.lengths import floor_divide
-from weft.op import explain
-from weft.tensor import TensorOp
+from weft.ir.lengths import floor_divide
+from weft.ir.op import explain
+from weft.ir.tensor import TensorOp
 
 Numbers = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft.ir import dtypes
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.comparison import equal, less, minimum, where
 from weft.ops.complex_parts import real
 from weft.ops.elementwise import (
@@ -27,7 +28,6 @@ from weft.ops.error_functions import complement, error_function
 from weft.ops.math import cos, exp, log, log1p, sin, sqrt
 from weft.ops.polynomials import Coefficients, polynomial
 from weft.ops.rounding import FloorOp, round
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "DigammaOp",

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import dtypes
-from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError, WeftError
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import explain
+from weft.ir.storage import AssignOp, as_op, constant
+from weft.ir.tensor import TensorOp, operators
 from weft.ops.elementwise import cast, subtract
 from weft.ops.indexing import update_slice
 from weft.ops.movement import IdentityOp, broadcast, with_names
-from weft.ops.storage import AssignOp, as_op, constant
 from weft.ops.views import Place
-from weft.tensor import TensorOp, operators
 
 __all__ = [
     "SetItem",

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes
-from weft.dtypes import DType, working_dtype
 from weft.errors import ArgumentError, AxesError
-from weft.op import explain
+from weft.ir import dtypes
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import as_number
 from weft.ops.comparison import equal, greater, less, maximum, where
 from weft.ops.elementwise import (
@@ -44,8 +46,6 @@ from weft.ops.reduction import (
 )
 from weft.ops.rounding import isnan
 from weft.ops.sorting import SortOp
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "L1_norm",

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.comparison import equal, greater, where
 from weft.ops.elementwise import FloatOp, InexactOp, absolute, build, meaning, multiply, square
 from weft.ops.math import atan, cos, exp, hypot, log, log1p, rsqrt, sin, sqrt, tanh
 from weft.ops.rounding import CopysignOp, SignbitOp
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "AcosOp",

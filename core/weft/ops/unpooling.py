@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any, Unpack
 
-from weft.axes import make_axes
 from weft.errors import AxesError
-from weft.lengths import product
+from weft.ir.axes import make_axes
+from weft.ir.lengths import product
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_number
 from weft.ops.elementwise import FloatOp, align
 from weft.ops.movement import BroadcastOp, broadcast, cast_axes
 from weft.ops.multi_index import scatter_along_axis
 from weft.ops.roles import IMAGES, ImageRoles, Layout, by_roles
 from weft.ops.spatial import Use
-from weft.ops.storage import as_op, constant
 from weft.ops.windows import folded_into
-from weft.tensor import TensorOp
 
 __all__ = [
     "avg_unpool",

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from weft.errors import StateError
-from weft.op import Op, explain
+from weft.ir.op import Op, explain
+from weft.ir.tensor import TensorOp
 from weft.ops.indexing import SliceOp, UpdateSliceOp
 from weft.ops.movement import ReshapeOp, TransposeOp, cast_axes, transpose
-from weft.tensor import TensorOp
 
 VIEWS = (SliceOp, ReshapeOp, TransposeOp)
 """The ops whose result shows each element of a state once, at a place known when it is built."""

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.axes import Axes, Axis, make_axes
-from weft.description import TensorDescription
-from weft.dtypes import DType, working_dtype
 from weft.errors import AxesError, DTypeError
-from weft.lengths import floor_divide, product
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType, working_dtype
+from weft.ir.lengths import floor_divide, product
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.elementwise import add, cast
 from weft.ops.gathering import take
 from weft.ops.indexing import SliceOp, slice_along_axis, tensor_slice, update_slice
 from weft.ops.joining import pad
 from weft.ops.movement import broadcast, cast_axes, transpose
 from weft.ops.spatial import SPATIAL, Sliding, Span, Use
-from weft.ops.storage import as_op, constant
-from weft.tensor import CompositeOp, TensorOp
 
 __all__ = [
     "FoldOp",

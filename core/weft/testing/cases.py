@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft import dtypes, plugins
-from weft.axes import Axes, Axis, make_axes
-from weft.dtypes import DType
-from weft.graph import Graph
-from weft.op import Op
-from weft.target import Target
-from weft.tensor import TensorOp
+from weft import plugins
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.target import Target
+from weft.ir.tensor import TensorOp
 from weft.testing.reference import evaluate_ops
 from weft.testing.samples import sample, special
 from weft.testing.table.rows import Operand, Row

@@ -15,10 +15,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 import weft
-from weft import dtypes
 from weft.errors import AxesError
-from weft.op import Op
-from weft.tensor import TensorOp
+from weft.ir import dtypes
+from weft.ir.op import Op
+from weft.ir.tensor import TensorOp
 from weft.testing.samples import sample
 from weft.testing.table.rows import C, H, N
 

@@ -1,29 +1,20 @@
-"""The plain meaning of a graph: op by op with NumPy, without passes, plans or memory reuse.
-
-In wide precision every float of the graph is a float64 (every complex a complex128): what a
-backend computes in a narrower dtype is then compared with a result that is exact to its tolerance.
-"""
+"""What results of a backend are compared with: the interpreter, and initial values of states."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from weft import dtypes, scope
-from weft.capture import capture
-from weft.dtypes import DType
-from weft.errors import ArgumentError, GraphError
-from weft.graph import Graph
-from weft.kernels import FusedOp
-from weft.lengths import Length, Symbol
-from weft.op import Op
-from weft.ops.results import ResultOp, TupleOp
-from weft.ops.storage import AssignableTensorOp, ParameterOp, ReadOp
+from weft.ir import interpreter, scope
+from weft.ir.graph import Graph
+from weft.ir.interpreter import Array, States, widened
+from weft.ir.op import Op
+from weft.transforms.capture import capture
 
-Array = np.ndarray[Any, Any]
-States = dict[AssignableTensorOp, Array]
+__all__ = ["Array", "States", "evaluate", "evaluate_ops", "initial_value", "widened"]
 
 
 def evaluate(
@@ -33,48 +24,20 @@ def evaluate(
     *,
     wide: bool = False,
 ) -> tuple[list[Array], States]:
-    """Return the outputs of a captured graph, and the value of each of its states afterwards.
+    """Return outputs and states as `weft.ir.interpreter.evaluate` does.
 
-    `states` gives their values before; a state that it lacks has its initial value, or zeros. With
-    `wide`, floats are computed as float64 and complex numbers as complex128. Raises ArgumentError
-    for a wrong number of inputs, and GraphError for an op whose reference does not yield the shape
-    and dtype that the op declares.
+    A state that `states` lacks has its initial value, or zeros.
     """
-    arrays = [np.asarray(value) for value in inputs]
-    if len(arrays) != len(graph.inputs):
-        raise ArgumentError(f"{graph.name} takes {len(graph.inputs)} inputs, not {len(arrays)}")
-    if graph.symbols:
-        graph = graph.specialise(_solution(graph, arrays))
-    values = evaluate_ops(graph, arrays, states, wide=wide)
-    after = {op.state: value for op, value in values.items() if isinstance(op, ReadOp)}
-    after.update((state, values[op]) for state, op in graph.updates)
-    return [values[op] for op in graph.outputs], after
+    initial = partial(initial_value, wide=wide)
+    return interpreter.evaluate(graph, inputs, states, wide=wide, initial=initial)
 
 
 def evaluate_ops(
     graph: Graph, inputs: Sequence[Any], states: Mapping[Any, Any] | None, *, wide: bool
 ) -> dict[Op, Any]:
     """Return the value of every op of a graph whose lengths are known; see `evaluate`."""
-    values: dict[Op, Any] = {
-        op: np.asarray(value, _kept(op.dtype, wide))
-        for op, value in zip(graph.inputs, inputs, strict=True)
-    }
-    given = states or {}
-    with np.errstate(all="ignore"):
-        for op in graph.ops:
-            if isinstance(op, ReadOp):
-                found = given.get(op.state)
-                value = (
-                    initial_value(op.state, op.axes.shape, wide=wide) if found is None else found
-                )
-                values[op] = np.asarray(value, _kept(op.dtype, wide))
-            elif isinstance(op, TupleOp):
-                values[op] = _results(op, [values[arg] for arg in op.args], wide)
-            elif isinstance(op, ResultOp):
-                values[op] = values[op.args[0]][op.index]
-            elif not isinstance(op, ParameterOp):
-                values[op] = _reference(op, [values[arg] for arg in op.args], wide)
-    return values
+    initial = partial(initial_value, wide=wide)
+    return interpreter.evaluate_ops(graph, inputs, states, wide=wide, initial=initial)
 
 
 def initial_value(state: Any, shape: tuple[int, ...], *, wide: bool = False) -> Array:
@@ -83,59 +46,4 @@ def initial_value(state: Any, shape: tuple[int, ...], *, wide: bool = False) -> 
         with scope.saved_user_deps():
             _, after = evaluate(capture([write]), wide=wide)
         return np.broadcast_to(after[state], shape)
-    return np.zeros(shape, _kept(state.dtype, wide))
-
-
-def widened(dtype: DType) -> DType:
-    """Return the dtype that stands for another in wide precision."""
-    if dtypes.is_float(dtype):
-        return dtypes.float64
-    return dtypes.complex128 if dtypes.is_inexact(dtype) else dtype
-
-
-def _kept(dtype: DType, wide: bool) -> DType:
-    return widened(dtype) if wide else dtype
-
-
-def _reference(op: Op, args: list[Array], wide: bool) -> Array:
-    """Return the value of one op; in wide precision that of a copy that declares wide dtypes."""
-    dtype = _kept(op.dtype, wide)
-    if op.is_constant:
-        return np.asarray(op.const, dtype)
-    subject = op
-    if wide:
-        subject = op.with_args(op.args)
-        fields = {
-            name: widened(value) if isinstance(value, np.dtype) else value
-            for name, value in op.attributes().items()
-        }
-        subject.__dict__.update(fields, dtype=dtype)
-    value = np.asarray(subject.reference(*args))
-    if value.shape != op.axes.shape or value.dtype != dtype:
-        raise GraphError(
-            op.explain(
-                f"the reference gives {value.dtype} {value.shape}, but the op yields {dtype} "
-                f"{op.axes.shape}"
-            )
-        )
-    return value
-
-
-def _results(op: TupleOp, args: list[Array], wide: bool) -> tuple[Array, ...]:
-    """Return the values of an op that has several; those of a kernel op by op."""
-    if not isinstance(op, FusedOp):
-        return tuple(np.asarray(value) for value in op.reference(*args))
-    values = list(args)
-    for each in op.kernel.body:
-        values.append(_reference(each.op, [values[number] for number in each.args], wide))
-    return tuple(values[number] for number in op.kernel.outputs)
-
-
-def _solution(graph: Graph, arrays: Iterable[Array]) -> dict[Symbol, int]:
-    solution: dict[Symbol, int] = {}
-    for op, array in zip(graph.inputs, arrays, strict=True):
-        for length, size in zip(op.axes.lengths, array.shape, strict=True):
-            symbol = length.as_symbol() if isinstance(length, Length) else None
-            if symbol is not None:
-                solution[symbol] = size
-    return solution
+    return np.zeros(shape, widened(state.dtype) if wide else state.dtype)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import DType
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
 
 Array = np.ndarray[Any, Any]
 Generator = np.random.Generator

@@ -6,9 +6,9 @@ import pytest
 
 import weft
 from weft import plugins
-from weft.graph import Graph
-from weft.target import Target
-from weft.tensor import CompositeOp
+from weft.ir.graph import Graph
+from weft.ir.target import Target
+from weft.ir.tensor import CompositeOp
 from weft.testing.cases import Case, difference, expectations, make_case, make_special_case
 from weft.testing.reference import evaluate
 from weft.testing.table import TABLE

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import dtypes
+from weft.ir import dtypes
 from weft.testing.cases import Case, make_case, make_cases, run_cases, seeded
 from weft.testing.levels import DTYPES, GRADIENTS, VALUES, includes, level
 from weft.testing.numeric import ACCURACY, numeric_derivative

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import weft
 from weft import plugins
-from weft.graph import Graph
+from weft.ir.graph import Graph
+from weft.ir.target import Target
+from weft.ir.tensor import CompositeOp
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.reduction import ReductionOp
-from weft.passes import PIPELINE
-from weft.target import Target
-from weft.tensor import CompositeOp
+from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.cases import Expectation, difference, expectations
 from weft.testing.levels import RANDOM, level
 from weft.testing.random_graphs import RandomProgram, programs
@@ -79,7 +79,7 @@ def test_each_pass_keeps_values(program: RandomProgram) -> None:
     target = _exact_target()
     wanted = expectations(graph, program.arrays, target)
     changed = graph
-    for name in PIPELINE:
+    for name in DEFAULT_PIPELINE:
         graph_pass = plugins.load(plugins.PASSES, name)()
         changed = graph_pass.do_pass(changed, target)
         for result in (changed, graph_pass.do_pass(graph, target)):

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.dtypes import as_dtype
-from weft.target import Target
+from weft.ir.dtypes import as_dtype
+from weft.ir.target import Target
 from weft.testing.levels import VALUES, level
 
 pytestmark = level(VALUES)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 import weft
-from weft.target import Target
+from weft.ir.target import Target
 from weft.testing.cases import Case, Finding, examine, make_cases
 from weft.testing.levels import TOGETHER
 from weft.testing.table.rows import Row

@@ -9,7 +9,7 @@ import numpy as np
 
 import weft
 from weft import TensorOp
-from weft.axes import make_axes
+from weft.ir.axes import make_axes
 from weft.ops.random import RandomBitsOp
 from weft_popxl import dtypes
 from weft_popxl.arguments import real, whole

@@ -11,14 +11,14 @@ from operator import or_
 from typing import Any
 
 import weft
-from weft.autodiff import given, gradient_graph
-from weft.dtypes import is_inexact
+from weft.autodiff.gradient_graph import given, gradient_graph
 from weft.errors import WeftError
-from weft.graph import called_graphs
+from weft.ir.dtypes import is_inexact
+from weft.ir.graph import called_graphs
+from weft.ir.results import ResultOp
+from weft.ir.storage import ParameterOp
+from weft.ir.traversal import postorder
 from weft.ops.graph_ops import CallOp, CondOp, LoopOp
-from weft.ops.results import ResultOp
-from weft.ops.storage import ParameterOp
-from weft.traversal import postorder
 from weft_popxl.errors import popart_exception
 from weft_popxl.graph import Graph
 from weft_popxl.tensor import Tensor

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft import dtypes, scope
 from weft.errors import WeftError
-from weft.op import Op
+from weft.ir import dtypes, scope
+from weft.ir.op import Op
+from weft.ir.storage import ParameterOp
 from weft.ops.elementwise import AbsoluteOp, CastOp, FloorDivideOp, MultiplyOp, SignOp
 from weft.ops.movement import BroadcastOp
-from weft.ops.storage import ParameterOp
 
 _floating: weakref.WeakKeyDictionary[weft.Graph, weft.Graph] = weakref.WeakKeyDictionary()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.graph import Graph
-from weft.hookspecs import hookimpl
+from weft.ir.graph import Graph
+from weft.ir.target import Target
 from weft.kernels import fused, in_effect_order
-from weft.passes import GraphPass
-from weft.target import Target
+from weft.passes.interface import GraphPass
+from weft.plugins import hookimpl
 from weft_passes.fusion.clusters import Clusters
 from weft_passes.fusion.growth import grow, may_fuse
 from weft_passes.fusion.recomputation import move_to_readers

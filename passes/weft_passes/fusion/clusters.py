@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from itertools import permutations
 
-from weft.graph import Graph
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.target import Target
 from weft.kernels import VIEWS, Group, Places, operand_places
-from weft.op import Op
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp
 from weft.ops.reduction import ReductionOp
-from weft.overwriting import Overwriting
-from weft.target import Target
+from weft.plan.inplace import Overwriting
 
 MOST_READERS = 256
 """How many readers of a cluster are looked at before lifting it is given up."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from weft.graph import Graph
+from weft.ir.graph import Graph
+from weft.ir.op import Op
 from weft.kernels import VIEWS, Places, place
-from weft.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import ContiguousOp, ReshapeOp

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from weft.ir.op import Op
 from weft.kernels import Places, operand_places
-from weft.op import Op
 from weft.ops.bits import BitwiseOp
 from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
 from weft.ops.elementwise import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.op import Op
+from weft.ir.op import Op
 from weft_passes.fusion.clusters import Cluster, Clusters, is_whole
 
 MOST_OPEN = 4

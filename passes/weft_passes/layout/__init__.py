@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.graph import Graph
-from weft.hookspecs import hookimpl
+from weft.ir.graph import Graph
+from weft.ir.target import Target
 from weft.ops.movement import ReshapeOp, TransposeOp
-from weft.passes import GraphPass
-from weft.target import Target
+from weft.passes.interface import GraphPass
+from weft.plugins import hookimpl
 from weft_passes.layout.choice import choose_forms
 from weft_passes.layout.copies import with_worthy_copies, without_needless_copies
 from weft_passes.layout.rebuilding import rebuilt

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
-from weft.axes import Axes, make_axes
-from weft.description import contiguous
-from weft.op import Op
+from weft.ir.axes import Axes, make_axes
+from weft.ir.description import contiguous
+from weft.ir.op import Op
+from weft.ir.storage import ParameterOp
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
-from weft.ops.storage import ParameterOp
 from weft_passes.factors import Form, flat, lengths, restricted, settled, translated
 from weft_passes.layout.prices import Crossing, Reducing, Sharing
 from weft_passes.layout.regions import Read, Region, Regions

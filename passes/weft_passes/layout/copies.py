@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from weft import scope
-from weft.description import TensorDescription, contiguous
-from weft.graph import Graph, on_new_operands
-from weft.op import Op
+from weft.ir import scope
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.graph import Graph, on_new_operands
+from weft.ir.op import Op
+from weft.ir.storage import ParameterOp, ReadOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import ContiguousOp
-from weft.ops.storage import ParameterOp, ReadOp
 from weft_passes.layout.prices import copy_price, reading_price
 from weft_passes.layout.regions import Regions
 from weft_passes.strides import Locations, may_be_view, suits_products

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 
-from weft.description import TensorDescription, contiguous
+from weft.ir.description import TensorDescription, contiguous
 from weft.ops.reduction import ReductionOp
 from weft_passes.factors import Form, lengths, moves, restricted
 from weft_passes.layout.regions import Regions

@@ -6,13 +6,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from weft import scope
-from weft.axes import Axes
-from weft.graph import Graph, on_new_operands
-from weft.op import Op
+from weft.ir import scope
+from weft.ir.axes import Axes
+from weft.ir.graph import Graph, on_new_operands
+from weft.ir.op import Op
+from weft.ir.tensor import TensorOp
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.reduction import ReductionOp
-from weft.tensor import TensorOp
 from weft_passes.factors import Form, Move, moved, moves, settled, translated
 from weft_passes.layout.regions import Region, Regions
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.axes import Axes
-from weft.graph import Graph
-from weft.op import Op
+from weft.ir.axes import Axes
+from weft.ir.graph import Graph
+from weft.ir.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.movement import BroadcastOp, ReshapeOp, TransposeOp
 from weft.ops.reduction import ArgExtremumOp, ReductionOp

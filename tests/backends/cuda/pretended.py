@@ -19,8 +19,8 @@ import ml_dtypes
 import numpy as np
 from emulator import Argument, Emulator
 
-from weft.kernels.c import CUDA, OPENCL
-from weft.kernels.c.function import region
+from weft_c import CUDA, OPENCL
+from weft_c.function import region
 from weft_cupy import blas, devices, drivers, executor
 
 BASE = 256

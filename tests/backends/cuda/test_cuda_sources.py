@@ -15,15 +15,15 @@ import pytest
 from nvrtc import ARCHITECTURES, NEWEST, complaints, library, usage_of
 
 import weft
-from weft.called import plan_of
-from weft.inlining import called_graphs, with_bodies
-from weft.kernels.c import CUDA, GPUKernel, Processor, Source, lower
-from weft.kernels.c.device_transformer import target_of
-from weft.passes import run_passes
-from weft.pipeline import Pipeline
-from weft.plan import make_plan
+from weft.passes.interface import run_passes
+from weft.passes.pipeline import Pipeline
+from weft.plan.callee_plans import plan_of
+from weft.plan.plan import make_plan
 from weft.testing.cases import Case, is_within, make_cases
 from weft.testing.test_ops import ROWS
+from weft.transforms.inlining import called_graphs, with_bodies
+from weft_c import CUDA, GPUKernel, Processor, Source, lower
+from weft_c.device_transformer import target_of
 from weft_cupy.device import ACCESS, ALIGNMENT, GROUP
 
 PROCESSOR = Processor(

@@ -18,19 +18,19 @@ import pytest
 from test_larger_shapes import LARGE, MANY, WITH_DTYPES, results_of
 
 import weft
-import weft.kernels.c
-from weft.called import plan_of
-from weft.inlining import called_graphs, with_bodies
-from weft.kernels.c import CUDA, OPENCL, Processor, lower
-from weft.kernels.c.device_transformer import target_of
-from weft.passes import run_passes
-from weft.pipeline import Pipeline
-from weft.plan import make_plan
-from weft.target import Target
+import weft_c
+from weft.ir.target import Target
+from weft.passes.interface import run_passes
+from weft.passes.pipeline import Pipeline
+from weft.plan.callee_plans import plan_of
+from weft.plan.plan import make_plan
 from weft.testing.cases import is_within, make_cases
 from weft.testing.test_ops import ROWS
+from weft.transforms.inlining import called_graphs, with_bodies
+from weft_c import CUDA, OPENCL, Processor, lower
+from weft_c.device_transformer import target_of
 
-ROOT = Path(weft.kernels.c.__file__).parent
+ROOT = Path(weft_c.__file__).parent
 MODULES = (
     "accumulators", "blocking", "bundles", "columns", "epilogues", "evaluation", "expressions",
     "forms", "frames", "group_columns", "kernels", "loops", "maps", "moments", "packing", "parts",

@@ -14,10 +14,10 @@ from pretended import FORMS
 from test_larger_shapes import LARGE, MANY, numbers, results_of
 
 import weft
-from weft.kernels.c import CUDA, Processor
-from weft.kernels.c.device_transformer import target_of
 from weft.testing.cases import is_within, make_case
 from weft.testing.test_ops import ROWS
+from weft_c import CUDA, Processor
+from weft_c.device_transformer import target_of
 
 if TYPE_CHECKING:
     from conftest import Maker

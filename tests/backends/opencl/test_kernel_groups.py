@@ -12,8 +12,8 @@ from machines import FORMS, transformer_for
 import weft
 from weft import Transformer
 from weft.errors import BackendError, IndexOutOfRange
-from weft.kernels.c.group import GPUKernelGroup
 from weft.ops.gathering import TakeOp
+from weft_c.group import GPUKernelGroup
 from weft_opencl.transformer import OpenCLTransformer
 
 

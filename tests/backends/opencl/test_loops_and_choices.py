@@ -12,10 +12,10 @@ from machines import FORMS, transformer_for
 
 import weft
 from weft.errors import IndexOutOfRange
-from weft.kernels.c import group as groups
-from weft.kernels.c.control import Choice, Repeat, While
-from weft.kernels.c.function import HostCall
-from weft.kernels.c.group import GPUKernelGroup
+from weft_c import group as groups
+from weft_c.control import Choice, Repeat, While
+from weft_c.function import HostCall
+from weft_c.group import GPUKernelGroup
 from weft_opencl.transformer import OpenCLTransformer
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(6, 8)

@@ -13,9 +13,9 @@ import pytest
 from machines import transformer_for
 
 import weft
-from weft.dtypes import as_dtype
 from weft.errors import CheckFailed, IndexOutOfRange
-from weft.recycling import SMALLEST
+from weft.ir.dtypes import as_dtype
+from weft.runtime.result_pool import SMALLEST
 from weft_opencl.transformer import OpenCLTransformer
 
 LARGE = SMALLEST // 4

@@ -16,7 +16,7 @@ import pytest
 from machines import transformer_for
 
 import weft
-from weft import dtypes
+import weft_c
 from weft.errors import (
     BackendError,
     CheckFailed,
@@ -24,8 +24,8 @@ from weft.errors import (
     StateError,
     UnsupportedOpError,
 )
-from weft.kernels import c
-from weft.kernels.c.device_errors import DeviceMemoryError, excerpt
+from weft.ir import dtypes
+from weft_c.device_errors import DeviceMemoryError, excerpt
 from weft_opencl.errors import build_error, explained, lines_in
 from weft_opencl.transformer import OpenCLTransformer
 
@@ -255,8 +255,8 @@ def test_source_that_does_not_build_is_shown_around_the_error(
     x = weft.placeholder((3,))
     computation = transformer.computation(weft.negative(x), x)
     with monkeypatch.context() as patch:
-        text = c.Source.text.fget  # type: ignore[attr-defined]
-        patch.setattr(c.Source, "text", property(lambda self: text(self).replace("-", "@")))
+        text = weft_c.Source.text.fget  # type: ignore[attr-defined]
+        patch.setattr(weft_c.Source, "text", property(lambda self: text(self).replace("-", "@")))
         with pytest.raises(BackendError, match="refused the program") as caught:
             computation([1, 2, 3])
     assert "error" in str(caught.value)

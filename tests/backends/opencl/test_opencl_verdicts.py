@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from machines import CPU, fake_device
 
-from weft.cache import open_cache
+from weft.cache.store import open_cache
 from weft_opencl import drivers, probe, verdicts
 from weft_opencl.drivers import Candidate
 from weft_opencl.verdicts import Verdict, verdict_on

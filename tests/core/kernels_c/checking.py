@@ -8,9 +8,9 @@ import pytest
 from running import CUDA_PARALLEL, PROCESSORS, plan_of, run, work_of
 
 import weft
-from weft import dtypes
-from weft.capture import capture
+from weft.ir import dtypes
 from weft.testing.reference import evaluate
+from weft.transforms.capture import capture
 
 
 def numbers(dtype, *shape):

@@ -10,9 +10,11 @@ import numpy as np
 import pyopencl as cl
 
 from weft import plugins
-from weft.capture import capture
-from weft.device import host_view
-from weft.kernels.c import (
+from weft.ir.target import Target
+from weft.plan.plan import ARENA, CONSTANT, INPUT, RESULT, make_plan
+from weft.runtime.device import host_view
+from weft.transforms.capture import capture
+from weft_c import (
     CUDA,
     OPENCL,
     HostCall,
@@ -24,9 +26,7 @@ from weft.kernels.c import (
     scratch_bytes,
     takes_prologue,
 )
-from weft.kernels.c.function import region
-from weft.plan import ARENA, CONSTANT, INPUT, RESULT, make_plan
-from weft.target import Target
+from weft_c.function import region
 from weft_opencl.devices import choose
 
 SERIAL = Processor(OPENCL, is_serial=True, units=3)

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import BUNDLED, CUDA_PARALLEL, FUSING, PARALLEL, SERIAL, plan_of, work_of
 
-from weft.kernels.c import ElementWiseKernel, Lowering
-from weft.kernels.c.bundles import bundling_of
-from weft.kernels.c.frames import cut_into, frame
-from weft.kernels.c.kernels import alone
+from weft_c import ElementWiseKernel, Lowering
+from weft_c.bundles import bundling_of
+from weft_c.frames import cut_into, frame
+from weft_c.kernels import alone
 
 LENGTHS = (0, 1, 3, 4, 5, 1023, 1024, 4097)
 

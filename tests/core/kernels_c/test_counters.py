@@ -19,10 +19,10 @@ pytest.importorskip("pyopencl")
 from checking import check, numbers, with_bundles
 from running import CUDA_PARALLEL, FUSING, PARALLEL, PROCESSORS, SERIAL, plan_of, run, work_of
 
-from weft.description import TensorDescription, contiguous
-from weft.kernels.c import counters
-from weft.kernels.c.code import Code
-from weft.kernels.c.lowering import Array
+from weft.ir.description import TensorDescription, contiguous
+from weft_c import counters
+from weft_c.code import Code
+from weft_c.lowering import Array
 
 MANY = 2**31 + 5008
 """So many that their numbers have more than 31 bits."""

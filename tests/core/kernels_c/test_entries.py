@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.kernels.c.dialect import OPENCL
-from weft.kernels.c.entries import entries_of
-from weft.kernels.c.function import Function, GPUKernel, Parameter, Source
+from weft_c.dialect import OPENCL
+from weft_c.entries import entries_of
+from weft_c.function import Function, GPUKernel, Parameter, Source
 
 
 def function(number: int, group: int = 1) -> Function:

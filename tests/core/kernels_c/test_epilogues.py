@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 import weft
-from weft.capture import capture
 from weft.errors import GraphError
+from weft.ir.target import Target
 from weft.kernels import FusedOp, Group, fused
 from weft.ops.linalg import MatmulOp
-from weft.plan import make_plan
-from weft.target import Target
+from weft.plan.plan import make_plan
+from weft.transforms.capture import capture
 
 pytest.importorskip("pyopencl")
 from checking import both, check, everywhere, numbers
 from running import CUDA_PARALLEL, FUSING, PROCESSORS, SERIAL, plan_of, work_of
 
-from weft.kernels.c import lower
+from weft_c import lower
 
 SHAPES = {
     "tiny": ((3, 4), (4, 5)),

@@ -24,11 +24,11 @@ from running import (
     work_of,
 )
 
-from weft.kernels.c import OPENCL
-from weft.kernels.c.groups import BESIDE
-from weft.kernels.c.parts import SHORTEST_ROW
-from weft.kernels.c.steps.sorting import MOST_SELECTED
 from weft.ops.sorting import TopKIndicesOp
+from weft_c import OPENCL
+from weft_c.groups import BESIDE
+from weft_c.parts import SHORTEST_ROW
+from weft_c.steps.sorting import MOST_SELECTED
 
 MANY = replace(BUNDLED, units=16)
 """A device with so many units that a group combines the parts of a single row."""

@@ -8,11 +8,11 @@ import pytest
 from running import CUDA_PARALLEL, FUSING, PROCESSORS, plan_of
 
 from weft import errors
-from weft.kernels.c import lower
-from weft.kernels.c.function import GPUKernel
-from weft.kernels.c.helpers import HELPERS
 from weft.testing.cases import make_cases
 from weft.testing.test_ops import ROWS
+from weft_c import lower
+from weft_c.function import GPUKernel
+from weft_c.helpers import HELPERS
 
 CALL = re.compile(r"\bweft_\w+(?=\()")
 TARGETS = {**PROCESSORS, "cuda": CUDA_PARALLEL}

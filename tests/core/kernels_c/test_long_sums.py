@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import weft
-from weft.target import Target
+from weft.ir.target import Target
 from weft.testing import test_reductions as kit
 
 pytest.importorskip("pyopencl")
 from running import FUSING, PROCESSORS, plan_of, run, work_of
 
-from weft.kernels.c.totals import BLOCK
+from weft_c.totals import BLOCK
 
 FORMS = pytest.mark.parametrize("form", ["parallel", "shuffling"])
 """The serial form is that of the backend, which the kit tests."""

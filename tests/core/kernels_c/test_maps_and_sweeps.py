@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import CUDA_PARALLEL, FUSING, PARALLEL, SERIAL, plan_of, work_of
 
-from weft.kernels.c.columns import ColumnSweeping
-from weft.kernels.c.frames import cut_into, frame
-from weft.kernels.c.group_columns import GroupColumnSweeping
-from weft.kernels.c.groups import GroupSweeping
-from weft.kernels.c.kernels import alone
-from weft.kernels.c.parts import count_parts, parts_of, sweeping_of
-from weft.kernels.c.sweeps import Sweeping
+from weft_c.columns import ColumnSweeping
+from weft_c.frames import cut_into, frame
+from weft_c.group_columns import GroupColumnSweeping
+from weft_c.groups import GroupSweeping
+from weft_c.kernels import alone
+from weft_c.parts import count_parts, parts_of, sweeping_of
+from weft_c.sweeps import Sweeping
 
 
 def chain(x):

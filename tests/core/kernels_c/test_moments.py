@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import FUSING, SERIAL, plan_of, run, work_of
 
-from weft.kernels.c.moments import BLOCK, blocks_of, moments_of, points_of_block
-from weft.kernels.fusedop import FusedOp
+from weft.kernels.fused_op import FusedOp
+from weft_c.moments import BLOCK, blocks_of, moments_of, points_of_block
 
 LONG = 2 * BLOCK + 77
 

@@ -15,7 +15,7 @@ pytest.importorskip("pyopencl")
 from checking import both, check, everywhere, numbers
 from running import OPENCL, SERIAL, plan_of, work_of
 
-from weft.kernels.c import HostCall
+from weft_c import HostCall
 
 SHAPES = {
     "tiny": ((3, 4), (4, 5)),

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 import weft
-from weft.capture import capture
 from weft.errors import GraphError
+from weft.ir.target import Target
 from weft.kernels import FusedOp, Group, fused, operand_places
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp
-from weft.plan import make_plan
-from weft.target import Target
+from weft.plan.plan import make_plan
+from weft.transforms.capture import capture
 
 pytest.importorskip("pyopencl")
 from checking import both, check, everywhere, numbers
 from running import CUDA_PARALLEL, FUSING, PARALLEL, PROCESSORS, SERIAL, plan_of
 
-from weft.kernels.c import lower, takes_prologue
+from weft_c import lower, takes_prologue
 
 SHAPES = {
     "tiny": ((3, 4), (4, 5)),

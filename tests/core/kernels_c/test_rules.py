@@ -8,11 +8,12 @@ import pkgutil
 import pytest
 
 import weft.ops
-from weft.kernels.c import rules
-from weft.op import Op
-from weft.ops import complex_parts, control, results, storage
+from weft.ir import results, storage
+from weft.ir.op import Op
+from weft.ir.tensor import CompositeOp
+from weft.ops import complex_parts, control
 from weft.ops.graph_ops import GraphsOp, SavedOp
-from weft.tensor import CompositeOp
+from weft_c import rules
 
 NO_STEPS = (
     storage.AssignableTensorOp, storage.AssignOp, storage.InitTensorOp, storage.ParameterOp,

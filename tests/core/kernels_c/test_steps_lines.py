@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import dtypes
+from weft.ir import dtypes
 from weft.ops import cumulative, reduction, sorting, windows
 
 pytest.importorskip("pyopencl")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import dtypes
+from weft.ir import dtypes
 from weft.ops import dynamic_slices, gathering, random, windows
 from weft.ops.indexing import UpdateSliceOp
 from weft.ops.movement import IotaOp

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.kernels.c.device import HeldMemory, OpenedDevice
-from weft.kernels.c.device_errors import DeviceMemoryError
-from weft.kernels.c.working import WorkingMemory
+from weft_c.device import HeldMemory, OpenedDevice
+from weft_c.device_errors import DeviceMemoryError
+from weft_c.working import WorkingMemory
 
 ROOM = 100
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from weft.cli import app
+from weft.cli.app import app
 
 SCRIPT = """
 $1 = InputTensor(x, float32, [2, 3]);

@@ -12,8 +12,8 @@ from hamkaas_models import mnist
 
 import weft
 from weft.kernels import FusedOp
-from weft.passes import PIPELINE
-from weft.plan import STATE
+from weft.plan.plan import STATE
+from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft_hamkaas import HamKaasModel, HamKaasPlugin
 
 SIZES = Sizes()
@@ -93,7 +93,7 @@ def test_a_token_compiles_nothing_and_allocates_its_logits_only(backend):
 
 
 def unfused(node):
-    passes = [name for name in PIPELINE if name != "fusion"]
+    passes = [name for name in DEFAULT_PIPELINE if name != "fusion"]
     return HamKaasModel(node, weft.make_transformer("numpy", passes=passes))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import weft_hamkaas as hk
 from weft.errors import IndexOutOfRange
-from weft.plan import STATE
+from weft.plan.plan import STATE
 from weft_hamkaas import BufferTensor, ConstantTensor, HamKaasPlugin, InputTensor
 from weft_hamkaas.traversal import evaluation_order
 

@@ -13,7 +13,7 @@ from hamkaas_models import MNIST
 from typer.testing import CliRunner
 
 import weft_hamkaas as hk
-from weft.cli import app
+from weft.cli.app import app
 from weft.kernels import FusedOp
 from weft_hamkaas import ConstantTensor, InputTensor
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hamkaas_models import floats, index
 
-from weft.plan import RESULT
+from weft.plan.plan import RESULT
 from weft_hamkaas import BufferTensor, HamKaasPlugin, InputTensor
 
 ROWS, COLUMNS = 512, 32

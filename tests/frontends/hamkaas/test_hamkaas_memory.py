@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft_hamkaas as hk
-from weft import placement
 from weft.errors import ArgumentError, PlanError
+from weft.plan import placement
 from weft_hamkaas import Allocator, BufferTensor, ConstantTensor, InputTensor, plan_memory
 from weft_hamkaas.memory import aligned
 

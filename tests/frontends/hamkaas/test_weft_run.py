@@ -15,8 +15,8 @@ import weft
 import weft_hamkaas as hk
 from weft import plugins
 from weft.errors import PluginError
-from weft.hookspecs import hookimpl
-from weft.importers import ImportedGraph, Importer, importer_for
+from weft.plugins import hookimpl
+from weft.runtime.importers import ImportedGraph, Importer, importer_for
 
 
 def test_a_script_is_computed_and_the_result_written(folder, backend):

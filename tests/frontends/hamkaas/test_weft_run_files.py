@@ -14,7 +14,7 @@ from hamkaas_models import floats
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.array_files import read_array, stored_arrays
+from weft.runtime.array_files import read_array, stored_arrays
 
 
 @pytest.mark.parametrize("kept", [0, 1, 50, 200])

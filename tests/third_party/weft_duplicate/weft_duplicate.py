@@ -1,7 +1,7 @@
 """A backend under the name of another one."""
 
 from weft import Transformer
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 
 
 @hookimpl

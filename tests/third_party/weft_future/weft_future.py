@@ -1,7 +1,7 @@
 """A backend for plugin hooks that this weft does not have."""
 
 from weft import Transformer
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 
 WEFT_API = "2.0"
 

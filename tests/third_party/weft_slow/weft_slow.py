@@ -3,7 +3,7 @@
 import time
 
 import weft
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 
 time.sleep(2)
 

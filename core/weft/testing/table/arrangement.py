@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.axes import Axis
 from weft.errors import ArgumentError, AxesError, WeftError
+from weft.ir.axes import Axis
 from weft.testing.table.rows import (
     ALL,
     CUBE,

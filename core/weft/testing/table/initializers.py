@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.axes import Axis
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.axes import Axis
 from weft.testing.table.distributions import KEY, box_muller, truncated, unit
 from weft.testing.table.rows import C, H, Refusal, Row
 

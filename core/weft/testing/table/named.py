@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.axes import Axis
 from weft.errors import ArgumentError, AxesError
+from weft.ir.axes import Axis
 from weft.testing.table.rows import REC, C, H, N, Operand, Refusal, Row, Shapes, W, operands
 
 _K, _R, _S = Axis(2, "K"), Axis(2, "R"), Axis(3, "S")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft.axes import Axis
 from weft.errors import WeftError
-from weft.tensor import TensorOp
+from weft.ir.axes import Axis
+from weft.ir.tensor import TensorOp
 
 Shapes = tuple[tuple[Any, ...], ...]
 

@@ -1,7 +1,7 @@
 """Registers another name than its entry point says."""
 
 from weft import Transformer
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 
 
 @hookimpl

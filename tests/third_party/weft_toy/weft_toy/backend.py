@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from weft import DeviceBufferStorage, DeviceTensor, Op, Target, TensorDescription, Transformer, ops
-from weft.device import host_view
+from weft.ir.rules import RuleTable
 from weft.ops.indexing import python_slices
-from weft.plan import INPUT, RESULT, Step
-from weft.program import Program
-from weft.rules import RuleTable
+from weft.plan.plan import INPUT, RESULT, Step
+from weft.runtime.device import host_view
+from weft.runtime.program import Program
 
 Array = np.ndarray[Any, Any]
 Rule = Callable[..., Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weft
 from weft import PeepholeGraphPass, visit
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 from weft.ops.elementwise import CastOp
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.hookspecs import hookimpl
+from weft.plugins import hookimpl
 
 WEFT_API = "1.0"
 

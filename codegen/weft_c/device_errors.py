@@ -1,0 +1,91 @@
+"""Errors of devices that are programmed in C: no memory, or source or kernels that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
+
+from weft.errors import BackendError
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.kernels.indexing_maps import VIEWS
+from weft.plan.plan import ARENA
+from weft.runtime.program import Program
+
+AROUND = 3
+"""The lines of source that are shown before and after an error."""
+FIRST = 5
+"""The errors that are shown with their source."""
+
+LARGEST = 5
+"""The values that are named where memory for all of them is not there."""
+
+
+class DeviceMemoryError(BackendError, MemoryError):
+    """A device has no memory left for what it was asked to hold."""
+
+
+def build_error(
+    refused: str, compiler: str, log: str, source: str, lines: Sequence[int]
+) -> BackendError:
+    """Return the error for source that does not build, with the compiler's log and the lines.
+
+    `refused` says which compiler refused what, and `lines` are those that the log names.
+    """
+    return BackendError(
+        f"{refused}; this is an error of weft or of {compiler}, not of the graph\n"
+        f"{log.strip()}\n{excerpt(source, lines)}"
+    )
+
+
+def excerpt(source: str, lines: Sequence[int]) -> str:
+    """Return the numbered lines of source around the first of some; its first ones for none."""
+    written = source.splitlines()
+    named = lines or [1]
+    shown = {
+        near
+        for number in dict.fromkeys(named[:FIRST])
+        for near in range(number - AROUND, number + AROUND + 1)
+        if 1 <= near <= len(written)
+    }
+    return "\n".join(
+        f"{'>' if number in named else ' '}{number:5} {written[number - 1]}"
+        for number in sorted(shown)
+    )
+
+
+def kernel_and_lines(lines: Iterable[str], source: str, begin: int) -> str:
+    """Return the users' lines that a kernel computes, and the source around where it begins."""
+    named = [f"  {line}" for line in lines]
+    return "\n".join(["it computes:", *named, excerpt(source, [begin])])
+
+
+def largest_values(program: Program) -> str:
+    """Return the largest values that a program computes on the way, with the users' lines."""
+    if program.is_restored:  # planning it again would ask for the memory again
+        made = [(op, contiguous(op.axes.shape, op.dtype)) for op in _computed(program.captured)]
+    else:
+        places = [(step.op, (*step.outs, step.workspace)) for step in program.plan.steps]
+        made = [(op, lies) for op, all_ in places for lies in all_ if lies is not None]
+        made = [(op, lies) for op, lies in made if lies.base.kind == ARENA]
+    largest = nlargest(LARGEST, made, key=lambda each: _nbytes(each[1]))
+    lines = [
+        f"  {_nbytes(lies)} bytes: {_called(op)} of {lies.dtype} {lies.shape}, {op.file_info}"
+        for op, lies in largest
+    ]
+    return "\n".join(["the largest values that it computes on the way are:", *lines])
+
+
+def _computed(graph: Graph) -> list[Op]:
+    """Return the ops whose values are neither there before nor views."""
+    return [op for op in graph.ops if op.is_tensor and op.args and not isinstance(op, VIEWS)]
+
+
+def _nbytes(lies: TensorDescription) -> int:
+    return lies.size * lies.dtype.itemsize
+
+
+def _called(op: Op) -> str:
+    kinds = [type(each).__name__ for each in op.contained or (op,)]
+    return " ".join(dict.fromkeys(kinds))

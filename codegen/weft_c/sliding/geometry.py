@@ -1,0 +1,204 @@
+"""The geometry of a convolution as kernels need it: lengths, and which elements meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from weft.ops.convolutions import (
+    BilinearConvolutionOp,
+    ConvolutionFilterOp,
+    ConvolutionOp,
+)
+from weft.ops.spatial import Numbers, Sliding
+from weft.support.locks import cached_property
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The lengths of a convolution.
+
+    Attributes
+    ----------
+    batch, groups
+        The images, and the groups that channels are cut in.
+    channels, filters
+        Those of a group.
+    lengths, counts
+        The spatial lengths of the images, and of the outputs.
+    sliding
+        The windows.
+    """
+
+    batch: int
+    groups: int
+    channels: int
+    filters: int
+    lengths: Numbers
+    counts: Numbers
+    sliding: Sliding
+
+    @property
+    def taps(self) -> int:
+        """The elements of a window in one channel."""
+        return prod(self.sliding.kernel)
+
+
+def geometry_of(op: BilinearConvolutionOp) -> Geometry:
+    """Return the geometry of a convolution or of one of its adjoints."""
+    first, second, result = (each.axes.shape for each in (*op.args, op))
+    if isinstance(op, ConvolutionOp):
+        images, filters, outputs = first, second, result
+    elif isinstance(op, ConvolutionFilterOp):
+        images, filters, outputs = first, result, second
+    else:
+        images, filters, outputs = result, second, first
+    count, channels, *kernel = filters
+    return Geometry(
+        images[0], op.groups, channels, count // op.groups, tuple(images[2:]), tuple(outputs[2:]),
+        op.sliding(kernel),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Planes:
+    """How the images of a channel are copied: with zeros around, and apart by strides.
+
+    Along each axis, element q of phase f is that of the image at ``q * step + f - before``; so
+    windows that are a step apart see neighbours.
+
+    Attributes
+    ----------
+    lengths
+        Those of an image.
+    step, before
+        For each axis.
+    phases
+        For each axis those that are copied.
+    sizes
+        For each axis the elements of a phase.
+    """
+
+    lengths: Numbers
+    step: Numbers
+    before: Numbers
+    phases: tuple[Numbers, ...]
+    sizes: Numbers
+
+    @cached_property
+    def pitches(self) -> Numbers:
+        """The distance of neighbours along each axis."""
+        return tuple(prod(self.sizes[place + 1 :]) for place in range(len(self.sizes)))
+
+    @property
+    def size(self) -> int:
+        """The elements of a channel."""
+        return prod(map(len, self.phases)) * prod(self.sizes)
+
+    def place(self, phases: Numbers, elements: Numbers) -> int:
+        """Return where the element of a phase lies."""
+        number = 0
+        for several, phase in zip(self.phases, phases, strict=True):
+            number = number * len(several) + several.index(phase)
+        steps = zip(elements, self.pitches, strict=True)
+        return number * prod(self.sizes) + sum(q * pitch for q, pitch in steps)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Results that see planes through the same taps.
+
+    Attributes
+    ----------
+    counts
+        The results along each axis.
+    first, step
+        Along each axis the place of the first of them, and their distance.
+    taps
+        For each term of a channel the number of the filter's element, and where in the planes the
+        first result finds its factor.
+    """
+
+    counts: Numbers
+    first: Numbers
+    step: Numbers
+    taps: tuple[tuple[int, int], ...]
+
+
+def forward(geometry: Geometry) -> tuple[Planes, tuple[Sweep, ...]]:
+    """Return how outputs see planes of images."""
+    kernel, stride, padding, dilation = geometry.sliding
+    axes = list(zip(kernel, stride, dilation, geometry.counts, strict=True))
+    planes = Planes(
+        geometry.lengths,
+        stride,
+        tuple(before for before, _ in padding),
+        tuple(tuple(sorted({k * gap % step for k in range(size)})) for size, step, gap, _ in axes),
+        tuple(count + (size - 1) * gap // step for size, step, gap, count in axes),
+    )
+    taps = []
+    for number, place in enumerate(product(*map(range, kernel))):
+        offsets = [k * gap for k, gap in zip(place, dilation, strict=True)]
+        parts = [divmod(offset, step) for offset, step in zip(offsets, stride, strict=True)]
+        elements, phases = zip(*parts, strict=True)
+        taps.append((number, planes.place(phases, elements)))
+    rank = len(kernel)
+    return planes, (Sweep(geometry.counts, (0,) * rank, (1,) * rank, tuple(taps)),)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """The results of a phase along one axis: how many, the first, and what they meet."""
+
+    count: int
+    first: int
+    taps: tuple[tuple[int, int], ...]
+
+
+def transposed(geometry: Geometry) -> tuple[Planes, tuple[Sweep, ...]]:
+    """Return how images see planes of outputs, for each phase of the stride."""
+    lines = [_lines(geometry, place) for place in range(len(geometry.lengths))]
+    places = [[at for line in several for _, at in line.taps] for several in lines]
+    before = tuple(max(0, -min(several, default=0)) for several in places)
+    ends = [
+        max((line.count - 1 + at for line in several for _, at in line.taps), default=0)
+        for several in lines
+    ]
+    rank = len(lines)
+    planes = Planes(
+        geometry.counts,
+        (1,) * rank,
+        before,
+        ((0,),) * rank,
+        tuple(max(end + more + 1, 1) for end, more in zip(ends, before, strict=True)),
+    )
+    sweeps = []
+    kernel, stride, *_ = geometry.sliding
+    for chosen in product(*lines):
+        taps = []
+        for tap in product(*(line.taps for line in chosen)):
+            number = 0
+            for (k, _), size in zip(tap, kernel, strict=True):
+                number = number * size + k
+            elements = tuple(at + more for (_, at), more in zip(tap, before, strict=True))
+            taps.append((number, planes.place((0,) * rank, elements)))
+        counts = tuple(line.count for line in chosen)
+        if all(counts):
+            first = tuple(line.first for line in chosen)
+            sweeps.append(Sweep(counts, first, stride, tuple(taps)))
+    return planes, tuple(sweeps)
+
+
+def _lines(geometry: Geometry, place: int) -> list[_Line]:
+    kernel, stride, padding, dilation = geometry.sliding
+    size, step, before, gap = kernel[place], stride[place], padding[place][0], dilation[place]
+    found = []
+    for phase in range(step):
+        lowest = -(-(before - phase) // step)
+        highest = (before + geometry.lengths[place] - 1 - phase) // step
+        taps = [(k, lowest - (k * gap - phase) // step)
+                for k in range(size) if (k * gap - phase) % step == 0]  # fmt: skip
+        first = lowest * step + phase - before
+        found.append(_Line(max(highest - lowest + 1, 0), first, tuple(taps)))
+    return found

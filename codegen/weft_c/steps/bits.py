@@ -1,0 +1,48 @@
+"""Elements as bits, for what only moves them, and arrays seen with fewer dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
+from weft.kernels.collapse import collapse
+
+_BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+
+
+def bits(tensor: TensorDescription) -> TensorDescription:
+    """Return the elements of a tensor as unsigned integers of their size."""
+    return tensor.with_dtype(_BITS[tensor.dtype.itemsize])
+
+
+def bits_of(value: Any, dtype: DType) -> int:
+    """Return the bits of a number."""
+    return int(np.asarray(value).astype(dtype).view(_BITS[dtype.itemsize]))
+
+
+def regrouped(tensor: TensorDescription, groups: Sequence[Sequence[int]]) -> TensorDescription:
+    """Return a tensor whose dimensions in each group, which must allow it, are one."""
+    return replace(
+        tensor,
+        shape=tuple(prod(tensor.shape[place] for place in group) for group in groups),
+        strides=tuple(tensor.strides[group[-1]] for group in groups),
+    )
+
+
+def joined(
+    *tensors: TensorDescription, roles: Sequence[Hashable] | None = None
+) -> tuple[list[TensorDescription], tuple[tuple[int, ...], ...]]:
+    """Return tensors of one shape with dimensions joined where all allow it, and the groups.
+
+    Dimensions of different roles are not joined; those of length 1 are left out.
+    """
+    shape = tensors[0].shape
+    groups = collapse(shape, roles or [0] * len(shape), [each.strides for each in tensors])
+    return [regrouped(each, groups) for each in tensors], groups

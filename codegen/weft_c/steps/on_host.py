@@ -1,0 +1,31 @@
+"""Rules for what the host does: linear systems, and effects."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weft.ir.op import Op
+from weft.ops import control, decompositions
+from weft_c.lowering import Lowering, rules
+
+
+@rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp)
+@rules.on_type(decompositions.DeterminantOp, decompositions.InverseOp)
+def decomposition_rule(op: Op, lowering: Lowering) -> None:
+    """Compute the reference, which turns NumPy's errors into NaN."""
+    args = (*lowering.args, lowering.out)
+    lowering.host(partial(_compute, op.reference), args, (len(args) - 1,))
+
+
+def _compute(reference: Any, *arrays: Any) -> None:
+    *args, out = arrays
+    np.copyto(out, reference(*args))
+
+
+@rules.on_type(control.EffectOp)
+def effect_rule(op: control.EffectOp, lowering: Lowering) -> None:
+    """Hand the operands over; the value is a view of the first."""
+    lowering.host(op.perform, lowering.args, ())

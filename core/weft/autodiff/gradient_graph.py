@@ -1,0 +1,491 @@
+"""Autodiff as a transform: from a graph to the graph of its gradients.
+
+The gradient graph takes the gradients of the forward graph's outputs, and values of the forward
+graph that the adjoint rules read; it yields the gradients of the forward graph's inputs. What it
+reads from inside is decided by bytes: a value that cheap ops make of others is computed again where
+that keeps less. (PopXL's `autodiff`; reverse accumulation as in `weft.autodiff.reverse`.)
+
+Gradient graphs are kept with their forward graph, by what was asked for and by the gradient graphs
+that were given for graphs below. So a graph is differentiated once for each set of outputs whose
+gradients arrive, however often it is called, and what was asked before changes no result. Whoever
+asks for the gradient graphs of all graphs gets some that fit every call, and one for each graph.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from weft.autodiff.reverse import Missing, walk_back
+from weft.errors import ArgumentError, GradientError
+from weft.ir import dtypes, scope
+from weft.ir.effects import without_effect
+from weft.ir.graph import Graph, called_graphs
+from weft.ir.op import Op, explain
+from weft.ir.results import ResultOp
+from weft.ir.storage import ParameterOp, placeholder
+from weft.ir.tensor import TensorOp
+from weft.ir.traversal import nested, postorder
+from weft.ops.calls import all_saved
+from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
+from weft.ops.elementwise import (
+    AddOp,
+    CastOp,
+    MultiplyOp,
+    NegativeOp,
+    SquareOp,
+    SubtractOp,
+    add,
+)
+from weft.ops.graph_ops import CallOp, SavedOp, WhileOp
+from weft.ops.movement import zeros_like
+from weft.support.gc_pause import paused_collection
+from weft.support.locks import cached_property
+from weft.transforms.inlining import without_saved
+
+__all__ = ["ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "autodiff"]
+
+CHEAP = (
+    AddOp, CastOp, ComparisonOp, MaximumOp, MinimumOp, MultiplyOp, NegativeOp, SquareOp, SubtractOp,
+    WhereOp,
+)  # fmt: skip
+"""The ops that take less time than to keep their result and read it again; views are cheap too."""
+
+
+class ExpectedConnectionType(enum.Enum):
+    """What stands behind an input or output of a gradient graph: a forward value or a gradient."""
+
+    Fwd = "Fwd"
+    FwdGrad = "FwdGrad"
+
+
+@dataclass(frozen=True)
+class ExpectedConnection:
+    """An input or output of a gradient graph.
+
+    Attributes
+    ----------
+    connection_type
+        Whether it is the value of a forward tensor, or the gradient of one.
+    fwd_tensor
+        An input, output or inner op of the forward graph.
+    """
+
+    connection_type: ExpectedConnectionType
+    fwd_tensor: Any
+
+
+@dataclass(frozen=True, eq=False)
+class GradGraphInfo:
+    """A gradient graph, and what its inputs and outputs mean.
+
+    Attributes
+    ----------
+    graph, forward_graph
+        The gradient graph, and the one that was differentiated.
+    expected_inputs, expected_outputs
+        What each input and output of the gradient graph stands for, in their order.
+    missing
+        For inputs of the forward graph that have no gradient, the op that is the reason, and the
+        ops on the way to it.
+    independent
+        Inputs of the forward graph whose gradient is zero, whether it was required or not.
+    """
+
+    graph: Graph
+    forward_graph: Graph
+    expected_inputs: tuple[ExpectedConnection, ...]
+    expected_outputs: tuple[ExpectedConnection, ...]
+    missing: Mapping[Any, Missing] = field(default_factory=dict, repr=False)
+    independent: frozenset[Any] = field(default=frozenset(), repr=False)
+    _part: Callable[[tuple[Any, ...]], GradGraphInfo] | None = field(default=None, repr=False)
+    _parts: dict[frozenset[Any], GradGraphInfo] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def inputs(self) -> tuple[Any, ...]:
+        """The forward tensors behind the inputs."""
+        return tuple(each.fwd_tensor for each in self.expected_inputs)
+
+    @cached_property
+    def outputs(self) -> tuple[Any, ...]:
+        """The forward tensors behind the outputs."""
+        return tuple(each.fwd_tensor for each in self.expected_outputs)
+
+    def provided(self) -> tuple[Any, ...]:
+        """Return the forward tensors whose gradients are inputs, which are the first inputs."""
+        return self._provided
+
+    @cached_property
+    def _provided(self) -> tuple[Any, ...]:
+        kind = ExpectedConnectionType.FwdGrad
+        return tuple(e.fwd_tensor for e in self.expected_inputs if e.connection_type is kind)
+
+    def part(self, provided: Collection[Any]) -> GradGraphInfo:
+        """Return what a call runs in which only some of the gradients arrive, made once for each.
+
+        It computes nothing for the others. What `autodiff` did not make has no part but itself.
+        """
+        key = frozenset(provided)
+        if self._part is None or not key < set(self.provided()):
+            return self
+        if key not in self._parts:
+            self._parts[key] = self._part(tuple(provided))
+        made = self._parts[key]
+        return replace(made, independent=self.independent | made.independent)
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The gradient graph, and those of its parts that there are."""
+        return (self.graph, *(part.graph for part in self._parts.values()))
+
+    def inputs_dict(self, fwd_call: CallOp) -> dict[Any, TensorOp]:
+        """Return, for each input that is a forward value, what it is in a call.
+
+        Raises ArgumentError unless the forward graph is what is called.
+        """
+        self._require(fwd_call, self.forward_graph, "forward graph")
+        given = len(self.provided())
+        values = all_saved(fwd_call, self.inputs[given:])
+        return dict(zip(self.graph.inputs[given:], values, strict=True))
+
+    def fwd_graph_ins_to_grad_parent_outs(self, grad_call: CallOp) -> dict[Any, TensorOp]:
+        """Return, for inputs of the forward graph, their gradients in a call of the gradient graph.
+
+        Raises ArgumentError unless the gradient graph is what is called.
+        """
+        self._require(grad_call, self.graph, "gradient graph")
+        return dict(zip(self.outputs, grad_call.results, strict=True))
+
+    def fwd_parent_ins_to_grad_parent_outs(
+        self, fwd_call: CallOp, grad_call: CallOp
+    ) -> dict[TensorOp, TensorOp]:
+        """Return, for what a forward call was given, the gradients; summed where given twice."""
+        self._require(fwd_call, self.forward_graph, "forward graph")
+        found: dict[TensorOp, TensorOp] = {}
+        for inner, gradient in self.fwd_graph_ins_to_grad_parent_outs(grad_call).items():
+            outer = fwd_call.args[fwd_call.graph.inputs.index(inner)]
+            found[outer] = add(found[outer], gradient) if outer in found else gradient
+        return found
+
+    def _require(self, call: CallOp, graph: Graph, what: str) -> None:
+        if not isinstance(call, CallOp) or call.graph is not graph:
+            raise ArgumentError(
+                f"{call} is no call of the {what} {graph.name}: give the op that call_op returned"
+            )
+
+
+Known = Mapping[Graph, GradGraphInfo]
+
+
+given_graphs: ContextVar[Known] = ContextVar("weft_gradient_graphs", default=MappingProxyType({}))
+"""The gradient graphs that were given for graphs that are called."""
+
+
+@contextmanager
+def given(known: Known) -> Iterator[None]:
+    """Use some gradient graphs for calls, which are not differentiated then."""
+    token = given_graphs.set(known)
+    try:
+        yield
+    finally:
+        given_graphs.reset(token)
+
+
+def autodiff(
+    graph: Graph,
+    grads_provided: Iterable[TensorOp] | None = None,
+    grads_required: Iterable[TensorOp] | None = None,
+    called_graphs_grad_info: Known | None = None,
+    return_all_grad_graphs: bool = False,
+    recompute: bool = False,
+) -> Any:
+    """Return the gradient graph of a graph, as `GradGraphInfo`.
+
+    Parameters
+    ----------
+    graph
+        A graph without states, as `capture` makes one; its variables are inputs.
+    grads_provided
+        The outputs whose gradients the gradient graph takes; by default those that hold floats, one
+        that is listed twice as two.
+    grads_required
+        The inputs whose gradients it yields, in that order; by default those that hold floats.
+    called_graphs_grad_info
+        Gradient graphs that are there already, for graphs that this one calls. These are not
+        differentiated again.
+    return_all_grad_graphs
+        Whether to return a mapping that has the gradient graphs of called graphs as well. These
+        take the gradients of all outputs that hold floats, so that they fit other calls too; a call
+        in which only some arrive runs a part.
+    recompute
+        Whether the gradient graph takes no values from inside the forward graph, but computes them
+        again from its inputs. Effects, such as printing, are never repeated.
+
+    Raises ArgumentError for arguments of other kinds, for a tensor that is none of the graph's and
+    for a gradient graph of another graph, and GradientError where a required gradient does not
+    exist, or one that was given for a called graph leaves out what arrives or is required; the
+    message lists which, and why.
+    """
+    if not isinstance(graph, Graph):
+        raise ArgumentError(f"autodiff takes a graph, not {graph!r}")
+    if graph.states:
+        used = "".join(f"\n  {state} from {state.file_info}" for state in graph.states)
+        raise GradientError(
+            f"{graph.name} uses states, as random numbers do, which a gradient graph does not "
+            f"take: make them inputs, or let weft.deriv differentiate a call{used}"
+        )
+    provided = _chosen(graph, "grads_provided", graph.outputs, grads_provided)
+    required = _chosen(graph, "grads_required", graph.inputs, grads_required)
+    known = _checked_known(called_graphs_grad_info)
+    info, made = known.get(graph), {}
+    if info is None or (info.provided(), info.outputs) != (provided, required):
+        made = gradients_below(graph, known) if return_all_grad_graphs else {}
+        with given({**known, **made}):
+            info = gradient_graph(graph, provided, required, recompute)
+    if info.missing:
+        raise GradientError(_missing_message(graph, info.missing))
+    if not return_all_grad_graphs:
+        return info
+    inside = frozenset(called_graphs(info.graph))
+    made = {each: found for each, found in made.items() if not inside.isdisjoint(found.graphs)}
+    return {**known, **made, graph: info}
+
+
+def _chosen(
+    graph: Graph, what: str, among: tuple[Any, ...], given: Iterable[TensorOp] | None
+) -> tuple[TensorOp, ...]:
+    if given is None:
+        return _inexact(among)
+    if isinstance(given, Op) or not isinstance(given, Iterable):
+        raise ArgumentError(f"{what} is a list of tensors, not {given!r}")
+    chosen = tuple(given)
+    if not chosen:
+        raise ArgumentError(f"Calling Autodiff on Graph {graph.name} with defined but empty vector")
+    for op in chosen:
+        if not isinstance(op, TensorOp):
+            raise ArgumentError(f"{what} holds tensors, not {op!r}")
+        if op not in among:
+            problem = f"{what} holds {op}, but this tensor is not in the forward graph's "
+            kind = "outputs" if what == "grads_provided" else "inputs"
+            raise ArgumentError(explain("autodiff", f"{problem}{kind} ({graph.name})", (op,)))
+    if Counter(chosen) - Counter(among):
+        raise ArgumentError(f"{what} holds a tensor twice")
+    return chosen
+
+
+def _inexact(ops: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple([op for op in ops if dtypes.is_inexact(op.dtype)])
+
+
+def _checked_known(given: Known | None) -> dict[Graph, GradGraphInfo]:
+    if given is None:
+        return {}
+    what = "called_graphs_grad_info"
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"{what} maps graphs to what autodiff returned for them, not {given!r}")
+    for graph, info in given.items():
+        if not isinstance(graph, Graph):
+            raise ArgumentError(f"{what} maps graphs, not {graph!r}")
+        if not isinstance(info, GradGraphInfo):
+            raise ArgumentError(
+                f"{what} maps {graph.name} to {info!r}: give what autodiff returned for it"
+            )
+        if info.forward_graph is not graph:
+            raise ArgumentError(
+                f"{what} maps {graph.name} to the gradient graph of another graph, "
+                f"{info.forward_graph.name}"
+            )
+    return dict(given)
+
+
+def _missing_message(graph: Graph, missing: Mapping[Any, Missing]) -> str:
+    lines = [f"Unable to provide required gradient output of {graph.name} for:"]
+    for op, reason in missing.items():
+        why = f"{reason.op} ({type(reason.op).__name__}) {reason.problem}"
+        lines.append(f"  {op.source}: {why}, {reason.op.file_info}")
+    return "\n".join(lines)
+
+
+def gradients_below(graph: Graph, known: Known) -> dict[Graph, GradGraphInfo]:
+    """Return gradient graphs that fit every call of the graphs that a graph calls.
+
+    They take the gradients of all outputs that hold floats. There are none for those of `known`,
+    nor for what only these call.
+    """
+    made: dict[Graph, GradGraphInfo] = {}
+    for each in _below(graph, known):
+        provided, required = _inexact(each.outputs), _inexact(each.inputs)
+        if each not in known and provided and required:
+            with given({**known, **made}):
+                made[each] = gradient_graph(each, provided, required)
+    return made
+
+
+def _below(graph: Graph, known: Known) -> list[Graph]:
+    """Return the graphs that are called through ops with gradients, those called first.
+
+    Those that are known are among them, but not what they call.
+    """
+
+    def called(each: Any) -> Sequence[Any]:
+        return () if each in known else _called_with_gradient(each)
+
+    found: list[Any] = postorder(_called_with_gradient(graph), called)
+    return found
+
+
+def _called_with_gradient(graph: Graph) -> Sequence[Any]:
+    if WhileOp not in graph.kinds:
+        called: Sequence[Any] = graph.called
+        return called
+    return [each for op in graph.ops if not isinstance(op, WhileOp) for each in op.graphs]
+
+
+def gradient_graph(
+    graph: Graph,
+    provided: tuple[TensorOp, ...],
+    required: tuple[TensorOp, ...],
+    recompute: bool = False,
+) -> GradGraphInfo:
+    """Return the gradient graph for some outputs or inner ops and some inputs; kept for the next.
+
+    Inputs that have no gradient are in `missing`, and not among the outputs. Calls inside use the
+    gradient graphs that are `given`.
+    """
+    known = given_graphs.get()
+    used = [(each, known[each]) for each in _below(graph, known) if each in known] if known else ()
+    key = (provided, required, recompute, frozenset(used))
+    kept: dict[Any, GradGraphInfo] = graph.__dict__.setdefault("_gradients", {})
+
+    def differentiated() -> GradGraphInfo:
+        with given(known), paused_collection(), scope.saved_user_deps():
+            made = _Differentiation(graph, provided, recompute).info(required)
+        return replace(made, _part=part)
+
+    def part(fewer: tuple[TensorOp, ...]) -> GradGraphInfo:
+        with given(dict(used)):
+            return gradient_graph(graph, fewer, required, recompute)
+
+    return nested(kept, key, differentiated)
+
+
+class _Differentiation:
+    """One walk back through a graph, and the graph of what it built."""
+
+    def __init__(self, graph: Graph, provided: Sequence[TensorOp], recompute: bool) -> None:
+        self.graph = graph
+        self.provided = tuple(provided)
+        self.recompute = recompute
+        self.members = frozenset(graph.ops)
+        self.seeds = tuple(like_parameter(op, "Gradient___") for op in provided)
+        extra = [op for op in provided if op not in self.members]
+        order = postorder([*graph.outputs, *graph.ops, *extra], lambda op: op.args)
+        adjoints: dict[Op, Any] = {}
+        for op, seed in zip(provided, self.seeds, strict=True):
+            adjoints[op] = add(adjoints[op], seed) if op in adjoints else seed
+        self.adjoints = walk_back(order, adjoints, frozenset(graph.inputs))
+
+    def info(self, required: Sequence[TensorOp]) -> GradGraphInfo:
+        """Return the gradient graph for some inputs."""
+        found = {op: self.adjoints.get(op) for op in required}
+        missing = {op: a for op, a in found.items() if isinstance(a, Missing)}
+        wanted = [op for op in required if op not in missing]
+        gradients: list[Any] = [zeros_like(op) if found[op] is None else found[op] for op in wanted]
+        values = [] if self.recompute else self.activations(gradients)
+        values = self.ordered(gradients, values)
+        parameters = {op: like_parameter(op, "") for op in values}
+        made = self.rebuilt(gradients, parameters)
+        fwd, grad = ExpectedConnectionType.Fwd, ExpectedConnectionType.FwdGrad
+        return GradGraphInfo(
+            graph=without_saved(
+                Graph(
+                    inputs=[*self.seeds, *parameters.values()],
+                    outputs=[made[op] for op in gradients],
+                    name=f"{self.graph.name}_bwd",
+                ),
+                recomputed={made[op] for op in made if op in self.members and op.graphs},
+            ),
+            forward_graph=self.graph,
+            expected_inputs=(
+                *(ExpectedConnection(grad, op) for op in self.provided),
+                *(ExpectedConnection(fwd, op) for op in values),
+            ),
+            expected_outputs=tuple(ExpectedConnection(grad, op) for op in wanted),
+            missing=missing,
+            independent=frozenset(op for op in self.graph.inputs if self.adjoints.get(op) is None),
+        )
+
+    def is_forward(self, op: Op) -> bool:
+        """Whether an op is one of the forward graph, or a value from inside a call of it."""
+        return op in self.members or (isinstance(op, SavedOp) and op.args[0] in self.members)
+
+    def activations(self, gradients: Sequence[Op]) -> list[Any]:
+        """Return the forward values that the gradients read, or cheaply follow from."""
+        read = postorder(gradients, lambda op: () if self.is_forward(op) else op.args)
+        kept: dict[Op, None] = {}
+        for op in read:
+            if self.is_forward(op) and not op.is_constant:
+                self.keep(op, kept)
+        return list(kept)
+
+    def keep(self, op: Op, kept: dict[Op, None]) -> None:
+        """Keep an op's value, or what it follows from cheaply if that takes fewer bytes."""
+        base = postorder([op], lambda each: each.args if _is_cheap(each) else ())
+        ends = [
+            each
+            for each in base
+            if not _is_cheap(each) and not each.is_constant and each not in kept
+        ]
+        new = [each for each in ends if not isinstance(each, ParameterOp)]
+        fits = all(each.is_tensor for each in new)
+        if fits and sum(map(_bytes, new)) <= _bytes(op):
+            kept.update(dict.fromkeys(ends))
+        else:
+            kept[op] = None
+
+    def rebuilt(self, gradients: Sequence[Op], parameters: Mapping[Any, Any]) -> dict[Op, Any]:
+        """Return what stands for each op in the gradient graph, where it reads parameters.
+
+        Effects of the forward graph are none of the gradient graph's.
+        """
+        made: dict[Op, Any] = dict(parameters)
+        for op in postorder(gradients, lambda op: () if op in parameters else op.args):
+            if op in made:
+                continue
+            args = tuple([made[arg] for arg in op.args])
+            if op in self.members and not op.graphs:
+                made[op] = without_effect(op, args)
+            else:
+                made[op] = op if args == op.args else op.with_args(args)
+        return made
+
+    def ordered(self, gradients: Sequence[Op], values: Sequence[Any]) -> list[Any]:
+        """Return the forward values that are really read: inputs first, in their order."""
+        ends = {*values, *self.graph.inputs}
+        read = set(postorder(gradients, lambda op: () if op in ends else op.args))
+        first = [op for op in self.graph.inputs if op in read]
+        return [*first, *(op for op in values if op in read and op not in first)]
+
+
+def _is_cheap(op: Op) -> bool:
+    return bool(op.args) and (
+        isinstance(op, CHEAP)
+        or (op.is_tensor and type(op).view is not Op.view and not isinstance(op, ResultOp))
+    )
+
+
+def _bytes(op: Op) -> int:
+    size = op.axes.size
+    return size * op.dtype.itemsize if isinstance(size, int) else 1
+
+
+def like_parameter(op: TensorOp, prefix: str) -> ParameterOp:
+    label = op.source.name if isinstance(op, ParameterOp) else op.name
+    source = placeholder(op.axes, op.dtype, name=f"{prefix}{label}")
+    return ParameterOp(source=source, target_axes=op.axes)

@@ -1,0 +1,260 @@
+"""Gradients as graphs: one reverse walk over the adjoint rules of the ops.
+
+For ``y`` and an adjoint of y, the walk visits the ops from y backwards; each op's rule turns the
+adjoint of its result into shares for its operands, which add up. (Reverse accumulation; Griewank
+and Walther, Evaluating Derivatives, chapter 3.) Rules run with the reads of the forward op pinned,
+so that a gradient reads the state that the forward computation read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from weft.errors import ArgumentError, AxesError, GradientError
+from weft.ir import dtypes, scope, upcalls
+from weft.ir.op import Op
+from weft.ir.results import ResultOp, TupleOp
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorOp
+from weft.ir.traversal import operands, postorder
+from weft.ops.elementwise import add, cast
+from weft.ops.movement import broadcast, transpose, zeros_like
+from weft.support import source
+from weft.support.gc_pause import paused_collection
+
+
+class Missing:
+    """Marks an adjoint that cannot be had, because an op on the way has no rule.
+
+    Attributes
+    ----------
+    op, path
+        That op, and the ops between it and the one whose adjoint it were.
+    problem
+        What is said of the op.
+    """
+
+    def __init__(self, op: Op, path: tuple[Op, ...], problem: str = "has no gradient") -> None:
+        self.op = op
+        self.path = path
+        self.problem = problem
+
+    def through(self, op: Op) -> Missing:
+        """Return what the adjoints of the operands of an op are marked with."""
+        return Missing(self.op, (*self.path, op), self.problem)
+
+
+@upcalls.deriv.provide
+def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
+    """Return an op for the derivative of `y` with respect to `x`; nothing is computed.
+
+    The result has the axes and dtype of `x`; it is zero where y does not depend on x. `error` is
+    the adjoint of y, with y's axes in any order; without it y must be a scalar. For a state, the
+    derivative is with respect to the value that the ops between them read. Raises GradientError (a
+    ValueError) where no gradient exists.
+    """
+    _check(y, x)
+    error = None if error is None else as_op(error, y.dtype if _is_number(error) else None)
+    if error is None and y.axes:
+        raise GradientError(
+            y.explain(f"deriv needs a scalar, but this has {y.axes}: sum it, or give error=")
+        )
+    if error is not None and not y.axes.agrees_with(error.axes):
+        raise AxesError(y.explain(f"error has {error.axes}, but must have the axes {y.axes}"))
+    adjoints = _adjoints(y, error)
+    found = adjoints.get(x)
+    if found is None:
+        _refuse_bypassed(y, x, adjoints)
+    if isinstance(found, Missing):
+        path = " <- ".join(f"{op}" for op in found.path[-8:])
+        raise GradientError(
+            found.op.explain(
+                f"has no gradient, and {x} is reached through it ({path}): give the class a "
+                "generate_adjoints, or a rule by gradient_of, or cut the path with stop_gradient"
+            )
+        )
+    return zeros_like(x) if found is None else found
+
+
+def jvp(y: TensorOp, x: TensorOp, tangent: TensorOp) -> TensorOp:
+    """Return an op for the change of `y` when `x` changes in the direction of `tangent`.
+
+    The result has the axes and dtype of `y`, `tangent` has the axes of `x`. It costs two reverse
+    walks and no rules of its own: the derivative by x is linear in the adjoint of y, and the
+    derivative of that by the adjoint is the one wanted. (The trick is due to J. Townsend, 2017.)
+    Raises what `deriv` raises.
+    """
+    _check(y, x)
+    tangent = as_op(tangent, x.dtype if _is_number(tangent) else None)
+    # An operand of the walk, whose value nothing reads: the result does not depend on it.
+    adjoint = zeros_like(y)
+    if not x.axes.agrees_with(tangent.axes):
+        raise AxesError(x.explain(f"tangent has {tangent.axes}, but must have the axes {x.axes}"))
+    return deriv(deriv(y, x, error=adjoint), adjoint, error=tangent)
+
+
+Rule = Callable[..., Iterable[Any]]
+_overrides: dict[type[Op], Rule] = {}
+
+
+def gradient_of(kind: type[Op]) -> Callable[[Rule], Rule]:
+    """Decorate a function as the gradient of an op class, in the place of the one it has.
+
+    It is called as ``rule(op, delta, *args)`` and returns what `Op.generate_adjoints` does: for
+    each operand an op with its share of the adjoint `delta`, or None. It holds for subclasses
+    without a gradient of their own, from now on and everywhere, so it is meant for op classes of
+    one's own and for those that lack a gradient. For one place in a graph write
+    ``x + stop_gradient(f(x) - x)``, which has the value of f and the gradient of x. Raises
+    ArgumentError for anything but an op class, and for a second rule.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Op)):
+        raise ArgumentError(f"gradient_of takes an op class, not {kind!r}")
+
+    def mark(rule: Rule) -> Rule:
+        if _overrides.setdefault(kind, rule) is not rule:
+            raise ArgumentError(f"{kind.__name__} has a rule of gradient_of already")
+        return rule
+
+    return mark
+
+
+def _rule_of(kind: type[Op]) -> Rule | None:
+    """Return the nearest override, unless the class has a gradient of its own that is nearer."""
+    for base in kind.__mro__:
+        if base in _overrides:
+            return _overrides[base]
+        if "generate_adjoints" in vars(base) or "partials" in vars(base):
+            return None
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float | complex)
+
+
+def _check(y: Any, x: Any) -> None:
+    for what, op in (("of", y), ("with respect to", x)):
+        if not isinstance(op, TensorOp):
+            raise ArgumentError(f"deriv takes tensor ops, cannot differentiate {what} {op!r}")
+        if not dtypes.is_inexact(op.dtype):
+            raise GradientError(op.explain(f"a derivative {what} {op.dtype} values does not exist"))
+
+
+def _refuse_bypassed(y: TensorOp, x: TensorOp, adjoints: dict[Op, Any]) -> None:
+    """Refuse a derivative that is only zero because a loss took what `x` was made from instead."""
+    kinds = getattr(x.meaning, "bypassed_by", ())
+    if not kinds or x.meaning.args[0] not in adjoints:
+        return
+    logits = x.meaning.args[0]
+    for op in postorder([y], operands):
+        if isinstance(op.meaning, kinds) and op.meaning.args[0] is logits:
+            raise GradientError(
+                x.explain(
+                    f"{op} was computed from the logits {logits}, not from this: differentiate "
+                    "with respect to the logits"
+                )
+            )
+
+
+def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
+    """Return the adjoints of everything that y depends on, made once for each error."""
+    cache: dict[Any, dict[Op, Any]] = y.__dict__.setdefault("_adjoints", {})
+    found = cache.get(error)
+    if found is None:
+        with scope.located(source.user_location()):
+            if error is None:
+                seed = constant(1, dtype=y.dtype)
+            else:
+                seed = cast(
+                    transpose(error, y.axes if y.axes.is_named else None)
+                    if y.axes.is_named
+                    else error,
+                    y.dtype,
+                )
+            with paused_collection():
+                found = cache[error] = reverse_walk(y, seed)
+    return found
+
+
+def reverse_walk(y: Op, delta: TensorOp, stops: Iterable[Op] = ()) -> dict[Op, Any]:
+    """Return the adjoint of every op that `y` depends on, not going beyond `stops`."""
+    ends = frozenset(stops)
+    order = postorder([y], lambda op: () if op in ends else operands(op))
+    return walk_back(order, {y: delta}, ends)
+
+
+def walk_back(order: Sequence[Op], adjoints: dict[Op, Any], ends: Collection[Op]) -> dict[Op, Any]:
+    """Add to some adjoints those of the ops before, not going beyond `ends`.
+
+    `order` has each op after its operands. An op with several results has a mapping of adjoints, by
+    the index of the result or the key of the saved value.
+    """
+    for op in reversed(order):
+        adjoint = adjoints.get(op)
+        meaning = op.meaning
+        if adjoint is None or op in ends or not meaning.args:
+            continue
+        key = _key_of_result(op)
+        if key is not None:
+            _add_to_results(op, adjoints, key, adjoint)
+            continue
+        shares = _shares(op, meaning, adjoint)
+        for arg, share in zip(meaning.args, shares, strict=True):
+            if share is not None and arg.is_tensor and dtypes.is_inexact(arg.dtype):
+                adjoints[arg] = _accumulated(op, arg, adjoints.get(arg), share)
+    return adjoints
+
+
+def _key_of_result(op: Op) -> Any:
+    """Return what the adjoint of one of several results is known by; None for any other op."""
+    if isinstance(op, ResultOp):
+        return op.index
+    return getattr(op, "key", None) if op.args and isinstance(op.args[0], TupleOp) else None
+
+
+def _add_to_results(op: Op, adjoints: dict[Op, Any], key: Any, adjoint: Any) -> None:
+    made = op.args[0]
+    found = adjoints.setdefault(made, {})
+    if isinstance(found, Missing) or isinstance(adjoint, Missing):
+        adjoints[made] = found if isinstance(found, Missing) else adjoint
+    else:
+        found[key] = _accumulated(op, op, found.get(key), adjoint)
+
+
+def _shares(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
+    if isinstance(adjoint, Missing):
+        return [adjoint.through(op)] * len(meaning.args)
+    with scope.pinned_reads(meaning):
+        rule = _rule_of(type(meaning)) if _overrides else None
+        try:
+            if rule is not None:
+                return list(rule(meaning, adjoint, *meaning.args))
+            return list(meaning.generate_adjoints(adjoint, *meaning.args))
+        except NotImplementedError:
+            return [Missing(op, (op,))] * len(meaning.args)
+
+
+def _accumulated(op: Op, arg: Op, sofar: Any, share: Any) -> Any:
+    if isinstance(sofar, Missing) or isinstance(share, Missing):
+        return sofar if isinstance(sofar, Missing) else share
+    if not isinstance(share, TensorOp) or share.dtype != arg.dtype:
+        share = cast(share, arg.dtype)
+    if not share.axes and arg.axes:
+        share = broadcast(share, arg.axes)
+    if share.axes != arg.axes:
+        raise GradientError(
+            op.explain(f"its generate_adjoints gave {share.axes} for an operand with {arg.axes}")
+        )
+    return share if sofar is None else add(sofar, share)
+
+
+@upcalls.adjoints_through.provide
+def adjoints_through(y: TensorOp, delta: TensorOp, args: Iterable[Op]) -> list[Any]:
+    """Return the adjoints of `args`, differentiating what lies between them and `y`."""
+    wanted = list(args)
+    adjoints = reverse_walk(y, delta, wanted)
+    for arg in wanted:
+        if isinstance(adjoints.get(arg), Missing):
+            raise NotImplementedError
+    return [adjoints.get(arg) for arg in wanted]

@@ -1,0 +1,58 @@
+"""A compiled program as data: a document of text and numbers, and arrays; nothing to unpickle."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.ir import dtypes
+
+ALIGNMENT = 64
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass
+class Stored:
+    """A document of JSON, and arrays that it refers to by number."""
+
+    document: Any
+    arrays: list[Any]
+
+    def content(self) -> bytes:
+        """Return both as bytes: the length of the document, the document, then each array."""
+        import json
+
+        places, blocks, end = [], [], 0
+        for array in self.arrays:
+            raw = np.ascontiguousarray(array).tobytes()
+            places.append([array.dtype.name, array.shape, end])
+            blocks.append(raw.ljust(_aligned(len(raw)), b"\0"))
+            end += len(blocks[-1])
+        text = json.dumps([self.document, places], separators=(",", ":")).encode()
+        head = _LENGTH.pack(len(text)) + text
+        return b"".join([head.ljust(_aligned(len(head)), b"\0"), *blocks])
+
+    @staticmethod
+    def from_content(content: bytes) -> Stored:
+        """Return what bytes hold; arrays are read-only views of them.
+
+        Raises ValueError, or another error of reading, for bytes that are something else.
+        """
+        import json
+
+        (size,) = _LENGTH.unpack_from(content)
+        document, places = json.loads(content[_LENGTH.size : _LENGTH.size + size])
+        start = _aligned(_LENGTH.size + size)
+        arrays = []
+        for name, shape, offset in places:
+            flat = np.frombuffer(content, dtypes.as_dtype(name), prod(shape), start + offset)
+            arrays.append(flat.reshape(shape))
+        return Stored(document, arrays)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,209 @@
+"""Finding compiled programs again: in this process, and from disk.
+
+What a program is found by says everything that its code depends on: the graph's structure, the
+backend and its options, the target, the passes, and the code that all of this is made by. Where
+something of that cannot be described, nothing is kept and nothing found.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from weft import plugins
+from weft.cache.artefact import Stored
+from weft.cache.fingerprint import fingerprint
+from weft.cache.serialisation import Packing, Unpacking
+from weft.cache.store import Cache, is_off, open_cache
+from weft.cache.structure import Describer, NotDescribable, Structure, structure_of
+from weft.errors import PluginError
+from weft.passes.interface import GraphPass
+from weft.plugins.blame import guarded, origin_of
+from weft.support.digest import digest_of
+from weft.support.locks import renewed
+
+if TYPE_CHECKING:
+    from weft.runtime.program import Program
+    from weft.runtime.transformer import Transformer
+
+REPLACED = ("run_registered_graph_passes", "transform_ordered_ops")
+"""What is not called for a program that is found; who extends it must extend `restore` too."""
+
+
+class Memory:
+    """Compiled programs of this process, as bytes; the latest used stay."""
+
+    LIMIT = 2**26
+
+    def __init__(self) -> None:
+        self.contents: OrderedDict[str, bytes] = OrderedDict()
+        self.held = 0
+        self.lock = renewed(threading.Lock())
+
+    def read(self, key: str) -> bytes | None:
+        """Return the content under a key, or None."""
+        with self.lock:
+            found = self.contents.get(key)
+            if found is not None:
+                self.contents.move_to_end(key)
+            return found
+
+    def write(self, key: str, content: bytes) -> None:
+        """Keep content under a key; content that would push out all others is not kept."""
+        with self.lock:
+            self.held -= len(self.contents.pop(key, b""))
+            if len(content) * 4 <= self.LIMIT:
+                self.contents[key] = content
+                self.held += len(content)
+            while self.held > self.LIMIT:
+                self.held -= len(self.contents.popitem(last=False)[1])
+
+
+_memory = Memory()
+
+
+class _Key:
+    """What a program is found by."""
+
+    def __init__(self, text: str, structure: Structure, modules: Iterable[str]) -> None:
+        self.structure = structure
+        self.modules = frozenset(modules)
+        self.digest = digest_of(text.encode())
+        self.on_disk: str | None = None
+        """The name of its file; None for what another process could not know to be the same."""
+        with suppress(NotDescribable):
+            self.on_disk = digest_of(f"{text}\n{fingerprint(self.modules)}".encode())
+
+
+class Reuse:
+    """Finds and keeps the programs of one transformer.
+
+    `option` is the transformer's ``cache=``: whether to use the default folder, or the folder.
+    """
+
+    def __init__(self, transformer: Transformer, option: bool | str | os.PathLike[str]) -> None:
+        self.transformer = transformer
+        self.option = option
+        self._missed: dict[Program, _Key] = {}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether programs are kept and found at all."""
+        is_wanted = self.option is not False and not is_off()
+        # Plugins that were registered by hand are not known to another process.
+        return is_wanted and _can_restore(self.transformer) and not plugins.any_by_hand()
+
+    @property
+    def cache(self) -> Cache:
+        """The folder on disk."""
+        return open_cache(None if isinstance(self.option, bool) else self.option)
+
+    def find(self, program: Program) -> bool:
+        """Make a program run if it was compiled before; says whether it was."""
+        self._missed.pop(program, None)
+        if not self.is_on:
+            return False
+        try:
+            key = self._missed[program] = self._key(program)
+        except NotDescribable:
+            return False
+        if os.environ.get("WEFT_DUMP"):
+            return False  # the dumps are wanted, and only passes that run make them
+        content = _memory.read(key.digest)
+        if content is not None and self._restored(program, key, content):
+            return True
+        content = self.cache.read(key.on_disk) if key.on_disk else None
+        if content is None or not self._restored(program, key, content):
+            return False
+        _memory.write(key.digest, content)
+        return True
+
+    def _restored(self, program: Program, key: _Key, content: bytes) -> bool:
+        try:
+            unpacking = Unpacking(key.structure, Stored.from_content(content), key.modules)
+            run = self.transformer.restore(program, unpacking)
+            program.run = guarded(run, origin_of(type(self.transformer)), f"in {program.name}")
+        except Exception as error:
+            self.cache.warn(f"a compiled program of {program.name} is not usable: {error!r}")
+            return False
+        del self._missed[program]
+        program.arena_size, program.buffers = unpacking.arena_size, unpacking.buffers
+        program.is_restored = True
+        program.later = functools.partial(self.transformer.plan_again, program, unpacking.order)
+        return True
+
+    def keep(self, programs: Iterable[Program]) -> None:
+        """Keep what was compiled now."""
+        for program in programs:
+            key = self._missed.pop(program, None)
+            if key is None:
+                continue
+            packing = Packing(program, key.structure)
+            try:
+                code = self.transformer.export(program, packing)
+                content = None if code is None else packing.stored(code).content()
+            except NotDescribable:
+                continue
+            if content is not None:
+                _memory.write(key.digest, content)
+                if key.on_disk:
+                    self.cache.write(key.on_disk, content)
+        self._missed.clear()
+
+    def _key(self, program: Program) -> _Key:
+        structure = structure_of(program.captured, all_values=False)
+        describe = Describer()
+        transformer = self.transformer
+        text = "\n".join(
+            [
+                structure.digest,
+                describe(type(transformer)),
+                describe.sequence(transformer.code_options()),
+                describe(transformer.memory_limit),
+                _target(transformer, describe),
+                *(_pass(each, describe) for each in transformer.pipeline.names(transformer.target)),
+            ]
+        )
+        return _Key(text, structure, structure.modules | describe.modules)
+
+
+def _pass(found: str | GraphPass, describe: Describer) -> str:
+    if not isinstance(found, str):
+        return describe.by_name(type(found)) + describe(vars(found))
+    try:
+        address = plugins.address_of(plugins.PASSES, found, is_default=True)
+    except PluginError as error:
+        raise NotDescribable(str(error)) from error  # loading it says so better
+    describe.modules.add(address.partition(":")[0])
+    return f"{found} {address}"
+
+
+def _target(transformer: Transformer, describe: Describer) -> str:
+    """Return the description of a target; of a method counts what it is a method of."""
+    target = transformer.target
+    found = []
+    for each in fields(target):
+        value = getattr(target, each.name)
+        owner = getattr(value, "__self__", None)
+        method = (type(owner), value.__name__) if owner is not None else value
+        found.append(dict(method) if isinstance(method, Mapping) else method)
+    return describe.sequence(found)
+
+
+def _can_restore(transformer: Transformer) -> bool:
+    """Whether a backend has `export`, and nothing below it replaces what is left out then."""
+    mro = type(transformer).__mro__
+
+    def defined(name: str) -> int:
+        return next(number for number, each in enumerate(mro) if name in vars(each))
+
+    exports = defined("export")
+    is_base = mro[exports].__module__ == "weft.runtime.transformer"
+    as_it_was = vars(transformer).keys().isdisjoint(REPLACED)
+    return not is_base and as_it_was and all(exports <= defined(name) for name in REPLACED)

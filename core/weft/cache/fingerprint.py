@@ -1,0 +1,74 @@
+"""A fingerprint of the code that compiles: other code must not find what this one kept."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from weft.cache.structure import NotDescribable
+
+_STARTED = time.time_ns()
+_SUFFIXES = (".py", ".so", ".pyd")
+_BY_VERSION = frozenset({"numpy", "ml_dtypes"})
+"""Packages that count by their version alone."""
+
+
+def fingerprint(modules: Iterable[str]) -> str:
+    """Return what identifies the files of the top-level packages of modules, and the interpreter.
+
+    Raises NotDescribable for a module that has no file, such as a script or a notebook, and for
+    files that were changed since this process began, which it may have read before or after.
+    """
+    packages = {module.partition(".")[0] for module in modules}
+    by_version = sorted(packages.intersection(_BY_VERSION) | {"numpy"})
+    by_files = sorted(packages - _BY_VERSION - sys.stdlib_module_names | {"weft"})
+    versions = [f"{name} {sys.modules[name].__version__}" for name in by_version]
+    return "\n".join([_interpreter(), *versions, *map(_of_package, by_files)])
+
+
+def _interpreter() -> str:
+    import platform
+
+    tag = sys.implementation.cache_tag
+    return f"{tag} {sys.version_info[:3]} {sys.byteorder} {platform.machine()}"
+
+
+@lru_cache(maxsize=256)
+def _of_package(name: str) -> str:
+    if name == "__main__":
+        raise NotDescribable("a script has no stable name")
+    try:
+        spec = importlib.util.find_spec(name)
+        folders = list(spec.submodule_search_locations or ()) if spec else []
+        found = sorted(each for folder in folders for each in _files(folder))
+        if spec and spec.origin and not folders:
+            found = [_stamp(name, os.stat(spec.origin))]
+    except (ImportError, ValueError, OSError) as error:
+        raise NotDescribable(f"the files of {name} cannot be found: {error}") from error
+    if not found:
+        raise NotDescribable(f"{name} has no files")
+    return f"{name} {found}"
+
+
+def _files(folder: str) -> Iterator[str]:
+    """Yield a stamp of each file of code in a folder and those below."""
+    waiting = [(folder, "")]
+    while waiting:
+        path, below = waiting.pop()
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    if entry.name != "__pycache__":
+                        waiting.append((entry.path, f"{below}{entry.name}/"))
+                elif entry.name.endswith(_SUFFIXES):
+                    yield _stamp(f"{below}{entry.name}", entry.stat())
+
+
+def _stamp(name: str, found: os.stat_result) -> str:
+    if found.st_mtime_ns > _STARTED:
+        raise NotDescribable(f"{name} was changed while the program ran")
+    return f"{name} {found.st_size} {found.st_mtime_ns}"

@@ -1,0 +1,350 @@
+"""Describing a compiled program so that another process can make it again.
+
+Ops, states and lines of source are named by their place in the graph's structure: the user's own
+stand behind them wherever a graph of that structure turns up.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.cache.artefact import Stored
+from weft.cache.structure import Describer, NotDescribable, Structure, address
+from weft.errors import NeedsMemory
+from weft.ir import dtypes, scope
+from weft.ir.description import TensorDescription
+from weft.ir.folded_constants import source_of
+from weft.ir.graph import Graph
+from weft.ir.op import Op, op_classes
+from weft.ir.results import ResultOp, TupleOp
+from weft.ir.storage import ParameterOp, constant, placeholder
+from weft.ir.traversal import postorder
+from weft.kernels import FusedOp, Kernel
+from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer
+from weft.support import source
+from weft.text.parser import parse
+
+if TYPE_CHECKING:
+    from weft.runtime.program import Program
+
+IN_ARENA = -1
+
+
+class Packing:
+    """Describes what a backend keeps of a program, as JSON and arrays.
+
+    Each method raises NotDescribable for what would not be the same in another process.
+    """
+
+    def __init__(self, program: Program, structure: Structure) -> None:
+        self.structure = structure
+        self._program = program
+        self._numbers = {op: number for number, op in enumerate(structure.all_ops)}
+        self._states = {state: number for number, state in enumerate(structure.states)}
+        self._origins: dict[float, int] = {}
+        for number, op in enumerate(structure.all_ops):
+            self._origins.setdefault(op.order, number)
+        fixed = [buffer for buffer in program.buffers if buffer.kind != ARENA]
+        self._buffers = {buffer: number for number, buffer in enumerate(fixed)}
+        self._tensors: dict[TensorDescription, int] = {}
+        self._arrays: dict[int, tuple[int, Any]] = {}
+
+    def stored(self, code: Any) -> Stored:
+        """Return all that restores the program, with what the backend says of its code."""
+        constants = {buffer.owner for buffer in self._buffers if buffer.kind == CONSTANT}
+        if not self.structure.unread <= constants:
+            raise NotDescribable("a constant whose values were not to count has been replaced")
+        document = {
+            "code": code,
+            "order": [self._numbers[op] for op in self._program.captured.ops],
+            "arena": self._program.arena_size,
+            "buffers": [[b.kind, b.nbytes, self._owner(b)] for b in self._buffers],
+            "tensors": [self._place(tensor) for tensor in self._tensors],
+        }
+        return Stored(document, [array for _, array in self._arrays.values()])
+
+    def _owner(self, buffer: Buffer) -> Any:
+        if buffer.kind == STATE:
+            return self._states[buffer.owner]
+        if buffer.kind != CONSTANT:
+            return buffer.owner
+        number = self._numbers.get(buffer.owner)
+        return self._constant(buffer.owner) if number is None else number
+
+    def _constant(self, made: Op) -> Any:
+        """Return the values of a constant that a pass made, or the steps that make large ones.
+
+        What has no step by itself is a constant of the user's, by its number, or an array.
+        """
+        if source_of(made) is None:
+            return {"array": self.array(made.const)}
+        steps: dict[Op, int] = {}
+        packed: list[Any] = []
+        for op in postorder([made], _folded_args):
+            source = source_of(op)
+            if source is None and not op.is_constant:
+                source = op
+            if source is not None:
+                operands = [self._operand(arg, steps) for arg in source.args]
+                steps[op] = len(packed)
+                packed.append([self._op(source), operands])
+        return {"folded": packed}
+
+    def _operand(self, arg: Op, steps: Mapping[Op, int]) -> Any:
+        if arg in steps:
+            return {"step": steps[arg]}
+        number = self._numbers.get(arg)
+        return {"array": self.array(arg.const)} if number is None else {"op": number}
+
+    def _place(self, tensor: TensorDescription) -> Any:
+        base = IN_ARENA if tensor.base.kind == ARENA else self._buffers[tensor.base]
+        return [base, tensor.shape, tensor.dtype.name, tensor.strides, tensor.offset]
+
+    def tensor(self, tensor: TensorDescription) -> int:
+        """Return a number for a place in memory."""
+        return self._tensors.setdefault(tensor, len(self._tensors))
+
+    def origin(self, order: float) -> int:
+        """Return a number for the op of the user that has a place in his order; -1 for none."""
+        return self._origins.get(order, -1)
+
+    def array(self, array: Any) -> int:
+        """Return the number of an array among those that are stored."""
+        return self._arrays.setdefault(id(array), (len(self._arrays), array))[0]
+
+    def value(self, value: Any) -> Any:
+        """Return how to make a value again.
+
+        That can be a number, text, a dtype, an array, a tuple, list, dict or slice of such, a
+        function or class by its name, a `partial` of those, a kernel, an op or a method of one.
+        """
+        if value is None or type(value) in (bool, int, str):
+            return value
+        pack = _PACK.get(type(value))
+        if pack is not None:
+            return pack(self, value)
+        if isinstance(value, np.dtype):
+            return {"dtype": value.name}
+        if isinstance(value, np.generic):
+            return {"scalar": self.array(np.array(value))}
+        if isinstance(value, Op):
+            return self._op(value)
+        if callable(value):
+            return self.function(value)
+        raise NotDescribable(f"{value!r} of type {type(value).__name__}")
+
+    def values(self, values: Iterable[Any]) -> list[Any]:
+        """Return how to make each of some values again."""
+        return [self.value(value) for value in values]
+
+    def function(self, value: Any) -> Any:
+        """Return the name of a function, or that of a method and what it belongs to."""
+        owner = getattr(value, "__self__", None)
+        if isinstance(owner, Op | np.ufunc | Kernel):
+            return {"attribute": [self.value(owner), value.__name__]}
+        return {"name": address(value)}
+
+    def _op(self, op: Op) -> Any:
+        """Return the number of an op that the user built, or the text of one that a pass made."""
+        number = self.origin(op.order)
+        if number >= 0 and _is_alike(op, self.structure.all_ops[number]):
+            return {"op": number}
+        return {"made": [_text_of(op), number]}
+
+    def kernel(self, kernel: Kernel) -> Any:
+        """Return the text of an op that runs a kernel."""
+        operands = [_parameter(each.shape, each.dtype) for each in kernel.operands]
+        with scope.located(kernel.locations[0]):
+            fused = FusedOp(*operands, kernel=kernel)
+        return {"attribute": [{"made": [_text_of(fused), -1]}, "kernel"]}
+
+
+class Unpacking:
+    """Makes again what `Packing` described, around a graph of the same structure.
+
+    `modules` are those of the code that compiled the program: functions may be from there.
+
+    Raises KeyError, ValueError, TypeError, IndexError or AttributeError for what it did not.
+
+    Attributes
+    ----------
+    code
+        What the backend said of its code.
+    order
+        The ops of the graph in the order in which they were compiled.
+    arena_size, buffers
+        The memory of the program; offsets in the arena count from the start of its only buffer.
+    """
+
+    def __init__(self, structure: Structure, stored: Stored, modules: Iterable[str] = ()) -> None:
+        self.structure = structure
+        self._named = {each.partition(".")[0] for each in (*_NAMED, *modules)}
+        self.arrays: list[Any] = stored.arrays
+        document = stored.document
+        self.code = document["code"]
+        self.order = [structure.ops[number] for number in document["order"]]
+        self.arena_size = int(document["arena"])
+        arena = Buffer(ARENA, self.arena_size, 0)
+        fixed = [self._buffer(*each) for each in document["buffers"]]
+        self.buffers = [arena, *fixed] if self.arena_size else fixed
+        self._tensors = [self._tensor([*fixed, arena], *each) for each in document["tensors"]]
+
+    def _buffer(self, kind: str, nbytes: int, owner: Any) -> Buffer:
+        if kind == STATE:
+            owner = self.structure.states[owner]
+        elif kind == CONSTANT:
+            found = isinstance(owner, int)
+            owner = self.structure.all_ops[owner] if found else constant(self.value(owner))
+        return Buffer(kind, nbytes, 0, owner)
+
+    def _tensor(
+        self, buffers: list[Buffer], base: int, shape: Any, dtype: str, strides: Any, offset: int
+    ) -> TensorDescription:
+        known = dtypes.as_dtype(dtype)
+        return TensorDescription(tuple(shape), known, tuple(strides), offset, buffers[base])
+
+    def tensor(self, number: int) -> TensorDescription:
+        """Return a place in memory."""
+        return self._tensors[number]
+
+    def location(self, origin: int) -> source.Location | None:
+        """Return the user's line behind an origin."""
+        return self.structure.all_ops[origin].location if origin >= 0 else None
+
+    def value(self, packed: Any) -> Any:
+        """Return a value."""
+        if not isinstance(packed, dict):
+            return packed
+        ((kind, content),) = packed.items()
+        return _UNPACK[kind](self, content)
+
+    def values(self, packed: Iterable[Any]) -> list[Any]:
+        """Return several values."""
+        return [self.value(each) for each in packed]
+
+    def name(self, found: Any) -> Any:
+        """Return a function or class by module and name; only of packages that may be named."""
+        module, name = found
+        if module.partition(".")[0] not in self._named:
+            raise ValueError(f"the module {module!r} has no part in this program")
+        value = importlib.import_module(module)
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value
+
+    def folded(self, steps: Any) -> Any:
+        """Return the values of a constant, computed by steps of which the last one yields it."""
+        found: list[Any] = []
+        for packed, operands in steps:
+            op = self.value(packed)
+            values = [self._operand(each, found) for each in operands]
+            with NeedsMemory(op.explain("its value is constant")), np.errstate(all="ignore"):
+                found.append(np.asarray(op.reference(*values), op.dtype))
+        return found[-1]
+
+    def _operand(self, packed: Any, found: Sequence[Any]) -> Any:
+        ((kind, content),) = packed.items()
+        if kind == "step":
+            return found[content]
+        value = self.value(packed)
+        return value.const if kind == "op" else value
+
+    def made_op(self, text: str, origin: int) -> Op:
+        """Return an op that a pass had made, with the line of the op of the user behind it."""
+        op: Op = parse(text).outputs[0]
+        if isinstance(op, ResultOp):
+            op = op.args[0]
+        location = self.location(origin)
+        if location is not None:
+            op.__dict__["location"] = location
+        return op
+
+
+_NAMED = ("builtins", "math", "operator", "numpy", "ml_dtypes", "weft")
+"""The packages that functions may be from, beside those that compiled the program."""
+
+
+def _folded_args(op: Op) -> tuple[Any, ...]:
+    source = source_of(op)
+    return op.args if source is None else source.args
+
+
+def _is_alike(op: Op, other: Op) -> bool:
+    """Whether two ops are the same but for what computes their operands."""
+
+    def described(op: Op) -> Any:
+        describe = Describer()
+        types = [(arg.axes, arg.dtype) for arg in (*op.args, op)]
+        return [type(op), describe(types), *map(describe, op.attributes().values())]
+
+    return type(op) is type(other) and described(op) == described(other)
+
+
+def _parameter(axes: Any, dtype: Any) -> ParameterOp:
+    with scope.saved_user_deps():
+        source_ = placeholder(axes, dtype)
+    return ParameterOp(source=source_, target_axes=source_.axes)
+
+
+def _text_of(op: Op) -> str:
+    """Return the text of a graph that is one op and its parameters."""
+    if op_classes.get(type(op).__name__) is not type(op):
+        raise NotDescribable(f"a second class of the name {type(op).__name__}")
+    operands = tuple(_parameter(arg.axes, arg.dtype) for arg in op.args)
+    alone: Any = op.with_args(operands)
+    with scope.located(op.location):
+        result = ResultOp(alone, index=0) if isinstance(op, TupleOp) else alone
+    return Graph(inputs=operands, outputs=[result]).text(full=True)
+
+
+def _packed_partial(packing: Packing, value: partial[Any]) -> Any:
+    words = [[name, packing.value(each)] for name, each in value.keywords.items()]
+    return {"partial": [packing.value(value.func), packing.values(value.args), words]}
+
+
+def _unpacked_partial(unpacking: Unpacking, content: Any) -> partial[Any]:
+    function, args, words = content
+    options = {name: unpacking.value(each) for name, each in words}
+    return partial(unpacking.value(function), *unpacking.values(args), **options)
+
+
+def _packed_dict(packing: Packing, value: dict[Any, Any]) -> Any:
+    return {"dict": [packing.values(pair) for pair in value.items()]}
+
+
+_PACK: dict[type, Callable[[Packing, Any], Any]] = {
+    float: lambda _, value: {"float": value.hex()},
+    complex: lambda _, value: {"complex": [value.real.hex(), value.imag.hex()]},
+    tuple: lambda packing, value: {"tuple": packing.values(value)},
+    list: lambda packing, value: {"list": packing.values(value)},
+    dict: _packed_dict,
+    slice: lambda packing, value: {"slice": packing.values((value.start, value.stop, value.step))},
+    type(...): lambda *_: {"ellipsis": 3},
+    np.ndarray: lambda packing, value: {"array": packing.array(value)},
+    partial: _packed_partial,
+    Kernel: Packing.kernel,
+}
+
+_UNPACK: dict[str, Callable[[Unpacking, Any], Any]] = {
+    "float": lambda _, content: float.fromhex(content),
+    "complex": lambda _, content: complex(*map(float.fromhex, content)),
+    "tuple": lambda unpacking, content: tuple(unpacking.values(content)),
+    "list": lambda unpacking, content: unpacking.values(content),
+    "dict": lambda unpacking, content: dict(map(unpacking.values, content)),
+    "slice": lambda unpacking, content: slice(*unpacking.values(content)),
+    "ellipsis": lambda *_: ...,
+    "array": lambda unpacking, content: unpacking.arrays[content],
+    "folded": Unpacking.folded,
+    "scalar": lambda unpacking, content: unpacking.arrays[content][()],
+    "dtype": lambda _, content: dtypes.as_dtype(content),
+    "name": Unpacking.name,
+    "attribute": lambda unpacking, content: getattr(unpacking.value(content[0]), content[1]),
+    "op": lambda unpacking, content: unpacking.structure.all_ops[content],
+    "made": lambda unpacking, content: unpacking.made_op(*content),
+    "partial": _unpacked_partial,
+}

@@ -1,0 +1,268 @@
+"""Compiled programs on disk: one file a key, safe for any number of processes at once.
+
+A file is written under another name in the same folder and then renamed, so it is there as a whole
+or not at all, and no lock is needed. It begins with its key and a digest of the rest; one that does
+not fit is not used. What was used longest ago goes when the folder grows too large.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from weft.errors import ArgumentError
+from weft.support.digest import digest_of
+
+FORMAT = 1
+"""Changes whenever the content of files changes its meaning."""
+SUFFIX = ".weft"
+MEGABYTE = 2**20
+LIMIT = 512
+"""Megabytes that a folder may hold unless ``WEFT_CACHE_SIZE`` says otherwise."""
+SHARE = 4
+"""A file larger than one part in this many of the limit is not kept."""
+ABANDONED = 3600
+"""Seconds after which a file that nobody finished writing is removed."""
+
+_NAMES = re.compile(r"[0-9a-f]{40}(\.weft|\.[a-z0-9_]+\.tmp)")
+"""The names of files that weft writes; no other file is counted or removed."""
+
+_OFF = ("0", "false", "no", "off")
+_IS_POSIX = os.name == "posix"
+
+
+class CacheWarning(UserWarning):
+    """Compiled programs cannot be kept on disk, or a file of them was not usable; said once."""
+
+
+class Cache:
+    """A folder of compiled programs.
+
+    Parameters
+    ----------
+    folder
+        Made, for its owner only, when something is first kept.
+    limit
+        The bytes that it may hold.
+    problem
+        Why nothing can be kept there, if that is known: said once, when something would be.
+    """
+
+    def __init__(
+        self, folder: str | Path, limit: int = LIMIT * MEGABYTE, problem: str = ""
+    ) -> None:
+        self.folder = Path(folder)
+        self.limit = limit
+        self.problem = problem
+        self._held: int | None = None
+        self._warned: set[str] = set()
+        self._is_refused: bool | None = None
+        self._is_writable = True
+
+    def read(self, key: str) -> bytes | None:
+        """Return the content under a key; None if there is none, or none that can be trusted."""
+        if self.problem:
+            return None
+        path = self._path(key)
+        try:
+            with open(path, "rb", opener=_opener) as file:
+                if self._refuses_folder():
+                    return None
+                found = os.fstat(file.fileno())
+                is_ours = _is_ours(found) and found.st_size <= self.limit
+                head, content = _parts(file, key) if is_ours else (b"", b"")
+        except OSError:
+            return None
+        if head != _head(key, content):
+            self.warn(f"{path} is damaged or not of weft: it is not used, but written again")
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return content
+
+    def write(self, key: str, content: bytes) -> None:
+        """Keep content under a key, if that is possible; a folder that is not writable warns once.
+
+        Content that would take too large a part of the folder is not kept.
+        """
+        if not self._is_writable or len(content) * SHARE > self.limit:
+            return
+        if self.problem:
+            self.warn(self.problem)
+            return
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._refuses_folder():
+                return
+            self._put(key, _head(key, content) + b"\n" + content)
+        except OSError as error:
+            self._is_writable = False
+            self.warn(f"compiled programs cannot be kept in {self.folder}: {error}")
+
+    def _put(self, key: str, whole: bytes) -> None:
+        import tempfile
+
+        handle, name = tempfile.mkstemp(".tmp", f"{key}.", self.folder)  # for its owner only
+        try:
+            with open(handle, "wb") as file:
+                file.write(whole)
+            with suppress(FileNotFoundError):  # `clear` in another process
+                os.replace(name, self._path(key))
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+        before = self._held  # `clear` in another thread
+        held = self.usage()[1] if before is None else before + len(whole)
+        self._held = self._shrink() if held > self.limit else held
+
+    def usage(self) -> tuple[int, int]:
+        """Return the number of files and their bytes."""
+        sizes = [found.st_size for _, found in self._files()]
+        return len(sizes), sum(sizes)
+
+    def clear(self) -> int:
+        """Remove every file that weft wrote and return how many there were."""
+        removed = 0
+        for path, _ in list(self._files()):
+            with suppress(OSError):
+                path.unlink()
+                removed += 1
+        self._held = None
+        return removed
+
+    def _shrink(self) -> int:
+        """Remove what was used longest ago, to well below the limit; return the bytes that stay."""
+        files = sorted(self._files(), key=lambda each: each[1].st_mtime_ns, reverse=True)
+        held = 0
+        for path, found in files:
+            if path.suffix != SUFFIX:
+                if found.st_mtime < time.time() - ABANDONED:
+                    _remove(path)
+            elif held + found.st_size > self.limit * 0.9:
+                _remove(path)
+            else:
+                held += found.st_size
+        return held
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        with suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                if not _NAMES.fullmatch(entry.name):
+                    continue
+                with suppress(OSError):  # another process may have removed it just now
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode):
+                        yield Path(entry.path), found
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}{SUFFIX}"
+
+    def _refuses_folder(self) -> bool:
+        """Whether others could put code into the folder, which would then run here."""
+        if self._is_refused is None:
+            self._is_refused = not _is_ours(self.folder.stat())
+            if self._is_refused:
+                self.warn(
+                    f"compiled programs are not kept in {self.folder}, because others may write "
+                    "there: take away their permission, or set WEFT_CACHE_DIR to another folder"
+                )
+        return self._is_refused
+
+    def warn(self, problem: str) -> None:
+        """Warn, but of the same thing once only."""
+        if problem not in self._warned:
+            self._warned.add(problem)
+            warnings.warn(problem, CacheWarning, stacklevel=2)
+
+
+def _head(key: str, content: bytes) -> bytes:
+    return f"weft-cache {FORMAT} {key} {digest_of(content)}".encode()
+
+
+def _parts(file: IO[bytes], key: str) -> tuple[bytes, bytes]:
+    """Return the first line of a file and the rest, which is read only if the line fits the key."""
+    line = file.read(len(_head(key, b"")) + 1)
+    head, newline = line[:-1], line[-1:]
+    fits = newline == b"\n" and head.startswith(f"weft-cache {FORMAT} {key} ".encode())
+    return (head, file.read()) if fits else (b"", b"")
+
+
+def _opener(path: str, flags: int) -> int:
+    """Open a regular file; raises OSError for what might keep the reader waiting."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path} is no regular file")
+    return handle
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Whether nobody but this user, or the system's owner, can have written something."""
+    if not _IS_POSIX:
+        return True
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & others
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+
+
+def default_folder() -> Path:
+    """Return the folder that ``WEFT_CACHE_DIR`` names, or else the user's cache folder.
+
+    It begins with ``~`` for a user who has no home.
+    """
+    named = os.environ.get("WEFT_CACHE_DIR")
+    if named:
+        return _expanded(Path(named))
+    import platformdirs
+
+    try:
+        found = platformdirs.user_cache_dir("weft", appauthor=False)
+    except RuntimeError:  # as in `_expanded`
+        found = "~/.cache/weft"
+    return _expanded(Path(found))
+
+
+def _expanded(path: Path) -> Path:
+    with suppress(RuntimeError):  # no HOME, and no entry for the user among the system's
+        return path.expanduser()
+    return path
+
+
+def is_off() -> bool:
+    """Whether ``WEFT_CACHE`` switches caching off."""
+    return os.environ.get("WEFT_CACHE", "").strip().lower() in _OFF
+
+
+_caches: dict[tuple[Path, int], Cache] = {}
+
+
+def open_cache(folder: str | os.PathLike[str] | None = None) -> Cache:
+    """Return the cache in a folder, one object in a process; without a folder the default one.
+
+    Raises ArgumentError if ``WEFT_CACHE_SIZE`` is no number of megabytes.
+    """
+    path = default_folder() if folder is None else _expanded(Path(folder))
+    text = os.environ.get("WEFT_CACHE_SIZE", "").strip()
+    try:
+        limit = int(float(text) * MEGABYTE) if text else LIMIT * MEGABYTE
+    except (ValueError, OverflowError):
+        raise ArgumentError(f"WEFT_CACHE_SIZE is a number of megabytes, not {text!r}") from None
+    problem = ""
+    if path.parts[:1] and path.parts[0].startswith("~"):
+        problem = (
+            f"compiled programs are not kept in {path}, because there is no such home folder: "
+            "set WEFT_CACHE_DIR to another folder, or WEFT_CACHE=0"
+        )
+    return _caches.setdefault((path, limit), Cache(path, limit, problem))

@@ -1,0 +1,299 @@
+"""The structure of a graph: a digest that equal graphs share, in any process and in any order.
+
+It covers classes, attributes, axes, dtypes, operands, states, outputs, updates, effects and order;
+not names, lines of source, identity or the order of creation. Values count with their types: 1,
+1.0 and True differ, and so do 0.0 and -0.0.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from weft.ir.axes import AUTOMATIC_NAME, Axes, Axis, FlattenedAxis
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.storage import ParameterOp, ReadOp
+from weft.ir.traversal import nested, postorder
+from weft.kernels import Kernel
+from weft.support.digest import digest_of, digest_of_array
+from weft.support.locks import cached_property
+
+SMALL = 256
+"""The bytes up to which the values of every constant count."""
+
+
+class NotDescribable(Exception):
+    """Something has no description that means the same in another process."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What is known of a graph without names and identity.
+
+    Attributes
+    ----------
+    digest
+        The same for equal graphs only.
+    ops, states
+        The ops in an order that follows from the structure alone, and the states in that of their
+        first use.
+    modules
+        The modules of classes and functions that the graph is made of.
+    unread
+        The constants whose values do not count.
+    called
+        The structures of the graphs that ops run, and of those that these call, each once.
+    """
+
+    digest: str
+    ops: tuple[Op, ...]
+    states: tuple[Any, ...]
+    modules: frozenset[str]
+    unread: frozenset[Op]
+    called: tuple[Structure, ...] = ()
+
+    @cached_property
+    def all_ops(self) -> tuple[Op, ...]:
+        """The ops, then those of the graphs that are called; the order follows from the digest."""
+        return tuple([op for each in (self, *self.called) for op in each.ops])
+
+
+def structure_of(graph: Graph, all_values: bool = True) -> Structure:
+    """Return the structure of a graph.
+
+    Without `all_values`, those of large constants that no op reads do not count: such a constant is
+    a result, or what a state is set to, and no other part of a program can depend on its values.
+    Raises NotDescribable for an attribute, class or annotation that has no stable description.
+    """
+    return _Walk(graph, all_values).structure()
+
+
+class _Walk:
+    def __init__(self, graph: Graph, all_values: bool) -> None:
+        self.graph = graph
+        place = {op: number for number, op in enumerate(graph.ops)}
+        effects = sorted(graph.effects, key=place.__getitem__)
+        self.roots = (*graph.inputs, *effects, *graph.outputs, *(v for _, v in graph.updates))
+        self.ops = postorder(self.roots, graph.children if graph.after else _args)
+        self.numbers = {op: number for number, op in enumerate(self.ops)}
+        self.inputs = {op: number for number, op in enumerate(graph.inputs)}
+        self.states: dict[Any, int] = {}
+        self.describe = Describer()
+        read = () if all_values else {arg for op in self.ops for arg in op.args}
+        self.unread = frozenset(
+            op
+            for op in self.ops
+            if not all_values and op.is_constant and op not in read and op.const.nbytes > SMALL
+        )
+
+    def structure(self) -> Structure:
+        lines = [self.line(op) for op in self.ops]
+        graph, number = self.graph, self.numbers
+        lines.append(f"roots{[number[op] for op in self.roots]} {len(graph.effects)}")
+        lines.extend(f"update{self.state(state)}={number[v]}" for state, v in graph.updates)
+        lines.extend(f"outputs{len(graph.outputs)} inputs{len(graph.inputs)}")
+        for op in self.ops if graph.after else ():
+            firsts = graph.after.get(op, ())
+            lines.append(f"after{[number[first] for first in firsts]}")
+        digest = digest_of("\n".join(lines).encode())
+        return Structure(
+            digest=digest,
+            ops=tuple(self.ops),
+            states=tuple(self.states),
+            modules=frozenset(self.describe.modules),
+            unread=self.unread,
+            called=tuple(self.called()),
+        )
+
+    def called(self) -> Iterable[Structure]:
+        """Return the structures of called graphs; graphs of one digest count as the same one."""
+        found: dict[str, Structure] = {}
+        for graph in (graph for op in self.ops if op.graphs for graph in op.graphs):
+            known = self.describe.structure(graph)
+            for each in (known, *known.called):
+                found.setdefault(each.digest, each)
+        return found.values()
+
+    def line(self, op: Op) -> str:
+        describe = self.describe
+        extra = op.__dict__.keys() - _ANNOTATIONS
+        if len(extra) != len(op.fields):
+            _refuse_extra(op, extra.difference(op.fields))
+        kind = describe.by_name(type(op))
+        operands = ",".join([str(self.numbers[arg]) for arg in op.args])
+        notes = describe(op._metadata) if op._metadata else ""
+        type_ = describe.axes(op.axes) + describe.dtype(op.dtype)
+        return f"{kind}{self.attributes(op)}({operands}){type_}{notes}"
+
+    def attributes(self, op: Op) -> str:
+        if isinstance(op, ReadOp):
+            return f"state{self.state(op.state)}"
+        if isinstance(op, ParameterOp):
+            return f"input{self.inputs[op]}"
+        if op.is_constant:
+            return "any" if op in self.unread else digest_of_array(op.const)
+        return ";".join([self.describe(getattr(op, name)) for name in op.fields])
+
+    def state(self, state: Any) -> str:
+        number = self.states.setdefault(state, len(self.states))
+        # Lengths that a state leaves open are those of the ops that read or update it.
+        axes = self.describe(state.target_axes) if state.target_axes.is_static else ""
+        return f"{number}:{state.kind}:{axes}{self.describe.dtype(state.dtype)}"
+
+
+def _args(op: Op) -> tuple[Any, ...]:
+    return op.args
+
+
+def _refuse_extra(op: Op, extra: set[str]) -> None:
+    """Refuse an op with attributes that its class does not declare, and does not work out."""
+    unknown = [name for name in extra if not hasattr(getattr(type(op), name, None), "attrname")]
+    if unknown == ["_schemas"] and not op.__dict__["_schemas"]:
+        return
+    if unknown:
+        raise NotDescribable(f"{op!r} carries {', '.join(sorted(unknown))}")
+
+
+_ANNOTATIONS = frozenset({
+    "args", "axes", "dtype", "is_constant", "is_state", "is_tensor", "label", "location", "order",
+    "reads", "serial", "_adjoints", "_initializers", "_metadata", "_name", "_results", "_writers",
+})  # fmt: skip
+"""What an op has beside its attributes and says nothing of what it computes."""
+
+
+class Describer:
+    """Describes values as text, each in one way only; remembers the modules of what has a name."""
+
+    def __init__(self) -> None:
+        self.modules: set[str] = set()
+        self._axes: dict[int, tuple[Axes, str]] = {}
+        self._names: dict[Any, str] = {}
+        self._dtypes: dict[Any, str] = {}
+        self._automatic: dict[str, str] = {}
+
+    def structure(self, graph: Graph) -> Structure:
+        """Return the structure of a graph that an op runs, which is worked out once."""
+        known: Structure = nested(graph.__dict__, "_structure", lambda: structure_of(graph))
+        return known
+
+    def graph(self, graph: Graph) -> str:
+        """Return the description of a graph that an op runs."""
+        known = self.structure(graph)
+        self.modules |= known.modules
+        return f"graph{known.digest}"
+
+    def __call__(self, value: Any) -> str:
+        """Return the description of a value; raises NotDescribable if there is none."""
+        describe = _BY_TYPE.get(type(value))
+        if describe is not None:
+            return describe(self, value)
+        if isinstance(value, np.dtype):
+            return self.dtype(value)
+        if isinstance(value, np.ndarray):
+            return f"array {value.dtype} {value.shape} {digest_of_array(value)}"
+        if isinstance(value, np.generic):
+            return f"scalar {value.dtype} {value.tobytes().hex()}"
+        if isinstance(value, enum.Enum):
+            return f"{self.by_name(type(value))}.{value.name}"
+        if isinstance(value, tuple):
+            return f"{self.by_name(type(value))}{self.sequence(value)}"
+        if is_dataclass(value) and not isinstance(value, type):
+            parts = [getattr(value, each.name) for each in fields(value)]
+            return f"{self.by_name(type(value))}{self.sequence(parts)}"
+        if callable(value):
+            return self.by_name(value)
+        raise NotDescribable(f"{value!r} of type {type(value).__name__}")
+
+    def by_name(self, value: Any) -> str:
+        """Return module and name of a class or function that is found under them."""
+        found = self._names.get(value)
+        if found is None:
+            module, name = _address_once(value)
+            self.modules.add(module)
+            found = self._names[value] = f"{module}:{name}"
+        return found
+
+    def sequence(self, values: Iterable[Any]) -> str:
+        """Return the description of values in order."""
+        return f"({','.join([self(value) for value in values])})"
+
+    def axes(self, axes: Axes) -> str:
+        """Return the description of axes; ones that are shared are described once."""
+        found = self._axes.get(id(axes))
+        if found is None:
+            found = self._axes[id(axes)] = (axes, f"axes{self.sequence(axes)}")
+        return found[1]
+
+    def dtype(self, dtype: Any) -> str:
+        """Return the name of a dtype, or that there is none."""
+        found = self._dtypes.get(dtype)
+        if found is None:
+            found = self._dtypes[dtype] = "none" if dtype is None else f"{dtype.str} {dtype.name}"
+            if dtype is not None and dtype.kind == "V":
+                self.modules.add(dtype.type.__module__)
+        return found
+
+    def axis(self, axis: Axis) -> str:
+        """Return length and name; a name that was made up counts by its first use."""
+        name = axis.name
+        if name is not None and AUTOMATIC_NAME.fullmatch(name):
+            name = self._automatic.setdefault(name, f"?{len(self._automatic)}")
+        return f"{self(axis.length)}{name!r}"
+
+    def kernel(self, kernel: Kernel) -> str:
+        """Return the description of a kernel, whose ops have operands in it by number."""
+        operands = [(x.shape, x.dtype, x.places, x.constant) for x in kernel.operands]
+        body = [
+            (type(x.op), *x.op.attributes().values(), x.op.axes, x.op.dtype, x.args, x.places)
+            for x in kernel.body
+        ]
+        return self.sequence((kernel.domain, kernel.reduced, operands, body, kernel.outputs))
+
+
+def address(value: Any) -> tuple[str, str]:
+    """Return module and qualified name of a class or function.
+
+    Raises NotDescribable for one that is not found under them, as one made inside a function.
+    """
+    # NumPy tells neither of its ufuncs everywhere.
+    module: str = getattr(value, "__module__", "") or "numpy"
+    name: str = getattr(value, "__qualname__", "") or getattr(value, "__name__", "")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not value:
+        raise NotDescribable(f"{value!r} is not to be found under its name")
+    return module, name
+
+
+_address_once = lru_cache(maxsize=4096)(address)
+"""What was found once stays describable, wherever its name points later."""
+
+_BY_TYPE: dict[type, Callable[[Describer, Any], str]] = {
+    type(None): lambda _, value: "none",
+    type(...): lambda _, value: "...",
+    bool: lambda _, value: "true" if value else "false",
+    int: lambda _, value: str(value),
+    float: lambda _, value: f"f{struct.pack('<d', value).hex()}",
+    complex: lambda _, value: f"c{struct.pack('<dd', value.real, value.imag).hex()}",
+    str: lambda _, value: repr(value),
+    bytes: lambda _, value: repr(value),
+    tuple: lambda describe, value: describe.sequence(value),
+    list: lambda describe, value: f"list{describe.sequence(value)}",
+    dict: lambda describe, value: f"dict{describe.sequence(value.items())}",
+    frozenset: lambda describe, value: f"set({','.join(sorted(map(describe, value)))})",
+    slice: lambda describe, x: f"slice{describe.sequence((x.start, x.stop, x.step))}",
+    Axes: Describer.axes,
+    Axis: Describer.axis,
+    FlattenedAxis: lambda describe, value: f"flat{describe.axes(value.axes)}",
+    Kernel: Describer.kernel,
+    Graph: Describer.graph,
+}

@@ -1,0 +1,51 @@
+"""Recomputation without effects: what acts on the world acts once, where the user put it."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+from weft.ir import scope
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.traversal import postorder
+
+
+def without_effect(op: Op, args: tuple[Any, ...]) -> Op:
+    """Return what recomputes the value of an op from other operands, without any effect.
+
+    The value of an op with an effect is its first operand. An op that runs graphs runs them
+    without theirs.
+    """
+    if op.has_effect and op.graphs:
+        fields: dict[str, Any] = {
+            name: without_effects(value) if isinstance(value, Graph) else value
+            for name, value in op.attributes().items()
+        }
+        with scope.replacing(op):
+            return type(op)(*args, **fields)
+    if op.has_effect and op.is_tensor:
+        value: Op = args[0]
+        return value
+    return op if args == op.args else op.with_args(args)
+
+
+def without_effects(graph: Graph) -> Graph:
+    """Return a graph that computes the same values and has no effects, the same one each time."""
+    for each in _called_first(graph):
+        if "_without_effects" not in each.__dict__:
+            each.__dict__["_without_effects"] = _stripped(each)
+    found: Graph = graph.__dict__["_without_effects"]
+    return found
+
+
+def _called_first(graph: Any) -> list[Any]:
+    return postorder([graph], attrgetter("called"))
+
+
+def _stripped(graph: Graph) -> Graph:
+    if not any(op.has_effect for op in graph.ops):
+        return graph
+    # Without effects nothing is left to order but by operands.
+    bare = graph.replace(effects=(), after={})
+    return bare.rewrite(lambda op: without_effect(op, op.args))

@@ -1,0 +1,30 @@
+"""How large constants were folded, so that what is kept of a program need not hold their values."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.ir.op import Op
+
+LARGE = 2**20
+"""The bytes from which a constant is kept as the ops that it was folded from."""
+
+_sources: weakref.WeakKeyDictionary[Op, Op] = weakref.WeakKeyDictionary()
+
+
+def remember(made: Op, source: Op) -> None:
+    """Say of which op, whose operands are constants, a constant is the value."""
+    if made.const.nbytes >= LARGE:
+        _sources[made] = source
+
+
+def source_of(made: Op) -> Op | None:
+    """Return the op that a large constant is the value of; None if that is not known."""
+    return _sources.get(made)
+
+
+def forget() -> None:
+    """Let go of the ops, and of the values on the way: programs have been kept by now."""
+    _sources.clear()

@@ -1,0 +1,160 @@
+"""The context in which ops are built: effect scopes, metadata, recorders, pinned reads.
+
+An effect scope is a token. Each state remembers, per scope, the op that wrote it last there; an op
+that reads the state stores that write as the version it saw. The root scope is shared by all
+threads; the scopes of `saved_user_deps` are private to the thread or task that entered them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from weft.ir.op import Op
+    from weft.support.source import Location
+
+
+class EffectScope:
+    """A token that tells apart the writes made inside a region from those outside it."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(slots=True, eq=False)
+class BuildContext:
+    """What an op takes from its surroundings while it is constructed."""
+
+    scope: EffectScope
+    metadata: Mapping[str, Any] | None = None
+    recorders: tuple[list[Op], ...] = ()
+    observers: tuple[list[Op], ...] = ()
+    """Those of the recorders that nothing is hidden from."""
+    pinned: Mapping[Op, Op | None] | None = None
+    location: Location | None = None
+    origin: Op | None = None
+    prefix: str = ""
+    """What names of ops begin with."""
+
+
+ROOT = EffectScope()
+_OUTSIDE = BuildContext(ROOT)
+current: ContextVar[BuildContext] = ContextVar("weft_build_context", default=_OUTSIDE)
+
+
+class _Entered:
+    """Makes a context the current one; written as a class because passes enter one for each op."""
+
+    __slots__ = ("context", "token")
+
+    def __init__(self, context: BuildContext) -> None:
+        self.context = context
+
+    def __enter__(self) -> BuildContext:
+        self.token = current.set(self.context)
+        return self.context
+
+    def __exit__(self, *error: object) -> None:
+        current.reset(self.token)
+
+
+def _changed(**changes: Any) -> _Entered:
+    return _Entered(replace(current.get(), **changes))
+
+
+@contextmanager
+def saved_user_deps(scope: EffectScope | None = None) -> Iterator[EffectScope]:
+    """Keep the writes made inside apart from those outside.
+
+    Ops built inside see only writes made in the same scope; ops and computations made outside do
+    not depend on them unless they name them. Yields the scope; passing it again re-enters it.
+    Raises ArgumentError for anything else.
+    """
+    if scope is not None and not isinstance(scope, EffectScope):
+        raise ArgumentError(f"saved_user_deps takes what it yielded before, not {scope!r}")
+    with _changed(scope=scope or EffectScope()) as context:
+        yield context.scope
+
+
+@contextmanager
+def metadata(**entries: Any) -> Iterator[None]:
+    """Give every op built inside these metadata entries; inner contexts win over outer ones."""
+    with _changed(metadata={**(current.get().metadata or {}), **entries}):
+        yield
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Put a name and a slash before the names of ops built or named inside; yields the prefix.
+
+    Scopes nest: ``name_scope("encoder")`` around ``name_scope("layer1")`` makes
+    ``encoder/layer1/weight`` of ``weight``. Raises ArgumentError unless the name is text.
+    """
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"name_scope takes a name, as in name_scope('layer1'), not {name!r}")
+    with _changed(prefix=f"{current.get().prefix}{name}/") as context:
+        yield context.prefix
+
+
+@contextmanager
+def captured_ops() -> Iterator[list[Op]]:
+    """Yield a list of the ops built inside, and hide them from enclosing `captured_ops`."""
+    recorder: list[Op] = []
+    with _changed(recorders=(*current.get().observers, recorder)):
+        yield recorder
+
+
+@contextmanager
+def all_ops() -> Iterator[list[Op]]:
+    """Yield a list of the ops built inside, those in nested `captured_ops` too.
+
+    Enclosing recorders see them as well, unless a `captured_ops` hides them.
+    """
+    recorder: list[Op] = []
+    now = current.get()
+    recorders, observers = (*now.recorders, recorder), (*now.observers, recorder)
+    with _changed(recorders=recorders, observers=observers):
+        yield recorder
+
+
+def pinned(versions: Mapping[Any, Op | None]) -> _Entered:
+    """Make ops built inside read these versions of states."""
+    return _changed(pinned=dict(versions)) if versions else _Entered(current.get())
+
+
+def pinned_reads(op: Op) -> _Entered:
+    """Make ops built inside read the versions of state that `op` read."""
+    reads = zip(op.args, op.reads, strict=True)
+    return pinned({arg: read for arg, read in reads if arg.is_state})
+
+
+def located(location: Location) -> _Entered:
+    """Give ops built inside this source location."""
+    return _changed(location=location)
+
+
+def replacing(op: Op) -> _Entered:
+    """Give ops built inside the location, order and metadata of the op that they stand for."""
+    entered = Replacements()
+    entered.turn_to(op)
+    return entered
+
+
+class Replacements(_Entered):
+    """Like `replacing`, for many ops in turn: entered once, it serves the op it was turned to."""
+
+    def __init__(self) -> None:
+        now = current.get()
+        context = BuildContext(now.scope, None, now.recorders, now.observers, now.pinned)
+        super().__init__(context)
+
+    def turn_to(self, op: Op) -> None:
+        """Give ops built from now on the location, order and metadata of another op."""
+        context = self.context
+        context.location, context.origin = op.location, op
+        context.metadata = op._metadata or None

@@ -1,0 +1,393 @@
+"""Tensors that are stored: constants, placeholders and variables, and the write to one."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from weft.errors import (
+    ArgumentError,
+    AxesError,
+    DTypeError,
+    NeedsMemory,
+    StateError,
+    WeftError,
+)
+from weft.ir import dtypes, scope
+from weft.ir.axes import Axes, Axis, make_axes, require_addressable
+from weft.ir.dtypes import DType
+from weft.ir.lengths import Length
+from weft.ir.op import Op
+from weft.ir.tensor import TensorOp
+from weft.support.locks import renewed
+from weft.support.ordered_set import OrderedSet
+
+__all__ = [
+    "AssignOp",
+    "AssignableTensorOp",
+    "InitTensorOp",
+    "ParameterOp",
+    "ReadOp",
+    "as_op",
+    "as_ops",
+    "constant",
+    "persistent_tensor",
+    "placeholder",
+    "temporary",
+    "variable",
+]
+
+CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
+_SIZES = (int, Axis, Length)
+_NO_AXES = Axes()
+_writing = renewed(threading.RLock())
+"""Held from the look at the last write of a state until there is a new one."""
+
+
+class AssignableTensorOp(TensorOp):
+    """A stored tensor: a constant, or a state that outlives a call and can be assigned.
+
+    Attributes
+    ----------
+    kind
+        ``constant``, ``placeholder``, ``variable`` (trainable) or ``persistent``.
+    target_axes, target_dtype
+        What is stored.
+    value
+        The host array of a constant, else None.
+    """
+
+    kind: str
+    target_axes: Axes
+    target_dtype: DType
+    value: Any
+    _initializers: tuple[Op, ...] = ()
+    _writers: weakref.WeakKeyDictionary[scope.EffectScope, Op] | None = None
+
+    def __init__(self, *args: Op, **options: Any) -> None:
+        super().__init__(*args, **options)
+        is_constant = self.kind == CONSTANT
+        self.__dict__.update(is_constant=is_constant, is_state=not is_constant)
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take the declared axes and dtype."""
+        return self.target_axes, self.target_dtype
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether `variables` lists it."""
+        return self.kind == VARIABLE
+
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether it may be a parameter of a computation."""
+        return self.kind == PLACEHOLDER
+
+    @property
+    def const(self) -> Any:
+        """The value of a constant; raises ArgumentError for a state."""
+        if not self.is_constant:
+            raise ArgumentError(f"{self!r} is a {self.kind}, its value is known only at a call")
+        return self.value
+
+    @property
+    def initializers(self) -> OrderedSet[Op]:
+        """The op that sets the tensor before any computation; empty for an unset state."""
+        found = self._initializers
+        if not found and self.is_constant:
+            found = self.__dict__.setdefault("_initializers", (InitTensorOp(self),))
+        return OrderedSet(found)
+
+    def last_write(self, token: scope.EffectScope) -> Op | None:
+        """Return the last op that wrote this state in an effect scope, or None."""
+        return None if self._writers is None else self._writers.get(token)
+
+    def record_write(self, token: scope.EffectScope, write: Op) -> None:
+        """Make a write the last one in an effect scope; scopes are held weakly."""
+        if self._writers is None:
+            self.__dict__.setdefault("_writers", weakref.WeakKeyDictionary())
+        assert self._writers is not None
+        self._writers[token] = write
+
+    def reference(self) -> Any:
+        """Return the value of a constant."""
+        return self.const
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}({self._label}):{id(self)}>"
+
+    def __str__(self) -> str:
+        return f"{self._label}[{self.name}]" if self.is_constant else self.name
+
+    @property
+    def _label(self) -> str:
+        if not self.is_constant:
+            return self.name
+        if self.is_scalar:
+            value = np.asarray(self.value).item()
+            integral = isinstance(value, float) and value.is_integer()
+            return f"<Const({int(value) if integral else value})>"
+        return f"<Const{self.axes.lengths}>"
+
+
+class InitTensorOp(Op):
+    """Sets a constant from its host value before any computation runs.
+
+    Attributes
+    ----------
+    tensor
+        The constant.
+    """
+
+    tensor: Any
+
+    def __init__(self, tensor: AssignableTensorOp) -> None:
+        super().__init__(tensor=tensor)
+
+    def valfun(self) -> Any:
+        """Return the host value."""
+        return self.tensor.value
+
+
+class AssignOp(Op):
+    """A write of a whole state: operands are the state and the value, which may be a scalar.
+
+    The first entry of `reads` is the version that the write replaces. Building one makes it the
+    last write of the state in the current effect scope.
+    """
+
+    has_effect = True
+
+    def __init__(self, state: AssignableTensorOp, value: TensorOp, **options: Any) -> None:
+        with _writing:
+            super().__init__(state, value, **options)
+            state.record_write(scope.current.get().scope, self)
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check that the target is a state and that the value fits it."""
+        state, value = self.args
+        if not state.is_state:
+            what = "constant" if state.is_constant else type(state).__name__
+            raise StateError(f"the {what} {state} is not assignable: assign to a variable")
+        if value.axes and value.axes != state.axes:
+            raise AxesError(f"a value with {value.axes} cannot be assigned to {state.axes}")
+        if value.dtype != state.dtype:
+            raise DTypeError(f"a value of {value.dtype} cannot be assigned to {state.dtype}")
+        return Axes(), None
+
+
+def constant(value: Any, axes: Any = None, dtype: Any = None, name: str | None = None) -> TensorOp:
+    """Return a constant that holds a copy of `value`.
+
+    Python numbers become float32 unless `dtype` says otherwise, arrays keep theirs. Without `axes`
+    they are positional, from the value's shape; a scalar is spread over given axes. Raises
+    AxesError (a ValueError) if value and axes differ in shape, DTypeError if a value does not fit
+    the dtype.
+    """
+    array = host_value(value, None if dtype is None else dtypes.as_dtype(dtype), "constant")
+    return _holding(array, axes, name)
+
+
+def _holding(array: Any, axes: Any = None, name: str | None = None) -> TensorOp:
+    """Return a constant of an array that nobody else has."""
+    if axes is None:
+        target = make_axes(array.shape) if array.shape else _NO_AXES
+    else:
+        target = make_axes(axes)
+        if not array.shape and target:
+            require_addressable(target, array.dtype.itemsize)
+            array = np.broadcast_to(array, target.shape)
+        if target.lengths != array.shape:
+            raise AxesError(f"a constant of shape {array.shape} does not fit {target}")
+    array.flags.writeable = False
+    return AssignableTensorOp(
+        kind=CONSTANT, target_axes=target, target_dtype=array.dtype, value=array, name=name
+    )
+
+
+def host_value(value: Any, dtype: DType | None, what: str) -> Any:
+    """Return a value as `weft.dtypes.host_array` does; says of nested lists what is wrong."""
+    try:
+        with NeedsMemory(what):
+            return dtypes.host_array(value, dtype, what)
+    except (TypeError, ValueError) as error:
+        if _holds_ops(value):
+            hint = "holds tensor ops: use stack() to put them together"
+        elif isinstance(error, WeftError):
+            raise
+        else:
+            hint = "is ragged: give every row the same length"
+        raise ArgumentError(f"{what}: {reprlib.repr(value)} {hint}") from None
+
+
+def _holds_ops(value: Any) -> bool:
+    """Whether lists inside lists, at a depth that an array may have, hold an op."""
+    level = [value]
+    for _ in range(64):
+        if any(isinstance(each, Op) for each in level):
+            return True
+        level = [each for several in level if isinstance(several, list | tuple) for each in several]
+    return False
+
+
+def _state(
+    kind: str, axes: Any, dtype: Any, initial_value: Any, name: str | None, metadata: Any
+) -> Any:
+    if isinstance(axes, _SIZES) and isinstance(dtype, _SIZES):
+        raise ArgumentError(f"a shape is one tuple, as in placeholder(({axes!r}, {dtype!r}))")
+    if isinstance(axes, np.ndarray) and axes.ndim:
+        example = f"variable({axes.shape}, initial_value=...)"
+        raise ArgumentError(f"an array of shape {axes.shape} is no shape: say {example}")
+    state = AssignableTensorOp(
+        kind=kind,
+        target_axes=make_axes(axes),
+        target_dtype=dtypes.as_dtype(dtype),
+        value=None,
+        name=name,
+        metadata=metadata,
+    )
+    if callable(initial_value):
+        initial_value = _called(initial_value, state)
+    if initial_value is not None:
+        with scope.saved_user_deps():
+            write = AssignOp(state, _initial(state, initial_value))
+        object.__setattr__(state, "_initializers", (write,))
+    return state
+
+
+def _called(function: Any, state: AssignableTensorOp) -> Any:
+    """Return what a function gives as an initial value; it gets what it needs of axes and dtype."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of builtin functions that say nothing of their parameters
+        return function()
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        each
+        for each in parameters.values()
+        if each.kind in by_place and each.default is inspect.Parameter.empty
+    ]
+    args = (state.axes,) if needed else ()
+    options = {"dtype": state.dtype} if needed and "dtype" in parameters else {}
+    return function(*args, **options)
+
+
+def _initial(state: AssignableTensorOp, value: Any) -> TensorOp:
+    is_op = isinstance(value, TensorOp)
+    array = value if is_op else host_value(value, state.dtype, "initial value")
+    if array.shape and not state.axes:
+        raise AxesError(
+            state.explain(
+                f"an initial value of shape {array.shape} does not fit a scalar: give its axes, "
+                f"as in variable({array.shape}, initial_value=...)"
+            )
+        )
+    if is_op:
+        return value  # type: ignore[no-any-return]
+    if not array.shape:
+        return _holding(array)
+    if state.axes.is_static and array.shape != state.axes.lengths:
+        raise AxesError(
+            state.explain(f"an initial value of shape {array.shape} does not fit {state.axes}")
+        )
+    return _holding(array, state.axes if state.axes.is_static else None)
+
+
+def placeholder(
+    axes: Any = (),
+    dtype: Any = dtypes.DEFAULT,
+    initial_value: Any = None,
+    name: str | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> Any:
+    """Return a tensor whose value a computation takes as a parameter.
+
+    Where it is not listed as one it holds what was assigned last, or its initial value, or zeros.
+    `axes` are axes, sizes or a shape, in which `symbol` makes a length that is unknown until a
+    call. A callable `initial_value` is called once, now: with the axes if it has a parameter
+    without a default, and then with ``dtype=`` if it has one of that name, so that functions such
+    as `glorot_uniform` serve. Messages and programs show the `name`.
+    """
+    return _state(PLACEHOLDER, axes, dtype, initial_value, name, metadata)
+
+
+def variable(
+    axes: Any = (),
+    dtype: Any = dtypes.DEFAULT,
+    initial_value: Any = None,
+    name: str | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> Any:
+    """Return a trainable state; see `placeholder` for the arguments."""
+    return _state(VARIABLE, axes, dtype, initial_value, name, metadata)
+
+
+def persistent_tensor(
+    axes: Any = (),
+    dtype: Any = dtypes.DEFAULT,
+    initial_value: Any = None,
+    name: str | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> Any:
+    """Return a state that outlives a call and is not trained; see `placeholder`."""
+    return _state(PERSISTENT, axes, dtype, initial_value, name, metadata)
+
+
+temporary = persistent_tensor
+
+
+def as_op(value: Any, dtype: Any = None) -> TensorOp:
+    """Return a tensor op as it is, and anything else as a constant."""
+    if isinstance(value, TensorOp):
+        return value
+    if isinstance(value, Op):
+        raise ArgumentError(value.explain("this op yields no tensor, it cannot be an operand"))
+    return constant(value, dtype=dtype)
+
+
+def as_ops(values: Any) -> tuple[TensorOp, ...]:
+    """Return each value as a tensor op."""
+    return tuple(as_op(value) for value in values)
+
+
+class ReadOp(TensorOp):
+    """The value that a state holds when a call begins; found in captured graphs only.
+
+    Attributes
+    ----------
+    state
+        The state that is read.
+    target_axes
+        Its axes, with their lengths known in a specialised graph.
+    """
+
+    state: Any
+    target_axes: Axes
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take the declared axes and the state's dtype."""
+        return self.target_axes, self.state.dtype
+
+
+class ParameterOp(TensorOp):
+    """An argument of a call; found in captured graphs only.
+
+    Attributes
+    ----------
+    source
+        The placeholder that the argument stands for.
+    target_axes
+        Its axes, with their lengths known in a specialised graph.
+    """
+
+    source: Any
+    target_axes: Axes
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take the declared axes and the placeholder's dtype."""
+        return self.target_axes, self.source.dtype

@@ -1,0 +1,106 @@
+"""Target: what a backend can do, as passes and the plan need to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from weft.ir.dtypes import DType
+from weft.ir.op import Op
+from weft.ir.tensor import CompositeOp
+
+TOLERANCES: Mapping[str, tuple[float, float]] = {
+    "float16": (4e-3, 4e-3),
+    "bfloat16": (3e-2, 3e-2),
+    "float32": (2e-5, 2e-5),
+    "float64": (1e-12, 1e-12),
+    "complex64": (2e-5, 2e-5),
+    "complex128": (1e-12, 1e-12),
+}
+
+
+def never(op: Op) -> bool:
+    """Fuse nothing."""
+    return False
+
+
+def no_workspace(op: Op) -> int:
+    """Ask for no scratch memory."""
+    return 0
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a backend can do.
+
+    Attributes
+    ----------
+    name
+        The backend's name.
+    supports
+        Whether the backend has a rule for an op; composites it has one for are kept whole.
+    fusible
+        Whether an op can be an instruction of a fused kernel, which the backend then runs by its
+        rule for `FusedOp`; never, unless the backend says so.
+    max_kernel_values
+        The most operands and instructions that one kernel may have together.
+    max_product_row
+        The most columns of a matrix product whose rows its kernel may also reduce; 0 for none.
+    takes_prologue
+        Whether the kernel of a matrix product may also compute its first operand, from elements at
+        the same place: so it is where the product reads each of them about once. Never, unless the
+        backend says so.
+    max_elementwise_rank, max_reduction_rank
+        The most axes that elementwise ops, and that reductions, may have; None for any number.
+    alignment
+        The bytes to which tensors in the arena are aligned.
+    workspace
+        The scratch bytes that an op needs while it runs.
+    dtypes
+        The names of the dtypes that the device computes with.
+    lacks
+        By the name of an op class that the backend cannot compute, the reason. The conformance kit
+        expects such an op to be refused, and fails if it is computed after all.
+    runs_graphs
+        Whether it runs calls, loops and choices by itself; else passes put the ops of the graphs in
+        their place, and a loop of unknown length is refused.
+    lends_results
+        Whether a call of a graph may write straight into the memory of a computation's results,
+        which is another one each time; else what it yields is copied there.
+    fast_math
+        Whether passes may change values in rare cases, such as ``0 * x`` to 0.
+    tolerances
+        By dtype name, the relative and absolute distance from an exact result that is accepted.
+    """
+
+    name: str
+    supports: Callable[[Op], bool]
+    fusible: Callable[[Op], bool] = never
+    max_kernel_values: int = 96
+    max_product_row: int = 8192
+    takes_prologue: Callable[[Op], bool] = never
+    max_elementwise_rank: int | None = None
+    max_reduction_rank: int | None = None
+    alignment: int = 256
+    workspace: Callable[[Op], int] = no_workspace
+    dtypes: frozenset[str] = frozenset(
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()  # noqa: SIM905
+    )
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    runs_graphs: bool = False
+    lends_results: bool = False
+    fast_math: bool = False
+    tolerances: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
+
+    def __post_init__(self) -> None:
+        if not self.runs_graphs:
+            reason = "it has no loops whose length follows from data"
+            object.__setattr__(self, "lacks", {"WhileOp": reason, **self.lacks})
+
+    def keeps_whole(self, op: Op) -> bool:
+        """Whether an op needs no decomposition: it is primitive, or the backend has a rule."""
+        return not isinstance(op, CompositeOp) or self.supports(op)
+
+    def tolerance(self, dtype: DType) -> tuple[float, float]:
+        """Return the relative and absolute tolerance for a dtype; zero for integers and bool."""
+        return self.tolerances.get(dtype.name, (0.0, 0.0))

@@ -1,0 +1,48 @@
+"""Upcalls: functions of higher layers that ops and graphs call.
+
+A composite differentiates its decomposition, and a graph prints itself; autodiff and the printer
+are layers above the graph. So each of them provides its function here when weft is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Upcall:
+    """Calls the function that a higher layer provided."""
+
+    def __init__(self) -> None:
+        self.function: Callable[..., Any] | None = None
+
+    def provide(self, function: F) -> F:
+        """Make a function the one that is called; used as a decorator."""
+        self.function = function
+        return function
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the function."""
+        assert self.function is not None, "`import weft` imports every layer"
+        return self.function(*args, **options)
+
+
+deriv = Upcall()
+"""`weft.autodiff.reverse.deriv`."""
+
+adjoints_through = Upcall()
+"""`weft.autodiff.reverse.adjoints_through`."""
+
+adjoints_of_call = Upcall()
+"""`weft.autodiff.call_adjoints.adjoints_of_call`."""
+
+adjoints_of_loop = Upcall()
+"""`weft.autodiff.call_adjoints.adjoints_of_loop`."""
+
+adjoints_of_cond = Upcall()
+"""`weft.autodiff.call_adjoints.adjoints_of_cond`."""
+
+print_graph = Upcall()
+"""`weft.text.printer.print_graph`."""

@@ -1,0 +1,79 @@
+"""Where the axes of a value lie in the domain of a kernel.
+
+A kernel runs over a domain, a box of indices. Every value in it has, for each of its axes, the
+dimension of the domain that indexes it, or None for an axis that is whole at every point of the
+domain (the contracted axis of a matrix product), or that has length 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from weft.ir.op import Op
+from weft.ops.elementwise import ElementwiseOp
+from weft.ops.linalg import MatmulOp
+from weft.ops.movement import BroadcastOp, ReshapeOp
+from weft.ops.reduction import ReductionOp
+
+Places = tuple[int | None, ...]
+
+VIEWS = (BroadcastOp, ReshapeOp)
+"""The ops that a kernel has to follow only: they show the elements of a value that it has."""
+
+
+def place(op: Op, known: Mapping[Op, Places], domain: Sequence[int]) -> Places | None:
+    """Return the places of an op's axes, given those of the operands in the kernel.
+
+    None if the op cannot be computed in this domain: it would need another one, or elements of an
+    operand from elsewhere.
+    """
+    if isinstance(op, ElementwiseOp):
+        return _place_elementwise(op, known, domain)
+    first = known.get(op.args[0]) if op.args else None
+    if first is None:
+        return None
+    if isinstance(op, ReductionOp):
+        return tuple(first[position] for position in op.kept())
+    if isinstance(op, BroadcastOp):
+        return _place_broadcast(op, first, domain)
+    return _place_reshape(op, first) if isinstance(op, ReshapeOp) else None
+
+
+def _place_elementwise(op: Op, known: Mapping[Op, Places], domain: Sequence[int]) -> Places | None:
+    if not op.axes:
+        return ()
+    found = {known[arg] for arg in op.args if arg.axes and arg in known}
+    if not found and op.axes.shape == tuple(domain):
+        return tuple(range(len(domain)))
+    return found.pop() if len(found) == 1 else None
+
+
+def _place_broadcast(op: BroadcastOp, first: Places, domain: Sequence[int]) -> Places | None:
+    """Place new axes by what is left: the domain's dimensions in order, if the lengths agree."""
+    shape = op.axes.shape
+    if shape != tuple(domain):
+        return None
+    for given, wanted, axis in zip(first, op.dims, op.args[0].axes, strict=True):
+        if given != wanted and axis.length != 1:
+            return None
+    return tuple(range(len(shape)))
+
+
+def _place_reshape(op: ReshapeOp, first: Places) -> Places | None:
+    """Follow axes through a reshape that only adds or drops axes of length 1."""
+    old, new = op.args[0].axes.shape, op.axes.shape
+    if [n for n in old if n != 1] != [n for n in new if n != 1]:
+        return None
+    rest = iter([given for given, length in zip(first, old, strict=True) if length != 1])
+    return tuple(next(rest) if length != 1 else None for length in new)
+
+
+def operand_places(op: Op, index: int, places: Places) -> Places:
+    """Return the places of an operand from outside the kernel, given those of the op itself."""
+    arg = op.args[index]
+    if isinstance(op, MatmulOp):
+        *outer, rows, columns = places
+        return (*outer, rows, None) if index == 0 else (*outer, None, columns)
+    if isinstance(op, ReductionOp):
+        return tuple(range(arg.rank))
+    return places if arg.axes else ()

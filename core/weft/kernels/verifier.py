@@ -1,0 +1,107 @@
+"""The rules that a kernel must keep, for those that passes build by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType
+from weft.kernels.indexing_maps import Places, operand_places
+from weft.kernels.kernel import Instruction, Kernel, Operand
+from weft.ops.elementwise import ElementwiseOp
+from weft.ops.linalg import MatmulOp
+from weft.ops.reduction import ReductionOp
+
+Types = list[tuple[Axes, DType]]
+
+
+def problem(kernel: Kernel) -> str | None:
+    """Return what is wrong with a kernel, or None.
+
+    Every axis has the length of its dimension, every instruction comes after its operands and has
+    the types that its op was made for, all reductions run over the same dimensions, a matrix
+    product runs over all of them, what comes before it makes its first operand, and what is stored
+    was computed.
+    """
+    made = range(len(kernel.operands) + len(kernel.prologue), len(kernel.values))
+    for number in kernel.outputs:
+        if number not in made:
+            return f"result {number} is no instruction, or one before a matrix product"
+    return next(_problems(kernel), None)
+
+
+def _problems(kernel: Kernel) -> Iterator[str]:
+    whole = tuple(range(len(kernel.domain)))
+    types: Types = []
+    for number, value in enumerate(kernel.values):
+        if isinstance(value, Operand):
+            types.append((value.axes, value.dtype))
+        else:
+            yield from _problems_of_operands(kernel, number, value, types)
+            types.append((value.op.axes, value.op.dtype))
+        lengths = types[-1][0].lengths
+        if value.places != whole or lengths != kernel.domain:
+            yield from _problems_of_places(kernel, number, value.places, lengths)
+        if isinstance(value, Instruction) and isinstance(value.op, ElementwiseOp):
+            found = {kernel.values[arg].places for arg in value.args if types[arg][0]}
+            if not found <= {value.places}:
+                yield f"value {number}, at {value.places}, takes values at {found}"
+
+
+def _problems_of_places(
+    kernel: Kernel, number: int, places: Places, lengths: Sequence[int]
+) -> Iterator[str]:
+    if len(places) != len(lengths):
+        yield f"value {number} has {len(lengths)} axes and {len(places)} places"
+    for length, dim in zip(lengths, places, strict=False):
+        is_known = dim is None or (
+            dim in range(len(kernel.domain)) and kernel.domain[dim] == length
+        )
+        if not is_known:
+            yield f"value {number} has length {length} in dimension {dim} of {kernel.domain}"
+
+
+def _problems_of_operands(
+    kernel: Kernel, number: int, value: Instruction, types: Types
+) -> Iterator[str]:
+    op = value.op
+    if len(value.args) != len(op.args) or max(value.args, default=-1) >= number:
+        yield f"value {number} is computed before one of its operands"
+        return
+    for arg, meant in zip(value.args, op.args, strict=True):
+        axes, dtype = types[arg]
+        if dtype != meant.dtype or (axes is not meant.axes and axes != meant.axes):
+            yield f"value {number} takes {meant.dtype} {meant.axes}, not value {arg}"
+    if isinstance(op, ReductionOp):
+        read = kernel.values[value.args[0]].places
+        along = {read[place] for place in op.positions}
+        if along != set(kernel.reduced):
+            yield f"value {number} is reduced over {along}, not over {kernel.reduced}"
+    elif isinstance(op, MatmulOp):
+        yield from _problems_of_product(kernel, number, value)
+
+
+def _problems_of_product(kernel: Kernel, number: int, value: Instruction) -> Iterator[str]:
+    rank = len(kernel.domain)
+    if value is not kernel.product:
+        yield f"value {number} is a second matrix product"
+    if value.places != tuple(range(rank)):
+        yield f"value {number}, a matrix product, has the places {value.places} of {kernel.domain}"
+        return
+    *outer, rows, _ = value.places
+    for each in kernel.prologue:
+        is_like_operand = each.places == (*outer, rows, None) and each.axes == value.op.args[0].axes
+        if not isinstance(each.op, ElementwiseOp) or not is_like_operand:
+            yield f"a {type(each.op).__name__} comes before value {number}, a matrix product"
+    if kernel.prologue and value.args[0] != number - 1:
+        yield f"value {number}, a matrix product, takes value {value.args[0]} and not the last"
+    after = {arg for each in kernel.body[len(kernel.prologue) + 1 :] for arg in each.args}
+    for each in kernel.prologue:
+        if any(arg in after and kernel.values[arg].places for arg in each.args):
+            yield f"an operand of a {type(each.op).__name__} before the product is read after it"
+    for index, arg in enumerate(value.args):
+        wanted, found = operand_places(value.op, index, value.places), kernel.values[arg].places
+        if found != wanted:
+            yield f"value {number}, a matrix product, takes value {arg} at {found}, not at {wanted}"
+    if kernel.reduced not in ((), (rank - 1,)):
+        yield f"the rows of a matrix product are reduced over {kernel.reduced}, not along the last"

@@ -1,0 +1,62 @@
+"""The plans of called graphs: where they are kept, and what memory they take around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.target import Target
+from weft.ops.graph_ops import GraphsOp, LoopOp, WhileOp
+
+if TYPE_CHECKING:
+    from weft.plan.plan import Plan
+
+
+def plan_of(graph: Graph) -> Plan:
+    """Return the plan of a called graph, which has been made."""
+    found: Plan = graph.__dict__["_plan"]
+    return found
+
+
+def is_planned(graph: Graph) -> bool:
+    """Whether a called graph has a plan."""
+    return "_plan" in graph.__dict__
+
+
+def keep_plan(graph: Graph, plan: Plan) -> None:
+    """Keep the plan of a called graph, which passes have made for one target."""
+    graph.__dict__["_plan"] = plan
+
+
+def workspace_of(op: Op, target: Target) -> int:
+    """Return the scratch bytes of an op: for one that runs graphs, what their plans take."""
+    if not isinstance(op, GraphsOp):
+        return target.workspace(op)
+    if isinstance(op, WhileOp):
+        return _end(spare_offsets((op.body, op.condition), whole=True))
+    if isinstance(op, LoopOp) and op.count > 1:
+        return _end(spare_offsets(op.graphs, whole=True))
+    return max(plan_of(graph).arena_size for graph in op.graphs)
+
+
+def spare_offsets(graphs: Sequence[Graph], whole: bool = False) -> list[int]:
+    """Return where spare places for the outputs of graphs begin, after the graphs' arenas.
+
+    With `whole` the end of the last one is there too.
+    """
+    plans = [plan_of(graph) for graph in graphs]
+    align = plans[0].alignment
+    ends = [_padded(max(plan.arena_size for plan in plans), align)]
+    for op in (op for graph in graphs for op in graph.outputs):
+        ends.append(ends[-1] + _padded(op.axes.size * op.dtype.itemsize, align))
+    return ends if whole else ends[:-1]
+
+
+def _end(offsets: Sequence[int]) -> int:
+    return offsets[-1]
+
+
+def _padded(nbytes: int, align: int) -> int:
+    return -(-nbytes // align) * align

@@ -1,0 +1,347 @@
+"""Flow: what a graph computes and which memory that takes, whatever the order of its steps.
+
+Nodes and buffers are numbered in the user's order. So the order of the steps, the lifetimes that
+follow from it and the addresses can be searched for on plain numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from weft.errors import HostMemoryError
+from weft.ir import scope
+from weft.ir.axes import require_addressable
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.results import ResultOp, TupleOp
+from weft.ir.storage import ReadOp
+from weft.ir.target import Target
+from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
+from weft.plan.callee_plans import workspace_of
+from weft.plan.inplace import Rewrite, held_by, maker_of, may_lie_at, rewrites
+
+
+class Update(NamedTuple):
+    """A state's new value: the node that makes it, and the buffers of the new and the old one.
+
+    `old` is None where nothing reads the old value; `in_place` says whether the node may write
+    over the old value while it reads it.
+    """
+
+    state: Any
+    value: Op
+    node: int
+    buffer: int
+    old: int | None
+    in_place: bool
+
+
+class Change(NamedTuple):
+    """A value that should lie where an older one does, by their buffers, and the node of its maker.
+
+    `old` is None where nothing reads the older value. `is_change` is as in `Rewrite`; `has_state`
+    says whether the memory belongs to a state.
+    """
+
+    node: int
+    made: int
+    old: int | None
+    is_change: bool
+    has_state: bool
+
+
+class Flow:
+    """The steps of a graph, what they need, and the buffers they read and write.
+
+    Attributes
+    ----------
+    graph
+        The graph. Its lengths are known, and every output and update has memory of its own.
+    tensors
+        The description of every op's value; in the arena it begins at its own buffer's start.
+    results
+        The values that a step with several results makes, in their order.
+    buffers
+        Every buffer; a state, an input and a constant have one each.
+    sizes
+        By buffer, the bytes it takes in the arena, rounded up to the alignment; else 0.
+    values
+        By buffer, the op whose value a step puts there.
+    ops
+        The op of each node. Not every node is a step: a view that waits for several others is one
+        as well, so that what reads it need not wait for each of them.
+    is_step
+        By node, whether it runs.
+    before
+        By node, those that must come first.
+    reads, makes
+        By node, the buffers that it reads, and those that it makes.
+    overwrites
+        By node, pairs of a buffer that it makes and one that it reads, whose memory will do.
+    scratch
+        By node, the bytes of memory that it needs while it runs, for those that need any.
+    called
+        The buffers that a called graph reads or writes; they do not lie in the caller's memory.
+    barriers
+        The nodes that act on the world or may raise, which keep their order. No state is written
+        before them.
+    updates
+        The states' new values.
+    changes
+        What should lie where an older value does.
+    """
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph = graph
+        self.target = target
+        self.tensors: dict[Op, TensorDescription] = {}
+        self.results: dict[Op, list[Op]] = _results(graph)
+        self.buffers: list[Buffer] = []
+        self.sizes: list[int] = []
+        self.values: dict[int, Op] = {}
+        self.ops: list[Op] = []
+        self.is_step: list[bool] = []
+        self.before: list[tuple[int, ...]] = []
+        self.reads: list[tuple[int, ...]] = []
+        self.makes: list[tuple[int, ...]] = []
+        self.overwrites: list[tuple[tuple[int, int], ...]] = []
+        self.scratch: dict[int, int] = {}
+        self.called: set[int] = set()
+        self.barriers: list[int] = []
+        self._roles = {held_by(op): number for number, op in enumerate(graph.outputs)}
+        self._states: dict[Any, Buffer] = {}
+        self._sources: dict[Op, tuple[int, ...]] = {}
+        for number, parameter in enumerate(graph.inputs):
+            self._store(parameter, INPUT, number)
+        for op in graph.ops:
+            self._add(op)
+        self.updates = [self._update(state, value) for state, value in graph.updates]
+        self.changes = [self._change(each) for each in rewrites(graph)]
+
+    @property
+    def order(self) -> list[int]:
+        """The steps in the order in which the user wrote them."""
+        return [node for node, runs in enumerate(self.is_step) if runs]
+
+    def made_by(self, op: Op) -> list[Op]:
+        """Return the tensors that a step makes: its own value, or its results'."""
+        return self.results[op] if isinstance(op, TupleOp) else [op] if op.is_tensor else []
+
+    def repeated(self, order: Iterable[int]) -> tuple[Flow, list[int]]:
+        """Return the flow of an order in which nodes may occur again, and that order there.
+
+        What comes after another occurrence of a node reads what that one makes.
+        """
+        new = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict | set):
+                setattr(new, name, value.copy())
+        newest = list(range(len(self.buffers)))
+        seen: set[int] = set()
+        numbers = []
+        for node in order:
+            number = node
+            if node in seen:
+                number = new._repeat(node, newest)
+            elif len(new.ops) > len(self.ops):
+                new._read_newest(node, node, newest)
+            seen.add(node)
+            numbers.append(number)
+        return new, numbers
+
+    def _read_newest(self, node: int, like: int, newest: list[int]) -> None:
+        """Let a node read the newest of the buffers that one like it reads."""
+        self.reads[node] = tuple([newest[number] for number in self.reads[like]])
+        pairs = self.overwrites[like]
+        if pairs:
+            self.overwrites[node] = tuple([(made, newest[read]) for made, read in pairs])
+
+    def _repeat(self, like: int, newest: list[int]) -> int:
+        """Add a node that does the same as one; what it makes is the newest from now on."""
+        node = self._add_node(self.ops[like], (), is_step=True)
+        self._read_newest(node, like, newest)
+        if like in self.scratch:
+            self.scratch[node] = self.scratch[like]
+        for number in self.makes[like]:
+            newest[number] = self._buffer(ARENA, self.buffers[number].nbytes).number
+            self.values[newest[number]] = self.values[number]
+        self.makes[node] = tuple([newest[number] for number in self.makes[like]])
+        if self.ops[like].graphs:
+            self.called.update(self.reads[node], self.makes[node])
+        pairs = self.overwrites[node]
+        self.overwrites[node] = tuple([(newest[made], read) for made, read in pairs])
+        return node
+
+    def padded(self, nbytes: int) -> int:
+        """Return a number of bytes rounded up to the alignment."""
+        align = self.target.alignment
+        return -(-nbytes // align) * align
+
+    def _buffer(self, kind: str, nbytes: int, owner: Any = None) -> Buffer:
+        buffer = Buffer(kind, nbytes, len(self.buffers), owner)
+        if kind == ARENA:
+            buffer.size = self.padded(nbytes)
+        self.buffers.append(buffer)
+        self.sizes.append(buffer.size if kind == ARENA else 0)
+        return buffer
+
+    def _store(self, op: Op, kind: str, owner: Any) -> None:
+        """Describe a value that is there before the first step."""
+        buffer = self._states.get(owner) if kind == STATE else None
+        if buffer is None:
+            buffer = self._buffer(kind, _nbytes(op), owner)
+            if kind == STATE:
+                self._states[owner] = buffer
+        self.tensors[op] = contiguous(op.axes.shape, op.dtype, buffer)
+        self._sources[op] = ()
+
+    def _add(self, op: Op) -> None:
+        if op in self._sources:
+            return
+        if op.is_constant:
+            self._store(op, CONSTANT, op)
+        elif isinstance(op, ReadOp):
+            self._store(op, STATE, op.state)
+        elif isinstance(op, ResultOp):
+            self._sources[op] = self._joint(op)
+        else:
+            view = op.view(self.tensors[op.args[0]]) if op.args else None
+            if view is not None:
+                self.tensors[op] = view
+            if view is None or op.has_effect:
+                self._add_step(op, makes=view is None)
+            else:
+                self._sources[op] = self._joint(op)
+
+    def _needed(self, op: Op) -> tuple[int, ...]:
+        """Return the nodes that must come before an op."""
+        sources = self._sources
+        first = self.graph.after.get(op, ())
+        if len(op.args) == 1 and not first:
+            return sources[op.args[0]]
+        found = [node for arg in (*op.args, *first) for node in sources[arg]]
+        return tuple(dict.fromkeys(found))
+
+    def _joint(self, op: Op) -> tuple[int, ...]:
+        """Return what a user of a view waits for: one node, which is made where it were several."""
+        needed = self._needed(op)
+        if len(needed) <= 1:
+            return needed
+        return (self._add_node(op, needed, is_step=False),)
+
+    def _add_node(self, op: Op, needed: tuple[int, ...], is_step: bool) -> int:
+        self.ops.append(op)
+        self.is_step.append(is_step)
+        self.before.append(needed)
+        self.reads.append(())
+        self.makes.append(())
+        self.overwrites.append(())
+        return len(self.ops) - 1
+
+    def _add_step(self, op: Op, makes: bool) -> None:
+        node = self._add_node(op, self._needed(op), is_step=True)
+        self._sources[op] = (node,)
+        tensors = self.tensors
+        self.reads[node] = tuple({tensors[arg].base.number for arg in op.args})
+        scratch = workspace_of(op, self.target)
+        if scratch:
+            self.scratch[node] = scratch
+        if op.has_effect or op.may_raise:
+            self.before[node] = tuple(dict.fromkeys((*self.before[node], *self.barriers[-1:])))
+            self.barriers.append(node)
+        if makes:
+            values = self.made_by(op)
+            self.makes[node] = tuple([self._make(value) for value in values])
+            if op.graphs:
+                self.called.update(self.reads[node], self.makes[node])
+            if not _never_overwrites(op):
+                self.overwrites[node] = tuple(self._overwrites(op, values))
+
+    def _make(self, value: Op) -> int:
+        nbytes = _nbytes(value)
+        role = self._roles.get(value)
+        buffer = self._buffer(ARENA if role is None else RESULT, nbytes, role)
+        self.tensors[value] = contiguous(value.axes.shape, value.dtype, buffer)
+        self.values[buffer.number] = value
+        return buffer.number
+
+    def _overwrites(self, op: Op, values: Iterable[Op]) -> Iterator[tuple[int, int]]:
+        """Yield the buffers that an op makes with those it reads that they may take over."""
+        for value in values:
+            made = self.tensors[value].base
+            for read in [self.tensors[arg].base for arg in op.args]:
+                fits = read.nbytes == made.nbytes and read.kind == ARENA
+                if fits and self._may_overwrite(value, op, read):
+                    yield made.number, read.number
+
+    def _may_overwrite(self, value: Op, op: Op, buffer: Buffer) -> bool:
+        """Whether a value may take the memory of a buffer that the op which makes it reads."""
+        found = False
+        for index, arg in enumerate(op.args):
+            tensor = self.tensors[arg]
+            if tensor.base is not buffer:
+                continue
+            if not may_lie_at(value, index, tensor):
+                return False
+            found = True
+        return found
+
+    def may_replace(self, number: int, read: int | None) -> bool:
+        """Whether what a step makes may lie where a buffer that the step reads does."""
+        value = self.values[number]
+        maker = maker_of(value)
+        return read is not None and self._may_overwrite(value, maker, self.buffers[read])
+
+    def _update(self, state: Any, value: Op) -> Update:
+        maker = held_by(value)
+        assert maker is not None, "every update is made by an op of its own"
+        (node,) = self._sources[maker]
+        old = self._states.get(state)
+        in_place = old is not None and self._may_overwrite(maker, self.ops[node], old)
+        made = self.tensors[value].base.number
+        return Update(state, value, node, made, None if old is None else old.number, in_place)
+
+    def _change(self, rewrite: Rewrite) -> Change:
+        (node,) = self._sources[rewrite.value]
+        made = self.tensors[rewrite.value].base
+        is_states = rewrite.old is rewrite.state
+        old = self._states.get(rewrite.state) if is_states else self.tensors[rewrite.old].base
+        number = None if old is None else old.number
+        return Change(node, made.number, number, rewrite.is_change, rewrite.state is not None)
+
+
+def _nbytes(op: Op) -> int:
+    """Return the bytes of a value; raises HostMemoryError for more than can be addressed."""
+    try:
+        return require_addressable(op.axes, op.dtype.itemsize)
+    except HostMemoryError as error:
+        raise HostMemoryError(op.explain(error.problem)) from None
+
+
+def _never_overwrites(op: Op) -> bool:
+    if isinstance(op, TupleOp):
+        return type(op).may_overwrite_with is TupleOp.may_overwrite_with
+    return type(op).may_overwrite is Op.may_overwrite
+
+
+def _results(graph: Graph) -> dict[Op, list[Op]]:
+    """Return, for each op that has several results, the ops that take them, in order."""
+    found: dict[Op, dict[int, Op]] = {}
+    for op in graph.ops:
+        if isinstance(op, TupleOp):
+            found[op] = {}
+        elif isinstance(op, ResultOp):
+            found[op.args[0]][op.index] = op
+    return {op: _in_order(op, results) for op, results in found.items()}
+
+
+def _in_order(op: Any, results: dict[int, Op]) -> list[Op]:
+    """Return a taker for every result, also for those that nobody takes."""
+    with scope.replacing(op):
+        count = range(len(op.result_types))
+        return [
+            results[index] if index in results else ResultOp(op, index=index) for index in count
+        ]

@@ -1,0 +1,171 @@
+"""Account: what fusion did to a computation, in ops, kernels and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from weft.ir.description import TensorDescription
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.results import ResultOp
+from weft.ir.storage import ParameterOp, ReadOp
+from weft.ir.traversal import nested
+from weft.kernels.fused_op import FusedOp
+from weft.kernels.indexing_maps import VIEWS
+from weft.ops.graph_ops import CondOp, LoopOp
+from weft.plan.plan import Plan, Step
+from weft.plan.sub_plans import Call, Choice, Copy, Part, Repeat, While, parts_of
+
+_GIVEN = (ParameterOp, ReadOp, ResultOp)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a computation consists of, before and after its ops were fused.
+
+    What a called graph has counts once for each call. Of a loop of unknown length one round counts,
+    of a choice the side that moves more bytes.
+
+    Attributes
+    ----------
+    captured
+        The ops that were captured, without constants and without what calls and states give.
+    ops
+        The ops that are computed after all passes and the plan, each on its own; views are not.
+    kernels, fused
+        The kernels, and the ops that they contain.
+    steps
+        What runs, one after the other: kernels, and ops that are in none.
+    bytes_op_by_op, bytes_moved
+        What a call reads and writes, each step its operands and results once: if every op ran on
+        its own, and as it is. A step that sweeps several times over more than fits into a cache
+        reads more.
+    arena
+        The bytes of memory for intermediate values.
+    """
+
+    captured: int
+    ops: int
+    kernels: int
+    fused: int
+    steps: int
+    bytes_op_by_op: int
+    bytes_moved: int
+    arena: int
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"ops captured    {self.captured:>18,}",
+                f"ops computed    {self.ops:>18,}  {self.fused:,} of them in kernels",
+                f"kernels         {self.kernels:>18,}",
+                f"steps           {self.steps:>18,}",
+                f"bytes op by op  {self.bytes_op_by_op:>18,}",
+                f"bytes moved     {self.bytes_moved:>18,}",
+                f"arena bytes     {self.arena:>18,}",
+            ]
+        )
+
+
+def account(captured: Graph, plan: Plan) -> Account:
+    """Return the account of a plan for what was captured."""
+    steps = _ran(plan.steps, {})
+    kernels = [(times, each.op.kernel) for times, each in steps if isinstance(each.op, FusedOp)]
+    fused = sum(
+        times * sum(not isinstance(each.op, VIEWS) for each in kernel.body)
+        for times, kernel in kernels
+    )
+    count, number = (sum(times for times, _ in each) for each in (steps, kernels))
+    return Account(
+        captured=_captured(captured, {}),
+        ops=count - number + fused,
+        kernels=number,
+        fused=fused,
+        steps=count,
+        bytes_op_by_op=sum(times * _bytes_op_by_op(step) for times, step in steps),
+        bytes_moved=sum(times * _bytes_moved(step) for times, step in steps),
+        arena=plan.arena_size,
+    )
+
+
+def _captured(graph: Graph, known: dict[Graph, int]) -> int:
+    """Return the number of ops of a graph; for one that runs graphs, of what it runs."""
+    ops = [op for op in graph.ops if not (op.is_constant or isinstance(op, _GIVEN))]
+    return sum(_captured_in(op, known) if op.graphs else 1 for op in ops)
+
+
+def _captured_in(op: Op, known: dict[Graph, int]) -> int:
+    times = op.count if isinstance(op, LoopOp) else 1
+    sizes = [nested(known, graph, partial(_captured, graph, known)) for graph in op.graphs]
+    return max(sizes) if isinstance(op, CondOp) else times * sum(sizes)
+
+
+Ran = list[tuple[int, Step]]
+"""Steps, each with how often it runs."""
+
+
+def _ran(steps: Iterable[Step], known: dict[int, Ran]) -> Ran:
+    """Return steps, and in the place of those that run graphs what these run.
+
+    What plans run is kept by their numbers.
+    """
+    found: Ran = []
+    for step in steps:
+        if step.op.graphs:
+            for part in parts_of(step):
+                found += _ran_in(part, known)
+        else:
+            found.append((1, step))
+    return found
+
+
+def _ran_in(part: Part, known: dict[int, Ran]) -> Ran:
+    match part:
+        case Call(plan):
+            return nested(known, id(plan), partial(_ran, plan.steps, known))
+        case Copy(step):
+            return [(1, step)]
+        case Repeat(count, parts):
+            inside = [found for each in parts for found in _ran_in(each, known)]
+            return [(count * times, step) for times, step in inside]
+        case While(test, _, parts):
+            return [found for each in (test, *parts) for found in _ran_in(each, known)]
+        case Choice(_, then, otherwise):
+            sides = [[x for one in side for x in _ran_in(one, known)] for side in (then, otherwise)]
+            return max(sides, key=lambda side: sum(n * _bytes_moved(step) for n, step in side))
+
+
+def _bytes_moved(step: Step) -> int:
+    """Return what a step reads and writes; an effect writes nothing."""
+    written = () if step.op.has_effect else step.outs
+    return sum(map(_touched, dict.fromkeys(step.args))) + sum(map(_touched, written))
+
+
+def _bytes_op_by_op(step: Step) -> int:
+    """Return what the ops of a kernel would read and write one by one, or the step's own."""
+    if not isinstance(step.op, FusedOp):
+        return _bytes_moved(step)
+    kernel = step.op.kernel
+    sizes = [_touched(arg) for arg in step.args]
+    total = 0
+    for each in kernel.body:
+        if isinstance(each.op, VIEWS):
+            sizes.append(sizes[each.args[0]])
+        else:
+            sizes.append(_nbytes(each.op))
+            total += sizes[-1] + sum(sizes[number] for number in set(each.args))
+    return total
+
+
+def _touched(tensor: TensorDescription) -> int:
+    """Return the bytes of the different elements that a description shows."""
+    lengths = zip(tensor.shape, tensor.strides, strict=True)
+    return prod(length for length, stride in lengths if stride) * tensor.dtype.itemsize
+
+
+def _nbytes(op: Op) -> int:
+    size: int = op.axes.size * op.dtype.itemsize
+    return size

@@ -1,0 +1,331 @@
+"""Overwriting: what should lie where an older value does, and what must read that one before.
+
+An op that changes a part of a value moves that part only, if it may write over the value, and all
+of it if it may not. The new value of a state is in its place at once, or else copied there at the
+end. So whatever else reads the old value should come first; and what cannot should read a copy of
+its own, if that is of a small part.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.results import ResultOp, TupleOp
+from weft.ir.storage import ParameterOp, ReadOp
+from weft.ops.dynamic_slices import DynamicUpdateSliceOp
+from weft.ops.gathering import ScatterOp
+from weft.ops.indexing import UpdateSliceOp
+from weft.ops.movement import BroadcastOp
+
+CHANGING = (DynamicUpdateSliceOp, ScatterOp, UpdateSliceOp)
+"""The ops whose value is that of their first operand but for a part."""
+
+
+class Rewrite(NamedTuple):
+    """A value that should lie where an older one does.
+
+    Attributes
+    ----------
+    value
+        The new value.
+    old
+        The older one, or the state that holds it when a call begins.
+    state
+        The state that the memory belongs to, if any.
+    is_change
+        Whether `value` is `old` but for a part.
+    """
+
+    value: Op
+    old: Op
+    state: Op | None
+    is_change: bool
+
+    @property
+    def maker(self) -> Op:
+        """The op that runs for the value."""
+        return maker_of(self.value)
+
+
+def rewrites(graph: Graph) -> list[Rewrite]:
+    """Return what should lie where an older value does; in one memory the oldest comes first."""
+    found: list[Rewrite] = []
+    kept = {state: held_by(last) for state, last in graph.updates}
+    lasting = {*kept.values()}
+    for state, value in kept.items():
+        if value is not None and not _is_given(value):
+            found.extend(reversed([*_versions(state, value, lasting)]))
+    known = {each.value for each in found}
+    lasting.update(map(held_by, graph.outputs))
+    for op in graph.ops:
+        if isinstance(op, CHANGING) and op not in known:
+            old = _changed_by(op)
+            if old is not None and old not in lasting and not isinstance(old, ReadOp):
+                found.append(Rewrite(op, old, None, is_change=True))
+    return found
+
+
+def _versions(state: Op, last: Op, lasting: Collection[Op | None]) -> Iterator[Rewrite]:
+    """Yield the values that should lie in a state's memory, the last one first.
+
+    What is the last value of another state stays in that one's memory.
+    """
+    value = last
+    while (old := _changed_by(value)) is not None:
+        if isinstance(old, ReadOp) or old in lasting:
+            break
+        yield Rewrite(value, old, state, is_change=True)
+        value = old
+    is_change = isinstance(old, ReadOp) and old.state is state
+    yield Rewrite(value, state, state, is_change)
+    if value is not last and not is_change:
+        yield Rewrite(last, state, state, is_change=False)
+
+
+def _changed_by(op: Op) -> Op | None:
+    """Return the value of which an op changes a part, unless nothing may ever be written there."""
+    old = held_by(op.args[0]) if isinstance(op, CHANGING) else None
+    return None if old is None or old.is_constant or isinstance(old, ParameterOp) else old
+
+
+def _is_given(op: Op) -> bool:
+    return op.is_constant or isinstance(op, ParameterOp | ReadOp)
+
+
+def maker_of(value: Op) -> Op:
+    """Return the op that runs for a value: itself, or the one that it is a result of."""
+    return value.args[0] if isinstance(value, ResultOp) else value
+
+
+def held_by(value: Op) -> Op | None:
+    """Return the op whose memory a value is, all of it and in the same order.
+
+    A view that only has other axes lies in the memory of its operand; any other view gives None.
+    """
+    views = []
+    op = value
+    while op.args and type(op).view is not Op.view and not op.is_constant:
+        views.append(op)
+        op = op.args[0]
+    if not views:
+        return op
+    found = contiguous(op.axes.shape, op.dtype)
+    for each in reversed(views):
+        view = each.view(found)
+        op, found = (each, contiguous(each.axes.shape, each.dtype)) if view is None else (op, view)
+    is_whole = found.is_contiguous and found.size == op.axes.size
+    return op if is_whole and value.dtype == op.dtype else None
+
+
+def may_lie_at(value: Op, index: int, tensor: TensorDescription) -> bool:
+    """Whether a value may lie where its maker's operand at an index does, which a tensor shows."""
+    if not _is_same(value, tensor):
+        return False
+    maker = maker_of(value)
+    if isinstance(maker, TupleOp) and isinstance(value, ResultOp):
+        return maker.may_overwrite_with(value.index, index)
+    return value.may_overwrite(index)
+
+
+def _is_same(value: Op, tensor: TensorDescription) -> bool:
+    """Whether a tensor has its elements where a value has them that begins at the same address."""
+    same = tensor.shape == value.axes.shape and tensor.dtype == value.dtype
+    return same and not tensor.offset and tensor.is_contiguous
+
+
+def _unrepeated(reader: Op, arg: Op) -> tuple[Op, Op]:
+    """Return what an operand of an op repeats, after the op that repeats it; else both as given."""
+    while isinstance(arg, BroadcastOp):
+        reader, (arg,) = arg, arg.args
+    return reader, arg
+
+
+def _nbytes(op: Op) -> int:
+    size: int = op.axes.size * op.dtype.itemsize
+    return size
+
+
+class Overwriting:
+    """What of a graph can lie where older values do, all of it in one order of the ops.
+
+    Attributes
+    ----------
+    order
+        The user's, but what writes over a value comes after the other readers of that and, if it is
+        a state's, after whatever may end the call, so far as that is possible.
+    first
+        For an op that can write over a value, what must come before so that it can.
+    apart
+        Pairs of such an op and one of those, that cannot be one kernel which does.
+    copied
+        For an op, the operands that are to be copied, since they are written over, by the op itself
+        or before it; or before what reads them repeated, by that op.
+    states
+        The values made by changing a part of a state, each where the one before lies.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.order: Sequence[Op] = graph.ops
+        self.first: dict[Op, list[Op]] = {}
+        self.apart: set[tuple[Op, Op]] = set()
+        self.copied: dict[Op, set[Op]] = {}
+        self.states: dict[Op, Op] = {}
+        self._shown: dict[Op, tuple[Op, TensorDescription]] = {}
+        self._readers: dict[Op, list[Op]] = {}
+        self._barriers = [op for op in graph.ops if op.has_effect or op.may_raise]
+        found = rewrites(graph)
+        if found:
+            self._find_readers({each.old for each in found})
+            wanted = [self._wanted_first(each) for each in found]
+            self.order = self._ordered(found, wanted)
+            places = {op: place for place, op in enumerate(self.order)}
+            for each, firsts in zip(found, wanted, strict=True):
+                self._settle(each, firsts, places)
+
+    def _find_readers(self, wanted: Collection[Op]) -> None:
+        """Find the views of values, and what reads the values by these or as they are."""
+        self._readers = {op: [] for op in wanted}
+        shown = self._shown
+        for op in self.graph.ops:
+            memory = op.state if isinstance(op, ReadOp) else op
+            if memory in wanted:
+                shown[op] = memory, contiguous(op.axes.shape, op.dtype)
+            if shown.keys().isdisjoint(op.args):
+                continue
+            view = None
+            if op.args[0] in shown:
+                old, tensor = shown[op.args[0]]
+                view = op.view(tensor)
+                if view is not None:
+                    shown[op] = old, view
+            if view is None or op.has_effect:
+                for old in {shown[arg][0] for arg in op.args if arg in shown}:
+                    self._readers[old].append(op)
+
+    def _wanted_first(self, rewrite: Rewrite) -> list[Op]:
+        """Return what should come before an op that writes over a value."""
+        wanted = dict.fromkeys([*self._readers[rewrite.old], *self._before_writes(rewrite)])
+        return [op for op in wanted if op is not rewrite.maker]
+
+    def _before_writes(self, rewrite: Rewrite) -> Sequence[Op]:
+        """Return the last barrier, which must come before an op that writes a state."""
+        return self._barriers[-1:] if rewrite.state is not None else ()
+
+    def _ordered(self, found: Iterable[Rewrite], wanted: Iterable[Iterable[Op]]) -> Sequence[Op]:
+        """Return the user's order, or one in which more of what is wanted first comes first."""
+        ops = self.graph.ops
+        places = {op: place for place, op in enumerate(ops)}
+        hopes: dict[int, set[int]] = {}
+        for each, firsts in zip(found, wanted, strict=True):
+            hopes.setdefault(places[each.maker], set()).update([places[op] for op in firsts])
+        if are_met(hopes):
+            return ops
+        before = [[places[first] for first in self.graph.children(op)] for op in ops]
+        for one, other in pairwise(self._barriers):
+            before[places[other]].append(places[one])
+        return [ops[node] for node in in_hoped_order(before, hopes)]
+
+    def _settle(self, rewrite: Rewrite, wanted: Sequence[Op], places: Mapping[Op, int]) -> None:
+        """Find out whether a value can lie where an older one does, and what that takes."""
+        maker, value = rewrite.maker, rewrite.value
+        if any(places[op] >= places[maker] for op in self._before_writes(rewrite)):
+            return
+        late = [op for op in wanted if places[op] > places[maker]]
+        copied = {
+            _unrepeated(op, arg)
+            for op in (*late, maker)
+            for index, arg, tensor in self._operands(op, rewrite.old)
+            if op is not maker or not may_lie_at(value, index, tensor)
+        }
+        if copied and sum(map(_nbytes, {part for _, part in copied})) >= _nbytes(value):
+            return
+        for op, part in copied:
+            self.copied.setdefault(op, set()).add(part)
+        self.first.setdefault(maker, []).extend(op for op in wanted if op not in late)
+        self.apart.update((maker, op) for op in wanted if self._reads_elsewhere(op, rewrite))
+        state = rewrite.state
+        is_there = rewrite.old is state or self.states.get(rewrite.old) is state
+        if state is not None and rewrite.is_change and is_there:
+            self.states[value] = state
+
+    def _operands(self, op: Op, old: Op) -> Iterator[tuple[int, Op, TensorDescription]]:
+        """Yield the operands of an op that show a value, each after its index."""
+        for index, arg in enumerate(op.args):
+            shown, tensor = self._shown.get(arg, (None, None))
+            if shown is old and tensor is not None:
+                yield index, arg, tensor
+
+    def _reads_elsewhere(self, op: Op, rewrite: Rewrite) -> bool:
+        """Whether an op reads an old value where the new one does not lie, and too much to copy."""
+        size = _nbytes(rewrite.value)
+        return any(
+            not _is_same(rewrite.value, tensor) and _nbytes(_unrepeated(op, arg)[1]) >= size
+            for _, arg, tensor in self._operands(op, rewrite.old)
+        )
+
+
+def are_met(hopes: Mapping[int, Collection[int]]) -> bool:
+    """Whether nodes come, by number, after those hoped for."""
+    return all(first < node for node, firsts in hopes.items() for first in firsts)
+
+
+def in_hoped_order(
+    before: Sequence[Collection[int]], hopes: Mapping[int, Collection[int]]
+) -> list[int]:
+    """Return nodes by number, each after those before it, and if possible after those hoped for.
+
+    What is before a node has a lower number. A node is not kept waiting for what needs it itself; a
+    node whose hopes are open is taken when there is no other.
+    """
+    possible = _without_impossible(before, hopes)
+    after: list[list[int]] = [[] for _ in before]
+    for node, others in enumerate(before):
+        for other in others:
+            after[other].append(node)
+    waiting = [len(nodes) for nodes in before]
+    hoping = {node: len(nodes) for node, nodes in possible.items()}
+    hoped: dict[int, list[int]] = {}
+    for node, nodes in possible.items():
+        for each in nodes:
+            hoped.setdefault(each, []).append(node)
+    ready = [(hoping.get(node, 0) > 0, node) for node, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    order: dict[int, None] = {}
+    while ready:
+        _, node = heapq.heappop(ready)
+        if node in order:
+            continue
+        order[node] = None
+        for each in after[node]:
+            waiting[each] -= 1
+            if not waiting[each]:
+                heapq.heappush(ready, (hoping.get(each, 0) > 0, each))
+        for each in hoped.get(node, ()):
+            hoping[each] -= 1
+            if not hoping[each] and not waiting[each]:
+                heapq.heappush(ready, (False, each))
+    return list(order)
+
+
+def _without_impossible(
+    before: Sequence[Collection[int]], hopes: Mapping[int, Collection[int]]
+) -> dict[int, list[int]]:
+    """Return hopes without those for nodes that need the one that hopes, directly or not."""
+    bits = {node: 1 << number for number, node in enumerate(hopes)}
+    needed = [0] * len(before)
+    for node, others in enumerate(before):
+        found = bits.get(node, 0)
+        for other in others:
+            found |= needed[other]
+        needed[node] = found
+    return {
+        node: [each for each in nodes if not needed[each] & bits[node]]
+        for node, nodes in hopes.items()
+    }

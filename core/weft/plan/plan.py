@@ -1,0 +1,431 @@
+"""Plan: the order of a graph's ops, and an address for everything they compute.
+
+Every value is a `TensorDescription` of a buffer: the arena, a state, an input, a constant, or a
+result, which is memory that the caller will own. Views take no memory; an op writes over an operand
+that nobody reads afterwards; the last op that makes a result, or the new value of a state, writes
+there directly where that is safe.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from weft.ir import dtypes, scope
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.graph import Graph, called_graphs
+from weft.ir.op import Op
+from weft.ir.results import ResultOp
+from weft.ir.storage import ParameterOp, ReadOp
+from weft.ir.target import Target
+from weft.ir.traversal import nested
+from weft.ops.graph_ops import CallOp
+from weft.ops.movement import ContiguousOp
+from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
+from weft.plan.callee_plans import is_planned, keep_plan, plan_of
+from weft.plan.dataflow import Flow
+from weft.plan.inplace import Overwriting, held_by
+from weft.plan.liveness import Liveness
+from weft.plan.picture import write_picture
+from weft.plan.rematerialisation import rematerialised
+from weft.plan.schedule import schedules
+from weft.plan.unrolled_schedule import distinct
+from weft.plan.verifier import verify_plan
+
+__all__ = [
+    "ARENA", "CONSTANT", "INPUT", "RESULT", "STATE", "Buffer", "Plan", "Step", "make_plan",
+]  # fmt: skip
+
+_BYTE = dtypes.uint8
+_GIVEN = (ParameterOp, ReadOp)
+
+
+@dataclass(slots=True)
+class Step:
+    """One op that runs: where its operands are and where its results go.
+
+    An op with an effect has its first operand as its result.
+    """
+
+    op: Op
+    outs: tuple[TensorDescription, ...]
+    args: tuple[TensorDescription, ...]
+    workspace: TensorDescription | None = None
+
+    @property
+    def out(self) -> TensorDescription:
+        """Where the only result goes, or the first of several."""
+        return self.outs[0]
+
+
+@dataclass
+class Plan:
+    """What runs, in which order, and where everything lies.
+
+    Attributes
+    ----------
+    graph
+        The planned graph; copies, and ops that run a second time, are ops of it.
+    source
+        The graph that was to be planned.
+    steps
+        The ops that run, in order; views are not among them.
+    tensors
+        The description of every op's value; in the arena, offsets count from its start.
+    buffers
+        All buffers that are in use.
+    results
+        The values that a step with several results makes, in their order.
+    alignment
+        The bytes to which offsets in the arena are aligned.
+    arena_size
+        The bytes of the arena.
+    peak_live
+        The most bytes of the arena in use at one step, each buffer's rounded up to the alignment:
+        no arena can be smaller in this order.
+    peak_as_written
+        What `peak_live` were if the steps ran in the order in which their ops were built.
+    memory_limit
+        The most bytes that the arena might have, or None.
+    """
+
+    graph: Graph
+    steps: list[Step]
+    tensors: dict[Op, TensorDescription]
+    buffers: list[Buffer]
+    results: dict[Op, list[Op]]
+    source: Graph
+    alignment: int
+    arena_size: int
+    peak_live: int
+    peak_as_written: int
+    memory_limit: int | None = None
+
+    def describe(self, op: Op) -> TensorDescription:
+        """Return where the value of an op lies."""
+        return self.tensors[op]
+
+    def verify(self) -> None:
+        """Check the plan, without trust in what made it; raises PlanError that names the op.
+
+        It computes what it should. Ops run after what they need, effects in their order, and no
+        state is written before an op that may raise. Buffers of the arena are aligned, inside it,
+        and apart while they are in use. No step reads what is not yet computed, or what has been
+        overwritten, by its own results or workspace even; no step writes a constant or an input;
+        every result and update is in its place at the end.
+        """
+        verify_plan(self)
+
+    def picture(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan as a picture to an SVG file.
+
+        Time goes across, the bytes of the arena up. Each tensor is a box, which says what it is
+        when the pointer rests on it; states are rows below.
+        """
+        write_picture(self, path)
+
+    def table(self) -> str:
+        """Return the plan as text: lines for steps, for buffers of the arena, for called graphs."""
+        return "\n".join(self._lines({}))
+
+    def _lines(self, known: dict[Graph, list[str]]) -> list[str]:
+        lines = [
+            f"arena {self.arena_size} bytes, at most {self.peak_live} live, "
+            f"{self.peak_as_written} in the order as written"
+        ]
+        for number, step in enumerate(self.steps):
+            args, outs = (", ".join(map(_address, each)) for each in (step.args, step.outs))
+            lines.append(f"{number:5}  {outs} <- {type(step.op).__name__}({args})")
+        lines.extend(
+            f"steps {b.first:5} to {b.last:5}: bytes {b.offset} to {b.offset + b.nbytes}"
+            for b in sorted(self.buffers, key=lambda b: (b.first, b.offset))
+            if b.kind == ARENA
+        )
+        for graph in dict.fromkeys(graph for step in self.steps for graph in step.op.graphs):
+            lines.append(f"{graph.name}, which a step runs in its workspace:")
+            plan = plan_of(graph)
+            inside = nested(known, graph, partial(plan._lines, known))
+            lines.extend(f"    {line}" for line in inside)
+        return lines
+
+
+def _address(tensor: TensorDescription) -> str:
+    buffer = tensor.base
+    if buffer.kind == ARENA:
+        place = f"arena[{tensor.offset}]"
+    elif buffer.kind in (INPUT, RESULT):
+        place = f"{buffer.kind}{buffer.owner}"
+    else:
+        place = str(buffer.owner)
+    return f"{place}:{tensor.dtype}{list(tensor.shape)}"
+
+
+def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> Plan:
+    """Return a plan for a graph whose lengths are all known.
+
+    An arena of more than `memory_limit` bytes is made to fit by computing values again that would
+    otherwise wait for their last reader. Raises MemoryLimitError if that is not enough.
+    """
+    for each in called_graphs(graph):
+        if not is_planned(each):
+            keep_plan(each, _planned(each, target, is_called=True))
+    return _planned(graph, target, memory_limit)
+
+
+def _planned(
+    graph: Graph, target: Target, memory_limit: int | None = None, is_called: bool = False
+) -> Plan:
+    """Return a plan for a graph; those that it calls have theirs."""
+    lends = target.lends_results and not is_called
+    found = schedules(Flow(with_copies(graph, is_called, lends), target))
+    best = _smallest(found)
+    if memory_limit is not None and best.placement[1] > memory_limit:
+        best = distinct(rematerialised(found, memory_limit))
+    plan = _Assembly(best).plan(graph, peak_as_written=found[0].peak)
+    plan.memory_limit = memory_limit
+    return plan
+
+
+def _copy(value: Any) -> ContiguousOp:
+    with scope.replacing(value):
+        return ContiguousOp(value)
+
+
+def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> Graph:
+    """Return the graph in which each output and update is made by an op of its own.
+
+    A copy is added for an output or update that is a view of a part of something, or of what has
+    another role already, or lies in the memory of a state where a part of that is changed. So it is
+    for a part of a value that is read after the value is written over. What a called graph takes
+    and yields lies in memory of its own too, so that one program serves for all calls; but where
+    the graph `lends` its results, a call yields them there.
+    """
+    graph = _with_own_operands(_with_results_once(graph), is_called)
+    overwriting = Overwriting(graph)
+    if overwriting.copied:
+        graph = _with_copied(graph, overwriting.copied)
+        overwriting = Overwriting(graph)
+    states = overwriting.states
+    lent = _lent(graph) if lends else set()
+    taken: set[Op] = set()
+    copies: dict[Op, list[Op]] = {}
+
+    def own(value: Op, state: Any = None) -> Op:
+        maker = held_by(value)
+        is_lent = state is None and value in lent
+        if (
+            maker is None
+            or maker in taken
+            or (_is_there(maker) and not is_lent)
+            or states.get(maker, state) is not state
+        ):
+            copy = _copy(value)
+            copies.setdefault(value, []).append(copy)
+            return copy
+        taken.add(maker)
+        return value
+
+    outputs = [own(op) for op in graph.outputs]
+    updates = [
+        (state, own(value, state))
+        for state, value in graph.updates
+        if not (isinstance(value, ReadOp) and value.state is state)
+    ]
+    made: Sequence[Op] = graph.ops
+    if copies:
+        made = [each for op in made for each in (op, *copies.get(op, ()))]
+    return graph.replace(made, outputs=outputs, updates=updates)
+
+
+def _with_results_once(graph: Graph) -> Graph:
+    """Return a graph in which each result of an op with several is taken by one op."""
+    if ResultOp not in graph.kinds:
+        return graph
+    takers: dict[tuple[Op, int], Op] = {}
+
+    def taken_once(op: Op) -> Op:
+        if not isinstance(op, ResultOp):
+            return op
+        return takers.setdefault((op.args[0], op.index), op)
+
+    return graph.rewrite(taken_once)
+
+
+def _is_there(op: Op) -> bool:
+    """Whether a value is there before the first step, or a called graph yields it."""
+    if isinstance(op, ResultOp) and op.args[0].graphs:
+        return True
+    return op.is_constant or isinstance(op, _GIVEN)
+
+
+def _lent(graph: Graph) -> set[Op]:
+    """Return the results of calls that are outputs, and that the calls may write there.
+
+    At least half of the calls of a graph yield the same outputs then: what few do is copied, so
+    that they can share the code of the others.
+    """
+    found: dict[Any, list[ResultOp]] = {op: [] for op in graph.ops if isinstance(op, CallOp)}
+    for op in dict.fromkeys(graph.outputs):
+        if isinstance(op, ResultOp) and op.args[0] in found:
+            found[op.args[0]].append(op)
+    kinds = {call: (call.graph, frozenset(op.index for op in ops)) for call, ops in found.items()}
+    alike, all_calls = Counter(kinds.values()), Counter(call.graph for call in found)
+    shared = {call for call, kind in kinds.items() if 2 * alike[kind] >= all_calls[call.graph]}
+    return {op for call in shared for op in found[call]}
+
+
+def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
+    """Return a graph that calls others with whole tensors only, none in the user's memory."""
+    if not graph.called:
+        return graph
+    returned = {held_by(op) for op in graph.outputs}
+
+    def is_own(arg: Op) -> bool:
+        maker = held_by(arg)
+        is_users = isinstance(maker, ParameterOp) or maker in returned
+        return maker is not None and (is_called or not is_users)
+
+    wanted = {op: [arg for arg in op.args if not is_own(arg)] for op in graph.ops if op.graphs}
+    return _with_copied(graph, wanted) if any(wanted.values()) else graph
+
+
+def _with_copied(graph: Graph, wanted: Mapping[Op, Collection[Op]]) -> Graph:
+    """Return the graph in which ops read copies of some of their operands, one copy of each."""
+    copied = set().union(*wanted.values())
+    new: dict[Op, Op] = {}
+    lent: dict[Op, Op] = {}
+    made: list[Op] = []
+    for op in graph.ops:
+        mine = wanted.get(op, ())
+        args = tuple([(lent if arg in mine else new)[arg] for arg in op.args])
+        new[op] = op if args == op.args else op.with_args(args)
+        made.append(new[op])
+        if op in copied:
+            lent[op] = _copy(new[op])
+            made.append(lent[op])
+    return graph.mapped(new, made)
+
+
+def _smallest(found: Iterable[Liveness]) -> Liveness:
+    """Return the schedule that needs the fewest bytes of the arena, with those that it copies.
+
+    Of equal ones the first.
+    """
+    best, *others = sorted(found, key=lambda each: each.peak + each.copied)
+    least = best.peak + best.copied
+    lowest = [each for each in (best, *others) if each.peak + each.copied == least]
+    for each in lowest if len(lowest) > 1 else ():
+        if each.is_placed_quickly:
+            return each
+    for other in others:
+        most = best.placement[1] + best.copied
+        if other.peak + other.copied < most and other.placement[1] + other.copied < most:
+            best = other
+    return best
+
+
+class _Assembly:
+    """Makes a plan of a schedule: buffers at their addresses, and steps with descriptions.
+
+    The flow and its buffers belong to the plan afterwards.
+    """
+
+    def __init__(self, liveness: Liveness) -> None:
+        self.liveness = liveness
+        self.flow = liveness.flow
+        self.tensors = self.flow.tensors
+        self.buffers = self.flow.buffers
+        self.states = {buffer.owner: buffer for buffer in self.buffers if buffer.kind == STATE}
+        self.scratch: dict[int, TensorDescription] = {}
+
+    def plan(self, source: Graph, peak_as_written: int) -> Plan:
+        """Return the plan for a graph."""
+        self._set_lifetimes()
+        self._set_offsets()
+        graph, copies = self._with_late_updates()
+        self._settle_addresses()
+        ops = self.flow.ops
+        steps = [self._step(ops[node], self.scratch.get(node)) for node in self.liveness.order]
+        steps.extend(self._step(copy, None) for copy in copies)
+        return Plan(
+            graph=graph,
+            steps=steps,
+            tensors=self.tensors,
+            buffers=self._in_use(),
+            results=self.flow.results,
+            source=source,
+            alignment=self.flow.target.alignment,
+            arena_size=self.liveness.placement[1],
+            peak_live=self.liveness.peak,
+            peak_as_written=peak_as_written,
+        )
+
+    def _set_lifetimes(self) -> None:
+        """Tell each buffer when it is in use, and those of states' new values what they are."""
+        first, last = self.liveness.first, self.liveness.last
+        for number, buffer in enumerate(self.buffers):
+            buffer.first, buffer.last = first[number], last[number]
+        for number, update in self.liveness.early.items():
+            self.buffers[number].kind, self.buffers[number].owner = STATE, update.state
+
+    def _set_offsets(self) -> None:
+        """Place the buffers of the arena, and make those for scratch memory."""
+        offsets = iter(self.liveness.placement[0])
+        for number in self.liveness.arena:
+            self.buffers[number].offset = next(offsets)
+        for place, node in self.liveness.scratch:
+            nbytes = self.flow.scratch[node]
+            buffer = Buffer(ARENA, nbytes, len(self.buffers))
+            buffer.first = buffer.last = place
+            buffer.offset = next(offsets)
+            self.buffers.append(buffer)
+            self.scratch[node] = TensorDescription((nbytes,), _BYTE, (1,), buffer.offset, buffer)
+
+    def _with_late_updates(self) -> tuple[Graph, list[Op]]:
+        """Return the graph with copies to states at its end, and these copies."""
+        graph = self.flow.graph
+        updates = dict(graph.updates)
+        copies: list[Op] = []
+        for place, update in enumerate(self.liveness.late, len(self.liveness.order)):
+            copy = _copy(update.value)
+            found = self.tensors[update.value]
+            buffer = Buffer(STATE, found.base.nbytes, len(self.buffers), update.state)
+            buffer.first, buffer.last = place, place
+            self.buffers.append(buffer)
+            self.tensors[copy] = contiguous(found.shape, found.dtype, buffer)
+            updates[update.state] = copy
+            copies.append(copy)
+        return (graph.replace(updates=updates.items()) if copies else graph), copies
+
+    def _settle_addresses(self) -> None:
+        """Put every description at its final address; equal ones become one object."""
+        settled: dict[TensorDescription, TensorDescription] = {}
+        for op, tensor in self.tensors.items():
+            root = self._root(tensor.base)
+            if root is not tensor.base or root.offset:
+                tensor = TensorDescription(
+                    tensor.shape, tensor.dtype, tensor.strides, tensor.offset + root.offset, root
+                )
+            self.tensors[op] = settled.setdefault(tensor, tensor)
+
+    def _root(self, buffer: Buffer) -> Buffer:
+        """Return the buffer whose memory another one lies in; the only one of a state."""
+        home = self.liveness.home
+        if buffer.number < len(home):
+            buffer = self.buffers[home[buffer.number]]
+        return self.states.setdefault(buffer.owner, buffer) if buffer.kind == STATE else buffer
+
+    def _in_use(self) -> list[Buffer]:
+        own = [buffer for buffer in self.buffers if self._root(buffer) is buffer]
+        called = self.flow.graph.called
+        within = (buffer for graph in called for buffer in plan_of(graph).buffers)
+        return [*own, *dict.fromkeys(buffer for buffer in within if buffer.kind == CONSTANT)]
+
+    def _step(self, op: Op, workspace: TensorDescription | None) -> Step:
+        args = tuple([self.tensors[arg] for arg in op.args])
+        outs = tuple([self.tensors[value] for value in self.flow.made_by(op)]) or args[:1]
+        return Step(op, outs, args, workspace)

@@ -1,0 +1,378 @@
+"""Rematerialisation: values computed again, late, so that the arena fits into a limit.
+
+At the step where the most bytes are in use, values wait that later steps read. Some are let go
+after their last reader up to that step, and computed again before the next one. Either single
+values, those first that free most bytes for longest at the least work (after Chaitin, Register
+allocation and spilling via graph coloring, 1982). Or all values but those that cross the borders
+between segments, which takes a deep chain to the square root of its memory for one more forward
+computation (Chen, Xu, Zhang and Guestrin, Training deep nets with sublinear memory cost, 2016).
+Where that is not enough, the same is done again to what came out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from operator import index
+from typing import Any, NamedTuple
+
+from weft.errors import ArgumentError, MemoryLimitError
+from weft.ir.op import Op
+from weft.ops.costs import work_of
+from weft.plan.buffers import RESULT
+from weft.plan.dataflow import Flow
+from weft.plan.liveness import Liveness
+from weft.plan.schedule import least_bytes
+from weft.support.locks import cached_property
+
+ROUNDS = 6
+"""How often what was computed again is let go once more."""
+
+LONGEST_CHAIN = 8
+"""The most steps that are run again for the sake of one value."""
+
+SEGMENTS = (2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 128)
+"""The numbers of segments that are tried."""
+
+LONG, FEW_SEGMENTS = 20_000, (6, 24)
+"""From so many steps on only the best schedule and these numbers of segments are tried."""
+
+
+class Group(NamedTuple):
+    """Values to let go, and what computes them again.
+
+    Attributes
+    ----------
+    values
+        The buffers that are free meanwhile.
+    nodes
+        What is run again, in order.
+    kept
+        Buffers that this reads, which must not be let go.
+    at
+        The step before which it runs.
+    nbytes, saved, work
+        The bytes of the values; these times the steps for which they are let go; and the price.
+    """
+
+    values: tuple[int, ...]
+    nodes: tuple[int, ...]
+    kept: tuple[int, ...]
+    at: int
+    nbytes: int
+    saved: int
+    work: int
+
+
+class Attempt(NamedTuple):
+    """A schedule in which steps occur again, and the price of that."""
+
+    liveness: Liveness
+    work: int = 0
+
+    def fits(self, limit: int) -> bool:
+        """Whether its arena has at most so many bytes."""
+        return self.liveness.peak <= limit and self.liveness.placement[1] <= limit
+
+
+def checked_limit(limit: Any) -> int:
+    """Return a limit as a number of bytes; raises ArgumentError for what is none."""
+    if isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 0:
+        raise ArgumentError(f"memory_limit is a number of bytes, such as 64 * 2**20, not {limit!r}")
+    return index(limit)
+
+
+def rematerialised(found: Sequence[Liveness], limit: int) -> Liveness:
+    """Return a schedule in which steps occur again so that the arena has at most `limit` bytes.
+
+    It is made from one of several schedules, and of those that fit it has the least work. Raises
+    MemoryLimitError if none fits.
+    """
+    own = smallest = min(found, key=lambda each: each.placement[1])
+    attempts = [Attempt(start) for start in _starts(own, found)]
+    for _ in range(ROUNDS):
+        best, fitting = _best_attempts(attempts, limit)
+        if fitting is not None:
+            return fitting.liveness
+        if best in attempts:
+            break
+        attempts = [best]
+        smallest = min(smallest, best.liveness, key=lambda each: each.placement[1])
+    raise _refusal(smallest, own, limit)
+
+
+def _starts(own: Liveness, found: Iterable[Liveness]) -> list[Liveness]:
+    """Return the best schedule, and the one that needs least with few and with many segments."""
+    others = {tuple(each.order): each for each in found}.values()
+    if len(own.order) > LONG or len(others) == 1:
+        return [own]
+
+    def promise(liveness: Liveness) -> int:
+        peak = _Peak(Attempt(liveness))
+        tried = (peak.attempt(peak.segments(count)).liveness.peak for count in FEW_SEGMENTS)
+        return min(tried, default=liveness.peak)
+
+    return list(dict.fromkeys([own, min(others, key=promise)]))
+
+
+def _best_attempts(starts: Sequence[Attempt], limit: int) -> tuple[Attempt, Attempt | None]:
+    """Return the attempt with the lowest peak, and the one with the least work that fits."""
+    best = min(starts, key=lambda each: each.liveness.peak)
+    fitting: Attempt | None = None
+    for start in starts:
+        peak = _Peak(start)
+        for groups in peak.proposals():
+            attempt = peak.attempt(groups)
+            if attempt.liveness.peak < best.liveness.peak:
+                best = attempt
+            if attempt.liveness.peak > limit:
+                continue
+            for each in (attempt, *map(peak.attempt, peak.parts(groups, limit))):
+                if (fitting is None or each.work < fitting.work) and each.fits(limit):
+                    fitting = each
+    return best, fitting
+
+
+def _refusal(smallest: Liveness, own: Liveness, limit: int) -> MemoryLimitError:
+    size, least = smallest.placement[1], least_bytes(own.flow)
+    place = min(smallest.live_bytes.index(smallest.peak), len(smallest.order) - 1)
+    op = smallest.flow.ops[smallest.order[place]]
+    problem = (
+        f"memory_limit={limit} cannot be met: the smallest arena found has {size} bytes, "
+        f"{own.placement[1]} without computing anything twice, and some op needs {least} by "
+        f"itself; most are in use here: allow {size}, or make the model or the batch smaller"
+    )
+    return MemoryLimitError(op.explain(problem), size, least)
+
+
+class _Peak:
+    """The step of a schedule at which the most bytes are in use, and what might be let go there.
+
+    Attributes
+    ----------
+    at
+        That step.
+    made
+        By buffer, the step that makes it, or -1.
+    is_pure
+        By node, whether it may run twice.
+    early, late
+        By buffer, its last reader up to the peak, or what makes it; its first reader afterwards.
+    waiting
+        The buffers that might be let go, in the order in which they are made.
+    """
+
+    def __init__(self, before: Attempt) -> None:
+        self.before = before
+        self.liveness = before.liveness
+        self.flow = self.liveness.flow
+        self.order = self.liveness.order
+        self.at = min(self.liveness.live_bytes.index(self.liveness.peak), len(self.order) - 1)
+        count = len(self.flow.buffers)
+        self.is_pure = [_is_pure(op) for op in self.flow.ops]
+        self.made, self.early, self.late = [-1] * count, [-1] * count, [-1] * count
+        self._walk()
+        self.waiting = self._waiting()
+        self.may_go = set(self.waiting)
+        self.works: dict[int, int] = {}
+
+    def _walk(self) -> None:
+        flow, made, early, late = self.flow, self.made, self.early, self.late
+        for place, node in enumerate(self.order):
+            for number in flow.reads[node]:
+                if place <= self.at:
+                    early[number] = place
+                elif late[number] < 0:
+                    late[number] = place
+            for number in flow.makes[node]:
+                made[number] = early[number] = place
+
+    def _waiting(self) -> list[int]:
+        liveness, flow = self.liveness, self.flow
+        updates = {update.buffer for update in flow.updates}
+        return [
+            number
+            for node in self.order[: self.at]
+            if self.is_pure[node]
+            for number in flow.makes[node]
+            if self.late[number] >= 0
+            and self.early[number] < self.at
+            and number not in updates
+            and flow.sizes[number]
+            and liveness.in_arena[liveness.home[number]]
+        ]
+
+    def proposals(self) -> Iterator[list[Group]]:
+        """Yield groups that could be let go together."""
+        if not self.waiting:
+            return
+        yield _compatible(self._singles())
+        for count in SEGMENTS if len(self.order) < LONG else FEW_SEGMENTS:
+            yield self.segments(count)
+
+    def parts(self, groups: list[Group], limit: int) -> Iterator[list[Group]]:
+        """Yield the best of some groups, enough to save what the peak has too much."""
+        wanted = self.liveness.peak - limit
+        for factor in (1, 1.5):
+            sums = accumulate(group.nbytes for group in groups)
+            count = next((n for n, total in enumerate(sums, 1) if total >= factor * wanted), 0)
+            if 0 < count < len(groups):
+                yield groups[:count]
+
+    def attempt(self, groups: Iterable[Group]) -> Attempt:
+        """Return the schedule in which some groups are let go."""
+        starting: dict[int, list[int]] = {}
+        work = self.before.work
+        for group in sorted(groups, key=lambda group: group.nodes):
+            starting.setdefault(group.at, []).extend(group.nodes)
+            work += group.work
+        order: list[int] = []
+        for place, node in enumerate(self.order):
+            order.extend(starting.get(place, ()))
+            order.append(node)
+        flow, numbers = self.flow.repeated(order)
+        return Attempt(Liveness(flow, _without_dead(flow, numbers)), work)
+
+    # Single values
+
+    def _singles(self) -> Iterator[Group]:
+        for number in self.waiting:
+            is_kept = partial(self._is_in_use, self.late[number])
+            found = self._chain([number], is_kept, LONGEST_CHAIN)
+            if found is not None:
+                yield self._group([number], *found)
+
+    def _is_in_use(self, place: int, number: int) -> bool:
+        return self.liveness.last[number] >= place
+
+    def _chain(
+        self, values: Iterable[int], is_kept: Callable[[int], bool], longest: int
+    ) -> tuple[list[int], list[int]] | None:
+        """Return the steps that compute values again, and what they read; None if too many."""
+        wanted = set(values)
+        places: set[int] = set()
+        kept: dict[int, None] = {}
+        stack = list(wanted)
+        while stack:
+            place = self.made[stack.pop()]
+            if place in places:
+                continue
+            places.add(place)
+            node = self.order[place]
+            if len(places) > longest or not self.is_pure[node]:
+                return None
+            for number in self.flow.reads[node]:
+                if self.made[number] < 0:
+                    continue
+                if number not in wanted and is_kept(number):
+                    kept[number] = None
+                else:
+                    stack.append(number)
+        return sorted(places), list(kept)
+
+    def _group(self, values: Sequence[int], places: list[int], kept: list[int]) -> Group:
+        nodes = tuple([self.order[place] for place in places])
+        at = min(self.late[number] for number in values)
+        sizes = self.flow.sizes
+        nbytes = sum(sizes[number] for number in values)
+        saved = sum(sizes[number] * (at - self.early[number]) for number in values)
+        work = sum(self._work(node) for node in nodes)
+        return Group(tuple(values), nodes, tuple(kept), at, nbytes, saved, work)
+
+    def _work(self, node: int) -> int:
+        found = self.works.get(node)
+        if found is None:
+            found = self.works[node] = work_of(self.flow.ops[node])
+        return found
+
+    # Segments
+
+    def segments(self, count: int) -> list[Group]:
+        """Return a group for each of about so many segments up to the peak but the last.
+
+        It lets go what does not cross the cut after the segment.
+        """
+        groups = []
+        places = [self.made[number] for number in self.waiting]
+        for start, end in pairwise([-1, *self._cuts(count)]):
+            inside = self.waiting[bisect_right(places, start) : bisect_right(places, end)]
+            values = [number for number in inside if self.early[number] <= end]
+            if values:
+                groups.append(self._segment(values, start, end))
+        return _compatible(groups)
+
+    def _cuts(self, count: int) -> list[int]:
+        """Return steps that cut what comes before the peak so that about as many bytes wait.
+
+        Each is, of the later half of a segment, the one that the fewest bytes cross.
+        """
+        made = [0] * (self.at + 1)
+        for number in self.waiting:
+            made[self.made[number]] += self.flow.sizes[number]
+        sums = list(accumulate(made))
+        nbytes = max(sums[-1] // count, 1)
+        cuts: list[int] = []
+        start = 0
+        while True:
+            half = bisect_left(sums, start + nbytes // 2)
+            end = bisect_left(sums, start + nbytes)
+            if end >= self.at:
+                return cuts
+            cuts.append(min(range(half, end + 1), key=lambda place: (self.crossing[place], -place)))
+            start = max(sums[cuts[-1]], start + 1)
+
+    @cached_property
+    def crossing(self) -> list[int]:
+        """For each step up to the peak the bytes made by then that are read between the two."""
+        changes = [0] * (self.at + 2)
+        for number, size in enumerate(self.flow.sizes):
+            if 0 <= self.made[number] < self.early[number]:
+                changes[self.made[number]] += size
+                changes[self.early[number]] -= size
+        return list(accumulate(changes))
+
+    def _segment(self, values: list[int], start: int, end: int) -> Group:
+        at = min(self.late[number] for number in values)
+
+        def is_kept(number: int) -> bool:
+            is_outside = self.made[number] <= start or self.early[number] > end
+            if is_outside or not self.is_pure[self.order[self.made[number]]]:
+                return True
+            return self._is_in_use(at, number) and number not in self.may_go
+
+        found = self._chain(values, is_kept, len(self.order))
+        assert found is not None, "what is not pure is kept"
+        return self._group(values, *found)
+
+
+def _without_dead(flow: Flow, order: list[int]) -> list[int]:
+    """Return an order without the steps whose values nothing reads any more."""
+    read = {update.buffer for update in flow.updates}
+    read.update(buffer.number for buffer in flow.buffers if buffer.kind == RESULT)
+    kept = []
+    for node in reversed(order):
+        makes = flow.makes[node]
+        if not makes or not read.isdisjoint(makes):
+            read.update(flow.reads[node])
+            kept.append(node)
+    return kept[::-1]
+
+
+def _compatible(groups: Iterable[Group]) -> list[Group]:
+    """Return groups that need nothing of what others let go, those that are worth most first."""
+    gone: set[int] = set()
+    needed: set[int] = set()
+    chosen = []
+    for group in sorted(groups, key=lambda group: -group.saved / max(group.work, 1)):
+        if gone.isdisjoint(group.kept) and needed.isdisjoint(group.values):
+            gone.update(group.values)
+            needed.update(group.kept)
+            chosen.append(group)
+    return chosen
+
+
+def _is_pure(op: Op) -> bool:
+    """Whether an op may run twice."""
+    return not any(each.has_effect or each.may_raise for each in op.contained or (op,))

@@ -1,0 +1,111 @@
+"""Repeated stretches of a plan, such as the layers of an encoder, found in linear time.
+
+Each step gets a number that leaves out which memory it touches. Where some numbers in a row have
+occurred before, the stretch that repeats at this distance is followed in both directions and then
+passed over, so that no step is looked at more than a few times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from weft.ir.description import TensorDescription
+from weft.kernels import FusedOp
+from weft.plan.plan import Step
+
+GRAM = 8
+"""Steps in a row that must have occurred before; no shorter stretch is found."""
+SHORTEST = 16
+"""Steps of the shortest stretch that is taken for a repeat."""
+WORTH = 32
+"""Steps that all repeats must save together before a program is cut for their sake."""
+PIECE = 8
+"""Steps that a piece of a repeated stretch has at least: each piece is one call more."""
+
+
+def kinds(steps: Sequence[Step]) -> list[int]:
+    """Return a number for each step, equal where two differ in nothing but memory and attributes.
+
+    The attributes of fused ops count, because little else tells them apart.
+    """
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(_kind(step), len(numbers)) for step in steps]
+
+
+def _kind(step: Step) -> Hashable:
+    op = step.op
+    tensors = (*step.outs, *step.args)
+    scratch = None if step.workspace is None else step.workspace.shape
+    # A result that overwrites an operand has the same description.
+    same = tuple(tensors.index(tensor) for tensor in tensors)
+    kernel = op.kernel.key if isinstance(op, FusedOp) else None
+    return (type(op), kernel, tuple(map(_layout, tensors)), same, scratch)
+
+
+def _layout(tensor: TensorDescription) -> Hashable:
+    return (tensor.base.kind, tensor.shape, tensor.strides, tensor.dtype)
+
+
+def cuts(kinds: Sequence[int], longest: int) -> list[int]:
+    """Return the ends of the pieces to cut steps into, so that repeats become equal pieces.
+
+    No piece has more than `longest` steps; without repeats that are worth it, only that counts.
+    """
+    stretches = _stretches(kinds)
+    saved = sum(saves for *_, saves in stretches)
+    edges = {len(kinds)}
+    for start, end, period, _ in stretches if saved >= WORTH else ():
+        edges.update(_edges(start, end, period, longest))
+    start = 0
+    result: list[int] = []
+    for edge in sorted(edges - {0}):
+        result.extend(range(start + longest, edge, longest))
+        result.append(edge)
+        start = edge
+    return result
+
+
+def _edges(start: int, end: int, period: int, longest: int) -> Iterable[int]:
+    """Return the edges of the pieces of a stretch; short periods make one piece together."""
+    repeats = (end - start) // period
+    together = max(1, min(-(-PIECE // period), repeats // 2))
+    if repeats > longest:
+        together = max(together, min(repeats // longest, longest // period))
+    return (*range(start, end, period * together), end)
+
+
+def _stretches(kinds: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """Return start, end, period and saved steps of each stretch of repeats.
+
+    One that repeats a stretch farther away is given after that, each with its length as period.
+    """
+    found: list[tuple[int, int, int, int]] = []
+    last: dict[tuple[int, ...], int] = {}
+    place = free = 0
+    while place + GRAM <= len(kinds):
+        gram = tuple(kinds[place : place + GRAM])
+        before, last[gram] = last.get(gram), place
+        distance = 0 if before is None else place - before
+        start, end = _followed(kinds, place, distance, free) if distance else (place, place)
+        size = end - start
+        if size < SHORTEST:
+            place += 1
+            continue
+        if size >= distance:
+            found.append((start - distance, end, distance, size))
+        else:
+            found += [(start - distance, end - distance, size, 0), (start, end, size, size)]
+        for each in range(place + 1, end - GRAM + 1):
+            last[tuple(kinds[each : each + GRAM])] = each
+        place = free = end
+    return found
+
+
+def _followed(kinds: Sequence[int], place: int, distance: int, free: int) -> tuple[int, int]:
+    """Return start and end of what repeats around a place; it starts at `free` at the earliest."""
+    start = end = place
+    while end < len(kinds) and kinds[end] == kinds[end - distance]:
+        end += 1
+    while start > max(free, distance) and kinds[start - 1] == kinds[start - 1 - distance]:
+        start -= 1
+    return start, end

@@ -1,0 +1,245 @@
+"""Schedule: the order of a flow's steps that keeps the fewest bytes of the arena in use at once.
+
+Finding the best order is NP-hard (Sethi, Complete register allocation problems, 1975), so several
+are made and the best is kept: the user's own, which wins ties; depth first, with the operand that
+needs the most memory first (Sethi and Ullman, The generation of optimal code for arithmetic
+expressions, 1970; with bytes for registers Liu, An application of generalized tree pebbling to
+sparse matrix factorization, 1987); and list schedules, forwards and backwards in time, that take
+what adds the fewest bytes. All but the user's own also let new values be written over old ones, so
+far as that is possible; bytes that are copied where it is not count like those of the arena.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+
+from weft.plan.buffers import ARENA
+from weft.plan.dataflow import Flow
+from weft.plan.inplace import are_met, in_hoped_order
+from weft.plan.liveness import Liveness
+
+LIST_LIMIT = 20_000
+"""The number of steps up to which list schedules are tried."""
+
+Edges = list[list[int]]
+"""For each node, others."""
+
+
+def schedules(flow: Flow) -> list[Liveness]:
+    """Return schedules of a flow; the first is the user's own order.
+
+    Each keeps operands first, and effects as they came; each but the first also whatever lets a new
+    value be written over an old one.
+    """
+    own = Liveness(flow, flow.order)
+    hopes = _wanted_first(flow)
+    if own.peak <= least_bytes(flow) and are_met(hopes):
+        return [own]
+    return [own, *(Liveness(flow, order) for order in _Tasks(flow, hopes).orders())]
+
+
+def least_bytes(flow: Flow) -> int:
+    """Return the bytes of the arena that some step needs by itself, whatever the order."""
+    elsewhere = _may_lie_elsewhere(flow)
+    sizes = [0 if other else size for size, other in zip(flow.sizes, elsewhere, strict=True)]
+    most = 0
+    for node, makes in enumerate(flow.makes):
+        reads = sum([sizes[number] for number in flow.reads[node]])
+        taking = {made for made, _ in flow.overwrites[node]}
+        fresh = sum([sizes[number] for number in makes if number not in taking])
+        most = max(most, reads + fresh + flow.scratch.get(node, 0))
+    return most
+
+
+def _may_lie_elsewhere(flow: Flow) -> list[bool]:
+    """Return for each buffer whether it may lie in memory of a result or a state."""
+    found = [buffer.kind != ARENA for buffer in flow.buffers]
+    for update in flow.updates:
+        found[update.buffer] = True
+    for pairs in reversed(flow.overwrites):
+        for made, read in pairs:
+            found[read] = found[read] or found[made]
+    return found
+
+
+class _Tasks:
+    """The nodes of a flow, with all that an order has to keep.
+
+    Attributes
+    ----------
+    first
+        The user's order, but what writes over an old value comes after what should come before
+        that, so far as this does not need it.
+    before, after
+        By node, those that must come before and after it.
+    """
+
+    def __init__(self, flow: Flow, hopes: Mapping[int, set[int]]) -> None:
+        self.flow = flow
+        self.before: Edges = [list(nodes) for nodes in flow.before]
+        is_met = are_met(hopes)
+        self.first = [*range(len(flow.ops))] if is_met else in_hoped_order(self.before, hopes)
+        self._keep(hopes)
+        self.after = _reversed(self.before)
+
+    def orders(self) -> Iterator[list[int]]:
+        """Yield orders of the steps."""
+        orders = [self._depth_first()]
+        if self.first != sorted(self.first):
+            orders.append(self.first)
+        if len(self.first) <= LIST_LIMIT:
+            orders.append(_listed(self.flow, self.before, self.after, later=1))
+            orders.append(_listed(self.flow, self.after, self.before, later=-1)[::-1])
+        for order in orders:
+            yield [node for node in order if self.flow.is_step[node]]
+
+    def _keep(self, hopes: Mapping[int, set[int]]) -> None:
+        """Let what comes before a node in the first order, as was hoped, do so in all orders."""
+        places = {node: place for place, node in enumerate(self.first)}
+        for node, firsts in hopes.items():
+            met = [each for each in firsts if places[each] < places[node]]
+            self.before[node] = list(dict.fromkeys([*self.before[node], *met]))
+
+    def _depth_first(self) -> list[int]:
+        """Return an order in which what a node needs comes right before it, the largest need first.
+
+        Of the nodes that nothing uses, those that can be had soonest come first.
+        """
+        needs, depths = self._needs()
+        roots = [node for node, users in enumerate(self.after) if not users]
+        order: list[int] = []
+        done = [False] * len(self.before)
+        for root in sorted(roots, key=depths.__getitem__):
+            stack = [root]
+            while stack:
+                node = stack[-1]
+                missing = [each for each in self.before[node] if not done[each]]
+                if missing:
+                    stack.extend(sorted(missing, key=needs.__getitem__))
+                    continue
+                stack.pop()
+                if not done[node]:
+                    done[node] = True
+                    order.append(node)
+        return order
+
+    def _needs(self) -> tuple[list[int], list[int]]:
+        """Return for each node the bytes needed to compute it beyond those of its value.
+
+        As if nothing were used twice; and how many nodes must run one after the other up to it.
+        """
+        flow = self.flow
+        made = [sum([flow.sizes[number] for number in makes]) for makes in flow.makes]
+        needs = [0] * len(made)
+        depths = [0] * len(made)
+        for node in self.first:
+            held = most = depth = 0
+            for each in sorted(self.before[node], key=needs.__getitem__, reverse=True):
+                most = max(most, held + needs[each] + made[each])
+                held += made[each]
+                depth = max(depth, depths[each])
+            most = max(most, held + made[node] + flow.scratch.get(node, 0))
+            needs[node] = most - made[node]
+            depths[node] = depth + 1
+        return needs, depths
+
+
+def _wanted_first(flow: Flow) -> dict[int, set[int]]:
+    """Return for each node that should write over a value what should come before it.
+
+    That is what else reads the value; and if it is a state's, the last of what may end the call.
+    """
+    nodes: dict[int, list[int]] = {}
+    for change in flow.changes:
+        if change.old is not None:
+            nodes.setdefault(change.old, []).append(change.node)
+    found: dict[int, set[int]] = {change.node: set() for change in flow.changes}
+    for reader, reads in enumerate(flow.reads) if nodes else ():
+        for number in reads:
+            for node in nodes.get(number, ()):
+                found[node].add(reader)
+    for change in flow.changes if flow.barriers else ():
+        if change.has_state:
+            found[change.node].add(flow.barriers[-1])
+    return {node: firsts - {node} for node, firsts in found.items()}
+
+
+def _reversed(edges: Edges) -> Edges:
+    found: Edges = [[] for _ in edges]
+    for node, others in enumerate(edges):
+        for other in others:
+            found[other].append(node)
+    return found
+
+
+def _listed(flow: Flow, before: Edges, after: Edges, later: int) -> list[int]:
+    """Return an order that takes, of the nodes that are ready, the one that adds the fewest bytes.
+
+    A buffer is in use from the first to the last of the nodes that make or read it. Ties are taken
+    by number, times `later`.
+    """
+    usage = _Usage(flow)
+    waiting = [len(nodes) for nodes in before]
+    added, done = usage.added, usage.done
+    ready = [(added[node], later * node) for node, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        node = heapq.heappop(ready)[1] * later
+        if done[node]:
+            continue
+        order.append(node)
+        for each in usage.take(node):
+            if not waiting[each]:
+                heapq.heappush(ready, (added[each], later * each))
+        for each in after[node]:
+            waiting[each] -= 1
+            if not waiting[each]:
+                heapq.heappush(ready, (added[each], later * each))
+    return order
+
+
+class _Usage:
+    """The buffers in use while nodes are taken one by one.
+
+    Attributes
+    ----------
+    added
+        By node, the bytes that taking it would add to those in use; it only gets smaller.
+    done
+        By node, whether it has been taken.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self.sizes = flow.sizes
+        self.users: Edges = [[] for _ in flow.buffers]
+        for node, numbers in enumerate(zip(flow.makes, flow.reads, strict=True)):
+            for number in (*numbers[0], *numbers[1]):
+                self.users[number].append(node)
+        self.left = [len(nodes) for nodes in self.users]
+        self.used = [
+            [each for each in (*makes, *reads) if self.sizes[each] and self.left[each] > 1]
+            for makes, reads in zip(flow.makes, flow.reads, strict=True)
+        ]
+        self.added = [sum([self.sizes[each] for each in numbers]) for numbers in self.used]
+        self.done = [False] * len(self.used)
+
+    def take(self, node: int) -> list[int]:
+        """Take a node; returns those that add less from now on."""
+        self.done[node] = True
+        changed = []
+        for number in self.used[node]:
+            users = self.users[number]
+            left = self.left[number] = self.left[number] - 1
+            if left == len(users) - 1:
+                changed.extend(self._less(users, number))
+            if left == 1:
+                changed.extend(self._less(users, number))
+        return changed
+
+    def _less(self, users: list[int], number: int) -> list[int]:
+        others = [user for user in users if not self.done[user]]
+        for user in others:
+            self.added[user] -= self.sizes[number]
+        return others

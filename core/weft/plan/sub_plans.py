@@ -1,0 +1,215 @@
+"""What a step runs whose op runs graphs: their plans, at addresses in the memory around them.
+
+A called graph has a plan of its own, made once. A frame puts it into the memory of the graph that
+calls: inputs lie where the operands do, outputs where the results do, and its arena is part of the
+step's workspace. So the steps of a plan are written once, and run in any number of frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from weft.ir import scope
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.dtypes import uint8
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.storage import placeholder
+from weft.ops.graph_ops import CallOp, CondOp, LoopOp, WhileOp
+from weft.ops.movement import ContiguousOp
+from weft.plan.buffers import ARENA, INPUT, RESULT, Buffer
+from weft.plan.callee_plans import plan_of, spare_offsets
+from weft.plan.plan import Plan, Step
+
+NOWHERE = TensorDescription((0,), uint8, (1,), 0, Buffer(ARENA, 0, 0))
+"""The memory of an arena in which nothing has a size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Where the memory of a plan lies in that around it.
+
+    Attributes
+    ----------
+    inputs, outputs
+        The places of the inputs and the outputs, all without gaps.
+    workspace
+        The memory that the arena is a part of.
+    """
+
+    inputs: Sequence[TensorDescription]
+    outputs: Sequence[TensorDescription]
+    workspace: TensorDescription | None
+
+    def place(self, tensor: TensorDescription) -> TensorDescription:
+        """Return where something of the plan lies."""
+        base = tensor.base
+        if base.kind == ARENA:
+            home = self.workspace or NOWHERE
+        elif base.kind in (INPUT, RESULT):
+            home = (self.inputs if base.kind == INPUT else self.outputs)[base.owner]
+        else:
+            return tensor
+        offset = tensor.offset + home.offset
+        return TensorDescription(tensor.shape, tensor.dtype, tensor.strides, offset, home.base)
+
+    def step(self, step: Step) -> Step:
+        """Return a step of the plan in this frame."""
+        space = None if step.workspace is None else self.place(step.workspace)
+        outs, args = (tuple(map(self.place, each)) for each in (step.outs, step.args))
+        return Step(step.op, outs, args, space)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A plan that runs in a frame."""
+
+    plan: Plan
+    frame: Frame
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """A step that copies a value from one place to another."""
+
+    step: Step
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat:
+    """Parts that run several times in a row."""
+
+    count: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class While:
+    """A part that makes a bool, and parts that run as long as it is true; it is made each time."""
+
+    test: Call
+    flag: TensorDescription
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Parts that run where a bool is true, and parts that run where it is not."""
+
+    flag: TensorDescription
+    then: tuple[Part, ...]
+    otherwise: tuple[Part, ...]
+
+
+Part = Call | Copy | Repeat | While | Choice
+
+
+def parts_of(step: Step) -> tuple[Part, ...]:
+    """Return what a step runs whose op runs graphs; the graphs have been planned."""
+    return _PARTS[type(step.op)](step)
+
+
+def calls_of(plan: Plan) -> Iterator[Call]:
+    """Yield the calls that the steps of a plan make of other plans."""
+    waiting = [part for step in plan.steps if step.op.graphs for part in parts_of(step)]
+    while waiting:
+        match waiting.pop():
+            case Call() as call:
+                yield call
+            case Repeat(_, parts):
+                waiting.extend(parts)
+            case While(test, _, parts):
+                waiting.extend((test, *parts))
+            case Choice(_, then, otherwise):
+                waiting.extend((*then, *otherwise))
+
+
+def _call(step: Step) -> tuple[Part, ...]:
+    plan = plan_of(step.op.graphs[0])
+    return (Call(plan, Frame(step.args, step.outs, step.workspace)),)
+
+
+def _loop(step: Step) -> tuple[Part, ...]:
+    """Let rounds read what the round before wrote, the last one writing the results."""
+    op = step.op
+    assert isinstance(op, LoopOp)
+    plan = plan_of(op.graph)
+    spare = _spare(step, op.graph) if op.count > 1 else []
+    fixed = step.args[len(step.outs) :]
+
+    def turn(old: Sequence[TensorDescription], new: Sequence[TensorDescription]) -> Call:
+        return Call(plan, Frame([*old, *fixed], new, step.workspace))
+
+    rest = op.count - 1
+    # The first round writes to one, from which the others take turns to end in the results.
+    one, other = (spare, step.outs) if rest % 2 else (step.outs, spare)
+    pairs = Repeat(rest // 2, (turn(one, other), turn(other, one)))
+    return (
+        turn(step.args[: len(step.outs)], one),
+        *([pairs] if pairs.count else []),
+        *([turn(one, other)] if rest % 2 else []),
+    )
+
+
+def _cond(step: Step) -> tuple[Part, ...]:
+    op = step.op
+    assert isinstance(op, CondOp)
+    place = 1 + len(op.then_graph.inputs)
+    then, otherwise = (
+        (Call(plan_of(graph), Frame(args, step.outs, step.workspace)),)
+        for graph, args in zip(op.graphs, (step.args[1:place], step.args[place:]), strict=True)
+    )
+    return (Choice(step.args[0], then, otherwise),)
+
+
+def _while(step: Step) -> tuple[Part, ...]:
+    """Keep what is carried in the results; each round's are copied there from spare memory."""
+    op = step.op
+    assert isinstance(op, WhileOp)
+    test, body = map(plan_of, op.graphs)
+    *spare, flag = _spare(step, op.body, op.condition)
+    args = [*step.outs, *step.args[len(step.outs) :]]
+    return (
+        *_copies(op, step.args, step.outs),
+        While(
+            Call(test, Frame(args, [flag], step.workspace)),
+            flag,
+            (Call(body, Frame(args, spare, step.workspace)), *_copies(op, spare, step.outs)),
+        ),
+    )
+
+
+_PARTS: dict[type[Op], Callable[[Step], tuple[Part, ...]]] = {
+    CallOp: _call,
+    LoopOp: _loop,
+    CondOp: _cond,
+    WhileOp: _while,
+}
+
+
+def _spare(step: Step, *graphs: Graph) -> list[TensorDescription]:
+    """Return places for the outputs of graphs, in the step's workspace after their arenas."""
+    space = step.workspace or NOWHERE
+    outputs = [op for graph in graphs for op in graph.outputs]
+    offsets = spare_offsets(graphs)
+    return [
+        replace(contiguous(op.axes.shape, op.dtype, space.base), offset=space.offset + offset)
+        for op, offset in zip(outputs, offsets, strict=True)
+    ]
+
+
+def _copies(
+    op: Op, places: Sequence[TensorDescription], outs: Sequence[TensorDescription]
+) -> list[Copy]:
+    """Return copies for an op, from as many places as there are to copy to."""
+    with scope.replacing(op):
+        pairs = zip(places, outs, strict=False)
+        return [Copy(Step(_CopyOp(out), (out,), (place,))) for place, out in pairs]
+
+
+class _CopyOp(ContiguousOp):
+    """A copy between places, which has no operand of its own."""
+
+    def __init__(self, like: TensorDescription) -> None:
+        super().__init__(placeholder(like.shape, like.dtype))

@@ -1,0 +1,101 @@
+"""Repetition: a schedule in which steps occur again becomes a graph with an op for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.traversal import postorder
+from weft.plan.dataflow import Flow
+from weft.plan.liveness import Liveness
+
+
+def distinct(repeated: Liveness) -> Liveness:
+    """Return the same schedule on a graph in which each step has an op of its own."""
+    rebuilding = _Rebuilding(repeated.flow)
+    ops = [rebuilding.step(node) for node in repeated.order]
+    flow = Flow(rebuilding.graph(), repeated.flow.target)
+    nodes = {op: node for node, op in enumerate(flow.ops)}
+    return Liveness(flow, [nodes[op] for op in ops])
+
+
+class _Rebuilding:
+    """Builds the op of each step, on those that made the buffers it reads.
+
+    Attributes
+    ----------
+    made
+        By buffer, the op whose value lies there.
+    first
+        For each op that steps compute, what stands for it since the first of them.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.made: dict[int, Op] = {}
+        self.first: dict[Op, Op] = {}
+        self.views: dict[tuple[Op, ...], Op] = {}
+
+    def step(self, node: int) -> Op:
+        """Return the op of a step."""
+        flow, op = self.flow, self.flow.ops[node]
+        read = [number for number in flow.reads[node] if number in self.made]
+        known = {flow.values[number]: self.made[number] for number in read}
+        args = tuple([self._found(arg, known) for arg in op.args])
+        is_own = op not in self.first and all(a is b for a, b in zip(args, op.args, strict=True))
+        new = op if is_own else op.with_args(args)
+        if op not in self.first:
+            new.__dict__["serial"] = op.serial  # it takes the place of the op in the user's order
+        self.first.setdefault(op, new)
+        for number in flow.makes[node]:
+            value = flow.values[number]
+            made = value if is_own else new if value is op else value.with_args((new,))
+            self.made[number] = made
+            self.first.setdefault(value, made)
+        return new
+
+    def _found(self, op: Op, known: Mapping[Op, Op]) -> Op:
+        """Return what stands for an op: what a step made, what is there at the start, or a view.
+
+        A value that an effect handed on, and that has been computed again since, is just that.
+        """
+        found: dict[Op, Op] = {}
+        for each in postorder([op], lambda op: () if op in known else self._operands(op)):
+            if each in known:
+                found[each] = known[each]
+            elif each.has_effect:
+                value = found[each.args[0]]
+                found[each] = self.first[each] if self.first[each].args[0] is value else value
+            elif each in self.first:
+                found[each] = self.first[each]
+            else:
+                found[each] = self._view(each, tuple([found[arg] for arg in each.args]))
+        return found[op]
+
+    def _operands(self, op: Op) -> tuple[Op, ...]:
+        if op.has_effect:
+            return op.args[:1]
+        return () if op in self.first else op.args
+
+    def _view(self, op: Op, args: tuple[Op, ...]) -> Op:
+        if args == op.args:
+            return op
+        if (op, *args) not in self.views:
+            self.views[op, *args] = op.with_args(args)
+        return self.views[op, *args]
+
+    def graph(self) -> Graph:
+        """Return the graph of what has been built, whose results are those of first steps."""
+        graph = self.flow.graph
+
+        def first(op: Op) -> Op:
+            return self._found(op, {})
+
+        after = {first(op): tuple(map(first, ops)) for op, ops in graph.after.items()}
+        return graph.replace(
+            outputs=[first(op) for op in graph.outputs],
+            updates=[(state, first(value)) for state, value in graph.updates],
+            effects=[first(op) for op in graph.effects],
+            after=after,
+        )

@@ -1,0 +1,118 @@
+"""The way from a call to a program, generated so that a call only does what must wait for it.
+
+Per argument there is one test of type, dtype and shape; everything else takes the slow road of
+`Computation.coerce`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.ir.op import Op
+from weft.runtime import result_pool
+from weft.support.quoting import harmless
+from weft.transforms.computation_op import single
+
+if TYPE_CHECKING:
+    from weft.runtime.program import Computation, Program
+
+
+def make_executor(computation: Computation, program: Program) -> Callable[..., Any]:
+    """Return a generated function from arguments to packed results.
+
+    For each argument it tests type, dtype and shape, and leaves everything else to the slow road;
+    the lock is taken only if the program touches state.
+    """
+    graph = program.captured
+    names = [f"a{number}" for number in range(len(graph.inputs))]
+    scope: dict[str, Any] = {
+        "__name__": "weft.generated",
+        "ndarray": np.ndarray, "empty": np.empty, "coerce": computation.coerce,
+        "lock": computation.transformer.state_lock, "pack": computation.pack,
+        "with_none": computation.with_none,
+    }  # fmt: skip
+
+    def first_run(*arrays: Any) -> None:
+        scope["run"] = run = computation.ready_to_run(program)
+        run(*arrays)
+
+    scope["run"] = first_run
+    lines = [f"def call({', '.join(names)}):"]
+    for number, op in enumerate(graph.inputs):
+        scope[f"d{number}"], scope[f"s{number}"] = op.dtype, op.axes.shape
+        contiguous = (
+            f" or not a{number}.flags.c_contiguous"
+            if op.rank > 1
+            else (f" or a{number}.strides != ({op.dtype.itemsize},)" if op.rank else "")
+        )
+        lines.append(
+            f"    if type(a{number}) is not ndarray or a{number}.dtype is not d{number} "
+            f"or a{number}.shape != s{number}{contiguous}:"
+        )
+        scope[f"axes{number}"] = op.axes
+        lines.append(f"        a{number} = coerce({number}, a{number}, axes{number})")
+    is_many = len(graph.outputs) > FEW
+    outputs = ["*results"] if is_many else [f"r{number}" for number in range(len(graph.outputs))]
+    if is_many:
+        scope["takes"] = [_taking(output, computation.name) for output in graph.outputs]
+        lines.append("    results = [take() for take in takes]")
+    else:
+        lines += _taken(graph.outputs, computation.name, scope)
+    call = f"run({', '.join([*names, *outputs])})"
+    if program.states or not computation.transformer.is_concurrent:
+        lines += ["    with lock:", f"        {call}"]
+    else:
+        lines.append(f"    {call}")
+    lines.append(f"    return {_packed_list(computation) if is_many else _packed(computation)}")
+    exec(compile("\n".join(lines), f"<weft call of {harmless(computation.name)}>", "exec"), scope)
+    return scope["call"]  # type: ignore[no-any-return]
+
+
+FEW = 16
+"""The results up to which each has a line of its own, quick to run but slow to compile."""
+
+
+def _taken(outputs: Iterable[Op], name: str, scope: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines that make memory for results, one for each."""
+    for number, output in enumerate(outputs):
+        if _is_small(output):
+            scope[f"t{number}"], scope[f"z{number}"] = output.dtype, output.axes.shape
+            yield f"    r{number} = empty(z{number}, t{number})"
+        else:
+            scope[f"take{number}"] = _taking(output, name)
+            yield f"    r{number} = take{number}()"
+
+
+def _taking(output: Op, name: str) -> Callable[[], Any]:
+    """Return a function that makes memory for a result of a computation with a name."""
+    shape, dtype = output.axes.shape, output.dtype
+    if _is_small(output):
+        return partial(np.empty, shape, dtype)
+    value = f"{output} of {dtype} {shape}, {output.file_info}"
+    return result_pool.Recycled(shape, dtype, f"a result of {name}, {value}").take
+
+
+def _is_small(output: Op) -> bool:
+    nbytes: int = output.axes.size * output.dtype.itemsize
+    return nbytes < result_pool.SMALLEST
+
+
+def _packed_list(computation: Computation) -> str:
+    """Return the expression for results that are in one list."""
+    is_all = all(op.is_tensor for op in computation.results)
+    return "pack(results)" if is_all else "pack(with_none(results))"
+
+
+def _packed(computation: Computation) -> str:
+    numbers = count()
+    values = [f"r{next(numbers)}" if op.is_tensor else "None" for op in computation.results]
+    if computation.pack is single:
+        return values[0]
+    if computation.pack is tuple:
+        return f"({', '.join(values)},)" if values else "()"
+    return f"pack([{', '.join(values)}])"

@@ -1,0 +1,133 @@
+"""Choosing a backend: by argument, by context, by environment, or NumPy."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from weft import plugins
+from weft.errors import ArgumentError, PluginError
+from weft.plugins.blame import blaming, origin_of
+from weft.plugins.entrypoints import DEFAULT_BACKEND
+from weft.runtime.transformer import Transformer
+
+Chosen = str | type[Transformer]
+"""A backend: its name, or its class."""
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+_chosen: ContextVar[Callable[[], Transformer] | None] = ContextVar("weft_backend", default=None)
+_factory: Callable[[], Transformer] | None = None
+
+
+def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
+    """Return a transformer of the backend of that name, with the backend's own options.
+
+    ``name`` may be a class of transformers as well. Without it: what `backend` or
+    `set_transformer_factory` chose, else the environment variable ``WEFT_BACKEND``, else NumPy.
+    Raises UnknownPluginError (a ValueError) for a name that is not installed, listing those that
+    are, PluginError for one that cannot be loaded, and ArgumentError for an option that the backend
+    does not have.
+    """
+    if name is None:
+        factory = _chosen.get() or _factory
+        if factory is not None:
+            return factory()
+    kind, name = _from_environment() if name is None else _kind(name)
+    try:
+        with blaming(origin_of(kind), "while it made a transformer", extends=False):
+            transformer: Transformer = kind(**options)
+    except (TypeError, PluginError) as error:
+        known = _option_names(kind)
+        unknown = next((option for option in options if option not in known), None)
+        if unknown is None:
+            raise
+        close = difflib.get_close_matches(unknown, known, n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        problem = f"backend {name!r} has no option {unknown!r}: {meant}it has {', '.join(known)}"
+        raise ArgumentError(problem) from error
+    return transformer
+
+
+def _kind(name: Chosen) -> tuple[type[Transformer], str]:
+    """Return the class of a backend and what messages call it."""
+    _require(name)
+    if isinstance(name, str):
+        return plugins.load(plugins.BACKENDS, name), name
+    return name, name.__name__
+
+
+def _require(name: Chosen) -> None:
+    """Refuse what cannot be a backend; nothing is imported for that."""
+    if isinstance(name, str):
+        plugins.require(plugins.BACKENDS, name)
+    elif not (isinstance(name, type) and issubclass(name, Transformer)):
+        raise ArgumentError(
+            f"a backend is given by its name or as a subclass of Transformer, not as {name!r}"
+        )
+
+
+def _from_environment() -> tuple[type[Transformer], str]:
+    """Return the backend that ``WEFT_BACKEND`` names, or weft's own default."""
+    name = os.environ.get("WEFT_BACKEND")
+    if not name:
+        kind = plugins.load(plugins.BACKENDS, DEFAULT_BACKEND, is_default=True)
+        return kind, DEFAULT_BACKEND
+    try:
+        return plugins.load(plugins.BACKENDS, name), name
+    except PluginError as error:
+        raise type(error)(f"WEFT_BACKEND={name}: {error}") from error.__cause__
+
+
+def _option_names(kind: type[Any]) -> list[str]:
+    """Return the options of a backend: a class that takes any passes them on to its base."""
+    known: set[str] = set()
+    for base in kind.__mro__:
+        if "__init__" in vars(base):
+            _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+            known.update(each.name for each in parameters if each.kind in _BY_NAME)
+            if all(each.kind is not each.VAR_KEYWORD for each in parameters):
+                break
+    return sorted(known)
+
+
+allocate_transformer = make_transformer
+
+
+def transformer_choices() -> list[str]:
+    """Return the names of the installed backends, without importing any."""
+    return plugins.names(plugins.BACKENDS)
+
+
+def make_transformer_factory(name: Chosen, **options: Any) -> Callable[[], Transformer]:
+    """Return a function that makes transformers of a backend; raises for an unknown name."""
+    _require(name)
+    return lambda: make_transformer(name, **options)
+
+
+def set_transformer_factory(factory: Callable[[], Transformer] | None) -> None:
+    """Make `make_transformer` without a name use a factory; None undoes it."""
+    global _factory
+    _factory = factory
+
+
+def backend(name: Chosen, **options: Any) -> AbstractContextManager[None]:
+    """Make `make_transformer` without a name use a backend inside this context.
+
+    Raises what `make_transformer` does for a name that nothing, or more than one plugin, has.
+    """
+    return _choosing(make_transformer_factory(name, **options))
+
+
+@contextmanager
+def _choosing(factory: Callable[[], Transformer]) -> Iterator[None]:
+    token = _chosen.set(factory)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)

@@ -1,0 +1,105 @@
+"""Importers: what a plugin in the group ``weft.frontends`` registers to read graphs from files.
+
+`weft run` finds the importer of a file by its suffix::
+
+    class GemImporter:
+        suffixes = (".gem",)
+
+        def read(self, path, constants):
+            x = weft.placeholder((2,), name="x")
+            return ImportedGraph(inputs={"x": x}, outputs={"y": weft.tanh(x)})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from weft import plugins
+from weft.errors import ArgumentError, IndexOutOfRange, PluginError
+from weft.ir.op import Op
+from weft.plugins.registry import FRONTENDS
+
+
+@dataclass(frozen=True)
+class ImportedGraph:
+    """A graph from a file.
+
+    Attributes
+    ----------
+    inputs
+        The placeholders that a call gives values for, by name, in order.
+    outputs
+        The tensors that a call returns, by name.
+    updates
+        An op that writes the states of the graph, done at every call; None without any.
+    memory
+        What else the file's format says of memory, as text; `weft run --plan` prints it.
+    """
+
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Op]
+    updates: Op | None = None
+    memory: str = ""
+
+    def arguments(self, given: Mapping[str, Any]) -> list[Any]:
+        """Return what a call takes for values by name; raises ArgumentError if one is missing."""
+        missing = [name for name in self.inputs if name not in given]
+        if missing:
+            raise ArgumentError(f"the graph has inputs without values: {', '.join(missing)}")
+        return [given[name] for name in self.inputs]
+
+    def explained(self, error: IndexOutOfRange, arguments: Sequence[Any]) -> IndexOutOfRange:
+        """Return the error of a call in the words of the file's format, where it has any."""
+        return error
+
+    @property
+    def results(self) -> list[Op]:
+        """What a computation of the graph returns: the outputs, then None for the updates."""
+        return [*self.outputs.values(), *([self.updates] if self.updates is not None else [])]
+
+
+@runtime_checkable
+class Importer(Protocol):
+    """Reads files of some format.
+
+    Attributes
+    ----------
+    suffixes
+        The ends of the names of such files, in small letters, each with its dot.
+    """
+
+    suffixes: tuple[str, ...]
+
+    def read(self, path: Path, constants: Mapping[str, Any] | None) -> ImportedGraph:
+        """Return the graph in a file.
+
+        `constants` are values that the file only names, by name, each of which is read from its
+        own file when it is asked for; None means that values do not matter, since nothing will be
+        computed. Those of an .npz file are `weft.runtime.array_files.StoredArrays`, whose `header`
+        tells type and shape before the elements take memory. Raises ParseError for a malformed
+        file, and runs nothing that is in it.
+        """
+
+
+def importer_for(path: Path) -> Importer:
+    """Return the importer of the first frontend that reads files of a suffix.
+
+    Raises PluginError, which lists what is installed, if there is none.
+    """
+    suffix = path.suffix.lower()
+    known: list[str] = []
+    for name in plugins.names(FRONTENDS):
+        try:
+            found = plugins.load(FRONTENDS, name)
+        except PluginError as error:
+            known.append(f"  {name}: {error}")
+            continue
+        if isinstance(found, Importer):
+            if suffix in found.suffixes:
+                return found
+            known.append(f"  {name}: {', '.join(found.suffixes)}")
+    listed = "\n".join(known) or "  none"
+    raise PluginError(f"No frontend reads files that end in {suffix!r}. Installed:\n{listed}")

@@ -1,0 +1,50 @@
+"""What is said where memory does not suffice: which tensors ask for most of it, and whose lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from heapq import nlargest
+
+from weft.ir import scope
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.ir.storage import ParameterOp, ReadOp
+from weft.support import source
+from weft.support.source import Location
+
+_SHOWN = 3
+
+
+def note_largest(error: MemoryError, graph: Graph) -> None:
+    """Note on an error which tensors of a graph are the largest, and where they were made."""
+    sizes = ((op.axes.size * op.dtype.itemsize, op) for op in graph.ops if _takes_memory(op))
+    found = nlargest(_SHOWN, sizes, key=lambda each: each[0])
+    lines = [_request(size, _described(op), op.location) for size, op in found]
+    error.add_note("\n  ".join(["The largest tensors here:", *lines]))
+
+
+@contextmanager
+def noted(nbytes: int, what: str) -> Iterator[None]:
+    """Note on a MemoryError how many bytes were asked for, for what, and by which line."""
+    try:
+        yield
+    except MemoryError as error:
+        location = scope.current.get().location or source.user_location()
+        error.add_note(f"It was needed for {_request(nbytes, what, location)}")
+        raise
+
+
+def _request(nbytes: int, what: str, location: Location) -> str:
+    return f"{what} of {nbytes:,} bytes, {source.file_info(location)}"
+
+
+def _takes_memory(op: Op) -> bool:
+    is_view = bool(op.args) and type(op).view is not Op.view
+    return op.is_tensor and op.axes.is_static and not (is_view or isinstance(op, ParameterOp))
+
+
+def _described(op: Op) -> str:
+    if op.is_constant:
+        return "a constant"
+    return f"the state {op.state.name}" if isinstance(op, ReadOp) else f"the result of {op.name}"

@@ -1,0 +1,86 @@
+"""Memory for large results: that of an earlier result if nobody holds it any more.
+
+The first touch of fresh memory takes longer than most of what a call does with it. What the caller
+gets is a new array each time, a view of memory; whoever holds the array or any view of it holds
+the memory, which Python's reference count tells. It begins with a page, as devices that share the
+host's memory want it.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import sys
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from weft.errors import HostMemoryError
+from weft.ir.dtypes import DType
+
+Array = np.ndarray[Any, Any]
+
+SMALLEST = 2**18
+"""Bytes; the C library has memory for less at hand."""
+
+MOST = 2
+"""The buffers kept for one result, so that there is one while the caller still holds the last."""
+
+
+class Recycled:
+    """Memory for one result of a program, which `what` names in errors; safe in several threads."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: DType, what: str = "a result") -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.what = what
+        self.nbytes = math.prod(shape) * dtype.itemsize
+        self.buffers: deque[Array] = deque()
+
+    def take(self) -> Array:
+        """Return an array for the result, which the caller of the program will own.
+
+        Raises HostMemoryError if there is no memory for it.
+        """
+        buffers = self.buffers
+        with suppress(IndexError):  # another thread has taken the rest
+            for _ in range(len(buffers)):
+                buffer = buffers.popleft()
+                if sys.getrefcount(buffer.base) <= _UNHELD:
+                    return self._shown(buffer)
+                buffers.append(buffer)
+            if len(buffers) >= MOST:
+                buffers.popleft()
+        try:
+            return self._shown(_made(self.nbytes, self.shape, self.dtype))
+        except (MemoryError, ValueError) as error:  # too much for this host, or for any
+            raise HostMemoryError(
+                f"the host has no {self.nbytes:,} bytes for {self.what}: return less of it, "
+                "compute it for fewer elements at a time, or give out= an array of a file "
+                "(numpy.memmap)"
+            ) from error
+
+    def _shown(self, buffer: Array) -> Array:
+        shown = buffer[...]
+        self.buffers.append(buffer)
+        return shown
+
+
+def _made(nbytes: int, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Return an array that begins with a page of the memory that it is a view of."""
+    memory = np.empty(nbytes + mmap.PAGESIZE, np.uint8)
+    return np.ndarray(shape, dtype, memory, -memory.ctypes.data % mmap.PAGESIZE)
+
+
+def _references() -> int:
+    """Return the reference count that `take` sees of memory that nobody holds."""
+    buffers = deque([_made(0, (0,), np.dtype(np.uint8))])
+    for _ in range(len(buffers)):
+        buffer = buffers.popleft()
+        return sys.getrefcount(buffer.base)
+    return 0
+
+
+_UNHELD = _references()

@@ -1,0 +1,645 @@
+"""Transformer: a backend at work. It holds state, compiles computations, and owns device memory.
+
+The life cycle is that of the Nervana Graph transformer: computations are created, initialisation
+runs the passes, describes tensors, transforms their allocation and then the computations, and runs
+the initialisers. Each step is a method that a backend may extend; four are abstract. Everything is
+incremental: a computation that is added later brings only its own buffers and initialisers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+
+from weft import plugins
+from weft.cache.compile_cache import Reuse
+from weft.cache.serialisation import Packing, Unpacking
+from weft.errors import ArgumentError, AxesError, NotPicklable, StateError
+from weft.ir import folded_constants, scope
+from weft.ir.axes import Axes
+from weft.ir.description import contiguous
+from weft.ir.graph import Graph, in_order
+from weft.ir.lengths import Symbol
+from weft.ir.op import Op
+from weft.ir.storage import AssignableTensorOp, ReadOp, host_value
+from weft.ir.target import Target
+from weft.ops.arguments import whole_number
+from weft.passes.interface import GraphPass, run_passes
+from weft.passes.pipeline import Pipeline
+from weft.passes.unsupported import refuse_unsupported
+from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer, Step, make_plan
+from weft.plan.rematerialisation import checked_limit
+from weft.plugins import contributions
+from weft.plugins.blame import blaming, origin_of
+from weft.runtime.device import DeviceBufferStorage, DeviceTensor
+from weft.runtime.initialisation import initial_computation, initial_constants, initializers_of
+from weft.runtime.program import Computation, Program
+from weft.support.gc_pause import paused_collection
+from weft.support.locks import renew
+from weft.support.ordered_set import OrderedSet
+from weft.transforms.inlining import with_bodies
+
+FORKED = (
+    "another thread used this transformer when the process was forked, so its states may be half "
+    "written here: make another one, or fork while nothing runs"
+)
+
+_transformers: weakref.WeakSet[Transformer] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for each in list(_transformers):
+        each.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contributions.base_of(plugins.BACKENDS)
+class Transformer(ABC):
+    """A backend at work.
+
+    Parameters
+    ----------
+    passes
+        Names of passes, or pass objects, to run instead of the default pipeline.
+    fast_math
+        Allow rewrites that change values in rare cases.
+    strict_finalize
+        Refuse computations after initialisation, as the reference did.
+    memory_limit
+        The most bytes that the arena of a program may have; values are computed again where it
+        would need more. A computation that cannot be made to fit raises MemoryLimitError.
+    cache
+        Whether to keep compiled programs for other transformers and other processes, and to use
+        those that they kept; a path is the folder to keep them in.
+
+    Attributes
+    ----------
+    computations, all_results
+        Every computation, and every op that one returns.
+    device_buffers
+        Every device buffer, allocated or not.
+    allocations
+        Transformed allocations that `allocate_storage` has not run yet.
+    init_computation
+        The latest computation of initialisers.
+    finalized, allocated, initialized, closed
+        How far the life cycle has come.
+    """
+
+    transformer_name: ClassVar[str] = ""
+    _why_closed = ""
+    is_concurrent: ClassVar[bool] = False
+    """Whether programs without state may run in several threads at once."""
+
+    def __init__(
+        self,
+        *,
+        passes: Iterable[str | GraphPass] | None = None,
+        fast_math: bool = False,
+        strict_finalize: bool = False,
+        memory_limit: int | None = None,
+        cache: bool | str | os.PathLike[str] = True,
+    ) -> None:
+        for option, value in (("fast_math", fast_math), ("strict_finalize", strict_finalize)):
+            if not isinstance(value, bool | np.bool_):
+                raise ArgumentError(f"{option}= takes True or False, not {value!r}")
+        if not isinstance(cache, bool | str | os.PathLike) or "\0" in str(cache):
+            raise ArgumentError(f"cache= takes True, False or the path of a folder, not {cache!r}")
+        self.reuse = Reuse(self, cache)
+        self.fast_math = fast_math
+        self.strict_finalize = strict_finalize
+        self.memory_limit = None if memory_limit is None else checked_limit(memory_limit)
+        self.computations: OrderedSet[Computation] = OrderedSet()
+        self.all_results: OrderedSet[Op] = OrderedSet()
+        self.device_buffers: OrderedSet[DeviceBufferStorage] = OrderedSet()
+        self.allocations: list[Callable[[], None]] = []
+        self.state_tensors: dict[Any, DeviceTensor] = {}
+        self._init: Callable[[], Computation] | None = None
+        self.arena: DeviceBufferStorage | None = None
+        self.finalized = self.allocated = self.initialized = self.closed = False
+        self.state_lock = threading.RLock()
+        self._pending: list[tuple[Computation, Program]] = []
+        self.pipeline = Pipeline(passes)
+        self._initial: dict[Any, Op] = {}
+        self._program_count = 0
+        self._numbers = itertools.count()
+        self._planned_again: set[Program] = set()
+        _transformers.add(self)
+
+    # What a backend gives
+
+    @classmethod
+    def probe(cls) -> tuple[str | None, str]:
+        """Return a description of the device, or None and the reason why there is none."""
+        return "the host's processor", ""
+
+    @property
+    @abstractmethod
+    def target(self) -> Target:
+        """What the backend can do."""
+
+    @abstractmethod
+    def device_buffer_storage(self, nbytes: int, name: str) -> DeviceBufferStorage:
+        """Return a new, unallocated buffer."""
+
+    @abstractmethod
+    def transform_ordered_ops(
+        self, program: Program, ordered_ops: Sequence[Step], name: str
+    ) -> Callable[..., None]:
+        """Return a callable that runs the steps.
+
+        It takes the input arrays, C-contiguous and of the right dtype and shape, and then, for each
+        result, a C-contiguous array to write it to. Where operands and results of steps lie is said
+        by `program.tensors` and, for memory of the caller, by the description in the step.
+        """
+
+    def code_options(self) -> Sequence[Any]:
+        """Return what generated code depends on beside graph, target and passes.
+
+        Numbers, text, dtypes, and functions and classes that are found under their names.
+        """
+        return ()
+
+    def export(self, program: Program, packing: Packing) -> Any:
+        """Return the code of a program, just transformed, as JSON; None if that cannot be done.
+
+        `packing` says places in memory, values and lines of source as JSON. It raises
+        NotDescribable where it cannot, which may pass: the program is not kept then.
+        """
+        return None
+
+    def restore(self, program: Program, unpacking: Unpacking) -> Callable[..., None]:
+        """Return the callable for a program of which `unpacking.code` is what `export` returned.
+
+        In place of `transform_ordered_ops`: there are no steps, and no plan unless it is looked at.
+        """
+        raise NotImplementedError
+
+    def start_transform_allocate(self) -> None:  # noqa: B027
+        """Prepare for the transformation of allocations."""
+
+    def finish_transform_allocate(self) -> None:  # noqa: B027
+        """Finish the transformation of allocations."""
+
+    def allocate_storage(self) -> None:
+        """Run the transformed allocations."""
+        pending, self.allocations = self.allocations, []
+        for allocate in pending:
+            allocate()
+
+    def arena_storage(self, program: Program) -> DeviceBufferStorage:
+        """Return a new, unallocated buffer for what a program, and smaller ones, compute."""
+        return self.device_buffer_storage(program.arena_size, "arena")
+
+    def constant_storage(self, op: Op) -> DeviceBufferStorage:
+        """Return a buffer for a constant; its value is copied there after allocation."""
+        return self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
+
+    def finish_transform(self) -> None:  # noqa: B027
+        """Finish the transformation of computations, each of which has an executor now."""
+
+    # Computations
+
+    def computation(
+        self,
+        results: Any,
+        *parameters: Any,
+        name: str | None = None,
+        axes: Mapping[Any, int] | None = None,
+    ) -> Computation:
+        """Return a computation of ops; what they depend on is captured now.
+
+        `results` is an op, a list, tuple, set or dict of ops, or None, or what has parameters of
+        its own: a `ComputationOp` or a `Graph`. `parameters` are the placeholders that a call gives
+        values for, in order, or ``"all"``. `axes` gives lengths that are unknown. Raises
+        ArgumentError for a parameter that is no placeholder.
+        """
+        self.require_open()
+        if self.strict_finalize and self.finalized:
+            raise StateError("Cannot create computations from a finalized transformer")
+        number = next(self._numbers)
+        made = Computation(self, results, parameters, name or f"computation_{number}", axes)
+        self._add(made)
+        return made
+
+    def _add(self, made: Computation) -> None:
+        with self.state_lock:
+            self.computations.add(made)
+            self.all_results.update(made.results)
+            if made.is_static:
+                program = self._program(made, made.given)
+                made.programs[()] = program
+                self._pending.append((made, program))
+
+    def _program(self, made: Computation, solution: Mapping[Symbol, int]) -> Program:
+        graph = made.graph.specialise(solution) if made.graph.symbols else made.graph
+        self._program_count += 1
+        return Program(f"{made.name}_{self._program_count}", graph, solution)
+
+    def specialise(self, made: Computation, solution: Mapping[Symbol, int]) -> Program:
+        """Compile a computation for one solution of its unknown lengths."""
+        with self.state_lock:
+            program = self._program(made, solution)
+            self.compile(made, program)
+        return program
+
+    def compile(self, made: Computation, program: Program) -> None:
+        """Compile a program, and what else has not been; an error is raised if it is its own."""
+        with self.state_lock:
+            self.require_open()
+            if (made, program) not in self._pending:
+                self._pending.append((made, program))
+        failures = self._initialised()
+        if program in failures:
+            _raise_from(failures, program)
+
+    @property
+    def graph_passes(self) -> list[GraphPass]:
+        """The passes that run on every graph, in order."""
+        with self.state_lock:
+            return self.pipeline.passes
+
+    def register_graph_pass(self, graph_pass: GraphPass, position: int | None = None) -> None:
+        """Add a pass at the end of the pipeline, or at a position.
+
+        Raises ArgumentError for anything but an object of a subclass of `GraphPass`.
+        """
+        if not isinstance(graph_pass, GraphPass):
+            raise ArgumentError(
+                f"a pass must be an object of a GraphPass class, not {graph_pass!r}"
+            )
+        self.require_open()
+        passes = self.graph_passes
+        place = len(passes)
+        if position is not None:
+            place = whole_number("register_graph_pass", "the position", position)
+        passes.insert(place, graph_pass)
+
+    # Initialisation
+
+    def initialize(self) -> None:
+        """Compile what has not been compiled, allocate, and run initialisers that have not run.
+
+        Called by the first call of a computation; calling it again does nothing. If a computation
+        cannot be compiled its error is raised, but the others are ready; it is tried again when it
+        is called. Raises StateError if the transformer has been closed.
+        """
+        self.require_open()
+        failures = self._initialised()
+        if failures:
+            _raise_from(failures, next(iter(failures)))
+
+    def _initialised(self) -> dict[Program, Exception]:
+        """Compile, allocate and run what is new; returns the errors of programs that failed.
+
+        Nothing here keeps an error: its traceback holds the frames of all who called, and so their
+        models and memory.
+        """
+        with self.state_lock, paused_collection():
+            if self.initialized and not self._pending:
+                return {}
+            self.require_open()
+            pending, self._pending = self._pending, []
+            try:
+                failures = self._bring_up_what_works(pending)
+            except BaseException:
+                self._pending = pending
+                raise
+            self.initialized = True
+        for made, program in pending:
+            if program not in failures:
+                plugins.call_hooks("weft_computation_compiled", computation=made)
+        return failures
+
+    def _bring_up_what_works(
+        self, pending: list[tuple[Computation, Program]]
+    ) -> dict[Program, Exception]:
+        """Bring up programs together or, if that fails, one by one; returns their errors."""
+        try:
+            with blaming(origin_of(type(self)), lambda: self._compiling(pending), extends=False):
+                self._bring_up(pending)
+        except Exception as error:
+            if not pending:
+                raise
+            if len(pending) == 1:
+                return {pending[0][1]: error}
+        else:
+            return {}
+        failures: dict[Program, Exception] = {}
+        for item in pending:
+            failures |= self._bring_up_what_works([item])
+        return failures
+
+    def _compiling(self, pending: list[tuple[Computation, Program]]) -> str:
+        names = ", ".join(program.name for _, program in pending)
+        return f"while it compiled {names} for backend {type(self).transformer_name}"
+
+    def _bring_up(self, pending: list[tuple[Computation, Program]]) -> None:
+        """Transform, allocate and initialise; on an error nothing of it is left behind."""
+        states, buffers = dict(self.state_tensors), OrderedSet(self.device_buffers)
+        arena, init = self.arena, self._init
+        try:
+            everything = self._transform_computations(pending)
+            self.allocate([program for _, program in everything])
+            for state, op in self._initial.items():
+                self.set_initial(self.state_tensors[state], op)
+            for _, program in everything[len(pending) :]:
+                program.run()
+        except BaseException:
+            self.state_tensors, self.device_buffers, self.allocations = states, buffers, []
+            self.arena, self._init = arena, init
+            for made, program in pending:
+                made.forget_executor()
+                program.storages.clear()
+            raise
+
+    def _transform_computations(
+        self, pending: list[tuple[Computation, Program]]
+    ) -> list[tuple[Computation, Program]]:
+        """Bring new programs to a form that runs; returns them, then those of their initialisers.
+
+        Only the buffers and initialisers that earlier computations did not bring are new.
+        """
+        self._find_or_rewrite(program for _, program in pending)
+        everything = [*pending, *self._init_computation(pending)]
+        for _, program in everything:
+            if not program.is_restored:
+                program.plan = make_plan(program.graph, self.target, self.memory_limit)
+        known = OrderedSet(self.device_buffers)
+        for _, program in everything:
+            self.initialize_tensor_descriptions(program)
+        for state, op in self._initial.items():
+            if state not in self.state_tensors:
+                self._state_tensor(state, op.const.nbytes, op.axes)
+        self.start_transform_allocate()
+        for storage in self.device_buffers:
+            if storage not in known:
+                storage.transform_allocate()
+        self.finish_transform_allocate()
+        for made, program in everything:
+            made.transform(program)
+        self.finish_transform()
+        self.reuse.keep(program for _, program in everything)
+        folded_constants.forget()
+        self.finalized = True
+        return everything
+
+    def _find_or_rewrite(self, programs: Iterable[Program]) -> None:
+        """Take programs that were compiled before as they are, and run the passes on the others."""
+        unknown = [each for each in programs if not (each.is_restored or self.reuse.find(each))]
+        if unknown:
+            self.run_registered_graph_passes(unknown)
+
+    def plan_again(self, program: Program, order: Sequence[Op]) -> None:
+        """Work out graph and plan of a restored program, with its ops in the order they had.
+
+        Once, whichever thread comes first; what looks at the graph meanwhile sees it as it is.
+        """
+        with self.state_lock, paused_collection():
+            if program.later is None or program in self._planned_again:
+                return
+            self._planned_again.add(program)
+            try:
+                self._plan_again(program, order)
+                program.later = None
+            finally:
+                self._planned_again.discard(program)
+
+    def _plan_again(self, program: Program, order: Sequence[Op]) -> None:
+        program.graph = in_order(program.captured, order)
+        self.run_registered_graph_passes([program])
+        program.plan = make_plan(program.graph, self.target, self.memory_limit)
+        known = OrderedSet(self.device_buffers)
+        self.initialize_tensor_descriptions(program)
+        for storage in self.device_buffers:
+            if storage not in known:
+                storage.transform_allocate()
+        self.allocate([program])
+        self.finish_transform()
+
+    def run_registered_graph_passes(self, programs: Iterable[Program]) -> None:
+        """Run the pipeline on the graph of each program and refuse ops without a rule."""
+        target = self.target
+        passes = self.pipeline.changed(target)
+        for program in programs:
+
+            def finished(graph: Graph, label: str = program.name) -> Graph:
+                made = run_passes(graph, passes, target, label)
+                refuse_unsupported(made, target)
+                return made
+
+            # What is to fit a limit may have to be computed again, inside of calls too.
+            inline_calls = self.memory_limit is not None
+            program.graph = finished(with_bodies(program.graph, target, finished, inline_calls))
+
+    def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
+        """Return the initialisers of the states among ops that have no value here yet.
+
+        Initialisers of states that another one reads are found too, and come before it.
+        """
+        return initializers_of(ops, self.state_tensors)
+
+    def _init_computation(
+        self, pending: list[tuple[Computation, Program]]
+    ) -> list[tuple[Computation, Program]]:
+        """Make the computation that initialises states without memory, and run passes on it.
+
+        Constants are left out, to be copied without a program.
+        """
+        states = [state for _, program in pending for state in program.states]
+        ordered = self.ordered_initializers(states)
+        given = {symbol: n for _, program in pending for symbol, n in program.solution.items()}
+        name = f"init_{self._program_count}"
+        if ordered or self._init is None:
+            self._init = cache(partial(self._initialising, ordered, name, given))
+        self._initial = initial_constants(ordered)
+        rest = [op for op in ordered if op.args[0] not in self._initial]
+        if not rest:
+            return []
+        made = self._initialising(rest, name, given) if self._initial else self._init()
+        program = made.programs[()]
+        self._find_or_rewrite([program])
+        return [(made, program)]
+
+    def _initialising(
+        self, initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
+    ) -> Computation:
+        made = initial_computation(self, initializers, name, given)
+        made.programs[()] = self._program(made, made.given)
+        return made
+
+    @property
+    def init_computation(self) -> Computation | None:
+        """The latest computation of initialisers, which sets states again when it is called."""
+        self.require_open()
+        with self.state_lock:
+            return None if self._init is None else self._init()
+
+    def initialize_tensor_descriptions(self, program: Program) -> None:
+        """Create the device buffers and tensors of a program's plan."""
+        solved = _solved_axes(program.captured)
+        for buffer in program.buffers:
+            storage = self._storage(buffer, program, solved)
+            if storage is not None:
+                program.storages[buffer] = storage
+
+    def _storage(
+        self, buffer: Buffer, program: Program, solved: Mapping[Any, Axes]
+    ) -> DeviceBufferStorage | None:
+        if buffer.kind == ARENA:
+            if self.arena is None or self.arena.bytes < program.arena_size:
+                self.arena = self.arena_storage(program)
+            return self.arena
+        if buffer.kind == STATE:
+            return self._state_tensor(buffer.owner, buffer.nbytes, solved[buffer.owner]).storage
+        return self.constant_storage(buffer.owner) if buffer.kind == CONSTANT else None
+
+    def _state_tensor(self, state: Any, nbytes: int, axes: Axes) -> DeviceTensor:
+        found = self.state_tensors.get(state)
+        if found is None:
+            storage = self.device_buffer_storage(nbytes, state.name)
+            description = contiguous(axes.shape, state.dtype)
+            storage.initial = self._initial.get(state)
+            found = self.state_tensors[state] = storage.device_tensor(description)
+        if found.storage.bytes != nbytes:
+            raise AxesError(
+                f"{state} was made with shape {found.shape}, but this computation needs another "
+                f"shape for {state.axes}: use a transformer of its own\n  {state.file_info}"
+            )
+        return found
+
+    def allocate(self, programs: Iterable[Program]) -> None:
+        """Allocate buffers and set constants from their host values."""
+        self.allocate_storage()
+        for program in programs:
+            for buffer, storage in program.storages.items():
+                if buffer.kind == CONSTANT:
+                    op = buffer.owner
+                    place = contiguous(op.axes.shape, op.dtype)
+                    self.set_constant(storage.device_tensor(place), op)
+        self.allocated = True
+
+    def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
+        """Copy the host value of a constant to the device."""
+        tensor[...] = op.const
+
+    def set_initial(self, tensor: DeviceTensor, op: Op) -> None:
+        """Copy the initial value of a state, a constant, to the device."""
+        tensor[...] = op.const
+
+    # Values of states
+
+    def get_value(self, state: Any) -> np.ndarray[Any, Any]:
+        """Return a copy of the current value of a state."""
+        with self.state_lock:
+            self._require_states([state])
+            return self.state_tensors[state].get()
+
+    get_tensor_view_value = get_value
+
+    def set_value(self, state: Any, value: Any) -> None:
+        """Set the current value of a state; raises AxesError or DTypeError if it does not fit."""
+        with self.state_lock:
+            self._require_states([state])
+            tensor = self.state_tensors[state]
+        array = host_value(value, tensor.dtype, f"value of {state}")
+        if array.shape != tensor.shape:
+            raise AxesError(
+                f"{state} has shape {tensor.shape}, a value of {array.shape} does not fit"
+            )
+        with self.state_lock:
+            self.require_open()
+            tensor[...] = array
+
+    def _require_states(self, states: Iterable[Any]) -> None:
+        self.require_open()
+        for state in states:
+            if not isinstance(state, AssignableTensorOp) or not state.is_state:
+                raise ArgumentError(f"{state!r} is not a state of this transformer")
+            with suppress(Exception):  # another computation's, which is its own to report
+                self.initialize()
+            if state not in self.state_tensors:
+                if not state.axes.is_static:
+                    raise AxesError(state.explain("its lengths are unknown until a call uses it"))
+                with scope.saved_user_deps():
+                    self._add(Computation(self, state, (), f"value_of_{state.name}"))
+                self.initialize()
+
+    def require_open(self) -> None:
+        """Raise StateError if the transformer has been closed."""
+        if self.closed:
+            raise StateError(self._why_closed)
+
+    def close(self) -> None:
+        """Let go of all computations and device memory; the transformer cannot be used again."""
+        self._close("the transformer has been closed: make another one")
+
+    def after_fork(self) -> None:
+        """Begin in a forked process, in which only the thread is left that forked it.
+
+        If another one was in a call or compiled, what it did stays half done: states that may be
+        mixed, and everything else, are not used any more.
+        """
+        if renew(self.state_lock):
+            Transformer._close(self, FORKED)
+
+    def _close(self, why: str) -> None:
+        """Let go of everything; calls raise StateError from then on, that says why."""
+        with self.state_lock:
+            if not self.closed:
+                self._why_closed = why
+            self.closed = True
+            for made in self.computations:
+                made.executor = self._refused
+            self._pending = []
+            self.computations = OrderedSet()
+            self.device_buffers = OrderedSet()
+            self.state_tensors = {}
+            self.arena = None
+
+    def _refused(self, *args: Any) -> NoReturn:
+        raise StateError(self._why_closed)
+
+    def __enter__(self) -> Self:
+        self.require_open()
+        return self
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        problem = (
+            "a transformer owns memory and can be neither copied nor pickled: make another one"
+        )
+        raise NotPicklable(problem)
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _raise_from(failures: dict[Program, Exception], program: Program) -> NoReturn:
+    """Raise the error of a program.
+
+    No frame of a traceback may hold the error, or all of them would live until the collector runs.
+    """
+    failure = failures[program]
+    failures.clear()
+    try:
+        raise failure
+    finally:
+        del failure
+
+
+def _solved_axes(graph: Graph) -> dict[Any, Axes]:
+    """Return the axes of each state in a graph, which are known where its own may not be."""
+    solved = {op.state: op.axes for op in graph.ops if isinstance(op, ReadOp)}
+    return solved | {state: value.axes for state, value in graph.updates}

@@ -1,0 +1,97 @@
+"""Where in the user's program an op was written: the first frame outside weft and its plugins."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+Location = tuple[str, int]
+
+_internal_roots = {"weft": True, "contextlib": True, "copy": True, "functools": True}
+"""By top-level package, whether it is weft's or a plugin's, or calls back what it was given."""
+plugin_packages: list[Callable[[str], bool]] = []
+"""Say whether a top-level package holds an installed plugin; `weft.plugins` adds to it."""
+_KIT = "weft.testing"
+_is_internal: dict[str, bool] = {}
+"""By file, whether it is part of weft or of a plugin."""
+
+
+def add_internal_package(root: str) -> None:
+    """Count a package's frames as internal, so that ops made in it point at its caller.
+
+    Packages that hold an installed plugin count as internal without this. A library of ops that has
+    no entry point calls it in its ``__init__``.
+    """
+    global _is_internal
+    _internal_roots[root] = True
+    _is_internal = {}  # another thread may still write to the old one what it found before
+
+
+def user_location() -> Location:
+    """Return file and line of the innermost frame that is the user's own."""
+    frame = sys._getframe(2)
+    known = _is_internal
+    while True:
+        filename = frame.f_code.co_filename
+        internal = known.get(filename)
+        if internal is None:
+            internal = _classified(frame, filename)
+        outer = frame.f_back if internal else None
+        if outer is None:
+            return filename, frame.f_lineno
+        frame = outer
+
+
+def entry() -> tuple[Location, str]:
+    """Return the user's file and line, and the name of the public function that was called there.
+
+    The name is empty where it was none, but a method or a class.
+    """
+    frame = sys._getframe(2)
+    name = ""
+    while frame.f_back is not None and _classified(frame, frame.f_code.co_filename):
+        if _is_public(frame):
+            name = frame.f_code.co_name
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno), name
+
+
+def _is_public(frame: FrameType) -> bool:
+    """Whether a frame is of an operator, a function that weft exports or one of a plugin."""
+    name = frame.f_code.co_name
+    if name.startswith(("_", "<")):
+        return name.startswith("__") and name != "__init__"
+    is_own = frame.f_globals.get("__name__", "").partition(".")[0] == "weft"
+    return not is_own or name in getattr(sys.modules["weft"], "__all__", ())
+
+
+def _classified(frame: FrameType, filename: str) -> bool:
+    """Return whether a frame is internal, and remember it for real files; others share names."""
+    known = _is_internal
+    module = frame.f_globals.get("__name__", "")
+    root = module.partition(".")[0]
+    # The conformance kit is a user: what it builds points at its rows.
+    internal = _is_internal_root(root) and not module.startswith(_KIT)
+    if not filename.startswith("<"):
+        known[filename] = internal
+    return internal
+
+
+def _is_internal_root(root: str) -> bool:
+    """Whether a package is weft's, was added, or is installed with a plugin, loaded or not."""
+    known = _internal_roots.get(root)
+    if known is None:
+        known = _internal_roots[root] = any(holds(root) for holds in plugin_packages)
+    return known
+
+
+def file_info(location: Location) -> str:
+    """Return a location in the form of a traceback, which editors make clickable."""
+    return f'File "{location[0]}", line {location[1]}'
+
+
+def source_line(location: Location) -> str:
+    """Return the text of the user's line without indentation; empty where there is no file."""
+    return linecache.getline(*location).strip()

@@ -1,0 +1,5 @@
+"""Transformations of whole graphs that are no passes: capture, inlining, pruning of calls.
+
+Imports `weft.ops` and what lies below. Start with `capture`, which makes a graph of the user's
+ops.
+"""

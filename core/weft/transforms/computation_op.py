@@ -1,0 +1,96 @@
+"""A computation as an op: results and parameters, captured before there is a transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from weft.errors import ArgumentError
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.transforms.capture import capture
+
+__all__ = ["ComputationOp", "computation"]
+
+
+class ComputationOp(Op):
+    """Results and parameters as one op, captured when it is built; `computation` makes one.
+
+    `Transformer.computation` turns it into something callable, on any number of transformers.
+
+    Attributes
+    ----------
+    results
+        An op, or a list, tuple, set or dict of ops.
+    parameters
+        The placeholders that a call gives values for.
+    graph
+        The captured graph.
+    """
+
+    results: Any
+    parameters: tuple[Any, ...]
+    graph: Any
+
+
+def computation(results: Any, *parameters: Any) -> ComputationOp:
+    """Return results and parameters as an op for `Transformer.computation`, captured now.
+
+    What is written to states afterwards does not belong to it.
+    """
+    ops, placeholders = resolved(results, parameters)
+    return ComputationOp(
+        results=results, parameters=placeholders, graph=capture(ops, placeholders, "computation")
+    )
+
+
+def resolved(results: Any, parameters: Sequence[Any]) -> tuple[tuple[Op, ...], tuple[Any, ...]]:
+    """Return the results as a flat tuple, and the parameters with ``"all"`` spelled out.
+
+    Raises ArgumentError for a result that is no op.
+    """
+    ops, _ = structure(results)
+    for op in ops:
+        if not isinstance(op, Op):
+            raise ArgumentError(f"a computation returns ops, not {op!r}")
+    if list(parameters) == ["all"]:
+        return ops, tuple(_placeholders(ops))
+    return ops, tuple(parameters)
+
+
+def _placeholders(results: Sequence[Op]) -> list[Op]:
+    found: dict[Op, None] = {}
+    for op in Op.ordered_ops(results):
+        if getattr(op, "is_placeholder", False):
+            found[op] = None
+    return list(found)
+
+
+def single(values: Sequence[Any]) -> Any:
+    """Return the only value, for a computation of one op."""
+    return values[0]
+
+
+def _nothing(values: Sequence[Any]) -> None:
+    return None
+
+
+def structure(results: Any) -> tuple[tuple[Any, ...], Callable[[Sequence[Any]], Any]]:
+    """Return the flat results, and how to give values the structure that the user asked for."""
+    if results is None:
+        return (), _nothing
+    if isinstance(results, Op):
+        return (results,), single
+    if isinstance(results, Graph):
+        return results.outputs, tuple
+    if isinstance(results, Mapping):
+        keys = list(results)
+        return tuple(results.values()), lambda values: dict(zip(keys, values, strict=True))
+    if isinstance(results, list | tuple):
+        return tuple(results), tuple
+    if not isinstance(results, Iterable):
+        raise ArgumentError(f"a computation returns ops, not {results!r}")
+    if isinstance(results, Iterator):
+        raise ArgumentError(f"a computation returns ops in a list, not what {results!r} yields")
+    ops = tuple(results)
+    return ops, lambda values: dict(zip(ops, values, strict=True))
