@@ -6,17 +6,28 @@ READY := $(VENV)/ready
 # PYTEST_ARGS narrows the tests down: make test PYTEST_ARGS="tests/core -k grad"
 PYTEST_ARGS ?=
 
-.PHONY: demo test test-all test-gpu test-intel fast lint types bench docs clean
+# Of what `make test` leaves out, the tenth that `make test-tenth` runs.
+TENTH ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 10)
+
+.PHONY: demo test test-all test-tenth test-gpu test-intel fast lint types bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/digits.py --out out
 
-test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not long" $(PYTEST_ARGS)
+# tiers.py says which tests are in which tier.
+fast: $(READY)
+	$(BIN)/python -m pytest -n auto --dist worksteal --tier=fast $(PYTEST_ARGS)
 
-# Everything there is, with the tests that take minutes each.
+test: $(READY)
+	$(BIN)/python -m pytest -n auto --dist worksteal --tier=test $(PYTEST_ARGS)
+
+# Everything there is.
 test-all: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal --tier=all $(PYTEST_ARGS)
+
+# A tenth of what only test-all runs: another one after each commit.
+test-tenth: $(READY)
+	$(BIN)/python -m pytest -n auto --dist worksteal --above=test --tenth=$(TENTH) $(PYTEST_ARGS)
 
 # Where there is an NVIDIA GPU: the kit on it, frontends and examples, and the tests that need one.
 test-gpu: $(READY)
@@ -29,9 +40,6 @@ test-gpu: $(READY)
 test-intel: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check intel-opencl-rt intel-cmplr-lib-rt
 	WEFT_OPENCL_DEVICE=intel:0 $(BIN)/python -m pytest -n auto --dist worksteal --weft-backend=opencl $(PYTEST_ARGS) core/weft/testing tests/core/kernels_c tests/backends/opencl tests/conformance/test_second_driver.py
-
-fast: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not long" $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -10,6 +10,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tiers"]
+
 # The same examples every time; `--hypothesis-profile=explore` draws others.
 settings.register_profile(
     "weft", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -39,9 +41,10 @@ one process these tests have more than Linux lets it map (weft_opencl/mappings.p
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Have a process for each core, but not too few."""
-    return max(WORKERS, os.cpu_count() or 1)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Have a process for each core, but not too few; the fast tier has few kernels."""
+    cores = os.cpu_count() or 1
+    return cores if config.getoption("--tier") == "fast" else max(WORKERS, cores)
 
 
 @pytest.hookimpl(trylast=True)

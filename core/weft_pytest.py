@@ -136,9 +136,22 @@ def includes(highest: str, name: str) -> bool:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test that takes `backend` once for every backend."""
-    if "backend" in metafunc.fixturenames and not _is_parametrized(metafunc):
-        metafunc.parametrize("backend", backends(metafunc.config), indirect=True, scope="session")
+    """Run each test that takes `backend` once for every backend.
+
+    A test of the kit is not collected for a backend on which it could only be skipped.
+    """
+    if "backend" not in metafunc.fixturenames or _is_parametrized(metafunc):
+        return
+    config = metafunc.config
+    is_of_kit = metafunc.definition.get_closest_marker(MARK) is not None
+    names = [name for name in backends(config) if not is_of_kit or not _is_left_out(config, name)]
+    metafunc.parametrize("backend", names, indirect=True, scope="session")
+
+
+def _is_left_out(config: pytest.Config, backend: str) -> bool:
+    """Whether a backend has no device, or lacks a package, and was not asked for by name."""
+    status = status_of(config, backend)
+    return not (status.usable or status.is_broken or backend in named_by(config))
 
 
 def _is_parametrized(metafunc: pytest.Metafunc) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 import weft
 from weft import plugins
+from weft.ir.axes import make_axes
 from weft.ir.graph import Graph
 from weft.ir.target import Target
 from weft.ir.tensor import CompositeOp
@@ -24,10 +25,25 @@ def _dtypes(row: Row) -> tuple[str, ...]:
     return tuple(name for name in CHECKED if name in row.dtypes) or row.dtypes[:1]
 
 
-@pytest.mark.parametrize(
-    ("row", "dtype"),
-    [pytest.param(row, dtype, id=f"{row.name}-{dtype}") for row in TABLE for dtype in _dtypes(row)],
-)
+def has_composites(row: Row, dtype: str) -> bool:
+    """Whether the ops of a row have anything to decompose."""
+    placeholders = [
+        weft.placeholder(make_axes(axes), operand.dtype or dtype)
+        for operand, axes in zip(row.operands, row.shapes[0], strict=True)
+    ]
+    graph = weft.capture([row.build(*placeholders)], placeholders)
+    return any(isinstance(op, CompositeOp) for op in graph.ops)
+
+
+COMPOSITES = [
+    pytest.param(row, dtype, id=f"{row.name}-{dtype}")
+    for row in TABLE
+    for dtype in _dtypes(row)
+    if has_composites(row, dtype)
+]
+
+
+@pytest.mark.parametrize(("row", "dtype"), COMPOSITES)
 def test_decomposition_has_the_value_of_the_composite(row: Row, dtype: str) -> None:
     """At samples, and at special values where the row is defined there."""
     cases = [make_case(row, row.shapes[0], dtype, with_gradients=False)]
@@ -40,8 +56,6 @@ def test_decomposition_has_the_value_of_the_composite(row: Row, dtype: str) -> N
 def _problem(case: Case) -> str | None:
     graph = weft.capture([case.value], case.placeholders)
     simple = decomposed(graph)
-    if simple is graph:
-        return None
     left = {type(op).__name__ for op in simple.ops if isinstance(op, CompositeOp)}
     assert not left, f"{case.label}: {left} are still there"
     (wanted,) = expectations(graph, case.arrays, PRIMITIVES)

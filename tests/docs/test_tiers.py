@@ -1,0 +1,69 @@
+"""The tables of tiers name tests that exist, and the tenths together are all of the rest."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiers import LONG, SHARES, SLOW, TENTHS
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = (ROOT / "tests", ROOT / "core" / "weft" / "testing")
+FILES = [path for folder in FOLDERS for path in folder.rglob("test_*.py")]
+MODULES = {path.stem for path in FILES}
+FUNCTIONS = {
+    name
+    for path in FILES
+    for name in re.findall(r"^def (test_\w+)", path.read_text(), flags=re.MULTILINE)
+}
+
+SUITE = """
+import pytest
+
+@pytest.mark.parametrize("number", range(40))
+def test_many(number): pass
+
+@pytest.mark.slow
+def test_slow(): pass
+
+@pytest.mark.long
+def test_long(): pass
+"""
+
+
+def test_each_name_in_the_tables_is_that_of_a_test_or_of_a_module() -> None:
+    assert MODULES.issuperset(SLOW)
+    assert FUNCTIONS.issuperset(name.partition("[")[0] for name in LONG)
+    assert (FUNCTIONS | MODULES).issuperset(SHARES)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    tmp_path.joinpath("test_suite.py").write_text(SUITE)
+    return tmp_path
+
+
+def chosen(suite: Path, *options: str) -> set[str]:
+    command = [sys.executable, "-m", "pytest", "-p", "tiers", "-p", "no:cacheprovider", "-q"]
+    done = subprocess.run(
+        [*command, "--collect-only", "-o", f"pythonpath={ROOT}", *options],
+        capture_output=True, text=True, cwd=suite, check=False,
+    )  # fmt: skip
+    return set(re.findall(r"^test_suite.py::(\S+)$", done.stdout, flags=re.MULTILINE))
+
+
+def test_a_tier_runs_what_the_one_before_it_does(suite: Path) -> None:
+    fast, test, everything = (chosen(suite, f"--tier={tier}") for tier in ("fast", "test", "all"))
+    assert len(fast) == 1
+    assert fast < test
+    assert everything - test == {"test_long"}
+    assert len(test) == 41
+
+
+def test_tenths_are_all_that_is_above_a_tier(suite: Path) -> None:
+    tenths = [chosen(suite, "--above=fast", f"--tenth={tenth}") for tenth in range(TENTHS)]
+    assert sum(map(len, tenths)) == 41
+    assert len(set().union(*tenths)) == 41

@@ -1,0 +1,210 @@
+"""Which tests `make fast`, `make test` and `make test-all` run; docs/testing.md says why.
+
+A test runs in every tier, unless a table here or one of the marks ``slow`` and ``long`` names it.
+The fast tier runs one case of each test function.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TIERS = FAST, TEST, ALL = ("fast", "test", "all")
+"""Each runs what the one before it does, and more."""
+
+TENTHS = 10
+
+SLOW = frozenset({
+    # Programs, installed packages, and what the command line prints: a process for each test.
+    "test_digits", "test_doctor", "test_installed", "test_llama", "test_llama_decoding",
+    "test_llama_files", "test_makefile", "test_popxl_mnist", "test_pytest_plugin", "test_report",
+    "test_together", "test_tutorial", "test_walkthrough", "test_weft_command",
+    # Kernels that compilers of C have to translate.
+    "test_array_api", "test_bundles", "test_cublas", "test_cuda_devices", "test_cuda_graphs",
+    "test_cuda_kit_rows", "test_cuda_sources", "test_emulated_kit", "test_emulator",
+    "test_epilogues", "test_generator_coverage", "test_groups", "test_kernel_groups",
+    "test_larger_shapes", "test_long_sums", "test_maps_and_sweeps", "test_moments",
+    "test_mutants", "test_products", "test_prologues", "test_second_driver", "test_sliding",
+    "test_steps_lines", "test_steps_moving",
+    # OpenCL's drivers, threads, signals, and forked processes.
+    "test_forks", "test_interleavings", "test_interrupts", "test_loops_and_choices",
+    "test_mapped_arrays", "test_opencl_calls", "test_opencl_devices", "test_opencl_mappings",
+    "test_opencl_rounds", "test_opencl_verdicts", "test_pool", "test_threads",
+    # Statistics of many draws, deep graphs, and whole models.
+    "test_distributions", "test_initial_weights", "test_models", "test_nesting",
+    "test_measure", "test_plan_models", "test_pooling", "test_random_graphs", "test_schedule",
+    "test_rematerialisation",
+})  # fmt: skip
+"""Modules that the fast tier does not even import."""
+
+DEVICES = frozenset({"opencl", "cupy"})
+"""Backends that the fast tier does not compile for."""
+
+LONG = frozenset({
+    # Each is a process, or several, that does what shorter tests do one by one.
+    "test_a_later_process_finds_what_modules_define_until_they_change",
+    "test_all_that_are_usable_are_tested_and_what_is_broken_fails",
+    "test_doctor_shows_states_versions_and_variables",
+    "test_eight_processes_compile_the_same_and_other_graphs_at_once",
+    "test_packages_are_listed_and_none_is_imported",
+    "test_the_backend_passes_the_quick_part_of_the_kit",
+    "test_the_doctor_fails_if_the_backend_in_use_is_bad",
+    "test_the_doctor_says_what_is_wrong_and_what_to_do",
+    "test_the_package_passes_its_own_tests",
+    "test_two_that_clash_are_refused_and_both_named",
+    # Large graphs and arrays.
+    "test_c38_a_chain_of_100000_ops_is_captured_differentiated_and_printed",
+    "test_the_largest_of_nearly_as_many_as_31_bits_count_is_found",
+    # Half a minute of a compiler of C, for programs that are run on NumPy's backend too.
+    "test_compiled_program_gives_what_the_reference_gives[opencl]",
+    "test_compiled_program_gives_what_the_reference_gives[array-api-strict]",
+    # Operands of other shapes and views, whose gradients the rows of the table also check.
+    "test_gradient_of_other_operands_is_a_central_difference",
+})  # fmt: skip
+"""Test functions, with their parameters where those matter, that only the last tier runs."""
+
+SHARES = {
+    # Kernels in C: dtypes times shapes times layouts, each compiled.
+    "test_bundles": 6, "test_cuda_sources": 16, "test_epilogues": 20, "test_kernel_groups": 2,
+    "test_larger_shapes": 4, "test_maps_and_sweeps": 8, "test_sliding": 12,
+    "test_steps_lines": 12, "test_steps_moving": 6,
+    "test_arrays_of_any_shape_and_dtype_pass_the_edge": 6,
+    "test_rows_in_a_rarer_dtype": 12,
+    # The same on each backend, or once for each of many functions.
+    "test_a_seed_gives_the_same_numbers_on_every_backend_and_compiled_again": 3,
+    "test_all_orders_are_equally_likely": 3, "test_an_error_anywhere_leaves_states_as_they_were": 6,
+    "test_an_exception_in_the_middle_of_initialisation": 6, "test_c38_a_chain_of_20000_ops": 3,
+    "test_deeply_nested_graphs_are_looked_at": 4, "test_distributions": 4,
+    "test_every_op_can_be_kept": 6, "test_function_ends": 6, "test_initial_weights": 4,
+    "test_slots_of_narrow_variables_are_wide": 8, "test_two_ops_may_take_one_result": 4,
+    # Whole programs, and processes.
+    "test_a_model_that_is_not_compiled_leaves_nothing_behind": 9,
+    "test_a_prompt_at_once_is_as_good_as_token_by_token": 3, "test_digits": 3,
+    "test_doctor_fails_if_the_backend_in_use_is_not_usable": 4,
+    "test_it_trains_and_writes_and_tells": 3,
+    "test_only_chosen_rows_of_one_dtype_are_together": 3,
+    "test_ten_megabytes_of_anything_are_refused_quickly": 6,
+    "test_the_doctor_survives_and_says_whose_fault_it_is": 9,
+}  # fmt: skip
+"""By module or test function: one in so many cases is enough before the last tier."""
+
+TABLE_TEST = "test_row_gives_what_the_reference_gives"
+WHOLE_TABLE = "numpy"
+"""The backend on which the second tier runs each row of the op table, in one of its dtypes. On
+another it runs one row of each function."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that choose a part of the tests."""
+    group = parser.getgroup("tiers", "tiers of weft's own tests")
+    group.addoption("--tier", choices=TIERS, default=ALL, help="up to which tier tests are run")
+    group.addoption(
+        "--above", choices=TIERS[:-1], default=None, help="leave out what this tier runs"
+    )
+    group.addoption(
+        "--tenth",
+        type=int,
+        choices=range(TENTHS),
+        default=None,
+        help="of what is left, run one tenth, which is always the same",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks."""
+    config.addinivalue_line("markers", "slow: not in the fast tier (make fast)")
+    config.addinivalue_line("markers", "long: in the last tier alone (make test-all)")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import what the fast tier leaves out whole."""
+    return True if config.getoption("--tier") == FAST and collection_path.stem in SLOW else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is above the tier, what is in the lower one, and the other tenths."""
+    tier, below = config.getoption("--tier"), config.getoption("--above")
+    tenth = config.getoption("--tenth")
+    left = [*items]
+    if tier != ALL:
+        left = members(items, tier)
+    if below is not None:
+        lower = set(members(items, below))
+        left = [item for item in left if item not in lower]
+    if tenth is not None:
+        left = [item for item in left if checksum(item) % TENTHS == tenth]
+    if len(left) < len(items):
+        chosen = set(left)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = left
+
+
+def members(items: Sequence[pytest.Item], tier: str) -> list[pytest.Item]:
+    """Return the tests of one of the tiers before the last."""
+    marks = ("long",) if tier == TEST else ("long", "slow")
+    left = [item for item in items if not any(map(item.get_closest_marker, marks))]
+    left = [item for item in left if LONG.isdisjoint((item.name, _function(item)))]
+    if tier == TEST:
+        return _shares(left, _group, _one_in)
+    left = [item for item in left if _module(item) not in SLOW]
+    left = [item for item in left if _parameters(item).get("backend") not in DEVICES]
+    return _shares(left, _test, lambda item: 0)
+
+
+def _shares(
+    items: Sequence[pytest.Item],
+    group_of: Callable[[pytest.Item], Hashable],
+    one_in: Callable[[pytest.Item], int],
+) -> list[pytest.Item]:
+    """Return of each group one test in so many, and at least one; of 0, just one."""
+    groups: dict[Hashable, list[pytest.Item]] = {}
+    for item in items:
+        groups.setdefault(group_of(item), []).append(item)
+    chosen: set[pytest.Item] = set()
+    for group in groups.values():
+        number = one_in(group[0])
+        count = -(-len(group) // number) if number else 1
+        chosen.update(sorted(group, key=checksum)[:count])
+    return [item for item in items if item in chosen]
+
+
+def _test(item: pytest.Item) -> str:
+    """Return the name of a test function, and of its file."""
+    return item.nodeid.partition("[")[0]
+
+
+def _group(item: pytest.Item) -> Hashable:
+    if _function(item) == TABLE_TEST:
+        parameters = _parameters(item)
+        backend, row = parameters["backend"], parameters["row"]
+        return TABLE_TEST, backend, row.name if backend == WHOLE_TABLE else row.function
+    return _test(item)
+
+
+def _one_in(item: pytest.Item) -> int:
+    """Return of how many tests that are alike one is taken; 0 for one in all."""
+    if _function(item) == TABLE_TEST:
+        return 0
+    return SHARES.get(_function(item), SHARES.get(_module(item), 1))
+
+
+def checksum(item: pytest.Item) -> int:
+    """Return a number that depends on the name of a test alone."""
+    return zlib.crc32(item.nodeid.encode())
+
+
+def _function(item: pytest.Item) -> str:
+    return str(getattr(item, "originalname", None) or item.name)
+
+
+def _module(item: pytest.Item) -> str:
+    return item.path.stem
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    return getattr(getattr(item, "callspec", None), "params", {})
