@@ -8,7 +8,6 @@ from itertools import accumulate
 from os.path import basename
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from xml.sax.saxutils import escape
 
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
@@ -43,6 +42,7 @@ _KINDS: tuple[tuple[str, str, tuple[type[Op], ...]], ...] = (
 )
 _WORKSPACE = ("workspace", "#c9c5bd")
 _LIMIT = "#b00020"
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -287,4 +287,4 @@ def _escaped(text: str) -> str:
     kept = (
         each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text
     )
-    return escape("".join(kept))
+    return "".join(kept).translate(_ESCAPES)
