@@ -139,7 +139,7 @@ __all__ = [
 ]
 __all__ += ops.__all__
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 
 def __getattr__(name: str) -> Any:

@@ -82,8 +82,8 @@ def _some_plugins(site: Site) -> None:
     )
 
 
-def test_version_is_that_of_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weft.cli.app, "version_of", lambda distribution: "7.8.9")
+def test_version_is_that_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weft, "__version__", "7.8.9")
     result = weft_command("--version")
     assert (result.exit_code, result.output) == (0, "weft 7.8.9\n")
 

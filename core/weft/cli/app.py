@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+import weft
 from weft import plugins
 from weft.cache.store import is_off, open_cache
 from weft.cli.examination import Tried, loaded, statuses
-from weft.cli.health import SLOW, Health, health, version_of
+from weft.cli.health import SLOW, Health, health
 from weft.cli.run import run_model
 from weft.cli.tables import cells, plain, show, show_json, table
 from weft.plugins.registry import PASSES, BackendStatus, Step
@@ -24,7 +25,7 @@ app.command("run")(run_model)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"weft {version_of('weft') or 'not installed as a distribution'}")
+        typer.echo(f"weft {weft.__version__}")
         raise typer.Exit
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import weft
 from weft import plugins
 from weft.cache.store import LIMIT
 from weft.cli.examination import Examined, Tried, loaded, statuses
@@ -165,7 +166,8 @@ def _why_not_used(backend: str, is_chosen: bool, backends: Iterable[Tried]) -> s
 
 def _versions() -> Iterator[tuple[str, str]]:
     yield "python", platform.python_version()
-    yield "weft", version_of("weft") or "not installed as a distribution"
+    installed = "" if version_of("weft") else ", not installed as a distribution"
+    yield "weft", weft.__version__ + installed
     for requirement in _requirements():
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
         extra = re.search(r"extra == ['\"](.+?)['\"]", requirement)
