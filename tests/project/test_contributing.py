@@ -1,0 +1,50 @@
+"""The page for contributors and the hooks for pre-commit name what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+HOOKS = (ROOT / ".pre-commit-config.yaml").read_text()
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_commands_of_make_are_there() -> None:
+    named = set(re.findall(r"`make ([\w-]+)", PAGE))
+    assert {"fast", "test", "test-all", "lint", "types", "docs", "bench"} == named
+    assert named <= TARGETS
+
+
+def test_files_that_the_page_names_are_there() -> None:
+    named = set(
+        re.findall(r"`((?:core|passes|codegen|backends|tests|docs|benchmarks)/[^` ]*)`", PAGE)
+    )
+    assert len(named) > 15
+    to_be_made = {"backends/weft_mine"}
+    assert {name for name in named - to_be_made if not (ROOT / name).exists()} == set()
+
+
+def test_names_of_the_code_that_the_page_gives_are_in_their_files() -> None:
+    for name, path in (
+        ("DEFAULT_PIPELINE", "core/weft/plugins/entrypoints.py"),
+        ("LOADERS", "tests/core/test_arrows.py"),
+        ("REFUSALS", "core/weft/testing/table/activation.py"),
+        ("WEFT_WRITE_GOLDEN", "tests/passes/test_golden.py"),
+        ("known-first-party", "pyproject.toml"),
+        ("root_packages", "pyproject.toml"),
+    ):
+        assert name in PAGE
+        assert name in (ROOT / path).read_text(), f"{name} in {path}"
+
+
+def test_the_hooks_run_what_ci_runs() -> None:
+    entries = re.findall(r"^ +entry: make ([\w-]+)$", HOOKS, re.MULTILINE)
+    assert entries == ["lint", "types", "fast"]
+    assert set(entries) <= TARGETS
+    assert HOOKS.count("language: system") == HOOKS.count("- id:") == len(entries)
+    assert HOOKS.count("repo: local") == HOOKS.count("- repo:")
+    assert "http" not in HOOKS
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert all(f"make {name}\n" in ci for name in ("lint", "types", "test"))
