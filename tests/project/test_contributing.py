@@ -11,6 +11,21 @@ HOOKS = (ROOT / ".pre-commit-config.yaml").read_text()
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
+def test_links_of_the_pages_at_the_root_lead_to_a_heading() -> None:
+    links = [
+        (page, *link)
+        for page in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+        for link in re.findall(r"\]\(([^)#:]+)(?:#([\w-]+))?\)", (ROOT / page).read_text())
+    ]
+    assert len(links) > 15
+    for page, path, anchor in links:
+        assert (ROOT / path).exists(), f"{page} links to {path}"
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+            assert anchor in anchors, f"{page} links to {path}#{anchor}"
+
+
 def test_commands_of_make_are_there() -> None:
     named = set(re.findall(r"`make ([\w-]+)", PAGE))
     assert {"fast", "test", "test-all", "lint", "types", "docs", "bench"} == named
