@@ -56,6 +56,7 @@ LONG = frozenset({
     "test_the_doctor_says_what_is_wrong_and_what_to_do",
     "test_the_package_passes_its_own_tests",
     "test_two_that_clash_are_refused_and_both_named",
+    "test_fewer_rows_compile_in_other_dtypes",
     # Large graphs and arrays.
     "test_c38_a_chain_of_100000_ops_is_captured_differentiated_and_printed",
     "test_the_largest_of_nearly_as_many_as_31_bits_count_is_found",
@@ -69,9 +70,11 @@ LONG = frozenset({
 
 SHARES = {
     # Kernels in C: dtypes times shapes times layouts, each compiled.
-    "test_bundles": 6, "test_cuda_sources": 16, "test_epilogues": 20, "test_kernel_groups": 2,
-    "test_larger_shapes": 4, "test_maps_and_sweeps": 8, "test_sliding": 12,
+    "test_bundles": 6, "test_cuda_kit_rows": 3, "test_cuda_sources": 16,
+    "test_epilogues": 20, "test_groups": 8, "test_kernel_groups": 2, "test_larger_shapes": 4,
+    "test_maps_and_sweeps": 8, "test_opencl_rounds": 4, "test_sliding": 12,
     "test_steps_lines": 12, "test_steps_moving": 6,
+    "test_results_are_the_same_with_counters_of_64_bits": 12, "kernels_c/test_products": 6,
     "test_arrays_of_any_shape_and_dtype_pass_the_edge": 6,
     "test_rows_in_a_rarer_dtype": 12,
     # The same on each backend, or once for each of many functions.
@@ -81,6 +84,7 @@ SHARES = {
     "test_deeply_nested_graphs_are_looked_at": 4, "test_distributions": 4,
     "test_every_op_can_be_kept": 6, "test_function_ends": 6, "test_initial_weights": 4,
     "test_slots_of_narrow_variables_are_wide": 8, "test_two_ops_may_take_one_result": 4,
+    "test_a_call_on_large_arrays_allocates_its_result_only": 3,
     # Whole programs, and processes.
     "test_a_model_that_is_not_compiled_leaves_nothing_behind": 9,
     "test_a_prompt_at_once_is_as_good_as_token_by_token": 3, "test_digits": 3,
@@ -90,7 +94,8 @@ SHARES = {
     "test_ten_megabytes_of_anything_are_refused_quickly": 6,
     "test_the_doctor_survives_and_says_whose_fault_it_is": 9,
 }  # fmt: skip
-"""By module or test function: one in so many cases is enough before the last tier."""
+"""By test function or by module, with its folder where another has the same name: one in so many
+cases is enough before the last tier."""
 
 TABLE_TEST = "test_row_gives_what_the_reference_gives"
 WHOLE_TABLE = "numpy"
@@ -190,7 +195,8 @@ def _one_in(item: pytest.Item) -> int:
     """Return of how many tests that are alike one is taken; 0 for one in all."""
     if _function(item) == TABLE_TEST:
         return 0
-    return SHARES.get(_function(item), SHARES.get(_module(item), 1))
+    names = _function(item), f"{item.path.parent.name}/{_module(item)}", _module(item)
+    return next((SHARES[name] for name in names if name in SHARES), 1)
 
 
 def checksum(item: pytest.Item) -> int:

@@ -10,7 +10,6 @@ import os
 import random
 import select
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,9 @@ import weft.testing.together
 import weft_pytest
 from weft.plugins.backend_status import BackendStatus, Step
 
-SECONDS = 30.0
-"""How long the tests of a tier run for a mutant that they do not catch."""
-STUCK = 60.0
+SECONDS = 20.0
+"""How much time of a processor the tests of a tier take for a mutant that they do not catch."""
+STUCK = 120.0
 """After how many seconds a test without an end is one that caught the mutant."""
 
 
@@ -52,6 +51,8 @@ class Outcomes:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Note the time that each test takes while it is found out what it evaluates, and failures."""
     folder = os.environ.get("WEFT_MUTANT_HITS")
+    if hasattr(report, "node"):
+        return  # told by another process, which notes it itself
     if folder and (report.when == "call" or report.failed):
         with Path(folder, f"times-{os.getpid()}").open("a") as file:
             print(report.nodeid, report.duration, int(report.failed), sep="\t", file=file)
@@ -66,8 +67,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     found = Path(folder, f"found-{share}.jsonl")
     plan: dict[str, list[str]] = json.loads(Path(folder, "plan.json").read_text())
     selection = Selection(session.items)
-    for number in sorted(map(int, plan)):
-        if number % of == share:
+    text = found.read_text() if found.exists() else ""
+    known = {json.loads(line)["mutant"] for line in text.splitlines()}
+    numbers = [*map(int, plan)]
+    random.Random(0).shuffle(numbers)
+    for number in numbers:
+        if number % of == share and number not in known:
             line = {"mutant": number} | fate(session, number, selection.tests(plan[str(number)]))
             with found.open("a") as file:
                 print(json.dumps(line), file=file, flush=True)
@@ -77,27 +82,27 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 class Selection:
     """Which tests are run for a mutant.
 
-    Those of `make test` that evaluate it, and then those of `make test-all` alone that are alike:
-    of the same row of the op table, or else of the same function.
+    Those of `make test` that evaluate it, and then those that only `make test-all` runs and that
+    are like one that evaluates it: of the same row of the op table, or else the same function.
     """
 
     def __init__(self, items: list[pytest.Item]) -> None:
         from tiers import TEST, members  # which pytest registers as a plugin first
 
         self.items = {item.nodeid: item for item in items}
-        lower = {item.nodeid for item in members(items, TEST)}
+        self.lower = set(members(items, TEST))
         self.others: dict[str, list[pytest.Item]] = {}
         for item in items:
-            if item.nodeid not in lower:
+            if item not in self.lower:
                 self.others.setdefault(_alike(item), []).append(item)
 
     def tests(self, names: list[str]) -> tuple[list[pytest.Item], list[pytest.Item]]:
         """Return the tests of `make test`, quick ones first, and the others."""
-        chosen = [self.items[name] for name in names if name in self.items]
-        kinds = dict.fromkeys(map(_alike, chosen))
+        evaluating = [self.items[name] for name in names if name in self.items]
+        kinds = dict.fromkeys(map(_alike, evaluating))
         others = [item for kind in kinds for item in self.others.get(kind, ())]
         random.Random(0).shuffle(others)
-        return chosen, others
+        return [item for item in evaluating if item in self.lower], others
 
 
 def _alike(item: pytest.Item) -> str:
@@ -161,9 +166,9 @@ def _be(
         os.write(pipe, f"{line}\n".encode())
 
     for tier, chosen in zip(("test", "all"), tests, strict=True):
-        start = time.monotonic()
+        start = _seconds()
         for place, item in enumerate(chosen):
-            if time.monotonic() - start > SECONDS:
+            if _seconds() - start > SECONDS:
                 break
             tell(tier, item.nodeid)
             following = chosen[place + 1] if place + 1 < len(chosen) else None
@@ -172,6 +177,11 @@ def _be(
                 tell(tier, item.nodeid, end=True)
                 return
     tell("", "", end=True)
+
+
+def _seconds() -> float:
+    """Return the time that this process, and those it waited for, had a processor."""
+    return sum(os.times()[:4])
 
 
 @pytest.hookimpl(tryfirst=True)
