@@ -39,7 +39,7 @@ test-gpu: $(READY)
 # processors, which stays installed; and the kit on the driver that was there before.
 test-intel: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check intel-opencl-rt intel-cmplr-lib-rt
-	WEFT_OPENCL_DEVICE=intel:0 $(BIN)/python -m pytest -n auto --dist worksteal --weft-backend=opencl $(PYTEST_ARGS) core/weft/testing tests/core/kernels_c tests/backends/opencl tests/conformance/test_second_driver.py
+	WEFT_OPENCL_DEVICE=intel:0 $(BIN)/python -m pytest -n auto --dist worksteal --weft-backend=opencl $(PYTEST_ARGS) core/weft/testing tests/codegen tests/backends/opencl tests/conformance/test_second_driver.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -24,12 +24,12 @@ SLOW = frozenset({
     "test_llama_files", "test_makefile", "test_popxl_mnist", "test_pytest_plugin", "test_report",
     "test_together", "test_tutorial", "test_walkthrough", "test_weft_command",
     # Kernels that compilers of C have to translate.
-    "test_array_api", "test_bundles", "test_cublas", "test_cuda_devices", "test_cuda_graphs",
+    "test_array_api", "test_cublas", "test_cuda_devices", "test_cuda_graphs",
     "test_cuda_kit_rows", "test_cuda_sources", "test_emulated_kit", "test_emulator",
-    "test_epilogues", "test_generator_coverage", "test_groups", "test_kernel_groups",
-    "test_larger_shapes", "test_long_sums", "test_maps_and_sweeps", "test_moments",
-    "test_mutants", "test_products", "test_prologues", "test_second_driver", "test_sliding",
-    "test_steps_lines", "test_steps_moving",
+    "test_epilogues", "test_generator_coverage", "test_work_groups", "test_kernel_groups",
+    "test_larger_shapes", "test_long_sums", "test_loop_nests_and_reductions", "test_variance",
+    "test_mutants", "test_matmul_kernels", "test_prologues", "test_second_driver", "test_spatial",
+    "test_ops_lines", "test_ops_moving", "test_vectorised_access",
     # OpenCL's drivers, threads, signals, and forked processes.
     "test_forks", "test_interleavings", "test_interrupts", "test_loops_and_choices",
     "test_mapped_arrays", "test_opencl_calls", "test_opencl_devices", "test_opencl_mappings",
@@ -70,11 +70,11 @@ LONG = frozenset({
 
 SHARES = {
     # Kernels in C: dtypes times shapes times layouts, each compiled.
-    "test_bundles": 6, "test_cuda_kit_rows": 3, "test_cuda_sources": 16,
-    "test_epilogues": 20, "test_groups": 8, "test_kernel_groups": 2, "test_larger_shapes": 4,
-    "test_maps_and_sweeps": 8, "test_opencl_rounds": 4, "test_sliding": 12,
-    "test_steps_lines": 12, "test_steps_moving": 6,
-    "test_results_are_the_same_with_counters_of_64_bits": 12, "kernels_c/test_products": 6,
+    "test_cuda_kit_rows": 3, "test_cuda_sources": 16, "test_epilogues": 20,
+    "test_kernel_groups": 2, "test_larger_shapes": 4, "test_loop_nests_and_reductions": 8,
+    "test_matmul_kernels": 6, "test_opencl_rounds": 4, "test_ops_lines": 12, "test_ops_moving": 6,
+    "test_results_are_the_same_with_counters_of_64_bits": 12, "test_spatial": 12,
+    "test_vectorised_access": 6, "test_work_groups": 8,
     "test_arrays_of_any_shape_and_dtype_pass_the_edge": 6,
     "test_rows_in_a_rarer_dtype": 12,
     # The same on each backend, or once for each of many functions.

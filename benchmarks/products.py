@@ -19,7 +19,7 @@ from models.cnn import convolved
 from models.program import Program, normal
 
 import weft
-from weft_c.device_transformer import DeviceTransformer
+from weft_c.runtime.transformer import DeviceTransformer
 
 Array = np.ndarray[Any, Any]
 

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 from weft.ir.dtypes import DType
-from weft_c.blas import Gemm
+from weft_c.matmul.blas import Gemm
 from weft_cupy.device import Device, Queue
 from weft_cupy.errors import CuBLASError
 

@@ -10,8 +10,8 @@ from weft.cache.store import Cache
 from weft.errors import BackendError
 from weft.support.locks import cached_property
 from weft_c import CUDA, Processor
-from weft_c.device import HeldMemory, OpenedDevice
-from weft_c.host import Bytes
+from weft_c.runtime.device import HeldMemory, OpenedDevice
+from weft_c.runtime.storage import Bytes
 from weft_cupy.compiler import compiled
 from weft_cupy.drivers import Candidate
 from weft_cupy.errors import CuBLASError, explained, is_lost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from weft.errors import ArgumentError, BackendError
-from weft_c.device import wanted_device
+from weft_c.runtime.device import wanted_device
 from weft_cupy import blas, drivers
 from weft_cupy.device import Device
 from weft_cupy.drivers import Candidate

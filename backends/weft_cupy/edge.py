@@ -7,9 +7,9 @@ from itertools import accumulate
 import numpy as np
 
 from weft.ir.graph import Graph
-from weft_c.edge import Edge
-from weft_c.host import Arrays, Bytes, bytes_of
-from weft_c.working import WorkingMemory
+from weft_c.runtime.host_io import Edge
+from weft_c.runtime.storage import Arrays, Bytes, bytes_of
+from weft_c.runtime.workspace_pool import WorkingMemory
 from weft_cupy.device import ALIGNMENT, Memory, Queue
 
 

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from weft.errors import BackendError
-from weft_c import device_errors
-from weft_c.device_errors import DeviceMemoryError
+from weft_c.runtime import errors as device_errors
+from weft_c.runtime.errors import DeviceMemoryError
 
 OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation, and CUDA_ERROR_OUT_OF_MEMORY of the driver."""

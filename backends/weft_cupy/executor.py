@@ -12,11 +12,11 @@ import numpy as np
 from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT
 from weft.runtime.program import Program
-from weft_c import blas
-from weft_c.function import LibraryCall
-from weft_c.group import GPUKernelGroup, Launch, Segment
-from weft_c.host import Arrays
-from weft_c.stretch import Stretch
+from weft_c.matmul import blas
+from weft_c.runtime.bound_segment import Stretch
+from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
+from weft_c.runtime.storage import Arrays
+from weft_c.source.functions import LibraryCall
 from weft_cupy.device import Device, Memory
 from weft_cupy.edge import CuPyEdge
 

@@ -9,9 +9,9 @@ from typing import Any
 from weft.cache.store import Cache, is_off
 from weft.runtime.program import Program
 from weft.support.locks import cached_property
-from weft_c.device_transformer import DeviceTransformer
-from weft_c.group import GPUKernelGroup
-from weft_c.host import CopiedStorage
+from weft_c.runtime.kernel_group import GPUKernelGroup
+from weft_c.runtime.storage import CopiedStorage
+from weft_c.runtime.transformer import DeviceTransformer
 from weft_cupy.blas import Blas
 from weft_cupy.device import Device, Memory, Queue
 from weft_cupy.devices import choose, summary

@@ -12,8 +12,8 @@ import numpy as np
 from weft.errors import BackendError
 from weft.support.locks import cached_property, renewed
 from weft_c import OPENCL, Processor
-from weft_c.device import HeldMemory, OpenedDevice
-from weft_c.host import Bytes
+from weft_c.runtime.device import HeldMemory, OpenedDevice
+from weft_c.runtime.storage import Bytes
 from weft_opencl.drivers import POCL
 from weft_opencl.errors import build_error, explained, is_lost
 from weft_opencl.verdicts import Verdict

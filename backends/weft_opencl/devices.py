@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft.errors import ArgumentError, BackendError
-from weft_c.device import wanted_device
+from weft_c.runtime.device import wanted_device
 from weft_opencl import drivers, verdicts
 from weft_opencl.device import Device, described
 from weft_opencl.drivers import INTEL, POCL, Candidate

@@ -11,8 +11,8 @@ from weakref import ref
 
 import numpy as np
 
-from weft_c.edge import Edge
-from weft_c.host import Arrays, Bytes, bytes_of
+from weft_c.runtime.host_io import Edge
+from weft_c.runtime.storage import Arrays, Bytes, bytes_of
 from weft_opencl.device import Memory
 
 if TYPE_CHECKING:

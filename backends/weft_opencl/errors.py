@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from weft.errors import BackendError
-from weft_c import device_errors
-from weft_c.device_errors import DeviceMemoryError
+from weft_c.runtime import errors as device_errors
+from weft_c.runtime.errors import DeviceMemoryError
 
 _OUT_OF_MEMORY = (-4, -5, -6)
 """CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from weft.plan.plan import INPUT, RESULT
 from weft.runtime.program import Program
-from weft_c.entries import Entry
-from weft_c.function import GPUKernel, HostCall
-from weft_c.group import GPUKernelGroup, Launch, Segment
-from weft_c.stretch import Stretch
+from weft_c.runtime.bound_segment import Stretch
+from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
+from weft_c.source.entry_points import Entry
+from weft_c.source.functions import GPUKernel, HostCall
 from weft_opencl.device import Device, Memory
 from weft_opencl.edge import CopiedEdge, MappedEdge, OpenCLEdge, SharedEdge
 from weft_opencl.mappings import MAPPINGS

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft_c.device_errors import DeviceMemoryError
+from weft_c.runtime.errors import DeviceMemoryError
 
 FOR_KERNEL = 5
 """Mappings for each kernel: four segments of its library, and what the heap grows meanwhile."""

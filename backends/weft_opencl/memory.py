@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft_c.host import Bytes, CopiedStorage, bytes_of
+from weft_c.runtime.storage import Bytes, CopiedStorage, bytes_of
 from weft_opencl.device import Memory
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.ir.op import Op
 from weft.runtime.program import Program
-from weft_c.device_transformer import DeviceTransformer
+from weft_c.runtime.transformer import DeviceTransformer
 from weft_opencl.device import Device, Memory
 from weft_opencl.devices import choose, summary
 from weft_opencl.executor import OpenCLKernelGroup

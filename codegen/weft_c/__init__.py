@@ -1,19 +1,24 @@
-"""Kernels as C: what a kernel, and every op that is none, is in OpenCL C and in CUDA C.
+"""Lowers fused kernels and unfused ops to OpenCL C or CUDA C.
 
-A `Processor` tells what to write for, `lower` turns a step of a plan into launches of C functions,
-and `Source` collects the functions of a program. Dialects differ in a `Dialect`: a page of macros
-and a few lines of data, so that another one takes a single file.
+`lower` turns a step of a plan into launches of C functions for a `Processor`, and `Source` collects
+the functions of a program. A `Dialect` is a page of macros and a few lines of data, so another
+dialect of C takes a single file.
+
+The packages, each above those that it imports: `runtime` (the executor that backends share),
+`fused` (rules of fused kernels), `ops` and `spatial` (rules of other ops), `reductions` and
+`matmul`, `loops` (loop nests without reductions), `lowering` (rules and kernel builders), `source`
+(the text of a program).
 """
 
-from weft_c import products, sliding, steps
+from weft_c import matmul, ops, spatial
 from weft_c.dialect import CUDA, OPENCL, Dialect
-from weft_c.evaluation import ElementWiseKernel
-from weft_c.function import Function, GPUKernel, HostCall, LibraryCall, Source
-from weft_c.group import GPUKernelGroup
-from weft_c.kernels import fusible
+from weft_c.fused import fusible
+from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.lowering import Lowering, lower, rules, scratch_bytes
+from weft_c.matmul.products import takes_prologue
 from weft_c.processor import Processor
-from weft_c.products import takes_prologue
+from weft_c.runtime.kernel_group import GPUKernelGroup
+from weft_c.source.functions import Function, GPUKernel, HostCall, LibraryCall, Source
 
 __all__ = [
     "CUDA",
@@ -30,10 +35,10 @@ __all__ = [
     "Source",
     "fusible",
     "lower",
-    "products",
+    "matmul",
+    "ops",
     "rules",
     "scratch_bytes",
-    "sliding",
-    "steps",
+    "spatial",
     "takes_prologue",
 ]

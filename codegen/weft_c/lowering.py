@@ -10,11 +10,19 @@ from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ir.rules import RuleTable
 from weft.plan.plan import Step
-from weft_c.code import Address, Code
-from weft_c.counters import is_wide
-from weft_c.forms import Form
-from weft_c.function import Function, GPUKernel, HostCall, LibraryCall, Parameter, ctype, region
 from weft_c.processor import Processor
+from weft_c.source.code import Address, Code
+from weft_c.source.functions import (
+    Function,
+    GPUKernel,
+    HostCall,
+    LibraryCall,
+    Parameter,
+    ctype,
+    region,
+)
+from weft_c.source.index_types import is_wide
+from weft_c.source.values import Form
 
 rules = RuleTable("c")
 """Rules for backends that are programmed in C: functions of an op and the `Lowering` of its step.

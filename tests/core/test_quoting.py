@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import weft
 from weft.support.quoting import harmless, identifier, variable
 from weft_c.dialect import CUDA, OPENCL
-from weft_c.function import Function, GPUKernel, Parameter, Source
-from weft_c.helpers import HELPERS
+from weft_c.source.functions import Function, GPUKernel, Parameter, Source
+from weft_c.source.helpers import HELPERS
 
 HOSTILE = [
     "weft_model",

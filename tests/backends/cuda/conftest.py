@@ -16,7 +16,7 @@ from weft_cupy import devices
 from weft_cupy.transformer import CuPyTransformer
 
 # NVRTC is called as the tests of the kernel generator call it.
-sys.path.append(str(Path(__file__).parents[2] / "core/kernels_c"))
+sys.path.append(str(Path(__file__).parents[2] / "codegen"))
 
 Maker = Callable[..., CuPyTransformer]
 

@@ -20,7 +20,7 @@ import numpy as np
 from emulator import Argument, Emulator
 
 from weft_c import CUDA, OPENCL
-from weft_c.function import region
+from weft_c.source.functions import region
 from weft_cupy import blas, devices, drivers, executor
 
 BASE = 256

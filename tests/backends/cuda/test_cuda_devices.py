@@ -13,7 +13,7 @@ from nvrtc import complaints, library, ptx_of
 import weft
 from weft import plugins
 from weft.errors import ArgumentError, BackendError
-from weft_c.device_errors import DeviceMemoryError, excerpt
+from weft_c.runtime.errors import DeviceMemoryError, excerpt
 from weft_cupy import blas, devices, drivers
 from weft_cupy.compiler import compiled
 from weft_cupy.devices import VARIABLE, best, summary

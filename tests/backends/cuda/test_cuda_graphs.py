@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.errors import BackendError, IndexOutOfRange, StateError
-from weft_c.device_errors import DeviceMemoryError
+from weft_c.runtime.errors import DeviceMemoryError
 from weft_cupy import blas, drivers
 from weft_cupy.compiler import OPTIONS
 from weft_cupy.transformer import CuPyTransformer

@@ -23,7 +23,7 @@ from weft.testing.cases import Case, is_within, make_cases
 from weft.testing.test_ops import ROWS
 from weft.transforms.inlining import called_graphs, with_bodies
 from weft_c import CUDA, GPUKernel, Processor, Source, lower
-from weft_c.device_transformer import target_of
+from weft_c.runtime.transformer import target_of
 from weft_cupy.device import ACCESS, ALIGNMENT, GROUP
 
 PROCESSOR = Processor(

@@ -10,7 +10,7 @@ import pytest
 from emulator import ORDERS, Argument, Emulator, EmulatorError, Finding
 
 from weft_c import CUDA, OPENCL
-from weft_c.helpers import HELPERS
+from weft_c.source.helpers import HELPERS
 
 ITEMS, GROUPS = 64, 2
 PARAMETERS = ["GLOBAL const f32 *x", "GLOBAL f32 *y"]

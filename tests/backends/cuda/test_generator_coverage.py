@@ -28,13 +28,12 @@ from weft.testing.cases import is_within, make_cases
 from weft.testing.test_ops import ROWS
 from weft.transforms.inlining import called_graphs, with_bodies
 from weft_c import CUDA, OPENCL, Processor, lower
-from weft_c.device_transformer import target_of
+from weft_c.runtime.transformer import target_of
 
 ROOT = Path(weft_c.__file__).parent
 MODULES = (
-    "accumulators", "blocking", "bundles", "columns", "epilogues", "evaluation", "expressions",
-    "forms", "frames", "group_columns", "kernels", "loops", "maps", "moments", "packing", "parts",
-    "products", "prologues", "shared_tiles", "sweeps", "tiles", "steps/*", "sliding/*",
+    "fused", "loops/*", "matmul/*", "ops/*", "reductions/*", "source/expressions", "source/values",
+    "spatial/*",
 )  # fmt: skip
 """Those that write kernels, not those that launch them."""
 
@@ -49,59 +48,63 @@ FORMS = {
 
 ONLY = {
     "serial": (
-        "accumulators.Accumulator._type_in_memory", "accumulators.Accumulator.is_plain",
-        "accumulators.Accumulator.load_vector", "accumulators.Accumulator.store",
-        "accumulators.Accumulator.total", "accumulators.Accumulator.type", "blocking.*",
-        "columns.*", "epilogues.*.takes_vectors", "epilogues.*.target",
-        "forms.Form._converted_vector", "forms.Form._in_memory", "loops._inner",
-        "loops._stretches", "loops.part", "loops.serial_items", "loops.share",
-        "moments.BlockSweeping.*", "moments.Moment.*", "moments.blocks_of", "moments.most_blocks",
-        "moments.points_of_block", "packing.*", "parts._is_swept_once",
-        "parts._Parts.beyond.added", "products._row_products.some_rows", "products._vector_sums",
-        "sliding/convolutions._correlation", "sliding/copying.*", "sliding/correlations.*",
-        "sliding/filters.*", "sliding/gathers.gather_sums*",
-        "sliding/geometry.Planes.*", "sliding/geometry._lines", "sliding/geometry.forward",
-        "sliding/geometry.transposed", "sliding/rows._*", "sliding/rows.has_rows",
-        "sliding/rows.inner_windows", "sliding/rows.max_rows*", "sliding/rows.share_rows*",
-        "steps/copies._copy_blocks*", "steps/extrema._Search.write_columns*",
-        "steps/lines.blocks_of", "steps/scans._Scan._write_columns*",
-        "steps/scattering._Scatter._write_shares", "steps/sorting._Sorting.write_few*",
-        "steps/sorting._Sorting.write_whole*", "steps/spreading._counted",
-        "sweeps.Sweeping._needed_after", "sweeps.Sweeping.side_by_side", "tiles.*",
+        "loops/parallel._inner", "loops/parallel._stretches", "loops/parallel.part",
+        "loops/parallel.serial_items", "loops/parallel.share",
+        "matmul/accumulators.Accumulator._type_in_memory",
+        "matmul/accumulators.Accumulator.is_plain", "matmul/accumulators.Accumulator.load_vector",
+        "matmul/accumulators.Accumulator.store", "matmul/accumulators.Accumulator.total",
+        "matmul/accumulators.Accumulator.type", "matmul/blocking.*",
+        "matmul/epilogues.*.takes_vectors", "matmul/epilogues.*.target", "matmul/packing.*",
+        "matmul/products._row_products.some_rows", "matmul/products._vector_sums",
+        "matmul/register_tiles.*", "ops/argmax._Search.write_columns*", "ops/copies._copy_blocks*",
+        "ops/lines.blocks_of", "ops/scans._Scan._write_columns*",
+        "ops/scattering._Scatter._write_shares", "ops/sorting._Sorting.write_few*",
+        "ops/sorting._Sorting.write_whole*", "ops/spreading._counted", "reductions/columns.*",
+        "reductions/loops.Sweeping._needed_after", "reductions/loops.Sweeping.side_by_side",
+        "reductions/split._Parts.beyond.added", "reductions/split._is_swept_once",
+        "reductions/variance.BlockSweeping.*", "reductions/variance.Moment.*",
+        "reductions/variance.blocks_of", "reductions/variance.most_blocks",
+        "reductions/variance.points_of_block", "source/values.Form._converted_vector",
+        "source/values.Form._in_memory", "spatial/convolutions._correlation",
+        "spatial/direct_convolution.*", "spatial/filter_gradients.*", "spatial/geometry.Planes.*",
+        "spatial/geometry._lines", "spatial/geometry.forward", "spatial/geometry.transposed",
+        "spatial/implicit_gemm.gather_sums*", "spatial/padded_copies.*",
+        "spatial/vectorised_pooling._*", "spatial/vectorised_pooling.has_rows",
+        "spatial/vectorised_pooling.inner_windows", "spatial/vectorised_pooling.max_rows*",
+        "spatial/vectorised_pooling.share_rows*",
     ),
     "parallel": (
-        "bundles.Bundling.*", "bundles._*", "group_columns.*", "loops._bundled_strides*",
-        "loops._strides", "loops.each_group", "loops.parallel_items", "loops.strided",
-        "loops.within_group", "parts._are_for_groups",
-        "products._column*", "products._factors*", "shared_tiles._*",
-        "shared_tiles.multiply_shared", "shared_tiles.partial_bytes",
-        "shared_tiles.parts_of_sums", "shared_tiles.tile_columns", "steps/copies._copy_tiles*",
-        "steps/copies._first_places", "steps/extrema._Search._compare",
-        "steps/extrema._Search._store",
-        "steps/extrema._Search._write_parts", "steps/extrema._Search.place_type",
-        "steps/extrema._Search.write_groups", "steps/ranks.share_highest",
-        "steps/scans._*.combined", "steps/scans._*.element", "steps/scans._Scan._assign",
-        "steps/scans._Scan._share*", "steps/scans._Scan._st*", "steps/scans._Scan._write_groups",
-        "steps/scans._Scan._write_parts", "steps/scans._part_length",
-        "steps/scattering._Scatter._write_[aelp]*", "steps/scattering._Scatter._write_set",
-        "steps/scattering._last_*",
-        "steps/scattering._number", "steps/sorting._Sorting._network",
-        "steps/sorting._Sorting.write_network", "steps/sorting._Sorting.write_selection",
-        "steps/sorting._fits_group", "steps/sorting._power",
+        "loops/parallel._bundled_strides*", "loops/parallel._strides", "loops/parallel.each_group",
+        "loops/parallel.parallel_items", "loops/parallel.strided", "loops/parallel.within_group",
+        "loops/vectorised_access.Bundling.*", "loops/vectorised_access._*",
+        "matmul/products._column*", "matmul/products._factors*", "matmul/shared_tiles._*",
+        "matmul/shared_tiles.multiply_shared", "matmul/shared_tiles.partial_bytes",
+        "matmul/shared_tiles.parts_of_sums", "matmul/shared_tiles.tile_columns",
+        "ops/argmax._Search._compare", "ops/argmax._Search._store",
+        "ops/argmax._Search._write_parts", "ops/argmax._Search.place_type",
+        "ops/argmax._Search.write_groups", "ops/copies._copy_tiles*", "ops/copies._first_places",
+        "ops/scans._*.combined", "ops/scans._*.element", "ops/scans._Scan._assign",
+        "ops/scans._Scan._share*", "ops/scans._Scan._st*", "ops/scans._Scan._write_groups",
+        "ops/scans._Scan._write_parts", "ops/scans._part_length",
+        "ops/scattering._Scatter._write_[aelp]*", "ops/scattering._Scatter._write_set",
+        "ops/scattering._last_*", "ops/scattering._number", "ops/sort_keys.share_highest",
+        "ops/sorting._Sorting._network", "ops/sorting._Sorting.write_network",
+        "ops/sorting._Sorting.write_selection", "ops/sorting._fits_group", "ops/sorting._power",
+        "reductions/split._are_for_groups", "reductions/work_group_columns.*",
     ),
 }  # fmt: skip
 """By form, patterns of functions that run in it alone."""
 
 ELSEWHERE = (
     # What others implement.
-    "epilogues.Epilogue.*", "prologues.Reader.load", "steps/scans._Scan.combined",
-    "steps/scans._Scan.element", "steps/scans._Scan.step",
+    "matmul/epilogues.Epilogue.*", "matmul/prologues.Reader.load", "ops/scans._Scan.combined",
+    "ops/scans._Scan.element", "ops/scans._Scan.step",
     # What runs when a module is imported, or a launch.
-    "expressions._writes*", "steps/functions._atomic", "steps/functions._combined",
-    "steps/on_host._compute",
+    "source/expressions._writes*", "ops/helpers._atomic", "ops/helpers._combined",
+    "ops/on_host._compute",
     # Views have no steps; an index into nothing is an error; cuBLAS has tests of its own.
-    "steps/copies.view_rule", "steps/gathering._take_nothing", "steps/indices.report_all",
-    "products._layout", "products.in_library",
+    "ops/copies.view_rule", "ops/gathering._take_nothing", "ops/indices.report_all",
+    "matmul/products._layout", "matmul/products.in_library",
 )  # fmt: skip
 """Patterns of functions that write no kernels of these programs."""
 

@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.errors import BackendError, IndexOutOfRange
-from weft_c.device_errors import DeviceMemoryError
+from weft_c.runtime.errors import DeviceMemoryError
 from weft_cupy import drivers
 from weft_cupy.transformer import CuPyTransformer
 

@@ -17,7 +17,7 @@ import weft
 from weft.testing.cases import is_within, make_case
 from weft.testing.test_ops import ROWS
 from weft_c import CUDA, Processor
-from weft_c.device_transformer import target_of
+from weft_c.runtime.transformer import target_of
 
 if TYPE_CHECKING:
     from conftest import Maker

@@ -13,7 +13,7 @@ import weft
 from weft import Transformer
 from weft.errors import BackendError, IndexOutOfRange
 from weft.ops.gathering import TakeOp
-from weft_c.group import GPUKernelGroup
+from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_opencl.transformer import OpenCLTransformer
 
 

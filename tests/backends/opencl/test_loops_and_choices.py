@@ -12,10 +12,10 @@ from machines import FORMS, transformer_for
 
 import weft
 from weft.errors import IndexOutOfRange
-from weft_c import group as groups
-from weft_c.control import Choice, Repeat, While
-from weft_c.function import HostCall
-from weft_c.group import GPUKernelGroup
+from weft_c.runtime import kernel_group
+from weft_c.runtime.control_flow import Choice, Repeat, While
+from weft_c.runtime.kernel_group import GPUKernelGroup
+from weft_c.source.functions import HostCall
 from weft_opencl.transformer import OpenCLTransformer
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(6, 8)
@@ -67,9 +67,11 @@ def test_a_body_is_lowered_once_however_many_calls(
     x, w = tensors()
     graph = layer()
     lowered: list[Any] = []
-    lower = groups.lower
+    lower = kernel_group.lower
     monkeypatch.setattr(
-        groups, "lower", lambda step, processor: [lowered.append(step), lower(step, processor)][1]
+        kernel_group,
+        "lower",
+        lambda step, processor: [lowered.append(step), lower(step, processor)][1],
     )
     found = []
     for calls in (3, 9):

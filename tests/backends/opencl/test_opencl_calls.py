@@ -25,7 +25,7 @@ from weft.errors import (
     UnsupportedOpError,
 )
 from weft.ir import dtypes
-from weft_c.device_errors import DeviceMemoryError, excerpt
+from weft_c.runtime.errors import DeviceMemoryError, excerpt
 from weft_opencl.errors import build_error, explained, lines_in
 from weft_opencl.transformer import OpenCLTransformer
 

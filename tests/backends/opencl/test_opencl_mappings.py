@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import weft
-from weft_c.device_errors import DeviceMemoryError
+from weft_c.runtime.errors import DeviceMemoryError
 from weft_opencl import mappings
 from weft_opencl.mappings import FOR_KERNEL, SPARE, Mappings
 from weft_opencl.transformer import OpenCLTransformer

@@ -1,0 +1,99 @@
+"""The rules for kernels, and for ops that are kernels by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from weft.ir.description import TensorDescription
+from weft.ir.op import Op
+from weft.kernels.fused_op import FusedOp
+from weft.kernels.fusion import Group
+from weft.kernels.indexing_maps import VIEWS
+from weft.kernels.kernel import Kernel
+from weft.ops.elementwise import ElementwiseOp
+from weft.ops.linalg import MatmulOp
+from weft.ops.reduction import ReductionOp
+from weft_c.loops.elementwise import ElementWiseKernel
+from weft_c.loops.loop_nest import frame
+from weft_c.loops.pointwise import write_map
+from weft_c.lowering import Lowering, needs_scratch, rules
+from weft_c.matmul.products import is_own, scratch_of_product, write_product
+from weft_c.processor import Processor
+from weft_c.reductions.combiners import REDUCTIONS
+from weft_c.reductions.split import parts_of, scratch_of, sweeping_of, write_in_parts
+from weft_c.source import expressions
+from weft_c.source.expressions import has_expression
+
+
+def fusible(op: Op, processor: Processor) -> bool:
+    """Whether an op can be an instruction of a kernel for a processor."""
+    if isinstance(op, VIEWS):
+        return True
+    if isinstance(op, MatmulOp):
+        return op.dtype.kind != "c" and is_own(op, processor)
+    if isinstance(op, ReductionOp):
+        return type(op) in REDUCTIONS and op.dtype.kind != "c"
+    return isinstance(op, ElementwiseOp) and has_expression(op)
+
+
+def alone(op: Op) -> tuple[Kernel, tuple[Op, ...]]:
+    """Return an op as a kernel of its own, and the operands that it takes."""
+    if isinstance(op, ReductionOp):
+        domain, places = op.args[0].axes.shape, op.kept()
+    else:
+        domain, places = op.axes.shape, tuple(range(len(op.axes)))
+    return Group(domain, {op: places}).kernel([op])
+
+
+def write_kernel(
+    kernel: Kernel,
+    args: Sequence[TensorDescription],
+    outs: Sequence[TensorDescription],
+    lowering: Lowering,
+) -> None:
+    """Write and launch what computes a kernel."""
+    if kernel.product is not None:
+        write_product(kernel, args, outs, lowering)
+        return
+    found = frame(kernel, args, outs)
+    if not kernel.reduced:
+        write_map(ElementWiseKernel(lowering, found), range(len(outs)))
+        return
+    parts = parts_of(found, lowering.processor) if prod(found.reduced) else 1
+    if parts > 1:
+        write_in_parts(lowering, found, parts)
+        return
+    kind = sweeping_of(found, lowering.processor)
+    kind(ElementWiseKernel(lowering, found), range(len(outs))).write()
+
+
+@rules.on_type(FusedOp)
+def fused_rule(op: FusedOp, lowering: Lowering) -> None:
+    """Write the kernel."""
+    write_kernel(op.kernel, lowering.args, lowering.step.outs, lowering)
+
+
+@rules.on_type(*expressions.KINDS, *REDUCTIONS)
+def alone_rule(op: Op, lowering: Lowering) -> None:
+    """Write the op as a kernel of its own."""
+    kernel, operands = alone(op)
+    lies = dict(zip(op.args, lowering.args, strict=True))
+    write_kernel(kernel, [lies[each] for each in operands], lowering.step.outs, lowering)
+
+
+@needs_scratch(FusedOp)
+def fused_scratch(op: FusedOp, processor: Processor) -> int:
+    """Return the bytes for totals of parts, or for what a product needs."""
+    product = op.kernel.product
+    if product is not None:
+        has_prologue = bool(op.kernel.prologue)
+        return scratch_of_product(product.op, processor, is_stored=False, has_prologue=has_prologue)
+    return scratch_of(op.kernel, processor)
+
+
+@needs_scratch(ReductionOp)
+def reduction_scratch(op: Any, processor: Processor) -> int:
+    """Return the bytes for totals of parts."""
+    return scratch_of(alone(op)[0], processor) if prod(op.args[0].axes.shape) else 0

@@ -1,0 +1,206 @@
+"""Frame: a kernel's domain as few loops as possible, and its arrays as steps along these loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from weft.ir.description import TensorDescription
+from weft.kernels.collapse import collapse
+from weft.kernels.kernel import Instruction, Kernel, Operand
+from weft_c.source.index_types import are_many, is_wide
+
+View = Callable[[TensorDescription], TensorDescription | None]
+"""Returns a tensor of the lengths of a product as one of others, if its strides allow."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A kernel with its loops: kept ones first, then reduced ones, each set from slow to fast.
+
+    Attributes
+    ----------
+    kernel
+        What is computed.
+    kept, reduced
+        The lengths of the loops.
+    operands, results
+        Where each lies, as a tensor with one dimension for each loop.
+    ragged
+        The length of the first reduced loop before it was cut, where the last part is shorter.
+    covered
+        What the operands cover then, since loops end before the last part does.
+    """
+
+    kernel: Kernel
+    kept: tuple[int, ...]
+    reduced: tuple[int, ...]
+    operands: tuple[TensorDescription, ...]
+    results: tuple[TensorDescription, ...]
+    ragged: int | None = None
+    covered: tuple[TensorDescription, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of all loops."""
+        return self.kept + self.reduced
+
+    @property
+    def tensors(self) -> tuple[TensorDescription, ...]:
+        """Operands and results."""
+        return self.operands + self.results
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether counters of points, or indices into the tensors, need 64 bits."""
+        return is_wide(*self.tensors) or are_many(prod(self.shape))
+
+    def step(self, lies: TensorDescription, loop: int) -> int:
+        """Return the elements from one point to the next along a loop."""
+        return lies.strides[loop] // lies.dtype.itemsize
+
+    def seen(self, view: View) -> Frame | None:
+        """Return the same with all that is read and written seen in another way, if it can be.
+
+        The loops, none of which is reduced, are those of the first result.
+        """
+        found = [view(each) for each in self.tensors]
+        tensors = tuple(each for each in found if each is not None)
+        if len(tensors) < len(found):
+            return None
+        count = len(self.operands)
+        operands, results = tensors[:count], tensors[count:]
+        return replace(self, kept=results[0].shape, operands=operands, results=results)
+
+    def along(self, loop: int) -> set[int]:
+        """Return the steps of all operands along a loop."""
+        return {self.step(each, loop) for each in self.operands}
+
+
+def frame(
+    kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
+) -> Frame:
+    """Return the frame of a kernel whose operands and results lie where they are described."""
+    values = _placed(kernel, args, outs)
+    strides = [_along_domain(value, lies, kernel) for value, lies in values]
+    roles = [place in kernel.reduced for place in range(len(kernel.domain))]
+    groups = collapse(kernel.domain, roles, strides)
+    kept = _fastest_last([group for group in groups if not roles[group[0]]], strides, len(args))
+    reduced = _fastest_last([group for group in groups if roles[group[0]]], strides, len(args))
+    loops = [*kept, *reduced]
+    shape = tuple(prod(kernel.domain[place] for place in group) for group in loops)
+    tensors = tuple(
+        TensorDescription(
+            tuple(1 if not steps[group[-1]] else n for n, group in zip(shape, loops, strict=True)),
+            lies.dtype,
+            tuple(steps[group[-1]] for group in loops),
+            lies.offset,
+            lies.base,
+        )
+        for steps, (_, lies) in zip(strides, values, strict=True)
+    )
+    split = len(kept)
+    return Frame(kernel, shape[:split], shape[split:], tensors[: len(args)], tensors[len(args) :])
+
+
+def frame_of_points(
+    kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
+) -> Frame:
+    """Return the frame of a kernel without reductions whose loops are its dimensions as they are.
+
+    Every tensor has all dimensions, and repeats along those that it does not vary along.
+    """
+    tensors = tuple(
+        replace(lies, shape=kernel.domain, strides=_along_domain(value, lies, kernel))
+        for value, lies in _placed(kernel, args, outs)
+    )
+    return Frame(kernel, kernel.domain, (), tensors[: len(args)], tensors[len(args) :])
+
+
+def without_reduced(frame: Frame) -> Frame:
+    """Return the frame of what is the same all along the reduced loops."""
+    count = len(frame.kept)
+
+    def cut(lies: TensorDescription) -> TensorDescription:
+        return replace(lies, shape=lies.shape[:count], strides=lies.strides[:count])
+
+    operands, results = (tuple(map(cut, each)) for each in (frame.operands, frame.results))
+    return replace(frame, reduced=(), operands=operands, results=results)
+
+
+def cut_into(
+    frame: Frame, parts: int, partial: Mapping[int, TensorDescription], grain: int = 1
+) -> Frame:
+    """Return a frame with a first loop over parts of the first reduced loop.
+
+    `partial` says where the results go, by the number of the value: one total for each part. Parts
+    begin at multiples of the grain; the last ones may be shorter, or empty.
+    """
+    kept = len(frame.kept)
+    length, *others = frame.reduced
+    chunk = -(-length // (parts * grain)) * grain
+
+    def cut(lies: TensorDescription) -> TensorDescription:
+        stride = lies.strides[kept]
+        varies = stride != 0
+        shape = (parts if varies else 1, *lies.shape[:kept], chunk if varies else 1)
+        strides = (stride * chunk, *lies.strides)
+        return replace(lies, shape=(*shape, *lies.shape[kept + 1 :]), strides=strides)
+
+    results = tuple(
+        replace(
+            lies,
+            shape=lies.shape + (1,) * len(frame.reduced),
+            strides=lies.strides + (0,) * len(frame.reduced),
+        )
+        for lies in partial.values()
+    )
+    return Frame(
+        replace(frame.kernel, outputs=tuple(partial)),
+        (parts, *frame.kept),
+        (chunk, *others),
+        tuple(map(cut, frame.operands)),
+        results,
+        length if chunk * parts > length else None,
+        frame.operands if chunk * parts > length else (),
+    )
+
+
+def _placed(
+    kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
+) -> list[tuple[Operand | Instruction, TensorDescription]]:
+    """Return operands and results, each with where it lies."""
+    made = [kernel.instruction(number) for number in kernel.outputs]
+    return [*zip(kernel.operands, args, strict=True), *zip(made, outs, strict=True)]
+
+
+def _along_domain(
+    value: Operand | Instruction, lies: TensorDescription, kernel: Kernel
+) -> tuple[int, ...]:
+    """Return the bytes from one point to the next along each dimension of the domain."""
+    steps = [0] * len(kernel.domain)
+    for place, length, stride in zip(value.places, lies.shape, lies.strides, strict=True):
+        if place is not None and length != 1:
+            steps[place] = stride
+    return tuple(steps)
+
+
+def _fastest_last(
+    groups: list[tuple[int, ...]], strides: Sequence[Sequence[int]], operands: int
+) -> list[tuple[int, ...]]:
+    """Return loops in such an order that most arrays are contiguous along the last.
+
+    Results count most, since vectors need them contiguous.
+    """
+    if len(groups) < 2:
+        return groups
+
+    def contiguous(group: tuple[int, ...]) -> tuple[int, int]:
+        steps = [abs(each[group[-1]]) for each in strides]
+        smallest = [min((abs(s) for s in each if s), default=0) for each in strides]
+        hits = [step != 0 and step == least for step, least in zip(steps, smallest, strict=True)]
+        return sum(hits[operands:]), sum(hits[:operands])
+
+    best = max(range(len(groups)), key=lambda place: (contiguous(groups[place]), place))
+    return [*groups[:best], *groups[best + 1 :], groups[best]]

@@ -1,0 +1,112 @@
+"""Accumulators: what sums of products are kept in, and how values get there and back.
+
+Floats of 16 bits are added up in float32, integers without sign, so that they wrap around.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft_c.lowering import Array
+from weft_c.processor import Processor
+from weft_c.source.code import Address, Code
+from weft_c.source.functions import ctype
+from weft_c.source.values import Form
+
+VECTOR = 16
+"""The lanes of a vector, where there are any."""
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """The type of sums of products of a dtype.
+
+    Attributes
+    ----------
+    dtype
+        That of what is multiplied.
+    dtype_of_sums
+        That of the sums, as scratch memory holds them.
+    lanes
+        How many sums a variable holds.
+    """
+
+    dtype: DType
+    dtype_of_sums: DType
+    lanes: int
+
+    @property
+    def number(self) -> str:
+        """The type of one sum."""
+        return ctype(self.dtype_of_sums)
+
+    def type(self, lanes: int) -> str:
+        """The type of several sums side by side."""
+        return f"{self.number}x{lanes}" if lanes > 1 else self.number
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether elements have the bits of sums in memory, so that vectors need no conversion."""
+        return self.dtype.itemsize == self.dtype_of_sums.itemsize
+
+    def load(self, source: Array, *indices: str | int) -> str:
+        """Return an element of an array as a number to multiply."""
+        return self.widened(source.dtype, source.get(*indices))
+
+    def widened(self, dtype: DType, value: str) -> str:
+        """Return a value in a register as a number to multiply."""
+        return value if dtypes.is_float(dtype) else f"({self.number})({value})"
+
+    def declare_vectors(self, code: Code) -> None:
+        """Declare the types of vectors in memory, which lie as their elements do.
+
+        Compilers take far longer over calls of ``vload`` and ``vstore``.
+        """
+        for lanes in (2, 4, 8, 16) if self.lanes > 1 else ():
+            attribute = f"__attribute__((aligned({self.dtype_of_sums.itemsize})))"
+            code.declare(f"typedef {self.type(lanes)} {self._type_in_memory(lanes)} {attribute};")
+
+    def _type_in_memory(self, lanes: int) -> str:
+        return f"near_{self.type(lanes)}"
+
+    def load_vector(self, code: Code, lanes: int, place: Address, dtype: DType) -> str:
+        """Return neighbouring plain elements."""
+        if lanes == 1:
+            return self.widened(dtype, Form(code).load(dtype, place))
+        return f"*(GLOBAL const {self._type_in_memory(lanes)} *)({place})"
+
+    def store(self, target: Array, value: str, *indices: str | int) -> str:
+        """Return the statement that writes a sum to an array."""
+        if target.dtype.kind in "iu":
+            value = f"({ctype(target.dtype)})({value})"
+        return target.set(value, *indices)
+
+    def store_vector(self, code: Code, lanes: int, place: Address, value: str, dtype: DType) -> str:
+        """Return the statement that writes neighbouring plain elements."""
+        if lanes == 1:
+            text = f"({ctype(dtype)})({value})" if dtype.kind in "iu" else value
+            return Form(code).store(dtype, place, text)
+        return f"*(GLOBAL {self._type_in_memory(lanes)} *)({place}) = {value};"
+
+    def value(self, form: Form, total: str) -> str:
+        """Return a sum, or a vector of plain ones, as a value of the dtype in a register."""
+        return form.signed(self.dtype, total)
+
+    def total(self, vector: str) -> str:
+        """Return the sum of the lanes of a vector of 16, in pairs."""
+        parts = [f"{vector}.s{lane:x}" for lane in range(VECTOR)]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [f"({a} + {b})" for a, b in zip(parts[:half], parts[half:], strict=True)]
+        return parts[0]
+
+
+def accumulator(dtype: DType, processor: Processor) -> Accumulator:
+    """Return what a device adds products of a dtype up in."""
+    if dtypes.is_float(dtype):
+        sums = dtypes.working_dtype(dtype)
+    else:
+        sums = dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
+    return Accumulator(dtype, sums, processor.lanes if sums.itemsize == 4 else 1)

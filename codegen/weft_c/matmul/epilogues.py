@@ -1,0 +1,166 @@
+"""Epilogues: what becomes of the sums of a product, once they are complete.
+
+Sums go to memory as they are, or the results of a kernel are computed from each while it is in a
+register. Kernels that make products begin as an epilogue says, and hand each sum to it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from weft.ir.description import TensorDescription
+from weft.kernels.kernel import title_of
+from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
+from weft_c.loops.loop_nest import Frame, View
+from weft_c.lowering import Lowering, Writing
+from weft_c.matmul.accumulators import Accumulator
+from weft_c.source.values import Form
+
+
+class Epilogue(ABC):
+    """What becomes of the sums of a product, whose dimensions are a batch, rows and columns.
+
+    Attributes
+    ----------
+    acc
+        What sums are kept in.
+    """
+
+    acc: Accumulator
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the product's dimensions."""
+
+    @property
+    @abstractmethod
+    def tensors(self) -> tuple[TensorDescription, ...]:
+        """What is read and written along these dimensions."""
+
+    @property
+    @abstractmethod
+    def target(self) -> TensorDescription | None:
+        """Where sums go as they are; None if results are computed from them."""
+
+    @abstractmethod
+    def begin(self, lowering: Lowering, title: str) -> Writing:
+        """Begin a kernel that makes sums."""
+
+    @abstractmethod
+    def write(self, writing: Writing, form: Form, indices: tuple[str, ...], total: str) -> None:
+        """Write what becomes of a sum, or of a vector of them along the last dimension."""
+
+    @abstractmethod
+    def takes_vectors(self, writing: Writing) -> bool:
+        """Whether it takes vectors of sums."""
+
+    @abstractmethod
+    def seen(self, view: View) -> Epilogue | None:
+        """Return the same with every tensor seen in another way, if that can be."""
+
+
+@dataclass(frozen=True)
+class Stored(Epilogue):
+    """Sums go to a tensor as they are."""
+
+    out: TensorDescription
+    acc: Accumulator
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the tensor."""
+        return self.out.shape
+
+    @property
+    def tensors(self) -> tuple[TensorDescription, ...]:
+        """The tensor."""
+        return (self.out,)
+
+    @property
+    def target(self) -> TensorDescription:
+        """The tensor."""
+        return self.out
+
+    def begin(self, lowering: Lowering, title: str) -> Writing:
+        """Begin a kernel."""
+        return lowering.kernel(title)
+
+    def write(self, writing: Writing, form: Form, indices: tuple[str, ...], total: str) -> None:
+        """Store it."""
+        place = writing.array("out", self.out, written=True).at(*indices)
+        writing.code.line(
+            self.acc.store_vector(writing.code, form.lanes, place, total, self.out.dtype)
+        )
+
+    def takes_vectors(self, writing: Writing) -> bool:
+        """Whether neighbours lie together and need no conversion."""
+        return self.acc.is_plain and self.out.strides[-1] == self.out.dtype.itemsize
+
+    def seen(self, view: View) -> Stored | None:
+        """Return the same with the tensor seen in another way."""
+        out = view(self.out)
+        return None if out is None else Stored(out, self.acc)
+
+
+@dataclass(frozen=True)
+class Computed(Epilogue):
+    """The results of a kernel are computed from its product.
+
+    Attributes
+    ----------
+    frame
+        The kernel, with a loop for each dimension of its domain.
+    """
+
+    frame: Frame
+    acc: Accumulator
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the loops."""
+        return self.frame.shape
+
+    @property
+    def tensors(self) -> tuple[TensorDescription, ...]:
+        """What the kernel reads and writes."""
+        return self.frame.tensors
+
+    @property
+    def target(self) -> TensorDescription | None:
+        """Nowhere: a result may be the product itself, but as a value of its dtype."""
+        return None
+
+    @property
+    def _product(self) -> int:
+        kernel = self.frame.kernel
+        return len(kernel.operands) + len(kernel.prologue)
+
+    def begin(self, lowering: Lowering, title: str) -> ElementWiseKernel:
+        """Begin a kernel of elementwise ops."""
+        rest = title_of(self.frame.kernel.epilogue)
+        return ElementWiseKernel(lowering, self.frame, f"{title}_{rest}" if rest else title)
+
+    def write(self, writing: Writing, form: Form, indices: tuple[str, ...], total: str) -> None:
+        """Compute everything from the sum as a number of the product's dtype, then store it."""
+        assert isinstance(writing, ElementWiseKernel), "the kernel began as `begin` said"
+        kernel = self.frame.kernel
+        kind = f"const {form.type(self.acc.dtype)}"
+        product = writing.code.define(kind, "product", self.acc.value(form, total))
+        names = writing.compute(kernel.outputs, form, indices, {}, {self._product: product})
+        for result, number in enumerate(kernel.outputs):
+            writing.store(result, names[number], form, indices)
+
+    def takes_vectors(self, writing: Writing) -> bool:
+        """Whether all that is read, computed and written can be in vectors."""
+        assert isinstance(writing, ElementWiseKernel), "the kernel began as `begin` said"
+        last = len(self.shape) - 1
+        results = range(len(self.frame.results))
+        lanes = writing.lanes_along(last, self.frame.kernel.outputs, [self._product])
+        return self.acc.is_plain and lanes > 1 and are_contiguous(self.frame, results, last)
+
+    def seen(self, view: View) -> Computed | None:
+        """Return the same with all that is read and written seen in another way."""
+        found = self.frame.seen(view)
+        return None if found is None else Computed(found, self.acc)

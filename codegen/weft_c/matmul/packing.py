@@ -1,0 +1,165 @@
+"""Packing: parts of matrices, copied so that a tile of registers reads what lies together.
+
+A page of memory and a set of a cache hold neighbours: rows that are far apart would take a page
+each, and often the same set. Elements get the type of the sums on their way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from weft_c.lowering import Array
+from weft_c.matmul.accumulators import VECTOR, Accumulator
+from weft_c.matmul.prologues import MemoryReader, Reader
+from weft_c.source.code import ROLLED, Address, Code
+
+Place = tuple[str, ...]
+
+
+class Bounds(NamedTuple):
+    """Where a loop begins and ends, and the type of its counter."""
+
+    first: str
+    end: str
+    kind: str
+
+
+def least(one: str, other: str) -> str:
+    """Return the lesser of two numbers, whose types may differ."""
+    return f"({one} < {other} ? {one} : {other})"
+
+
+def copy_line(
+    code: Code, acc: Accumulator, source: Reader, row: Place, bounds: Bounds, target: str
+) -> None:
+    """Write the copy of a part of a row to a pointer."""
+    first, end, kind = bounds
+    length = code.define(f"const {kind}", "length", f"{end} - {first}")
+    j, lanes = code.define(kind, "j", "0"), source.lanes
+    if lanes > 1:
+        code.line(ROLLED)
+        with code.block(f"for (; {j} + {lanes} <= {length}; {j} += {lanes})"):
+            found = source.load(*row, f"{first} + {j}", lanes=lanes)
+            code.line(
+                acc.store_vector(code, lanes, Address(f"({target})", j), found, acc.dtype_of_sums)
+            )
+    code.line(ROLLED)
+    with code.block(f"for (; {j} < {length}; {j}++)"):
+        code.line(f"({target})[{j}] = {source.load(*row, f'{first} + {j}')};")
+
+
+@dataclass(frozen=True)
+class RowTiles:
+    """Where the terms of tiles of rows are packed.
+
+    What lies by columns in memory is packed so that all of a tile's rows come for each term.
+
+    Attributes
+    ----------
+    pointer
+        Where the first tile begins.
+    depth
+        The terms that there is room for.
+    rows
+        The rows of a tile.
+    """
+
+    pointer: str
+    depth: int
+    rows: int
+
+    def place(self, source: Reader, tile: str, r: str, term: str) -> str:
+        """Return where a term of a row of a tile lies."""
+        start = f"{self.pointer} + {tile} * {self.rows * self.depth}"
+        if source.is_by_rows:
+            return f"{start} + {r} * {self.depth} + {term}"
+        return f"{start} + {term} * {self.rows} + {r}"
+
+
+def pack_tile(
+    code: Code,
+    acc: Accumulator,
+    source: Reader,
+    first: Place,
+    terms: Bounds,
+    tile: str,
+    target: RowTiles,
+) -> None:
+    """Write the copy of some terms of a tile's rows, given its first row and its number."""
+    *at, i = first
+    if source.is_by_rows:
+        code.line(ROLLED)
+        with code.block(f"for (i32 r = 0; r < {target.rows}; r++)"):
+            line = target.place(source, tile, "r", "0")
+            copy_line(code, acc, source, (*at, f"{i} + r"), terms, line)
+        return
+    code.line(ROLLED)
+    with code.block(f"for ({terms.kind} k = {terms.first}; k < {terms.end}; k++)"):
+        place = target.place(source, tile, "0", f"(k - {terms.first})")
+        r = _short_vectors(code, acc, source, (*at, i, "k"), place, target.rows)
+        if r < target.rows:
+            value = source.load(*at, f"{i} + r", "k")
+            code.line(ROLLED)
+            code.line(f"for (i32 r = {r}; r < {target.rows}; r++) ({place})[r] = {value};")
+
+
+def _short_vectors(
+    code: Code, acc: Accumulator, reader: Reader, first: Place, target: str, count: int
+) -> int:
+    """Write the copy of a column's elements as far as vectors go, and return how far that is."""
+    r = 0
+    assert isinstance(reader, MemoryReader), "what is computed is computed by rows"
+    source = reader.array
+    if acc.lanes == 1 or not acc.is_plain or source.strides[-2] != 1:
+        return r
+    *at, i, k = first
+    for lanes in (8, 4, 2):
+        while r + lanes <= count:
+            found = acc.load_vector(code, lanes, source.at(*at, f"{i} + {r}", k), source.dtype)
+            code.line(
+                acc.store_vector(
+                    code, lanes, Address(f"({target})", str(r)), found, acc.dtype_of_sums
+                )
+            )
+            r += lanes
+    return r
+
+
+def pack_columns(
+    code: Code,
+    acc: Accumulator,
+    source: Array,
+    at: Place,
+    terms: Bounds,
+    columns: tuple[str, str],
+    target: tuple[str, int],
+) -> None:
+    """Write the copy of some terms of columns, given the first and their number.
+
+    The target is a pointer and a width, up to which there are zeros.
+    """
+    first, count = columns
+    pointer, width = target
+    k = code.name("k")
+    line = f"{pointer} + ({k} - {terms.first}) * {width}"
+    is_vector = source.strides[-1] == 1 and acc.lanes > 1 and acc.is_plain
+    code.line(ROLLED)
+    with code.block(f"for ({terms.kind} {k} = {terms.first}; {k} < {terms.end}; {k}++)"):
+        code.line(f"{terms.kind} j = 0;")
+        if is_vector:
+            code.line(ROLLED)
+            place = source.at(*at, k, f"{first} + j")
+            found = acc.load_vector(code, VECTOR, place, source.dtype)
+            with code.block(f"for (; j + {VECTOR} <= {count}; j += {VECTOR})"):
+                code.line(
+                    acc.store_vector(
+                        code, VECTOR, Address(f"({line})", "j"), found, acc.dtype_of_sums
+                    )
+                )
+            if count == str(width):
+                return
+        value = acc.load(source, *at, k, f"{first} + j")
+        found = value if count == str(width) else f"j < {count} ? {value} : 0"
+        code.line(ROLLED)
+        code.line(f"for (; j < {width}; j++) ({line})[j] = {found};")

@@ -1,0 +1,457 @@
+"""Products of matrices, and of a matrix and a vector, alone or in a kernel with others.
+
+On serial devices products are made in tiles of registers, or by the host where that is worth a wait
+for the device; on others in tiles that a group shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from weft.errors import GraphError
+from weft.ir.description import TensorDescription, contiguous
+from weft.ir.op import Op
+from weft.kernels.kernel import Kernel
+from weft.ops.linalg import MatmulOp
+from weft.ops.movement import BroadcastOp
+from weft_c.loops.loop_nest import frame_of_points
+from weft_c.loops.parallel import SHARES, decoded, each_point
+from weft_c.lowering import Lowering, Writing, needs_scratch, rules
+from weft_c.matmul import blas
+from weft_c.matmul.accumulators import VECTOR, Accumulator, accumulator
+from weft_c.matmul.blocking import blocking, tiles_bytes
+from weft_c.matmul.epilogues import Computed, Epilogue, Stored
+from weft_c.matmul.prologues import Prologue, prologue_of, reader
+from weft_c.matmul.register_tiles import multiply_tiles
+from weft_c.matmul.shared_tiles import (
+    LEAST_TERMS,
+    Factors,
+    Place,
+    add_parts,
+    multiply_shared,
+    partial_bytes,
+    tile_columns,
+)
+from weft_c.processor import Processor
+from weft_c.source.code import UNROLL, Address, Code
+from weft_c.source.index_types import index_kind, is_wide
+from weft_c.source.values import Form
+
+TINY = 2048
+"""The multiplications up to which a product is not worth tiles."""
+
+SHORT = 256
+"""With a shorter side, tiles reach half the rate of a BLAS: copies weigh more."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of matrices [..., m, k] and [..., k, n] of equal leading dimensions.
+
+    Attributes
+    ----------
+    x, y
+        The matrices.
+    epilogue
+        What becomes of the product.
+    prologue
+        What computes the first matrix, if it is in no memory.
+    """
+
+    x: TensorDescription
+    y: TensorDescription
+    epilogue: Epilogue
+    prologue: Prologue | None = None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether indices need 64 bits."""
+        read = (self.x,) if self.prologue is None else self.prologue.frame.tensors
+        return is_wide(*read, self.y, *self.epilogue.tensors)
+
+    @property
+    def kind(self) -> str:
+        """The type of indices."""
+        return index_kind(self.is_wide)
+
+    @property
+    def title(self) -> str:
+        """A short name of what is multiplied."""
+        return f"{self.prologue.title if self.prologue else ''}matmul"
+
+    def folded(self) -> Product:
+        """Return a batch that meets the same second operand as more rows."""
+        *batch, m, k = self.x.shape
+        y, n = self.y, self.y.shape[-1]
+        if not batch or any(step and n > 1 for n, step in zip(batch, y.strides, strict=False)):
+            return self
+        rows = prod(batch) * m
+        x = self.x.cast((rows, k))
+        epilogue = self.epilogue.seen(lambda lies: lies.cast((rows, n)))
+        prologue = self.prologue and self.prologue.seen(lambda lies: lies.cast((rows, k)))
+        if x is None or epilogue is None or (prologue is None and self.prologue):
+            return self
+        y = replace(y, shape=y.shape[-2:], strides=y.strides[-2:])
+        return Product(x, y, epilogue, prologue)
+
+    def turned(self) -> Product:
+        """Return the product of the transposed matrices in the other order."""
+        epilogue = self.epilogue.seen(_turned)
+        assert epilogue is not None, "every tensor can be transposed"
+        return Product(_turned(self.y), _turned(self.x), epilogue)
+
+
+def _turned(x: TensorDescription) -> TensorDescription:
+    rank = len(x.shape)
+    return x.transpose((*range(rank - 2), rank - 1, rank - 2))
+
+
+@rules.on_type(MatmulOp)
+def matmul(op: MatmulOp, lowering: Lowering) -> None:
+    """Multiply matrices, as their lengths and the device ask."""
+    processor = lowering.processor
+    x, y = lowering.args
+    if on_host(op, processor):
+        lowering.host(np.matmul, (x, y, lowering.out), (2,))
+        return
+    product = _stored(op, x, y, lowering.out, processor)
+    if processor.has_blas and in_library(product):
+        lowering.library("matmul", (product.x, product.y, *product.epilogue.tensors))
+        return
+    multiply(lowering, product)
+
+
+def _stored(
+    op: MatmulOp,
+    x: TensorDescription,
+    y: TensorDescription,
+    out: TensorDescription,
+    processor: Processor,
+) -> Product:
+    """Return a product whose sums are stored as they are, folded."""
+    return Product(x, y, Stored(out, accumulator(op.dtype, processor))).folded()
+
+
+def write_product(
+    kernel: Kernel,
+    args: Sequence[TensorDescription],
+    outs: Sequence[TensorDescription],
+    lowering: Lowering,
+) -> None:
+    """Write and launch what computes a kernel with a product.
+
+    Raises GraphError if the kernel also reduces rows, which no work item has as a whole, or
+    computes a row or the rows of a single column, which are read vector by vector.
+    """
+    product = kernel.product
+    assert product is not None, "the kernel has a product"
+    if kernel.reduced:
+        reason = "kernels in C do not reduce the rows of a product: its target has max_product_row"
+        raise GraphError(product.op.explain(reason))
+    prologue = prologue_of(kernel, args)
+    if prologue is not None and not are_matrices(product.op):
+        reason = "kernels in C compute no vector for a product: its target has takes_prologue"
+        raise GraphError(product.op.explain(reason))
+    first, second = product.args
+    x = args[first] if prologue is None else prologue.operand
+    acc = accumulator(product.dtype, lowering.processor)
+    epilogue = Computed(frame_of_points(kernel, args, outs), acc)
+    multiply(lowering, Product(x, args[second], epilogue, prologue).folded())
+
+
+@needs_scratch(MatmulOp)
+def matmul_bytes(op: MatmulOp, processor: Processor) -> int:
+    """Return the scratch memory of a product, none where a BLAS makes it."""
+    if on_host(op, processor):
+        return 0
+    if processor.has_blas:
+        x, y = map(_layout, op.args)
+        if in_library(_stored(op, x, y, contiguous(op.axes.shape, op.dtype), processor)):
+            return 0
+    return scratch_of_product(op, processor, is_stored=True)
+
+
+def _layout(op: Op) -> TensorDescription:
+    """Return the strides that a value will have, as far as a plan decides them by the graph."""
+    views = [op]
+    while type(views[-1]).view is not Op.view and views[-1].args:
+        views.append(views[-1].args[0])
+    lies: TensorDescription | None = None
+    for each in reversed(views):
+        seen = None if lies is None else each.view(lies)
+        lies = seen or contiguous(each.axes.shape, each.dtype)
+    assert lies is not None
+    return lies
+
+
+def is_own(op: MatmulOp, processor: Processor) -> bool:
+    """Whether no BLAS makes a product, but a kernel, which can go on with what follows.
+
+    A batch of one-row products with the same matrix is a product of matrices.
+    """
+    x, y = op.args
+    *batch, m, k = x.axes.shape
+    rows = prod(batch) * m if isinstance(y, BroadcastOp) else m
+    is_worth = _is_worth_a_call(rows, op.axes.shape[-1], op.axes.size * k)
+    is_for_library = processor.has_blas and op.dtype.name in blas.DTYPES and is_worth
+    return not on_host(op, processor) and not is_for_library
+
+
+def on_host(op: MatmulOp, processor: Processor) -> bool:
+    """Whether the host's BLAS makes a product.
+
+    Not of a matrix and a vector: that is as fast as the matrix is read, and the BLAS's threads,
+    which wait for more by spinning, would take the processors from the device.
+    """
+    m, k = op.args[0].axes.shape[-2:]
+    n = op.axes.shape[-1]
+    least = processor.host_work if min(m, k, n) < SHORT else processor.host_work_even
+    is_large = min(m, n) > 1 and m * k * n >= least
+    return processor.shares_host and op.dtype.name in ("float32", "float64") and is_large
+
+
+def in_library(product: Product) -> bool:
+    """Whether a product is one for the device's BLAS: of matrices, not small, and laid out well."""
+    x, y, (out,) = product.x, product.y, product.epilogue.tensors
+    *_, m, n = out.shape
+    return _is_worth_a_call(m, n, out.size * x.shape[-1]) and blas.gemm(x, y, out) is not None
+
+
+def _is_worth_a_call(rows: int, columns: int, work: int) -> bool:
+    """Whether a product of so many multiplications is worth a call of the device's BLAS."""
+    return min(rows, columns) > 1 and work > TINY
+
+
+def are_matrices(op: Op) -> bool:
+    """Whether both operands of a product have several rows and columns to give."""
+    return min(op.axes.shape[-2:]) > 1
+
+
+def takes_prologue(op: Op, processor: Processor) -> bool:
+    """Whether a kernel makes a product and reads each element of its first operand once.
+
+    So it is where no other work item multiplies the same rows with other columns.
+    """
+    if not are_matrices(op) or not is_own(op, processor):  # type: ignore[arg-type]
+        return False
+    *leading, m, k = op.args[0].axes.shape
+    n = op.axes.shape[-1]
+    if not processor.is_serial:
+        return n <= tile_columns(m, n, processor)
+    acc = accumulator(op.dtype, processor)
+    return blocking((prod(leading), m, k, n), acc, processor, False, acc.lanes).across == 1
+
+
+def scratch_of_product(
+    op: Op, processor: Processor, *, is_stored: bool, has_prologue: bool = False
+) -> int:
+    """Return the scratch memory that `multiply` needs at most, for operands in any layout.
+
+    `is_stored` tells whether sums go to memory as they are.
+    """
+    *leading, m, k = op.args[0].axes.shape
+    batch, n = prod(leading), op.axes.shape[-1]
+    if batch * m * n * k <= TINY:
+        return 0
+    acc = accumulator(op.dtype, processor)
+    # A batch may turn out to be more rows; a column becomes a row.
+    ways = {(batch, m, n), (1, batch * m, n)}
+    ways = {(b, j, i) for b, i, j in ways} if n == 1 else ways
+    if processor.is_serial:
+        options = acc, processor, is_stored, has_prologue
+        return max(tiles_bytes((b, i, k, j), *options) for b, i, j in ways)
+    return max(
+        max(partial_bytes(b, i, j, k, acc, processor), _column_bytes(b * i, j, k, acc, processor))
+        for b, i, j in ways
+    )
+
+
+def multiply(lowering: Lowering, product: Product) -> None:
+    """Write a product, folded, and what becomes of it."""
+    *batch, m, n = product.epilogue.shape
+    k = product.x.shape[-1]
+    if not prod(product.epilogue.shape):
+        return
+    if n == 1 and m > 1:
+        product, m, n = product.turned(), n, m
+    x, y = product.x, product.y
+    if m == 1 and y.strides[-2] == y.dtype.itemsize and x.strides[-1] == x.dtype.itemsize:
+        _row_products(lowering, product)
+    elif prod(batch) * m * n * k <= TINY:
+        _each_by_itself(lowering, product)
+    elif lowering.processor.is_serial:
+        multiply_tiles(lowering, x, y, product.epilogue, product.prologue, product.title)
+    elif m == 1:
+        _columns(lowering, product)
+    else:
+        multiply_shared(lowering, _factors(product), product.epilogue, product.title)
+
+
+def _factors(product: Product) -> Factors:
+    x, y, acc = product.x, product.y, product.epilogue.acc
+    *batch, m, k = x.shape
+
+    def first(writing: Writing, at: Place, i: str, term: str) -> str:
+        return reader(acc, writing, x, product.prologue).load(*at, i, term)
+
+    def second(writing: Writing, at: Place, term: str, j: str) -> str:
+        return acc.load(writing.array("y", y), *at, term, j)
+
+    by_rows = x.strides[-1] <= x.strides[-2], y.strides[-1] <= y.strides[-2]
+    return Factors(tuple(batch), m, y.shape[-1], k, first, second, by_rows, product.kind)
+
+
+def _each_by_itself(lowering: Lowering, product: Product) -> None:
+    """Write a loop over the sums of a small product."""
+    x, y, epilogue = product.x, product.y, product.epilogue
+    writing, acc = epilogue.begin(lowering, product.title), epilogue.acc
+    a, b = reader(acc, writing, x, product.prologue), writing.array("y", y)
+
+    def add(indices: tuple[str, ...], form: Form) -> None:
+        *at, i, j = indices
+        total = writing.code.define(acc.number, "total", "0")
+        with writing.code.block(f"for ({product.kind} k = 0; k < {x.shape[-1]}; k++)"):
+            terms = f"{a.load(*at, i, 'k')} * {acc.load(b, *at, 'k', j)}"
+            writing.code.line(f"{total} += {terms};")
+        epilogue.write(writing, form, indices, total)
+
+    each_point(writing, epilogue.shape, add, wide=product.is_wide, cost=max(x.shape[-1], 1))
+
+
+def _row_products(lowering: Lowering, product: Product) -> None:
+    """Write the products of a vector with vectors that lie in memory as it does."""
+    x, y, epilogue = product.x, product.y, product.epilogue
+    writing, acc = epilogue.begin(lowering, "matvec"), epilogue.acc
+    code, k = writing.code, x.shape[-1]
+    a, b = writing.array("x", x), writing.array("y", y)
+    is_vector = acc.lanes > 1 and acc.is_plain
+    acc.declare_vectors(code)
+    group = writing.processor.group
+
+    def totals_of_rows(at: tuple[str, ...], rows: Sequence[str]) -> list[str]:
+        totals = [code.define(acc.number, "total", "0") for _ in rows]
+        first, step = "0", 1
+        if is_vector:
+            first = _vector_sums(
+                code,
+                acc,
+                totals,
+                (product.kind, k),
+                lambda t: [a.at(*at, "0", t), *(b.at(*at, t, j) for j in rows)],
+            )
+        elif not writing.processor.is_serial:
+            first, step = "LOCAL_ID", group
+        with code.block(f"for ({product.kind} k = {first}; k < {k}; k += {step})"):
+            for total, j in zip(totals, rows, strict=True):
+                terms = f"{acc.load(a, *at, '0', 'k')} * {acc.load(b, *at, 'k', j)}"
+                code.line(f"{total} += {terms};")
+        return totals
+
+    def some_rows(indices: tuple[str, ...], form: Form) -> None:
+        *at, zero, j = indices
+        rows = [j, *(f"{j} + {more}" for more in range(1, form.lanes))]
+        for row, total in zip(rows, totals_of_rows(tuple(at), rows), strict=True):
+            epilogue.write(writing, Form(code), (*at, zero, row), total)
+
+    if writing.processor.is_serial:
+        lanes = _SIDE_BY_SIDE if is_vector else 1
+        wide = product.is_wide
+        each_point(writing, epilogue.shape, some_rows, lanes=lanes, wide=wide, cost=k)
+        return
+    rows = prod(epilogue.shape)
+    groups = min(rows, writing.processor.units * SHARES)
+    code.declare(f"LOCAL {acc.number} shared[{group}];")
+    with code.block(f"for (i64 row = GROUP_ID; row < {rows}; row += {groups})"):
+        indices = decoded(code, epilogue.shape, "row", "i64")
+        (total,) = totals_of_rows(indices[:-2], [indices[-1]])
+        code.line(f"shared[LOCAL_ID] = {total};")
+        code.line("BARRIER();")
+        with code.block(f"for (i32 count = {group // 2}; count > 0; count /= 2)"):
+            code.line("if (LOCAL_ID < count) shared[LOCAL_ID] += shared[LOCAL_ID + count];")
+            code.line("BARRIER();")
+        with code.block("if (LOCAL_ID == 0)"):
+            epilogue.write(writing, Form(code), indices, "shared[0]")
+        code.line("BARRIER();")
+    writing.launch(groups * group, group)
+
+
+Places = Callable[[str], Sequence[Address]]
+"""Returns where the vectors of all operands lie that begin at a term, the common one first."""
+
+_CHAINS = 4
+"""The vectors that are added up side by side: each addition takes as many cycles."""
+
+_SIDE_BY_SIDE = 2
+"""The rows that are read side by side: memory hands out two streams faster than one."""
+
+
+def _vector_sums(
+    code: Code, acc: Accumulator, totals: Sequence[str], terms: tuple[str, int], places: Places
+) -> str:
+    """Write the sums of products of vectors as far as they go, and return how far that is.
+
+    `terms` are the type of their counter, and how many there are.
+    """
+    kind, k = terms
+    vector, step, rows = acc.type(VECTOR), VECTOR * _CHAINS, len(totals)
+    whole = k // step * step
+    code.line(f"{vector} c[{rows}][{_CHAINS}];")
+    for row in range(rows):
+        code.line(UNROLL)
+        code.line(f"for (i32 v = 0; v < {_CHAINS}; v++) c[{row}][v] = ({vector})(0);")
+    with code.block(f"for ({kind} k = 0; k < {whole}; k += {step})"):
+        code.line(UNROLL)
+        with code.block(f"for (i32 v = 0; v < {_CHAINS}; v++)"):
+            found = [
+                acc.load_vector(code, VECTOR, place, acc.dtype)
+                for place in places(f"k + v * {VECTOR}")
+            ]
+            common = code.define(f"const {vector}", "common", found[0])
+            for row, other in enumerate(found[1:]):
+                code.line(f"c[{row}][v] += {common} * {other};")
+    for row, total in enumerate(totals):
+        added = " + ".join(f"c[{row}][{v}]" for v in range(_CHAINS))
+        name = code.define(f"const {vector}", "sums", added)
+        code.line(f"{total} = {acc.total(name)};")
+    return str(whole)
+
+
+def _column_parts(batch: int, columns: int, k: int, processor: Processor) -> int:
+    wanted = processor.units * processor.group * 2 // max(batch * columns, 1)
+    return max(1, min(wanted, k // LEAST_TERMS))
+
+
+def _column_bytes(batch: int, columns: int, k: int, acc: Accumulator, processor: Processor) -> int:
+    parts = 1 if processor.is_serial else _column_parts(batch, columns, k, processor)
+    return 0 if parts == 1 else parts * batch * columns * acc.dtype_of_sums.itemsize
+
+
+def _columns(lowering: Lowering, product: Product) -> None:
+    """Write the product of a vector with columns, a work item each, or one for a part of a sum."""
+    x, y, acc = product.x, product.y, product.epilogue.acc
+    shape, k = product.epilogue.shape, x.shape[-1]
+    parts = _column_parts(prod(shape[:-1]), shape[-1], k, lowering.processor)
+    partial = lowering.scratch((parts, *shape), acc.dtype_of_sums) if parts > 1 else None
+    epilogue = product.epilogue if partial is None else Stored(partial, acc)
+    writing = epilogue.begin(lowering, "matvec")
+    code, length = writing.code, -(-k // parts)
+    a, b = writing.array("x", x), writing.array("y", y)
+    wide = is_wide(x, y, *epilogue.tensors)
+    kind = index_kind(wide)
+
+    def column(indices: tuple[str, ...], form: Form) -> None:
+        part = indices[0] if parts > 1 else "0"
+        *at, _, j = indices[1:] if parts > 1 else indices
+        total = code.define(acc.number, "total", "0")
+        first, last = f"{part} * {length}", f"({part} + 1) * {length}"
+        with code.block(f"for ({kind} k = {first}; k < {last} && k < {k}; k++)"):
+            code.line(f"{total} += {acc.load(a, *at, '0', 'k')} * {acc.load(b, *at, 'k', j)};")
+        epilogue.write(writing, form, indices, total)
+
+    each_point(writing, epilogue.shape, column, wide=wide)
+    if partial is not None:
+        add_parts(lowering, partial, product.epilogue)

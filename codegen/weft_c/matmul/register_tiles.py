@@ -1,0 +1,310 @@
+"""Tiles: products of matrices on serial devices, a tile of sums in registers at a time.
+
+A tile has a few rows and, along them, a few vectors. Each term of its sums takes a vector of the
+second operand for each of its vectors, and a number of the first for each of its rows. The loops
+around it keep a panel of the second operand in the nearest cache and rows of the first in the next,
+as in K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import prod
+
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
+from weft_c.loops.parallel import decoded, part, share
+from weft_c.lowering import Array, Lowering
+from weft_c.matmul.blocking import FEW, NEAR, blocking, packs_rows
+from weft_c.matmul.epilogues import Epilogue
+from weft_c.matmul.packing import Bounds, RowTiles, least, pack_columns, pack_tile
+from weft_c.matmul.prologues import Prologue, reader
+from weft_c.source.code import ROLLED, UNROLL, Address
+from weft_c.source.functions import ctype
+from weft_c.source.index_types import are_many, index_kind, is_wide
+from weft_c.source.values import Form
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Columns as wide as a tile.
+
+    Attributes
+    ----------
+    first
+        The first column.
+    span
+        Which columns, from the first, are of the result and in no panel before: from one to an end.
+    terms
+        Which terms are added up.
+    pointer, dtype
+        Where the first term's elements are, and what they are.
+    pitch, step
+        The distance of terms, and that of columns.
+    """
+
+    first: str
+    span: tuple[str, str]
+    terms: Bounds
+    pointer: str
+    dtype: DType
+    pitch: int
+    step: int
+
+
+def multiply_tiles(
+    lowering: Lowering,
+    x: TensorDescription,
+    y: TensorDescription,
+    epilogue: Epilogue,
+    prologue: Prologue | None,
+    title: str,
+) -> None:
+    """Write the product of matrices [..., m, k] and [..., k, n] of equal leading dimensions."""
+    _Tiling(lowering, x, y, epilogue, prologue, title).write()
+
+
+class _Tiling:
+    """The kernel that multiplies."""
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        x: TensorDescription,
+        y: TensorDescription,
+        epilogue: Epilogue,
+        prologue: Prologue | None,
+        title: str,
+    ) -> None:
+        self.lowering, self.epilogue = lowering, epilogue
+        self.writing = epilogue.begin(lowering, title)
+        self.code, self.processor = self.writing.code, self.writing.processor
+        self.acc = acc = epilogue.acc
+        acc.declare_vectors(self.code)
+        self.a, self.b = reader(acc, self.writing, x, prologue), self.writing.array("y", y)
+        *self.batch, self.m, self.n = epilogue.shape
+        self.k = x.shape[-1]
+        lengths = prod(self.batch), self.m, self.k, self.n
+        is_stored = epilogue.target is not None
+        lanes = acc.lanes if self.m > 1 or self._has_vectors() else 1
+        self.cut = blocking(lengths, acc, self.processor, is_stored, lanes)
+        self.tile = self.cut.tile
+        depth, width = self.cut.depth, self.tile.width
+        is_deep = are_many(depth * max(width, self.cut.rows))
+        read = (x,) if prologue is None else prologue.frame.tensors
+        self.kind = index_kind(is_deep or is_wide(*read, y, *epilogue.tensors))
+        self.packs_columns = self._packs_columns()
+        self.panel = self._scratch("columns", width * depth) if self.packs_columns else ""
+        self.packed: RowTiles | None = None
+        if prologue or packs_rows(self.m, self.k, self.n, acc):
+            pointer = self._scratch("rows", self.cut.rows * depth)
+            self.packed = RowTiles(pointer, depth, self.tile.rows)
+        has_rest = self.m % self.tile.rows or self.n % width
+        self.in_vectors = epilogue.takes_vectors(self.writing)
+        # What is computed from sums is written once for a tile, not for each of its vectors.
+        fits = is_stored and self.in_vectors and not has_rest and self.k <= depth
+        self.aside = "" if fits else self._scratch("aside", self.tile.rows * width)
+        self.waiting = self._waiting() if self.k > depth else None
+
+    def _has_vectors(self) -> bool:
+        """Whether vectors of columns are in memory, just as they are multiplied."""
+        return self.b.strides[-1] == 1 and self.acc.is_plain
+
+    def _packs_columns(self) -> bool:
+        """Whether columns are copied: never for a single row, which would read the copy once."""
+        if self.m == 1:
+            return False
+        if self.n < self.tile.width or not self._has_vectors():
+            return True
+        is_near = prod(self.b.lies.shape[-2:]) * self.b.dtype.itemsize <= NEAR
+        return self.m >= FEW and not is_near
+
+    def _scratch(self, hint: str, elements: int) -> str:
+        shape = (self.cut.items, elements)
+        lies = self.lowering.scratch(shape, self.acc.dtype_of_sums)
+        place = self.writing.array(hint, lies, written=True)
+        pointer = f"GLOBAL {self.acc.number} *const"
+        return self.code.define(pointer, hint, place.at("GLOBAL_ID", "0"))
+
+    def _waiting(self) -> Array:
+        """Return where sums wait for more terms: where they go, if it is to memory as they are."""
+        lies = self.epilogue.target
+        if lies is None:
+            lies = self.lowering.scratch(self.epilogue.shape, self.acc.dtype_of_sums)
+        return self.writing.array("waiting", lies, written=True)
+
+    def write(self) -> None:
+        """Write the loops over parts of the result, blocks of terms, panels and tiles."""
+        code, cut = self.code, self.cut
+        grid = (cut.down, cut.across)
+        begin, end = share(code, prod(self.batch) * prod(grid), cut.items, self.kind)
+        with ExitStack() as stack:
+            task = code.name("task")
+            head = f"for ({self.kind} {task} = {begin}; {task} < {end}; {task}++)"
+            stack.enter_context(code.block(head))
+            *at, down, across = decoded(code, (*self.batch, *grid), task, self.kind)
+            tiles = self.part(cut.tiles, down, cut.down)
+            terms = stack.enter_context(self.blocks())
+            if self.packed:
+                with self.each_tile(tiles) as (tile, i):
+                    place = f"({tile} - {tiles[0]})"
+                    pack_tile(code, self.acc, self.a, (*at, i), terms, place, self.packed)
+            panels = self.part(-(-self.n // self.tile.width), across, cut.across)
+            first, last = panels
+            with code.block(f"for ({self.kind} panel = {first}; panel < {last}; panel++)"):
+                panel = self.columns(tuple(at), terms)
+                with self.each_tile(tiles) as (tile, i):
+                    self.sums(tuple(at), (tile, tiles[0], i), panel)
+        self.writing.launch(cut.items)
+
+    def part(self, count: int, number: str, parts: int) -> tuple[str, str]:
+        """Write the first of a part of so many things, and the end."""
+        return part(self.code, count, f"(i64){number}", str(parts), self.kind)
+
+    @contextmanager
+    def blocks(self) -> Iterator[Bounds]:
+        """Open a loop over blocks of terms, if there are several, and give one."""
+        k, depth, kind, code = self.k, self.cut.depth, self.kind, self.code
+        if k <= depth:
+            yield Bounds("0", str(k), kind)
+            return
+        first = code.name("k")
+        with code.block(f"for ({kind} {first} = 0; {first} < {k}; {first} += {depth})"):
+            end = least(f"{first} + {depth}", str(k))
+            yield Bounds(first, code.define(f"const {kind}", "end", end), kind)
+
+    @contextmanager
+    def each_tile(self, tiles: tuple[str, str]) -> Iterator[tuple[str, str]]:
+        """Open a loop over tiles of rows; gives the number and the first row of one."""
+        code, tile = self.code, self.code.name("tile")
+        head = f"for ({self.kind} {tile} = {tiles[0]}; {tile} < {tiles[1]}; {tile}++)"
+        with code.block(head):
+            start, rows = f"{tile} * {self.tile.rows}", self.tile.rows
+            if self.m % rows:
+                start = least(start, str(self.m - rows))
+            yield tile, code.define(f"const {self.kind}", "i", start)
+
+    def columns(self, at: tuple[str, ...], terms: Bounds) -> Panel:
+        """Write where the columns of a panel are: packed with zeros after the last, or as they lie.
+
+        As they lie, the last panel overlaps the one before.
+        """
+        code, width, acc, b = self.code, self.tile.width, self.acc, self.b
+        start, rest = f"panel * {width}", self.n % width
+        overlaps = rest and not self.packs_columns
+        place = least(start, str(self.n - width)) if overlaps else start
+        first = code.define(f"const {self.kind}", "column", place)
+        if self.packs_columns:
+            count = str(width)
+            if rest:
+                kind, left = f"const {self.kind}", f"{self.n} - {first}"
+                count = code.define(kind, "count", least(count, left))
+            pack_columns(code, acc, b, at, terms, (first, count), (self.panel, width))
+            return Panel(first, ("0", count), terms, self.panel, acc.dtype_of_sums, width, 1)
+        known = "0"
+        if overlaps:
+            known = code.define(f"const {self.kind}", "known", f"{start} - {first}")
+        pointer = f"GLOBAL const {ctype(b.dtype)} *"
+        there = code.define(pointer, "b", b.at(*at, terms.first, first))
+        pitch, step = b.strides[-2:]
+        return Panel(first, (known, str(width)), terms, there, b.dtype, pitch, step)
+
+    def sums(self, at: tuple[str, ...], tile: tuple[str, str, str], panel: Panel) -> None:
+        """Write one tile: add terms up, and put the sums where they belong."""
+        code, acc = self.code, self.acc
+        number, _, i = tile
+        vector = acc.type(self.tile.lanes)
+        code.line(f"{vector} c[{self.tile.rows}][{self.tile.vectors}];")
+        with self.each_sum():
+            code.line(f"c[r][v] = ({vector})(0);")
+        head = f"for ({self.kind} k = {panel.terms.first}; k < {panel.terms.end}; k++)"
+        with code.block(head):
+            self.term(at, tile, panel)
+        self.store(at, (number, i), panel)
+
+    def term(self, at: tuple[str, ...], tile: tuple[str, str, str], panel: Panel) -> None:
+        """Write one term of all sums of a tile."""
+        code, acc = self.code, self.acc
+        number, first, i = tile
+        lanes, vectors = self.tile.lanes, self.tile.vectors
+        code.line(f"{acc.type(lanes)} b[{vectors}];")
+        code.line(UNROLL)
+        term = f"(k - {panel.terms.first})"
+        place = Address(panel.pointer, f"{term} * {panel.pitch} + v * {lanes * panel.step}")
+        found = acc.load_vector(code, lanes, place, panel.dtype)
+        code.line(f"for ({self.kind} v = 0; v < {vectors}; v++) b[v] = {found};")
+        if self.packed:
+            value = f"*({self.packed.place(self.a, f'({number} - {first})', 'r', term)})"
+        else:
+            value = self.a.load(*at, f"{i} + r", "k")
+        code.line(UNROLL)
+        with code.block(f"for (i32 r = 0; r < {self.tile.rows}; r++)"):
+            code.line(f"const {acc.number} a = {value};")
+            code.line(UNROLL)
+            code.line(f"for (i32 v = 0; v < {vectors}; v++) c[r][v] += a * b[v];")
+
+    @contextmanager
+    def each_sum(self) -> Iterator[None]:
+        """Open loops over the vectors of sums, ``c[r][v]``."""
+        code = self.code
+        code.line(UNROLL)
+        with code.block(f"for (i32 r = 0; r < {self.tile.rows}; r++)"):
+            code.line(UNROLL)
+            with code.block(f"for (i32 v = 0; v < {self.tile.vectors}; v++)"):
+                yield
+
+    def store(self, at: tuple[str, ...], tile: tuple[str, str], panel: Panel) -> None:
+        """Write how sums are put where they belong, or aside if that is not for all of them."""
+        code, acc, lanes = self.code, self.acc, self.tile.lanes
+        number, i = tile
+        if not self.aside:
+            with self.each_sum():
+                indices = (*at, f"{i} + r", f"{panel.first} + v * {lanes}")
+                self.epilogue.write(self.writing, Form(self.code, lanes), indices, "c[r][v]")
+            return
+        with self.each_sum():
+            place = Address(self.aside, f"r * {self.tile.width} + v * {lanes}")
+            code.line(acc.store_vector(code, lanes, place, "c[r][v]", acc.dtype_of_sums))
+        kind = f"const {self.kind}"
+        known = code.define(kind, "known", f"{number} * {self.tile.rows} - {i}")
+        begin, end = panel.span
+        is_vector = self.in_vectors and 1 < lanes <= self.n
+        if is_vector:
+            whole = f"{begin} + ({end} - {begin}) / {lanes} * {lanes}"
+            whole = code.define(kind, "whole", whole)
+            self.columns_of_tile(Form(self.code, lanes), (*at, i), known, (begin, whole), panel)
+            begin = whole
+        if not is_vector or self.n % lanes:
+            self.columns_of_tile(Form(self.code), (*at, i), known, (begin, end), panel)
+
+    def columns_of_tile(
+        self, form: Form, first: tuple[str, ...], known: str, span: tuple[str, str], panel: Panel
+    ) -> None:
+        """Write what becomes of the sums in some columns, those of rows that are not known yet.
+
+        What is the same all along a column is so in the inner loop.
+        """
+        code, (*at, i) = self.code, first
+        code.line(ROLLED)
+        with code.block(f"for ({self.kind} j = {span[0]}; j < {span[1]}; j += {form.lanes})"):
+            code.line(ROLLED)
+            with code.block(f"for ({self.kind} r = {known}; r < {self.tile.rows}; r++)"):
+                sums = Address(self.aside, f"r * {self.tile.width} + j")
+                self.finish(form, (*at, f"{i} + r", f"{panel.first} + j"), sums, panel)
+
+    def finish(self, form: Form, indices: tuple[str, ...], sums: Address, panel: Panel) -> None:
+        """Write what becomes of the sums of a block of terms: they wait for the last block's."""
+        code, acc, lanes = self.code, self.acc, form.lanes
+        found = acc.load_vector(code, lanes, sums, acc.dtype_of_sums)
+        total = code.define(acc.type(lanes), "total", found)
+        if self.waiting is not None:
+            first, end, _ = panel.terms
+            place, dtype = self.waiting.at(*indices), self.waiting.dtype
+            code.line(f"if ({first}) {total} += {acc.load_vector(code, lanes, place, dtype)};")
+            if self.epilogue.target is None:
+                with code.block(f"if ({end} < {self.k})"):
+                    code.line(acc.store_vector(code, lanes, place, total, dtype))
+                    code.line("continue;")
+        self.epilogue.write(self.writing, form, indices, total)

@@ -1,0 +1,221 @@
+"""Shared tiles: products on parallel devices, where a group of work items makes a tile of sums.
+
+The group copies a slice of both operands to the memory that it shares; each work item adds up a
+small block of the tile in registers. Operands are given as functions, so that what a product reads
+need not lie in memory as matrices. Where there are fewer tiles than the device has units, sums are
+cut into parts, which another kernel adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from weft.ir.description import TensorDescription
+from weft_c.loops.parallel import SHARES, decoded, each_point
+from weft_c.lowering import Lowering, Writing
+from weft_c.matmul.accumulators import Accumulator
+from weft_c.matmul.epilogues import Epilogue, Stored
+from weft_c.processor import Processor
+from weft_c.source.code import UNROLL
+from weft_c.source.index_types import is_wide
+from weft_c.source.values import Form
+
+SLICE = 16
+"""The terms that are copied at a time."""
+
+LEAST_TERMS = 128
+"""The fewest terms of a part of a sum."""
+
+Place = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A product of matrices [m, k] and [k, n] for each place of a batch.
+
+    Attributes
+    ----------
+    batch, m, n, k
+        The lengths.
+    first, second
+        Write what is needed, and return an element: of the batch, and of its two dimensions.
+    by_rows
+        For both, whether neighbours along the second dimension lie together.
+    kind
+        The type of indices.
+    """
+
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    first: Callable[[Writing, Place, str, str], str]
+    second: Callable[[Writing, Place, str, str], str]
+    by_rows: tuple[bool, bool]
+    kind: str
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How the work items of a group share a tile."""
+
+    down: int
+    across: int
+    block: int
+
+    @property
+    def rows(self) -> int:
+        return self.down * self.block
+
+    @property
+    def columns(self) -> int:
+        return self.across * self.block
+
+
+def _shape(m: int, n: int, processor: Processor) -> _Shape:
+    group = processor.group
+    across = 1 << (group.bit_length() // 2)
+    down = group // across
+    shared = SLICE * (down + across + 1) * 8 * 8
+    is_large = m * n >= processor.units * (8 * down) * (8 * across)
+    return _Shape(down, across, 8 if is_large and shared <= processor.local_bytes else 4)
+
+
+def tile_columns(m: int, n: int, processor: Processor) -> int:
+    """Return how many columns a tile has."""
+    return _shape(m, n, processor).columns
+
+
+def parts_of_sums(batch: int, m: int, n: int, k: int, processor: Processor) -> int:
+    """Return in how many parts sums are cut."""
+    shape = _shape(m, n, processor)
+    tiles = batch * -(-m // shape.rows) * -(-n // shape.columns)
+    return max(1, min(2 * processor.units // max(tiles, 1), k // LEAST_TERMS))
+
+
+def partial_bytes(
+    batch: int, m: int, n: int, k: int, acc: Accumulator, processor: Processor
+) -> int:
+    """Return the bytes of scratch memory that `multiply_shared` needs."""
+    parts = parts_of_sums(batch, m, n, k, processor)
+    return 0 if parts == 1 else parts * batch * m * n * acc.dtype_of_sums.itemsize
+
+
+def multiply_shared(lowering: Lowering, factors: Factors, epilogue: Epilogue, title: str) -> None:
+    """Write a product of the shape (batch..., m, n), and what becomes of it."""
+    f, acc = factors, epilogue.acc
+    parts = parts_of_sums(prod(f.batch), f.m, f.n, f.k, lowering.processor)
+    if parts == 1:
+        _SharedTiles(lowering, f, epilogue, 1, title).write()
+        return
+    partial = lowering.scratch((parts, *f.batch, f.m, f.n), acc.dtype_of_sums)
+    _SharedTiles(lowering, f, Stored(partial, acc), parts, title).write()
+    add_parts(lowering, partial, epilogue)
+
+
+def add_parts(lowering: Lowering, partial: TensorDescription, epilogue: Epilogue) -> None:
+    """Write the sum over the first dimension of partial sums, and what becomes of it."""
+    writing = epilogue.begin(lowering, "add_parts")
+    source = writing.array("partial", partial)
+
+    def add(indices: tuple[str, ...], form: Form) -> None:
+        total = writing.code.define(epilogue.acc.number, "total", "0")
+        with writing.code.block(f"for (i32 part = 0; part < {partial.shape[0]}; part++)"):
+            writing.code.line(f"{total} += {source.get('part', *indices)};")
+        epilogue.write(writing, form, indices, total)
+
+    each_point(writing, epilogue.shape, add, wide=is_wide(partial, *epilogue.tensors))
+
+
+class _SharedTiles:
+    """The kernel that multiplies."""
+
+    def __init__(
+        self, lowering: Lowering, factors: Factors, epilogue: Epilogue, parts: int, title: str
+    ) -> None:
+        self.writing = epilogue.begin(lowering, title)
+        self.code, self.processor = self.writing.code, self.writing.processor
+        self.factors, self.epilogue, self.parts = factors, epilogue, parts
+        self.acc = epilogue.acc
+        self.shape = _shape(factors.m, factors.n, self.processor)
+
+    def write(self) -> None:
+        """Write the loop over tiles."""
+        code, f, shape = self.code, self.factors, self.shape
+        down, across = -(-f.m // shape.rows), -(-f.n // shape.columns)
+        grid = (self.parts, *f.batch, down, across)
+        tiles = prod(grid)
+        groups = min(tiles, self.processor.units * SHARES)
+        group = self.processor.group
+        code.declare(f"LOCAL {self.acc.number} left[{SLICE}][{shape.rows + 1}];")
+        code.declare(f"LOCAL {self.acc.number} right[{SLICE}][{shape.columns + 1}];")
+        code.declare(f"const i32 down = LOCAL_ID / {shape.across};")
+        code.declare(f"const i32 across = LOCAL_ID % {shape.across};")
+        with code.block(f"for (i64 tile = GROUP_ID; tile < {tiles}; tile += {groups})"):
+            part, *at, row, column = decoded(code, grid, "tile", "i64")
+            code.line(f"const {f.kind} row0 = {row} * {shape.rows};")
+            code.line(f"const {f.kind} column0 = {column} * {shape.columns};")
+            length = -(-f.k // self.parts)
+            code.line(f"const {f.kind} begin = {part} * {length};")
+            bound = f"begin + {length}"
+            code.line(f"const {f.kind} end = {bound} < {f.k} ? {bound} : {f.k};")
+            self.tile(tuple(at), part)
+        self.writing.launch(groups * group, group)
+
+    def tile(self, at: Place, part: str) -> None:
+        """Write one tile: add up slice by slice, and what becomes of the sums."""
+        code, f, shape, block = self.code, self.factors, self.shape, self.shape.block
+        code.line(f"{self.acc.number} c[{block}][{block}];")
+        code.line(UNROLL)
+        with code.block(f"for (i32 r = 0; r < {block}; r++)"):
+            code.line(UNROLL)
+            code.line(f"for (i32 v = 0; v < {block}; v++) c[r][v] = 0;")
+        with code.block(f"for ({f.kind} k0 = begin; k0 < end; k0 += {SLICE})"):
+            self.copy(at, "left", shape.rows, is_first=True)
+            self.copy(at, "right", shape.columns, is_first=False)
+            code.line("BARRIER();")
+            self.multiply()
+            code.line("BARRIER();")
+        code.line(UNROLL)
+        with code.block(f"for (i32 r = 0; r < {block}; r++)"):
+            code.line(UNROLL)
+            with code.block(f"for (i32 v = 0; v < {block}; v++)"):
+                code.line(f"const {f.kind} i = row0 + down + r * {shape.down};")
+                code.line(f"const {f.kind} j = column0 + across + v * {shape.across};")
+                with code.block(f"if (i < {f.m} && j < {f.n})"):
+                    place = (*((part,) if self.parts > 1 else ()), *at, "i", "j")
+                    self.epilogue.write(self.writing, Form(self.writing.code), place, "c[r][v]")
+
+    def copy(self, at: Place, name: str, length: int, is_first: bool) -> None:
+        """Write the copy of a slice: neighbouring work items take what lies together."""
+        code, f, group = self.code, self.factors, self.processor.group
+        by_rows = f.by_rows[0] if is_first else not f.by_rows[1]
+        head = f"for (i32 e = LOCAL_ID; e < {SLICE * length}; e += {group})"
+        with code.block(head):
+            within, across = (f"e % {SLICE}", f"e / {SLICE}")
+            if not by_rows:
+                within, across = (f"e / {length}", f"e % {length}")
+            code.line(f"const i32 term = {within}, other = {across};")
+            origin, bound = ("row0", f.m) if is_first else ("column0", f.n)
+            code.line(f"const {f.kind} k = k0 + term, o = {origin} + other;")
+            code.line(f"{self.acc.number} found = 0;")
+            with code.block(f"if (k < end && o < {bound})"):
+                load, place = (f.first, ("o", "k")) if is_first else (f.second, ("k", "o"))
+                code.line(f"found = {load(self.writing, at, *place)};")
+            code.line(f"{name}[term][other] = found;")
+
+    def multiply(self) -> None:
+        """Write the terms of a slice."""
+        code, shape, block, number = self.code, self.shape, self.shape.block, self.acc.number
+        with code.block(f"for (i32 term = 0; term < {SLICE}; term++)"):
+            code.line(f"{number} a[{block}], b[{block}];")
+            code.line(UNROLL)
+            with code.block(f"for (i32 r = 0; r < {block}; r++)"):
+                code.line(f"a[r] = left[term][down + r * {shape.down}];")
+                code.line(f"b[r] = right[term][across + r * {shape.across}];")
+            code.line(UNROLL)
+            with code.block(f"for (i32 r = 0; r < {block}; r++)"):
+                code.line(UNROLL)
+                code.line(f"for (i32 v = 0; v < {block}; v++) c[r][v] += a[r] * b[v];")

@@ -1,0 +1,35 @@
+"""Lowering rules of ops that are neither elementwise, nor reductions, nor matrix products.
+
+Imports `weft_c.loops` and what lies below it. One module a family of ops, named as in `weft.ops`
+where there is one.
+"""
+
+from weft_c.ops import (
+    argmax,
+    copies,
+    gathering,
+    generation,
+    helpers,
+    joining,
+    on_host,
+    scans,
+    scattering,
+    searching,
+    sorting,
+    windows,
+)
+
+__all__ = [
+    "argmax",
+    "copies",
+    "gathering",
+    "generation",
+    "helpers",
+    "joining",
+    "on_host",
+    "scans",
+    "scattering",
+    "searching",
+    "sorting",
+    "windows",
+]

@@ -1,0 +1,250 @@
+"""Rules for where the largest or smallest element of a line is; NaN counts as either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType, is_float
+from weft.ops import reduction
+from weft_c.loops.parallel import SHARES, decoded, each_group, each_point
+from weft_c.lowering import Array, Lowering, Writing, needs_scratch, rules
+from weft_c.ops.lines import (
+    WIDTH,
+    are_columns,
+    blocks_of,
+    count_of,
+    in_lines,
+    is_for_groups,
+    with_axis,
+)
+from weft_c.ops.sort_keys import rank_dtype, rank_of, rank_type, share_highest
+from weft_c.processor import Processor
+from weft_c.source.code import Code
+from weft_c.source.index_types import are_many, index_dtype, index_kind, is_wide
+from weft_c.source.values import Form, register_type
+
+BLOCK = 128
+"""The elements of a line that are compared at once."""
+
+LEAST = 64
+"""The shortest line that is for a group."""
+
+
+SHORTEST_PART = 4096
+"""The fewest elements of a part of a line."""
+
+
+def parts_of(lines: int, length: int, processor: Processor) -> int:
+    """Return into how many parts each of some lines is cut."""
+    if processor.is_serial or not lines:
+        return 1
+    return max(1, min(processor.units * SHARES // lines, length // SHORTEST_PART))
+
+
+@needs_scratch(reduction.ArgExtremumOp)
+def extremum_scratch(op: reduction.ArgExtremumOp, processor: Processor) -> int:
+    """Return the bytes of what is found in parts: ranks and places."""
+    x = op.args[0]
+    length = x.axes.shape[op.positions[0]]
+    lines = x.axes.size // max(length, 1)
+    parts = parts_of(lines, length, processor)
+    sizes = (rank_dtype(x.dtype).itemsize, index_dtype(are_many(length)).itemsize)
+    return sum(-(-lines * parts * size // 256) * 256 for size in sizes) if parts > 1 else 0
+
+
+@rules.on_type(reduction.ArgmaxOp, reduction.ArgminOp)
+def argmax_rule(op: reduction.ArgExtremumOp, lowering: Lowering) -> None:
+    """Find the highest rank, and the first place that has it."""
+    (position,), (x,) = op.positions, lowering.args
+    if not x.size:
+        return
+    out = with_axis(lowering.out, position, x.shape[position])
+    lies, out = in_lines(position, x, out)
+    search = _Search(op, lowering, lies, out)
+    if is_for_groups(lies, lowering.processor, LEAST):
+        search.write_groups()
+    elif lowering.processor.is_serial and are_columns(lies):
+        search.write_columns()
+    else:
+        search.write_lines()
+
+
+class _Search:
+    """A kernel that looks along lines."""
+
+    def __init__(
+        self,
+        op: reduction.ArgExtremumOp,
+        lowering: Lowering,
+        lies: TensorDescription,
+        result: TensorDescription,
+    ) -> None:
+        self.op = op
+        self.lowering = lowering
+        self.lies, self.result = lies, result
+        self.shape, self.length = lies.shape, lies.shape[-1]
+        self.wide = is_wide(lies)
+        self.kind = index_kind(self.wide)
+        self.type = rank_type(lies.dtype)
+        self.place_dtype = index_dtype(are_many(self.length))
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a kernel."""
+        title = type(self.op).__name__.removesuffix("Op")
+        self.writing: Writing = self.lowering.kernel(title)
+        self.code = self.writing.code
+
+    @property
+    def place_type(self) -> str:
+        """The type of places along a line, which groups pass each other."""
+        return register_type(self.place_dtype)
+
+    @property
+    def x(self) -> Array:
+        """What is searched."""
+        return self.writing.array("x", self.lies)
+
+    @property
+    def out(self) -> Array:
+        """Where places go."""
+        return self.writing.array("out", self.result, written=True)
+
+    def rank(self, *at: str) -> str:
+        """Return the rank of an element, the highest for what is searched."""
+        is_least = isinstance(self.op, reduction.ArgminOp)
+        return _searched_rank(self.code, self.x.dtype, self.x.get(*at), is_least)
+
+    def write_lines(self) -> None:
+        """Let a work item look along each line."""
+        each_point(self.writing, self.shape[:-1], self.line, wide=self.wide, cost=self.length)
+
+    def line(self, at: tuple[str, ...], form: Form) -> None:
+        """Look for the block of a line that has the highest rank first, and then for its place.
+
+        So the way along the line is a loop of vectors. The least integer is looked for as such,
+        since Intel's compiler makes wrong code where the highest of inverted numbers is.
+        """
+        outer, code, kind = at[: len(self.shape) - 1], self.code, self.kind
+        is_least = isinstance(self.op, reduction.ArgminOp) and not is_float(self.lies.dtype)
+        before, worst = ("<", f"~({self.type})0") if is_least else (">", "0")
+
+        def rank_at(place: str) -> str:
+            if not is_least:
+                return self.rank(*outer, place)
+            return rank_of(self.code, self.x.dtype, self.x.get(*outer, place), descending=False)
+
+        best, found = code.define(self.type, "best", worst), code.define(kind, "found", "0")
+        block, k = code.name("block"), code.name("k")
+        head = f"for ({kind} {block} = 0; {block} < {self.length}; {block} += {BLOCK})"
+        with code.block(head):
+            last = f"{block} + {BLOCK}"
+            if self.length % BLOCK:
+                last = f"{last} < {self.length} ? {last} : {self.length}"
+            end = code.define(f"const {kind}", "end", last)
+            top = code.define(self.type, "top", worst)
+            with code.block(f"for ({kind} {k} = {block}; {k} < {end}; {k}++)"):
+                rank = code.define(f"const {self.type}", "rank", rank_at(k))
+                code.line(f"{top} = {rank} {before} {top} ? {rank} : {top};")
+            code.line(f"if ({top} {before} {best}) {best} = {top}, {found} = {block};")
+        code.line(f"while ({rank_at(found)} != {best}) {found}++;")
+        code.line(self.out.set(found, *outer, "0"))
+
+    def write_columns(self) -> None:
+        """Look along lines that lie beside each other together."""
+        code, kind, width = self.code, self.kind, self.shape[-2]
+
+        def body(at: tuple[str, ...], form: Form) -> None:
+            best, found, place, column = map(code.name, ("best", "found", "k", "j"))
+            first = code.define(f"const {kind}", "first", f"{at[-1]} * {WIDTH}")
+            rest = f"{width} - {first}"
+            last = code.define(f"const {kind}", "last", f"{rest} < {WIDTH} ? {rest} : {WIDTH}")
+            inner = f"for ({kind} {column} = 0; {column} < {last}; {column}++)"
+            code.line(f"{self.type} {best}[{WIDTH}];")
+            code.line(f"{kind} {found}[{WIDTH}];")
+            code.line(f"{inner} {best}[{column}] = 0, {found}[{column}] = 0;")
+            outer = f"for ({kind} {place} = 0; {place} < {self.length}; {place}++)"
+            with code.block(outer), code.block(inner):
+                at_point = (*at[:-1], f"({first} + {column})", place)
+                rank = code.define(f"const {self.type}", "rank", self.rank(*at_point))
+                code.line(
+                    f"{found}[{column}] = {rank} > {best}[{column}] ? {place} : {found}[{column}];"
+                )
+                code.line(
+                    f"{best}[{column}] = {rank} > {best}[{column}] ? {rank} : {best}[{column}];"
+                )
+            result = self.out.set(f"{found}[{column}]", *at[:-1], f"({first} + {column})", "0")
+            code.line(f"{inner} {result}")
+
+        cost = self.length * min(width, WIDTH)
+        each_point(self.writing, blocks_of(self.shape), body, wide=self.wide, cost=cost)
+
+    def write_groups(self) -> None:
+        """Let a group look along each line, or along each part of it, and then at all parts."""
+        lines = count_of(self.lies)
+        parts = parts_of(lines, self.length, self.writing.processor)
+        if parts == 1:
+            with each_group(self.writing, lines) as line:
+                outer = decoded(self.code, self.shape[:-1], line, "i64")
+                self._compare("0", str(self.length), lambda k: (self.rank(*outer, k), k))
+                self._store(self.out.set("places[0]", *outer, "0"))
+            return
+        ranks = self.lowering.scratch((lines, parts), rank_dtype(self.lies.dtype))
+        places = self.lowering.scratch((lines, parts), self.place_dtype)
+        self._write_parts(parts, ranks, places)
+        self.begin()
+        found = [
+            self.writing.array(hint, lies) for hint, lies in (("rank", ranks), ("place", places))
+        ]
+        with each_group(self.writing, lines) as line:
+            outer = decoded(self.code, self.shape[:-1], line, "i64")
+            self._compare("0", str(parts), lambda k: tuple(each.get(line, k) for each in found))
+            self._store(self.out.set("places[0]", *outer, "0"))
+
+    def _write_parts(self, parts: int, ranks: TensorDescription, places: TensorDescription) -> None:
+        """Write the kernel that leaves the highest rank of each part, and its first place."""
+        code, length = self.code, -(-self.length // parts)
+        with each_group(self.writing, count_of(self.lies) * parts) as number:
+            line, part = decoded(code, (count_of(self.lies), parts), number, "i64")
+            outer = decoded(code, self.shape[:-1], line, "i64")
+            kind = f"const {self.place_type}"
+            first = code.define(kind, "first", f"{part} * {length}")
+            rest = f"{self.length} - {first}"
+            last = f"{first} + ({rest} < {length} ? {rest} : {length})"
+            last = code.define(kind, "last", last)
+            self._compare(first, last, lambda k: (self.rank(*outer, k), k))
+            stores = [
+                self.writing.array(hint, lies, written=True).set(f"{hint}s[0]", line, part)
+                for hint, lies in (("rank", ranks), ("place", places))
+            ]
+            self._store(*stores)
+
+    def _store(self, *stores: str) -> None:
+        """Let one work item store what the group has found, before it looks at another line."""
+        with self.code.block("if (LOCAL_ID == 0)"):
+            for each in stores:
+                self.code.line(each)
+        self.code.line("BARRIER();")
+
+    def _compare(self, first: str, last: str, found: Callable[[str], tuple[str, ...]]) -> None:
+        """Write what leaves the highest rank of some, and its first place, in shared memory.
+
+        `found` gives the rank and the place of a number from `first` on, in the order of places.
+        """
+        code, group, kind = self.code, self.writing.processor.group, self.place_type
+        code.line(f"{self.type} best = 0;")
+        code.line(f"{kind} found = {self.length};")
+        begin = "LOCAL_ID" if first == "0" else f"{first} + LOCAL_ID"
+        with code.block(f"for ({kind} k = {begin}; k < {last}; k += {group})"):
+            rank, place = found("k")
+            code.line(f"const {self.type} rank = {rank};")
+            code.line(f"if (rank > best || found == {self.length}) best = rank, found = {place};")
+        share_highest(self.writing, (self.type, kind), "best", "found")
+
+
+def _searched_rank(code: Code, dtype: DType, value: str, is_least: bool) -> str:
+    rank = rank_of(code, dtype, value, descending=is_least)
+    if is_least and is_float(dtype):
+        return f"({value} != {value} ? ~({rank_type(dtype)})0 : {rank})"
+    return rank

@@ -1,0 +1,31 @@
+"""Two numbers made one, as the ops that combine many do it."""
+
+from __future__ import annotations
+
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft_c.source.code import Code
+from weft_c.source.expressions import extremum
+from weft_c.source.values import Form
+
+_ARITHMETIC = {"add": "+", "mul": "*"}
+_EXTREMA = {"max": ">", "min": "<"}
+
+
+def combined(code: Code, reduction: str, dtype: DType, x: str, y: str) -> str:
+    """Return what two numbers in variables become; integers wrap around.
+
+    `reduction` is ``set``, for the second of them, ``add``, ``mul``, ``max``, ``min`` or
+    ``logaddexp``.
+    """
+    form = Form(code)
+    if reduction == "set":
+        return y
+    if reduction == "logaddexp":
+        return code.call(f"weft_logaddexp_{form.type(dtype)}", x, y)
+    if reduction in _EXTREMA:
+        return extremum(dtype, _EXTREMA[reduction], x, y)
+    sign = _ARITHMETIC[reduction]
+    if not dtypes.is_integer(dtype):
+        return f"({x} {sign} {y})"
+    return form.signed(dtype, f"({form.unsigned(dtype, x)} {sign} {form.unsigned(dtype, y)})")

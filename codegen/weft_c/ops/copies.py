@@ -1,0 +1,173 @@
+"""Copies between any strides, by tiles where source and target are turned against each other."""
+
+from __future__ import annotations
+
+from math import prod
+
+from weft.ir.description import TensorDescription
+from weft.ir.op import Op
+from weft.ops import bits as bit_ops
+from weft.ops import indexing, movement, windows
+from weft_c.loops.parallel import decoded, each_group, each_point, within_group
+from weft_c.loops.vectorised_access import moved_in_bundles
+from weft_c.lowering import Array, Lowering, Writing, rules
+from weft_c.ops.views import bits, joined
+from weft_c.source.index_types import index_kind, is_wide
+from weft_c.source.values import Form, register_type
+
+BLOCK = 16
+"""The edge of a tile on serial devices: 16 cache lines of 16 numbers."""
+
+TILE = 32
+"""The edge of a tile in the memory of a group."""
+
+
+@rules.on_type(movement.TransposeOp, movement.BroadcastOp, movement.IdentityOp)
+@rules.on_type(indexing.SliceOp, bit_ops.BitcastOp, windows.WindowsOp)
+def view_rule(op: Op, lowering: Lowering) -> None:
+    """Write nothing: these are always views, which the plan describes."""
+
+
+@rules.on_type(movement.ContiguousOp)
+def contiguous_rule(op: Op, lowering: Lowering) -> None:
+    """Copy."""
+    copy(lowering, lowering.args[0], lowering.out)
+
+
+@rules.on_type(movement.ReshapeOp)
+def reshape_rule(op: Op, lowering: Lowering) -> None:
+    """Copy into the result seen under the operand's shape, where strides allow no view."""
+    target = lowering.out.cast(lowering.args[0].shape)
+    assert target is not None, "results are contiguous"
+    copy(lowering, lowering.args[0], target)
+
+
+def copy(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
+    """Copy a tensor to another of its shape and dtype, unless it is there already."""
+    if not source.size or source == target:
+        return
+    (source, target), _ = joined(bits(source), bits(target))
+    turned = _turned(source, target)
+    if turned is None:
+        _copy_points(lowering, source, target)
+    elif lowering.processor.is_serial:
+        _copy_blocks(lowering, source, target, turned)
+    else:
+        _copy_tiles(lowering, source, target, turned)
+
+
+def convert(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
+    """Copy a tensor to another of its shape, as that one's dtype."""
+    if source.dtype == target.dtype:
+        copy(lowering, source, target)
+        return
+    (source, target), _ = joined(source, target)
+    writing = lowering.kernel(f"convert to {target.dtype}")
+    x, out = writing.array("x", source), writing.array("out", target, written=True)
+
+    def body(at: tuple[str, ...], form: Form) -> None:
+        places = at[: len(source.shape)]
+        value = form.converted(source.dtype, target.dtype, x.get(*places))
+        writing.code.line(out.set(value, *places))
+
+    each_point(writing, source.shape, body, wide=is_wide(source, target))
+
+
+def _turned(source: TensorDescription, target: TensorDescription) -> int | None:
+    """Return the dimension that is innermost in the source, if it is another in the target."""
+    size = source.dtype.itemsize
+    if len(source.shape) < 2 or target.strides[-1] != size or source.strides[-1] == size:
+        return None
+    found = [place for place, stride in enumerate(source.strides[:-1]) if stride == size]
+    if not found or min(source.shape[found[-1]], source.shape[-1]) < BLOCK // 2:
+        return None
+    return found[-1]
+
+
+def _copy_points(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
+    writing = lowering.kernel("copy")
+    x, out = writing.array("x", source), writing.array("out", target, written=True)
+    shape, x, out = moved_in_bundles(writing, source.shape, x, out)
+
+    def body(at: tuple[str, ...], form: Form) -> None:
+        places = at[: len(shape)]
+        writing.code.line(out.set(x.get(*places), *places))
+
+    each_point(writing, shape, body, wide=is_wide(source, target))
+
+
+def _copy_blocks(
+    lowering: Lowering, source: TensorDescription, target: TensorDescription, turned: int
+) -> None:
+    """Copy blocks that stay in the nearest cache."""
+    writing = lowering.kernel("transpose")
+    x, out = writing.array("x", source), writing.array("out", target, written=True)
+    shape, last = source.shape, len(source.shape) - 1
+    wide = is_wide(source, target)
+    kind = index_kind(wide)
+
+    def span(place: int, block: str) -> tuple[str, str]:
+        """Return the name of an index within a block, and the head of the loop over it."""
+        name, first = writing.code.name("i"), f"{block} * {BLOCK}"
+        end = writing.code.define(f"const {kind}", "end", f"{first} + {BLOCK}")
+        bound = f"{name} < {end}"
+        if shape[place] % BLOCK:
+            bound += f" && {name} < {shape[place]}"
+        return name, f"for ({kind} {name} = {first}; {bound}; {name}++)"
+
+    def body(at: tuple[str, ...], form: Form) -> None:
+        places = list(at)
+        places[turned], outer = span(turned, at[turned])
+        places[last], inner = span(last, at[last])
+        with writing.code.block(outer), writing.code.block(inner):
+            writing.code.line(out.set(x.get(*places), *places))
+
+    each_point(writing, _in_tiles(shape, turned, BLOCK), body, wide=wide, cost=BLOCK**2)
+
+
+def _copy_tiles(
+    lowering: Lowering, source: TensorDescription, target: TensorDescription, turned: int
+) -> None:
+    """Read and write whole lines; a tile is padded by one, so that its columns lie in all banks."""
+    writing = lowering.kernel("transpose")
+    x, out = writing.array("x", source), writing.array("out", target, written=True)
+    shape, last, code = source.shape, len(source.shape) - 1, writing.code
+    tiles = _in_tiles(shape, turned, TILE)
+    kind = index_kind(is_wide(source, target))
+    code.declare(f"LOCAL {register_type(source.dtype)} tile[{TILE}][{TILE + 1}];")
+
+    def move(outer: int, inner: int, first: list[str], array: Array, to_tile: bool) -> None:
+        """Write a loop over a tile; the places of `inner` are neighbours in memory."""
+        with code.block(within_group(writing, "i", TILE * TILE)):
+            places = list(first)
+            places[outer] = code.define(f"const {kind}", "y", f"{first[outer]} + i / {TILE}")
+            places[inner] = code.define(f"const {kind}", "x", f"{first[inner]} + i % {TILE}")
+            at = f"tile[i / {TILE}][i % {TILE}]" if to_tile else f"tile[i % {TILE}][i / {TILE}]"
+            inside = f"{places[outer]} < {shape[outer]} && {places[inner]} < {shape[inner]}"
+            moved = f"{at} = {array.get(*places)};" if to_tile else array.set(at, *places)
+            code.line(f"if ({inside}) {moved}")
+
+    with each_group(writing, prod(tiles)) as number:
+        first = _first_places(writing, tiles, number, (turned, last), kind)
+        move(last, turned, first, x, to_tile=True)
+        code.line("BARRIER();")
+        move(turned, last, first, out, to_tile=False)
+        code.line("BARRIER();")
+
+
+def _in_tiles(shape: tuple[int, ...], turned: int, edge: int) -> tuple[int, ...]:
+    last = len(shape) - 1
+    return tuple(-(-n // edge) if at in (turned, last) else n for at, n in enumerate(shape))
+
+
+def _first_places(
+    writing: Writing, tiles: tuple[int, ...], number: str, tiled: tuple[int, int], kind: str
+) -> list[str]:
+    """Write where a tile begins, along each dimension."""
+    found = decoded(writing.code, tiles, number, "i64")
+    return [
+        writing.code.define(
+            f"const {kind}", "first", f"({kind}){at} * {TILE if place in tiled else 1}"
+        )
+        for place, at in enumerate(found)
+    ]

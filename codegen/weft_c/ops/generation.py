@@ -1,0 +1,55 @@
+"""Rules for what is made of the places of elements: indices and random numbers."""
+
+from __future__ import annotations
+
+from weft.ir import dtypes
+from weft.ops import movement, random
+from weft_c.loops.parallel import each_point
+from weft_c.lowering import Lowering, rules
+from weft_c.source.index_types import is_wide
+from weft_c.source.values import Form
+
+WORDS = 4
+"""The words that a round of Philox gives."""
+
+
+@rules.on_type(movement.IotaOp)
+def iota_rule(op: movement.IotaOp, lowering: Lowering) -> None:
+    """Write the index along the axis."""
+    writing = lowering.kernel("iota")
+    out = writing.array("out", lowering.out, written=True)
+    wide = is_wide(lowering.out)
+    counted = dtypes.int64 if wide else dtypes.int32
+
+    def body(at: tuple[str, ...], form: Form) -> None:
+        value = form.converted(counted, op.dtype, f"({at[op.position]})")
+        writing.code.line(out.set(value, *at))
+
+    each_point(writing, lowering.out.shape, body, wide=wide)
+
+
+@rules.on_type(random.RandomBitsOp)
+def random_bits_rule(op: random.RandomBitsOp, lowering: Lowering) -> None:
+    """Run Philox for each block of four elements."""
+    size = lowering.out.size
+    target = lowering.out.flatten()
+    assert target is not None, "results are contiguous"
+    writing = lowering.kernel("random bits")
+    code = writing.code
+    call = writing.array("call", lowering.args[0])
+    out = writing.array("out", target, written=True)
+    number = code.define("const u32", "number", call.get())
+
+    def body(at: tuple[str, ...], form: Form) -> None:
+        (block,) = at
+        words = code.name("words")
+        counter = f"(u32){block}, (u32)((i64){block} >> 32), {number}, 0"
+        code.line(f"u32 {words}[{WORDS}] = {{{counter}}};")
+        code.line(code.call("weft_philox", words, f"{op.seed}u", f"{op.stream}u") + ";")
+        for word in range(WORDS):
+            place = f"{block} * {WORDS} + {word}"
+            is_last = word >= size % WORDS > 0
+            guard = f"if ({place} < {size}) " if is_last else ""
+            code.line(guard + out.set(f"{words}[{word}]", f"({place})"))
+
+    each_point(writing, (-(-size // WORDS),), body, wide=is_wide(target), cost=20)

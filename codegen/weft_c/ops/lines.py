@@ -1,0 +1,61 @@
+"""Lines: the elements along one axis, for what is computed along each line by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from weft.ir.description import TensorDescription
+from weft.kernels.collapse import collapse
+from weft_c.loops.parallel import SHARES
+from weft_c.ops.views import regrouped
+from weft_c.processor import Processor
+
+WIDTH = 64
+"""The lines that lie beside each other and are taken together on a serial device."""
+
+
+def in_lines(position: int, *tensors: TensorDescription) -> list[TensorDescription]:
+    """Return tensors with an axis moved to the end, and all others joined as far as they can be.
+
+    The lengths of that axis may differ.
+    """
+    rank = len(tensors[0].shape)
+    others = [place for place in range(rank) if place != position]
+    turned = [each.transpose([*others, position]) for each in tensors]
+    shape = turned[0].shape[:-1]
+    groups = collapse(shape, [0] * len(shape), [each.strides[:-1] for each in turned])
+    return [regrouped(each, (*groups, (rank - 1,))) for each in turned]
+
+
+def with_axis(tensor: TensorDescription, position: int, length: int) -> TensorDescription:
+    """Return a tensor with one more axis, along which it does not vary."""
+    shape, strides = list(tensor.shape), list(tensor.strides)
+    shape.insert(position, length)
+    strides.insert(position, 0)
+    return replace(tensor, shape=tuple(shape), strides=tuple(strides))
+
+
+def are_columns(x: TensorDescription) -> bool:
+    """Whether neighbouring lines, rather than neighbours along one, are neighbours in memory."""
+    if len(x.shape) < 2 or x.shape[-2] < 4:
+        return False
+    return abs(x.strides[-2]) < abs(x.strides[-1])
+
+
+def count_of(x: TensorDescription) -> int:
+    """Return the number of lines."""
+    return prod(x.shape[:-1])
+
+
+def is_for_groups(x: TensorDescription, processor: Processor, least: int) -> bool:
+    """Whether each line is worth a group of work items, which it takes `least` elements for."""
+    if processor.is_serial or x.shape[-1] < least:
+        return False
+    return not are_columns(x) or count_of(x) < processor.units * SHARES
+
+
+def blocks_of(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return how many blocks of lines there are along each dimension but that of the lines."""
+    return (*shape[:-2], -(-shape[-2] // WIDTH))

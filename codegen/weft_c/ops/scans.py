@@ -1,0 +1,344 @@
+"""Rules for running sums, products, extrema and recurrences.
+
+A work item goes along a line, or along several that lie beside each other. Where lines are for
+groups, a group takes a stretch of a line at a time: each work item combines a few neighbours, what
+they come to is combined by doubling the reach (Hillis and Steele, Data Parallel Algorithms, 1986),
+and the total is carried on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType, working_dtype
+from weft.ops import cumulative
+from weft_c.loops.parallel import decoded, each_group, each_point
+from weft_c.lowering import Array, Lowering, Writing, needs_scratch, rules
+from weft_c.ops.combining import combined
+from weft_c.ops.lines import WIDTH, are_columns, blocks_of, count_of, in_lines, is_for_groups
+from weft_c.processor import Processor
+from weft_c.source.index_types import index_kind, is_wide
+from weft_c.source.values import Form, literal, register_type
+
+TOGETHER = 4
+"""The neighbours that a work item of a group combines by itself."""
+
+LEAST = 64
+"""The shortest line that is for a group."""
+
+PARTS = 256
+"""The most parts of a line; each looks at the totals of all before it."""
+
+SHORTEST = 4
+"""The fewest stretches that make a part."""
+
+_REDUCTIONS = {
+    cumulative.CumsumOp: "add",
+    cumulative.CumprodOp: "mul",
+    cumulative.CummaxOp: "max",
+    cumulative.CumminOp: "min",
+    cumulative.LogCumSumExpOp: "logaddexp",
+}
+
+
+@rules.on_type(*_REDUCTIONS)
+def running_rule(op: cumulative.CumulativeOp, lowering: Lowering) -> None:
+    """Combine one element after the other."""
+    if lowering.out.size:
+        _Running(op, lowering).write()
+
+
+@rules.on_type(cumulative.LinearRecurrenceOp)
+def recurrence_rule(op: cumulative.LinearRecurrenceOp, lowering: Lowering) -> None:
+    """Weigh what there is, one element after the other."""
+    if lowering.out.size:
+        _Recurrence(op, lowering).write()
+
+
+def parts_of(lines: int, length: int, processor: Processor) -> int:
+    """Return into how many parts each of some lines is cut."""
+    if processor.is_serial:
+        return 1
+    shortest = SHORTEST * processor.group * TOGETHER
+    return max(1, min(PARTS, 2 * processor.units // lines, length // shortest))
+
+
+def _part_length(length: int, parts: int, group: int) -> int:
+    """Return the length of a part, which groups take in whole stretches."""
+    stretch = group * TOGETHER
+    return -(-length // parts // stretch) * stretch if parts > 1 else length
+
+
+@needs_scratch(cumulative.RunningOp)
+def scan_scratch(op: cumulative.RunningOp, processor: Processor) -> int:
+    """Return the bytes of the totals of parts: two numbers for a recurrence, else one."""
+    length = op.axes.shape[op.position]
+    lines = op.axes.size // length if op.axes.size else 1
+    parts = parts_of(lines, length, processor)
+    return 2 * lines * parts * working_dtype(op.dtype).itemsize if parts > 1 else 0
+
+
+class _Scan:
+    """A kernel that goes along lines; what it keeps on the way are one or more numbers."""
+
+    def __init__(self, op: cumulative.RunningOp, lowering: Lowering) -> None:
+        self.op = op
+        self.lowering = lowering
+        *self.read, self.lies = in_lines(op.position, *lowering.args, lowering.out)
+        self.wide = is_wide(*self.read, self.lies)
+        self.kind = index_kind(self.wide)
+        self.dtype: DType = working_dtype(op.dtype)
+        self.type = register_type(self.dtype)
+        self.length = self.lies.shape[-1]
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a kernel."""
+        title = type(self.op).__name__.removesuffix("Op")
+        self.writing: Writing = self.lowering.kernel(title)
+        self.code = self.writing.code
+        self.args = [self.writing.array("x", each) for each in self.read]
+
+    @property
+    def out(self) -> Array:
+        """Where results go."""
+        return self.writing.array("out", self.lies, written=True)
+
+    neutral: tuple[str, ...]
+    is_exclusive = False
+
+    def element(self, *at: str) -> tuple[str, ...]:
+        """Return the numbers that stand for one element."""
+        raise NotImplementedError
+
+    def combined(self, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:
+        """Return the numbers that stand for two stretches, from variables."""
+        raise NotImplementedError
+
+    def step(self, total: str, at: tuple[str, ...], number: str) -> str:
+        """Return the total after one more element."""
+        raise NotImplementedError
+
+    def get(self, array: Array, *at: str) -> str:
+        """Return an element in the dtype in which they are combined."""
+        return Form(self.code).converted(array.dtype, self.dtype, array.get(*at))
+
+    def put(self, value: str, *at: str) -> str:
+        """Return the statement that stores a total."""
+        return self.out.set(Form(self.code).converted(self.dtype, self.op.dtype, value), *at)
+
+    def place(self, number: str) -> str:
+        """Return where on the line an element is, given its number on the way."""
+        return f"({self.length - 1} - {number})" if self.op.reverse else number
+
+    def write(self) -> None:
+        """Write the kernel and launch it."""
+        x = self.args[-1].lies
+        if is_for_groups(x, self.writing.processor, LEAST):
+            self._write_groups()
+        elif self.writing.processor.is_serial and are_columns(x):
+            self._write_columns()
+        else:
+            shape = self.lies.shape[:-1]
+            each_point(self.writing, shape, self._line, wide=self.wide, cost=self.length)
+
+    def _line(self, at: tuple[str, ...], form: Form) -> None:
+        """Write the way along one line."""
+        outer, number, code = at[: len(self.lies.shape) - 1], self.code.name("k"), self.code
+        total = code.define(self.type, "total", self.neutral[-1])
+        head = f"for ({self.kind} {number} = 0; {number} < {self.length}; {number}++)"
+        with code.block(head):
+            self._advance(total, (*outer, self.place(number)), number)
+
+    def _advance(self, total: str, places: tuple[str, ...], number: str) -> None:
+        after = self.step(total, places, number)
+        if self.is_exclusive:
+            after = self.code.define(f"const {self.type}", "after", after)
+            self.code.line(self.put(total, *places))
+            self.code.line(f"{total} = {after};")
+        else:
+            self.code.line(f"{total} = {after};")
+            self.code.line(self.put(total, *places))
+
+    def _write_columns(self) -> None:
+        """Go along lines that lie beside each other together."""
+        code, kind, width = self.code, self.kind, self.lies.shape[-2]
+
+        def body(at: tuple[str, ...], form: Form) -> None:
+            totals, number, column = code.name("total"), code.name("k"), code.name("j")
+            first = code.define(f"const {kind}", "first", f"{at[-1]} * {WIDTH}")
+            last = str(WIDTH)
+            if width % WIDTH:
+                rest = f"{width} - {first}"
+                last = code.define(f"const {kind}", "last", f"{rest} < {WIDTH} ? {rest} : {WIDTH}")
+            inner = f"for ({kind} {column} = 0; {column} < {last}; {column}++)"
+            code.line(f"{self.type} {totals}[{WIDTH}];")
+            code.line(f"{inner} {totals}[{column}] = {self.neutral[-1]};")
+            outer = f"for ({kind} {number} = 0; {number} < {self.length}; {number}++)"
+            with code.block(outer), code.block(inner):
+                total = code.define(self.type, "sum", f"{totals}[{column}]")
+                places = (*at[:-1], f"({first} + {column})", self.place(number))
+                self._advance(total, places, number)
+                code.line(f"{totals}[{column}] = {total};")
+
+        cost = self.length * min(width, WIDTH)
+        each_point(self.writing, blocks_of(self.lies.shape), body, wide=self.wide, cost=cost)
+
+    def _write_groups(self) -> None:
+        """Let groups take a stretch of a line at a time, or of a part of it."""
+        count = count_of(self.lies)
+        parts = parts_of(count, self.length, self.lowering.processor)
+        if parts == 1:
+            self._write_parts(parts, None, is_last=True)
+            return
+        shape = (len(self.neutral), count, parts)
+        totals = self.lowering.scratch(shape, self.dtype)
+        self._write_parts(parts, totals, is_last=False)
+        self.begin()
+        self._write_parts(parts, totals, is_last=True)
+
+    def _write_parts(self, parts: int, lies: TensorDescription | None, is_last: bool) -> None:
+        """Write the kernel that leaves the totals of parts, or the one that stores results."""
+        code, group, lines = self.code, self.writing.processor.group, self.lies.shape[:-1]
+        numbers = range(len(self.neutral))
+        for number in numbers:
+            code.declare(f"LOCAL {self.type} shared{number}[{group}];")
+        totals = None if lies is None else self.writing.array("totals", lies, not is_last)
+        with each_group(self.writing, count_of(self.lies) * parts) as each:
+            line, part = decoded(code, (count_of(self.lies), parts), each, "i64")
+            carry = self._variables("carry", self.neutral)
+            if totals is not None and is_last:
+                with code.block(f"for (i64 before = 0; before < {part}; before++)"):
+                    found = [totals.get(number, line, "before") for number in numbers]
+                    self._assign(carry, self.combined(carry, self._variables("part", found)))
+            length = _part_length(self.length, parts, group)
+            last = f"({part} + 1) * {length}"
+            end = f"{last} < {self.length} ? {last} : {self.length}"
+            code.line(f"const i64 end = {end if parts > 1 else self.length};")
+            head = f"for (i64 begin = {part} * {length}; begin < end; begin += {group * TOGETHER})"
+            with code.block(head):
+                self._stretch(decoded(code, lines, line, "i64"), carry, group, is_last)
+            if totals is not None and not is_last:
+                with code.block("if (LOCAL_ID == 0)"):
+                    for number, total in enumerate(carry):
+                        code.line(totals.set(total, number, line, part))
+
+    def _stretch(self, outer: tuple[str, ...], carry: list[str], group: int, stores: bool) -> None:
+        code, count = self.code, len(self.neutral)
+        code.line(f"const i64 first = begin + LOCAL_ID * {TOGETHER};")
+        kept = [f"kept{number}[j]" for number in range(count)] if stores else []
+        for number in range(len(kept)):
+            code.line(f"{self.type} kept{number}[{TOGETHER}];")
+        total = self._variables("total", self.neutral)
+        with code.block(f"for (i32 j = 0; j < {TOGETHER}; j++)"):
+            with code.block("if (first + j < end)"):
+                places = (*outer, self.place("(first + j)"))
+                element = self._variables("element", self.element("first + j", *places))
+                self._assign(total, self.combined(total, element))
+            self._assign(kept, total[: len(kept)])
+        self._share(total, group)
+        if stores:
+            self._store(outer, carry, kept)
+        whole = self._variables("whole", self._shared(str(group - 1)))
+        self._assign(carry, self.combined(carry, whole))
+        code.line("BARRIER();")
+
+    def _store(self, outer: tuple[str, ...], carry: list[str], kept: list[str]) -> None:
+        code = self.code
+        before = self._variables("before", self._shared("LOCAL_ID - 1", "LOCAL_ID > 0"))
+        *_, last = self.combined(carry, before)
+        before = [*self.neutral[:-1], *self._variables("before", [last])]
+        with code.block(f"for (i32 j = 0; j < {TOGETHER} && first + j < end; j++)"):
+            here = kept
+            if self.is_exclusive:
+                here = [
+                    f"(j ? kept{number}[j - 1] : {neutral})"
+                    for number, neutral in enumerate(self.neutral)
+                ]
+            *_, found = self.combined(before, self._variables("here", here))
+            code.line(self.put(found, *outer, self.place("(first + j)")))
+
+    def _share(self, total: list[str], group: int) -> None:
+        """Write what combines, for each work item, the totals of all up to it."""
+        code = self.code
+        mine = [f"shared{number}[LOCAL_ID]" for number in range(len(self.neutral))]
+        self._assign(mine, total)
+        code.line("BARRIER();")
+        with code.block(f"for (i32 reach = 1; reach < {group}; reach *= 2)"):
+            other = self._variables("other", self._shared("LOCAL_ID - reach", "LOCAL_ID >= reach"))
+            own = self._variables("own", mine)
+            code.line("BARRIER();")
+            self._assign(mine, self.combined(other, own))
+            code.line("BARRIER();")
+
+    def _shared(self, place: str, condition: str = "") -> list[str]:
+        found = [f"shared{number}[{place}]" for number in range(len(self.neutral))]
+        if not condition:
+            return found
+        return [
+            f"({condition} ? {each} : {neutral})"
+            for each, neutral in zip(found, self.neutral, strict=True)
+        ]
+
+    def _variables(self, hint: str, values: Sequence[str]) -> list[str]:
+        return [self.code.define(self.type, hint, value) for value in values]
+
+    def _assign(self, names: Sequence[str], values: Sequence[str]) -> None:
+        """Assign numbers, the last one first: it is made of all of them."""
+        for name, value in reversed(list(zip(names, values, strict=True))):
+            self.code.line(f"{name} = {value};")
+
+
+class _Running(_Scan):
+    """A running sum, product or extremum."""
+
+    op: cumulative.CumulativeOp
+
+    def __init__(self, op: cumulative.CumulativeOp, lowering: Lowering) -> None:
+        super().__init__(op, lowering)
+        self.neutral = (literal(op.nothing(op.dtype), self.dtype),)
+        self.is_exclusive = op.exclusive
+        self.reduction = _REDUCTIONS[type(op)]
+
+    def element(self, *at: str) -> tuple[str, ...]:
+        """Be the element."""
+        return (self.get(self.args[0], *at[1:]),)
+
+    def combined(self, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:
+        """Combine."""
+        return (combined(self.code, self.reduction, self.dtype, x[0], y[0]),)
+
+    def step(self, total: str, at: tuple[str, ...], number: str) -> str:
+        """Combine with the element."""
+        (value,) = self._variables("value", [self.get(self.args[0], *at)])
+        return combined(self.code, self.reduction, self.dtype, total, value)
+
+
+class _Recurrence(_Scan):
+    """A linear recurrence; a stretch of it stands for a factor and a term."""
+
+    op: cumulative.LinearRecurrenceOp
+
+    def __init__(self, op: cumulative.LinearRecurrenceOp, lowering: Lowering) -> None:
+        super().__init__(op, lowering)
+        self.neutral = (literal(1, self.dtype), literal(0, self.dtype))
+
+    def element(self, *at: str) -> tuple[str, ...]:
+        """Be weight and term; the first weight counts as 0."""
+        number, *places = at
+        weight, term = (self.get(array, *places) for array in self.args)
+        return f"({number} == 0 ? {literal(0, self.dtype)} : {weight})", term
+
+    def combined(self, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:
+        """Multiply the factors, and carry the first term through the second stretch."""
+        factor = combined(self.code, "mul", self.dtype, x[0], y[0])
+        carried = combined(self.code, "mul", self.dtype, y[0], x[1])
+        return factor, combined(self.code, "add", self.dtype, carried, y[1])
+
+    def step(self, total: str, at: tuple[str, ...], number: str) -> str:
+        """Weigh what there is and add the term."""
+        weight, term = self._variables("value", [self.get(array, *at) for array in self.args])
+        carried = combined(self.code, "mul", self.dtype, weight, total)
+        both = combined(self.code, "add", self.dtype, carried, term)
+        return f"({number} == 0 ? {term} : {both})"

@@ -1,0 +1,240 @@
+"""Rules for elements put by index; what goes to an index out of range is dropped.
+
+On a serial device each work item has places of its own along the axis and takes the updates in
+order, so the result is the same every time; so it is with numbers of 64 bits where there are no
+atomics for them. Elsewhere each update is combined with what is there at once, and the order in
+which floats are added is free. Of updates that are ``set`` a first kernel finds the last one for
+each place, by its number; a second one stores those and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription, row_major
+from weft.ir.dtypes import DType
+from weft.ops import gathering
+from weft_c.loops.parallel import decoded, each_point, serial_items, share
+from weft_c.lowering import Lowering, needs_scratch, rules
+from weft_c.ops.combining import combined
+from weft_c.ops.copies import convert, copy
+from weft_c.ops.indices import AFTER, BEFORE, INDEXED, indexing, place_of, report_all
+from weft_c.ops.views import bits, joined
+from weft_c.processor import Processor
+from weft_c.source.index_types import are_many, index_kind, is_wide
+from weft_c.source.values import Form, register_type
+
+_WIDER = {"b": dtypes.int32, "i": dtypes.int32, "u": dtypes.uint32, "f": dtypes.float32}
+
+
+def _total_dtype(op: gathering.ScatterOp, processor: Processor) -> DType:
+    """Return the dtype in which numbers are combined: atomics need 32 bits or 64."""
+    if processor.is_serial or op.reduction == "set" or op.dtype.itemsize >= 4:
+        return op.working_dtype
+    return _WIDER.get(op.dtype.kind, dtypes.float32)
+
+
+def _number_dtype(op: gathering.ScatterOp, processor: Processor) -> DType | None:
+    """Return the dtype of the numbers of updates that are set by several work items at once.
+
+    None where no kernel compares them: where one work item takes them all in order, or there is
+    but one.
+    """
+    count = op.args[1].axes.size
+    if op.reduction != "set" or processor.is_serial or count == 1:
+        return None
+    if not are_many(count):
+        return dtypes.int32
+    return dtypes.int64 if processor.has_int64_atomics else None
+
+
+@needs_scratch(gathering.ScatterOp)
+def scatter_scratch(op: gathering.ScatterOp, processor: Processor) -> int:
+    """Return the bytes of the numbers that are combined, or of the last update for each place."""
+    number = _number_dtype(op, processor)
+    if number is not None:
+        return op.axes.shape[op.position] * number.itemsize
+    dtype = _total_dtype(op, processor)
+    return 0 if dtype == op.dtype else op.axes.size * dtype.itemsize
+
+
+@rules.on_type(gathering.ScatterOp)
+def scatter_rule(op: gathering.ScatterOp, lowering: Lowering) -> None:
+    """Copy the first operand unless it is in place, then put into it."""
+    x, out = lowering.args[0], lowering.out
+    dtype = _total_dtype(op, lowering.processor)
+    if not out.size:
+        if x.shape[op.position] == 0 and lowering.args[1].size:
+            report_all(lowering, "scatter")
+        return
+    target = out if dtype == op.dtype else lowering.scratch(out.shape, dtype)
+    if op.reduction == "set":
+        target = bits(target)
+        copy(lowering, bits(x), target)
+    else:
+        convert(lowering, x, target)
+    if lowering.args[2].size:
+        _Scatter(op, lowering, target).write()
+    if dtype != op.dtype:
+        convert(lowering, target, out)
+
+
+class _Scatter:
+    """The kernel that puts updates into a target."""
+
+    def __init__(
+        self, op: gathering.ScatterOp, lowering: Lowering, target: TensorDescription
+    ) -> None:
+        self.op = op
+        self.lowering = lowering
+        indices, updates = lowering.args[1:]
+        self.found = indexing(
+            target, op.position, indices, bits(updates) if op.reduction == "set" else updates
+        )
+        self.length = target.shape[op.position]
+        self.writing = lowering.kernel(f"scatter {op.reduction}")
+        self.wide = is_wide(target, updates)
+        self.kind = index_kind(self.wide)
+        self.source = self.writing.array("updates", self.found.elements)
+        self.index = self.writing.array("index", self.found.indices)
+        self.target = self.writing.array("out", self.found.tensor, written=True)
+
+    def write(self) -> None:
+        """Write the kernel for the kind of device."""
+        processor = self.writing.processor
+        if processor.is_serial:
+            self._write_shares()
+        elif self.op.reduction == "set":
+            self._write_set()
+        elif self.target.dtype.itemsize == 8 and not processor.has_int64_atomics:
+            self._write_shares()
+        else:
+            self._write_atomics()
+
+    def _write_set(self) -> None:
+        """Store those updates that are the last ones for their places."""
+        dtype = _number_dtype(self.op, self.writing.processor)
+        if dtype is not None:
+            self._write_last(dtype)
+        elif self.op.args[1].axes.size == 1:
+            self._write_each()
+        else:
+            self._write_shares()
+
+    def _write_shares(self) -> None:
+        """Let each work item look at all indices, and take those at its own places."""
+        writing, code, kind = self.writing, self.writing.code, self.kind
+        shapes = [self.found.shape(role) for role in (BEFORE, INDEXED, AFTER)]
+        rows, count, width = map(prod, shapes)
+        items = min(writing.processor.units, serial_items(rows * count * width, writing.processor))
+        by_rows = rows >= items
+        begin, end = share(code, rows if by_rows else self.length, items, kind)
+        row, number, i = (code.name(hint) for hint in ("row", "number", "i"))
+        first, last = (begin, end) if by_rows else ("0", str(rows))
+        mine = [f"{{0}} < {begin}", f"{{0}} >= {end}"] if items > 1 and not by_rows else ["{0} < 0"]
+        with (
+            code.block(f"for ({kind} {row} = {first}; {row} < {last}; {row}++)"),
+            code.block(f"for ({kind} {number} = 0; {number} < {count}; {number}++)"),
+        ):
+            before = decoded(code, shapes[0], row, kind)
+            at = decoded(code, shapes[1], number, kind)
+            here = (*("0" for _ in before), *at, *("0" for _ in shapes[2]))
+            place = place_of(self.op, writing, self.index, here, kind)
+            code.line(f"if ({' || '.join(mine).format(place)}) continue;")
+            with code.block(f"for ({kind} {i} = 0; {i} < {width}; {i}++)"):
+                self._combine((*before, *at, *decoded(code, shapes[2], i, kind)), place)
+        writing.launch(items)
+
+    def _combine(self, places: tuple[str, ...], place: str) -> None:
+        code, at = self.writing.code, (*places, place)
+        if self.op.reduction == "set":
+            code.line(self.target.set(self.source.get(*places), *at))
+            return
+        new = self._update(places)
+        old = code.define(f"const {register_type(self.target.dtype)}", "old", self.target.get(*at))
+        both = combined(code, self.op.reduction, self.target.dtype, old, new)
+        code.line(self.target.set(both, *at))
+
+    def _update(self, places: tuple[str, ...]) -> str:
+        """Write an update in the dtype in which numbers are combined."""
+        form, dtype = Form(self.writing.code), self.target.dtype
+        value = form.converted(self.source.dtype, dtype, self.source.get(*places))
+        return self.writing.code.define(f"const {form.type(dtype)}", "new", value)
+
+    def _write_atomics(self) -> None:
+        """Combine each update at once."""
+
+        def combine(places: tuple[str, ...], place: str) -> None:
+            new = self._update(places)
+            name = f"weft_atomic_{self.op.reduction}_{register_type(self.target.dtype)}"
+            code = self.writing.code
+            code.line(f"{code.call(name, self.target.at(*places, place), new)};")
+
+        self._write_points(combine)
+
+    def _write_each(self) -> None:
+        """Store each update: no two are for one place."""
+        self._write_points(self._combine)
+
+    def _write_last(self, dtype: DType) -> None:
+        """Find the number of the last update for each place, then store the updates with these."""
+        last = _last_updates(self.op, self.lowering, dtype)
+        numbers = self.writing.array("last", last)
+        shape = self.found.shape(INDEXED)
+
+        def store(places: tuple[str, ...], place: str) -> None:
+            at = [i for i, role in zip(places, self.found.roles, strict=True) if role == INDEXED]
+            with self.writing.code.block(f"if ({numbers.get(place)} == {_number(shape, at)})"):
+                self._combine(places, place)
+
+        self._write_points(store)
+
+    def _write_points(self, put: Callable[[tuple[str, ...], str], None]) -> None:
+        """Write a loop over all updates whose indices are in range."""
+        writing = self.writing
+
+        def body(at: tuple[str, ...], form: Form) -> None:
+            places = at[: len(self.found.roles)]
+            place = place_of(self.op, writing, self.index, places, self.kind)
+            with writing.code.block(f"if ({place} >= 0)"):
+                put(places, place)
+
+        each_point(writing, self.found.elements.shape, body, wide=self.wide)
+
+
+def _number(shape: Sequence[int], at: Sequence[str]) -> str:
+    """Return the place of a point in row-major order."""
+    terms = [
+        name if step == 1 else f"{name} * {step}"
+        for name, step in zip(at, row_major(shape, 1), strict=True)
+        if name != "0"
+    ]
+    return " + ".join(terms) or "0"
+
+
+def _last_updates(op: gathering.ScatterOp, lowering: Lowering, dtype: DType) -> TensorDescription:
+    """Write kernels that find, for each place along the axis, the last index that means it.
+
+    They give its number in row-major order, or -1 where none does. The numbers are those of
+    indices, not of elements: what lies before and after the axis goes the same way.
+    """
+    last = lowering.scratch((op.axes.shape[op.position],), dtype)
+    clearing = lowering.kernel("no update")
+    cleared = clearing.array("last", last, written=True)
+    each_point(clearing, last.shape, lambda at, form: clearing.code.line(cleared.set("-1", *at)))
+    (indices,), _ = joined(lowering.args[1])
+    writing = lowering.kernel("last updates")
+    index, found = writing.array("index", indices), writing.array("last", last, written=True)
+    name = f"weft_atomic_max_{register_type(dtype)}"
+
+    def body(at: tuple[str, ...], form: Form) -> None:
+        at = at[: len(indices.shape)]
+        place = place_of(op, writing, index, at, index_kind(is_wide(last)))
+        number = _number(indices.shape, at)
+        call = writing.code.call(name, found.at(place), number)
+        writing.code.line(f"if ({place} >= 0) {call};")
+
+    each_point(writing, indices.shape, body, wide=is_wide(indices))
+    return last

@@ -1,0 +1,52 @@
+"""How work is spread over work items where `each_point` does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from weft_c.loops.parallel import decoded, parallel_items, serial_items, share, strided
+from weft_c.lowering import Writing
+
+Point = Callable[[tuple[str, ...]], None]
+"""Writes what happens at a point, given its index along each dimension."""
+
+
+def work_items(points: int, writing: Writing) -> int:
+    """Return the number of work items for so many points."""
+    processor = writing.processor
+    find = serial_items if processor.is_serial else parallel_items
+    return find(max(points, 1), processor)
+
+
+def launch(writing: Writing, items: int) -> None:
+    """End a kernel and launch it with `work_items`."""
+    writing.launch(items, 1 if writing.processor.is_serial else writing.processor.group)
+
+
+def spread(writing: Writing, shape: Sequence[int], items: int, body: Point, kind: str) -> None:
+    """Write a loop over points that so many work items share; a kernel may have several."""
+    shape = tuple(shape) or (1,)
+    if 0 in shape:
+        return
+    code = writing.code
+    with code.block():
+        if not writing.processor.is_serial:
+            name = code.name("point")
+            with code.block(strided(kind, name, prod(shape), "GLOBAL_ID", "GLOBAL_SIZE")):
+                body(decoded(code, shape, name, kind))
+            return
+        *outer, length = shape
+        rows = prod(outer)
+        by_rows = rows >= items
+        begin, end = share(code, rows if by_rows else length, items, kind)
+        row, place = code.name("row"), code.name("i")
+        with code.block(_counted(kind, row, *((begin, end) if by_rows else ("0", str(rows))))):
+            indices = decoded(code, outer, row, kind)
+            span = ("0", str(length)) if by_rows else (begin, end)
+            with code.block(_counted(kind, place, *span)):
+                body((*indices, place))
+
+
+def _counted(kind: str, name: str, first: str, last: str) -> str:
+    return f"for ({kind} {name} = {first}; {name} < {last}; {name}++)"

@@ -1,0 +1,58 @@
+"""The rule for sums of overlapping windows."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from weft.ir.dtypes import working_dtype
+from weft.ops import windows
+from weft.ops.spatial import Span
+from weft.ops.windows import is_whole
+from weft_c.loops.parallel import each_point
+from weft_c.lowering import Lowering, rules
+from weft_c.ops.combining import combined
+from weft_c.source.index_types import index_kind, is_wide
+from weft_c.source.values import Form, literal
+
+
+@rules.on_type(windows.FoldOp)
+def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
+    """Add up, for each element of the result, the elements of windows that lie on it."""
+    (x,) = lowering.args
+    writing = lowering.kernel("fold")
+    code, dtype = writing.code, working_dtype(op.dtype)
+    wide = is_wide(x, lowering.out)
+    kind = index_kind(wide)
+    source = writing.array("x", x) if x.size else None
+    out = writing.array("out", lowering.out, written=True)
+
+    def body(at: tuple[str, ...], form: Form) -> None:
+        total = code.define(form.type(dtype), "total", literal(0, dtype))
+        if source is not None:
+            with ExitStack() as stack:
+                places: list[str] = []
+                for number, (place, span) in enumerate(zip(at, op.spans, strict=False)):
+                    size = lowering.out.shape[number]
+                    places += window_at(stack, place, span, size)
+                value = form.converted(op.dtype, dtype, source.get(*places))
+                new = code.define(f"const {form.type(dtype)}", "value", value)
+                code.line(f"{total} = {combined(code, 'add', dtype, total, new)};")
+        code.line(out.set(form.converted(dtype, op.dtype, total), *at[: len(op.spans)]))
+
+    def window_at(stack: ExitStack, place: str, span: Span, size: int) -> list[str]:
+        """Write a loop over the elements of windows that lie on a place: window and element."""
+        count, step, length, gap = span
+        if is_whole(span, size):
+            return [place, "0"] if length == 1 else ["0", place]
+        element = code.name("k")
+        head = f"for ({kind} {element} = 0; {element} < {length}; {element}++)"
+        stack.enter_context(code.block(head))
+        begin = code.define(f"const {kind}", "begin", f"{place} - {element} * {gap}")
+        window = code.define(f"const {kind}", "window", f"{begin} / {step}")
+        is_one = f"{begin} >= 0 && {window} < {count}"
+        if step > 1:
+            is_one += f" && {begin} % {step} == 0"
+        stack.enter_context(code.block(f"if ({is_one})"))
+        return [window, element]
+
+    each_point(writing, lowering.out.shape, body, wide=wide, cost=4)

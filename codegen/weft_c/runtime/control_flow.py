@@ -1,0 +1,149 @@
+"""What the host does between stretches of launches: work of its own, loops and choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.ir.description import TensorDescription
+from weft.plan.plan import INPUT, RESULT
+from weft.support.interrupts import interruptible, raise_pending
+from weft_c.runtime.storage import Arrays
+from weft_c.source.functions import HostCall
+
+if TYPE_CHECKING:
+    from weft_c.runtime.kernel_group import GPUKernelGroup, Segment
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat:
+    """Segments that run several times in a row, with nothing to wait for between."""
+
+    count: int
+    segments: Sequence[Segment]
+
+
+@dataclass(frozen=True, eq=False)
+class While:
+    """Segments that make a bool, and segments that run as long as it is true."""
+
+    test: Sequence[Segment]
+    flag: TensorDescription
+    segments: Sequence[Segment]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Segments that run where a bool is true, and segments that run where it is not."""
+
+    flag: TensorDescription
+    then: Sequence[Segment]
+    otherwise: Sequence[Segment]
+
+
+Control = Repeat | While | Choice
+
+
+class HostWork:
+    """Work of the host, with the arrays that are the same in every call."""
+
+    def __init__(self, group: GPUKernelGroup, call: HostCall) -> None:
+        self.group = group
+        self.call = call
+        is_shared = group.processor.shares_host
+        self._fixed = [
+            group.host_array(lies, ())
+            if is_shared and lies.base.kind not in (INPUT, RESULT)
+            else None
+            for lies in call.args
+        ]
+
+    def run(self, arrays: Arrays) -> None:
+        """Call the function, and write back what it wrote."""
+        group, call = self.group, self.call
+        values = [
+            self._array(place, arrays) if known is None else known
+            for place, known in enumerate(self._fixed)
+        ]
+        with np.errstate(all="ignore"):
+            if call.op.has_effect:
+                interruptible(call.work, *values)
+            else:
+                call.work(*values)
+        for place in call.written:
+            group.write_back(call.args[place], values[place])
+
+    def _array(self, place: int, arrays: Arrays) -> np.ndarray[Any, Any]:
+        """Return an argument; a copy that is only written need not have the device's values."""
+        lies, group = self.call.args[place], self.group
+        if place in self.call.written and not group.processor.shares_host:
+            return np.empty(lies.shape, lies.dtype)
+        return group.host_array(lies, arrays)
+
+
+class BoundRepeat:
+    """A loop of known length with everything in it bound."""
+
+    def __init__(self, group: GPUKernelGroup, control: Repeat) -> None:
+        self.group = group
+        self.count = control.count
+        self.inside = group.stretches(control.segments)
+
+    def run(self, arrays: Arrays) -> None:
+        """Run what is inside so often."""
+        for _ in range(self.count):
+            raise_pending()
+            self.group.run_stretches(self.inside, arrays)
+
+
+class BoundWhile:
+    """A loop of unknown length with everything in it bound."""
+
+    def __init__(self, group: GPUKernelGroup, control: While) -> None:
+        self.group = group
+        self.flag = control.flag
+        self.test = group.stretches(control.test)
+        self.inside = group.stretches(control.segments)
+
+    def run(self, arrays: Arrays) -> None:
+        """Run what is inside while the test makes what is true."""
+        group = self.group
+        group.run_stretches(self.test, arrays)
+        while group.truth(self.flag, arrays):
+            raise_pending()
+            group.run_stretches(self.inside, arrays)
+            group.run_stretches(self.test, arrays)
+
+
+class BoundChoice:
+    """A choice with everything in it bound."""
+
+    def __init__(self, group: GPUKernelGroup, control: Choice) -> None:
+        self.group = group
+        self.flag = control.flag
+        self.then = group.stretches(control.then)
+        self.otherwise = group.stretches(control.otherwise)
+
+    def run(self, arrays: Arrays) -> None:
+        """Run the side that the bool chooses."""
+        is_true = self.group.truth(self.flag, arrays)
+        self.group.run_stretches(self.then if is_true else self.otherwise, arrays)
+
+
+BoundWork = HostWork | BoundRepeat | BoundWhile | BoundChoice
+
+
+def bound_work(group: GPUKernelGroup, work: HostCall | Control) -> BoundWork:
+    """Return what the host does at the end of a segment, bound."""
+    match work:
+        case Repeat():
+            return BoundRepeat(group, work)
+        case While():
+            return BoundWhile(group, work)
+        case Choice():
+            return BoundChoice(group, work)
+        case _:
+            return HostWork(group, work)

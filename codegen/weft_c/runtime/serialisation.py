@@ -1,0 +1,191 @@
+"""The work of a kernel group as JSON, so that another process need not lower it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft.ir.description import TensorDescription
+from weft.ir.op import Op
+from weft.plan.plan import Step
+from weft.support import source
+from weft_c.runtime.control_flow import Choice, Control, Repeat, While
+from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
+from weft_c.source.functions import Function, GPUKernel, HostCall, LibraryCall, Parameter
+
+if TYPE_CHECKING:
+    from weft.cache.serialisation import Packing, Unpacking
+
+
+def packed(group: GPUKernelGroup, packing: Packing) -> Any:
+    """Return the functions and the work of a group; raises NotDescribable where that cannot be."""
+    called = {each.name: each for f in group.source.functions.values() for each in f.inner}
+    functions = {**called, **group.source.functions}
+    numbers = {name: number for number, name in enumerate(functions)}
+    return {
+        "functions": [
+            [
+                f.title,
+                [[p.name, p.ctype, p.is_written] for p in f.parameters],
+                f.body,
+                f.group,
+                [numbers[each.name] for each in f.inner],
+                f.calls,
+                f.shuffles,
+            ]
+            for f in functions.values()
+        ],
+        "segments": _Packed(group, packing, numbers).segments(group.segments),
+    }
+
+
+class _Packed:
+    """Describes the segments of a group, whose functions have numbers."""
+
+    def __init__(self, group: GPUKernelGroup, packing: Packing, numbers: Mapping[str, int]) -> None:
+        self.packing = packing
+        self.numbers = numbers
+        self.reports = {report.word: report for report in group.reports}
+
+    def segments(self, segments: Sequence[Segment]) -> list[Any]:
+        return [
+            [[self.launch(*each) for each in segment.kernels], self.host(segment.host)]
+            for segment in segments
+        ]
+
+    def launch(self, kernel: Launch, word: int | None) -> Any:
+        tensors = [None if lies is None else self.packing.tensor(lies) for lies in kernel.args]
+        if isinstance(kernel, LibraryCall):
+            return [kernel.name, tensors, 0, self.origins((kernel.op,)), None]
+        reported: Any = None
+        if kernel.is_guarded:
+            reported = "guarded"
+        elif word is not None:
+            report = self.reports[word]
+            op, places = self.packing.value(report.step.op), self.places(report.step.args)
+            reported = [report.start, op, places]
+        number = self.numbers[kernel.function.name]
+        return [number, tensors, kernel.items, self.origins(kernel.ops), reported]
+
+    def host(self, work: HostCall | Control | None) -> Any:
+        match work:
+            case None:
+                return None
+            case Repeat(count, segments):
+                return {"repeat": [count, self.segments(segments)]}
+            case While(test, flag, segments):
+                inner = self.segments(test), self.segments(segments)
+                return {"while": [inner[0], self.packing.tensor(flag), inner[1]]}
+            case Choice(flag, then, otherwise):
+                inner = self.segments(then), self.segments(otherwise)
+                return {"choice": [self.packing.tensor(flag), *inner]}
+            case _:
+                called, op = self.packing.value(work.work), self.packing.value(work.op)
+                return {"call": [called, self.places(work.args), list(work.written), op]}
+
+    def places(self, tensors: Iterable[TensorDescription]) -> list[int]:
+        return [self.packing.tensor(lies) for lies in tensors]
+
+    def origins(self, ops: Iterable[Op]) -> list[int]:
+        return [self.packing.origin(each.order) for op in ops for each in op.contained or (op,)]
+
+
+def restore(group: GPUKernelGroup, unpacking: Unpacking) -> None:
+    """Add to an empty group what `packed` described."""
+    functions: list[Function] = []
+    for title, parameters, body, size, called, calls, shuffles in unpacking.code["functions"]:
+        inner = tuple(functions[number] for number in called)
+        taken = tuple(Parameter(*each) for each in parameters)
+        functions.append(Function(title, taken, body, size, inner, tuple(calls), shuffles))
+    _Restoring(group, unpacking, functions).segments(unpacking.code["segments"])
+
+
+class _Restoring:
+    """Adds described segments to a group."""
+
+    def __init__(
+        self, group: GPUKernelGroup, unpacking: Unpacking, functions: Sequence[Function]
+    ) -> None:
+        self.group = group
+        self.unpacking = unpacking
+        self.tensor = unpacking.tensor
+        self.functions = functions
+
+    def segments(self, described: Sequence[Any]) -> None:
+        group = self.group
+        group.segments.clear()
+        for launches, host in described:
+            group.segments.append(Segment())
+            for each in launches:
+                self.launch(*each)
+            if host is not None:
+                ((kind, content),) = host.items()
+                _HOST[kind](self, *content)
+                group.segments.pop()  # what came after it begins a segment, as the loop here does
+
+    def inside(self, described: Sequence[Any]) -> list[Segment]:
+        with self.group.inside() as segments:
+            self.segments(described)
+        return segments
+
+    def launch(
+        self, number: Any, tensors: Any, items: int, origins: list[int], reported: Any
+    ) -> None:
+        op = self.op(origins)
+        if isinstance(number, str):
+            library = LibraryCall(number, tuple(map(self.tensor, tensors)), op)
+            self.group.add_work(library, Step(op, (), ()), 0)
+            return
+        args = tuple(None if place is None else self.tensor(place) for place in tensors)
+        is_guarded = reported == "guarded"
+        kernel = GPUKernel(self.functions[number], args, items, (op,), is_guarded)
+        self.add_function(self.functions[number], origins)
+        start, step = 0, Step(op, (), ())
+        if reported is not None and not is_guarded:
+            start, packed_op, operands = reported
+            step = Step(self.unpacking.value(packed_op), (), tuple(map(self.tensor, operands)))
+        self.group.add_work(kernel, step, start)
+
+    def call(self, work: Any, places: Any, written: Any, op: Any) -> None:
+        called, args = _callable(self.unpacking.value(work)), tuple(map(self.tensor, places))
+        host = HostCall(called, args, tuple(written), self.unpacking.value(op))
+        self.group.add_work(host, Step(host.op, (), ()), 0)
+
+    def repeat(self, count: int, segments: Any) -> None:
+        self.group.add_control(Repeat(count, self.inside(segments)))
+
+    def while_(self, test: Any, flag: int, segments: Any) -> None:
+        inner = self.inside(test), self.inside(segments)
+        self.group.add_control(While(inner[0], self.tensor(flag), inner[1]))
+
+    def choice(self, flag: int, then: Any, otherwise: Any) -> None:
+        inner = self.inside(then), self.inside(otherwise)
+        self.group.add_control(Choice(self.tensor(flag), *inner))
+
+    def op(self, origins: list[int]) -> Op:
+        """Return the first op of the user that a kernel came from; any, if there is none."""
+        return self.unpacking.structure.all_ops[next((o for o in origins if o >= 0), 0)]
+
+    def add_function(self, function: Function, origins: list[int]) -> None:
+        """Add a function with the user's lines to the source."""
+        name, source_ = function.name, self.group.source
+        source_.functions.setdefault(name, function)
+        lines = source_.lines.setdefault(name, {})
+        for origin in origins:
+            location = self.unpacking.location(origin)
+            if location is not None:
+                lines[source.file_info(location)] = None
+
+
+_HOST: Mapping[str, Callable[..., None]] = {
+    "call": _Restoring.call,
+    "repeat": _Restoring.repeat,
+    "while": _Restoring.while_,
+    "choice": _Restoring.choice,
+}
+
+
+def _callable(value: Any) -> Callable[..., Any]:
+    if not callable(value):
+        raise TypeError(f"{value!r} is not what the host can call")
+    return value  # type: ignore[no-any-return]

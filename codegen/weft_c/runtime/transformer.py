@@ -1,0 +1,215 @@
+"""DeviceTransformer: what the backends of devices that are programmed in C have in common."""
+
+from __future__ import annotations
+
+import ctypes
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+from weft.cache.serialisation import Packing, Unpacking
+from weft.errors import BackendError
+from weft.ir.op import Op
+from weft.ir.target import Target
+from weft.plan.plan import Step
+from weft.runtime.device import DeviceTensor
+from weft.runtime.program import Program
+from weft.runtime.transformer import Transformer
+from weft.support.locks import cached_property, renew
+from weft_c.fused import fusible
+from weft_c.lowering import rules, scratch_bytes
+from weft_c.matmul.products import takes_prologue
+from weft_c.processor import Processor
+from weft_c.runtime import serialisation
+from weft_c.runtime.device import HeldMemory, OpenedDevice
+from weft_c.runtime.errors import DeviceMemoryError, largest_values
+from weft_c.runtime.kernel_group import GPUKernelGroup
+from weft_c.runtime.storage import CopiedStorage
+from weft_c.runtime.workspace_pool import WorkingMemory
+
+LEAST_ALIGNMENT = 256
+"""Bytes: what tensors are aligned to wherever they lie."""
+
+
+class DeviceTransformer(Transformer):
+    """A backend that writes one program in C for each computation.
+
+    A subclass sets `device` and `processor`, and gives storages and kernel groups.
+
+    Attributes
+    ----------
+    device
+        The device.
+    processor
+        The device as kernels are written for it.
+    working
+        The memory that programs use one after the other: the arena, and copies of arrays.
+    """
+
+    device: OpenedDevice
+    processor: Processor
+    _is_forked = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._groups: list[GPUKernelGroup] = []
+        self._constants: WeakValueDictionary[int, CopiedStorage[Any]] = WeakValueDictionary()
+        self.working: WorkingMemory[Any] = WorkingMemory(self.working_memory)
+
+    @abstractmethod
+    def device_buffer_storage(self, nbytes: int, name: str) -> CopiedStorage[Any]:
+        """Return a new, unallocated buffer."""
+
+    @abstractmethod
+    def working_memory(self, nbytes: int, what: str) -> HeldMemory:
+        """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
+
+    @abstractmethod
+    def kernel_group(self, program: Program) -> GPUKernelGroup:
+        """Return a new, empty executor of a program."""
+
+    @cached_property
+    def target(self) -> Target:
+        """Any rank and any strides; float64 where the device has it, no complex numbers."""
+        target = target_of(self.transformer_name, self.processor, self.fast_math)
+        return replace(
+            target,
+            fusible=self.fusible,
+            takes_prologue=self.takes_prologue,
+            workspace=self.scratch_bytes,
+        )
+
+    def fusible(self, op: Op) -> bool:
+        """Return whether an op can be an instruction of a kernel."""
+        return fusible(op, self.processor)
+
+    def takes_prologue(self, product: Op) -> bool:
+        """Return whether the kernel of a matrix product may also compute its first operand."""
+        return takes_prologue(product, self.processor)
+
+    def scratch_bytes(self, op: Op) -> int:
+        """Return the bytes of scratch memory that an op takes while it runs."""
+        return scratch_bytes(op, self.processor)
+
+    def arena_storage(self, program: Program) -> CopiedStorage[Any]:
+        """Return the arena of a program, whose memory all programs share."""
+        storage = self.device_buffer_storage(program.arena_size, "arena")
+        storage.lender = partial(self._arena, program, storage.bytes)
+        return storage
+
+    def _arena(self, program: Program, nbytes: int) -> HeldMemory:
+        self.require_open()
+        what = f"the arena of {program.name}"
+        try:
+            found: HeldMemory = self.working.at_least("arena", nbytes, what)
+        except DeviceMemoryError as error:
+            raise DeviceMemoryError(f"{error.problem}\n{largest_values(program)}") from error
+        return found
+
+    def constant_storage(self, op: Op) -> CopiedStorage[Any]:
+        """Return the buffer of a constant, which is the same for all programs that read it."""
+        found = self._constants.get(id(op.const))
+        if found is None or found not in self.device_buffers:
+            found = self.new_constant_storage(op)
+            found.constant = op.const  # as long as it is held no other array has its id
+            self._constants[id(op.const)] = found
+        return found
+
+    def new_constant_storage(self, op: Op) -> CopiedStorage[Any]:
+        """Return a new, unallocated buffer for a constant."""
+        return self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
+
+    def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
+        """Copy the value of a constant to its buffer, if it is not there."""
+        storage: Any = tensor.storage
+        if not storage.is_set:
+            super().set_constant(tensor, op)
+            storage.is_set = True
+
+    def transform_ordered_ops(
+        self, program: Program, ordered_ops: Sequence[Step], name: str
+    ) -> Callable[..., None]:
+        """Write, build and return the program."""
+        group = self.kernel_group(program)
+        if len(ordered_ops) == 1 and not ordered_ops[0].op.graphs:
+            group.processor = self.processor.alone
+        for step in ordered_ops:
+            group.add_kernel(step)
+        return self._built(group)
+
+    def code_options(self) -> Sequence[Any]:
+        """Return the device as kernels see it, and the rules."""
+        return [self.processor, [(kind, rules[kind]) for kind in rules]]
+
+    def export(self, program: Program, packing: Packing) -> Any:
+        """Return the source and what is launched."""
+        return serialisation.packed(program.code, packing)
+
+    def restore(self, program: Program, unpacking: Unpacking) -> Callable[..., None]:
+        """Build the source again and return the program."""
+        group = self.kernel_group(program)
+        serialisation.restore(group, unpacking)
+        return self._built(group)
+
+    def _built(self, group: GPUKernelGroup) -> GPUKernelGroup:
+        group.build()
+        self._groups.append(group)
+        return group
+
+    def require_open(self) -> None:
+        """Raise StateError if the transformer has been closed, BackendError without a device."""
+        super().require_open()
+        if self._is_forked:
+            raise BackendError(self.device.lost)
+
+    def after_fork(self) -> None:
+        """Let nothing reach the device, not even to give something back: it might wait for ever.
+
+        What is there is never destroyed, for drivers do not live through a fork.
+        """
+        renew(self.state_lock)
+        self._is_forked = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+    def close(self) -> None:
+        """Give all memory of the device back; the transformer cannot be used again."""
+        with self.state_lock:
+            buffers = [each for each in self.device_buffers if isinstance(each, CopiedStorage)]
+            super().close()
+            if not self._is_forked:
+                groups, self._groups = self._groups, []
+                self.give_back(groups, buffers)
+
+    def give_back(
+        self, groups: Iterable[GPUKernelGroup], buffers: Iterable[CopiedStorage[Any]]
+    ) -> None:
+        """Give back what executors hold, then buffers; a backend adds what else it holds."""
+        for group in groups:
+            group.close()
+        for buffer in buffers:
+            buffer.release()
+        self.working.release()
+
+
+def target_of(name: str, processor: Processor, fast_math: bool = False) -> Target:
+    """Return what kernels for a processor can compute."""
+    names = Target.dtypes | {"float16", "bfloat16"}
+    return Target(
+        name=name,
+        supports=_supports,
+        fusible=partial(fusible, processor=processor),
+        max_product_row=0,
+        takes_prologue=partial(takes_prologue, processor=processor),
+        alignment=max(processor.alignment, LEAST_ALIGNMENT),
+        workspace=partial(scratch_bytes, processor=processor),
+        dtypes=names if processor.has_fp64 else names - {"float64"},
+        runs_graphs=True,
+        fast_math=fast_math,
+    )
+
+
+def _supports(op: Op) -> bool:
+    return rules.find(type(op)) is not None

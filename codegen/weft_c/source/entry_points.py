@@ -1,0 +1,67 @@
+"""Entries: the kernels of a program as a driver sees them, each with one function or several.
+
+Drivers such as PoCL make machine code and start a linker for each kernel by itself, which takes
+25 ms before there is anything in it, and keep a library of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft_c.source.code import Code
+
+if TYPE_CHECKING:
+    from weft_c.dialect import Dialect
+    from weft_c.source.functions import Function
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel: a function, or several as cases, of which a launch names one first of all.
+
+    Attributes
+    ----------
+    functions
+        The functions, by name.
+    """
+
+    functions: Mapping[str, Function]
+
+    @property
+    def has_cases(self) -> bool:
+        """Whether there are several functions, so that the first argument is a case's number."""
+        return len(self.functions) > 1
+
+    @property
+    def name(self) -> str:
+        """A name that no other entry of a program has, and no function beside the only one."""
+        first = next(iter(self.functions))
+        return f"{first}_and_{len(self.functions) - 1}_others" if self.has_cases else first
+
+    def case(self, name: str) -> int:
+        """Return the number of a function."""
+        return list(self.functions).index(name)
+
+    def text(self, dialect: Dialect) -> str:
+        """Return the kernel that runs one of several functions."""
+        most = max(len(each.parameters) for each in self.functions.values())
+        pointers = [f"GLOBAL void *p{number}" for number in range(most)]
+        code = Code()
+        with code.block("switch (number)"):
+            for name, function in self.functions.items():
+                passed = ", ".join(f"p{number}" for number in range(len(function.parameters)))
+                code.line(f"case {self.case(name)}: {name}({passed}); break;")
+        head = dialect.kernel_head(self.name, ["const i32 number", *pointers], 1)
+        return f"{head} {{\n{code}\n}}\n"
+
+
+def entries_of(functions: Mapping[str, Function], cases: int) -> Iterator[Entry]:
+    """Yield kernels for functions, up to so many in one where a work item is a group by itself."""
+    serial = [name for name, function in functions.items() if function.group == 1]
+    for start in range(0, len(serial), cases):
+        yield Entry({name: functions[name] for name in serial[start : start + cases]})
+    for name, function in functions.items():
+        if function.group != 1:
+            yield Entry({name: function})

@@ -1,0 +1,106 @@
+"""Merging: small launches, one after the other, as a single one.
+
+A launch costs some microseconds, and the first one of each kernel tens of milliseconds in some
+drivers, however little it does. On a serial device a launch of one work item is a function call,
+and a list of them is a kernel. Not so with memory that a list would look at as different types,
+since compilers may take it for different memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.ir.description import TensorDescription
+from weft.ir.op import Op
+from weft_c.source.code import Code
+from weft_c.source.functions import Function, GPUKernel, Parameter, region
+
+MOST_FUNCTIONS, MOST_PARAMETERS = 16, 64
+"""What one kernel calls and takes at most; OpenCL promises room for 128 pointers."""
+
+
+class SmallLaunches:
+    """Launches that are waiting to become one kernel, in order."""
+
+    def __init__(self) -> None:
+        self.kernels: list[GPUKernel] = []
+        self._types: dict[Any, list[tuple[int, int, str]]] = {}
+        self._places: set[Any] = set()
+
+    def takes(self, kernel: GPUKernel) -> bool:
+        """Whether a launch can be a part of the same kernel as those that are waiting."""
+        places = self._places | {_place(lies) for lies in kernel.args}
+        return (
+            len(self.kernels) < MOST_FUNCTIONS
+            and len(places) <= MOST_PARAMETERS
+            and not any(map(self._has_another_type, kernel.args, kernel.function.parameters))
+        )
+
+    def add(self, kernel: GPUKernel) -> None:
+        """Let a launch wait."""
+        self.kernels.append(kernel)
+        for lies, parameter in zip(kernel.args, kernel.function.parameters, strict=True):
+            self._places.add(_place(lies))
+            if lies is not None:
+                first, size = region(lies)
+                known = self._types.setdefault(lies.base, [])
+                known.append((first, first + size, parameter.ctype))
+
+    def _has_another_type(self, lies: TensorDescription | None, parameter: Parameter) -> bool:
+        if lies is None:
+            return False
+        first, size = region(lies)
+        return any(
+            first < end and start < first + size and ctype != parameter.ctype
+            for start, end, ctype in self._types.get(lies.base, ())
+        )
+
+    def merged(self) -> GPUKernel | None:
+        """Return all of them as one launch, or None if there are none."""
+        kernels, self.kernels, self._types, self._places = self.kernels, [], {}, set()
+        return _merged(kernels) if len(kernels) > 1 else next(iter(kernels), None)
+
+
+def is_small(kernel: GPUKernel) -> bool:
+    """Whether a launch has one work item, and no error to report."""
+    return kernel.items == 1 and kernel.function.group == 1 and None not in kernel.args
+
+
+def _place(lies: TensorDescription | None) -> Any:
+    return None if lies is None else (lies.base, region(lies)[0], lies.dtype)
+
+
+def _merged(kernels: Sequence[GPUKernel]) -> GPUKernel:
+    """Return the launches of some kernels as the launch of one that calls them."""
+    code = Code()
+    names: dict[Any, str] = {}
+    args: dict[str, TensorDescription | None] = {}
+    types: dict[str, str] = {}
+    written: set[str] = set()
+    ops: dict[Op, None] = {}
+    for kernel in kernels:
+        passed = []
+        for lies, parameter in zip(kernel.args, kernel.function.parameters, strict=True):
+            key = (_place(lies), parameter.ctype)
+            name = names.setdefault(key, f"p{len(names)}")
+            args[name], types[name] = _larger(args.get(name), lies), parameter.ctype
+            if parameter.is_written:
+                written.add(name)
+            passed.append(name)
+        code.line(f"{kernel.function.name_within}({', '.join(passed)});")
+        ops.update(dict.fromkeys(kernel.ops))
+    parameters = tuple(Parameter(name, types[name], name in written) for name in args)
+    inner = tuple({kernel.function.name: kernel.function for kernel in kernels}.values())
+    title = f"{inner[0].title}_and_{len(kernels) - 1}_more"
+    function = Function(title, parameters, str(code), 1, inner)
+    return GPUKernel(function, tuple(args.values()), 1, tuple(ops))
+
+
+def _larger(
+    one: TensorDescription | None, other: TensorDescription | None
+) -> TensorDescription | None:
+    """Return which of two tensors that begin at the same place covers more bytes."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=lambda lies: region(lies)[1])

@@ -1,0 +1,177 @@
+"""Forms of values in registers: a number at a time, or a vector of 16 lanes.
+
+A bool in a register is 0 or 1 as a number, and 0 or all bits in a lane of a vector: each is what
+comparisons give, and ``!``, ``&``, ``|``, ``^`` and ``?:`` take. Floats of 16 bits are float32 that
+have been rounded. Vectors have lanes of 32 bits, or bools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft_c.source.code import Address, Code
+from weft_c.source.functions import ctype
+
+VECTORS = frozenset({"bool", "int32", "uint32", "float32"})
+"""The names of the dtypes that there are vectors of."""
+
+_READ = {"float16": "weft_half_value", "bfloat16": "weft_bfloat_value"}
+_WRITE = {"float16": "weft_half_bits", "bfloat16": "weft_bfloat_bits"}
+_ROUND = {"float16": "weft_half_round", "bfloat16": "weft_bfloat_round"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """How values of a function are written.
+
+    Attributes
+    ----------
+    code
+        The function, which records the helpers that its values are made with.
+    lanes
+        How many lanes values have: 1 for numbers.
+    """
+
+    code: Code = field(repr=False, compare=False)
+    lanes: int = 1
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether values are vectors."""
+        return self.lanes > 1
+
+    def type(self, dtype: DType) -> str:
+        """Return the type of a value in a register."""
+        return register_type(dtype, self.lanes)
+
+    def load(self, dtype: DType, place: Address, memory: str = "GLOBAL ") -> str:
+        """Return the value at a place in memory."""
+        if not self.is_vector:
+            return self._called(_READ, dtype, place.element)
+        found = f"*({memory}const {self._in_memory(dtype)} *)({place})"
+        return f"(convert_int{self.lanes}({found}) != 0)" if dtypes.is_bool(dtype) else found
+
+    def _in_memory(self, dtype: DType) -> str:
+        """Return the type of a vector that lies as its elements do.
+
+        Some compilers take milliseconds for each call of ``vload`` and ``vstore``.
+        """
+        return f"near_{ctype(dtype)}x{self.lanes}"
+
+    def store(self, dtype: DType, place: Address, value: str, memory: str = "GLOBAL ") -> str:
+        """Return the statement that writes a value to a place in memory."""
+        if not self.is_vector:
+            return f"{place.element} = {self._called(_WRITE, dtype, value)};"
+        if dtypes.is_bool(dtype):
+            value = f"convert_uchar{self.lanes}({value} & 1)"
+        return f"*({memory}{self._in_memory(dtype)} *)({place}) = {value};"
+
+    def spread(self, dtype: DType, number: str) -> str:
+        """Return a number in every lane."""
+        if not self.is_vector:
+            return number
+        return f"({self.type(dtype)})({'-' if dtypes.is_bool(dtype) else ''}({number}))"
+
+    def constant(self, value: Any, dtype: DType) -> str:
+        """Return a number as a literal, in every lane."""
+        return self.spread(dtype, literal(value, dtype))
+
+    def rounded(self, dtype: DType, value: str) -> str:
+        """Return a result of arithmetic as a value of its dtype."""
+        if dtype.name in _ROUND:
+            return self._called(_ROUND, dtype, value)
+        if dtypes.is_integer(dtype) and dtype.itemsize < 4:
+            return f"({ctype(dtype)})({value})"
+        return value
+
+    def unsigned(self, dtype: DType, value: str) -> str:
+        """Return an integer as one without sign of the same bits, which may overflow."""
+        if dtype.kind != "i":
+            return value
+        if self.is_vector:
+            return f"as_uint{self.lanes}({value})"
+        return f"(u{max(dtype.itemsize, 4) * 8})({value})"
+
+    def signed(self, dtype: DType, value: str) -> str:
+        """Return the bits of an unsigned integer as an integer of a dtype."""
+        if dtype.kind != "i":
+            return self.rounded(dtype, value)
+        return f"as_int{self.lanes}({value})" if self.is_vector else f"({ctype(dtype)})({value})"
+
+    def converted(self, source: DType, target: DType, value: str) -> str:
+        """Return a value as one of another dtype."""
+        if source == target:
+            return value
+        if dtypes.is_bool(target):
+            return f"({value} != {self.constant(0, source)})"
+        kind = self.type(target)
+        if self.is_vector:
+            return self._converted_vector(source, target, value)
+        if dtypes.is_float(source) and target.kind in "iu" and target.itemsize < 8:
+            return f"({kind})WHOLE({value})"  # bits that do not fit are dropped, as NumPy does
+        return (
+            self.rounded(target, f"({kind})({value})")
+            if kind != "f32"
+            else self._narrowed(target, value)
+        )
+
+    def _narrowed(self, target: DType, value: str) -> str:
+        return self._called(_ROUND, target, f"(f32)({value})")
+
+    def _called(self, helpers: Mapping[str, str], dtype: DType, value: str) -> str:
+        """Return what the helper for a dtype makes of a value; the value, if there is none."""
+        helper = helpers.get(dtype.name)
+        return value if helper is None else self.code.call(helper, value)
+
+    def _converted_vector(self, source: DType, target: DType, value: str) -> str:
+        name = {"f32": "float", "i32": "int", "u32": "uint"}[ctype(target)]
+        if dtypes.is_bool(source):
+            value = f"({value} & 1)"
+        return f"convert_{name}{self.lanes}({value})"
+
+
+def register_type(dtype: DType, lanes: int = 1) -> str:
+    """Return the type of a number in a register, or of a vector of them."""
+    if dtypes.is_bool(dtype):
+        kind = "i32"
+    elif dtype.name in _READ:
+        kind = "f32"
+    else:
+        kind = ctype(dtype)
+    return f"{kind}x{lanes}" if lanes > 1 else kind
+
+
+def literal(value: Any, dtype: DType) -> str:
+    """Return a number in C.
+
+    >>> literal(0.1, np.dtype("float32")), literal(-3, np.dtype("int64"))
+    ('0.1f', '-3L')
+    """
+    if dtypes.is_bool(dtype):
+        return str(int(value))
+    if dtypes.is_float(dtype):
+        return _float_literal(value, dtype)
+    number = int(value)
+    if dtype.itemsize == 8:
+        if dtype.kind == "u":
+            return f"{number}UL"
+        return f"{number}L" if number > -(2**63) else "(-9223372036854775807L - 1)"
+    if dtype.kind == "u":
+        return f"{number}u"
+    return str(number) if number > -(2**31) else "(-2147483647 - 1)"
+
+
+def _float_literal(value: Any, dtype: DType) -> str:
+    wide = np.float64(value) if dtype.itemsize == 8 else np.float32(value)
+    if np.isnan(wide):
+        return "NAN"
+    if np.isinf(wide):
+        return "INFINITY" if wide > 0 else "(-INFINITY)"
+    text = repr(wide.item()) if dtype.itemsize == 8 else str(wide)
+    return text if dtype.itemsize == 8 else f"{text}f"

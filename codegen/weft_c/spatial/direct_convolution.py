@@ -1,0 +1,290 @@
+"""Correlations on serial devices: outputs from images, and images from outputs.
+
+A work item takes an image, copies its channels with zeros around them, and makes a tile of results
+in registers at a time: some filters, and along each of them vectors of neighbouring windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from weft_c.loops.parallel import SHARES, decoded, part, share
+from weft_c.lowering import Lowering, Writing
+from weft_c.matmul.accumulators import VECTOR, Accumulator
+from weft_c.processor import Processor
+from weft_c.source.code import UNROLL, Address
+from weft_c.source.index_types import are_many, index_kind
+from weft_c.spatial.geometry import Planes, Sweep
+from weft_c.spatial.padded_copies import copy_planes
+
+REGISTERS = 26
+"""The vectors of sums that are kept at a time."""
+
+LEAST_TASKS = 2
+"""The tasks for each unit, before an image is a task for several work items."""
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Results from planes and filters.
+
+    Attributes
+    ----------
+    batch, groups
+        The images, and the groups of their channels.
+    channels, results
+        The channels of a group that are read, and those that are made.
+    planes, sweeps
+        What is copied, and how it is seen.
+    """
+
+    batch: int
+    groups: int
+    channels: int
+    results: int
+    planes: Planes
+    sweeps: tuple[Sweep, ...]
+
+    def parts(self, processor: Processor) -> int:
+        """Return in how many parts the results of an image are cut."""
+        wanted = LEAST_TASKS * processor.units
+        return max(1, min(-(-wanted // (self.batch * self.groups)), self.results // 8))
+
+    def items(self, processor: Processor) -> int:
+        """Return the number of work items."""
+        tasks = self.batch * self.groups * self.parts(processor)
+        return min(tasks, processor.units * SHARES)
+
+    @property
+    def elements(self) -> int:
+        """The elements that a work item copies, and room after them for a vector."""
+        return self.channels * self.planes.size + 4 * VECTOR
+
+    def scratch(self, acc: Accumulator, processor: Processor) -> int:
+        """Return the bytes of scratch memory."""
+        return self.items(processor) * self.elements * acc.dtype_of_sums.itemsize
+
+
+@dataclass(frozen=True)
+class Window:
+    """A tile of sums: filters, vectors, and the rows and columns of results that these cover."""
+
+    filters: int
+    vectors: int
+    rows: int
+    columns: int
+
+
+def best_window(results: int, sweep: Sweep, planes: Planes, lanes: int) -> Window:
+    """Return the tile that computes a sweep in the fewest cycles."""
+    *_, height, width = (1, *sweep.counts)
+    pitch = planes.pitches[-2] if len(planes.pitches) > 1 else width
+    found: list[tuple[float, Window]] = []
+    most = 4 if lanes > 1 else 8
+    for vectors in range(1, most + 1):
+        columns = min(width, vectors * lanes)
+        rows = 1
+        if columns == width:
+            rows = max(1, min(height, (vectors * lanes - width) // pitch + 1))
+        for filters in range(1, min(results, REGISTERS // vectors, 16) + 1):
+            tiles = -(-results // filters) * -(-height // rows) * -(-width // columns)
+            cycles = max(filters * vectors, filters + vectors, 8) + 1
+            found.append((tiles * cycles, Window(filters, vectors, rows, columns)))
+    return min(found, key=lambda each: (each[0], -each[1].filters))[1]
+
+
+def correlate(
+    lowering: Lowering,
+    task: Correlation,
+    acc: Accumulator,
+    is_transposed: bool,
+) -> None:
+    """Write the kernel; filters are (results, channels, ...), or transposed the other way round."""
+    _Correlating(lowering, task, acc, is_transposed).write()
+
+
+class _Correlating(Writing):
+    """The kernel that is being written."""
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        task: Correlation,
+        acc: Accumulator,
+        is_transposed: bool,
+    ) -> None:
+        source, filters = lowering.args
+        super().__init__(lowering, "transposed_convolution" if is_transposed else "convolution")
+        self.task, self.acc, self.is_transposed = task, acc, is_transposed
+        acc.declare_vectors(self.code)
+        self.source = self.array("x", source)
+        flat = filters.cast((*filters.shape[:2], prod(filters.shape[2:])))
+        assert flat is not None, "the filters are contiguous"
+        self.filters = self.array("filters", flat)
+        self.out = self.array("out", lowering.out, written=True)
+        shape = (task.items(self.processor), task.elements)
+        copied = self.array("copied", lowering.scratch(shape, acc.dtype_of_sums), True)
+        pointer = f"GLOBAL {acc.number} *const"
+        self.planes = self.code.define(pointer, "planes", copied.at("GLOBAL_ID", "0"))
+        self.lanes = acc.lanes
+
+    def write(self) -> None:
+        """Write the loop over images, groups and parts of their results."""
+        code, task = self.code, self.task
+        parts, items = task.parts(self.processor), task.items(self.processor)
+        grid = (task.batch, task.groups, parts)
+        kind = index_kind(are_many(prod(grid)))
+        begin, end = share(code, prod(grid), items, kind)
+        for number, sweep in enumerate(task.sweeps):
+            if sweep.taps:
+                places, offsets = zip(*sweep.taps, strict=True)
+                for name, values in ((f"place{number}", places), (f"offset{number}", offsets)):
+                    text = ", ".join(map(str, values))
+                    code.line(f"const i32 {name}[{len(values)}] = {{{text}}};")
+        with code.block(f"for ({kind} task = {begin}; task < {end}; task++)"):
+            image, group, portion = decoded(code, grid, "task", kind)
+            channels = (f"{group} * {task.channels}", task.channels)
+            copy_planes(code, self.acc, self.source, image, channels, self.planes, task.planes)
+            for number, sweep in enumerate(task.sweeps):
+                window = best_window(task.results, sweep, task.planes, self.lanes)
+                with code.block():
+                    self.sweep((image, group, portion), number, sweep, window)
+        self.launch(items)
+
+    def sweep(self, at: tuple[str, str, str], number: int, sweep: Sweep, window: Window) -> None:
+        """Write the loops over the tiles of a sweep; the last ones overlap those before them."""
+        code, task = self.code, self.task
+        *outer, height, width = (1, *sweep.counts)
+        down, across = -(-height // window.rows), -(-width // window.columns)
+        tiles = (*outer[1:], down, across)
+        several = -(-task.results // window.filters)
+        parts = str(task.parts(self.processor))
+        first, last = part(code, several, f"(i64){at[2]}", parts, "i32")
+        with code.block(f"for (i32 tile = 0; tile < {prod(tiles)}; tile++)"):
+            *rest, row, column = decoded(code, tiles, "tile", "i32")
+            i = self.clamped("i", row, window.rows, height)
+            j = self.clamped("j", column, window.columns, width)
+            with code.block(f"for (i32 several = {first}; several < {last}; several++)"):
+                o = self.clamped("o", "several", window.filters, task.results)
+                indices = (*rest, i, j) if len(sweep.counts) > 1 else (j,)
+                self.sums(at, number, sweep, window, indices, o)
+
+    def clamped(self, hint: str, number: str, size: int, length: int) -> str:
+        """Write where a tile begins, so that it ends inside."""
+        start = f"{number} * {size}"
+        if length % size == 0:
+            return self.code.define("const i32", hint, start)
+        text = f"{start} < {length - size} ? {start} : {length - size}"
+        return self.code.define("const i32", hint, text)
+
+    def sums(
+        self,
+        at: tuple[str, str, str],
+        number: int,
+        sweep: Sweep,
+        window: Window,
+        indices: tuple[str, ...],
+        o: str,
+    ) -> None:
+        """Write one tile."""
+        code, task, acc = self.code, self.task, self.acc
+        vector = acc.type(self.lanes)
+        code.line(f"{vector} c[{window.filters}][{window.vectors}];")
+        code.line(UNROLL)
+        with code.block(f"for (i32 r = 0; r < {window.filters}; r++)"):
+            code.line(UNROLL)
+            code.line(f"for (i32 v = 0; v < {window.vectors}; v++) c[r][v] = ({vector})(0);")
+        terms = [f"{i} * {p}" for i, p in zip(indices, task.planes.pitches, strict=True)]
+        start = code.define("const i32", "start", " + ".join(terms))
+        if sweep.taps:
+            with (
+                code.block(f"for (i32 channel = 0; channel < {task.channels}; channel++)"),
+                code.block(f"for (i32 tap = 0; tap < {len(sweep.taps)}; tap++)"),
+            ):
+                self.term(at[1], number, window, start, o)
+        self.store(at, sweep, window, indices, o)
+
+    def term(self, group: str, number: int, window: Window, start: str, o: str) -> None:
+        """Write one term of all sums of a tile."""
+        code, task, acc = self.code, self.task, self.acc
+        code.line(
+            f"GLOBAL const {acc.number} *const seen = {self.planes} + {start}"
+            f" + channel * {task.planes.size} + offset{number}[tap];"
+        )
+        code.line(f"{acc.type(self.lanes)} b[{window.vectors}];")
+        code.line(UNROLL)
+        found = acc.load_vector(
+            code, self.lanes, Address("seen", f"v * {self.lanes}"), acc.dtype_of_sums
+        )
+        code.line(f"for (i32 v = 0; v < {window.vectors}; v++) b[v] = {found};")
+        code.line(UNROLL)
+        with code.block(f"for (i32 r = 0; r < {window.filters}; r++)"):
+            place = f"place{number}[tap]"
+            if self.is_transposed:
+                row = (f"{group} * {task.channels} + channel", f"{o} + r")
+            else:
+                row = (f"{group} * {task.results} + {o} + r", "channel")
+            code.line(f"const {acc.number} a = {acc.load(self.filters, *row, place)};")
+            code.line(UNROLL)
+            code.line(f"for (i32 v = 0; v < {window.vectors}; v++) c[r][v] += a * b[v];")
+
+    def store(
+        self,
+        at: tuple[str, str, str],
+        sweep: Sweep,
+        window: Window,
+        indices: tuple[str, ...],
+        o: str,
+    ) -> None:
+        """Write how the lanes that are results are put in their places."""
+        code, task = self.code, self.task
+        *outer, j = indices
+        pitch = task.planes.pitches[-2] if len(indices) > 1 else 0
+        head = (at[0], f"{at[1]} * {task.results} + {o} + r")
+        is_run = sweep.step[-1] == 1 and self.acc.is_plain and self.out.strides[-1] == 1
+        code.line(UNROLL)
+        with code.block(f"for (i32 r = 0; r < {window.filters}; r++)"):
+            for row in range(window.rows):
+                places = [*outer[:-1], f"({outer[-1]} + {row})"] if outer else []
+                rows = _places(places, sweep)
+                lane = row * pitch
+                for first, count in _runs(lane, lane + window.columns, self.lanes, is_run):
+                    column = _places([f"({j} + {first - lane})"], sweep, last=True)
+                    value = _lanes(f"c[r][{first // self.lanes}]", first, count, self.lanes)
+                    where = (*head, *rows, *column)
+                    if count > 1:
+                        place = self.out.at(*where)
+                        text = self.acc.store_vector(code, count, place, value, self.out.dtype)
+                        code.line(text)
+                    else:
+                        code.line(self.acc.store(self.out, value, *where))
+
+
+def _places(indices: list[str], sweep: Sweep, last: bool = False) -> list[str]:
+    """Return where results lie."""
+    axes = list(zip(sweep.first, sweep.step, strict=True))
+    axes = axes[-1:] if last else axes[: len(indices)]
+    return [
+        index if (first, step) == (0, 1) else f"({first} + {index} * {step})"
+        for index, (first, step) in zip(indices, axes, strict=True)
+    ]
+
+
+def _runs(first: int, end: int, lanes: int, is_run: bool) -> list[tuple[int, int]]:
+    """Return lanes in runs that one instruction stores, none of which crosses a vector."""
+    found = []
+    while first < end:
+        room = min(lanes - first % lanes, end - first)
+        size = 1
+        while is_run and 2 * size <= room:
+            size *= 2
+        found.append((first, size))
+        first += size
+    return found
+
+
+def _lanes(vector: str, first: int, count: int, lanes: int) -> str:
+    if count == lanes:
+        return vector
+    return f"{vector}.s{''.join(f'{first % lanes + i:x}' for i in range(count))}"

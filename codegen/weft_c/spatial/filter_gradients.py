@@ -1,0 +1,265 @@
+"""Filters' adjoints on serial devices: sums of products of images and outputs over all windows.
+
+A work item copies some images and their outputs, in such a way that windows that are neighbours
+are so in both, and adds products of vectors up for a tile of filters and their elements. Where a
+row of outputs ends there are zeros, so a value that is not finite may reach the elements beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.ir.description import TensorDescription
+from weft_c.loops.parallel import decoded, part
+from weft_c.lowering import Lowering, Writing
+from weft_c.matmul.accumulators import VECTOR, Accumulator
+from weft_c.matmul.epilogues import Stored
+from weft_c.matmul.packing import least
+from weft_c.matmul.shared_tiles import add_parts
+from weft_c.processor import Processor
+from weft_c.source.code import ROLLED, UNROLL, Address
+from weft_c.source.index_types import are_many, index_kind
+from weft_c.spatial.direct_convolution import REGISTERS
+from weft_c.spatial.geometry import Geometry, Planes, forward
+from weft_c.spatial.padded_copies import copy_planes
+
+CACHED = 1 << 17
+"""The elements that are copied at a time."""
+
+SPLIT = 4
+"""The parts of the images for each unit at most."""
+
+
+@dataclass(frozen=True)
+class FilterSums:
+    """How the sums over all windows are cut.
+
+    Attributes
+    ----------
+    geometry
+        The lengths.
+    lanes
+        Those of vectors.
+    parts, cuts
+        In how many parts images, and filters, are cut for work items.
+    """
+
+    geometry: Geometry
+    lanes: int
+    parts: int
+    cuts: int
+
+    @property
+    def images(self) -> Planes:
+        """How images are copied."""
+        return forward(self.geometry)[0]
+
+    @property
+    def outputs(self) -> Planes:
+        """How outputs are copied: with the pitches of the images."""
+        counts, sizes = self.geometry.counts, self.images.sizes
+        rank = len(counts)
+        whole = (counts[0], *sizes[1:])
+        return Planes(counts, (1,) * rank, (0,) * rank, ((0,),) * rank, whole)
+
+    @property
+    def length(self) -> int:
+        """The elements of a copied output, whole vectors."""
+        return -(-self.outputs.size // self.lanes) * self.lanes
+
+    @property
+    def of_image(self) -> int:
+        """The elements that are copied of an image."""
+        return self.geometry.channels * self.images.size
+
+    @property
+    def of_output(self) -> int:
+        """The elements that are copied of the outputs of an image."""
+        return self.geometry.filters * self.length
+
+    @property
+    def together(self) -> int:
+        """How many images are copied at a time."""
+        most = -(-self.geometry.batch // self.parts)
+        return max(1, min(most, CACHED // (self.of_image + self.of_output)))
+
+    @property
+    def elements(self) -> int:
+        """The elements that a work item copies, and room for a vector after each kind."""
+        return self.together * (self.of_image + self.of_output) + 2 * VECTOR
+
+    def scratch(self, acc: Accumulator) -> int:
+        """Return the bytes of scratch memory."""
+        g = self.geometry
+        sums = self.parts * g.groups * g.filters * g.channels * g.taps if self.parts > 1 else 0
+        return (self.parts * self.cuts * self.elements + sums) * acc.dtype_of_sums.itemsize + 512
+
+
+def filter_sums(geometry: Geometry, acc: Accumulator, processor: Processor) -> FilterSums:
+    """Return how sums over all windows are cut."""
+    parts = max(1, min(geometry.batch, SPLIT * processor.units))
+    cuts = max(1, min(-(-2 * processor.units // parts), geometry.filters // 4))
+    return FilterSums(geometry, acc.lanes, parts, cuts)
+
+
+def sum_filters(
+    lowering: Lowering,
+    sums: FilterSums,
+    acc: Accumulator,
+) -> None:
+    """Write the kernels; the operands are images and outputs."""
+    g = sums.geometry
+    shape = (g.groups * g.filters, g.channels, g.taps)
+    out = lowering.out.cast(shape)
+    assert out is not None, "results are contiguous"
+    if sums.parts == 1:
+        _Summing(lowering, sums, out, acc).write()
+        return
+    partial = lowering.scratch((sums.parts, *shape), acc.dtype_of_sums)
+    _Summing(lowering, sums, partial, acc).write()
+    add_parts(lowering, partial, Stored(out, acc))
+
+
+class _Summing(Writing):
+    """The kernel that adds products up."""
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        sums: FilterSums,
+        out: TensorDescription,
+        acc: Accumulator,
+    ) -> None:
+        super().__init__(lowering, "filter_sums")
+        self.sums, self.acc, self.g = sums, acc, sums.geometry
+        acc.declare_vectors(self.code)
+        self.images = self.array("x", lowering.args[0])
+        self.outputs = self.array("delta", lowering.args[1])
+        self.out = self.array("out", out, written=True)
+        shape = (sums.parts * sums.cuts, sums.elements)
+        copied = self.array("copied", lowering.scratch(shape, acc.dtype_of_sums), True)
+        pointer = f"GLOBAL {acc.number} *const"
+        self.seen = self.code.define(pointer, "seen", copied.at("GLOBAL_ID", "0"))
+        start = sums.together * sums.of_image + VECTOR
+        self.factors = self.code.define(pointer, "factors", f"{self.seen} + {start}")
+        self.rows, self.columns = _tile(self.g.filters, self.g.channels * self.g.taps)
+
+    def write(self) -> None:
+        """Write the loops over groups, images and tiles."""
+        code, sums, g = self.code, self.sums, self.g
+        (sweep,) = forward(g)[1]
+        text = ", ".join(str(offset) for _, offset in sweep.taps)
+        code.line(f"const i32 offset[{g.taps}] = {{{text}}};")
+        rest = sums.together * sums.of_image
+        code.line(f"for (i32 i = {rest}; i < {rest + VECTOR}; i++) {self.seen}[i] = 0;")
+        number, cut = decoded(code, (sums.parts, sums.cuts), "GLOBAL_ID", "i32")
+        kind = index_kind(are_many(g.batch))
+        first, end = part(code, g.batch, f"(i64){number}", str(sums.parts), kind)
+        tiles = -(-g.filters // self.rows)
+        low, high = part(code, tiles, f"(i64){cut}", str(sums.cuts), "i32")
+        with (
+            code.block(f"for (i32 group = 0; group < {g.groups}; group++)"),
+            code.block(f"for ({kind} image = {first}; image < {end}; image += {sums.together})"),
+        ):
+            bound = least(str(sums.together), f"{end} - image")
+            code.line(f"const i32 count = {bound};")
+            with code.block("for (i32 each = 0; each < count; each++)"):
+                self.copy()
+            columns = -(-g.channels * g.taps // self.columns)
+            with (
+                code.block(f"for (i32 down = {low}; down < {high}; down++)"),
+                code.block(f"for (i32 across = 0; across < {columns}; across++)"),
+            ):
+                self.tile(number, f"image == {first}")
+        self.launch(sums.parts * sums.cuts)
+
+    def copy(self) -> None:
+        """Write the copy of an image and its outputs."""
+        code, sums, g = self.code, self.sums, self.g
+        target = f"{self.seen} + each * {sums.of_image}"
+        channels = (f"group * {g.channels}", g.channels)
+        copy_planes(code, self.acc, self.images, "(image + each)", channels, target, sums.images)
+        outputs, rest = sums.outputs, sums.length - sums.outputs.size
+        with code.block(f"for (i32 o = 0; o < {g.filters}; o++)"):
+            target = code.define(
+                f"GLOBAL {self.acc.number} *const", "into",
+                f"{self.factors} + each * {sums.of_output} + o * {sums.length}",
+            )  # fmt: skip
+            one = (f"(group * {g.filters} + o)", 1)
+            copy_planes(code, self.acc, self.outputs, "(image + each)", one, target, outputs)
+            if rest:
+                code.line(ROLLED)
+                code.line(f"for (i32 i = {outputs.size}; i < {sums.length}; i++) {target}[i] = 0;")
+
+    def tile(self, part: str, is_first: str) -> None:
+        """Write the sums of a tile over the copied images; the last tiles overlap others."""
+        code, sums, g, acc = self.code, self.sums, self.g, self.acc
+        rows, columns, lanes = self.rows, self.columns, sums.lanes
+        vector = acc.type(lanes)
+        elements = g.channels * g.taps
+        code.line(f"const i32 o = {least(f'down * {rows}', str(g.filters - rows))};")
+        code.line(f"const i32 q = {least(f'across * {columns}', str(elements - columns))};")
+        code.line(f"i32 place[{columns}];")
+        code.line(UNROLL)
+        place = f"(q + t) / {g.taps} * {sums.images.size} + offset[(q + t) % {g.taps}]"
+        code.line(f"for (i32 t = 0; t < {columns}; t++) place[t] = {place};")
+        code.line(f"{vector} c[{rows}][{columns}];")
+        self.each_sum(f"c[r][t] = ({vector})(0);")
+        with (
+            code.block("for (i32 each = 0; each < count; each++)"),
+            code.block(f"for (i32 p = 0; p < {sums.length}; p += {lanes})"),
+        ):
+            code.line(f"{vector} a[{rows}];")
+            code.line(UNROLL)
+            where = Address(self.factors, f"each * {sums.of_output} + (o + r) * {sums.length} + p")
+            found = acc.load_vector(code, lanes, where, acc.dtype_of_sums)
+            code.line(f"for (i32 r = 0; r < {rows}; r++) a[r] = {found};")
+            code.line(UNROLL)
+            with code.block(f"for (i32 t = 0; t < {columns}; t++)"):
+                where = Address(self.seen, f"each * {sums.of_image} + place[t] + p")
+                found = acc.load_vector(code, lanes, where, acc.dtype_of_sums)
+                code.line(f"const {vector} b = {found};")
+                code.line(UNROLL)
+                code.line(f"for (i32 r = 0; r < {rows}; r++) c[r][t] += a[r] * b;")
+        code.line(f"{vector} added[{rows}][{columns}];  // c stays in registers")
+        self.each_sum("added[r][t] = c[r][t];")
+        code.line(ROLLED)
+        with code.block(f"for (i32 r = 0; r < {rows}; r++)"):
+            code.line(ROLLED)
+            with code.block(f"for (i32 t = 0; t < {columns}; t++)"):
+                code.line(f"if (o + r < down * {rows} || q + t < across * {columns}) continue;")
+                self.store(part, is_first)
+
+    def store(self, part: str, is_first: str) -> None:
+        """Write how a sum is put in its place, or added to what is there."""
+        code, g, acc = self.code, self.g, self.acc
+        total = "added[r][t]"
+        if self.sums.lanes > 1:
+            name = code.define(f"const {acc.type(VECTOR)}", "sums", total)
+            total = acc.total(name)
+        head = (part,) if self.sums.parts > 1 else ()
+        where = (*head, f"group * {g.filters} + o + r", f"(q + t) / {g.taps}",
+                 f"(q + t) % {g.taps}")  # fmt: skip
+        code.line(f"{acc.number} total = {total};")
+        if self.sums.together < -(-g.batch // self.sums.parts):
+            code.line(f"if (!({is_first})) total += {acc.load(self.out, *where)};")
+        code.line(acc.store(self.out, "total", *where))
+
+    def each_sum(self, statement: str) -> None:
+        """Write a statement for every vector of sums."""
+        code = self.code
+        code.line(UNROLL)
+        with code.block(f"for (i32 r = 0; r < {self.rows}; r++)"):
+            code.line(UNROLL)
+            code.line(f"for (i32 t = 0; t < {self.columns}; t++) {statement}")
+
+
+def _tile(filters: int, elements: int) -> tuple[int, int]:
+    """Return the filters and elements of a tile that take the fewest cycles."""
+    found = []
+    for rows in range(1, min(filters, 8) + 1):
+        for columns in range(1, min(elements, REGISTERS // rows, 12) + 1):
+            tiles = -(-filters // rows) * -(-elements // columns)
+            cycles = max(rows * columns, rows + columns, 8) + 1
+            found.append((tiles * cycles, -rows, (rows, columns)))
+    return min(found)[2]

@@ -1,0 +1,158 @@
+"""Convolutions as products of matrices whose elements are looked up in images and outputs."""
+
+from __future__ import annotations
+
+from math import prod
+
+from weft.ir.description import TensorDescription
+from weft.ops.convolutions import BilinearConvolutionOp, ConvolutionInputOp, ConvolutionOp
+from weft_c.loops.parallel import decoded, each_point
+from weft_c.lowering import Lowering, Writing
+from weft_c.matmul.accumulators import Accumulator
+from weft_c.matmul.shared_tiles import Factors, Place
+from weft_c.source.index_types import index_kind, is_wide
+from weft_c.source.values import Form
+from weft_c.spatial.geometry import Geometry
+
+
+def product_lengths(
+    op: BilinearConvolutionOp, g: Geometry
+) -> tuple[tuple[int, ...], int, int, int]:
+    """Return the batch of the product that a convolution is, and its rows, columns and terms."""
+    if isinstance(op, ConvolutionOp):
+        return (g.batch, g.groups), g.filters, prod(g.counts), g.channels * g.taps
+    if isinstance(op, ConvolutionInputOp):
+        return (g.batch, g.groups), g.channels, prod(g.lengths), g.filters * g.taps
+    return (g.groups,), g.filters, g.channels * g.taps, g.batch * prod(g.counts)
+
+
+def result_of_product(
+    op: BilinearConvolutionOp, g: Geometry, out: TensorDescription
+) -> TensorDescription:
+    """Return the result in the shape of the product."""
+    batch, m, n, _ = product_lengths(op, g)
+    found = out.cast((*batch, m, n))
+    assert found is not None, "results are contiguous"
+    return found
+
+
+def factors(
+    op: BilinearConvolutionOp, g: Geometry, lowering: Lowering, acc: Accumulator
+) -> Factors:
+    """Return the product that a convolution, or an adjoint, is."""
+    kind = index_kind(is_wide(*lowering.args, lowering.out))
+    batch, m, n, k = product_lengths(op, g)
+    made = _Lookup(g, lowering.args, acc, kind)
+    if isinstance(op, ConvolutionOp):
+        return Factors(batch, m, n, k, made.filter_row, made.seen_column, (True, True), kind)
+    if isinstance(op, ConvolutionInputOp):
+        return Factors(batch, m, n, k, made.filter_column, made.laid_out, (True, True), kind)
+    return Factors(batch, m, n, k, made.output_row, made.seen_row, (True, False), kind)
+
+
+def gather_sums(
+    lowering: Lowering, product: Factors, out: TensorDescription, acc: Accumulator
+) -> None:
+    """Write a loop over the sums of a product."""
+    writing = lowering.kernel("convolution")
+    target, code = writing.array("out", out, written=True), writing.code
+
+    def add(indices: tuple[str, ...], form: Form) -> None:
+        *at, i, j = indices
+        total = code.define(acc.number, "total", "0")
+        with code.block(f"for ({product.kind} k = 0; k < {product.k}; k++)"):
+            one = product.first(writing, tuple(at), i, "k")
+            other = product.second(writing, tuple(at), "k", j)
+            code.line(f"{total} += {one} * {other};")
+        code.line(acc.store(target, total, *indices))
+
+    each_point(writing, out.shape, add, wide=product.kind == "i64", cost=max(product.k, 1))
+
+
+class _Lookup:
+    """Finds what meets in a product."""
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        args: tuple[TensorDescription, ...],
+        acc: Accumulator,
+        kind: str,
+    ) -> None:
+        self.g, self.args, self.acc, self.kind = geometry, args, acc, kind
+
+    def filter_row(self, writing: Writing, at: Place, i: str, k: str) -> str:
+        """Return an element of filter i of a group."""
+        g = self.g
+        channel, *tap = self._decoded(writing, (g.channels, *g.sliding.kernel), k)
+        row = f"{at[1]} * {g.filters} + {i}"
+        return self.acc.load(writing.array("filters", self.args[1]), row, channel, *tap)
+
+    def filter_column(self, writing: Writing, at: Place, i: str, k: str) -> str:
+        """Return an element for channel i of some filter of a group."""
+        g = self.g
+        number, *tap = self._decoded(writing, (g.filters, *g.sliding.kernel), k)
+        row = f"{at[1]} * {g.filters} + {number}"
+        return self.acc.load(writing.array("filters", self.args[1]), row, i, *tap)
+
+    def output_row(self, writing: Writing, at: Place, i: str, k: str) -> str:
+        """Return an output of filter i of a group."""
+        g = self.g
+        image, *window = self._decoded(writing, (g.batch, *g.counts), k)
+        row = f"{at[0]} * {g.filters} + {i}"
+        return self.acc.load(writing.array("delta", self.args[1]), image, row, *window)
+
+    def seen_column(self, writing: Writing, at: Place, k: str, j: str) -> str:
+        """Return what window j sees at a place of a channel."""
+        g = self.g
+        channel, *tap = self._decoded(writing, (g.channels, *g.sliding.kernel), k)
+        window = self._decoded(writing, g.counts, j)
+        return self._seen(writing, at[0], f"{at[1]} * {g.channels} + {channel}", window, tap)
+
+    def seen_row(self, writing: Writing, at: Place, k: str, j: str) -> str:
+        """Return what a window sees at place j of the channels."""
+        g = self.g
+        image, *window = self._decoded(writing, (g.batch, *g.counts), k)
+        channel, *tap = self._decoded(writing, (g.channels, *g.sliding.kernel), j)
+        return self._seen(writing, image, f"{at[0]} * {g.channels} + {channel}", window, tap)
+
+    def _seen(
+        self,
+        writing: Writing,
+        image: str,
+        channel: str,
+        window: tuple[str, ...] | list[str],
+        tap: tuple[str, ...] | list[str],
+    ) -> str:
+        _, stride, padding, dilation = self.g.sliding
+        places, inside = [], []
+        axes = zip(window, tap, stride, padding, dilation, self.g.lengths, strict=True)
+        for i, k, step, (before, _), gap, length in axes:
+            text = f"{i} * {step} + {k} * {gap} - {before}"
+            place = writing.code.define(f"const {self.kind}", "place", text)
+            places.append(place)
+            inside.append(f"{place} >= 0 && {place} < {length}")
+        value = self.acc.load(writing.array("x", self.args[0]), image, channel, *places)
+        return f"({' && '.join(inside)} ? {value} : 0)"
+
+    def laid_out(self, writing: Writing, at: Place, k: str, j: str) -> str:
+        """Return the output that a filter's element lays out at place j of an image."""
+        g = self.g
+        number, *tap = self._decoded(writing, (g.filters, *g.sliding.kernel), k)
+        image = self._decoded(writing, g.lengths, j)
+        _, stride, padding, dilation = g.sliding
+        places, inside = [], []
+        axes = zip(image, tap, stride, padding, dilation, g.counts, strict=True)
+        for i, t, step, (before, _), gap, count in axes:
+            text = f"{i} + {before} - {t} * {gap}"
+            offset = writing.code.define(f"const {self.kind}", "offset", text)
+            place = writing.code.define(f"const {self.kind}", "place", f"{offset} / {step}")
+            places.append(place)
+            inside.append(f"{offset} >= 0 && {offset} % {step} == 0 && {place} < {count}")
+        channel = f"{at[1]} * {g.filters} + {number}"
+        source = writing.array("delta", self.args[0])
+        value = self.acc.load(source, at[0], channel, *places)
+        return f"({' && '.join(inside)} ? {value} : 0)"
+
+    def _decoded(self, writing: Writing, shape: tuple[int, ...], place: str) -> tuple[str, ...]:
+        return decoded(writing.code, shape, place, self.kind)

@@ -1,0 +1,303 @@
+"""Pooling and its adjoints: each element of a result gathers what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import product
+from math import prod
+
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import working_dtype
+from weft.ops.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
+from weft_c.loops.parallel import Body, each_point
+from weft_c.lowering import Array, Lowering, Writing, needs_scratch, rules
+from weft_c.processor import Processor
+from weft_c.reductions.combiners import BLOCK, Compensated
+from weft_c.source.code import Code
+from weft_c.source.values import Form, literal, register_type
+from weft_c.spatial.vectorised_pooling import (
+    FEWEST,
+    has_rows,
+    kind_of,
+    max_rows,
+    share_rows,
+    suits_rows,
+)
+
+Indices = Sequence[str]
+
+UNROLLED = 16
+"""The most elements of a window that are written out one by one."""
+
+
+@rules.on_type(MaxPoolOp)
+def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
+    """Take the largest element of each window, or NaN."""
+    writing, x, out = _kernel(lowering, "max_pool")
+    code, kind = writing.code, register_type(op.dtype)
+
+    def window(indices: tuple[str, ...], form: Form) -> None:
+        least = literal(dtypes.least(op.dtype), op.dtype)
+        best = code.define(kind, "best", least)
+
+        def take(places: Indices) -> None:
+            value = code.define(f"const {kind}", "v", x.get(*indices[:2], *places))
+            is_nan = f" || {value} != {value}" if dtypes.is_float(x.dtype) else ""
+            code.line(f"{best} = {value} > {best}{is_nan} ? {value} : {best};")
+
+        _each_tap(code, op, kind_of(op, lowering), indices[2:], take)
+        code.line(out.set(best, *indices))
+
+    if suits_rows(op, writing.processor, lowering.args[0], lowering.out) and has_rows(op):
+        max_rows(op, lowering, writing, window)
+        return
+    _launch(writing, op, window)
+
+
+@rules.on_type(MaxPoolIndexOp)
+def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
+    """Find the first largest element of each window, or the first NaN."""
+    writing, x, out = _kernel(lowering, "max_pool_index")
+    code, kind, counter = writing.code, register_type(x.dtype), kind_of(op, lowering)
+
+    def window(indices: tuple[str, ...], form: Form) -> None:
+        best, found = code.define(kind, "best", "0"), code.define("i64", "found", "-1")
+        with ExitStack() as stack:
+            places = _taps(stack, code, op, counter, indices[2:])
+            value = code.define(f"const {kind}", "v", x.get(*indices[:2], *places))
+            number = "0"
+            for place, length in zip(places, x.lies.shape[2:], strict=True):
+                number = f"({number} * {length} + {place})"
+            is_nan = f" || ({value} != {value} && {best} == {best})"
+            more = is_nan if dtypes.is_float(x.dtype) else ""
+            with code.block(f"if ({found} < 0 || {value} > {best}{more})"):
+                code.line(f"{best} = {value};")
+                code.line(f"{found} = {number};")
+        code.line(out.set(found, *indices))
+
+    _launch(writing, op, window)
+
+
+@rules.on_type(AvgPoolOp)
+def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
+    """Divide the sum of each window by the number of elements that count."""
+    writing, x, out = _kernel(lowering, "avg_pool")
+    code, kind = writing.code, register_type(working_dtype(op.dtype))
+    counter = kind_of(op, lowering)
+    ends = [n + after for n, (_, after) in zip(x.lies.shape[2:], op.counted, strict=True)]
+    counted = [(-before, end) for (before, _), end in zip(op.counted, ends, strict=True)]
+
+    def window(indices: tuple[str, ...], form: Form) -> None:
+        total = code.define(kind, "total", "0")
+        number = literal(prod(op.kernel), working_dtype(op.dtype))
+        if op.padding != op.counted:
+            name = code.define(counter, "number", "0")
+            with ExitStack() as stack:
+                _taps(stack, code, op, counter, indices[2:], counted)
+                code.line(f"{name}++;")
+            number = f"({kind}){name}"
+        exact = None
+        if prod(op.kernel) > BLOCK:
+            error = code.define(kind, "error", "0")
+            exact = Compensated(working_dtype(op.dtype), Form(code), total, error)
+        with ExitStack() as stack:
+            places = _taps(stack, code, op, counter, indices[2:])
+            value = x.get(*indices[:2], *places)
+            if exact is None:
+                code.line(f"{total} += {value};")
+            else:
+                exact.add(code, value)
+        code.line(out.set(f"{total if exact is None else exact.rounded} / {number}", *indices))
+
+    _launch(writing, op, window)
+
+
+@rules.on_type(MaxPoolInputOp)
+def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
+    """Give each element its share of the windows in which it is the largest."""
+    if are_tiles(op):
+        tensors = (*lowering.args, lowering.out)
+        is_long = op.args[2].axes.shape[-1] >= FEWEST
+        is_by_rows = is_long and suits_rows(op, lowering.processor, *tensors)
+        (share_rows if is_by_rows else _tiles_input)(op, lowering)
+        return
+    shares = _shares(op, lowering)
+    _, x, maxima = lowering.args
+    writing = lowering.kernel("max_pool_input")
+    code, kind = writing.code, register_type(working_dtype(op.dtype))
+    counter = kind_of(op, lowering)
+    given, seen = writing.array("shares", shares), writing.array("x", x)
+    largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
+
+    def element(indices: tuple[str, ...], form: Form) -> None:
+        total = code.define(kind, "total", "0")
+        mine = code.define(f"const {register_type(x.dtype)}", "mine", seen.get(*indices))
+        with ExitStack() as stack:
+            found = _windows(stack, code, op, counter, indices[2:], maxima.shape[2:])
+            window = (*indices[:2], *found)
+            is_largest = f"({kind})({mine} == {largest.get(*window)})"
+            code.line(f"{total} += {is_largest} * {given.get(*window)};")
+        code.line(out.set(total, *indices))
+
+    _launch(writing, op, element)
+
+
+@needs_scratch(MaxPoolInputOp)
+def share_bytes(op: MaxPoolInputOp, processor: Processor) -> int:
+    """Return the scratch memory for the shares of windows that may overlap."""
+    if are_tiles(op):
+        return 0
+    windows: int = prod(op.args[2].axes.shape)
+    return windows * working_dtype(op.dtype).itemsize + 256
+
+
+def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
+    """Write what each of the largest elements of a window gets; infinite or NaN if that is NaN."""
+    delta, x, maxima = lowering.args
+    shares = lowering.scratch(maxima.shape, working_dtype(op.dtype))
+    writing = lowering.kernel("max_pool_shares")
+    given, seen = writing.array("delta", delta), writing.array("x", x)
+    largest, out = writing.array("maxima", maxima), writing.array("shares", shares, True)
+    code, counter = writing.code, kind_of(op, lowering)
+
+    def window(indices: tuple[str, ...], form: Form) -> None:
+        top = code.define(f"const {register_type(x.dtype)}", "top", largest.get(*indices))
+        ties = code.define(register_type(shares.dtype), "ties", "0")
+
+        def count(places: Indices) -> None:
+            code.line(f"{ties} += {seen.get(*indices[:2], *places)} == {top};")
+
+        _each_tap(code, op, counter, indices[2:], count)
+        code.line(out.set(f"{given.get(*indices)} / {ties}", *indices))
+
+    each_point(writing, maxima.shape, window, wide=counter == "i64", cost=prod(op.kernel))
+    return shares
+
+
+def are_tiles(op: MaxPoolInputOp) -> bool:
+    """Whether each element is in one window, and windows are small."""
+    axes = zip(op.axes.shape[2:], op.args[2].axes.shape[2:], *op.sliding, strict=True)
+    is_tiled = all(
+        n == count * step and size == step and gap == 1 and not any(pair)
+        for n, count, size, step, pair, gap in axes
+    )
+    return is_tiled and prod(op.kernel) <= UNROLLED
+
+
+def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
+    """Share out window by window."""
+    delta, x, maxima = lowering.args
+    writing = lowering.kernel("max_pool_input")
+    code, kind = writing.code, register_type(working_dtype(op.dtype))
+    counter = kind_of(op, lowering)
+    given, seen = writing.array("delta", delta), writing.array("x", x)
+    largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
+
+    def window(indices: tuple[str, ...], form: Form) -> None:
+        head = indices[:2]
+        top = code.define(f"const {register_type(x.dtype)}", "top", largest.get(*indices))
+        places = _places(code, op, counter, indices[2:])
+        chosen = [
+            code.define("const i32", "chosen", f"{seen.get(*head, *place)} == {top}")
+            for place in places
+        ]
+        share = f"{given.get(*indices)} / ({' + '.join(chosen)})"
+        share = code.define(f"const {kind}", "share", share)
+        for place, is_chosen in zip(places, chosen, strict=True):
+            code.line(out.set(f"{is_chosen} * {share}", *head, *place))
+
+    each_point(writing, maxima.shape, window, wide=counter == "i64", cost=prod(op.kernel))
+
+
+def _kernel(lowering: Lowering, title: str) -> tuple[Writing, Array, Array]:
+    writing = lowering.kernel(title)
+    x = writing.array("x", lowering.args[0])
+    return writing, x, writing.array("out", lowering.out, written=True)
+
+
+def _launch(writing: Writing, op: PoolingOp, body: Body) -> None:
+    wide = kind_of(op, writing.lowering) == "i64"
+    each_point(writing, writing.lowering.out.shape, body, wide=wide, cost=prod(op.kernel))
+
+
+def _loop(stack: ExitStack, code: Code, kind: str, length: int) -> str:
+    """Open a loop over a number of elements."""
+    name = code.name("tap")
+    stack.enter_context(code.block(f"for ({kind} {name} = 0; {name} < {length}; {name}++)"))
+    return name
+
+
+def _places(code: Code, op: PoolingOp, kind: str, window: Indices) -> list[tuple[str, ...]]:
+    """Write where the elements of a window without padding lie."""
+    starts = [
+        code.define(f"const {kind}", "start", f"{i} * {step}")
+        for i, step in zip(window, op.stride, strict=True)
+    ]
+    taps = product(*map(range, op.kernel))
+    return [
+        tuple(
+            f"{start} + {k * gap}" for start, k, gap in zip(starts, tap, op.dilation, strict=True)
+        )
+        for tap in taps
+    ]
+
+
+def _each_tap(
+    code: Code, op: PoolingOp, kind: str, window: Indices, take: Callable[[Indices], None]
+) -> None:
+    """Write what happens at each element of a window: one by one, or in loops."""
+    if prod(op.kernel) <= UNROLLED and not any(map(any, op.padding)):
+        for places in _places(code, op, kind, window):
+            take(places)
+        return
+    with ExitStack() as stack:
+        take(_taps(stack, code, op, kind, window))
+
+
+def _taps(
+    stack: ExitStack,
+    code: Code,
+    op: PoolingOp,
+    kind: str,
+    window: Indices,
+    bounds: Sequence[tuple[int, int]] | None = None,
+) -> list[str]:
+    """Open loops over the elements of a window inside the images, or inside other bounds."""
+    axes = zip(window, *op.sliding, strict=True)
+    images = op.args[1] if isinstance(op, MaxPoolInputOp) else op.args[0]
+    found = []
+    for number, (i, size, step, (before, after), gap) in enumerate(axes):
+        tap = _loop(stack, code, kind, size)
+        text = f"{i} * {step} + {tap} * {gap} - {before}"
+        place = code.define(f"const {kind}", "place", text)
+        low, high = bounds[number] if bounds else (0, images.axes.shape[2 + number])
+        if before or after:
+            code.line(f"if ({place} < {low} || {place} >= {high}) continue;")
+        found.append(place)
+    return found
+
+
+def _windows(
+    stack: ExitStack,
+    code: Code,
+    op: PoolingOp,
+    kind: str,
+    element: Indices,
+    counts: Sequence[int],
+) -> list[str]:
+    """Open loops over the windows that an element is in."""
+    found = []
+    for h, count, size, step, (before, _), gap in zip(element, counts, *op.sliding, strict=True):
+        tap = _loop(stack, code, kind, size)
+        found.append(_window(code, kind, f"{h} + {before} - {tap} * {gap}", step, count))
+    return found
+
+
+def _window(code: Code, kind: str, offset: str, step: int, count: int) -> str:
+    """Write which window begins so far into the images, and go on if there is none."""
+    name = code.define(f"const {kind}", "offset", offset)
+    apart = f" || {name} % {step}" if step > 1 else ""
+    code.line(f"if ({name} < 0{apart} || {name} / {step} >= {count}) continue;")
+    return code.define(f"const {kind}", "window", f"{name} / {step}")

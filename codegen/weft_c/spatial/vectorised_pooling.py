@@ -1,0 +1,204 @@
+"""Pooling on serial devices, several neighbouring windows at a time.
+
+The elements that neighbouring windows have at the same place lie a stride apart: they are found in
+vectors of neighbours, as many as the stride, and put together. The last vector of a row overlaps
+the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import product
+from math import prod
+
+from weft.ir.description import TensorDescription
+from weft.ops.pooling import MaxPoolInputOp, MaxPoolOp, PoolingOp
+from weft_c.loops.parallel import Body, each_point
+from weft_c.lowering import Array, Lowering, Writing
+from weft_c.matmul.accumulators import VECTOR, Accumulator, accumulator
+from weft_c.processor import Processor
+from weft_c.source.code import Address, Code
+from weft_c.source.index_types import are_many, index_kind, is_wide
+from weft_c.source.values import Form
+
+MOST_STRIDE = 3
+"""The largest distance of windows for which vectors of neighbours are worth it."""
+
+MOST_TAPS = 8
+"""The most elements of a window along a row that are written out one by one."""
+
+FEWEST = 4
+"""The fewest windows that are worth a vector."""
+
+
+def suits_rows(op: PoolingOp, processor: Processor, *tensors: TensorDescription) -> bool:
+    """Whether there are vectors for the elements of neighbouring windows."""
+    is_near = all(each.strides[-1] == each.dtype.itemsize for each in tensors)
+    is_short = op.stride[-1] <= MOST_STRIDE and op.kernel[-1] <= MOST_TAPS
+    return processor.lanes > 1 and op.dtype.name == "float32" and is_near and is_short
+
+
+def kind_of(op: PoolingOp, lowering: Lowering) -> str:
+    """Return the type of indices, and of what counts the elements of a window."""
+    is_large = are_many(prod(op.kernel))
+    return index_kind(is_large or is_wide(*lowering.args, lowering.out))
+
+
+def inner_windows(op: MaxPoolOp) -> tuple[int, int]:
+    """Return the windows of a row, from the first to their end, whose vectors lie inside it."""
+    step, (before, _) = op.stride[-1], op.padding[-1]
+    length, count = op.args[0].axes.shape[-1], op.axes.shape[-1]
+    last_group = (op.kernel[-1] - 1) * op.dilation[-1] // step
+    return -(-before // step), min(count, (length + before) // step - last_group)
+
+
+def has_rows(op: MaxPoolOp) -> bool:
+    """Whether there are enough windows of that kind for a vector."""
+    first, end = inner_windows(op)
+    return end - first >= FEWEST
+
+
+def max_rows(op: MaxPoolOp, lowering: Lowering, writing: Writing, single: Body) -> None:
+    """Take the largest elements of windows; `single` writes it for windows near an edge."""
+    x = writing.array("x", lowering.args[0])
+    out = writing.array("out", lowering.out, written=True)
+    acc, code = accumulator(op.dtype, writing.processor), writing.code
+    acc.declare_vectors(code)
+    first, end = inner_windows(op)
+    count, kind = op.axes.shape[-1], kind_of(op, lowering)
+
+    def row(outer: tuple[str, ...], form: Form) -> None:
+        with _vectors(code, kind, first, end) as (place, lanes):
+            best = _largest(code, acc, op, x, (outer, place), lanes, kind)
+            text = acc.store_vector(code, lanes, out.at(*outer, place), best, op.dtype)
+            code.line(text)
+        if (first, end) != (0, count):
+            begin, after = 0 if first else end, f"j + 1 == {first} ? {end} : j + 1"
+            with code.block(f"for ({kind} j = {begin}; j < {count}; j = {after})"):
+                single((*outer, "j"), Form(code))
+
+    cost = count * prod(op.kernel)
+    each_point(writing, op.axes.shape[:-1], row, wide=kind == "i64", cost=cost)
+
+
+def _largest(
+    code: Code,
+    acc: Accumulator,
+    op: MaxPoolOp,
+    x: Array,
+    windows: tuple[Sequence[str], str],
+    lanes: int,
+    kind: str,
+) -> str:
+    """Write the largest elements of neighbouring windows."""
+    outer, place = windows
+    vector, step = acc.type(lanes), op.stride[-1]
+    best = code.define(vector, "best", f"({vector})(-INFINITY)")
+    with ExitStack() as stack:
+        rows = []
+        axes = zip(outer[2:], *op.sliding, x.lies.shape[2:], strict=False)
+        for i, size, stride, (before, after), gap, length in axes:
+            tap = code.name("tap")
+            stack.enter_context(code.block(f"for ({kind} {tap} = 0; {tap} < {size}; {tap}++)"))
+            row = code.define(f"const {kind}", "row", f"{i} * {stride} + {tap} * {gap} - {before}")
+            if before or after:
+                code.line(f"if ({row} < 0 || {row} >= {length}) continue;")
+            rows.append(row)
+        offsets = [tap * op.dilation[-1] for tap in range(op.kernel[-1])]
+        for group in sorted({offset // step for offset in offsets}):
+            start = f"{place} * {step} + {group * step - op.padding[-1][0]}"
+            phases = _apart(code, acc, x.at(*outer[:2], *rows, f"({start})"), step, lanes)
+            for offset in offsets:
+                if offset // step == group:
+                    v = code.define(f"const {vector}", "v", phases[offset % step])
+                    code.line(f"{best} = (({v} > {best}) | ({v} != {v})) ? {v} : {best};")
+    return best
+
+
+def share_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
+    """Share the adjoints of windows that tile the images out among their largest elements."""
+    delta, x, maxima = lowering.args
+    writing = lowering.kernel("max_pool_input")
+    given, seen = writing.array("delta", delta), writing.array("x", x)
+    largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
+    code, acc = writing.code, accumulator(op.dtype, writing.processor)
+    acc.declare_vectors(code)
+    step, count, kind = op.stride[-1], maxima.shape[-1], kind_of(op, lowering)
+
+    def row(outer: tuple[str, ...], form: Form) -> None:
+        head = outer[:2]
+        taps = product(*map(range, op.kernel[:-1]))
+        lines = [
+            [f"({i} * {n} + {k})" for i, n, k in zip(outer[2:], op.kernel, tap, strict=False)]
+            for tap in taps
+        ]
+        with _vectors(code, kind, 0, count) as (place, lanes):
+            vector = acc.type(lanes)
+            find = [acc.load_vector(code, lanes, each.at(*outer, place), op.dtype)
+                    for each in (largest, given)]  # fmt: skip
+            top = code.define(f"const {vector}", "top", find[0])
+            chosen = []
+            for line in lines:
+                where = seen.at(*head, *line, f"({place} * {step})")
+                for phase in _apart(code, acc, where, step, lanes):
+                    text = f"{phase} == {top} ? ({vector})(1) : ({vector})(0)"
+                    chosen.append(code.define(f"const {vector}", "chosen", text))
+            share = code.define(f"const {vector}", "share", f"{find[1]} / ({' + '.join(chosen)})")
+            for number, line in enumerate(lines):
+                shares = [code.define(f"const {vector}", "part", f"{each} * {share}")
+                          for each in chosen[number * step : (number + 1) * step]]  # fmt: skip
+                where = out.at(*head, *line, f"({place} * {step})")
+                _store_together(code, acc, where, shares, lanes)
+
+    cost = count * prod(op.kernel)
+    each_point(writing, maxima.shape[:-1], row, wide=kind == "i64", cost=cost)
+
+
+@contextmanager
+def _vectors(code: Code, kind: str, first: int, end: int) -> Iterator[tuple[str, int]]:
+    """Open a loop over the vectors of windows; gives where one begins, and its lanes."""
+    lanes = VECTOR
+    while lanes > end - first:
+        lanes //= 2
+    name = code.name("j")
+    if end - first == lanes:
+        with code.block():
+            yield str(first), lanes
+        return
+    with code.block(f"for ({kind} {name} = {first}; {name} < {end}; {name} += {lanes})"):
+        place = f"{name} < {end - lanes} ? {name} : {end - lanes}"
+        yield code.define(f"const {kind}", "place", place), lanes
+
+
+def _apart(code: Code, acc: Accumulator, place: Address, step: int, lanes: int) -> list[str]:
+    """Write a run of neighbours, and return as many vectors, whose elements lie a step apart."""
+    kind = acc.type(lanes)
+    runs = [
+        code.define(
+            f"const {kind}",
+            "run",
+            acc.load_vector(code, lanes, place.plus(str(q * lanes)), acc.dtype),
+        )
+        for q in range(step)
+    ]
+    return [_gathered(runs, range(phase, step * lanes, step), lanes) for phase in range(step)]
+
+
+def _store_together(
+    code: Code, acc: Accumulator, place: Address, vectors: Sequence[str], lanes: int
+) -> None:
+    """Write vectors so that their elements take turns."""
+    step = len(vectors)
+    for q in range(step):
+        elements = [(n % step) * lanes + n // step for n in range(q * lanes, (q + 1) * lanes)]
+        value = _gathered(vectors, elements, lanes)
+        code.line(acc.store_vector(code, lanes, place.plus(str(q * lanes)), value, acc.dtype))
+
+
+def _gathered(vectors: Sequence[str], elements: Iterable[int], lanes: int) -> str:
+    """Return a vector of some elements of several."""
+    if len(vectors) == 1:
+        return vectors[0]
+    parts = [f"{vectors[e // lanes]}.s{e % lanes:x}" for e in elements]
+    return f"(f32x{lanes})({', '.join(parts)})"

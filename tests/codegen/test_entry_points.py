@@ -1,0 +1,58 @@
+"""Entries: functions that are cases of few kernels, where each kernel takes a driver long."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft_c.dialect import OPENCL
+from weft_c.source.entry_points import entries_of
+from weft_c.source.functions import Function, GPUKernel, Parameter, Source
+
+
+def function(number: int, group: int = 1) -> Function:
+    parameters = tuple(Parameter(f"x{n}", "f32", is_written=True) for n in range(number + 1))
+    return Function(f"f{number}", parameters, f"    x0[0] = {number};", group)
+
+
+def source_of(functions: list[Function], cases: int) -> Source:
+    made = Source(OPENCL, cases)
+    for each in functions:
+        made.add(GPUKernel(each, (None,) * len(each.parameters), 1, ()))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("groups", "cases", "sizes"),
+    [
+        ([1] * 5, 1, [1, 1, 1, 1, 1]),
+        ([1] * 5, 2, [2, 2, 1]),
+        ([1] * 5, 8, [5]),
+        ([1, 16, 1, 16], 8, [2, 1, 1]),
+        ([16, 16], 8, [1, 1]),
+        ([], 8, []),
+    ],
+)
+def test_functions_of_one_work_item_are_cases_of_few_kernels(
+    groups: list[int], cases: int, sizes: list[int]
+) -> None:
+    functions = [function(number, group) for number, group in enumerate(groups)]
+    named = {each.name: each for each in functions}
+    entries = list(entries_of(named, cases))
+    assert [len(each.functions) for each in entries] == sizes
+    assert {name for each in entries for name in each.functions} == set(named)
+    assert len({each.name for each in entries}) == len(entries)
+    assert source_of(functions, cases).text.count("__kernel") == len(entries)
+
+
+def test_a_kernel_hands_each_case_its_arguments() -> None:
+    functions = [function(number) for number in (2, 0)]
+    made = source_of(functions, 2)
+    (entry,) = made.entries
+    first, second = (each.name for each in functions)
+    assert [entry.case(name) for name in (first, second)] == [0, 1]
+    text = made.text
+    head = "const i32 number, GLOBAL void *p0, GLOBAL void *p1, GLOBAL void *p2)"
+    assert f"void {entry.name}({head} {{" in text
+    assert f"case 0: {first}(p0, p1, p2); break;" in text
+    assert f"case 1: {second}(p0); break;" in text
+    assert text.count("FUNCTION void f") == 2

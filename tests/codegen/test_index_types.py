@@ -1,0 +1,315 @@
+"""Counters, places and indices of 64 bits, where there are too many elements for 32."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+import numpy as np
+import pytest
+
+import weft
+from weft.ops import dynamic_slices, gathering, random, reduction, sorting, windows
+from weft.ops.convolutions import ConvolutionFilterOp, ConvolutionInputOp
+from weft.ops.linalg import MatmulOp
+from weft.ops.movement import IotaOp
+from weft.ops.pooling import MaxPoolInputOp
+
+pytest.importorskip("pyopencl")
+from checking import check, numbers, with_bundles
+from running import CUDA_PARALLEL, FUSING, PARALLEL, PROCESSORS, SERIAL, plan_of, run, work_of
+
+from weft.ir.description import TensorDescription, contiguous
+from weft_c.lowering import Array
+from weft_c.source import index_types
+from weft_c.source.code import Code
+
+MANY = 2**31 + 5008
+"""So many that their numbers have more than 31 bits."""
+
+NEARLY = 2**31 - 16
+"""So many that a counter of 32 bits holds their numbers, but not those a step beyond the last."""
+
+HALF = 2**30
+"""So many that a sorting network counts to twice as many."""
+
+FEW = 200
+"""A number of elements that tests have memory for."""
+
+
+def extrema(x):
+    return [kind(x, positions=(place,)) for place in range(x.rank)
+            for kind in (reduction.ArgmaxOp, reduction.ArgminOp)]  # fmt: skip
+
+
+def sorts(x):
+    kinds = {"position": x.rank - 1, "descending": True}
+    few = [sorting.TopKIndicesOp(x, **kinds, k=k) for k in (3, 40, 70)]
+    return [*few, sorting.ArgsortOp(x, **kinds), sorting.SortOp(x, **kinds)]
+
+
+def scans(x):
+    axis = x.rank - 1
+    return [
+        weft.cumsum(x, axis),
+        weft.cumsum(x, 0, True, True),
+        weft.cummax(x, axis),
+        weft.logcumsumexp(x, axis),
+    ]
+
+
+def taken(x, i):
+    along = weft.broadcast(i[:1], (*x.axes.shape[:-1], 1))
+    return [
+        weft.take(x, i, x.rank - 1),
+        weft.take(x, i, 0),
+        gathering.TakeAlongAxisOp(x, along, position=x.rank - 1),
+    ]
+
+
+def put(x, i):
+    return [
+        weft.scatter(x, i, 1.0, 0, "add"),
+        weft.scatter(x, i[:1], 1.0, x.rank - 1),
+        weft.update_slice(x, [slice(1, 3)] * x.rank, 1),
+        weft.update_slice(x, [slice(1, None, 2)] * x.rank, 1),
+        dynamic_slices.dynamic_update_slice(x, x[:2], [i[0]] * x.rank),
+        dynamic_slices.dynamic_slice(x, [i[0]] * x.rank, (2,) * x.rank),
+    ]
+
+
+def moved(x):
+    joined = [weft.concat([x, x[:2]], 0), weft.pad(x, [(2, 1)] * x.rank, 5)]
+    return [weft.contiguous(x.T), weft.contiguous(x[::-1]), weft.reshape(x.T, (-1,)), *joined]
+
+
+def made(x):
+    calls = weft.cast(weft.reshape(x, (-1,))[0] * 0, "uint32")
+    target = weft.dtypes.as_dtype("float32")
+    return [
+        IotaOp(target_axes=x.axes, target_dtype=target, position=x.rank - 1),
+        random.RandomBitsOp(calls, target_axes=x.axes, seed=1, stream=2),
+    ]
+
+
+def reduced(x):
+    return [
+        weft.sum(x),
+        weft.max(x, x.rank - 1),
+        weft.min(x, 0),
+        weft.variance(x, x.rank - 1),
+        x * 2 + 1,
+        x - weft.mean(x, 0, keepdims=True),
+    ]
+
+
+def repeated(x):
+    """Sum far more points than there are elements."""
+    rows = weft.reshape(x, (-1, 1))
+    return [weft.sum(rows * weft.transpose(rows, (1, 0)), 1), weft.sum(rows > rows.T)]
+
+
+def products(x, y):
+    turned = weft.transpose(y, (1, 0))
+    return [MatmulOp(x, y), MatmulOp(turned, x.T), MatmulOp(x[:1], y), MatmulOp(x, y[:, :1])]
+
+
+def product_and_more(x, y):
+    return weft.maximum(weft.matmul(x, y), 0) * 2
+
+
+def slid(x, w, delta):
+    y = weft.conv(x, w, padding=1)
+    geometry = y.geometry()
+    lengths, kernel = x.axes.lengths[2:], w.axes.lengths[2:]
+    return [
+        y,
+        ConvolutionInputOp(delta, w, lengths=lengths, **geometry),
+        ConvolutionFilterOp(x, delta, kernel=kernel, **geometry),
+    ]
+
+
+def pooled(x):
+    overlap = {"kernel": 3, "stride": 2, "padding": 1}
+    maxima = weft.max_pool(x, 2), weft.max_pool(x, **overlap)
+    return [
+        *maxima,
+        weft.avg_pool(x, **overlap),
+        weft.avg_pool(x, x.axes.shape[-1]),
+        *(MaxPoolInputOp(y, x, y, **y.sliding._asdict()) for y in maxima),
+    ]
+
+
+def folded(x):
+    count = x.axes.shape[0]
+    span = (count, 1, 3, 1)
+    return windows.FoldOp(x, spans=(span,), target_axes=weft.make_axes((count + 2,)))
+
+
+def searched(x, y):
+    return sorting.SearchSortedOp(x, y, side="left")
+
+
+def line(n):
+    return [("uint8", n)]
+
+
+def rows(n):
+    return [("float32", 5, n)]
+
+
+def columns(n):
+    return [("float32", n, 5)]
+
+
+GRAPHS = {
+    "extrema of a line": (extrema, line),
+    "extrema of rows and columns": (extrema, columns),
+    "sorts of a line": (sorts, line),
+    "sorts of rows": (sorts, rows),
+    "scans of a line": (scans, lambda n: [("float32", n)]),
+    "scans of columns": (scans, columns),
+    "elements taken": (taken, lambda n: [("float32", n), ("int64", 3)]),
+    "rows taken": (taken, lambda n: [("float32", n, 7), ("int32", 3)]),
+    "elements put": (put, lambda n: [("float32", n), ("int64", 3)]),
+    "rows put": (put, lambda n: [("float32", n, 7), ("int32", 3)]),
+    "a line moved": (moved, line),
+    "rows moved": (moved, lambda n: [("float32", 40, n)]),
+    "made": (made, lambda n: [("float32", 3, n)]),
+    "a line reduced": (reduced, lambda n: [("float32", n)]),
+    "rows reduced": (reduced, rows),
+    "columns reduced": (reduced, lambda n: [("float32", n, 64)]),
+    "points": (repeated, lambda n: [("float32", min(n, 2**17))]),
+    "many rows multiplied": (products, lambda n: [("float32", n, 6), ("float32", 6, 5)]),
+    "long rows multiplied": (products, lambda n: [("float32", 3, n), ("float32", n, 5)]),
+    "long rows of halves": (products, lambda n: [("float16", 3, n), ("float16", n, 5)]),
+    "long lines multiplied": (products, lambda n: [("uint8", 1, n), ("uint8", n, 1)]),
+    "wide rows multiplied": (products, lambda n: [("float32", 3, 40), ("float32", 40, n)]),
+    "product and more": (product_and_more, lambda n: [("float32", n, 40), ("float32", 40, 50)]),
+    "long images": (slid, lambda n: [("float32", 1, 2, n), ("float32", 3, 2, 3),
+                                     ("float32", 1, 3, n)]),
+    "many images": (slid, lambda n: [("float32", n, 2, 6), ("float32", 3, 2, 3),
+                                     ("float32", n, 3, 6)]),
+    "long windows": (pooled, lambda n: [("float32", 2, 1, n // 16 * 16)]),
+    "fold": (folded, lambda n: [("float32", n, 3)]),
+    "search": (searched, lambda n: [("uint8", n), ("uint8", 30)]),
+}  # fmt: skip
+"""By name: what builds results, and dtypes and shapes for a number of elements."""
+
+FUSED = ("a line reduced", "rows reduced", "columns reduced", "points", "product and more")
+
+
+def passes_of(name):
+    return FUSING if name in FUSED else ()
+
+
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """Let counters of 32 bits be for no more than a few things."""
+    monkeypatch.setattr(index_types, "MOST_NARROW", 100)
+
+
+@with_bundles
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.usefixtures("few_are_many")
+def test_results_are_the_same_with_counters_of_64_bits(name, processor):
+    build, given = GRAPHS[name]
+    arrays = [abs(numbers(dtype, *shape)) for dtype, *shape in given(FEW)]
+    if name == "search":
+        arrays[0] = np.sort(arrays[0])
+    check(build, *arrays, processor=processor, exact=False, passes=passes_of(name))
+
+
+def source_of(name, n, processor):
+    build, given = GRAPHS[name]
+    parameters = [weft.placeholder(shape, dtype=dtype) for dtype, *shape in given(n)]
+    results = build(*parameters)
+    results = results if isinstance(results, list) else [results]
+    plan = plan_of(results, *parameters, processor=processor, passes=passes_of(name))
+    return work_of(plan, processor)[1]
+
+
+@pytest.mark.parametrize("n", [MANY, NEARLY, HALF])
+@pytest.mark.parametrize("processor", [SERIAL, PARALLEL, CUDA_PARALLEL], ids=["s", "p", "c"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_no_counter_of_32_bits_is_compared_with_what_it_cannot_hold(name, processor, n):
+    assert list(too_narrow(source_of(name, n, processor))) == []
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_few_elements_are_counted_with_32_bits(name, processor):
+    """But by groups, which count what they take turns at with 64."""
+    source = source_of(name, FEW, PROCESSORS[processor])
+    loops = [each for each in LOOP.findall(source) if each[0] == "i64"]
+    assert all("GROUP_ID" in first or "begin" in name for _, name, first, _, _ in loops)
+
+
+LOOP = re.compile(r"for \((i32|i64) (\w+) = ([^;]*); \2 <=? (\w+)[^;]*; ([^{]*)\)")
+STEP = re.compile(r"\w+ (\+=|\*=) (\(i32\))?(\d+|GLOBAL_SIZE)$")
+DEFINITION = re.compile(r"^\s*(?:const )?(i32|i64) (\w+) = ", re.MULTILINE)
+FUNCTIONS = re.compile(r"^(?=FUNCTION|__kernel|extern)", re.MULTILINE)
+
+
+def too_narrow(source):
+    """Yield the loops of a source whose counters have 32 bits, and would need more."""
+    for function in FUNCTIONS.split(source):
+        kinds = {name: kind for kind, name in DEFINITION.findall(function)}
+        for kind, name, first, bound, change in LOOP.findall(function):
+            kinds[name] = kind
+            step = STEP.match(change)
+            if kind == "i32" and bound.isdigit():
+                text = step[3] if step else "1"
+                far = 2**20 if text == "GLOBAL_SIZE" else int(text)
+                end = int(bound) * far if step and step[1] == "*=" else int(bound) + far
+                if end >= 2**31:
+                    yield f"{kind} {name} = {first}; {bound}; {change}"
+            elif kind == "i32" and kinds.get(bound) == "i64":
+                yield f"{kind} {name} = {first}; {bound}; {change}"
+
+
+def test_narrow_counters_are_found():
+    source = """
+FUNCTION void f(GLOBAL u8 *x) {
+    const i64 n = 5;
+    for (i32 i = 0; i < 2147483643; i += 128) {
+    }
+    for (i64 j = 0; j < 2147483643; j += 128) {
+    }
+    for (i32 k = 0; k < n; k++) {
+    }
+    for (i32 size = 2; size <= 1073741824; size *= 2) {
+    }
+    for (i32 m = (i32)GLOBAL_ID; m < 100; m += (i32)GLOBAL_SIZE) {
+    }
+}
+"""
+    found = [each.split(" = ")[0] for each in too_narrow(source)]
+    assert found == ["i32 i", "i32 k", "i32 size"]
+
+
+def test_indices_are_multiplied_in_64_bits_where_the_product_may_be_large():
+    for shape, text in (((3, 5), "x + i * 5 + j"), ((2**17, 2**15), "x + (i64)i * 32768 + j")):
+        lies = contiguous(shape, weft.dtypes.float32)
+        assert str(Array(Code(), "x", lies, 0).at("i", "j")) == text
+
+
+@pytest.mark.parametrize("count", [2**31 - 2**24, 2**31 - 2**24 + 1])
+def test_counters_end_a_step_beyond_the_last_thing(count):
+    is_wide = count > 2**31 - 2**24
+    assert index_types.are_many(count) is is_wide
+    for shape in ((count,), (1, count)):
+        lies = contiguous(shape, weft.dtypes.uint8)
+        assert index_types.is_wide(lies) is is_wide
+        repeated = TensorDescription(shape, lies.dtype, (0,) * len(shape))
+        assert index_types.is_wide(repeated) is is_wide
+    assert prod(shape) == count
+
+
+@pytest.mark.slow
+def test_the_largest_of_nearly_as_many_as_31_bits_count_is_found():
+    x = weft.placeholder((2**31 - 5,), dtype="uint8")
+    values = np.zeros(x.axes.shape, np.uint8)
+    values[[5, -3]] = 3, 7
+    (found,), _ = run([weft.argmax(x, 0)], x, arrays=[values])
+    assert found == 2**31 - 8

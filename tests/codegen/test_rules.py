@@ -1,0 +1,48 @@
+"""Which ops there are rules for in C."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+import weft.ops
+from weft.ir import results, storage
+from weft.ir.op import Op
+from weft.ir.tensor import CompositeOp
+from weft.ops import complex_parts, control
+from weft.ops.graph_ops import GraphsOp, SavedOp
+from weft.transforms.computation_op import ComputationOp
+from weft_c import rules
+
+NO_STEPS = (
+    storage.AssignableTensorOp, storage.AssignOp, storage.InitTensorOp, storage.ParameterOp,
+    storage.ReadOp, results.ResultOp, control.SequentialOp, control.ParallelOp,
+    ComputationOp,
+)  # fmt: skip
+"""Ops that a plan has no steps for."""
+
+COMPLEX = (complex_parts.RealOp, complex_parts.ImagOp, complex_parts.ComplexOp)
+
+
+def below(kind):
+    """Yield the classes of weft's own that have a class as their base, and no others below."""
+    for each in kind.__subclasses__():
+        if each.__subclasses__():
+            yield from below(each)
+        elif each.__module__.startswith("weft."):
+            yield each
+
+
+def primitives():
+    """Return the ops that every backend must have a rule for."""
+    for module in pkgutil.iter_modules(weft.ops.__path__):
+        importlib.import_module(f"weft.ops.{module.name}")
+    found = {kind for kind in below(Op) if not issubclass(kind, (CompositeOp, GraphsOp, SavedOp))}
+    return sorted(found - {*NO_STEPS, *COMPLEX}, key=lambda kind: kind.__name__)
+
+
+@pytest.mark.parametrize("kind", primitives(), ids=lambda kind: kind.__name__)
+def test_every_primitive_of_real_numbers_has_a_rule(kind):
+    assert rules.find(kind) is not None
