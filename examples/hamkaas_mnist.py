@@ -41,7 +41,7 @@ def evaluate(node: HamKaasNode, values: list[Any], backend: str) -> None:
     scores = model.evaluate({"input": images})
     w1, b1, w2, b2 = values
     expected = np.maximum(images.reshape(BATCH, -1) @ w1 + b1, 0) @ w2 + b2
-    print(f"\n{model.plan}\n{model.account}")
+    print(f"\n{model.plan}\n{model.fusion_statistics}")
     print(f"farthest from NumPy: {np.abs(scores - expected).max():.1e}")
 
 

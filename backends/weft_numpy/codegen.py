@@ -25,7 +25,7 @@ from weft.plan import sub_plans
 from weft.plan.callee_plans import plan_of
 from weft.plan.plan import CONSTANT, INPUT, RESULT, STATE, Plan, Step
 from weft.plan.repeated_blocks import WORTH, cuts, kinds
-from weft.plan.sub_plans import Frame, Part, calls_of, parts_of
+from weft.plan.sub_plans import CallFrame, Part, calls_of, expand_step
 from weft.runtime.program import Program
 from weft.support.quoting import variable
 from weft_numpy.blocks import BREAK, Block, Call, Code, Line
@@ -355,7 +355,7 @@ class Module:
         found: list[Line] = []
         for steps in stretches:
             if steps and steps[0].op.graphs:
-                found += [line for part in parts_of(steps[0]) for line in self._part(part)]
+                found += [line for part in expand_step(steps[0]) for line in self._part(part)]
             else:
                 found += [Line(call=call) for call in self._calls(steps, lent)]
         return found
@@ -417,7 +417,7 @@ class Module:
                     for call in calls_of(plan_of(each)):
                         self._body(call.plan, call.frame)
 
-    def _body(self, plan: Plan, frame: Frame) -> list[Line]:
+    def _body(self, plan: Plan, frame: CallFrame) -> list[Line]:
         """Return the lines of a called graph, in memory of its own but for results that are lent.
 
         They are written once for all calls that are lent the same.
@@ -449,13 +449,13 @@ def _lent(kind: str, ops: Iterable[Op]) -> Lent:
     return {f"{letter}{number}": (op.axes.shape, op.dtype) for number, op in enumerate(ops)}
 
 
-def _lenders(frame: Frame) -> dict[str, str]:
+def _lenders(frame: CallFrame) -> dict[str, str]:
     """Return for the names of a called graph's results those of the caller that are lent to it."""
     outputs = enumerate(frame.outputs)
     return {f"r{n}": f"r{out.base.owner}" for n, out in outputs if out.base.kind == RESULT}
 
 
-def _placed(line: Line, frame: Frame) -> Line:
+def _placed(line: Line, frame: CallFrame) -> Line:
     """Return a line of a called graph in the memory of a call."""
     call = line.call
     if call is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from weft.cache.serialisation import Packing, Unpacking
+from weft.cache.serialisation import Deserializer, Serializer
 from weft_numpy.blocks import Block, Call, Code, Line
 
 
-def packed(code: Code, packing: Packing) -> Any:
+def packed(code: Code, packing: Serializer) -> Any:
     """Return code as JSON."""
     return {
         "signature": code.signature,
@@ -23,7 +23,7 @@ def packed(code: Code, packing: Packing) -> Any:
     }
 
 
-def _packed_call(call: Call, packing: Packing) -> Any:
+def _packed_call(call: Call, packing: Serializer) -> Any:
     origins = [packing.origin(origin) for origin in call.origins]
     return [
         call.block,
@@ -34,7 +34,7 @@ def _packed_call(call: Call, packing: Packing) -> Any:
     ]
 
 
-def unpacked(unpacking: Unpacking) -> Code:
+def unpacked(unpacking: Deserializer) -> Code:
     """Return the code that JSON describes."""
     found = unpacking.code
     blocks = [Block(tuple(lines), tuple(arrays)) for lines, arrays in found["blocks"]]

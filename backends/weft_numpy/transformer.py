@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.cache.serialisation import Packing, Unpacking
+from weft.cache.serialisation import Deserializer, Serializer
 from weft.errors import HostMemoryError
 from weft.ir.description import TensorDescription
 from weft.ir.graph import called_graphs
@@ -19,7 +19,7 @@ from weft.ir.target import Target
 from weft.ops.convolutions import BilinearConvolutionOp
 from weft.plan.plan import ARENA, Step
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
-from weft.runtime.out_of_memory import note_largest
+from weft.runtime.out_of_memory import note_largest_tensors
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
 from weft.support.interrupts import held, interruptible
@@ -106,7 +106,7 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
             remedy = f"pass memory_limit=, or {remedy}"
         refused = HostMemoryError(f"the host has no {self.bytes:,} bytes for {what}: {remedy}")
         if self.program is not None:
-            note_largest(refused, self.program.captured)
+            note_largest_tensors(refused, self.program.captured)
         return refused
 
     def own(self) -> None:
@@ -256,11 +256,11 @@ class NumPyTransformer(Transformer):
         """Return the rules."""
         return [self.machine, CHUNK, [(kind, rules[kind]) for kind in rules]]
 
-    def export(self, program: Program, packing: Packing) -> Any:
+    def export(self, program: Program, packing: Serializer) -> Any:
         """Return the generated code."""
         return packed(program.code, packing)
 
-    def restore(self, program: Program, unpacking: Unpacking) -> Callable[..., None]:
+    def restore(self, program: Program, unpacking: Deserializer) -> Callable[..., None]:
         """Compile generated code and return the function."""
         return self._runner(program, self._linked(program, unpacked(unpacking)))
 

@@ -22,7 +22,7 @@ from weft_c.lowering import Lowering, needs_scratch, rules
 from weft_c.matmul.products import is_own, scratch_of_product, write_product
 from weft_c.processor import Processor
 from weft_c.reductions.combiners import REDUCTIONS
-from weft_c.reductions.split import parts_of, scratch_of, sweeping_of, write_in_parts
+from weft_c.reductions.split import scratch_of, split_count, sweeping_of, write_in_parts
 from weft_c.source import expressions
 from weft_c.source.expressions import has_expression
 
@@ -61,7 +61,7 @@ def write_kernel(
     if not kernel.reduced:
         write_map(ElementWiseKernel(lowering, found), range(len(outs)))
         return
-    parts = parts_of(found, lowering.processor) if prod(found.reduced) else 1
+    parts = split_count(found, lowering.processor) if prod(found.reduced) else 1
     if parts > 1:
         write_in_parts(lowering, found, parts)
         return

@@ -139,7 +139,7 @@ class _Lowering:
             return self.inputs[node.get_name()]
         if isinstance(node, ConstantTensor):
             name = node.get_name() or "(unnamed)"
-            with out_of_memory.noted(node.meta.nbytes, f"constant {name}"):
+            with out_of_memory.noting_request(node.meta.nbytes, f"constant {name}"):
                 constant: TensorOp = weft.constant(node.value, node.meta.shape, node.meta.dtype)
             return constant
         assert isinstance(node, BufferTensor)

@@ -13,8 +13,8 @@ import numpy as np
 import weft
 from weft import Computation, Transformer, plugins
 from weft.errors import BackendError, IndexOutOfRange
-from weft.plan.fusion_statistics import Account
-from weft.runtime.out_of_memory import note_largest
+from weft.plan.fusion_statistics import FusionStatistics
+from weft.runtime.out_of_memory import note_largest_tensors
 from weft.support.locks import cached_property
 from weft_hamkaas.errors import KindError, NodeError
 from weft_hamkaas.inputs import Inputs
@@ -67,7 +67,7 @@ class HamKaasModel:
         try:
             transformer.initialize()
         except MemoryError as error:
-            note_largest(error, self.computation.graph)
+            note_largest_tensors(error, self.computation.graph)
             raise
 
     def evaluate(self, inputs: Mapping[str, Any] | None = None) -> Any:
@@ -91,7 +91,7 @@ class HamKaasModel:
         try:
             result = self.computation(*arrays)[0]
         except MemoryError as error:
-            note_largest(error, self.computation.graph)
+            note_largest_tensors(error, self.computation.graph)
             raise
         except IndexOutOfRange as error:
             raise self._inputs.explained(error, arrays) from error
@@ -111,9 +111,9 @@ class HamKaasModel:
         return f"{self.memory}\n\n{self.computation.plan.table()}\n"
 
     @property
-    def account(self) -> Account:
+    def fusion_statistics(self) -> FusionStatistics:
         """What fusion did to the model, in ops, kernels and bytes; a table as text."""
-        return self.computation.account
+        return self.computation.fusion_statistics
 
 
 def _example(order: Iterable[HamKaasNode]) -> Any:

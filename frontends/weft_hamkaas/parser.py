@@ -21,7 +21,7 @@ import numpy as np
 from weft.ir import scope
 from weft.runtime import out_of_memory
 from weft.runtime.array_files import StoredArrays
-from weft.support.gc_pause import paused_collection
+from weft.support.gc_pause import gc_paused
 from weft_hamkaas.errors import KindError, NodeError, ScriptError
 from weft_hamkaas.nodes import KINDS, BufferTensor, ConstantTensor, HamKaasNode
 from weft_hamkaas.tensors import (
@@ -84,7 +84,7 @@ def parse_script(
         raise KindError(f"Constants are a mapping of names to tensors, or None, not {found}")
     text = script if isinstance(script, str) else _decoded(script, filename)
     parser = _Parser(_Text(text.removeprefix(_BOM), filename), constants)
-    with paused_collection():
+    with gc_paused():
         return parser.run()
 
 
@@ -259,7 +259,7 @@ class _Parser:
         else:
             if isinstance(self.constants, StoredArrays) and name in self.constants:
                 _require_as_declared(name, self.constants.header(name), meta)
-            with out_of_memory.noted(meta.nbytes, f"constant {reprlib.repr(name)}"):
+            with out_of_memory.noting_request(meta.nbytes, f"constant {reprlib.repr(name)}"):
                 value = self.constants.get(name)
             if not is_tensor(value):
                 given = ", ".join(sorted(map(str, self.constants))[:20]) or "none"

@@ -31,7 +31,7 @@ from weft_passes.factors import View, dealt_out, flat, moved, moves, settled, vi
 from weft_passes.strides import Locations
 
 Shape = tuple[int, ...]
-Places = tuple[int, ...]
+IndexingMap = tuple[int, ...]
 
 
 class RequiredTensorShaping(GraphPass):
@@ -79,9 +79,9 @@ class _Matrix:
         The operand's axes with which a joined one begins, the first left out.
     """
 
-    order: Places
+    order: IndexingMap
     shape: Shape
-    positions: Places
+    positions: IndexingMap
     starts: set[int]
 
 
@@ -283,7 +283,7 @@ def _joined(lengths: Shape, places: Sequence[int], starts: Iterable[int]) -> Sha
 
 
 def _matrix(
-    found: TensorDescription, order: Places, reduced: Places, is_copied: bool = False
+    found: TensorDescription, order: IndexingMap, reduced: IndexingMap, is_copied: bool = False
 ) -> _Matrix:
     """Return what joining axes in an order makes of a reduction's operand."""
     places = _long(order, found.shape)

@@ -11,7 +11,7 @@ import weft
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
-from weft.kernels import FusedOp, Group, fused, operand_places, place
+from weft.kernels import FusedOp, Group, fused, operand_indexing_map, place
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
@@ -44,7 +44,7 @@ class OneKernel(GraphPass):
         for op in sorted(ops, key=lambda op: op not in first):
             in_prologue = op in first and op is not root
             group.places[op] = (
-                operand_places(root, 0, tuple(range(root.rank)))
+                operand_indexing_map(root, 0, tuple(range(root.rank)))
                 if in_prologue
                 else _places(op, group)
             )

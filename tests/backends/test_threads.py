@@ -363,7 +363,7 @@ def test_closing_while_calls_run() -> None:
         assert each in errors or np.array_equal(each, expected)
 
 
-def parts_of(text: str) -> Iterator[str]:
+def kernels_in(text: str) -> Iterator[str]:
     return (line.strip() for line in text.splitlines())
 
 
@@ -373,7 +373,7 @@ def test_the_source_shows_each_statement_under_the_line_of_the_user() -> None:
     bent = weft.tanh(doubled)
     call = weft.make_transformer("numpy", threads=2).computation(bent + x, x)
     call(np.ones((300, 1000), np.float32))
-    lines = list(parts_of(call.source))
+    lines = list(kernels_in(call.source))
     here = "test_threads.py:"
     for number, statement, user in (
         (0, "multiply(", "doubled = x * 2"),

@@ -20,7 +20,7 @@ from weft_c.fused import alone
 from weft_c.loops.loop_nest import cut_into, frame
 from weft_c.reductions.columns import ColumnSweeping
 from weft_c.reductions.loops import Sweeping
-from weft_c.reductions.split import count_parts, parts_of, sweeping_of
+from weft_c.reductions.split import count_parts, split_count, sweeping_of
 from weft_c.reductions.work_group import GroupSweeping
 from weft_c.reductions.work_group_columns import GroupColumnSweeping
 
@@ -197,9 +197,9 @@ def test_few_rows_are_cut_into_parts(rows, reduced, parts):
 
 
 def test_columns_that_are_swept_once_are_cut_rather_than_narrow():
-    assert parts_of(framed((4096, 4096), 0), SERIAL) == 4
-    assert parts_of(framed((4096, 40_000), 0), SERIAL) == 1
-    assert parts_of(framed((1000, 4096), 0), SERIAL) == 1
+    assert split_count(framed((4096, 4096), 0), SERIAL) == 4
+    assert split_count(framed((4096, 40_000), 0), SERIAL) == 1
+    assert split_count(framed((1000, 4096), 0), SERIAL) == 1
 
 
 def test_the_last_part_may_be_shorter():

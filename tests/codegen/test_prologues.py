@@ -10,7 +10,7 @@ import pytest
 import weft
 from weft.errors import GraphError
 from weft.ir.target import Target
-from weft.kernels import FusedOp, Group, fused, operand_places
+from weft.kernels import FusedOp, Group, fused, operand_indexing_map
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp
 from weft.plan.plan import make_plan
@@ -172,7 +172,7 @@ def test_a_vector_is_not_computed_before_a_product(m, n, processor):
     x, y = weft.placeholder((m, 50)), weft.placeholder((50, n))
     graph = capture([weft.relu(x) @ y], [x, y])
     relu, product = (op for op in graph.ops if op.args and not isinstance(op, BroadcastOp))
-    group = Group((m, n), {relu: operand_places(product, 0, (0, 1)), product: (0, 1)})
+    group = Group((m, n), {relu: operand_indexing_map(product, 0, (0, 1)), product: (0, 1)})
     target = Target("c", supports=lambda op: True)
     (step,) = make_plan(fused(graph, [group]), target).steps
     with pytest.raises(GraphError, match="compute no vector for a product"):

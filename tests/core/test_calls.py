@@ -177,9 +177,11 @@ def test_an_account_counts_what_calls_and_loops_run() -> None:
     more = weft.capture([weft.sum(x) < 0], [x], "more")
     start = weft.placeholder((8, 8))
     with weft.make_transformer("numpy") as transformer:
-        one = transformer.computation(weft.call(graph, start)[0], start).account
-        fifty = transformer.computation(weft.loop(graph, 50, start)[0], start).account
-        until = transformer.computation(weft.while_loop(more, graph, start)[0], start).account
+        one = transformer.computation(weft.call(graph, start)[0], start).fusion_statistics
+        fifty = transformer.computation(weft.loop(graph, 50, start)[0], start).fusion_statistics
+        until = transformer.computation(
+            weft.while_loop(more, graph, start)[0], start
+        ).fusion_statistics
     assert (one.captured, fifty.captured) == (3, 150)
     assert fifty.steps >= 50 * one.steps
     assert fifty.ops == 50 * one.ops + fifty.steps - 50 * one.steps, "beside copies at the edge"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from weft.support import gc_pause
-from weft.support.gc_pause import MANY, paused_collection
+from weft.support.gc_pause import MANY, gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def _after_a_full_collection() -> Iterator[None]:
 
 
 def made_in_a_pause(count: int) -> list[Any]:
-    with paused_collection():
+    with gc_paused():
         return [[] for _ in range(count)]
 
 
@@ -38,23 +38,23 @@ def frozen_by_the_user() -> Iterator[None]:
 
 
 def test_the_collector_is_off_in_the_outermost_pause_only():
-    with paused_collection():
-        with paused_collection():
+    with gc_paused():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
     gc.disable()
-    with paused_collection():
+    with gc_paused():
         pass
     assert not gc.isenabled()
 
 
 def test_a_fork_ends_the_pauses_of_other_threads():
-    with paused_collection():
+    with gc_paused():
         gc_pause._forget()
         assert gc.isenabled()
     assert gc.isenabled()
-    with paused_collection():
+    with gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
 

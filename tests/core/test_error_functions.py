@@ -128,6 +128,6 @@ def test_a_dense_layer_with_gelu_is_one_short_kernel():
     """The formula for float64 alone has more than 100 values."""
     x, w, b = (weft.placeholder(shape) for shape in ((512, 256), (256, 1024), (1024,)))
     y = weft.gelu(weft.matmul(x, w) + b)
-    account = weft.make_transformer("numpy").computation(y, x, w, b).account
+    account = weft.make_transformer("numpy").computation(y, x, w, b).fusion_statistics
     assert (account.steps, account.kernels) == (1, 1)
     assert account.ops <= 25

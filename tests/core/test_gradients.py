@@ -131,7 +131,7 @@ def test_checkpoints_trade_memory_for_time(every):
         gradients.append(computation(np.linspace(-1, 1, 1000)))
         computation.plan.verify()
         sizes.append(computation.plan.arena_size)
-        ops.append(computation.account.ops)
+        ops.append(computation.fusion_statistics.ops)
     np.testing.assert_array_equal(*gradients)
     if every == 6:
         assert sizes[1] < sizes[0] / 3

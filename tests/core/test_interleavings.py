@@ -234,7 +234,7 @@ def compiled_blocks() -> Any:
 
 @case(result_pool)
 def recycled_memory() -> Any:
-    held = result_pool.Recycled((result_pool.SMALLEST,), np.dtype("u1"))
+    held = result_pool.ResultPool((result_pool.SMALLEST,), np.dtype("u1"))
     held.take()
     return lambda: (
         held.take(),
@@ -245,7 +245,7 @@ def recycled_memory() -> Any:
 @case(gc_pause)
 def pauses_of_the_collector() -> Any:
     def action() -> bool:
-        with gc_pause.paused_collection():
+        with gc_pause.gc_paused():
             return gc.isenabled()
 
     return action, lambda a, b: not a and not b and gc.isenabled()

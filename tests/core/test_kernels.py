@@ -16,19 +16,19 @@ from weft.ir.results import ResultOp
 from weft.kernels import (
     FusedOp,
     Group,
+    IndexingMap,
     Instruction,
     Kernel,
-    Places,
     fused,
     in_effect_order,
-    operand_places,
+    operand_indexing_map,
     place,
 )
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp
 from weft.ops.reduction import ReductionOp, SumOp
-from weft.plan.fusion_statistics import account
+from weft.plan.fusion_statistics import fusion_statistics
 from weft.plan.plan import make_plan
 from weft.testing.reference import evaluate
 
@@ -66,7 +66,7 @@ def norm(x: Any) -> Any:
     return x / repeated(weft.sum(x * x, axis=1))
 
 
-# Places
+# Indexing maps
 
 
 X = matrix()
@@ -74,7 +74,7 @@ ROWS = weft.placeholder((4,))
 COLUMN = weft.placeholder((4, 1))
 CUBE = weft.placeholder((2, 3, 4))
 
-PLACES: dict[str, tuple[Any, dict[Any, Places], tuple[int, ...], Places | None]] = {
+PLACES: dict[str, tuple[Any, dict[Any, IndexingMap], tuple[int, ...], IndexingMap | None]] = {
     "elementwise, the first": (weft.tanh(X), {}, (4, 6), (0, 1)),
     "elementwise, another domain": (weft.tanh(X), {}, (6, 4), None),
     "elementwise, where its operand is": (weft.tanh(ROWS), {ROWS: (0,)}, (4, 6), (0,)),
@@ -107,11 +107,11 @@ def test_place(op: Any, known: Any, domain: Any, expected: Any) -> None:
 def test_places_of_operands() -> None:
     left, right = weft.placeholder((5, 4, 6)), weft.placeholder((5, 6, 3))
     product = weft.matmul(left, right)
-    assert operand_places(product, 0, (0, 1, 2)) == (0, 1, None)
-    assert operand_places(product, 1, (0, 1, 2)) == (0, None, 2)
-    assert operand_places(weft.sum(X, axis=1), 0, (0,)) == (0, 1)
+    assert operand_indexing_map(product, 0, (0, 1, 2)) == (0, 1, None)
+    assert operand_indexing_map(product, 1, (0, 1, 2)) == (0, None, 2)
+    assert operand_indexing_map(weft.sum(X, axis=1), 0, (0,)) == (0, 1)
     scaled = weft.tanh(X) * weft.placeholder(())
-    assert [operand_places(scaled, index, (0, 1)) for index in (0, 1)] == [(0, 1), ()]
+    assert [operand_indexing_map(scaled, index, (0, 1)) for index in (0, 1)] == [(0, 1), ()]
 
 
 # Kernels
@@ -485,7 +485,7 @@ def test_results_have_the_types_of_the_kernel() -> None:
         ResultOp(whole, index=2)
 
 
-# The account
+# Fusion statistics
 
 
 def test_account_counts_ops_kernels_and_bytes() -> None:
@@ -493,7 +493,7 @@ def test_account_counts_ops_kernels_and_bytes() -> None:
     graph = weft.capture([weft.exp(X + bias) * 2], [X, bias])
     views = [op for op in graph.ops if isinstance(op, BroadcastOp)]
     result = fused(graph, [all_of(graph, (4, 6), *views)])
-    found = account(graph, make_plan(result, TARGET))
+    found = fusion_statistics(graph, make_plan(result, TARGET))
     whole, row, number = 4 * 4 * 6, 4 * 6, 4
     assert (found.captured, found.ops, found.kernels, found.fused, found.steps) == (4, 3, 1, 3, 1)
     assert found.bytes_op_by_op == (2 * whole + row) + 2 * whole + (2 * whole + number)
@@ -503,7 +503,7 @@ def test_account_counts_ops_kernels_and_bytes() -> None:
 
 def test_account_of_what_is_not_fused() -> None:
     graph = weft.capture([weft.sum(weft.tanh(X), axis=1)], [X])
-    found = account(graph, make_plan(graph, TARGET))
+    found = fusion_statistics(graph, make_plan(graph, TARGET))
     assert found.kernels == found.fused == 0
     assert found.bytes_moved == found.bytes_op_by_op == 3 * 96 + 16
 
@@ -511,7 +511,7 @@ def test_account_of_what_is_not_fused() -> None:
 def test_a_computation_has_an_account() -> None:
     with weft.make_transformer("numpy", passes=["decompose"]) as transformer:
         computation = transformer.computation(weft.tanh(X) + 1, X)
-        lines = str(computation.account).splitlines()
+        lines = str(computation.fusion_statistics).splitlines()
     assert [line.split("  ")[0] for line in lines] == [
         "ops captured",
         "ops computed",
@@ -521,7 +521,7 @@ def test_a_computation_has_an_account() -> None:
         "bytes moved",
         "arena bytes",
     ]
-    assert computation.account.steps == 2
+    assert computation.fusion_statistics.steps == 2
 
 
 def test_sums_and_elementwise_ops_are_instructions_in_order() -> None:

@@ -89,7 +89,11 @@ def test_deeply_nested_graphs_run(kind: str) -> None:
         computation = made.computation(results[0], x)
         np.testing.assert_allclose(computation(ONES), ONES + depth + 1, rtol=1e-4)
         computation.plan.verify()
-        for shown in (computation.plan.table(), computation.source, str(computation.account)):
+        for shown in (
+            computation.plan.table(),
+            computation.source,
+            str(computation.fusion_statistics),
+        ):
             assert shown
 
 

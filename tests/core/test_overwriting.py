@@ -15,7 +15,7 @@ from planned import UNFUSED, computation, graph_of
 from state_programs import COLUMNS, ROWS, STATE_BYTES, WHOLE_WRITES, WRITES
 
 import weft
-from weft.plan.inplace import Overwriting, in_hoped_order
+from weft.plan.inplace import InPlaceAnalysis, in_preferred_order
 from weft.plan.plan import RESULT, STATE
 
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -206,7 +206,7 @@ def test_an_earlier_value_of_the_arena_is_written_over_after_its_readers() -> No
 def test_what_an_op_may_write_over_says_who_comes_first() -> None:
     parts = Parts()
     graph = graph_of(parts.old_row_read_after_the_write(), *parts.parameters)
-    found = Overwriting(graph)
+    found = InPlaceAnalysis(graph)
     (writer,) = (op for op in graph.ops if type(op).__name__ in WRITERS)
     (reader,) = (op for op in graph.ops if type(op).__name__ == "ReluOp")
     assert found.first == {writer: [reader]}
@@ -218,7 +218,7 @@ def test_what_an_op_may_write_over_says_who_comes_first() -> None:
 def test_a_graph_without_such_ops_is_left_in_its_order() -> None:
     x = weft.placeholder((4,))
     graph = graph_of(weft.tanh(x) * 2, x)
-    found = Overwriting(graph)
+    found = InPlaceAnalysis(graph)
     assert found.order is graph.ops
     assert not any((found.first, found.copied, found.states))
 
@@ -232,11 +232,11 @@ def orders(draw: Any) -> tuple[list[list[int]], dict[int, list[int]]]:
     ]
     node = st.integers(0, count - 1)
     pairs = draw(st.lists(st.tuples(node, node), max_size=6))
-    hopes: dict[int, list[int]] = {}
+    soft_edges: dict[int, list[int]] = {}
     for one, other in pairs:
         if one != other:
-            hopes.setdefault(one, []).append(other)
-    return before, {node: sorted({*nodes}) for node, nodes in hopes.items()}
+            soft_edges.setdefault(one, []).append(other)
+    return before, {node: sorted({*nodes}) for node, nodes in soft_edges.items()}
 
 
 def is_acyclic(edges: list[list[int]]) -> bool:
@@ -250,13 +250,13 @@ def is_acyclic(edges: list[list[int]]) -> bool:
 @settings(max_examples=300, deadline=None)
 @drawing(drawn=orders())
 def test_an_order_keeps_what_it_must_and_all_hopes_where_it_can(drawn: Any) -> None:
-    before, hopes = drawn
-    order = in_hoped_order(before, hopes)
+    before, soft_edges = drawn
+    order = in_preferred_order(before, soft_edges)
     places = {node: place for place, node in enumerate(order)}
     assert sorted(order) == list(range(len(before)))
     assert all(places[each] < places[n] for n, others in enumerate(before) for each in others)
-    met = all(places[each] < places[node] for node, nodes in hopes.items() for each in nodes)
-    wanted = [[*others, *hopes.get(node, ())] for node, others in enumerate(before)]
+    met = all(places[each] < places[node] for node, nodes in soft_edges.items() for each in nodes)
+    wanted = [[*others, *soft_edges.get(node, ())] for node, others in enumerate(before)]
     assert met == is_acyclic(wanted)
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from planned import N, deep, graph_of, plan_of, run, target, training_steps, with_kernels
 
 import weft
-from weft.plan.dataflow import Flow
+from weft.plan.dataflow import Dataflow
 from weft.plan.liveness import Liveness
 from weft.plan.plan import STATE, make_plan, with_copies
 from weft.plan.schedule import least_bytes, schedules
@@ -23,7 +23,7 @@ thorough = settings(
 
 
 def flow_of(results, *parameters, **options):
-    return Flow(with_copies(graph_of(results, *parameters)), target(**options))
+    return Dataflow(with_copies(graph_of(results, *parameters)), target(**options))
 
 
 def kinds(plan):
@@ -56,7 +56,7 @@ def test_every_schedule_is_an_order_and_the_plan_takes_the_lowest_peak(program):
     graph = weft.capture(program.results, program.placeholders)
     plan = make_plan(graph, target(alignment=8))
     plan.verify()
-    flow = Flow(with_copies(graph), target(alignment=8))
+    flow = Dataflow(with_copies(graph), target(alignment=8))
     found = schedules(flow)
     assert found[0].order == flow.order
     for each in found:
@@ -173,7 +173,7 @@ def test_effects_keep_their_order(capsys):
     third = weft.sum(weft.take(x, [0, 1], 0))
     fourth = weft.print_op(weft.min(x), "fourth")
     graph = weft.capture([third, weft.doall([first, second, fourth])], [x])
-    for liveness in schedules(Flow(with_copies(graph), target())):
+    for liveness in schedules(Dataflow(with_copies(graph), target())):
         ops = [liveness.flow.ops[node] for node in liveness.order]
         barriers = [op for op in ops if op.has_effect or op.may_raise]
         assert [op.prefix if op.has_effect else "take" for op in barriers] == [
@@ -199,7 +199,7 @@ def test_what_a_barrier_waits_for_comes_first():
     y = weft.checkpoint(weft.tanh(weft.sin(h) @ h), [h])
     loss = weft.sum(y * y, (0, 1))
     graph = graph_of([loss, weft.deriv(loss, x)], x)
-    flow = Flow(with_copies(graph), target())
+    flow = Dataflow(with_copies(graph), target())
     assert not all(flow.is_step), "a node that joins several others is what this is about"
     assert all(is_in_order(flow, each.order) for each in schedules(flow))
 

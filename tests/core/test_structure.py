@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.cache.structure import SMALL, Describer, NotDescribable, structure_of
+from weft.cache.structure import SMALL, Canonicalizer, NotCanonical, structure_of
 from weft.ir.graph import Graph, in_order
 from weft.testing.random_graphs import RandomProgram, programs
 
@@ -213,9 +213,9 @@ VALUES = [
 
 
 def test_values_are_described_each_in_one_way() -> None:
-    described = [Describer()(value) for value in VALUES]
+    described = [Canonicalizer()(value) for value in VALUES]
     assert len(set(described)) == len(described)
-    assert described == [Describer()(value) for value in VALUES]
+    assert described == [Canonicalizer()(value) for value in VALUES]
 
 
 @pytest.mark.parametrize(
@@ -224,14 +224,14 @@ def test_values_are_described_each_in_one_way() -> None:
     ids=["lambda", "object", "local class", "set", "iterator"],
 )
 def test_what_has_no_stable_description_is_refused(value: Any) -> None:
-    with pytest.raises(NotDescribable):
-        Describer()((1, value))
+    with pytest.raises(NotCanonical):
+        Canonicalizer()((1, value))
 
 
 def test_an_op_that_carries_something_undeclared_is_refused() -> None:
     y = weft.tanh(X)
     object.__setattr__(y, "secret", 1)
-    with pytest.raises(NotDescribable, match="secret"):
+    with pytest.raises(NotCanonical, match="secret"):
         structure_of(of(y))
 
 

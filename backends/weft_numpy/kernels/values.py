@@ -9,7 +9,7 @@ from typing import NamedTuple
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
-from weft.kernels import VIEWS, Kernel, Operand, Places
+from weft.kernels import VIEWS, IndexingMap, Kernel, Operand
 from weft.kernels.collapse import collapse
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
@@ -107,7 +107,7 @@ class Values:
 
     def _placed(
         self, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
-    ) -> list[tuple[TensorDescription, Places]]:
+    ) -> list[tuple[TensorDescription, IndexingMap]]:
         kernel = self.kernel
         made = [kernel.instruction(number).places for number in kernel.outputs]
         places = [*(each.places for each in kernel.operands), *made]
@@ -151,7 +151,9 @@ class Values:
         varying = self.varying[number]
         return prod(self.terms if each == TERMS else self.lengths[each] for each in varying)
 
-    def _array(self, number: int, lies: TensorDescription, places: Places) -> TensorDescription:
+    def _array(
+        self, number: int, lies: TensorDescription, places: IndexingMap
+    ) -> TensorDescription:
         """Return an array seen with an axis for each dimension.
 
         The matrices of a product keep their rows and columns, and so does what makes the first.
@@ -175,7 +177,7 @@ def _varying(array: TensorDescription) -> frozenset[int]:
 
 
 def _dimensions(
-    kernel: Kernel, placed: Sequence[tuple[TensorDescription, Places]], joined: bool
+    kernel: Kernel, placed: Sequence[tuple[TensorDescription, IndexingMap]], joined: bool
 ) -> tuple[Dimension, ...]:
     """Return the dimensions of a kernel; rows and columns of a matrix product stay apart."""
     domain = kernel.domain

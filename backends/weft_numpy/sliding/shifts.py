@@ -36,7 +36,7 @@ def keeps_size(lengths: Numbers, sliding: Sliding) -> bool:
 
 
 class Place(NamedTuple):
-    """Places in a window: one along the first axis, or one along all the others.
+    """IndexingMap in a window: one along the first axis, or one along all the others.
 
     Attributes
     ----------

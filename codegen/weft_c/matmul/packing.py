@@ -1,4 +1,4 @@
-"""Packing: parts of matrices, copied so that a tile of registers reads what lies together.
+"""Serializer: parts of matrices, copied so that a tile of registers reads what lies together.
 
 A page of memory and a set of a cache hold neighbours: rows that are far apart would take a page
 each, and often the same set. Elements get the type of the sums on their way.

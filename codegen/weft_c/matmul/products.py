@@ -379,7 +379,7 @@ def _row_products(lowering: Lowering, product: Product) -> None:
     writing.launch(groups * group, group)
 
 
-Places = Callable[[str], Sequence[Address]]
+IndexingMap = Callable[[str], Sequence[Address]]
 """Returns where the vectors of all operands lie that begin at a term, the common one first."""
 
 _CHAINS = 4
@@ -390,7 +390,7 @@ _SIDE_BY_SIDE = 2
 
 
 def _vector_sums(
-    code: Code, acc: Accumulator, totals: Sequence[str], terms: tuple[str, int], places: Places
+    code: Code, acc: Accumulator, totals: Sequence[str], terms: tuple[str, int], places: IndexingMap
 ) -> str:
     """Write the sums of products of vectors as far as they go, and return how far that is.
 

@@ -88,7 +88,7 @@ def tile_columns(m: int, n: int, processor: Processor) -> int:
     return _shape(m, n, processor).columns
 
 
-def parts_of_sums(batch: int, m: int, n: int, k: int, processor: Processor) -> int:
+def split_k(batch: int, m: int, n: int, k: int, processor: Processor) -> int:
     """Return in how many parts sums are cut."""
     shape = _shape(m, n, processor)
     tiles = batch * -(-m // shape.rows) * -(-n // shape.columns)
@@ -99,14 +99,14 @@ def partial_bytes(
     batch: int, m: int, n: int, k: int, acc: Accumulator, processor: Processor
 ) -> int:
     """Return the bytes of scratch memory that `multiply_shared` needs."""
-    parts = parts_of_sums(batch, m, n, k, processor)
+    parts = split_k(batch, m, n, k, processor)
     return 0 if parts == 1 else parts * batch * m * n * acc.dtype_of_sums.itemsize
 
 
 def multiply_shared(lowering: Lowering, factors: Factors, epilogue: Epilogue, title: str) -> None:
     """Write a product of the shape (batch..., m, n), and what becomes of it."""
     f, acc = factors, epilogue.acc
-    parts = parts_of_sums(prod(f.batch), f.m, f.n, f.k, lowering.processor)
+    parts = split_k(prod(f.batch), f.m, f.n, f.k, lowering.processor)
     if parts == 1:
         _SharedTiles(lowering, f, epilogue, 1, title).write()
         return

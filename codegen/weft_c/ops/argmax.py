@@ -35,7 +35,7 @@ SHORTEST_PART = 4096
 """The fewest elements of a part of a line."""
 
 
-def parts_of(lines: int, length: int, processor: Processor) -> int:
+def split_count(lines: int, length: int, processor: Processor) -> int:
     """Return into how many parts each of some lines is cut."""
     if processor.is_serial or not lines:
         return 1
@@ -48,7 +48,7 @@ def extremum_scratch(op: reduction.ArgExtremumOp, processor: Processor) -> int:
     x = op.args[0]
     length = x.axes.shape[op.positions[0]]
     lines = x.axes.size // max(length, 1)
-    parts = parts_of(lines, length, processor)
+    parts = split_count(lines, length, processor)
     sizes = (rank_dtype(x.dtype).itemsize, index_dtype(are_many(length)).itemsize)
     return sum(-(-lines * parts * size // 256) * 256 for size in sizes) if parts > 1 else 0
 
@@ -183,7 +183,7 @@ class _Search:
     def write_groups(self) -> None:
         """Let a group look along each line, or along each part of it, and then at all parts."""
         lines = count_of(self.lies)
-        parts = parts_of(lines, self.length, self.writing.processor)
+        parts = split_count(lines, self.length, self.writing.processor)
         if parts == 1:
             with each_group(self.writing, lines) as line:
                 outer = decoded(self.code, self.shape[:-1], line, "i64")

@@ -56,7 +56,7 @@ def recurrence_rule(op: cumulative.LinearRecurrenceOp, lowering: Lowering) -> No
         _Recurrence(op, lowering).write()
 
 
-def parts_of(lines: int, length: int, processor: Processor) -> int:
+def split_count(lines: int, length: int, processor: Processor) -> int:
     """Return into how many parts each of some lines is cut."""
     if processor.is_serial:
         return 1
@@ -75,7 +75,7 @@ def scan_scratch(op: cumulative.RunningOp, processor: Processor) -> int:
     """Return the bytes of the totals of parts: two numbers for a recurrence, else one."""
     length = op.axes.shape[op.position]
     lines = op.axes.size // length if op.axes.size else 1
-    parts = parts_of(lines, length, processor)
+    parts = split_count(lines, length, processor)
     return 2 * lines * parts * working_dtype(op.dtype).itemsize if parts > 1 else 0
 
 
@@ -188,7 +188,7 @@ class _Scan:
     def _write_groups(self) -> None:
         """Let groups take a stretch of a line at a time, or of a part of it."""
         count = count_of(self.lies)
-        parts = parts_of(count, self.length, self.lowering.processor)
+        parts = split_count(count, self.length, self.lowering.processor)
         if parts == 1:
             self._write_parts(parts, None, is_last=True)
             return

@@ -132,7 +132,7 @@ def _is_swept_once(kernel: Kernel) -> bool:
     )
 
 
-def parts_of(frame: Frame, processor: Processor) -> int:
+def split_count(frame: Frame, processor: Processor) -> int:
     """Return into how many parts the sweeps of a frame are cut."""
     kind, (kept, reduced) = sweeping_of(frame, processor), map(prod, (frame.kept, frame.reduced))
     parts = _count(kind, frame.kernel, kept, reduced, processor)

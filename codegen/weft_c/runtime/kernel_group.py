@@ -15,7 +15,7 @@ from weft.ir.description import TensorDescription
 from weft.ir.graph import Graph
 from weft.plan import sub_plans
 from weft.plan.plan import INPUT, RESULT, STATE, Plan, Step
-from weft.plan.sub_plans import Frame, Part, parts_of
+from weft.plan.sub_plans import CallFrame, Part, expand_step
 from weft.runtime.program import Program
 from weft.support.interrupts import held
 from weft_c.lowering import lower
@@ -145,7 +145,7 @@ class GPUKernelGroup(ABC):
         Small launches wait for `launch_small`, which comes before whatever is not small.
         """
         if step.op.graphs:
-            for part in parts_of(step):
+            for part in expand_step(step):
                 self._add_part(part)
         else:
             self._add_lowered(step, lower(step, self.processor))
@@ -487,7 +487,7 @@ class GPUKernelGroup(ABC):
         raise BackendError(op.explain("the device reported an error that the host does not find"))
 
 
-def _placed(work: Work, frame: Frame) -> Work:
+def _placed(work: Work, frame: CallFrame) -> Work:
     """Return work of a called graph in the memory of a call."""
     args = tuple([None if lies is None else frame.place(lies) for lies in work.args])
     return replace(work, args=args)  # type: ignore[arg-type]

@@ -14,11 +14,11 @@ from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
 from weft_c.source.functions import Function, GPUKernel, HostCall, LibraryCall, Parameter
 
 if TYPE_CHECKING:
-    from weft.cache.serialisation import Packing, Unpacking
+    from weft.cache.serialisation import Deserializer, Serializer
 
 
-def packed(group: GPUKernelGroup, packing: Packing) -> Any:
-    """Return the functions and the work of a group; raises NotDescribable where that cannot be."""
+def packed(group: GPUKernelGroup, packing: Serializer) -> Any:
+    """Return the functions and the work of a group; raises NotCanonical where that cannot be."""
     called = {each.name: each for f in group.source.functions.values() for each in f.inner}
     functions = {**called, **group.source.functions}
     numbers = {name: number for number, name in enumerate(functions)}
@@ -42,7 +42,9 @@ def packed(group: GPUKernelGroup, packing: Packing) -> Any:
 class _Packed:
     """Describes the segments of a group, whose functions have numbers."""
 
-    def __init__(self, group: GPUKernelGroup, packing: Packing, numbers: Mapping[str, int]) -> None:
+    def __init__(
+        self, group: GPUKernelGroup, packing: Serializer, numbers: Mapping[str, int]
+    ) -> None:
         self.packing = packing
         self.numbers = numbers
         self.reports = {report.word: report for report in group.reports}
@@ -90,7 +92,7 @@ class _Packed:
         return [self.packing.origin(each.order) for op in ops for each in op.contained or (op,)]
 
 
-def restore(group: GPUKernelGroup, unpacking: Unpacking) -> None:
+def restore(group: GPUKernelGroup, unpacking: Deserializer) -> None:
     """Add to an empty group what `packed` described."""
     functions: list[Function] = []
     for title, parameters, body, size, called, calls, shuffles in unpacking.code["functions"]:
@@ -104,7 +106,7 @@ class _Restoring:
     """Adds described segments to a group."""
 
     def __init__(
-        self, group: GPUKernelGroup, unpacking: Unpacking, functions: Sequence[Function]
+        self, group: GPUKernelGroup, unpacking: Deserializer, functions: Sequence[Function]
     ) -> None:
         self.group = group
         self.unpacking = unpacking

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from weft.cache.serialisation import Packing, Unpacking
+from weft.cache.serialisation import Deserializer, Serializer
 from weft.errors import BackendError
 from weft.ir.op import Op
 from weft.ir.target import Target
@@ -144,11 +144,11 @@ class DeviceTransformer(Transformer):
         """Return the device as kernels see it, and the rules."""
         return [self.processor, [(kind, rules[kind]) for kind in rules]]
 
-    def export(self, program: Program, packing: Packing) -> Any:
+    def export(self, program: Program, packing: Serializer) -> Any:
         """Return the source and what is launched."""
         return serialisation.packed(program.code, packing)
 
-    def restore(self, program: Program, unpacking: Unpacking) -> Callable[..., None]:
+    def restore(self, program: Program, unpacking: Deserializer) -> Callable[..., None]:
         """Build the source again and return the program."""
         group = self.kernel_group(program)
         serialisation.restore(group, unpacking)

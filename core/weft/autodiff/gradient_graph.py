@@ -45,7 +45,7 @@ from weft.ops.elementwise import (
 )
 from weft.ops.graph_ops import CallOp, SavedOp, WhileOp
 from weft.ops.movement import zeros_like
-from weft.support.gc_pause import paused_collection
+from weft.support.gc_pause import gc_paused
 from weft.support.locks import cached_property
 from weft.transforms.inlining import without_saved
 
@@ -364,7 +364,7 @@ def gradient_graph(
     kept: dict[Any, GradGraphInfo] = graph.__dict__.setdefault("_gradients", {})
 
     def differentiated() -> GradGraphInfo:
-        with given(known), paused_collection(), scope.saved_user_deps():
+        with given(known), gc_paused(), scope.saved_user_deps():
             made = _Differentiation(graph, provided, recompute).info(required)
         return replace(made, _part=part)
 

@@ -21,7 +21,7 @@ from weft.ir.traversal import operands, postorder
 from weft.ops.elementwise import add, cast
 from weft.ops.movement import broadcast, transpose, zeros_like
 from weft.support import source
-from weft.support.gc_pause import paused_collection
+from weft.support.gc_pause import gc_paused
 
 
 class Missing:
@@ -172,7 +172,7 @@ def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
                     else error,
                     y.dtype,
                 )
-            with paused_collection():
+            with gc_paused():
                 found = cache[error] = reverse_walk(y, seed)
     return found
 

@@ -16,7 +16,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 @dataclass
-class Stored:
+class Artefact:
     """A document of JSON, and arrays that it refers to by number."""
 
     document: Any
@@ -37,7 +37,7 @@ class Stored:
         return b"".join([head.ljust(_aligned(len(head)), b"\0"), *blocks])
 
     @staticmethod
-    def from_content(content: bytes) -> Stored:
+    def from_content(content: bytes) -> Artefact:
         """Return what bytes hold; arrays are read-only views of them.
 
         Raises ValueError, or another error of reading, for bytes that are something else.
@@ -51,7 +51,7 @@ class Stored:
         for name, shape, offset in places:
             flat = np.frombuffer(content, dtypes.as_dtype(name), prod(shape), start + offset)
             arrays.append(flat.reshape(shape))
-        return Stored(document, arrays)
+        return Artefact(document, arrays)
 
 
 def _aligned(size: int) -> int:

@@ -17,11 +17,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from weft import plugins
-from weft.cache.artefact import Stored
+from weft.cache.artefact import Artefact
 from weft.cache.fingerprint import fingerprint
-from weft.cache.serialisation import Packing, Unpacking
+from weft.cache.serialisation import Deserializer, Serializer
 from weft.cache.store import Cache, is_off, open_cache
-from weft.cache.structure import Describer, NotDescribable, Structure, structure_of
+from weft.cache.structure import Canonicalizer, NotCanonical, Structure, structure_of
 from weft.errors import PluginError
 from weft.passes.interface import GraphPass
 from weft.plugins.blame import guarded, origin_of
@@ -77,11 +77,11 @@ class _Key:
         self.digest = digest_of(text.encode())
         self.on_disk: str | None = None
         """The name of its file; None for what another process could not know to be the same."""
-        with suppress(NotDescribable):
+        with suppress(NotCanonical):
             self.on_disk = digest_of(f"{text}\n{fingerprint(self.modules)}".encode())
 
 
-class Reuse:
+class CompileCache:
     """Finds and keeps the programs of one transformer.
 
     `option` is the transformer's ``cache=``: whether to use the default folder, or the folder.
@@ -111,7 +111,7 @@ class Reuse:
             return False
         try:
             key = self._missed[program] = self._key(program)
-        except NotDescribable:
+        except NotCanonical:
             return False
         if os.environ.get("WEFT_DUMP"):
             return False  # the dumps are wanted, and only passes that run make them
@@ -126,7 +126,7 @@ class Reuse:
 
     def _restored(self, program: Program, key: _Key, content: bytes) -> bool:
         try:
-            unpacking = Unpacking(key.structure, Stored.from_content(content), key.modules)
+            unpacking = Deserializer(key.structure, Artefact.from_content(content), key.modules)
             run = self.transformer.restore(program, unpacking)
             program.run = guarded(run, origin_of(type(self.transformer)), f"in {program.name}")
         except Exception as error:
@@ -144,11 +144,11 @@ class Reuse:
             key = self._missed.pop(program, None)
             if key is None:
                 continue
-            packing = Packing(program, key.structure)
+            packing = Serializer(program, key.structure)
             try:
                 code = self.transformer.export(program, packing)
                 content = None if code is None else packing.stored(code).content()
-            except NotDescribable:
+            except NotCanonical:
                 continue
             if content is not None:
                 _memory.write(key.digest, content)
@@ -158,7 +158,7 @@ class Reuse:
 
     def _key(self, program: Program) -> _Key:
         structure = structure_of(program.captured, all_values=False)
-        describe = Describer()
+        describe = Canonicalizer()
         transformer = self.transformer
         text = "\n".join(
             [
@@ -173,18 +173,18 @@ class Reuse:
         return _Key(text, structure, structure.modules | describe.modules)
 
 
-def _pass(found: str | GraphPass, describe: Describer) -> str:
+def _pass(found: str | GraphPass, describe: Canonicalizer) -> str:
     if not isinstance(found, str):
         return describe.by_name(type(found)) + describe(vars(found))
     try:
         address = plugins.address_of(plugins.PASSES, found, is_default=True)
     except PluginError as error:
-        raise NotDescribable(str(error)) from error  # loading it says so better
+        raise NotCanonical(str(error)) from error  # loading it says so better
     describe.modules.add(address.partition(":")[0])
     return f"{found} {address}"
 
 
-def _target(transformer: Transformer, describe: Describer) -> str:
+def _target(transformer: Transformer, describe: Canonicalizer) -> str:
     """Return the description of a target; of a method counts what it is a method of."""
     target = transformer.target
     found = []

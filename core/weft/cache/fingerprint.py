@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from weft.cache.structure import NotDescribable
+from weft.cache.structure import NotCanonical
 
 _STARTED = time.time_ns()
 _SUFFIXES = (".py", ".so", ".pyd")
@@ -20,7 +20,7 @@ _BY_VERSION = frozenset({"numpy", "ml_dtypes"})
 def fingerprint(modules: Iterable[str]) -> str:
     """Return what identifies the files of the top-level packages of modules, and the interpreter.
 
-    Raises NotDescribable for a module that has no file, such as a script or a notebook, and for
+    Raises NotCanonical for a module that has no file, such as a script or a notebook, and for
     files that were changed since this process began, which it may have read before or after.
     """
     packages = {module.partition(".")[0] for module in modules}
@@ -40,7 +40,7 @@ def _interpreter() -> str:
 @lru_cache(maxsize=256)
 def _of_package(name: str) -> str:
     if name == "__main__":
-        raise NotDescribable("a script has no stable name")
+        raise NotCanonical("a script has no stable name")
     try:
         spec = importlib.util.find_spec(name)
         folders = list(spec.submodule_search_locations or ()) if spec else []
@@ -48,9 +48,9 @@ def _of_package(name: str) -> str:
         if spec and spec.origin and not folders:
             found = [_stamp(name, os.stat(spec.origin))]
     except (ImportError, ValueError, OSError) as error:
-        raise NotDescribable(f"the files of {name} cannot be found: {error}") from error
+        raise NotCanonical(f"the files of {name} cannot be found: {error}") from error
     if not found:
-        raise NotDescribable(f"{name} has no files")
+        raise NotCanonical(f"{name} has no files")
     return f"{name} {found}"
 
 
@@ -70,5 +70,5 @@ def _files(folder: str) -> Iterator[str]:
 
 def _stamp(name: str, found: os.stat_result) -> str:
     if found.st_mtime_ns > _STARTED:
-        raise NotDescribable(f"{name} was changed while the program ran")
+        raise NotCanonical(f"{name} was changed while the program ran")
     return f"{name} {found.st_size} {found.st_mtime_ns}"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.cache.artefact import Stored
-from weft.cache.structure import Describer, NotDescribable, Structure, address
+from weft.cache.artefact import Artefact
+from weft.cache.structure import Canonicalizer, NotCanonical, Structure, address
 from weft.errors import NeedsMemory
 from weft.ir import dtypes, scope
 from weft.ir.description import TensorDescription
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 IN_ARENA = -1
 
 
-class Packing:
+class Serializer:
     """Describes what a backend keeps of a program, as JSON and arrays.
 
-    Each method raises NotDescribable for what would not be the same in another process.
+    Each method raises NotCanonical for what would not be the same in another process.
     """
 
     def __init__(self, program: Program, structure: Structure) -> None:
@@ -54,11 +54,11 @@ class Packing:
         self._tensors: dict[TensorDescription, int] = {}
         self._arrays: dict[int, tuple[int, Any]] = {}
 
-    def stored(self, code: Any) -> Stored:
+    def stored(self, code: Any) -> Artefact:
         """Return all that restores the program, with what the backend says of its code."""
         constants = {buffer.owner for buffer in self._buffers if buffer.kind == CONSTANT}
         if not self.structure.unread <= constants:
-            raise NotDescribable("a constant whose values were not to count has been replaced")
+            raise NotCanonical("a constant whose values were not to count has been replaced")
         document = {
             "code": code,
             "order": [self._numbers[op] for op in self._program.captured.ops],
@@ -66,7 +66,7 @@ class Packing:
             "buffers": [[b.kind, b.nbytes, self._owner(b)] for b in self._buffers],
             "tensors": [self._place(tensor) for tensor in self._tensors],
         }
-        return Stored(document, [array for _, array in self._arrays.values()])
+        return Artefact(document, [array for _, array in self._arrays.values()])
 
     def _owner(self, buffer: Buffer) -> Any:
         if buffer.kind == STATE:
@@ -136,7 +136,7 @@ class Packing:
             return self._op(value)
         if callable(value):
             return self.function(value)
-        raise NotDescribable(f"{value!r} of type {type(value).__name__}")
+        raise NotCanonical(f"{value!r} of type {type(value).__name__}")
 
     def values(self, values: Iterable[Any]) -> list[Any]:
         """Return how to make each of some values again."""
@@ -164,8 +164,8 @@ class Packing:
         return {"attribute": [{"made": [_text_of(fused), -1]}, "kernel"]}
 
 
-class Unpacking:
-    """Makes again what `Packing` described, around a graph of the same structure.
+class Deserializer:
+    """Makes again what `Serializer` described, around a graph of the same structure.
 
     `modules` are those of the code that compiled the program: functions may be from there.
 
@@ -181,7 +181,7 @@ class Unpacking:
         The memory of the program; offsets in the arena count from the start of its only buffer.
     """
 
-    def __init__(self, structure: Structure, stored: Stored, modules: Iterable[str] = ()) -> None:
+    def __init__(self, structure: Structure, stored: Artefact, modules: Iterable[str] = ()) -> None:
         self.structure = structure
         self._named = {each.partition(".")[0] for each in (*_NAMED, *modules)}
         self.arrays: list[Any] = stored.arrays
@@ -278,7 +278,7 @@ def _is_alike(op: Op, other: Op) -> bool:
     """Whether two ops are the same but for what computes their operands."""
 
     def described(op: Op) -> Any:
-        describe = Describer()
+        describe = Canonicalizer()
         types = [(arg.axes, arg.dtype) for arg in (*op.args, op)]
         return [type(op), describe(types), *map(describe, op.attributes().values())]
 
@@ -294,7 +294,7 @@ def _parameter(axes: Any, dtype: Any) -> ParameterOp:
 def _text_of(op: Op) -> str:
     """Return the text of a graph that is one op and its parameters."""
     if op_classes.get(type(op).__name__) is not type(op):
-        raise NotDescribable(f"a second class of the name {type(op).__name__}")
+        raise NotCanonical(f"a second class of the name {type(op).__name__}")
     operands = tuple(_parameter(arg.axes, arg.dtype) for arg in op.args)
     alone: Any = op.with_args(operands)
     with scope.located(op.location):
@@ -302,22 +302,22 @@ def _text_of(op: Op) -> str:
     return Graph(inputs=operands, outputs=[result]).text(full=True)
 
 
-def _packed_partial(packing: Packing, value: partial[Any]) -> Any:
+def _packed_partial(packing: Serializer, value: partial[Any]) -> Any:
     words = [[name, packing.value(each)] for name, each in value.keywords.items()]
     return {"partial": [packing.value(value.func), packing.values(value.args), words]}
 
 
-def _unpacked_partial(unpacking: Unpacking, content: Any) -> partial[Any]:
+def _unpacked_partial(unpacking: Deserializer, content: Any) -> partial[Any]:
     function, args, words = content
     options = {name: unpacking.value(each) for name, each in words}
     return partial(unpacking.value(function), *unpacking.values(args), **options)
 
 
-def _packed_dict(packing: Packing, value: dict[Any, Any]) -> Any:
+def _packed_dict(packing: Serializer, value: dict[Any, Any]) -> Any:
     return {"dict": [packing.values(pair) for pair in value.items()]}
 
 
-_PACK: dict[type, Callable[[Packing, Any], Any]] = {
+_PACK: dict[type, Callable[[Serializer, Any], Any]] = {
     float: lambda _, value: {"float": value.hex()},
     complex: lambda _, value: {"complex": [value.real.hex(), value.imag.hex()]},
     tuple: lambda packing, value: {"tuple": packing.values(value)},
@@ -327,10 +327,10 @@ _PACK: dict[type, Callable[[Packing, Any], Any]] = {
     type(...): lambda *_: {"ellipsis": 3},
     np.ndarray: lambda packing, value: {"array": packing.array(value)},
     partial: _packed_partial,
-    Kernel: Packing.kernel,
+    Kernel: Serializer.kernel,
 }
 
-_UNPACK: dict[str, Callable[[Unpacking, Any], Any]] = {
+_UNPACK: dict[str, Callable[[Deserializer, Any], Any]] = {
     "float": lambda _, content: float.fromhex(content),
     "complex": lambda _, content: complex(*map(float.fromhex, content)),
     "tuple": lambda unpacking, content: tuple(unpacking.values(content)),
@@ -339,10 +339,10 @@ _UNPACK: dict[str, Callable[[Unpacking, Any], Any]] = {
     "slice": lambda unpacking, content: slice(*unpacking.values(content)),
     "ellipsis": lambda *_: ...,
     "array": lambda unpacking, content: unpacking.arrays[content],
-    "folded": Unpacking.folded,
+    "folded": Deserializer.folded,
     "scalar": lambda unpacking, content: unpacking.arrays[content][()],
     "dtype": lambda _, content: dtypes.as_dtype(content),
-    "name": Unpacking.name,
+    "name": Deserializer.name,
     "attribute": lambda unpacking, content: getattr(unpacking.value(content[0]), content[1]),
     "op": lambda unpacking, content: unpacking.structure.all_ops[content],
     "made": lambda unpacking, content: unpacking.made_op(*content),

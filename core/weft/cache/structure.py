@@ -30,7 +30,7 @@ SMALL = 256
 """The bytes up to which the values of every constant count."""
 
 
-class NotDescribable(Exception):
+class NotCanonical(Exception):
     """Something has no description that means the same in another process."""
 
 
@@ -71,7 +71,7 @@ def structure_of(graph: Graph, all_values: bool = True) -> Structure:
 
     Without `all_values`, those of large constants that no op reads do not count: such a constant is
     a result, or what a state is set to, and no other part of a program can depend on its values.
-    Raises NotDescribable for an attribute, class or annotation that has no stable description.
+    Raises NotCanonical for an attribute, class or annotation that has no stable description.
     """
     return _Walk(graph, all_values).structure()
 
@@ -86,7 +86,7 @@ class _Walk:
         self.numbers = {op: number for number, op in enumerate(self.ops)}
         self.inputs = {op: number for number, op in enumerate(graph.inputs)}
         self.states: dict[Any, int] = {}
-        self.describe = Describer()
+        self.describe = Canonicalizer()
         read = () if all_values else {arg for op in self.ops for arg in op.args}
         self.unread = frozenset(
             op
@@ -159,7 +159,7 @@ def _refuse_extra(op: Op, extra: set[str]) -> None:
     if unknown == ["_schemas"] and not op.__dict__["_schemas"]:
         return
     if unknown:
-        raise NotDescribable(f"{op!r} carries {', '.join(sorted(unknown))}")
+        raise NotCanonical(f"{op!r} carries {', '.join(sorted(unknown))}")
 
 
 _ANNOTATIONS = frozenset({
@@ -169,7 +169,7 @@ _ANNOTATIONS = frozenset({
 """What an op has beside its attributes and says nothing of what it computes."""
 
 
-class Describer:
+class Canonicalizer:
     """Describes values as text, each in one way only; remembers the modules of what has a name."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class Describer:
         return f"graph{known.digest}"
 
     def __call__(self, value: Any) -> str:
-        """Return the description of a value; raises NotDescribable if there is none."""
+        """Return the description of a value; raises NotCanonical if there is none."""
         describe = _BY_TYPE.get(type(value))
         if describe is not None:
             return describe(self, value)
@@ -210,7 +210,7 @@ class Describer:
             return f"{self.by_name(type(value))}{self.sequence(parts)}"
         if callable(value):
             return self.by_name(value)
-        raise NotDescribable(f"{value!r} of type {type(value).__name__}")
+        raise NotCanonical(f"{value!r} of type {type(value).__name__}")
 
     def by_name(self, value: Any) -> str:
         """Return module and name of a class or function that is found under them."""
@@ -261,7 +261,7 @@ class Describer:
 def address(value: Any) -> tuple[str, str]:
     """Return module and qualified name of a class or function.
 
-    Raises NotDescribable for one that is not found under them, as one made inside a function.
+    Raises NotCanonical for one that is not found under them, as one made inside a function.
     """
     # NumPy tells neither of its ufuncs everywhere.
     module: str = getattr(value, "__module__", "") or "numpy"
@@ -270,14 +270,14 @@ def address(value: Any) -> tuple[str, str]:
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is not value:
-        raise NotDescribable(f"{value!r} is not to be found under its name")
+        raise NotCanonical(f"{value!r} is not to be found under its name")
     return module, name
 
 
 _address_once = lru_cache(maxsize=4096)(address)
 """What was found once stays describable, wherever its name points later."""
 
-_BY_TYPE: dict[type, Callable[[Describer, Any], str]] = {
+_BY_TYPE: dict[type, Callable[[Canonicalizer, Any], str]] = {
     type(None): lambda _, value: "none",
     type(...): lambda _, value: "...",
     bool: lambda _, value: "true" if value else "false",
@@ -291,9 +291,9 @@ _BY_TYPE: dict[type, Callable[[Describer, Any], str]] = {
     dict: lambda describe, value: f"dict{describe.sequence(value.items())}",
     frozenset: lambda describe, value: f"set({','.join(sorted(map(describe, value)))})",
     slice: lambda describe, x: f"slice{describe.sequence((x.start, x.stop, x.step))}",
-    Axes: Describer.axes,
-    Axis: Describer.axis,
+    Axes: Canonicalizer.axes,
+    Axis: Canonicalizer.axis,
     FlattenedAxis: lambda describe, value: f"flat{describe.axes(value.axes)}",
-    Kernel: Describer.kernel,
-    Graph: Describer.graph,
+    Kernel: Canonicalizer.kernel,
+    Graph: Canonicalizer.graph,
 }

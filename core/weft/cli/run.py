@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from weft.errors import ArgumentError, IndexOutOfRange, WeftError
-from weft.plan.fusion_statistics import account
+from weft.plan.fusion_statistics import fusion_statistics
 from weft.plan.plan import Plan, make_plan
-from weft.plan.step_comparison import steps_beside
+from weft.plan.step_comparison import compare_steps
 from weft.plugins.blame import blaming, origin_of
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.runtime import importers
@@ -26,7 +26,7 @@ from weft.runtime.array_files import (
 )
 from weft.runtime.factory import make_transformer
 from weft.runtime.importers import ImportedGraph
-from weft.runtime.out_of_memory import note_largest
+from weft.runtime.out_of_memory import note_largest_tensors
 from weft.runtime.program import Computation
 from weft.runtime.transformer import Transformer
 
@@ -64,12 +64,16 @@ def run_model(
             computation = _computation(graph, transformer)
             if plan:
                 found = _plan(computation)
-                parts = graph.memory, found.table(), str(account(computation.graph, found))
+                parts = (
+                    graph.memory,
+                    found.table(),
+                    str(fusion_statistics(computation.graph, found)),
+                )
                 typer.echo("\n\n".join(filter(None, parts)))
             if steps:
                 with make_transformer(backend, passes=_UNFUSED) as plain:
                     before = _plan(_computation(graph, plain))
-                typer.echo(steps_beside(before, _plan(computation)))
+                typer.echo(compare_steps(before, _plan(computation)))
             if plan or steps:
                 return
             results = _computed(graph, computation, inputs or ())
@@ -121,7 +125,7 @@ def _computed(
     try:
         values = computation(*arguments)
     except MemoryError as error:
-        note_largest(error, computation.graph)
+        note_largest_tensors(error, computation.graph)
         raise
     except IndexOutOfRange as error:
         raise graph.explained(error, arguments) from None

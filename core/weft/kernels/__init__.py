@@ -6,19 +6,19 @@ axes of an op lie in a kernel's domain, and `fused` puts kernels in the place of
 
 from weft.kernels.fused_op import FusedOp
 from weft.kernels.fusion import Group, fused, in_effect_order
-from weft.kernels.indexing_maps import VIEWS, Places, operand_places, place
+from weft.kernels.indexing_maps import VIEWS, IndexingMap, operand_indexing_map, place
 from weft.kernels.kernel import Instruction, Kernel, Operand
 
 __all__ = [
     "VIEWS",
     "FusedOp",
     "Group",
+    "IndexingMap",
     "Instruction",
     "Kernel",
     "Operand",
-    "Places",
     "fused",
     "in_effect_order",
-    "operand_places",
+    "operand_indexing_map",
     "place",
 ]

@@ -14,7 +14,7 @@ from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.traversal import postorder
 from weft.kernels.fused_op import FusedOp
-from weft.kernels.indexing_maps import VIEWS, Places, operand_places
+from weft.kernels.indexing_maps import VIEWS, IndexingMap, operand_indexing_map
 from weft.kernels.kernel import Instruction, Kernel, Operand, stage_of
 from weft.ops.reduction import ReductionOp
 
@@ -32,11 +32,11 @@ class Group:
     """
 
     domain: tuple[int, ...]
-    places: dict[Op, Places] = field(default_factory=dict)
+    places: dict[Op, IndexingMap] = field(default_factory=dict)
 
     def kernel(self, outputs: Iterable[Op]) -> tuple[Kernel, tuple[Op, ...]]:
         """Return the kernel that computes some of the group's ops, and the operands it takes."""
-        slots: dict[tuple[Op, Places], int] = {}
+        slots: dict[tuple[Op, IndexingMap], int] = {}
         sources: list[list[Any]] = []
         for op, places in self.places.items():
             found: list[Any] = []
@@ -44,7 +44,7 @@ class Group:
                 if arg in self.places:
                     found.append(arg)
                 else:
-                    slot = (arg, operand_places(op, index, places))
+                    slot = (arg, operand_indexing_map(op, index, places))
                     slots.setdefault(slot, len(slots))
                     found.append(slot)
             sources.append(found)
@@ -72,7 +72,7 @@ class Group:
         return ()
 
 
-def _operand(op: Op, places: Places) -> Operand:
+def _operand(op: Op, places: IndexingMap) -> Operand:
     constant = op.const if op.is_constant and not op.axes else None
     return Operand(op.axes, op.dtype, places, constant)
 

@@ -15,13 +15,13 @@ from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp, ReshapeOp
 from weft.ops.reduction import ReductionOp
 
-Places = tuple[int | None, ...]
+IndexingMap = tuple[int | None, ...]
 
 VIEWS = (BroadcastOp, ReshapeOp)
 """The ops that a kernel has to follow only: they show the elements of a value that it has."""
 
 
-def place(op: Op, known: Mapping[Op, Places], domain: Sequence[int]) -> Places | None:
+def place(op: Op, known: Mapping[Op, IndexingMap], domain: Sequence[int]) -> IndexingMap | None:
     """Return the places of an op's axes, given those of the operands in the kernel.
 
     None if the op cannot be computed in this domain: it would need another one, or elements of an
@@ -39,7 +39,9 @@ def place(op: Op, known: Mapping[Op, Places], domain: Sequence[int]) -> Places |
     return _place_reshape(op, first) if isinstance(op, ReshapeOp) else None
 
 
-def _place_elementwise(op: Op, known: Mapping[Op, Places], domain: Sequence[int]) -> Places | None:
+def _place_elementwise(
+    op: Op, known: Mapping[Op, IndexingMap], domain: Sequence[int]
+) -> IndexingMap | None:
     if not op.axes:
         return ()
     found = {known[arg] for arg in op.args if arg.axes and arg in known}
@@ -48,7 +50,9 @@ def _place_elementwise(op: Op, known: Mapping[Op, Places], domain: Sequence[int]
     return found.pop() if len(found) == 1 else None
 
 
-def _place_broadcast(op: BroadcastOp, first: Places, domain: Sequence[int]) -> Places | None:
+def _place_broadcast(
+    op: BroadcastOp, first: IndexingMap, domain: Sequence[int]
+) -> IndexingMap | None:
     """Place new axes by what is left: the domain's dimensions in order, if the lengths agree."""
     shape = op.axes.shape
     if shape != tuple(domain):
@@ -59,7 +63,7 @@ def _place_broadcast(op: BroadcastOp, first: Places, domain: Sequence[int]) -> P
     return tuple(range(len(shape)))
 
 
-def _place_reshape(op: ReshapeOp, first: Places) -> Places | None:
+def _place_reshape(op: ReshapeOp, first: IndexingMap) -> IndexingMap | None:
     """Follow axes through a reshape that only adds or drops axes of length 1."""
     old, new = op.args[0].axes.shape, op.axes.shape
     if [n for n in old if n != 1] != [n for n in new if n != 1]:
@@ -68,7 +72,7 @@ def _place_reshape(op: ReshapeOp, first: Places) -> Places | None:
     return tuple(next(rest) if length != 1 else None for length in new)
 
 
-def operand_places(op: Op, index: int, places: Places) -> Places:
+def operand_indexing_map(op: Op, index: int, places: IndexingMap) -> IndexingMap:
     """Return the places of an operand from outside the kernel, given those of the op itself."""
     arg = op.args[index]
     if isinstance(op, MatmulOp):

@@ -10,7 +10,7 @@ from typing import Any
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
-from weft.kernels.indexing_maps import VIEWS, Places
+from weft.kernels.indexing_maps import VIEWS, IndexingMap
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft.support.locks import cached_property
@@ -33,7 +33,7 @@ class Operand:
 
     axes: Axes
     dtype: DType
-    places: Places
+    places: IndexingMap
     constant: Any = None
 
     @property
@@ -62,7 +62,7 @@ class Instruction:
 
     op: Op
     args: tuple[int, ...]
-    places: Places
+    places: IndexingMap
     stage: int
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
-from weft.kernels.indexing_maps import Places, operand_places
+from weft.kernels.indexing_maps import IndexingMap, operand_indexing_map
 from weft.kernels.kernel import Instruction, Kernel, Operand
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
@@ -49,7 +49,7 @@ def _problems(kernel: Kernel) -> Iterator[str]:
 
 
 def _problems_of_places(
-    kernel: Kernel, number: int, places: Places, lengths: Sequence[int]
+    kernel: Kernel, number: int, places: IndexingMap, lengths: Sequence[int]
 ) -> Iterator[str]:
     if len(places) != len(lengths):
         yield f"value {number} has {len(lengths)} axes and {len(places)} places"
@@ -100,7 +100,10 @@ def _problems_of_product(kernel: Kernel, number: int, value: Instruction) -> Ite
         if any(arg in after and kernel.values[arg].places for arg in each.args):
             yield f"an operand of a {type(each.op).__name__} before the product is read after it"
     for index, arg in enumerate(value.args):
-        wanted, found = operand_places(value.op, index, value.places), kernel.values[arg].places
+        wanted, found = (
+            operand_indexing_map(value.op, index, value.places),
+            kernel.values[arg].places,
+        )
         if found != wanted:
             yield f"value {number}, a matrix product, takes value {arg} at {found}, not at {wanted}"
     if kernel.reduced not in ((), (rank - 1,)):

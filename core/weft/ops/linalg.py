@@ -34,7 +34,7 @@ __all__ = [
     "trace",
 ]
 
-Places = tuple[int, ...]
+IndexingMap = tuple[int, ...]
 
 
 class MatmulOp(TensorOp):
@@ -86,8 +86,8 @@ class DotOp(CompositeOp):
         Pairs of places, in the first and in the second operand, in corresponding order.
     """
 
-    contracted: tuple[Places, Places]
-    batched: tuple[Places, Places]
+    contracted: tuple[IndexingMap, IndexingMap]
+    batched: tuple[IndexingMap, IndexingMap]
 
     def infer(self) -> tuple[Axes, DType]:
         """Check that paired axes agree in length."""
@@ -105,7 +105,7 @@ class DotOp(CompositeOp):
         rest = (*(x.axes[place] for place in free_x), *(y.axes[place] for place in free_y))
         return Axes((*batch, *rest)), x.dtype
 
-    def free(self) -> tuple[Places, Places]:
+    def free(self) -> tuple[IndexingMap, IndexingMap]:
         """Return the places of each operand that are neither contracted nor batched."""
         x, y = self.args
         return (
@@ -154,17 +154,17 @@ class DotOp(CompositeOp):
         )
 
 
-def _matrix(x: TensorOp, batched: Places, rows: Places, columns: Places) -> TensorOp:
+def _matrix(x: TensorOp, batched: IndexingMap, rows: IndexingMap, columns: IndexingMap) -> TensorOp:
     turned = transpose(x, (*batched, *rows, *columns))
     sizes = (product(x.axes[i].length for i in places) for places in (rows, columns))
     return cast_axes(turned, (*(x.axes[i].length for i in batched), *sizes))
 
 
-def _sorted_pairs(keys: Places, values: Places) -> Places:
+def _sorted_pairs(keys: IndexingMap, values: IndexingMap) -> IndexingMap:
     return tuple(value for _, value in sorted(zip(keys, values, strict=True)))
 
 
-def _in_place(x: TensorOp, places: Places, axes: Axes) -> TensorOp:
+def _in_place(x: TensorOp, places: IndexingMap, axes: Axes) -> TensorOp:
     """Return the tensor whose axis i belongs at ``places[i]``, with the given axes."""
     order = tuple(places.index(place) for place in range(len(places)))
     return cast_axes(transpose(x, order), axes)

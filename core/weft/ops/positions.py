@@ -1,4 +1,4 @@
-"""Places in a sequence, as attention is told of them: rotations, waves, and biases by distance."""
+"""Position encodings for attention: rotary, sinusoidal, and biases by distance."""
 
 from __future__ import annotations
 

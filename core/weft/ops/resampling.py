@@ -38,7 +38,7 @@ __all__ = [
     "resize",
 ]
 
-Places = list[Fraction]
+IndexingMap = list[Fraction]
 
 HALF = Fraction(1, 2)
 
@@ -81,7 +81,7 @@ KERNELS: dict[str, tuple[Callable[[Any, float], Any], int]] = {
 """By mode, the weight of an element at a distance, and the distance from which on it is 0."""
 
 
-def _matrix(places: Places, n: int, mode: str, a: float, stretch: float) -> Any:
+def _matrix(places: IndexingMap, n: int, mode: str, a: float, stretch: float) -> Any:
     """Return the weights of n elements at each place.
 
     Elements beyond the ends are those at the ends. With a `stretch` above 1 kernels are so much

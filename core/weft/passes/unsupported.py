@@ -15,7 +15,7 @@ NOT_COMPUTED = (ParameterOp, ReadOp, ResultOp)
 """Ops whose values are there, or are made by others."""
 
 
-def refuse_unsupported(graph: Graph, target: Target) -> None:
+def require_supported(graph: Graph, target: Target) -> None:
     """Raise UnsupportedOpError if a target cannot run a graph.
 
     It lists each op without a rule and each of a dtype that the target does not compute with, with

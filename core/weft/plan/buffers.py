@@ -21,7 +21,7 @@ class Buffer:
     offset
         Where it lies in the arena.
     number
-        Its place among the buffers of its `Flow`.
+        Its place among the buffers of its `Dataflow`.
     """
 
     __slots__ = ("first", "kind", "last", "nbytes", "number", "offset", "owner", "size")

@@ -1,4 +1,4 @@
-"""Flow: what a graph computes and which memory that takes, whatever the order of its steps.
+"""Dataflow: what a graph computes and which memory that takes, whatever the order of its steps.
 
 Nodes and buffers are numbered in the user's order. So the order of the steps, the lifetimes that
 follow from it and the addresses can be searched for on plain numbers.
@@ -53,7 +53,7 @@ class Change(NamedTuple):
     has_state: bool
 
 
-class Flow:
+class Dataflow:
     """The steps of a graph, what they need, and the buffers they read and write.
 
     Attributes
@@ -130,7 +130,7 @@ class Flow:
         """Return the tensors that a step makes: its own value, or its results'."""
         return self.results[op] if isinstance(op, TupleOp) else [op] if op.is_tensor else []
 
-    def repeated(self, order: Iterable[int]) -> tuple[Flow, list[int]]:
+    def repeated(self, order: Iterable[int]) -> tuple[Dataflow, list[int]]:
         """Return the flow of an order in which nodes may occur again, and that order there.
 
         What comes after another occurrence of a node reads what that one makes.

@@ -1,4 +1,4 @@
-"""Account: what fusion did to a computation, in ops, kernels and bytes."""
+"""Fusion statistics: the ops, kernels and bytes of a computation before and after fusion."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from weft.kernels.fused_op import FusedOp
 from weft.kernels.indexing_maps import VIEWS
 from weft.ops.graph_ops import CondOp, LoopOp
 from weft.plan.plan import Plan, Step
-from weft.plan.sub_plans import Call, Choice, Copy, Part, Repeat, While, parts_of
+from weft.plan.sub_plans import Call, Choice, Copy, Part, Repeat, While, expand_step
 
 _GIVEN = (ParameterOp, ReadOp, ResultOp)
 
 
 @dataclass(frozen=True)
-class Account:
+class FusionStatistics:
     """What a computation consists of, before and after its ops were fused.
 
     What a called graph has counts once for each call. Of a loop of unknown length one round counts,
@@ -70,8 +70,8 @@ class Account:
         )
 
 
-def account(captured: Graph, plan: Plan) -> Account:
-    """Return the account of a plan for what was captured."""
+def fusion_statistics(captured: Graph, plan: Plan) -> FusionStatistics:
+    """Return what fusion did to a captured graph, of which this is the plan."""
     steps = _ran(plan.steps, {})
     kernels = [(times, each.op.kernel) for times, each in steps if isinstance(each.op, FusedOp)]
     fused = sum(
@@ -79,7 +79,7 @@ def account(captured: Graph, plan: Plan) -> Account:
         for times, kernel in kernels
     )
     count, number = (sum(times for times, _ in each) for each in (steps, kernels))
-    return Account(
+    return FusionStatistics(
         captured=_captured(captured, {}),
         ops=count - number + fused,
         kernels=number,
@@ -115,7 +115,7 @@ def _ran(steps: Iterable[Step], known: dict[int, Ran]) -> Ran:
     found: Ran = []
     for step in steps:
         if step.op.graphs:
-            for part in parts_of(step):
+            for part in expand_step(step):
                 found += _ran_in(part, known)
         else:
             found.append((1, step))

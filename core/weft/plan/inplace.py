@@ -1,4 +1,4 @@
-"""Overwriting: what should lie where an older value does, and what must read that one before.
+"""Decides which values reuse an older buffer, and which reads must precede the write.
 
 An op that changes a part of a value moves that part only, if it may write over the value, and all
 of it if it may not. The new value of a state is in its place at once, or else copied there at the
@@ -151,7 +151,7 @@ def _nbytes(op: Op) -> int:
     return size
 
 
-class Overwriting:
+class InPlaceAnalysis:
     """What of a graph can lie where older values do, all of it in one order of the ops.
 
     Attributes
@@ -222,15 +222,15 @@ class Overwriting:
         """Return the user's order, or one in which more of what is wanted first comes first."""
         ops = self.graph.ops
         places = {op: place for place, op in enumerate(ops)}
-        hopes: dict[int, set[int]] = {}
+        soft_edges: dict[int, set[int]] = {}
         for each, firsts in zip(found, wanted, strict=True):
-            hopes.setdefault(places[each.maker], set()).update([places[op] for op in firsts])
-        if are_met(hopes):
+            soft_edges.setdefault(places[each.maker], set()).update([places[op] for op in firsts])
+        if are_kept(soft_edges):
             return ops
         before = [[places[first] for first in self.graph.children(op)] for op in ops]
         for one, other in pairwise(self._barriers):
             before[places[other]].append(places[one])
-        return [ops[node] for node in in_hoped_order(before, hopes)]
+        return [ops[node] for node in in_preferred_order(before, soft_edges)]
 
     def _settle(self, rewrite: Rewrite, wanted: Sequence[Op], places: Mapping[Op, int]) -> None:
         """Find out whether a value can lie where an older one does, and what that takes."""
@@ -271,31 +271,31 @@ class Overwriting:
         )
 
 
-def are_met(hopes: Mapping[int, Collection[int]]) -> bool:
-    """Whether nodes come, by number, after those hoped for."""
-    return all(first < node for node, firsts in hopes.items() for first in firsts)
+def are_kept(soft_edges: Mapping[int, Collection[int]]) -> bool:
+    """Whether the numbers of nodes keep all soft edges: a node comes after its predecessors."""
+    return all(first < node for node, firsts in soft_edges.items() for first in firsts)
 
 
-def in_hoped_order(
-    before: Sequence[Collection[int]], hopes: Mapping[int, Collection[int]]
+def in_preferred_order(
+    before: Sequence[Collection[int]], soft_edges: Mapping[int, Collection[int]]
 ) -> list[int]:
-    """Return nodes by number, each after those before it, and if possible after those hoped for.
+    """Return nodes by number in an order that keeps hard edges, and soft ones where possible.
 
-    What is before a node has a lower number. A node is not kept waiting for what needs it itself; a
-    node whose hopes are open is taken when there is no other.
+    `before` holds the hard predecessors of each node, which have lower numbers. A soft edge that
+    would close a cycle is left out; a node with open soft edges is taken when no other is ready.
     """
-    possible = _without_impossible(before, hopes)
+    possible = _without_impossible(before, soft_edges)
     after: list[list[int]] = [[] for _ in before]
     for node, others in enumerate(before):
         for other in others:
             after[other].append(node)
     waiting = [len(nodes) for nodes in before]
-    hoping = {node: len(nodes) for node, nodes in possible.items()}
-    hoped: dict[int, list[int]] = {}
+    open_edges = {node: len(nodes) for node, nodes in possible.items()}
+    successors: dict[int, list[int]] = {}
     for node, nodes in possible.items():
         for each in nodes:
-            hoped.setdefault(each, []).append(node)
-    ready = [(hoping.get(node, 0) > 0, node) for node, count in enumerate(waiting) if not count]
+            successors.setdefault(each, []).append(node)
+    ready = [(open_edges.get(node, 0) > 0, node) for node, count in enumerate(waiting) if not count]
     heapq.heapify(ready)
     order: dict[int, None] = {}
     while ready:
@@ -306,19 +306,19 @@ def in_hoped_order(
         for each in after[node]:
             waiting[each] -= 1
             if not waiting[each]:
-                heapq.heappush(ready, (hoping.get(each, 0) > 0, each))
-        for each in hoped.get(node, ()):
-            hoping[each] -= 1
-            if not hoping[each] and not waiting[each]:
+                heapq.heappush(ready, (open_edges.get(each, 0) > 0, each))
+        for each in successors.get(node, ()):
+            open_edges[each] -= 1
+            if not open_edges[each] and not waiting[each]:
                 heapq.heappush(ready, (False, each))
     return list(order)
 
 
 def _without_impossible(
-    before: Sequence[Collection[int]], hopes: Mapping[int, Collection[int]]
+    before: Sequence[Collection[int]], soft_edges: Mapping[int, Collection[int]]
 ) -> dict[int, list[int]]:
-    """Return hopes without those for nodes that need the one that hopes, directly or not."""
-    bits = {node: 1 << number for number, node in enumerate(hopes)}
+    """Return soft edges without those that would close a cycle with the hard ones."""
+    bits = {node: 1 << number for number, node in enumerate(soft_edges)}
     needed = [0] * len(before)
     for node, others in enumerate(before):
         found = bits.get(node, 0)
@@ -327,5 +327,5 @@ def _without_impossible(
         needed[node] = found
     return {
         node: [each for each in nodes if not needed[each] & bits[node]]
-        for node, nodes in hopes.items()
+        for node, nodes in soft_edges.items()
     }

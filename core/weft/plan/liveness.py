@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from weft.plan import placement
 from weft.plan.buffers import ARENA, RESULT
-from weft.plan.dataflow import Change, Flow, Update
+from weft.plan.dataflow import Change, Dataflow, Update
 from weft.plan.placement import Block, Placed
 from weft.support.locks import cached_property
 
@@ -34,7 +34,7 @@ class Liveness:
         copied at the end, in order.
     """
 
-    def __init__(self, flow: Flow, order: Sequence[int]) -> None:
+    def __init__(self, flow: Dataflow, order: Sequence[int]) -> None:
         self.flow = flow
         self.order = order
         self.first = [-1] * len(flow.buffers)

@@ -27,13 +27,13 @@ from weft.ops.graph_ops import CallOp
 from weft.ops.movement import ContiguousOp
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
 from weft.plan.callee_plans import is_planned, keep_plan, plan_of
-from weft.plan.dataflow import Flow
-from weft.plan.inplace import Overwriting, held_by
+from weft.plan.dataflow import Dataflow
+from weft.plan.inplace import InPlaceAnalysis, held_by
 from weft.plan.liveness import Liveness
 from weft.plan.picture import write_picture
 from weft.plan.rematerialisation import rematerialised
 from weft.plan.schedule import schedules
-from weft.plan.unrolled_schedule import distinct
+from weft.plan.unrolled_schedule import unroll
 from weft.plan.verifier import verify_plan
 
 __all__ = [
@@ -181,10 +181,10 @@ def _planned(
 ) -> Plan:
     """Return a plan for a graph; those that it calls have theirs."""
     lends = target.lends_results and not is_called
-    found = schedules(Flow(with_copies(graph, is_called, lends), target))
+    found = schedules(Dataflow(with_copies(graph, is_called, lends), target))
     best = _smallest(found)
     if memory_limit is not None and best.placement[1] > memory_limit:
-        best = distinct(rematerialised(found, memory_limit))
+        best = unroll(rematerialised(found, memory_limit))
     plan = _Assembly(best).plan(graph, peak_as_written=found[0].peak)
     plan.memory_limit = memory_limit
     return plan
@@ -205,10 +205,10 @@ def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> G
     the graph `lends` its results, a call yields them there.
     """
     graph = _with_own_operands(_with_results_once(graph), is_called)
-    overwriting = Overwriting(graph)
+    overwriting = InPlaceAnalysis(graph)
     if overwriting.copied:
         graph = _with_copied(graph, overwriting.copied)
-        overwriting = Overwriting(graph)
+        overwriting = InPlaceAnalysis(graph)
     states = overwriting.states
     lent = _lent(graph) if lends else set()
     taken: set[Op] = set()

@@ -22,7 +22,7 @@ from weft.errors import ArgumentError, MemoryLimitError
 from weft.ir.op import Op
 from weft.ops.costs import work_of
 from weft.plan.buffers import RESULT
-from weft.plan.dataflow import Flow
+from weft.plan.dataflow import Dataflow
 from weft.plan.liveness import Liveness
 from weft.plan.schedule import least_bytes
 from weft.support.locks import cached_property
@@ -347,7 +347,7 @@ class _Peak:
         return self._group(values, *found)
 
 
-def _without_dead(flow: Flow, order: list[int]) -> list[int]:
+def _without_dead(flow: Dataflow, order: list[int]) -> list[int]:
     """Return an order without the steps whose values nothing reads any more."""
     read = {update.buffer for update in flow.updates}
     read.update(buffer.number for buffer in flow.buffers if buffer.kind == RESULT)

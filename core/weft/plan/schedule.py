@@ -15,8 +15,8 @@ import heapq
 from collections.abc import Iterator, Mapping
 
 from weft.plan.buffers import ARENA
-from weft.plan.dataflow import Flow
-from weft.plan.inplace import are_met, in_hoped_order
+from weft.plan.dataflow import Dataflow
+from weft.plan.inplace import are_kept, in_preferred_order
 from weft.plan.liveness import Liveness
 
 LIST_LIMIT = 20_000
@@ -26,20 +26,20 @@ Edges = list[list[int]]
 """For each node, others."""
 
 
-def schedules(flow: Flow) -> list[Liveness]:
+def schedules(flow: Dataflow) -> list[Liveness]:
     """Return schedules of a flow; the first is the user's own order.
 
     Each keeps operands first, and effects as they came; each but the first also whatever lets a new
     value be written over an old one.
     """
     own = Liveness(flow, flow.order)
-    hopes = _wanted_first(flow)
-    if own.peak <= least_bytes(flow) and are_met(hopes):
+    soft_edges = _wanted_first(flow)
+    if own.peak <= least_bytes(flow) and are_kept(soft_edges):
         return [own]
-    return [own, *(Liveness(flow, order) for order in _Tasks(flow, hopes).orders())]
+    return [own, *(Liveness(flow, order) for order in _Tasks(flow, soft_edges).orders())]
 
 
-def least_bytes(flow: Flow) -> int:
+def least_bytes(flow: Dataflow) -> int:
     """Return the bytes of the arena that some step needs by itself, whatever the order."""
     elsewhere = _may_lie_elsewhere(flow)
     sizes = [0 if other else size for size, other in zip(flow.sizes, elsewhere, strict=True)]
@@ -52,7 +52,7 @@ def least_bytes(flow: Flow) -> int:
     return most
 
 
-def _may_lie_elsewhere(flow: Flow) -> list[bool]:
+def _may_lie_elsewhere(flow: Dataflow) -> list[bool]:
     """Return for each buffer whether it may lie in memory of a result or a state."""
     found = [buffer.kind != ARENA for buffer in flow.buffers]
     for update in flow.updates:
@@ -75,12 +75,14 @@ class _Tasks:
         By node, those that must come before and after it.
     """
 
-    def __init__(self, flow: Flow, hopes: Mapping[int, set[int]]) -> None:
+    def __init__(self, flow: Dataflow, soft_edges: Mapping[int, set[int]]) -> None:
         self.flow = flow
         self.before: Edges = [list(nodes) for nodes in flow.before]
-        is_met = are_met(hopes)
-        self.first = [*range(len(flow.ops))] if is_met else in_hoped_order(self.before, hopes)
-        self._keep(hopes)
+        is_met = are_kept(soft_edges)
+        self.first = (
+            [*range(len(flow.ops))] if is_met else in_preferred_order(self.before, soft_edges)
+        )
+        self._keep(soft_edges)
         self.after = _reversed(self.before)
 
     def orders(self) -> Iterator[list[int]]:
@@ -94,10 +96,10 @@ class _Tasks:
         for order in orders:
             yield [node for node in order if self.flow.is_step[node]]
 
-    def _keep(self, hopes: Mapping[int, set[int]]) -> None:
+    def _keep(self, soft_edges: Mapping[int, set[int]]) -> None:
         """Let what comes before a node in the first order, as was hoped, do so in all orders."""
         places = {node: place for place, node in enumerate(self.first)}
-        for node, firsts in hopes.items():
+        for node, firsts in soft_edges.items():
             met = [each for each in firsts if places[each] < places[node]]
             self.before[node] = list(dict.fromkeys([*self.before[node], *met]))
 
@@ -145,7 +147,7 @@ class _Tasks:
         return needs, depths
 
 
-def _wanted_first(flow: Flow) -> dict[int, set[int]]:
+def _wanted_first(flow: Dataflow) -> dict[int, set[int]]:
     """Return for each node that should write over a value what should come before it.
 
     That is what else reads the value; and if it is a state's, the last of what may end the call.
@@ -173,7 +175,7 @@ def _reversed(edges: Edges) -> Edges:
     return found
 
 
-def _listed(flow: Flow, before: Edges, after: Edges, later: int) -> list[int]:
+def _listed(flow: Dataflow, before: Edges, after: Edges, later: int) -> list[int]:
     """Return an order that takes, of the nodes that are ready, the one that adds the fewest bytes.
 
     A buffer is in use from the first to the last of the nodes that make or read it. Ties are taken
@@ -211,7 +213,7 @@ class _Usage:
         By node, whether it has been taken.
     """
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Dataflow) -> None:
         self.sizes = flow.sizes
         self.users: Edges = [[] for _ in flow.buffers]
         for node, numbers in enumerate(zip(flow.makes, flow.reads, strict=True)):

@@ -10,7 +10,7 @@ from weft.kernels.fused_op import FusedOp
 from weft.plan.plan import Plan
 
 
-def steps_beside(before: Plan, after: Plan) -> str:
+def compare_steps(before: Plan, after: Plan) -> str:
     """Return a table of how many steps of each kind two plans have, the most frequent first.
 
     The kind of a step is the title of its kernel, or else its op. A graph that a step runs is not

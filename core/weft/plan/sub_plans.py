@@ -27,7 +27,7 @@ NOWHERE = TensorDescription((0,), uint8, (1,), 0, Buffer(ARENA, 0, 0))
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class CallFrame:
     """Where the memory of a plan lies in that around it.
 
     Attributes
@@ -66,7 +66,7 @@ class Call:
     """A plan that runs in a frame."""
 
     plan: Plan
-    frame: Frame
+    frame: CallFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +105,14 @@ class Choice:
 Part = Call | Copy | Repeat | While | Choice
 
 
-def parts_of(step: Step) -> tuple[Part, ...]:
+def expand_step(step: Step) -> tuple[Part, ...]:
     """Return what a step runs whose op runs graphs; the graphs have been planned."""
     return _PARTS[type(step.op)](step)
 
 
 def calls_of(plan: Plan) -> Iterator[Call]:
     """Yield the calls that the steps of a plan make of other plans."""
-    waiting = [part for step in plan.steps if step.op.graphs for part in parts_of(step)]
+    waiting = [part for step in plan.steps if step.op.graphs for part in expand_step(step)]
     while waiting:
         match waiting.pop():
             case Call() as call:
@@ -127,7 +127,7 @@ def calls_of(plan: Plan) -> Iterator[Call]:
 
 def _call(step: Step) -> tuple[Part, ...]:
     plan = plan_of(step.op.graphs[0])
-    return (Call(plan, Frame(step.args, step.outs, step.workspace)),)
+    return (Call(plan, CallFrame(step.args, step.outs, step.workspace)),)
 
 
 def _loop(step: Step) -> tuple[Part, ...]:
@@ -139,7 +139,7 @@ def _loop(step: Step) -> tuple[Part, ...]:
     fixed = step.args[len(step.outs) :]
 
     def turn(old: Sequence[TensorDescription], new: Sequence[TensorDescription]) -> Call:
-        return Call(plan, Frame([*old, *fixed], new, step.workspace))
+        return Call(plan, CallFrame([*old, *fixed], new, step.workspace))
 
     rest = op.count - 1
     # The first round writes to one, from which the others take turns to end in the results.
@@ -157,7 +157,7 @@ def _cond(step: Step) -> tuple[Part, ...]:
     assert isinstance(op, CondOp)
     place = 1 + len(op.then_graph.inputs)
     then, otherwise = (
-        (Call(plan_of(graph), Frame(args, step.outs, step.workspace)),)
+        (Call(plan_of(graph), CallFrame(args, step.outs, step.workspace)),)
         for graph, args in zip(op.graphs, (step.args[1:place], step.args[place:]), strict=True)
     )
     return (Choice(step.args[0], then, otherwise),)
@@ -173,9 +173,9 @@ def _while(step: Step) -> tuple[Part, ...]:
     return (
         *_copies(op, step.args, step.outs),
         While(
-            Call(test, Frame(args, [flag], step.workspace)),
+            Call(test, CallFrame(args, [flag], step.workspace)),
             flag,
-            (Call(body, Frame(args, spare, step.workspace)), *_copies(op, spare, step.outs)),
+            (Call(body, CallFrame(args, spare, step.workspace)), *_copies(op, spare, step.outs)),
         ),
     )
 

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.traversal import postorder
-from weft.plan.dataflow import Flow
+from weft.plan.dataflow import Dataflow
 from weft.plan.liveness import Liveness
 
 
-def distinct(repeated: Liveness) -> Liveness:
+def unroll(repeated: Liveness) -> Liveness:
     """Return the same schedule on a graph in which each step has an op of its own."""
     rebuilding = _Rebuilding(repeated.flow)
     ops = [rebuilding.step(node) for node in repeated.order]
-    flow = Flow(rebuilding.graph(), repeated.flow.target)
+    flow = Dataflow(rebuilding.graph(), repeated.flow.target)
     nodes = {op: node for node, op in enumerate(flow.ops)}
     return Liveness(flow, [nodes[op] for op in ops])
 
@@ -31,7 +31,7 @@ class _Rebuilding:
         For each op that steps compute, what stands for it since the first of them.
     """
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Dataflow) -> None:
         self.flow = flow
         self.made: dict[int, Op] = {}
         self.first: dict[Op, Op] = {}

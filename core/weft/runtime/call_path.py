@@ -94,7 +94,7 @@ def _taking(output: Op, name: str) -> Callable[[], Any]:
     if _is_small(output):
         return partial(np.empty, shape, dtype)
     value = f"{output} of {dtype} {shape}, {output.file_info}"
-    return result_pool.Recycled(shape, dtype, f"a result of {name}, {value}").take
+    return result_pool.ResultPool(shape, dtype, f"a result of {name}, {value}").take
 
 
 def _is_small(output: Op) -> bool:

@@ -16,7 +16,7 @@ from weft.support.source import Location
 _SHOWN = 3
 
 
-def note_largest(error: MemoryError, graph: Graph) -> None:
+def note_largest_tensors(error: MemoryError, graph: Graph) -> None:
     """Note on an error which tensors of a graph are the largest, and where they were made."""
     sizes = ((op.axes.size * op.dtype.itemsize, op) for op in graph.ops if _takes_memory(op))
     found = nlargest(_SHOWN, sizes, key=lambda each: each[0])
@@ -25,7 +25,7 @@ def note_largest(error: MemoryError, graph: Graph) -> None:
 
 
 @contextmanager
-def noted(nbytes: int, what: str) -> Iterator[None]:
+def noting_request(nbytes: int, what: str) -> Iterator[None]:
     """Note on a MemoryError how many bytes were asked for, for what, and by which line."""
     try:
         yield

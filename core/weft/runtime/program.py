@@ -18,12 +18,12 @@ from weft.ir.axes import LONGEST, Axes, Axis
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length, Symbol
 from weft.ir.op import Op
-from weft.plan.fusion_statistics import Account, account
+from weft.plan.fusion_statistics import FusionStatistics, fusion_statistics
 from weft.plan.plan import STATE, Buffer, Plan
 from weft.plugins.blame import guarded, origin_of
 from weft.runtime.call_path import make_executor
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
-from weft.support.gc_pause import paused_collection
+from weft.support.gc_pause import gc_paused
 from weft.transforms.capture import capture, not_a_placeholder
 from weft.transforms.computation_op import ComputationOp, resolved, structure
 
@@ -179,7 +179,7 @@ class Computation:
             self.graph, self.parameters = results, tuple(op.source for op in results.inputs)
         else:
             ops, self.parameters = resolved(results, parameters)
-            with paused_collection():
+            with gc_paused():
                 self.graph = capture(ops, self.parameters, name)
                 _ = self.graph.symbols
         self.results, self.pack = structure(results)
@@ -432,9 +432,9 @@ class Computation:
         return self.program.source
 
     @property
-    def account(self) -> Account:
+    def fusion_statistics(self) -> FusionStatistics:
         """What fusion did to the only program, in ops, kernels and bytes; a table as text."""
-        return account(self.program.captured, self.plan)
+        return fusion_statistics(self.program.captured, self.plan)
 
     def __reduce_ex__(self, protocol: object) -> Any:
         problem = (

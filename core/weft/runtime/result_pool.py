@@ -29,7 +29,7 @@ MOST = 2
 """The buffers kept for one result, so that there is one while the caller still holds the last."""
 
 
-class Recycled:
+class ResultPool:
     """Memory for one result of a program, which `what` names in errors; safe in several threads."""
 
     def __init__(self, shape: tuple[int, ...], dtype: DType, what: str = "a result") -> None:

@@ -21,8 +21,8 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 
 from weft import plugins
-from weft.cache.compile_cache import Reuse
-from weft.cache.serialisation import Packing, Unpacking
+from weft.cache.compile_cache import CompileCache
+from weft.cache.serialisation import Deserializer, Serializer
 from weft.errors import ArgumentError, AxesError, NotPicklable, StateError
 from weft.ir import folded_constants, scope
 from weft.ir.axes import Axes
@@ -35,7 +35,7 @@ from weft.ir.target import Target
 from weft.ops.arguments import whole_number
 from weft.passes.interface import GraphPass, run_passes
 from weft.passes.pipeline import Pipeline
-from weft.passes.unsupported import refuse_unsupported
+from weft.passes.unsupported import require_supported
 from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer, Step, make_plan
 from weft.plan.rematerialisation import checked_limit
 from weft.plugins import contributions
@@ -43,10 +43,10 @@ from weft.plugins.blame import blaming, origin_of
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.initialisation import initial_computation, initial_constants, initializers_of
 from weft.runtime.program import Computation, Program
-from weft.support.gc_pause import paused_collection
+from weft.support.gc_pause import gc_paused
 from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
-from weft.transforms.inlining import with_bodies
+from weft.transforms.inlining import with_callees_prepared
 
 FORKED = (
     "another thread used this transformer when the process was forked, so its states may be half "
@@ -117,7 +117,7 @@ class Transformer(ABC):
                 raise ArgumentError(f"{option}= takes True or False, not {value!r}")
         if not isinstance(cache, bool | str | os.PathLike) or "\0" in str(cache):
             raise ArgumentError(f"cache= takes True, False or the path of a folder, not {cache!r}")
-        self.reuse = Reuse(self, cache)
+        self.reuse = CompileCache(self, cache)
         self.fast_math = fast_math
         self.strict_finalize = strict_finalize
         self.memory_limit = None if memory_limit is None else checked_limit(memory_limit)
@@ -172,15 +172,15 @@ class Transformer(ABC):
         """
         return ()
 
-    def export(self, program: Program, packing: Packing) -> Any:
+    def export(self, program: Program, packing: Serializer) -> Any:
         """Return the code of a program, just transformed, as JSON; None if that cannot be done.
 
         `packing` says places in memory, values and lines of source as JSON. It raises
-        NotDescribable where it cannot, which may pass: the program is not kept then.
+        NotCanonical where it cannot, which may pass: the program is not kept then.
         """
         return None
 
-    def restore(self, program: Program, unpacking: Unpacking) -> Callable[..., None]:
+    def restore(self, program: Program, unpacking: Deserializer) -> Callable[..., None]:
         """Return the callable for a program of which `unpacking.code` is what `export` returned.
 
         In place of `transform_ordered_ops`: there are no steps, and no plan unless it is looked at.
@@ -307,7 +307,7 @@ class Transformer(ABC):
         Nothing here keeps an error: its traceback holds the frames of all who called, and so their
         models and memory.
         """
-        with self.state_lock, paused_collection():
+        with self.state_lock, gc_paused():
             if self.initialized and not self._pending:
                 return {}
             self.require_open()
@@ -407,7 +407,7 @@ class Transformer(ABC):
 
         Once, whichever thread comes first; what looks at the graph meanwhile sees it as it is.
         """
-        with self.state_lock, paused_collection():
+        with self.state_lock, gc_paused():
             if program.later is None or program in self._planned_again:
                 return
             self._planned_again.add(program)
@@ -437,12 +437,14 @@ class Transformer(ABC):
 
             def finished(graph: Graph, label: str = program.name) -> Graph:
                 made = run_passes(graph, passes, target, label)
-                refuse_unsupported(made, target)
+                require_supported(made, target)
                 return made
 
             # What is to fit a limit may have to be computed again, inside of calls too.
             inline_calls = self.memory_limit is not None
-            program.graph = finished(with_bodies(program.graph, target, finished, inline_calls))
+            program.graph = finished(
+                with_callees_prepared(program.graph, target, finished, inline_calls)
+            )
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
         """Return the initialisers of the states among ops that have no value here yet.

@@ -19,7 +19,7 @@ _aged = (-1, 0)
 
 
 @contextmanager
-def paused_collection() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Turn the cyclic garbage collector off until the last of nested or parallel pauses ends."""
     global _pauses, _was_enabled
     with _lock:

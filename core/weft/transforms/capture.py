@@ -23,7 +23,7 @@ from weft.ir.traversal import dependencies, postorder
 from weft.ops.control import ParallelOp, SequentialOp
 from weft.ops.graph_ops import AfterOp
 from weft.ops.movement import broadcast
-from weft.support.gc_pause import paused_collection
+from weft.support.gc_pause import gc_paused
 from weft.transforms.inlining import without_saved
 
 _SPECIAL = (ReadOp, ParameterOp, SequentialOp, AssignOp, ParallelOp, AfterOp)
@@ -46,7 +46,7 @@ def capture(
             raise ArgumentError(not_a_placeholder(parameter))
     if len(dict.fromkeys(parameters)) != len(parameters):
         raise ArgumentError(f"a placeholder is listed twice among the parameters of {name}")
-    with paused_collection():
+    with gc_paused():
         made = _Capture(parameters)
         with made.context:
             return made.run(results, name)

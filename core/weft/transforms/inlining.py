@@ -97,7 +97,7 @@ FEWEST = 16
 """The ops that a graph has at least for its calls to be made, and not replaced by them."""
 
 
-def with_bodies(
+def with_callees_prepared(
     graph: Graph, target: Target, finished: Callable[[Graph], Graph], inline_calls: bool = False
 ) -> Graph:
     """Return a graph in which a target can run every op that runs graphs.

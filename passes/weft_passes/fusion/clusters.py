@@ -19,11 +19,11 @@ from itertools import permutations
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
-from weft.kernels import VIEWS, Group, Places, operand_places
+from weft.kernels import VIEWS, Group, IndexingMap, operand_indexing_map
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp
 from weft.ops.reduction import ReductionOp
-from weft.plan.inplace import Overwriting
+from weft.plan.inplace import InPlaceAnalysis
 
 MOST_READERS = 256
 """How many readers of a cluster are looked at before lifting it is given up."""
@@ -53,12 +53,12 @@ class Cluster:
     def __init__(self, domain: tuple[int, ...], rank: int) -> None:
         self.domain = domain
         self.rank = rank
-        self.places: dict[Op, Places] = {}
+        self.places: dict[Op, IndexingMap] = {}
         self.operands: set[Op] = set()
         self.reduced: tuple[int, ...] | None = None
         self.root: MatmulOp | None = None
         self.prologue: set[Op] = set()
-        self.whole: Places = tuple(range(len(domain)))
+        self.whole: IndexingMap = tuple(range(len(domain)))
 
     @property
     def values(self) -> int:
@@ -70,7 +70,7 @@ class Cluster:
         args = dict.fromkeys(arg for op in self.places for arg in op.args)
         return [arg for arg in args if arg in self.operands]
 
-    def add(self, op: Op, places: Places) -> None:
+    def add(self, op: Op, places: IndexingMap) -> None:
         """Take in an op, whose operands from outside are in `operands` already."""
         self.places[op] = places
         if isinstance(op, MatmulOp):
@@ -111,7 +111,7 @@ class Clusters:
         self.readers: dict[Op, list[Op]] = {}
         self.apart: dict[Op, list[Op]] = {}
         self.copies: dict[Op, list[Cluster]] = {}
-        self.overwriting = Overwriting(graph)
+        self.overwriting = InPlaceAnalysis(graph)
         self.overwriters: dict[Op, list[Op]] = {}
         for late, firsts in self.overwriting.first.items():
             for op in firsts:
@@ -217,7 +217,7 @@ class Clusters:
                     continue
                 places = reader.places[user]
                 wanted = {
-                    operand_places(user, index, places)
+                    operand_indexing_map(user, index, places)
                     for index, arg in enumerate(user.args)
                     if arg is op
                 }

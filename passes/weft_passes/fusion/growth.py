@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from weft.ir.graph import Graph
 from weft.ir.op import Op
-from weft.kernels import VIEWS, Places, place
+from weft.kernels import VIEWS, IndexingMap, place
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import ContiguousOp, ReshapeOp
@@ -23,8 +23,8 @@ VIEW, PLAIN, FUSIBLE = range(3)
 class _Fit(NamedTuple):
     """How an op joins clusters: the views it needs inside, its places, its rank and operands."""
 
-    views: dict[Op, Places]
-    places: Places
+    views: dict[Op, IndexingMap]
+    places: IndexingMap
     rank: int
     outside: list[Op]
 
@@ -142,8 +142,8 @@ class _Growth:
         firsts = self.first.get(op, ())
         if any(self.home.get(each) in chosen and (op, each) in self.apart for each in firsts):
             return None
-        known: dict[Op, Places] = {}
-        views: dict[Op, Places] = {}
+        known: dict[Op, IndexingMap] = {}
+        views: dict[Op, IndexingMap] = {}
         outside: list[Op] = []
         for arg in op.args:
             home = self.home.get(self.source.get(arg, arg))
@@ -177,7 +177,7 @@ class _Growth:
         return reads_rows and self.clusters.can_reduce(cluster)
 
     def pays(
-        self, op: Op, chosen: tuple[Cluster, ...], outside: Iterable[Op], places: Places
+        self, op: Op, chosen: tuple[Cluster, ...], outside: Iterable[Op], places: IndexingMap
     ) -> bool:
         """Whether fewer elements move if an op joins clusters.
 
@@ -198,7 +198,7 @@ class _Growth:
                 return False
         return True
 
-    def follow(self, arg: Op, home: Cluster, views: dict[Op, Places]) -> Places | None:
+    def follow(self, arg: Op, home: Cluster, views: dict[Op, IndexingMap]) -> IndexingMap | None:
         """Return the places of an operand in a cluster, by views that the cluster takes in.
 
         A value that is the same all along the reduced dimensions may be repeated over them, and

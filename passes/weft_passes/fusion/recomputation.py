@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from weft.ir.op import Op
-from weft.kernels import Places, operand_places
+from weft.kernels import IndexingMap, operand_indexing_map
 from weft.ops.bits import BitwiseOp
 from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
 from weft.ops.elementwise import (
@@ -61,7 +61,7 @@ class _Reader(NamedTuple):
     """A cluster that reads a value, and the places of its domain at which it does."""
 
     cluster: Cluster
-    places: Places
+    places: IndexingMap
 
 
 class _Outputs:
@@ -104,7 +104,7 @@ class _Outputs:
         clusters = self.clusters
         users = clusters.readers.get(op, ())
         outside = [
-            (_Reader(cluster, operand_places(user, index, cluster.places[user])), user)
+            (_Reader(cluster, operand_indexing_map(user, index, cluster.places[user])), user)
             for user in users
             for cluster in clusters.clusters_of(user)
             if cluster is not self.cluster and op not in cluster.places
@@ -133,7 +133,7 @@ class _Outputs:
         root = cluster.root
         return (
             root is not None
-            and places == operand_places(root, 0, cluster.whole)
+            and places == operand_indexing_map(root, 0, cluster.whole)
             and all(user is root or user in cluster.prologue for user in users)
             and root.args[0].axes.lengths[-1] > 1
             and self.clusters.target.takes_prologue(root)
@@ -180,7 +180,7 @@ class _Outputs:
         self.apply(needed, gone, operands, readers)
         return True
 
-    def may_move(self, op: Op, reader: Cluster, places: Places) -> bool:
+    def may_move(self, op: Op, reader: Cluster, places: IndexingMap) -> bool:
         """Whether a reader is not too late to compute an op, and does not do so elsewhere.
 
         A product cannot write over what is read before it.

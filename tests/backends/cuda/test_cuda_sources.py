@@ -21,7 +21,7 @@ from weft.plan.callee_plans import plan_of
 from weft.plan.plan import make_plan
 from weft.testing.cases import Case, is_within, make_cases
 from weft.testing.test_ops import ROWS
-from weft.transforms.inlining import called_graphs, with_bodies
+from weft.transforms.inlining import called_graphs, with_callees_prepared
 from weft_c import CUDA, GPUKernel, Processor, Source, lower
 from weft_c.runtime.transformer import target_of
 from weft_cupy.device import ACCESS, ALIGNMENT, GROUP
@@ -72,7 +72,7 @@ def source_of(cases: Sequence[Case]) -> str:
     chosen = [case for case in cases if is_within(case, TARGET) and not lacking(case)]
     results = [op for case in chosen for op in case.results]
     graph = weft.capture(results, [x for case in chosen for x in case.placeholders])
-    graph = passed(with_bodies(graph, TARGET, passed))
+    graph = passed(with_callees_prepared(graph, TARGET, passed))
     source = Source(CUDA)
     plans = [make_plan(graph, TARGET), *map(plan_of, called_graphs(graph))]
     for step in (step for plan in plans for step in plan.steps if not step.op.graphs):

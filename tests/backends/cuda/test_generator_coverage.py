@@ -26,7 +26,7 @@ from weft.plan.callee_plans import plan_of
 from weft.plan.plan import make_plan
 from weft.testing.cases import is_within, make_cases
 from weft.testing.test_ops import ROWS
-from weft.transforms.inlining import called_graphs, with_bodies
+from weft.transforms.inlining import called_graphs, with_callees_prepared
 from weft_c import CUDA, OPENCL, Processor, lower
 from weft_c.runtime.transformer import target_of
 
@@ -79,7 +79,7 @@ ONLY = {
         "loops/vectorised_access.Bundling.*", "loops/vectorised_access._*",
         "matmul/products._column*", "matmul/products._factors*", "matmul/shared_tiles._*",
         "matmul/shared_tiles.multiply_shared", "matmul/shared_tiles.partial_bytes",
-        "matmul/shared_tiles.parts_of_sums", "matmul/shared_tiles.tile_columns",
+        "matmul/shared_tiles.split_k", "matmul/shared_tiles.tile_columns",
         "ops/argmax._Search._compare", "ops/argmax._Search._store",
         "ops/argmax._Search._write_parts", "ops/argmax._Search.place_type",
         "ops/argmax._Search.write_groups", "ops/copies._copy_tiles*", "ops/copies._first_places",
@@ -175,7 +175,7 @@ def write(results: list[Any], parameters: list[Any], processor: Processor) -> No
     graph = weft.capture(results, parameters)
     if target.lacks.keys() & {type(op).__name__ for op in graph.ops}:
         return
-    graph = passed(with_bodies(graph, target, passed))
+    graph = passed(with_callees_prepared(graph, target, passed))
     for plan in [make_plan(graph, target), *map(plan_of, called_graphs(graph))]:
         for step in (each for each in plan.steps if not each.op.graphs):
             lower(step, processor)

@@ -98,7 +98,10 @@ def unfused(node):
 
 
 def test_the_network_for_digits_becomes_two_kernels():
-    before, after = unfused(mnist()).account, HamKaasPlugin().compile_model(mnist()).account
+    before, after = (
+        unfused(mnist()).fusion_statistics,
+        HamKaasPlugin().compile_model(mnist()).fusion_statistics,
+    )
     assert (before.steps, before.kernels) == (5, 0)
     assert (after.steps, after.kernels, after.fused) == (2, 2, 5)
     assert after.bytes_moved < 0.8 * before.bytes_moved
@@ -110,7 +113,7 @@ def test_a_decoder_becomes_fewer_kernels_and_each_layer_has_the_same_ones():
         sizes = Sizes(layers=layers)
         node = decode_step(sizes, weights(sizes))
         model = HamKaasPlugin().compile_model(node)
-        assert model.account.steps < 0.5 * unfused(node).account.steps
+        assert model.fusion_statistics.steps < 0.5 * unfused(node).fusion_statistics.steps
         kernels = [s.op.kernel for s in model.computation.plan.steps if isinstance(s.op, FusedOp)]
         keys[layers] = len(kernels), {kernel.key for kernel in kernels}
     assert keys[4][0] - keys[2][0] >= 10
@@ -120,4 +123,4 @@ def test_a_decoder_becomes_fewer_kernels_and_each_layer_has_the_same_ones():
 @pytest.mark.parametrize("flag", [True, False])
 def test_products_are_fused_with_what_follows_them_whether_asked_for_or_not(flag):
     model = HamKaasPlugin().compile_model(mnist(), use_cudnn=flag)
-    assert model.account.kernels == 2
+    assert model.fusion_statistics.kernels == 2

@@ -77,7 +77,7 @@ def test_what_stands_before_a_narrow_product_is_in_its_kernel(columns, kernels):
 def test_a_decode_step_becomes_as_few_kernels_as_the_page_says():
     node = decode_step(STORIES_15M, weights(STORIES_15M, zero=True))
     model = hk.HamKaasPlugin("numpy").compile_model(node)
-    found = model.account
+    found = model.fusion_statistics
     assert found.ops > 300
     assert 100 <= found.steps <= 120
     assert 0.4 < found.kernels / found.steps < 0.6
