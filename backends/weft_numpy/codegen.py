@@ -29,7 +29,7 @@ from weft.plan.sub_plans import CallFrame, Part, calls_of, expand_step
 from weft.runtime.program import Program
 from weft.support.quoting import variable
 from weft_numpy.blocks import BREAK, Block, Call, Code, Line
-from weft_numpy.pool import run_parts
+from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:
     from weft_numpy.kernels.fusible import Kernels
@@ -211,7 +211,7 @@ class Emitter:
 
     def note_threads(self) -> None:
         """Note that a step shares its work among threads, which BLAS then leaves to them."""
-        self.bind(run_parts, "run_parts")
+        self.bind(parallel_for, "parallel_for")
 
     def row(self, value: Any, like: TensorDescription, axis: int = -1) -> str:
         """Return the name of a row of one number as long as an axis of an array, or of the number.

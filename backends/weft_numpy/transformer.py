@@ -24,14 +24,14 @@ from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
 from weft.support.interrupts import held, interruptible
 from weft.support.locks import cached_property
-from weft_numpy.blas import blas
+from weft_numpy.blas_threads import blas
 from weft_numpy.blocks import Code, Linked
 from weft_numpy.codegen import CHUNK, SCOPE, Module
-from weft_numpy.keeping import packed, unpacked
 from weft_numpy.machine import this_machine
-from weft_numpy.pool import run_parts
 from weft_numpy.rules import rules
 from weft_numpy.rules.convolutions import is_product
+from weft_numpy.serialisation import packed, unpacked
+from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:
     from weft_numpy.kernels.fusible import Kernels
@@ -243,7 +243,7 @@ class NumPyTransformer(Transformer):
         super().run_registered_graph_passes(programs)
         for program in programs:
             for graph in called_graphs(program.graph, own=True):
-                self.kernels.survey(graph.ops)
+                self.kernels.choose_threads(graph.ops)
 
     def transform_ordered_ops(
         self, program: Program, ordered_ops: Sequence[Step], name: str
@@ -352,7 +352,7 @@ def _held(whole: Callable[..., None], program: Program) -> Callable[..., None]:
 
     In a program that writes no state they land between steps, but not while threads are at one.
     """
-    shares_work = run_parts in program.code.names.values()
+    shares_work = parallel_for in program.code.names.values()
     if shares_work:
         inside = whole if program.captured.updates else partial(interruptible, whole)
         whole = partial(blas.during, inside)

@@ -18,7 +18,7 @@ from weft.ops.reduction import ReductionOp
 from weft.passes.interface import GraphPass
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.reference import evaluate
-from weft_numpy.kernels.fusible import described, fusible
+from weft_numpy.kernels.fusible import fusible, planned_layout
 from weft_numpy.kernels.lowering import lower
 from weft_numpy.machine import Machine
 
@@ -78,7 +78,7 @@ def compiled(build: Callable[..., Any], shapes: Sequence[Any], dtype: str, **opt
 def kinds_of(computation: Any, machine: Machine) -> list[str]:
     """Return how each kernel of a computation runs, as the names of classes."""
     return [
-        type(lower(op.kernel, [described(arg) for arg in op.args], (), machine)).__name__
+        type(lower(op.kernel, [planned_layout(arg) for arg in op.args], (), machine)).__name__
         for op in computation.program.graph.ops
         if isinstance(op, FusedOp)
     ]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_numpy.pool import Pool, pool, run_parts
+from weft_numpy.thread_pool import Pool, parallel_for, pool
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4])
@@ -154,7 +154,7 @@ def test_workers_compute_without_warnings() -> None:
 
 def test_the_pool_of_the_process() -> None:
     done: list[int] = []
-    run_parts(lambda parts, lane: done.extend(parts), 3, [None])
+    parallel_for(lambda parts, lane: done.extend(parts), 3, [None])
     assert done == [0, 1, 2]
     assert isinstance(pool, Pool)
 
@@ -184,8 +184,8 @@ def test_a_forked_process_has_workers_of_its_own() -> None:
     found = run_script(
         """
 import os, warnings
-from weft_numpy.blas import blas
-from weft_numpy.pool import pool
+from weft_numpy.blas_threads import blas
+from weft_numpy.thread_pool import pool
 assert pool._count == 2
 warnings.simplefilter("ignore")
 child = os.fork()
@@ -221,9 +221,9 @@ print("end")
 def test_small_work_starts_no_thread() -> None:
     found = run_script(
         """
-from weft_numpy.pool import Pool
-import weft_numpy.pool
-weft_numpy.pool.pool = own = Pool()
+from weft_numpy.thread_pool import Pool
+import weft_numpy.thread_pool
+weft_numpy.thread_pool.pool = own = Pool()
 z = weft.placeholder((100, 10))
 small = weft.make_transformer("numpy", threads=3).computation(weft.softmax(weft.tanh(z)), z)
 small(np.ones((100, 10), "f4"))

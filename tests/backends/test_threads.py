@@ -16,11 +16,11 @@ import weft
 from weft.errors import ArgumentError, StateError
 from weft.ops.elementwise import ElementwiseOp
 from weft_numpy import machine
-from weft_numpy.blas import SingleThreadedBlas, blas
+from weft_numpy.blas_threads import SingleThreadedBlas, blas
 from weft_numpy.codegen import Emitter
 from weft_numpy.machine import Machine, this_machine
-from weft_numpy.pool import run_parts
 from weft_numpy.rules.table import rules
+from weft_numpy.thread_pool import parallel_for
 
 
 def test_threads_default_to_the_processors_of_this_process(monkeypatch: Any) -> None:
@@ -234,12 +234,12 @@ def layer(rows: int) -> Any:
 
 
 def shares_in_pool(call: Any) -> bool:
-    return "run_parts(" in call.source
+    return "parallel_for(" in call.source
 
 
 def blas_is_held(call: Any) -> bool:
     """Whether BLAS has one thread while a program runs."""
-    return run_parts in call.program.code.names.values()
+    return parallel_for in call.program.code.names.values()
 
 
 def test_products_with_little_after_them_are_left_to_the_threads_of_blas() -> None:

@@ -17,16 +17,21 @@ from weft.ops.math import PowerOp
 from weft.ops.movement import ContiguousOp
 from weft.ops.reduction import ReductionOp
 from weft_numpy.codegen import Emitter
-from weft_numpy.kernels import frames
-from weft_numpy.kernels.costs import SMALLEST, worth_a_look
-from weft_numpy.kernels.lowering import Lowered, Whole, lower
-from weft_numpy.kernels.sharing import LEAST_FOR_BLAS, SMALL_PRODUCT, is_for_blas, product_time
+from weft_numpy.costs import MIN_ELEMENTS, may_need_tiles
+from weft_numpy.kernels.lowering import LoweredKernel, UntiledKernel, lower
+from weft_numpy.kernels.thread_policy import (
+    BLAS_THREADING_LIMIT,
+    MIN_BLAS_THREADED,
+    prefers_blas_threads,
+    product_time,
+)
+from weft_numpy.kernels.tiling import MATMUL_CACHE, MIN_MATMUL_ROWS
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import workspace
 from weft_numpy.rules.reduction import REDUCTIONS
 from weft_numpy.rules.table import rules
 
-NARROW = 256
+MAX_PROLOGUE_COLUMNS = 256
 """The most columns of a product whose first operand is computed in its tiles."""
 
 
@@ -52,30 +57,34 @@ class Kernels:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.for_blas: set[Op] = set()
+        self.single_threaded: set[Op] = set()
         """The ops of programs whose products BLAS's threads share, and that run in one thread."""
-        self.found: dict[Op, tuple[Lowered, tuple[Op, ...]] | None] = {}
+        self.found: dict[Op, tuple[LoweredKernel, tuple[Op, ...]] | None] = {}
 
     def takes_prologue(self, product: Op) -> bool:
-        """Whether a product is so narrow that rows of its first operand are better made for it.
+        """Whether a product is so narrow that its prologue is best computed row by row.
 
         Each block of rows makes BLAS copy the second operand, and must fit into a cache.
         """
         *_, terms = product.args[0].axes.shape
-        rows_bytes = frames.ROWS * terms * product.dtype.itemsize * self.machine.threads
-        is_narrow = product.axes.shape[-1] <= NARROW and rows_bytes <= frames.NEAR_PRODUCT
+        rows_bytes = MIN_MATMUL_ROWS * terms * product.dtype.itemsize * self.machine.threads
+        is_narrow = product.axes.shape[-1] <= MAX_PROLOGUE_COLUMNS and rows_bytes <= MATMUL_CACHE
         return is_narrow and fusible(product)
 
-    def survey(self, ops: Sequence[Op]) -> None:
+    def choose_threads(self, ops: Sequence[Op]) -> None:
         """Decide for all ops of a program which threads share its work."""
-        if is_for_blas(ops, self.machine):
+        if prefers_blas_threads(ops, self.machine):
             kernels = [op.kernel for op in ops if isinstance(op, FusedOp)]
-            self.for_blas.update(ops, (each.op for kernel in kernels for each in kernel.body))
+            self.single_threaded.update(
+                ops, (each.op for kernel in kernels for each in kernel.body)
+            )
 
     def needs_single_thread(self, product: Op) -> bool:
         """Whether BLAS's threads should keep out of a matrix product that they may share."""
         time = product_time(product)
-        return LEAST_FOR_BLAS < time < SMALL_PRODUCT and self._machine(product).threads > 1
+        return (
+            BLAS_THREADING_LIMIT < time < MIN_BLAS_THREADED and self._machine(product).threads > 1
+        )
 
     def has(self, op: Op) -> bool:
         """Whether an op is computed by a kernel; else its rule computes it."""
@@ -91,51 +100,53 @@ class Kernels:
         found = self._find(op)
         assert found is not None, f"{op} is computed by its rule"
         lowered, operands = found
-        lies = dict(zip(op.args, emit.step.args, strict=True))
-        lowered.values.place([lies[operand] for operand in operands], emit.step.outs)
+        layout = dict(zip(op.args, emit.step.args, strict=True))
+        lowered.values.set_layouts([layout[operand] for operand in operands], emit.step.outs)
         lowered.write(emit, emit.step.workspace)
 
     def forget(self) -> None:
         """Let go of all kernels, which have been written."""
         self.found.clear()
-        self.for_blas.clear()
+        self.single_threaded.clear()
 
     def _machine(self, op: Op) -> Machine:
         """Return the machine for an op, or for a copy of an op that a plan has added."""
         source = op.args[0] if isinstance(op, ContiguousOp) else op
-        is_single = op in self.for_blas or source in self.for_blas
+        is_single = op in self.single_threaded or source in self.single_threaded
         return replace(self.machine, threads=1) if is_single else self.machine
 
-    def _find(self, op: Op) -> tuple[Lowered, tuple[Op, ...]] | None:
+    def _find(self, op: Op) -> tuple[LoweredKernel, tuple[Op, ...]] | None:
         if op not in self.found:
             self.found[op] = self._lowered(op)
         return self.found[op]
 
-    def _lowered(self, op: Op) -> tuple[Lowered, tuple[Op, ...]] | None:
-        made = (op.kernel, op.args) if isinstance(op, FusedOp) else _alone(op)
+    def _lowered(self, op: Op) -> tuple[LoweredKernel, tuple[Op, ...]] | None:
+        made = (op.kernel, op.args) if isinstance(op, FusedOp) else _single_op_kernel(op)
         if made is None:
             return None
         kernel, operands = made
-        args = [described(arg) for arg in operands]
-        lasting = [number for number, arg in enumerate(args) if not _may_be_overwritten(arg)]
-        found = lower(kernel, args, lasting, self._machine(op))
-        if isinstance(op, FusedOp) or _gains(op, found):
+        args = [planned_layout(arg) for arg in operands]
+        preserved = [number for number, arg in enumerate(args) if not _is_overwritable(arg)]
+        found = lower(kernel, args, preserved, self._machine(op))
+        if isinstance(op, FusedOp) or _is_faster_as_kernel(op, found):
             return found, operands
         return None
 
 
-def _may_be_overwritten(lies: TensorDescription) -> bool:
-    """Whether a plan may put a result where an operand lies: no view, constant or argument."""
-    is_lasting = lies.base.is_constant or isinstance(lies.base, ParameterOp)
-    return not is_lasting and lies.is_contiguous and not lies.offset
+def _is_overwritable(layout: TensorDescription) -> bool:
+    """Whether a plan may put a result in an operand's memory: no view, constant or argument."""
+    is_lasting = layout.base.is_constant or isinstance(layout.base, ParameterOp)
+    return not is_lasting and layout.is_contiguous and not layout.offset
 
 
-def _gains(op: Op, lowered: Lowered) -> bool:
+def _is_faster_as_kernel(op: Op, lowered: LoweredKernel) -> bool:
     """Whether an op is faster as a kernel than by its rule: sums are, and what threads share."""
-    return not isinstance(lowered, Whole) and (lowered.threads > 1 or isinstance(op, ReductionOp))
+    return not isinstance(lowered, UntiledKernel) and (
+        lowered.threads > 1 or isinstance(op, ReductionOp)
+    )
 
 
-def _alone(op: Op) -> tuple[Kernel, tuple[Op, ...]] | None:
+def _single_op_kernel(op: Op) -> tuple[Kernel, tuple[Op, ...]] | None:
     """Return an op as a kernel of its own, and its operands, if it may be worth that."""
     if isinstance(op, VIEWS) or not fusible(op):
         return None
@@ -146,14 +157,14 @@ def _alone(op: Op) -> tuple[Kernel, tuple[Op, ...]] | None:
     else:
         domain = op.axes.shape
         places = tuple(range(len(domain)))
-    if prod(domain) < SMALLEST and not isinstance(op, MatmulOp):
+    if prod(domain) < MIN_ELEMENTS and not isinstance(op, MatmulOp):
         return None
     kernel, operands = Group(domain, {op: places}).kernel([op])
-    return (kernel, operands) if worth_a_look(kernel) else None
+    return (kernel, operands) if may_need_tiles(kernel) else None
 
 
-def described(op: Op) -> TensorDescription:
-    """Return how a value lies in memory, with the op that the memory is made for as its base.
+def planned_layout(op: Op) -> TensorDescription:
+    """Return how a value layout in memory, with the op that the memory is made for as its base.
 
     Every op that is no view has contiguous memory of its own, as in a plan.
     """

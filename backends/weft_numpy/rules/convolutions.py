@@ -14,7 +14,7 @@ from weft.ops.convolutions import (
     ConvolutionOp,
 )
 from weft.ops.spatial import Numbers
-from weft_numpy.kernels.costs import FLOP
+from weft_numpy.costs import FLOP
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import in_blocks, threads_for
 from weft_numpy.sliding.blocked import CACHED, Blocked
@@ -49,7 +49,7 @@ def forward(op: ConvolutionOp, machine: Machine) -> Blocked:
     if _keeps_size(op):
         return CentredForward(*_centred(op, machine))
     images, filters, _ = lengths_of(op)
-    numbers = op.groups, dtypes.working_dtype(op.dtype), _has_gaps(op), _threads(op, machine)
+    numbers = op.groups, dtypes.accumulator_dtype(op.dtype), _has_gaps(op), _threads(op, machine)
     return Forward(images, filters, op.stride, op.padding, op.dilation, *numbers)
 
 
@@ -59,7 +59,7 @@ def filters(op: ConvolutionFilterOp, machine: Machine) -> Blocked:
     if _keeps_size(op):
         return CentredFilters(*_centred(op, machine))
     images, filters, _ = lengths_of(op)
-    numbers = op.groups, dtypes.working_dtype(op.dtype), _has_gaps(op), _threads(op, machine)
+    numbers = op.groups, dtypes.accumulator_dtype(op.dtype), _has_gaps(op), _threads(op, machine)
     return Filters(images, filters, op.stride, op.padding, op.dilation, *numbers)
 
 
@@ -69,7 +69,13 @@ def transposed(op: ConvolutionInputOp, machine: Machine) -> Blocked:
     if _keeps_size(op):
         return CentredTransposed(*_centred(op, machine))
     images, filters, outputs = lengths_of(op)
-    numbers = op.dilation, op.groups, dtypes.working_dtype(op.dtype), True, _threads(op, machine)
+    numbers = (
+        op.dilation,
+        op.groups,
+        dtypes.accumulator_dtype(op.dtype),
+        True,
+        _threads(op, machine),
+    )
     windows = outputs[0] * prod(outputs[2:])
     if windows < MANY_WINDOWS or filters[0] > 2 * images[1] or any(n > 1 for n in op.stride):
         return Transposed(images, filters, op.stride, op.padding, *numbers)
@@ -95,7 +101,7 @@ def _keeps_size(op: BilinearConvolutionOp) -> bool:
     """Whether a product for each image is as good as one of many, and its columns are cached."""
     (_, _, *lengths), (count, *rest), _ = lengths_of(op)
     windows, depth = prod(lengths), prod(rest)
-    is_apart = op.groups == 1 and op.dtype == dtypes.working_dtype(op.dtype)
+    is_apart = op.groups == 1 and op.dtype == dtypes.accumulator_dtype(op.dtype)
     is_good = windows * depth * count <= SMALL_PRODUCT or windows >= LEAST_COLUMNS
     is_cached = windows * depth * op.dtype.itemsize <= CACHED
     sliding = op.sliding(rest[1:])
@@ -108,7 +114,7 @@ def _has_gaps(op: BilinearConvolutionOp) -> bool:
     kernel = rest[1:]
     is_apart = all(map(le, op.sliding(kernel).extents, op.stride))
     is_short = is_apart or op.groups * prod(rest) <= 2 * count
-    return op.dtype != dtypes.working_dtype(op.dtype) or prod(kernel) == 1 or not is_short
+    return op.dtype != dtypes.accumulator_dtype(op.dtype) or prod(kernel) == 1 or not is_short
 
 
 def is_product(op: BilinearConvolutionOp) -> bool:

@@ -46,9 +46,9 @@ def scatter_rule(op: gathering.ScatterOp, emit: Emitter) -> None:
     x, _, updates = emit.args
     places = _places(op, emit)
     target = emit.out
-    is_wide = op.working_dtype != op.dtype
+    is_wide = op.accumulator_dtype != op.dtype
     if is_wide:
-        target = f"{x}.astype({emit.bind(op.working_dtype, 'dtype')})"
+        target = f"{x}.astype({emit.bind(op.accumulator_dtype, 'dtype')})"
     elif x != emit.out:
         emit.line(f"copyto({emit.out}, {x})")
     if op.reduction == "set":

@@ -33,7 +33,7 @@ def max_pool(op: pooling.MaxPoolOp, machine: Machine) -> MaxPool:
 @in_blocks(pooling.AvgPoolOp)
 def avg_pool(op: pooling.AvgPoolOp, machine: Machine) -> AvgPool:
     """Return what adds up and divides; floats of 16 bits are added up in float32."""
-    numbers = op.numbers(dtypes.working_dtype(op.dtype))
+    numbers = op.numbers(dtypes.accumulator_dtype(op.dtype))
     if (numbers == numbers.flat[0]).all():
         numbers = np.array(numbers.flat[0])
     return AvgPool(numbers, *_numbers(op, op.args[0], 2, machine))

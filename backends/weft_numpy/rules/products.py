@@ -21,7 +21,7 @@ def matmul_rule(op: Op, emit: Emitter) -> None:
         emit.note_threads()
     matmul = emit.bind(np.matmul, "matmul")
     x, y = emit.args
-    wide = dtypes.working_dtype(op.dtype)
+    wide = dtypes.accumulator_dtype(op.dtype)
     if wide == op.dtype:
         emit.line(f"{matmul}({x}, {y}, {emit.out})")
         return

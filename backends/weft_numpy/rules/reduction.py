@@ -8,8 +8,8 @@ import numpy as np
 
 from weft.ir.op import Op
 from weft.ops import reduction
-from weft_numpy.adding import add_up_into, needs_blocks, working_dtype
 from weft_numpy.codegen import Emitter
+from weft_numpy.pairwise_sum import accumulator_dtype, needs_pairwise, pairwise_sum_into
 from weft_numpy.rules.table import rules
 
 REDUCTIONS: dict[type[Op], np.ufunc] = {
@@ -28,12 +28,12 @@ def reduction_rule(op: Any, emit: Emitter) -> None:
     ufunc = REDUCTIONS[type(op)]
     call = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
     axes = op.positions[0] if len(op.positions) == 1 else op.positions
-    wide = working_dtype(op)
+    wide = accumulator_dtype(op)
     summed = isinstance(op, reduction.SumOp | reduction.ProdOp)
     dtype = emit.bind(wide, "dtype") if summed else None
-    (source,), (lies,) = emit.args, emit.step.args
-    if needs_blocks(op, lies, op.positions):
-        adding = emit.bind(add_up_into, "add_up_into")
+    (source,), (layout,) = emit.args, emit.step.args
+    if needs_pairwise(op, layout, op.positions):
+        adding = emit.bind(pairwise_sum_into, "pairwise_sum_into")
         emit.line(f"{adding}({source}, {op.positions}, {dtype}, {emit.out})")
     elif wide != op.dtype:
         emit.line(f"copyto({emit.out}, {call}({source}, {axes}, {dtype}), 'unsafe')")

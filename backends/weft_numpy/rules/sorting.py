@@ -36,7 +36,7 @@ def cumulative_rule(op: cumulative.CumulativeOp, emit: Emitter) -> None:
     x = _part(emit, emit.args[0], emit.step.args[0], op.position, taken)
     out = _part(emit, emit.out, emit.step.out, op.position, filled)
     call = f"{emit.bind(op.ufunc, op.ufunc.__name__)}.accumulate"
-    wide = dtypes.working_dtype(op.dtype)
+    wide = dtypes.accumulator_dtype(op.dtype)
     dtype = emit.bind(wide, "dtype")
     if wide != op.dtype:
         emit.line(f"copyto({out}, {call}({x}, {op.position}, {dtype}), 'unsafe')")

@@ -29,7 +29,7 @@ def _total(out: Array, dtype: DType) -> Array:
 @rules.on_type(windows.FoldOp)
 def fold_rule(op: windows.FoldOp, emit: Emitter) -> None:
     """Add each part where it belongs; floats of 16 bits in float32."""
-    fold = partial(_fold, list(op.parts()), dtypes.working_dtype(op.dtype))
+    fold = partial(_fold, list(op.parts()), dtypes.accumulator_dtype(op.dtype))
     emit.line(f"{emit.bind(fold, 'fold')}({emit.args[0]}, {emit.out})")
 
 

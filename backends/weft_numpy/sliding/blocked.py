@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.ir.dtypes import DType
-from weft_numpy.pool import run_parts
+from weft_numpy.thread_pool import parallel_for
 
 Array = np.ndarray[Any, Any]
 
@@ -92,4 +92,4 @@ class Blocked:
     def share(self, count: int, *arrays: Any) -> None:
         """Let threads take so many parts; without images there are none."""
         if count:
-            run_parts(self.work, count, self.lanes, *arrays)
+            parallel_for(self.work, count, self.lanes, *arrays)

@@ -50,7 +50,7 @@ class Pooling(Blocked):
     ) -> None:  # fmt: skip
         super().__init__(shape, kernel, stride, padding, dilation, dtype, threads)
         self.shape, self.lengths = shape, shape[2:]
-        self.dtype, self.wide = dtype, dtypes.working_dtype(dtype)
+        self.dtype, self.wide = dtype, dtypes.accumulator_dtype(dtype)
         self.sliding = Sliding(kernel, stride, padding, dilation)
         self.counts = self.sliding.counts(self.lengths)
         self.images, self.channels = self._block()

@@ -106,7 +106,7 @@ class Accumulator:
 def accumulator(dtype: DType, processor: Processor) -> Accumulator:
     """Return what a device adds products of a dtype up in."""
     if dtypes.is_float(dtype):
-        sums = dtypes.working_dtype(dtype)
+        sums = dtypes.accumulator_dtype(dtype)
     else:
         sums = dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
     return Accumulator(dtype, sums, processor.lanes if sums.itemsize == 4 else 1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.ir.description import TensorDescription
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ops import cumulative
 from weft_c.loops.parallel import decoded, each_group, each_point
 from weft_c.lowering import Array, Lowering, Writing, needs_scratch, rules
@@ -76,7 +76,7 @@ def scan_scratch(op: cumulative.RunningOp, processor: Processor) -> int:
     length = op.axes.shape[op.position]
     lines = op.axes.size // length if op.axes.size else 1
     parts = split_count(lines, length, processor)
-    return 2 * lines * parts * working_dtype(op.dtype).itemsize if parts > 1 else 0
+    return 2 * lines * parts * accumulator_dtype(op.dtype).itemsize if parts > 1 else 0
 
 
 class _Scan:
@@ -88,7 +88,7 @@ class _Scan:
         *self.read, self.lies = in_lines(op.position, *lowering.args, lowering.out)
         self.wide = is_wide(*self.read, self.lies)
         self.kind = index_kind(self.wide)
-        self.dtype: DType = working_dtype(op.dtype)
+        self.dtype: DType = accumulator_dtype(op.dtype)
         self.type = register_type(self.dtype)
         self.length = self.lies.shape[-1]
         self.begin()

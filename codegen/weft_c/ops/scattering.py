@@ -32,7 +32,7 @@ _WIDER = {"b": dtypes.int32, "i": dtypes.int32, "u": dtypes.uint32, "f": dtypes.
 def _total_dtype(op: gathering.ScatterOp, processor: Processor) -> DType:
     """Return the dtype in which numbers are combined: atomics need 32 bits or 64."""
     if processor.is_serial or op.reduction == "set" or op.dtype.itemsize >= 4:
-        return op.working_dtype
+        return op.accumulator_dtype
     return _WIDER.get(op.dtype.kind, dtypes.float32)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from weft.ir.dtypes import working_dtype
+from weft.ir.dtypes import accumulator_dtype
 from weft.ops import windows
 from weft.ops.spatial import Span
 from weft.ops.windows import is_whole
@@ -20,7 +20,7 @@ def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
     """Add up, for each element of the result, the elements of windows that lie on it."""
     (x,) = lowering.args
     writing = lowering.kernel("fold")
-    code, dtype = writing.code, working_dtype(op.dtype)
+    code, dtype = writing.code, accumulator_dtype(op.dtype)
     wide = is_wide(x, lowering.out)
     kind = index_kind(wide)
     source = writing.array("x", x) if x.size else None

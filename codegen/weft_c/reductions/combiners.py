@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.ir import dtypes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.kernels.kernel import Instruction
 from weft.ops.reduction import MaxOp, MinOp, ProdOp, SumOp
 from weft_c.source.code import Code
@@ -26,7 +26,7 @@ BLOCK = 64
 
 def total_dtype(made: Instruction) -> DType:
     """Return the dtype in which a reduction adds up."""
-    return working_dtype(made.dtype) if isinstance(made.op, SumOp | ProdOp) else made.dtype
+    return accumulator_dtype(made.dtype) if isinstance(made.op, SumOp | ProdOp) else made.dtype
 
 
 def start(made: Instruction, form: Form) -> str:

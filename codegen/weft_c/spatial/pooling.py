@@ -9,7 +9,7 @@ from math import prod
 
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription
-from weft.ir.dtypes import working_dtype
+from weft.ir.dtypes import accumulator_dtype
 from weft.ops.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
 from weft_c.loops.parallel import Body, each_point
 from weft_c.lowering import Array, Lowering, Writing, needs_scratch, rules
@@ -84,14 +84,14 @@ def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
 def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
     """Divide the sum of each window by the number of elements that count."""
     writing, x, out = _kernel(lowering, "avg_pool")
-    code, kind = writing.code, register_type(working_dtype(op.dtype))
+    code, kind = writing.code, register_type(accumulator_dtype(op.dtype))
     counter = kind_of(op, lowering)
     ends = [n + after for n, (_, after) in zip(x.lies.shape[2:], op.counted, strict=True)]
     counted = [(-before, end) for (before, _), end in zip(op.counted, ends, strict=True)]
 
     def window(indices: tuple[str, ...], form: Form) -> None:
         total = code.define(kind, "total", "0")
-        number = literal(prod(op.kernel), working_dtype(op.dtype))
+        number = literal(prod(op.kernel), accumulator_dtype(op.dtype))
         if op.padding != op.counted:
             name = code.define(counter, "number", "0")
             with ExitStack() as stack:
@@ -101,7 +101,7 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
         exact = None
         if prod(op.kernel) > BLOCK:
             error = code.define(kind, "error", "0")
-            exact = Compensated(working_dtype(op.dtype), Form(code), total, error)
+            exact = Compensated(accumulator_dtype(op.dtype), Form(code), total, error)
         with ExitStack() as stack:
             places = _taps(stack, code, op, counter, indices[2:])
             value = x.get(*indices[:2], *places)
@@ -126,7 +126,7 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     shares = _shares(op, lowering)
     _, x, maxima = lowering.args
     writing = lowering.kernel("max_pool_input")
-    code, kind = writing.code, register_type(working_dtype(op.dtype))
+    code, kind = writing.code, register_type(accumulator_dtype(op.dtype))
     counter = kind_of(op, lowering)
     given, seen = writing.array("shares", shares), writing.array("x", x)
     largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
@@ -150,13 +150,13 @@ def share_bytes(op: MaxPoolInputOp, processor: Processor) -> int:
     if are_tiles(op):
         return 0
     windows: int = prod(op.args[2].axes.shape)
-    return windows * working_dtype(op.dtype).itemsize + 256
+    return windows * accumulator_dtype(op.dtype).itemsize + 256
 
 
 def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
     """Write what each of the largest elements of a window gets; infinite or NaN if that is NaN."""
     delta, x, maxima = lowering.args
-    shares = lowering.scratch(maxima.shape, working_dtype(op.dtype))
+    shares = lowering.scratch(maxima.shape, accumulator_dtype(op.dtype))
     writing = lowering.kernel("max_pool_shares")
     given, seen = writing.array("delta", delta), writing.array("x", x)
     largest, out = writing.array("maxima", maxima), writing.array("shares", shares, True)
@@ -190,7 +190,7 @@ def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     """Share out window by window."""
     delta, x, maxima = lowering.args
     writing = lowering.kernel("max_pool_input")
-    code, kind = writing.code, register_type(working_dtype(op.dtype))
+    code, kind = writing.code, register_type(accumulator_dtype(op.dtype))
     counter = kind_of(op, lowering)
     given, seen = writing.array("delta", delta), writing.array("x", x)
     largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)

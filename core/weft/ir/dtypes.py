@@ -112,7 +112,7 @@ def greatest(dtype: DType) -> Any:
     return True if is_bool(dtype) else int(np.iinfo(dtype).max)
 
 
-def working_dtype(dtype: DType) -> DType:
+def accumulator_dtype(dtype: DType) -> DType:
     """Return the dtype in which many elements of a dtype are combined: float32 for 16 bits."""
     return float32 if is_float(dtype) and dtype.itemsize == 2 else dtype
 

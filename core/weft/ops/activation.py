@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorOp, operators
@@ -205,7 +205,7 @@ def _halves(x: TensorOp) -> tuple[TensorOp, TensorOp, TensorOp]:
 
 def _half_values(x: Any) -> tuple[Any, Any, Any]:
     """Return in NumPy, in at least float32, what `_halves` does."""
-    wide = working_dtype(np.asarray(x).dtype)
+    wide = accumulator_dtype(np.asarray(x).dtype)
     x = np.maximum(np.asarray(x, wide), wide.type(_lowest(wide)))
     with np.errstate(over="ignore"):
         up = np.minimum(np.exp(x / 2), _HIGHEST)

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError
 from weft.ir.axes import Axes
-from weft.ir.dtypes import working_dtype
+from weft.ir.dtypes import accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
@@ -147,4 +147,4 @@ def reduced(
 
 
 def _total(x: TensorOp) -> TensorOp:
-    return SumOp(cast(x, working_dtype(x.dtype)), positions=tuple(range(x.rank)))
+    return SumOp(cast(x, accumulator_dtype(x.dtype)), positions=tuple(range(x.rank)))

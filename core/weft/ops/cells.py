@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from weft.errors import ArgumentError, AxesError
-from weft.ir.dtypes import working_dtype
+from weft.ir.dtypes import accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
@@ -35,7 +35,7 @@ class Functions(NamedTuple):
 
 
 def _array_product(x: Any, weight: Any) -> Any:
-    wide = working_dtype(x.dtype)
+    wide = accumulator_dtype(x.dtype)
     return (np.asarray(x, wide) @ np.asarray(weight, wide).T).astype(x.dtype)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.errors import ArgumentError
 from weft.ir import dtypes
-from weft.ir.dtypes import working_dtype
+from weft.ir.dtypes import accumulator_dtype
 from weft.ir.op import Op, explain
 from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
@@ -58,7 +58,7 @@ def _clipped(function: str, tensors: list[Any], limit: float) -> list[TensorOp]:
     if not checked_number(function, "limit", limit):
         raise ArgumentError(explain(function, "limit must be more than 0", ()))
     ops = [x for each in tensors for x in align(FloatOp, each)]
-    wide = [cast(x, working_dtype(x.dtype)) for x in ops if x.axes.size != 0]
+    wide = [cast(x, accumulator_dtype(x.dtype)) for x in ops if x.axes.size != 0]
     dtype = reduce(dtypes.promote, (x.dtype for x in wide), dtypes.float32)
     # The largest element is divided out first, so that no square overflows; in the end it cancels.
     top = constant(limit, dtype=dtype)

@@ -19,7 +19,7 @@ import numpy as np
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.lengths import floor_divide, product
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -245,7 +245,7 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
 
 def _split(x: Any, place: int, op: BilinearConvolutionOp) -> Any:
     """Return an array, in the dtype to add up in, with an axis split in groups and the rest."""
-    wide = np.asarray(x, working_dtype(op.dtype))
+    wide = np.asarray(x, accumulator_dtype(op.dtype))
     length = x.shape[place] // op.groups
     return wide.reshape(*x.shape[:place], op.groups, length, *x.shape[place + 1 :])
 

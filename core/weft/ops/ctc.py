@@ -20,7 +20,7 @@ import numpy as np
 from weft.errors import AxesError, DTypeError, IndexOutOfRange
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import constant
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -178,7 +178,7 @@ class CtcOp(CompositeOp):
         is_end = logical_or(equal(place, last), equal(place, last - 1))
         before = _shifted(classes, 2, self.blank)
         is_skip = logical_and(not_equal(classes, self.blank), not_equal(classes, before))
-        wide = cast(x, working_dtype(x.dtype))
+        wide = cast(x, accumulator_dtype(x.dtype))
         zero = constant(0, dtype=wide.dtype)
         skips, starts, ends = (
             where(each, zero, IMPOSSIBLE) for each in (is_skip, equal(place, 0), is_end)
@@ -255,7 +255,7 @@ class CtcLossOp(CtcOp):
 
     def reference(self, x: Any, labels: Any, times: Any, counts: Any) -> Any:
         """Walk ahead."""
-        wide = np.asarray(x, working_dtype(self.dtype))
+        wide = np.asarray(x, accumulator_dtype(self.dtype))
         losses = np.full(x.shape[1], np.inf, wide.dtype)
         for walk in self.walks(wide, labels, times, counts):
             losses[walk.sample] = -walk.total
@@ -278,7 +278,7 @@ class CtcPosteriorOp(CtcOp):
 
     def reference(self, x: Any, labels: Any, times: Any, counts: Any) -> Any:
         """Walk ahead and back, and meet."""
-        wide = np.asarray(x, working_dtype(self.dtype))
+        wide = np.asarray(x, accumulator_dtype(self.dtype))
         result = np.zeros_like(wide)
         for walk in self.walks(wide, labels, times, counts):
             if np.isfinite(walk.total):

@@ -13,7 +13,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -172,7 +172,7 @@ class CumulativeOp(RunningOp):
 
     def reference(self, x: Any) -> Any:
         """Accumulate."""
-        wide = self.turned(np.asarray(x, working_dtype(self.dtype)))
+        wide = self.turned(np.asarray(x, accumulator_dtype(self.dtype)))
         result = self.ufunc.accumulate(wide, axis=0, dtype=wide.dtype)
         if self.exclusive and len(result):
             first = np.full_like(result[:1], self.nothing(self.dtype))
@@ -181,7 +181,7 @@ class CumulativeOp(RunningOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Double the number of elements that are combined."""
-        total = cast(x, working_dtype(self.dtype))
+        total = cast(x, accumulator_dtype(self.dtype))
         by = 1
         while by < self.length:
             here, before = self.reach(by)
@@ -195,7 +195,7 @@ class CumulativeOp(RunningOp):
         """Take an exclusive op for one that was moved on by one place."""
         if self.exclusive:
             delta = self.moved(delta, 0, back=True)
-        wide = working_dtype(self.dtype)
+        wide = accumulator_dtype(self.dtype)
         return (cast(self.adjoint(cast(delta, wide), cast(x, wide)), self.dtype),)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, broadcast_axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import whole_number
@@ -247,7 +247,7 @@ def _operands(kind: str, *operands: Any) -> tuple[list[TensorOp], DType]:
     require_positional(kind, *factors)
     require_matrices(kind, factors[0])
     dtype = factors[0].dtype if dtypes.is_inexact(factors[0].dtype) else dtypes.DEFAULT
-    return [cast(x, working_dtype(dtype)) for x in factors], dtype
+    return [cast(x, accumulator_dtype(dtype)) for x in factors], dtype
 
 
 def cholesky(x: Any) -> TensorOp:

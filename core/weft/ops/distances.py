@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.errors import AxesError
 from weft.ir.axes import Axes
-from weft.ir.dtypes import working_dtype
+from weft.ir.dtypes import accumulator_dtype
 from weft.ir.op import explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
@@ -199,7 +199,7 @@ def cosine_similarity(x: Any, y: Any, axis: Any = -1, epsilon: float = 1e-8) -> 
     x, y = align(FloatOp, x, y)
     dtype = x.dtype
     positions = explained("cosine_similarity", given, _vector_positions, *given, x.axes, axis)
-    wide = (cast(each, working_dtype(dtype)) for each in (x, y))
+    wide = (cast(each, accumulator_dtype(dtype)) for each in (x, y))
     x, y = (normalize(each, axes=positions, epsilon=epsilon) for each in wide)
     return cast(SumOp(x * y, positions=positions), dtype)
 
@@ -256,7 +256,7 @@ def triplet_loss(
 
 def _distance(function: str, x: Any, y: Any, p: float, axis: Any) -> TensorOp:
     x, y = paired(function, x, y)
-    difference = cast(x - y, working_dtype(x.dtype))
+    difference = cast(x - y, accumulator_dtype(x.dtype))
     positions = tuple(sorted(explained(function, (x, y), difference.axes.positions, axis)))
     return cast(norm(difference, p, positions), x.dtype)
 
@@ -281,7 +281,7 @@ def dice_loss(
     function = "dice_loss"
     y, t = paired(function, predictions, targets)
     epsilon = checked_number(function, "epsilon", epsilon)
-    wide = [cast(each, working_dtype(y.dtype)) for each in (y, t)]
+    wide = [cast(each, accumulator_dtype(y.dtype)) for each in (y, t)]
     product = wide[0] * wide[1]
     positions = reduced_positions(product, axes, None)
     overlap, *sizes = (

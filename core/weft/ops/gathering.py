@@ -198,7 +198,7 @@ class ScatterOp(IndexedOp, CompositeOp):
         return index == 0
 
     @property
-    def working_dtype(self) -> DType:
+    def accumulator_dtype(self) -> DType:
         """The dtype in which numbers are combined."""
         narrow = dtypes.is_float(self.dtype) and self.dtype.itemsize == 2
         return dtypes.float32 if narrow and self.reduction != "set" else self.dtype
@@ -212,12 +212,12 @@ class ScatterOp(IndexedOp, CompositeOp):
 
     def reference(self, x: Any, indices: Any, updates: Any) -> Any:
         """Put."""
-        result = np.array(x, self.working_dtype)
+        result = np.array(x, self.accumulator_dtype)
         at = (*(slice(None),) * self.position, self.places(indices))
         if self.reduction == "set":
             result[at] = updates
         else:
-            wide = np.asarray(updates, self.working_dtype)
+            wide = np.asarray(updates, self.accumulator_dtype)
             REDUCTIONS[self.reduction].ufunc.at(result, at, wide)
         return result.astype(self.dtype)
 
@@ -227,9 +227,9 @@ class ScatterOp(IndexedOp, CompositeOp):
             return x
         places = _flat(offsets(x.axes, self.position, indices))
         count = places.axes[0].length
-        rows = cast_axes(cast(x, self.working_dtype), _grouped(x.axes, self.position))
+        rows = cast_axes(cast(x, self.accumulator_dtype), _grouped(x.axes, self.position))
         before, length, after = rows.axes.lengths
-        puts = cast_axes(cast(updates, self.working_dtype), (before, count, after))
+        puts = cast_axes(cast(updates, self.accumulator_dtype), (before, count, after))
         meetings = make_axes((length, count))
         index = IotaOp(target_axes=meetings, target_dtype=dtypes.int64, position=0)
         hit = equal(index, broadcast(places, meetings))

@@ -15,7 +15,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, broadcast_axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.lengths import Length, product
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
@@ -108,7 +108,7 @@ class AttentionOp(CompositeOp):
 
     def reference(self, query: Any, key: Any, value: Any, *extras: Any) -> Any:
         """Weigh the values."""
-        wide = working_dtype(self.dtype)
+        wide = accumulator_dtype(self.dtype)
         repeats = query.shape[-3] // key.shape[-3] if key.shape[-3] else 1
         key, value = (np.repeat(np.asarray(x, wide), repeats, axis=-3) for x in (key, value))
         scores = np.asarray(query, wide) @ np.swapaxes(key, -1, -2) * np.asarray(self.scale, wide)
@@ -129,7 +129,7 @@ class AttentionOp(CompositeOp):
         return cast(cast_axes(MatmulOp(weights, value), self.axes), self.dtype)
 
     def _wide(self, *operands: TensorOp) -> list[TensorOp]:
-        return [cast(x, working_dtype(self.dtype)) for x in operands]
+        return [cast(x, accumulator_dtype(self.dtype)) for x in operands]
 
     def _grouped(self, x: TensorOp) -> TensorOp:
         """Return a tensor with all queries that share keys along one axis."""

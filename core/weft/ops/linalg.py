@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import BATCH, Axes, broadcast_axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.lengths import Length, product
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
@@ -64,7 +64,7 @@ class MatmulOp(TensorOp):
 
     def reference(self, x: Any, y: Any) -> Any:
         """Multiply matrices."""
-        wide = working_dtype(self.dtype)
+        wide = accumulator_dtype(self.dtype)
         return np.matmul(np.asarray(x, wide), np.asarray(y, wide)).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> Any:
@@ -123,7 +123,7 @@ class DotOp(CompositeOp):
         free_x, free_y = self.free()
         out = [left[i] for i in (*self.batched[0], *free_x)] + [right[i] for i in free_y]
         equation = f"{''.join(left)},{''.join(right)}->{''.join(out)}"
-        wide = working_dtype(self.dtype)
+        wide = accumulator_dtype(self.dtype)
         total = np.einsum(equation, np.asarray(x, wide), np.asarray(y, wide))
         return total.astype(self.dtype)
 

@@ -9,7 +9,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -114,7 +114,7 @@ class CrossEntropyLogitsOp(CompositeOp):
 
     def reference(self, x: Any, t: Any) -> Any:
         """Multiply the targets with the logarithms of the softmax."""
-        x, t = (np.asarray(each, working_dtype(self.dtype)) for each in (x, t))
+        x, t = (np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, t))
         below = x - np.max(x, axis=self.positions, keepdims=True)
         total = np.log(np.sum(np.exp(below), axis=self.positions, keepdims=True))
         return np.sum(t * (total - below), axis=self.positions).astype(self.dtype)
@@ -127,7 +127,7 @@ class CrossEntropyLogitsOp(CompositeOp):
 
     def widened(self, *operands: TensorOp) -> tuple[TensorOp, ...]:
         """Return operands in the dtype in which sums are taken."""
-        return tuple(cast(each, working_dtype(self.dtype)) for each in operands)
+        return tuple(cast(each, accumulator_dtype(self.dtype)) for each in operands)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, t: TensorOp) -> Any:
         """Softmax times the sum of targets minus targets; -log(softmax) for the targets."""
@@ -512,5 +512,5 @@ def kl_div(
     if reduction != "batchmean":
         return reduced("kl_div", losses, reduction)
     samples = losses.axes.batch_axes() if losses.axes.is_named else losses.axes[:1]
-    total = reduced("kl_div", cast(losses, working_dtype(losses.dtype)), "sum")
+    total = reduced("kl_div", cast(losses, accumulator_dtype(losses.dtype)), "sum")
     return cast(divide(total, size_of(samples, total.dtype)), losses.dtype)

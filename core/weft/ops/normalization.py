@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError
 from weft.ir import scope
 from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import Op, explain, explained
 from weft.ir.storage import constant
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -93,7 +93,7 @@ class NormalizeOp(CompositeOp):
 
     def decompose(self, x: TensorOp, scale: TensorOp, *bias: TensorOp) -> TensorOp:
         """Take two passes, the mean and then the distances, which loses no digits."""
-        wide = [cast(each, working_dtype(self.dtype)) for each in (x, scale, *bias)]
+        wide = [cast(each, accumulator_dtype(self.dtype)) for each in (x, scale, *bias)]
         result = self.unit(wide[0])[0] * wide[1]
         return cast(result + wide[2] if bias else result, self.dtype)
 
@@ -102,7 +102,7 @@ class NormalizeOp(CompositeOp):
 
         (Ioffe and Szegedy, 2015, with the sums written as means.)
         """
-        wide, x, scale = (cast(each, working_dtype(self.dtype)) for each in (delta, x, scale))
+        wide, x, scale = (cast(each, accumulator_dtype(self.dtype)) for each in (delta, x, scale))
         unit, factor = self.unit(x)
         share = wide * scale
         dx = factor * (self.centred(share) - unit * self.mean(share * unit))
@@ -118,7 +118,9 @@ class StandardizeOp(NormalizeOp):
 
     def reference(self, x: Any, scale: Any, bias: Any) -> Any:
         """Subtract the mean, divide by the standard deviation, scale and shift."""
-        x, scale, bias = (np.asarray(each, working_dtype(self.dtype)) for each in (x, scale, bias))
+        x, scale, bias = (
+            np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, scale, bias)
+        )
         if not x.size:
             return x.astype(self.dtype)
         centred = x - np.mean(x, axis=self.positions, keepdims=True)
@@ -135,7 +137,7 @@ class RmsNormOp(NormalizeOp):
 
     def reference(self, x: Any, scale: Any) -> Any:
         """Divide by the root of the mean square, and scale."""
-        x, scale = (np.asarray(each, working_dtype(self.dtype)) for each in (x, scale))
+        x, scale = (np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, scale))
         if not x.size:
             return x.astype(self.dtype)
         total = np.mean(np.square(x), axis=self.positions, keepdims=True) + self.epsilon
@@ -283,7 +285,7 @@ def _by_statistics(
     others = dict(zip(("scale", "bias"), affine, strict=True), mean=mean, variance=variance)
     operands = _operands("batch_norm", x, axes, **others)
     dtype = operands[0].dtype
-    x, scale, bias, mean, variance = (cast(each, working_dtype(dtype)) for each in operands)
+    x, scale, bias, mean, variance = (cast(each, accumulator_dtype(dtype)) for each in operands)
     factor = broadcast(scale * rsqrt(variance + epsilon), axes)
     result = (x - spread(mean, x, places)) * spread(factor, x, places)
     return cast(result + spread(bias, x, places), dtype)
@@ -292,7 +294,7 @@ def _by_statistics(
 def _running_averages(
     x: TensorOp, positions: tuple[int, ...], mean: Any, variance: Any, momentum: float
 ) -> list[Op]:
-    wide = cast(x, working_dtype(x.dtype))
+    wide = cast(x, accumulator_dtype(x.dtype))
     count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
     correction = divide(count, maximum(count - 1, 1))
     statistics = (
@@ -387,7 +389,7 @@ def local_response_norm(
         checked_number("local_response_norm", what, value)
         for what, value in (("alpha", alpha), ("beta", beta), ("k", k))
     )
-    wide = cast(x, working_dtype(x.dtype))
+    wide = cast(x, accumulator_dtype(x.dtype))
     widths = [(0, 0)] * x.rank
     widths[channel] = (size // 2, (size - 1) // 2)
     padded = pad(square(wide), widths)
@@ -407,7 +409,7 @@ def normalize(x: Any, p: float = 2, axes: Any = -1, epsilon: float = 1e-12) -> T
     """
     (x,) = align(FloatOp, x)
     positions = tuple(sorted(explained("normalize", (x,), x.axes.positions, axes)))
-    wide = cast(x, working_dtype(x.dtype))
+    wide = cast(x, accumulator_dtype(x.dtype))
     epsilon = checked_number("normalize", "epsilon", epsilon)
     length = norm(wide, checked_order("normalize", p), positions)
     return cast(wide / repeated(maximum(length, epsilon), x, positions), x.dtype)

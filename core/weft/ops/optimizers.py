@@ -15,7 +15,7 @@ from typing import Any
 
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.ir import dtypes, scope, upcalls
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, persistent_tensor
 from weft.ir.tensor import TensorOp
@@ -65,7 +65,7 @@ class Slots:
     def turn_to(self, variable: Any) -> TensorOp:
         """Go on to the next variable, and return its value."""
         self.variable = variable
-        self.dtype = working_dtype(variable.dtype)
+        self.dtype = accumulator_dtype(variable.dtype)
         return cast(variable, self.dtype)
 
     def old(self, name: str) -> TensorOp:

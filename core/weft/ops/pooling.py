@@ -13,7 +13,7 @@ import numpy as np
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops import reduction
@@ -160,7 +160,7 @@ class MaxPoolInputOp(PoolingOp):
     def reference(self, delta: Any, x: Any, maxima: Any) -> Any:
         """Count the largest elements of all windows, then give each its share."""
         taps = list(self.sliding.taps(x.shape[2:]))
-        wide = working_dtype(self.dtype)
+        wide = accumulator_dtype(self.dtype)
         count, result = np.zeros(maxima.shape, wide), np.zeros(x.shape, wide)
         for at, elements, _ in taps:
             count[at] += x[elements] == maxima[at]
@@ -262,7 +262,7 @@ class AvgPoolOp(PoolingOp):
 
     def reference(self, x: Any) -> Any:
         """Add one element of all windows after the other, and count them."""
-        total = np.zeros(self.axes.shape, working_dtype(self.dtype))
+        total = np.zeros(self.axes.shape, accumulator_dtype(self.dtype))
         for windows, elements, _ in self.sliding.taps(x.shape[2:]):
             total[windows] += x[elements]
         return (total / self.numbers(total.dtype)).astype(self.dtype)
@@ -277,7 +277,7 @@ class AvgPoolOp(PoolingOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Divide the sums of windows by the numbers of elements that count."""
-        wide = working_dtype(x.dtype)
+        wide = accumulator_dtype(x.dtype)
         total = SumOp(self.windows(cast(x, wide)), positions=self.inner)
         return cast(divide(total, self._numbers(x, wide)), self.dtype)
 
@@ -317,7 +317,7 @@ class LpPoolOp(PoolingOp):
 
     def reference(self, x: Any) -> Any:
         """Add up powers of elements over the largest in the window."""
-        size = np.abs(np.asarray(x, working_dtype(self.dtype)))
+        size = np.abs(np.asarray(x, accumulator_dtype(self.dtype)))
         top, total = np.zeros((2, *self.axes.shape), size.dtype)
         for at, elements, _ in self.sliding.taps(x.shape[2:]):
             top[at] = np.maximum(top[at], size[elements])
@@ -328,7 +328,7 @@ class LpPoolOp(PoolingOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Add up powers of elements over the largest in the window."""
-        windows = absolute(self.windows(cast(x, working_dtype(x.dtype))))
+        windows = absolute(self.windows(cast(x, accumulator_dtype(x.dtype))))
         if self.p == 1:
             return cast(SumOp(windows, positions=self.inner), self.dtype)
         top = MaxOp(windows, positions=self.inner)
@@ -339,7 +339,7 @@ class LpPoolOp(PoolingOp):
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """(abs x / norm) ** (p - 1), with the sign of x."""
-        wide = working_dtype(x.dtype)
+        wide = accumulator_dtype(x.dtype)
         windows = self.windows(cast(x, wide))
         norm = cast(where(equal(self, 0), 1, self), wide)
         ratios = absolute(windows) / self.spread(norm, windows)

@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.lengths import Length
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
@@ -44,9 +44,9 @@ class RotaryOp(CompositeOp):
     def infer(self) -> tuple[Axes, DType]:
         """Check the axes and dtypes of cosine and sine."""
         x, cos, sin = self.args
-        if not dtypes.is_float(x.dtype) or {cos.dtype, sin.dtype} != {working_dtype(x.dtype)}:
+        if not dtypes.is_float(x.dtype) or {cos.dtype, sin.dtype} != {accumulator_dtype(x.dtype)}:
             given = f"{x.dtype} by {cos.dtype} and {sin.dtype}"
-            raise DTypeError(f"floats are rotated by {working_dtype(x.dtype)}, not {given}")
+            raise DTypeError(f"floats are rotated by {accumulator_dtype(x.dtype)}, not {given}")
         length = x.axes[-1].length if x.axes else 1
         if not isinstance(length, int) or length % 2:
             raise AxesError(f"the last axis of {x.axes} must have an even length, known now")
@@ -57,7 +57,7 @@ class RotaryOp(CompositeOp):
 
     def reference(self, x: Any, cos: Any, sin: Any) -> Any:
         """Rotate."""
-        wide = np.asarray(x, working_dtype(self.dtype))
+        wide = np.asarray(x, accumulator_dtype(self.dtype))
         half = wide.shape[-1] // 2
         first, second = (
             (np.s_[..., ::2], np.s_[..., 1::2])
@@ -79,7 +79,7 @@ class RotaryOp(CompositeOp):
 
     def _pairs(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
         """Return the first and the second of each pair."""
-        wide = cast(x, working_dtype(self.dtype))
+        wide = cast(x, accumulator_dtype(self.dtype))
         half = wide.axes[-1].length // 2
         if self.interleaved:
             return wide[..., ::2], wide[..., 1::2]
@@ -121,7 +121,7 @@ def rotary_embedding(
         problem = "takes positions, or both cos and sin, but not positions and these"
         raise ArgumentError(explain("rotary_embedding", problem, (op,)))
     depth = _even("rotary_embedding", op.axes[-1].length if op.rank > 1 else None)
-    dtype = working_dtype(op.dtype)
+    dtype = accumulator_dtype(op.dtype)
     if cos is None:
         places = _count(op.axes[-2:-1]) if positions is None else positions
         angles = _angles("rotary_embedding", places, depth, base, dtype)
@@ -170,7 +170,7 @@ def sinusoidal_positions(
         problem = f"the code must be floats, not {target}"
         raise DTypeError(explain("sinusoidal_positions", problem, ()))
     places = _count(make_axes(positions)) if isinstance(positions, int | Length) else positions
-    angles = _angles("sinusoidal_positions", places, length, base, working_dtype(target))
+    angles = _angles("sinusoidal_positions", places, length, base, accumulator_dtype(target))
     waves = stack([sine(angles), cosine(angles)], pos=angles.rank)
     return cast(cast_axes(waves, (*angles.axes[:-1], length)), target)
 
@@ -191,7 +191,7 @@ def alibi_bias(heads: int, queries: Any, keys: Any = None, dtype: Any = dtypes.D
         IotaOp(target_axes=square, target_dtype=dtypes.int32, position=place) for place in (0, 1)
     )
     late, long = (size_of(Axes((axis,)), dtypes.int32) for axis in square)
-    distance = cast(absolute(row + (long - late) - column), working_dtype(target))
+    distance = cast(absolute(row + (long - late) - column), accumulator_dtype(target))
     axes = make_axes((count, *square.lengths))
     slopes = constant(-np.array(_slopes(count)), dtype=distance.dtype)
     spread = BroadcastOp(slopes, target_axes=axes, dims=(0,))

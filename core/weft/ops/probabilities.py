@@ -9,7 +9,7 @@ import numpy as np
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -90,7 +90,7 @@ class LogitsOp(CompositeOp):
 
     def widened(self, *operands: TensorOp) -> tuple[TensorOp, ...]:
         """Return operands in the dtype in which sums are taken."""
-        return tuple(cast(each, working_dtype(self.dtype)) for each in operands)
+        return tuple(cast(each, accumulator_dtype(self.dtype)) for each in operands)
 
     def below_largest(self, x: TensorOp) -> TensorOp:
         """Return the distance of each element from the largest, at most 0."""
@@ -102,7 +102,7 @@ class LogitsOp(CompositeOp):
 
     def normalised(self, x: Any) -> tuple[Any, Any]:
         """Return, in NumPy, the distances from the largest, and the sums of their exponentials."""
-        wide = np.asarray(x, working_dtype(self.dtype))
+        wide = np.asarray(x, accumulator_dtype(self.dtype))
         below = wide - np.max(wide, axis=self.positions, keepdims=True)
         return below, np.sum(np.exp(below), axis=self.positions, keepdims=True)
 
@@ -157,7 +157,7 @@ class LogSumExpOp(ReductionOp, CompositeOp):
 
     def reference(self, x: Any) -> Any:
         """Subtract the largest where it is finite, and add it again."""
-        wide = np.asarray(x, working_dtype(self.dtype))
+        wide = np.asarray(x, accumulator_dtype(self.dtype))
         top = np.max(wide, axis=self.positions, keepdims=True, initial=-np.inf)
         top = np.where(np.isfinite(top), top, 0)
         total = np.log(np.sum(np.exp(wide - top), axis=self.positions, keepdims=True)) + top
@@ -170,7 +170,7 @@ class LogSumExpOp(ReductionOp, CompositeOp):
 
     def _powers(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
         """Return what is subtracted, through which no gradient flows, and the exponentials."""
-        wide = cast(x, working_dtype(self.dtype))
+        wide = cast(x, accumulator_dtype(self.dtype))
         if 0 in (x.axes[place].length for place in self.positions):
             return constant(0, dtype=wide.dtype), exp(wide)
         largest = stop_gradient(MaxOp(wide, positions=self.positions))
@@ -236,7 +236,7 @@ def masked_softmax(x: Any, mask: Any, normalization_axes: Any = None) -> TensorO
     if not dtypes.is_bool(mask.dtype):
         problem = f"the mask must be bool, not {mask.dtype}: compare it, as with not_equal(mask, 0)"
         raise DTypeError(explain("masked_softmax", problem, (x, mask)))
-    wide = cast(x, working_dtype(x.dtype))
+    wide = cast(x, accumulator_dtype(x.dtype))
     lowest = float(np.finfo(wide.dtype).min)
     shares = softmax(where(mask, wide, lowest), normalization_axes)
     return cast(where(mask, shares, 0), x.dtype)

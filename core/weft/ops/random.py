@@ -17,7 +17,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.ir import dtypes, scope
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant, persistent_tensor
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -170,7 +170,7 @@ def float_to_compute_in(function: str, dtype: Any) -> DType:
     if not dtypes.is_float(target):
         problem = f"random numbers of {target} are not floats: cast them"
         raise DTypeError(explain(function, problem, ()))
-    return working_dtype(target)
+    return accumulator_dtype(target)
 
 
 def parameter(function: str, name: str, value: Any, axes: Axes) -> TensorOp | float:

@@ -14,7 +14,7 @@ import numpy as np
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorOp, operators
 from weft.ops.bits import bitwise_not
@@ -98,7 +98,7 @@ class SumOp(ReductionOp):
 
     def reference(self, x: Any) -> Any:
         """Add up."""
-        wide = working_dtype(self.dtype)
+        wide = accumulator_dtype(self.dtype)
         return np.sum(x, axis=self.positions, dtype=wide).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -115,7 +115,7 @@ class ProdOp(ReductionOp):
 
     def reference(self, x: Any) -> Any:
         """Multiply up."""
-        wide = working_dtype(self.dtype)
+        wide = accumulator_dtype(self.dtype)
         return np.prod(x, axis=self.positions, dtype=wide).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -264,29 +264,29 @@ class MeanOp(ReductionOp, CompositeOp):
         return operand if dtypes.is_inexact(operand) else dtypes.DEFAULT
 
     @property
-    def working_dtype(self) -> DType:
+    def accumulator_dtype(self) -> DType:
         """The dtype in which sums and counts are taken."""
-        return working_dtype(self.dtype)
+        return accumulator_dtype(self.dtype)
 
     def share(self, x: TensorOp) -> TensorOp:
         """Return 1 over the number of elements that are reduced into one."""
         reduced = Axes(x.axes[place] for place in self.positions)
-        return reciprocal(size_of(reduced, self.working_dtype))
+        return reciprocal(size_of(reduced, self.accumulator_dtype))
 
     def reference(self, x: Any) -> Any:
         """Average."""
-        total = np.sum(x, axis=self.positions, dtype=self.working_dtype)
+        total = np.sum(x, axis=self.positions, dtype=self.accumulator_dtype)
         count = np.asarray(np.asarray(x).size / (total.size or 1), total.dtype)
         return (total / count).astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Multiply the sum by the reciprocal of the count."""
-        total = SumOp(cast(x, self.working_dtype), positions=self.positions)
+        total = SumOp(cast(x, self.accumulator_dtype), positions=self.positions)
         return cast(multiply(total, self.share(x)), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Share the adjoint evenly."""
-        share = multiply(cast(delta, self.working_dtype), self.share(x))
+        share = multiply(cast(delta, self.accumulator_dtype), self.share(x))
         return (self.spread(cast(share, self.dtype), x),)
 
 
@@ -302,14 +302,14 @@ class VarianceOp(MeanOp):
 
     def reference(self, x: Any) -> Any:
         """Average the squared distances; NaN for no elements."""
-        wide = np.asarray(x, self.working_dtype)
+        wide = np.asarray(x, self.accumulator_dtype)
         if not wide.size:
             return super().reference(wide)
         return np.var(wide, axis=self.positions).astype(self.dtype)
 
     def distance(self, x: TensorOp) -> TensorOp:
         """Return the distance of each element from the mean, without what rounding that leaves."""
-        near, rest = around_mean(cast(x, self.working_dtype), self.positions)
+        near, rest = around_mean(cast(x, self.accumulator_dtype), self.positions)
         return subtract(near, self.spread(rest, x))
 
     def decompose(self, x: TensorOp) -> TensorOp:
@@ -318,12 +318,12 @@ class VarianceOp(MeanOp):
         (Chan, Golub and LeVeque, Algorithms for computing the sample variance, 1983: the corrected
         two-pass algorithm.) One pass loses digits, and so does a mean far from 0.
         """
-        near, rest = around_mean(cast(x, self.working_dtype), self.positions)
+        near, rest = around_mean(cast(x, self.accumulator_dtype), self.positions)
         return cast(mean_square(near, rest, self.positions), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """2 (x - mean) / count."""
-        share = multiply(multiply(cast(delta, self.working_dtype), 2), self.share(x))
+        share = multiply(multiply(cast(delta, self.accumulator_dtype), 2), self.share(x))
         return (cast(self.distance(x) * self.spread(share, x), self.dtype),)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import AxesError
 from weft.ir import dtypes
 from weft.ir.axes import make_axes
-from weft.ir.dtypes import working_dtype
+from weft.ir.dtypes import accumulator_dtype
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_number
@@ -64,7 +64,7 @@ def roi_align(
     if not is_count(sampling_ratio, 1):
         raise use.refusal(f"sampling_ratio must be an integer >= 1, not {sampling_ratio!r}")
     scale = checked_number("roi_align", "spatial_scale", spatial_scale)
-    corners = cast(boxes, working_dtype(x.dtype)) * scale - (0.5 if aligned else 0.0)
+    corners = cast(boxes, accumulator_dtype(x.dtype)) * scale - (0.5 if aligned else 0.0)
     least = None if aligned else 1.0
     rows = _neighbors(corners[:, 1], corners[:, 3], bins[0], sampling_ratio, height, least)
     columns = _neighbors(corners[:, 0], corners[:, 2], bins[1], sampling_ratio, width, least)

@@ -13,7 +13,7 @@ import numpy as np
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.lengths import floor_divide, product
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -251,7 +251,7 @@ class GridSampleOp(CompositeOp):
     def reference(self, x: Any, grid: Any) -> Any:
         """Add up the weighed neighbours of each place."""
         lengths = x.shape[2:]
-        wide = np.asarray(grid, working_dtype(self.dtype))
+        wide = np.asarray(grid, accumulator_dtype(self.dtype))
         places = [
             self._inside(wide[..., -1 - d], n, np.abs, np.mod, np.clip)
             for d, n in enumerate(lengths)
@@ -276,7 +276,7 @@ class GridSampleOp(CompositeOp):
     def decompose(self, x: TensorOp, grid: TensorOp) -> TensorOp:
         """Add up the weighed neighbours of each place."""
         batch, channels, *lengths = x.axes.lengths
-        wide = working_dtype(self.dtype)
+        wide = accumulator_dtype(self.dtype)
         line = (batch, 1, product(grid.axes.lengths[1:-1]))
         lows, fractions = [], []
         for d, n in enumerate(lengths):

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.errors import AxesError, DTypeError, WeftError
 from weft.ir import dtypes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import AssignOp, as_op, constant
 from weft.ir.tensor import TensorOp, operators
@@ -116,7 +116,7 @@ def scaled_add(state: Any, value: Any, a: Any = 1, b: Any = 1) -> AssignOp:
 def _scaled_add(function: str, state: Any, value: Any, a: Any, b: Any) -> AssignOp:
     place = Place(function, state)
     value = _fitting(function, place, value)
-    old, new = (cast(x, working_dtype(x.dtype)) for x in (place.value, value))
+    old, new = (cast(x, accumulator_dtype(x.dtype)) for x in (place.value, value))
     return _write(place, _fitting(function, place, old * a + new * b))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes
 from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -89,7 +89,7 @@ class NormOp(ReductionOp, CompositeOp):
 
     def reference(self, x: Any) -> Any:
         """Scale, take the root of the sum of powers, and scale back."""
-        size = np.abs(np.asarray(x, working_dtype(self.dtype)))
+        size = np.abs(np.asarray(x, accumulator_dtype(self.dtype)))
         choose, other = (np.max, 0) if self.exponent > 0 else (np.min, np.inf)
         scale = choose(size, axis=self.positions, keepdims=True, initial=other)
         scale = np.where((scale > 0) & (scale < np.inf), scale, 1)
@@ -99,7 +99,7 @@ class NormOp(ReductionOp, CompositeOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Scale, take the root of the sum of powers, and scale back."""
-        size = absolute(cast(x, working_dtype(self.dtype)))
+        size = absolute(cast(x, accumulator_dtype(self.dtype)))
         scale = self._scale(size)
         parts = size / self.spread(scale, x)
         powers = square(parts) if self.exponent == 2 else power(parts, self.exponent)
@@ -117,7 +117,7 @@ class NormOp(ReductionOp, CompositeOp):
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Sign(x) (abs(x) / norm) ** (p - 1)."""
-        wide, total, share = (cast(y, working_dtype(self.dtype)) for y in (x, self, delta))
+        wide, total, share = (cast(y, accumulator_dtype(self.dtype)) for y in (x, self, delta))
         is_zero = equal(total, 0)
         parts = wide / self.spread(where(is_zero, 1, total), x)
         if self.exponent != 2:
@@ -159,7 +159,7 @@ class QuantileOp(ReductionOp, CompositeOp):
         """Sort and interpolate."""
         kept = self.kept()
         shape = (*(np.shape(x)[place] for place in kept), -1)
-        rows = np.transpose(np.asarray(x, working_dtype(self.dtype)), (*kept, *self.positions))
+        rows = np.transpose(np.asarray(x, accumulator_dtype(self.dtype)), (*kept, *self.positions))
         ordered = np.sort(np.reshape(rows, shape), axis=-1)
         low, high, weight = self.neighbours(ordered.shape[-1])
         result = ordered[..., low]
@@ -177,7 +177,7 @@ class QuantileOp(ReductionOp, CompositeOp):
         ordered = SortOp(rows, position=rows.rank - 1, descending=False)
         low, high, weight = self.neighbours(count)
         below, above, last = (
-            cast(slice_along_axis(ordered, rows.rank - 1, place), working_dtype(self.dtype))
+            cast(slice_along_axis(ordered, rows.rank - 1, place), accumulator_dtype(self.dtype))
             for place in (low, high, count - 1)
         )
         result = below * (1 - weight) + above * weight if weight else below
@@ -203,7 +203,7 @@ def variance(
         raise ArgumentError(explain("variance", problem, (x,)))
     if correction == 0:
         return reduce(VarianceOp, x, reduction_axes, out_axes, keepdims)
-    wide = cast(x, working_dtype(x.dtype))
+    wide = cast(x, accumulator_dtype(x.dtype))
     positions = reduced_positions(x, reduction_axes, out_axes)
     count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
     result = reduce(VarianceOp, wide, reduction_axes, out_axes, keepdims)
@@ -226,7 +226,7 @@ def std(
     Its gradient is 0 where it is 0.
     """
     (x,) = align(FloatOp, x)
-    wide = cast(x, working_dtype(x.dtype))
+    wide = cast(x, accumulator_dtype(x.dtype))
     squared = variance(wide, reduction_axes, out_axes, keepdims, correction)
     is_zero = equal(squared, 0)
     return cast(where(is_zero, 0, sqrt(where(is_zero, 1, squared))), x.dtype)
@@ -325,7 +325,7 @@ def squared_L2(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Tens
     x = as_op(x)
     if reduction_axes is None and out_axes is None:
         reduction_axes = range(x.rank)
-    total = sum(square(cast(x, working_dtype(x.dtype))), reduction_axes, out_axes)
+    total = sum(square(cast(x, accumulator_dtype(x.dtype))), reduction_axes, out_axes)
     return cast(total, x.dtype) if dtypes.is_inexact(x.dtype) else total
 
 
@@ -343,7 +343,7 @@ def nanmean(
 ) -> TensorOp:
     """Return the mean over axes of the elements that are not NaN; NaN if there are none."""
     (x,) = align(InexactOp, x)
-    wide = cast(x, working_dtype(x.dtype))
+    wide = cast(x, accumulator_dtype(x.dtype))
     total = nansum(wide, reduction_axes, out_axes, keepdims)
     count = sum(~isnan(x), reduction_axes, out_axes, keepdims)
     return cast(total / cast(count, wide.dtype), x.dtype)

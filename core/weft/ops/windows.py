@@ -13,7 +13,7 @@ from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, make_axes
 from weft.ir.description import TensorDescription
-from weft.ir.dtypes import DType, working_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.lengths import floor_divide, product
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -126,14 +126,14 @@ class FoldOp(CompositeOp):
 
     def reference(self, x: Any) -> Any:
         """Add part by part."""
-        result = np.zeros(self.axes.shape, working_dtype(self.dtype))
+        result = np.zeros(self.axes.shape, accumulator_dtype(self.dtype))
         for where, part in self.parts():
             result[where] += x[part]
         return result.astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Add up the windows along one axis after the other."""
-        result = cast(x, working_dtype(x.dtype))
+        result = cast(x, accumulator_dtype(x.dtype))
         for place, (span, axis) in enumerate(zip(self.spans, self.target_axes, strict=True)):
             result = _folded_along(result, place, span, axis.length)
         return cast(result, self.dtype)

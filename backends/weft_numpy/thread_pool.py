@@ -132,7 +132,7 @@ pool = Pool()
 """The pool of this process."""
 
 
-def run_parts(work: Work, count: int, lanes: Sequence[Any], *arrays: Any) -> None:
+def parallel_for(work: Work, count: int, lanes: Sequence[Any], *arrays: Any) -> None:
     """Run work in the pool of this process, as `Pool.run` says, without an interrupt in between."""
     held(pool.run, work, count, lanes, *arrays)
 

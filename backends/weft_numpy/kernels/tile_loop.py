@@ -7,17 +7,23 @@ from functools import partial
 
 from weft.ir.description import TensorDescription
 from weft_numpy.codegen import Emitter
-from weft_numpy.kernels.bodies import Body, Slot
-from weft_numpy.kernels.frames import Frame
-from weft_numpy.kernels.memory import TileMemory, offsets, within
-from weft_numpy.kernels.tiles import TileEmitter, Views, index_lines, lane_line, lane_text
-from weft_numpy.kernels.values import Values
-from weft_numpy.pool import run_parts
+from weft_numpy.kernels.buffers import TileBuffers, offsets, workspace_array
+from weft_numpy.kernels.kernel_values import KernelValues
+from weft_numpy.kernels.loop_body import LoopBody, Slot
+from weft_numpy.kernels.tile_emitter import (
+    TileEmitter,
+    TileViews,
+    scratch_expression,
+    scratch_line,
+    tile_index_lines,
+)
+from weft_numpy.kernels.tiling import Tiling
+from weft_numpy.thread_pool import parallel_for
 
 INDENT = "    "
 
 
-class Loop:
+class TileLoop:
     """A function that runs a body on one tile after the other, and the call of it.
 
     Parameters
@@ -31,22 +37,22 @@ class Loop:
     def __init__(
         self,
         emit: Emitter,
-        body: Body,
+        body: LoopBody,
         threads: int,
         known: Mapping[int, TensorDescription] | None = None,
     ) -> None:
         self.outer = emit
         self.body = body
-        self.frame = body.frame
+        self.tiling = body.tiling
         self.threads = threads
-        self.emit = TileEmitter(emit, body.frame)
-        self.views = Views(body.frame)
-        self.memory = TileMemory(body.values, self.emit, self.views, known or {})
+        self.emit = TileEmitter(emit, body.tiling)
+        self.views = TileViews(body.tiling)
+        self.memory = TileBuffers(body.values, self.emit, self.views, known or {})
 
     def write(self, workspace: TensorDescription | None, start: int = 0) -> None:
         """Write function and call; the threads' scratch memory begins at `start`."""
         self.body.write(self.emit, self.memory)
-        self.finish(workspace, start, ["for tile in tiles:"], 1, self.frame.count)
+        self.finish(workspace, start, ["for tile in tiles:"], 1, self.tiling.count)
 
     def finish(
         self,
@@ -58,9 +64,9 @@ class Loop:
     ) -> None:
         """Write function and call, the body under so many nested loops with the given heads."""
         entries = list(self.emit.lane)
-        lane = [lane_line(entries, self.frame)] if entries else []
-        each = lane if self.frame.rest else []
-        first = [*index_lines(self.frame), *each, *self.views.lines]
+        lane = [scratch_line(entries, self.tiling)] if entries else []
+        each = lane if self.tiling.remainder else []
+        first = [*tile_index_lines(self.tiling), *each, *self.views.lines]
         indent = INDENT * (1 + depth)
         lines = [f"(tiles, lane, {', '.join(self.views.parameters)}):"]
         lines += [f"{INDENT}{line}" for line in (*([] if each else lane), *heads)]
@@ -69,15 +75,15 @@ class Loop:
         lines += [f"{indent}{line}" for line in self.emit.lines]
         title = self.body.kernel.title or "copy"
         name = self.outer.defined(f"each_{title}", lines, origins)
-        self._write_call(name, count, self._lanes(workspace, start))
+        self._write_call(name, count, self._thread_scratch(workspace, start))
 
-    def _lanes(self, workspace: TensorDescription | None, start: int) -> list[str]:
+    def _thread_scratch(self, workspace: TensorDescription | None, start: int) -> list[str]:
         size = sum(self.body.slots)
         return [
-            lane_text(
+            scratch_expression(
                 self.outer,
                 self.emit.lane,
-                self.frame,
+                self.tiling,
                 partial(_scratch, workspace, offsets(self.body.slots, start + lane * size)),
             )
             for lane in range(self.threads)
@@ -89,7 +95,7 @@ class Loop:
             lane = self.outer.prepared(lanes[0], "lane")
             self.outer.line(f"{name}(range({count}), {', '.join([lane, *arrays])})")
             return
-        run = self.outer.bind(run_parts, "run_parts")
+        run = self.outer.bind(parallel_for, "parallel_for")
         together = self.outer.prepared(f"[{', '.join(lanes)}]", "lanes")
         self.outer.line(f"{run}({', '.join([name, str(count), together, *arrays])})")
 
@@ -97,10 +103,10 @@ class Loop:
 def _scratch(
     workspace: TensorDescription | None, places: list[int], slot: Slot, shape: tuple[int, ...]
 ) -> TensorDescription:
-    return within(workspace, places[slot.number], shape, slot.dtype)
+    return workspace_array(workspace, places[slot.number], shape, slot.dtype)
 
 
-class Tiled:
+class TiledKernel:
     """A kernel that is one loop over tiles.
 
     Attributes
@@ -109,12 +115,12 @@ class Tiled:
         The bytes of scratch memory that it needs.
     """
 
-    def __init__(self, values: Values, frame: Frame, threads: int) -> None:
+    def __init__(self, values: KernelValues, tiling: Tiling, threads: int) -> None:
         self.values = values
-        self.body = Body(values, frame, values.computed, range(len(values.results)))
-        self.threads = min(threads, frame.count)
+        self.body = LoopBody(values, tiling, values.computed, range(len(values.results)))
+        self.threads = min(threads, tiling.count)
         self.workspace = self.threads * sum(self.body.slots)
 
     def write(self, emit: Emitter, workspace: TensorDescription | None) -> None:
         """Write the kernel."""
-        Loop(emit, self.body, self.threads).write(workspace)
+        TileLoop(emit, self.body, self.threads).write(workspace)

@@ -8,12 +8,12 @@ from itertools import accumulate
 
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.dtypes import DType
-from weft_numpy.kernels.bodies import Body, Slot
-from weft_numpy.kernels.tiles import TileEmitter, Views
-from weft_numpy.kernels.values import Values
+from weft_numpy.kernels.kernel_values import KernelValues
+from weft_numpy.kernels.loop_body import LoopBody, Slot
+from weft_numpy.kernels.tile_emitter import TileEmitter, TileViews
 
 
-def within(
+def workspace_array(
     workspace: TensorDescription | None, offset: int, shape: tuple[int, ...], dtype: DType
 ) -> TensorDescription:
     """Return an array at an offset in the workspace of a step."""
@@ -26,8 +26,8 @@ def offsets(sizes: Sequence[int], start: int = 0) -> list[int]:
     return list(accumulate(sizes, initial=start))[:-1]
 
 
-class WholeMemory:
-    """Memory for a body whose only tile is everything.
+class UntiledBuffers:
+    """Buffers for a body whose only tile is everything.
 
     Parameters
     ----------
@@ -39,14 +39,14 @@ class WholeMemory:
 
     def __init__(
         self,
-        values: Values,
-        body: Body,
+        values: KernelValues,
+        body: LoopBody,
         workspace: TensorDescription | None,
         start: int = 0,
         known: Mapping[int, TensorDescription] | None = None,
     ) -> None:
         self.values = values
-        self.frame = body.frame
+        self.tiling = body.tiling
         self.workspace = workspace
         self.offsets = offsets(body.slots, start)
         self.known = known or {}
@@ -62,18 +62,18 @@ class WholeMemory:
 
     def scratch(self, slot: Slot) -> TensorDescription:
         """Return scratch memory."""
-        shape = self.frame.shape(slot.varying)
-        return within(self.workspace, self.offsets[slot.number], shape, slot.dtype)
+        shape = self.tiling.shape(slot.varying)
+        return workspace_array(self.workspace, self.offsets[slot.number], shape, slot.dtype)
 
 
-class TileMemory:
+class TileBuffers:
     """Tiles of operands, of results and of other values that are known, and scratch memory."""
 
     def __init__(
         self,
-        values: Values,
+        values: KernelValues,
         emit: TileEmitter,
-        views: Views,
+        views: TileViews,
         known: Mapping[int, TensorDescription],
     ) -> None:
         self.values = values

@@ -10,7 +10,7 @@ from weft.ir.op import Op
 from weft.kernels import VIEWS, Kernel
 from weft.ops import comparison, elementwise, linalg, math
 from weft.ops.reduction import ReductionOp
-from weft_numpy.kernels.values import Values
+from weft_numpy.kernels.kernel_values import KernelValues
 
 BYTE = 0.03
 """Nanoseconds to move a byte between memory and a processor."""
@@ -18,13 +18,13 @@ BYTE = 0.03
 FLOP = 0.004
 """Nanoseconds for a float32 operation of a matrix product."""
 
-THREADS_FROM = 80_000.0
+MIN_THREADED = 80_000.0
 """Nanoseconds of work from which several threads are worth waking."""
 
-PRODUCTS_FROM = 160_000.0
+MIN_THREADED_MATMUL = 160_000.0
 """The same for matrix products, in which BLAS's own threads work as well, and at once."""
 
-SMALLEST = 2**13
+MIN_ELEMENTS = 2**13
 """The elements of a domain from which tiles or threads may be worth it."""
 
 _CHEAP = 0.1
@@ -47,7 +47,7 @@ _FUNCTION = 2.0
 _SIMPLE = (elementwise.ArithmeticOp, elementwise.OrderedOp, elementwise.RealNumberOp)
 
 
-def nanoseconds(values: Values) -> float:
+def nanoseconds(values: KernelValues) -> float:
     """Return how long one thread takes for a kernel."""
     kernel = values.kernel
     total = BYTE * sum(each.nbytes for each in (*values.operands, *values.results))
@@ -83,9 +83,9 @@ def width(dtype: DType) -> float:
     return max(dtype.itemsize / 4, 0.5)
 
 
-def worth_a_look(kernel: Kernel) -> bool:
+def may_need_tiles(kernel: Kernel) -> bool:
     """Whether a kernel may be large enough for tiles or threads, by its size alone."""
     first = kernel.body[0].op  # of a prologue, if there is one
-    if max(kernel.size, first.axes.size if kernel.prologue else 0) >= SMALLEST:
+    if max(kernel.size, first.axes.size if kernel.prologue else 0) >= MIN_ELEMENTS:
         return True
-    return kernel.product is not None and FLOP * product_flops(kernel) >= PRODUCTS_FROM
+    return kernel.product is not None and FLOP * product_flops(kernel) >= MIN_THREADED_MATMUL

@@ -10,16 +10,16 @@ from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.ops.math import PowerOp
 from weft.plan.plan import Step
-from weft_numpy.adding import working_dtype
 from weft_numpy.codegen import Emitter, How
-from weft_numpy.kernels.frames import Frame
+from weft_numpy.kernels.kernel_values import KernelValues
 from weft_numpy.kernels.reductions import (
-    Recipe,
+    ReductionStrategy,
+    choose_strategy,
     products,
-    recipe,
     write_reduction,
 )
-from weft_numpy.kernels.values import Values
+from weft_numpy.kernels.tiling import Tiling
+from weft_numpy.pairwise_sum import accumulator_dtype
 from weft_numpy.rules.reduction import REDUCTIONS
 from weft_numpy.rules.table import rules
 
@@ -35,7 +35,7 @@ class Slot(NamedTuple):
     dtype: DType
 
 
-class Memory(Protocol):
+class Buffers(Protocol):
     """Says where the arrays of a body are."""
 
     def value(self, number: int) -> TensorDescription:
@@ -48,7 +48,7 @@ class Memory(Protocol):
         """Return scratch memory."""
 
 
-class Body:
+class LoopBody:
     """Instructions that run one after the other on a tile.
 
     Parameters
@@ -65,9 +65,9 @@ class Body:
 
     Attributes
     ----------
-    homes
+    buffers
         Where each value is computed: in a slot, or in a result, by its index.
-    recipes
+    strategies
         How each reduction goes.
     slots
         The bytes of each stretch of scratch memory, for a whole tile.
@@ -75,42 +75,42 @@ class Body:
 
     def __init__(
         self,
-        values: Values,
-        frame: Frame,
+        values: KernelValues,
+        tiling: Tiling,
         numbers: Iterable[int],
         results: Collection[int],
         partial: Collection[int] = (),
         kept: Collection[int] = (),
     ) -> None:
         self.values = values
-        self.frame = frame
+        self.tiling = tiling
         self.kernel = values.kernel
         self.partial = frozenset(partial)
         self.results = tuple(results)
-        self.recipes: dict[int, Recipe] = {}
-        self.numbers = self._without_products(list(numbers))
+        self.strategies: dict[int, ReductionStrategy] = {}
+        self.numbers = self._fold_products(list(numbers))
         self.place = {number: place for place, number in enumerate(self.numbers)}
         self.last = self._last_uses() | dict.fromkeys(kept, len(self.numbers))
-        self.homes: dict[int, Slot | int] = {}
+        self.buffers: dict[int, Slot | int] = {}
         self.copies: list[tuple[int, int]] = []
         self.temporaries: dict[int, tuple[Slot, ...]] = {}
-        self._choose_results()
-        self._join_in_place()
-        self.slots = _Slots(self).sizes
+        self._assign_results()
+        self._chain_in_place()
+        self.slots = _SlotAllocator(self).sizes
 
     def read(self, number: int) -> tuple[int, ...]:
         """Return the values that an instruction reads."""
-        if number in self.recipes:
-            return self.recipes[number].factors
+        if number in self.strategies:
+            return self.strategies[number].factors
         return tuple(self.values.sources[arg] for arg in self.kernel.instruction(number).args)
 
     def dtype(self, number: int) -> DType:
         """Return the dtype of a value here."""
         op = self.kernel.instruction(number).op
-        return working_dtype(op) if number in self.partial else op.dtype
+        return accumulator_dtype(op) if number in self.partial else op.dtype
 
-    def _without_products(self, numbers: list[int]) -> list[int]:
-        """Choose recipes, and leave out the factors' products that BLAS adds up as it goes."""
+    def _fold_products(self, numbers: list[int]) -> list[int]:
+        """Choose strategies, and leave out the factors' products that BLAS adds up as it goes."""
         sources = [self.values.sources[self.kernel.outputs[index]] for index in self.results]
         uses: dict[int, int] = dict.fromkeys(sources, 2)
         for number in numbers:
@@ -123,12 +123,12 @@ class Body:
             if not instruction.is_reduction:
                 continue
             (made,) = (self.values.sources[arg] for arg in instruction.args)
-            factors = products(self.values, self.frame, number)
+            factors = products(self.values, self.tiling, number)
             if made not in numbers or uses[made] != 1:
                 factors = ()
             if factors:
                 needless.add(made)
-            self.recipes[number] = recipe(self.values, self.frame, number, factors)
+            self.strategies[number] = choose_strategy(self.values, self.tiling, number, factors)
         return [number for number in numbers if number not in needless]
 
     def _last_uses(self) -> dict[int, int]:
@@ -137,7 +137,7 @@ class Body:
             last.update(dict.fromkeys(self.read(number), place))
         return last
 
-    def _choose_results(self) -> None:
+    def _assign_results(self) -> None:
         """Let a result be computed in place; copy it there in the end if that is not possible."""
         taken: set[int] = set()
         sources = {index: self.values.sources[self.kernel.outputs[index]] for index in self.results}
@@ -158,13 +158,13 @@ class Body:
             )
             if in_place:
                 taken.add(source)
-                self.homes[source] = index
+                self.buffers[source] = index
             else:
                 self.copies.append((index, source))
                 self.last[source] = len(self.numbers)
 
     def _may_write(self, index: int, number: int) -> bool:
-        """Whether nothing reads what lies under a result after a value is written there."""
+        """Whether nothing reads what layout under a result after a value is written there."""
         place = self.place[number]
         for under in self.values.shared[index]:
             last = self.last.get(under, -1)
@@ -179,28 +179,28 @@ class Body:
         """Whether an instruction may be computed over one of its operands."""
         op = self.kernel.instruction(number).op
         return (
-            number not in self.recipes
+            number not in self.strategies
             and not isinstance(op, PowerOp)  # small powers need their base to the end
             and op.may_overwrite(index)
         )
 
-    def _join_in_place(self) -> None:
+    def _chain_in_place(self) -> None:
         """Compute values in the result that comes of them, as far back as nothing is in the way."""
         for number in reversed(self.numbers):
-            home = self.homes.get(number)
+            home = self.buffers.get(number)
             if not isinstance(home, int):
                 continue
-            arg = self._overwritten(number)
+            arg = self._reusable_operand(number)
             if arg is not None and self._may_write(home, arg):
-                self.homes[arg] = home
+                self.buffers[arg] = home
 
-    def _overwritten(self, number: int) -> int | None:
+    def _reusable_operand(self, number: int) -> int | None:
         """Return an operand that a value may be computed over, if there is one."""
         args = self.read(number)
         for arg in args:
             same = (
                 arg in self.place
-                and arg not in self.homes
+                and arg not in self.buffers
                 and self.last[arg] == self.place[number]
                 and self.values.varying[arg] == self.values.varying[number]
                 and self.dtype(arg) == self.dtype(number)
@@ -212,25 +212,25 @@ class Body:
 
     def nbytes(self, slot: Slot) -> int:
         """Return the bytes of a slot for a whole tile."""
-        return prod(self.frame.shape(slot.varying)) * slot.dtype.itemsize
+        return prod(self.tiling.shape(slot.varying)) * slot.dtype.itemsize
 
-    def write(self, emit: Emitter, memory: Memory) -> None:
+    def write(self, emit: Emitter, memory: Buffers) -> None:
         """Write the code of the body."""
         for number in self.numbers:
             self._write_one(emit, memory, number)
         for index, source in self.copies:
             emit.at(self.kernel.instruction(self.kernel.outputs[index]).op)
-            target, lies = memory.result(index), self.home(memory, source)
-            emit.line(f"{emit.name(target)}[...] = {emit.name(lies)}", How.ITEM)
+            target, layout = memory.result(index), self.home(memory, source)
+            emit.line(f"{emit.name(target)}[...] = {emit.name(layout)}", How.ITEM)
 
-    def home(self, memory: Memory, number: int) -> TensorDescription:
+    def home(self, memory: Buffers, number: int) -> TensorDescription:
         """Return where a value is."""
-        home = self.homes.get(number)
+        home = self.buffers.get(number)
         if home is None:
             return memory.value(number)
         return memory.result(home) if isinstance(home, int) else memory.scratch(home)
 
-    def _write_one(self, emit: Emitter, memory: Memory, number: int) -> None:
+    def _write_one(self, emit: Emitter, memory: Buffers, number: int) -> None:
         instruction = self.kernel.instruction(number)
         op = instruction.op
         emit.at(op)
@@ -238,7 +238,7 @@ class Body:
         out = self.home(memory, number)
         if type(op) in REDUCTIONS:
             temporaries = [memory.scratch(slot) for slot in self.temporaries.get(number, ())]
-            write_reduction(emit, op, self.recipes[number], args, out, temporaries)
+            write_reduction(emit, op, self.strategies[number], args, out, temporaries)
             return
         constants = [self._constant(arg) for arg in self.read(number)]
         emit.emit_step(Step(op, (out,), tuple(args)), rules[type(op)], constants)
@@ -248,10 +248,10 @@ class Body:
         return operands[number].constant if number < len(operands) else None
 
 
-class _Slots:
+class _SlotAllocator:
     """Gives values and temporaries scratch memory, which is used again as soon as it is free."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: LoopBody) -> None:
         self.body = body
         self.sizes: list[int] = []
         self.free: list[int] = []
@@ -260,21 +260,23 @@ class _Slots:
 
     def _place(self, place: int, number: int) -> None:
         body = self.body
-        how = body.recipes.get(number)
+        how = body.strategies.get(number)
         meanwhile = [self._new(*each) for each in (how.temporaries if how else ())]
         if meanwhile:
             body.temporaries[number] = tuple(meanwhile)
         over = None
-        if number not in body.homes:
+        if number not in body.buffers:
             over = self._over(number)
-            body.homes[number] = over or self._new(body.values.varying[number], body.dtype(number))
+            body.buffers[number] = over or self._new(
+                body.values.varying[number], body.dtype(number)
+            )
         self.free.extend(slot.number for slot in meanwhile)
         for arg in dict.fromkeys(body.read(number)):
-            home = body.homes.get(arg)
+            home = body.buffers.get(arg)
             if isinstance(home, Slot) and body.last[arg] == place and home is not over:
                 self.free.append(home.number)
         if body.last.get(number, -1) < 0:
-            home = body.homes[number]
+            home = body.buffers[number]
             if isinstance(home, Slot):
                 self.free.append(home.number)
 
@@ -282,7 +284,7 @@ class _Slots:
         """Return the slot of an operand that the value may be computed over."""
         body = self.body
         for arg in body.read(number):
-            home = body.homes.get(arg)
+            home = body.buffers.get(arg)
             if not isinstance(home, Slot) or body.last[arg] != body.place[number]:
                 continue
             same = (home.varying, home.dtype) == (body.values.varying[number], body.dtype(number))

@@ -18,10 +18,10 @@ from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft.passes.unsupported import NOT_COMPUTED
-from weft_numpy.kernels.costs import (
+from weft_numpy.costs import (
     FLOP,
-    PRODUCTS_FROM,
-    THREADS_FROM,
+    MIN_THREADED,
+    MIN_THREADED_MATMUL,
     per_element,
     product_flops,
     width,
@@ -29,18 +29,18 @@ from weft_numpy.kernels.costs import (
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import is_blocked
 
-SMALL_PRODUCT = 40_000.0
+MIN_BLAS_THREADED = 40_000.0
 """Nanoseconds of a product in one thread below which BLAS's threads gain nothing worth having."""
 
-LEAST_FOR_BLAS = FLOP * 2 * 2**18
+BLAS_THREADING_LIMIT = FLOP * 2 * 2**18
 """The same for products that BLAS's threads do not share: OpenBLAS's limit is 2 ** 18 products of
 two numbers.
 """
 
-PACKING = 1.1
+PACKING_OVERHEAD = 1.1
 """How much longer the tiles of a product take together than BLAS takes for all of it."""
 
-WAKING = 30_000.0
+WAKE_UP = 30_000.0
 """Nanoseconds until the pool's threads have begun and have been waited for."""
 
 
@@ -52,16 +52,16 @@ class Times(NamedTuple):
 
     def in_pool(self, threads: int) -> float:
         """Return the time if the pool's threads share what is large, and BLAS has one."""
-        if self.product + self.rest < (PRODUCTS_FROM if self.product else THREADS_FROM):
+        if self.product + self.rest < (MIN_THREADED_MATMUL if self.product else MIN_THREADED):
             return self.product + self.rest
-        return (PACKING * self.product + self.rest) / threads + WAKING
+        return (PACKING_OVERHEAD * self.product + self.rest) / threads + WAKE_UP
 
     def in_blas(self, threads: int) -> float:
         """Return the time if BLAS's threads share the product."""
-        return self.product / (threads if self.product > LEAST_FOR_BLAS else 1) + self.rest
+        return self.product / (threads if self.product > BLAS_THREADING_LIMIT else 1) + self.rest
 
 
-def is_for_blas(ops: Iterable[Op], machine: Machine) -> bool:
+def prefers_blas_threads(ops: Iterable[Op], machine: Machine) -> bool:
     """Whether the products of a program should be left to BLAS's threads, and the rest to one."""
     threads = machine.threads
     if threads == 1 or machine.blas_threads != threads:
@@ -70,7 +70,7 @@ def is_for_blas(ops: Iterable[Op], machine: Machine) -> bool:
     if any(map(is_blocked, computed)):
         return False
     found = [_times(op) for op in computed]
-    if max((each.product for each in found), default=0) < SMALL_PRODUCT:
+    if max((each.product for each in found), default=0) < MIN_BLAS_THREADED:
         return False
     ahead = sum(each.in_pool(threads) - each.in_blas(threads) for each in found)
     return ahead > 0

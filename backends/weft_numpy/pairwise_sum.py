@@ -20,55 +20,55 @@ from weft.ops.reduction import ProdOp, SumOp
 BLOCK = 128
 """The most elements that are added up one after the other."""
 
-HIGHEST = 256
+BLAS_ROWS = 256
 """The most rows that BLAS is asked to add up at once, since it may do so one after the other."""
 
-_add: Any = np.add.reduce
-_ONES = {kind: np.ones(HIGHEST, kind) for kind in ("float32", "float64")}
+_reduce: Any = np.add.reduce
+_ONES = {kind: np.ones(BLAS_ROWS, kind) for kind in ("float32", "float64")}
 
 WIDER = {"float32": dtypes.float64, "complex64": dtypes.complex128}
 
 
-def working_dtype(op: Op) -> DType:
+def accumulator_dtype(op: Op) -> DType:
     """Return the dtype in which a reduction is computed: one that is wider for products.
 
     Each multiplication rounds the whole product, in whatever order they come.
     """
     if not isinstance(op, SumOp | ProdOp):
         return op.dtype
-    wide = dtypes.working_dtype(op.dtype)
+    wide = dtypes.accumulator_dtype(op.dtype)
     return WIDER.get(wide.name, wide) if isinstance(op, ProdOp) else wide
 
 
-def needs_blocks(op: Op, lies: TensorDescription, axes: Sequence[int]) -> bool:
+def needs_pairwise(op: Op, layout: TensorDescription, axes: Sequence[int]) -> bool:
     """Whether NumPy would round too often if a reduction were left to it."""
     if not isinstance(op, SumOp) or not dtypes.is_inexact(op.dtype):
         return False
-    along = [abs(s) for s, n in zip(lies.strides, lies.shape, strict=True) if n > 1]
-    lengths = [lies.shape[axis] for axis in axes]
+    along = [abs(s) for s, n in zip(layout.strides, layout.shape, strict=True) if n > 1]
+    lengths = [layout.shape[axis] for axis in axes]
     if along:
         lengths = [
             n
             for n, axis in zip(lengths, axes, strict=True)
-            if abs(lies.strides[axis]) > min(along) or not lies.strides[axis]
+            if abs(layout.strides[axis]) > min(along) or not layout.strides[axis]
         ]
     return int(np.prod(lengths, dtype=np.int64)) > BLOCK
 
 
-def add_up(x: Any, axes: Sequence[int], dtype: Any, out: Any = None) -> Any:
+def pairwise_sum(x: Any, axes: Sequence[int], dtype: Any, out: Any = None) -> Any:
     """Add up along increasing axes, which stay with length 1 in the result, in blocks."""
     first, *others = axes
     for axis in reversed(others):
-        x = _add_along(x, axis, dtype)
-    return _add_along(x, first, dtype, out)
+        x = _sum_along(x, axis, dtype)
+    return _sum_along(x, first, dtype, out)
 
 
-def add_up_into(x: Any, axes: Sequence[int], dtype: Any, out: Any) -> None:
+def pairwise_sum_into(x: Any, axes: Sequence[int], dtype: Any, out: Any) -> None:
     """Add up along increasing axes, which `out` does not have."""
-    np.copyto(out, add_up(x, axes, dtype).reshape(out.shape), "unsafe")
+    np.copyto(out, pairwise_sum(x, axes, dtype).reshape(out.shape), "unsafe")
 
 
-def _add_along(x: Any, axis: int, dtype: Any, out: Any = None) -> Any:
+def _sum_along(x: Any, axis: int, dtype: Any, out: Any = None) -> Any:
     """Add up along one axis, which stays with length 1."""
     strides = [abs(stride) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1]
     is_pairwise = 0 < abs(x.strides[axis]) == min(strides, default=0)
@@ -78,23 +78,23 @@ def _add_along(x: Any, axis: int, dtype: Any, out: Any = None) -> Any:
         sums = np.empty((*before, count + (rest > 0), *after), dtype)
         at = (slice(None),) * axis
         whole = x[(*at, slice(0, count * BLOCK))].reshape(*before, count, BLOCK, *after)
-        _add(whole, axis + 1, dtype, sums[(*at, slice(0, count))])
+        _reduce(whole, axis + 1, dtype, sums[(*at, slice(0, count))])
         if rest:
-            _add(x[(*at, slice(count * BLOCK, None))], axis, dtype, sums[(*at, count)])
+            _reduce(x[(*at, slice(count * BLOCK, None))], axis, dtype, sums[(*at, count)])
         x, is_pairwise = sums, sums.shape[axis] == sums.size
-    return _add(x, axis, dtype, out, True)
+    return _reduce(x, axis, dtype, out, True)
 
 
-def add_rows(x: Any, out: Any) -> None:
+def blas_column_sum(x: Any, out: Any) -> None:
     """Let BLAS add up the rows of matrices, so many at a time."""
     ones = _ONES[x.dtype.name]
-    while (rows := x.shape[-2]) > HIGHEST:
-        count, rest = divmod(rows, HIGHEST)
+    while (rows := x.shape[-2]) > BLAS_ROWS:
+        count, rest = divmod(rows, BLAS_ROWS)
         sums = np.empty((*x.shape[:-2], count + (rest > 0), x.shape[-1]), x.dtype)
-        whole = x[..., : count * HIGHEST, :]
-        whole = whole.reshape(*x.shape[:-2], count, HIGHEST, x.shape[-1])
+        whole = x[..., : count * BLAS_ROWS, :]
+        whole = whole.reshape(*x.shape[:-2], count, BLAS_ROWS, x.shape[-1])
         np.matmul(ones, whole, sums[..., :count, :])
         if rest:
-            np.matmul(ones[:rest], x[..., count * HIGHEST :, :], sums[..., count, :])
+            np.matmul(ones[:rest], x[..., count * BLAS_ROWS :, :], sums[..., count, :])
         x = sums
     np.matmul(ones[:rows], x, out)

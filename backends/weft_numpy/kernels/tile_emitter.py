@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from weft.ir.description import TensorDescription, contiguous
 from weft_numpy.codegen import Emitter
-from weft_numpy.kernels.bodies import Slot
-from weft_numpy.kernels.frames import Frame
+from weft_numpy.kernels.loop_body import Slot
+from weft_numpy.kernels.tiling import Tiling
 
 
 class Row(NamedTuple):
@@ -48,10 +48,10 @@ class TileEmitter(Emitter):
         By name, what each thread has for itself: scratch arrays, views of them, and rows.
     """
 
-    def __init__(self, outer: Emitter, frame: Frame) -> None:
+    def __init__(self, outer: Emitter, tiling: Tiling) -> None:
         super().__init__(outer.module, outer.lent)
         self.outer = outer
-        self.frame = frame
+        self.tiling = tiling
         self.lane: dict[str, Entry] = {}
         self.found: dict[Any, str] = {}
 
@@ -74,14 +74,14 @@ class TileEmitter(Emitter):
 
     def scratch(self, slot: Slot) -> TensorDescription:
         """Return a scratch array for a tile."""
-        name = self._in_lane(slot, "t")
-        return contiguous(self.frame.shape(slot.varying), slot.dtype, name)
+        name = self._in_scratch(slot, "t")
+        return contiguous(self.tiling.shape(slot.varying), slot.dtype, name)
 
     def part(self, array: str, description: TensorDescription, expression: str) -> str:
         """Return a name for a view, which is made beforehand if it is one of scratch memory."""
         key = Part(array, expression)
         if array in self.lane:
-            return self._in_lane(key, "p")
+            return self._in_scratch(key, "p")
         if key not in self.found:
             self.found[key] = self.new_name("q")
             self.line(f"{self.found[key]} = {array}{expression}")
@@ -90,19 +90,19 @@ class TileEmitter(Emitter):
     def row(self, value: Any, like: TensorDescription, axis: int = -1) -> str:
         """Return the name of a row of one number as long as an axis of an array of the tile."""
         length = like.shape[axis] if like.shape else 1
-        frame, rest = self.frame, length
-        if frame.axes and frame.axes[axis] == frame.blocked and length == frame.block:
-            rest = frame.rest or length
-        return self._in_lane(Row(self.number(value, like.dtype), (length, rest)), "c")
+        tiling, rest = self.tiling, length
+        if tiling.axes and tiling.axes[axis] == tiling.blocked and length == tiling.block:
+            rest = tiling.remainder or length
+        return self._in_scratch(Row(self.number(value, like.dtype), (length, rest)), "c")
 
-    def _in_lane(self, entry: Entry, hint: str) -> str:
+    def _in_scratch(self, entry: Entry, hint: str) -> str:
         if entry not in self.found:
             self.found[entry] = self.new_name(hint)
             self.lane[self.found[entry]] = entry
         return self.found[entry]
 
 
-class Views:
+class TileViews:
     """The arrays that a loop over tiles takes, and the view of each that belongs to a tile.
 
     Attributes
@@ -113,8 +113,8 @@ class Views:
         The statements that make the views of one tile.
     """
 
-    def __init__(self, frame: Frame) -> None:
-        self.frame = frame
+    def __init__(self, tiling: Tiling) -> None:
+        self.tiling = tiling
         self.parameters: dict[str, TensorDescription] = {}
         self.lines: list[str] = []
         self.made: dict[str, TensorDescription] = {}
@@ -124,10 +124,10 @@ class Views:
     ) -> TensorDescription:
         """Return the view of an array that belongs to a tile; the view gets the name."""
         if name not in self.made:
-            frame = self.frame
-            kept = [axis for axis in range(len(array.shape)) if axis not in frame.walked]
+            tiling = self.tiling
+            kept = [axis for axis in range(len(array.shape)) if axis not in tiling.indexed]
             shape = tuple(
-                frame.block if axis == frame.blocked and axis in varying else array.shape[axis]
+                tiling.block if axis == tiling.blocked and axis in varying else array.shape[axis]
                 for axis in kept
             )
             strides = tuple(array.strides[axis] for axis in kept)
@@ -136,8 +136,8 @@ class Views:
         return self.made[name]
 
     def _take(self, name: str, array: TensorDescription, varying: Collection[int]) -> None:
-        walked = self.frame.walked
-        given = [a for a in range(len(array.shape)) if a in varying or a not in walked]
+        indexed = self.tiling.indexed
+        given = [a for a in range(len(array.shape)) if a in varying or a not in indexed]
         cuts = [self._cut(axis, axis in varying) for axis in given]
         while cuts and cuts[-1] == ":":
             cuts.pop()
@@ -151,33 +151,33 @@ class Views:
             self.lines.append(f"{name} = {parameter}[{', '.join(cuts)}]")
 
     def _cut(self, axis: int, varies: bool) -> str:
-        if axis in self.frame.walked:
+        if axis in self.tiling.indexed:
             return f"n{axis}"
-        return "i:j" if axis == self.frame.blocked and varies and self.frame.blocks > 1 else ":"
+        return "i:j" if axis == self.tiling.blocked and varies and self.tiling.blocks > 1 else ":"
 
 
-def index_lines(frame: Frame) -> list[str]:
+def tile_index_lines(tiling: Tiling) -> list[str]:
     """Return the statements that turn the number of a tile into indices."""
-    names = [f"n{dimension}" for dimension in frame.walked]
-    lengths = [frame.lengths[dimension] for dimension in frame.walked]
-    if frame.blocks > 1:
+    names = [f"n{dimension}" for dimension in tiling.indexed]
+    lengths = [tiling.lengths[dimension] for dimension in tiling.indexed]
+    if tiling.blocks > 1:
         names.append("block")
-        lengths.append(frame.blocks)
-    lines = [f"{names[0]} = tile"] if len(names) == 1 and frame.walked else []
+        lengths.append(tiling.blocks)
+    lines = [f"{names[0]} = tile"] if len(names) == 1 and tiling.indexed else []
     before = "tile"
     for number in reversed(range(1, len(names))):
         outer = "outer" if number > 1 else names[0]
         lines.append(f"{outer}, {names[number]} = divmod({before}, {lengths[number]})")
         before = outer
-    if frame.blocks > 1:
-        lines += [f"i = {'block' if frame.walked else 'tile'} * {frame.block}"]
-        lines += [f"j = i + {frame.block}"]
+    if tiling.blocks > 1:
+        lines += [f"i = {'block' if tiling.indexed else 'tile'} * {tiling.block}"]
+        lines += [f"j = i + {tiling.block}"]
     return lines
 
 
-def lane_line(lane: Sequence[str], frame: Frame) -> str:
+def scratch_line(lane: Sequence[str], tiling: Tiling) -> str:
     """Return the statement that names what is in a lane, for this tile."""
-    which = f"lane[i == {frame.block * (frame.blocks - 1)}]" if frame.rest else "lane"
+    which = f"lane[i == {tiling.block * (tiling.blocks - 1)}]" if tiling.remainder else "lane"
     return f"[{', '.join(lane)}] = {which}"
 
 
@@ -185,29 +185,33 @@ Scratch = Callable[[Slot, tuple[int, ...]], TensorDescription]
 """Gives the scratch memory of one thread for a slot, as an array of a shape."""
 
 
-def lane_text(emit: Emitter, entries: dict[str, Entry], frame: Frame, scratch: Scratch) -> str:
+def scratch_expression(
+    emit: Emitter, entries: dict[str, Entry], tiling: Tiling, scratch: Scratch
+) -> str:
     """Return the expression for the lane of one thread: one list, or two if the last tile is less.
 
     `emit` writes what is around the function.
     """
-    if not frame.rest:
-        return _variant(emit, entries, frame, scratch, False)
-    variants = [_variant(emit, entries, frame, scratch, is_rest) for is_rest in (False, True)]
+    if not tiling.remainder:
+        return _variant(emit, entries, tiling, scratch, False)
+    variants = [
+        _variant(emit, entries, tiling, scratch, is_remainder) for is_remainder in (False, True)
+    ]
     return f"({', '.join(variants)})"
 
 
 def _variant(
-    emit: Emitter, entries: dict[str, Entry], frame: Frame, scratch: Scratch, is_rest: bool
+    emit: Emitter, entries: dict[str, Entry], tiling: Tiling, scratch: Scratch, is_remainder: bool
 ) -> str:
     arrays: dict[str, TensorDescription] = {}
     names: dict[str, str] = {}
     for name, entry in entries.items():
         if isinstance(entry, Slot):
-            arrays[name] = scratch(entry, frame.shape(entry.varying, is_rest))
+            arrays[name] = scratch(entry, tiling.shape(entry.varying, is_remainder))
             names[name] = emit.name(arrays[name])
         elif isinstance(entry, Part):
             arrays[name] = arrays[entry.array]
             names[name] = emit.part(names[entry.array], arrays[name], entry.expression)
         else:
-            names[name] = emit.filled(entry.number, entry.lengths[is_rest])
+            names[name] = emit.filled(entry.number, entry.lengths[is_remainder])
     return f"[{', '.join(names.values())}]"

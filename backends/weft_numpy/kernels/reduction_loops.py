@@ -1,9 +1,9 @@
 """Kernels whose rows are too long to stay in a cache: a loop over tiles for each stage.
 
-In a sweep every tile adds what it has to the totals of the part that it belongs to. The parts'
-totals are added up when the sweep is over, so results do not depend on which thread did what. Then
-come the values that are the same all along the rows, at once. Values that differ along the rows are
-computed anew in every sweep that needs them, unless they are a result that was stored already.
+In a reduction loop each tile adds its share to the totals of one split. The totals of the splits
+are added up after the loop, so results do not depend on which thread ran which tile. Then come the
+values that are invariant along the rows, at once. Values that vary along the rows are recomputed in
+every loop that needs them, unless they are a result that was stored already.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.kernels import VIEWS
 from weft.ops import reduction
-from weft_numpy.adding import BLOCK, add_up_into, needs_blocks
 from weft_numpy.codegen import Emitter
-from weft_numpy.kernels.bodies import LINE, Body
-from weft_numpy.kernels.frames import Frame, whole
-from weft_numpy.kernels.loops import INDENT, Loop
-from weft_numpy.kernels.memory import WholeMemory, within
-from weft_numpy.kernels.reductions import WIDEST, total_dtype
-from weft_numpy.kernels.values import Values
+from weft_numpy.kernels.buffers import UntiledBuffers, workspace_array
+from weft_numpy.kernels.kernel_values import KernelValues
+from weft_numpy.kernels.loop_body import LINE, LoopBody
+from weft_numpy.kernels.reductions import MAX_WIDE_TOTAL, total_dtype
+from weft_numpy.kernels.tile_loop import INDENT, TileLoop
+from weft_numpy.kernels.tiling import Tiling
+from weft_numpy.pairwise_sum import BLOCK, needs_pairwise, pairwise_sum_into
 from weft_numpy.rules.elementwise import OUT_BY_NAME
 from weft_numpy.rules.reduction import REDUCTIONS
 
-MOST_PARTS = 32
+MAX_SPLITS = 32
 """The parts of a sweep: enough to keep many threads busy."""
 
 
-class Swept:
+class ReductionLoops:
     """A kernel in several sweeps.
 
     Attributes
@@ -40,33 +40,33 @@ class Swept:
         The bytes of scratch memory that it needs.
     """
 
-    def __init__(self, values: Values, frame: Frame, threads: int) -> None:
+    def __init__(self, values: KernelValues, tiling: Tiling, threads: int) -> None:
         self.values = values
         self.kernel = values.kernel
-        self.frame = frame
-        self.tiles = -(-frame.count // min(frame.count, self._most_parts()))
-        self.parts = -(-frame.count // self.tiles)
+        self.tiling = tiling
+        self.tiles = -(-tiling.count // min(tiling.count, self._max_splits()))
+        self.parts = -(-tiling.count // self.tiles)
         self.threads = min(threads, self.parts)
         self.stored: dict[int, int] = {}
-        self.between: list[Body] = []
-        self.sweeps: list[Body] = []
+        self.between: list[LoopBody] = []
+        self.sweeps: list[LoopBody] = []
         for stage in range(self.kernel.stages + 1):
             self.between.append(self._between(stage))
             self.sweeps.append(self._sweep(stage))
         self._place()
 
-    def _most_parts(self) -> int:
+    def _max_splits(self) -> int:
         """Return so many parts that their totals are few against the elements of the domain.
 
         There are more of them where a total would take what many tiles give one after the other.
         """
-        values, frame = self.values, self.frame
+        values, tiling = self.values, self.tiling
         kept = prod(n for axis, n in enumerate(values.lengths) if axis not in values.reduced)
-        taken = prod(values.lengths[axis] for axis in values.reduced.intersection(frame.walked))
-        if frame.blocked in values.reduced:
-            taken *= frame.blocks
-        usual = max(min(MOST_PARTS, prod(values.lengths) // (16 * max(kept, 1))), 1)
-        return usual if kept <= WIDEST else max(usual, -(-taken // BLOCK))
+        taken = prod(values.lengths[axis] for axis in values.reduced.intersection(tiling.indexed))
+        if tiling.blocked in values.reduced:
+            taken *= tiling.blocks
+        usual = max(min(MAX_SPLITS, prod(values.lengths) // (16 * max(kept, 1))), 1)
+        return usual if kept <= MAX_WIDE_TOTAL else max(usual, -(-taken // BLOCK))
 
     def _numbers(self, stage: int) -> list[int]:
         first = len(self.kernel.operands)
@@ -84,8 +84,8 @@ class Swept:
         """Return the results of a stage that are written between sweeps, or in one."""
         found = []
         for index, number in enumerate(self.kernel.outputs):
-            lies = self.values.results[index]
-            fits = all(lies.shape[axis] == 1 for axis in self.values.reduced)
+            layout = self.values.results[index]
+            fits = all(layout.shape[axis] == 1 for axis in self.values.reduced)
             instruction = self.kernel.instruction(number)
             # The value of a reduction is known only after the sweep of its stage.
             ready = instruction.stage + instruction.is_reduction
@@ -93,7 +93,7 @@ class Swept:
                 found.append(index)
         return found
 
-    def _between(self, stage: int) -> Body:
+    def _between(self, stage: int) -> LoopBody:
         """Return what is computed before a sweep, from the totals of those before it."""
         numbers = [
             number
@@ -101,9 +101,9 @@ class Swept:
             if self._is_kept(number) and not self.kernel.instruction(number).is_reduction
         ]
         results = self._results(stage, is_kept=True)
-        return Body(self.values, whole(self.values.lengths), numbers, results, kept=numbers)
+        return LoopBody(self.values, untiled(self.values.lengths), numbers, results, kept=numbers)
 
-    def _sweep(self, stage: int) -> Body:
+    def _sweep(self, stage: int) -> LoopBody:
         """Return what each tile does in a sweep."""
         totals = [
             number
@@ -116,7 +116,7 @@ class Swept:
         for source, index in zip(sources, results, strict=True):
             if not self._is_kept(source):
                 self.stored[source] = index
-        return Body(self.values, self.frame, numbers, results, partial=totals, kept=totals)
+        return LoopBody(self.values, self.tiling, numbers, results, partial=totals, kept=totals)
 
     def _needed(self, wanted: set[int], totals: set[int]) -> list[int]:
         """Return the instructions of a tile for some values, those left out that are known."""
@@ -130,7 +130,7 @@ class Swept:
                 wanted.update(self.values.sources[arg] for arg in args)
         return numbers[::-1]
 
-    # Memory
+    # Buffers
 
     def _place(self) -> None:
         """Give everything its place in the workspace."""
@@ -155,7 +155,7 @@ class Swept:
         return tuple(n if axis in varying else 1 for axis, n in enumerate(self.values.lengths))
 
     def _total_dtype(self, number: int) -> DType:
-        elements = prod(self.frame.shape(self.values.varying[number]))
+        elements = prod(self.tiling.shape(self.values.varying[number]))
         return total_dtype(self.kernel.instruction(number).op, elements)
 
     # Code
@@ -165,7 +165,7 @@ class Swept:
         known: dict[int, TensorDescription] = {}
         for stage, (between, sweep) in enumerate(zip(self.between, self.sweeps, strict=True)):
             start = self.at["between", stage]
-            memory = WholeMemory(self.values, between, workspace, start, known)
+            memory = UntiledBuffers(self.values, between, workspace, start, known)
             between.write(emit, memory)
             known |= {number: between.home(memory, number) for number in between.numbers}
             known |= {
@@ -181,31 +181,33 @@ class Swept:
     def _write_sweep(
         self,
         emit: Emitter,
-        body: Body,
+        body: LoopBody,
         workspace: TensorDescription | None,
         known: dict[int, TensorDescription],
     ) -> None:
-        loop = Loop(emit, body, self.threads, known)
+        loop = TileLoop(emit, body, self.threads, known)
         body.write(loop.emit, loop.memory)
         inner = []
         for number in sorted(body.partial):
             inner += self._write_share(loop, number, workspace)
         start, last = f"part * {self.tiles}", f"(part + 1) * {self.tiles}"
-        inner.append(f"for tile in range({start}, min({last}, {self.frame.count})):")
+        inner.append(f"for tile in range({start}, min({last}, {self.tiling.count})):")
         heads = ["for part in tiles:", *(f"{INDENT}{line}" for line in inner)]
         loop.finish(workspace, self.at["lanes"], heads, 2, self.parts)
 
     def _write_share(
-        self, loop: Loop, number: int, workspace: TensorDescription | None
+        self, loop: TileLoop, number: int, workspace: TensorDescription | None
     ) -> list[str]:
         """Add what a tile has to the total of its part; returns lines that reset it."""
         op = self.kernel.instruction(number).op
         varying = self.values.varying[number]
         shape, dtype = self._kept_shape(number), self._total_dtype(number)
-        one = within(workspace, 0, shape, dtype)
+        one = workspace_array(workspace, 0, shape, dtype)
         name = f"sum{number}"
         total = loop.emit.name(loop.views.view(name, one, varying))
-        all_parts = within(workspace, self.at["parts", number], (self.parts, *shape), dtype)
+        all_parts = workspace_array(
+            workspace, self.at["parts", number], (self.parts, *shape), dtype
+        )
         parameter = f"all_{name}" if f"all_{name}" in loop.views.parameters else name
         given = loop.views.parameters.pop(parameter)
         loop.views.parameters[f"parts_{name}"] = TensorDescription(
@@ -230,10 +232,10 @@ class Swept:
         op = self.kernel.instruction(number).op
         emit.at(op)
         shape, dtype = self._kept_shape(number), self._total_dtype(number)
-        parts = within(workspace, self.at["parts", number], (self.parts, *shape), dtype)
-        total = within(workspace, self.at["total", number], shape, dtype)
-        if needs_blocks(op, parts, (0,)):
-            add = emit.bind(add_up_into, "add_up_into")
+        parts = workspace_array(workspace, self.at["parts", number], (self.parts, *shape), dtype)
+        total = workspace_array(workspace, self.at["total", number], shape, dtype)
+        if needs_pairwise(op, parts, (0,)):
+            add = emit.bind(pairwise_sum_into, "pairwise_sum_into")
             what = f"{emit.name(parts)}, (0,), {emit.bind(dtype, 'dtype')}"
             emit.line(f"{add}({what}, {emit.name(total)})")
         else:
@@ -242,7 +244,7 @@ class Swept:
             emit.line(f"{reduce}({emit.name(parts)}, 0, None, {emit.name(total)})")
         if dtype == op.dtype:
             return total
-        value = within(workspace, self.at["value", number], shape, op.dtype)
+        value = workspace_array(workspace, self.at["value", number], shape, op.dtype)
         emit.line(f"copyto({emit.name(value)}, {emit.name(total)}, 'unsafe')")
         return value
 
