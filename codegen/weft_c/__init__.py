@@ -10,6 +10,7 @@ The packages, each above those that it imports: `runtime` (the executor that bac
 (the text of a program).
 """
 
+from weft.support.source import add_internal_package
 from weft_c import matmul, ops, spatial
 from weft_c.dialect import CUDA, OPENCL, Dialect
 from weft_c.fused import fusible
@@ -42,3 +43,5 @@ __all__ = [
     "spatial",
     "takes_prologue",
 ]
+
+add_internal_package("weft_c")

@@ -22,7 +22,7 @@ from weft_numpy.kernels.kernel_values import KernelValues
 from weft_numpy.kernels.loop_body import LINE, LoopBody
 from weft_numpy.kernels.reductions import MAX_WIDE_TOTAL, total_dtype
 from weft_numpy.kernels.tile_loop import INDENT, TileLoop
-from weft_numpy.kernels.tiling import Tiling
+from weft_numpy.kernels.tiling import Tiling, untiled
 from weft_numpy.pairwise_sum import BLOCK, needs_pairwise, pairwise_sum_into
 from weft_numpy.rules.elementwise import OUT_BY_NAME
 from weft_numpy.rules.reduction import REDUCTIONS
