@@ -10,6 +10,7 @@ from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ir.rules import RuleTable
 from weft.plan.plan import Step
+from weft.support.dispatch import ClassTable
 from weft_c.processor import Processor
 from weft_c.source.code import Address, Code
 from weft_c.source.functions import (
@@ -30,7 +31,7 @@ rules = RuleTable("c")
 A plugin adds some in the group ``weft.rules`` with entry names ``c.<name>``.
 """
 
-_scratch: dict[type[Op], Callable[[Any, Processor], int]] = {}
+_scratch = ClassTable[Callable[[Any, Processor], int]]()
 
 
 def needs_scratch(*kinds: type[Op]) -> Callable[[Any], Any]:
@@ -46,7 +47,7 @@ def needs_scratch(*kinds: type[Op]) -> Callable[[Any], Any]:
 
 def scratch_bytes(op: Op, processor: Processor) -> int:
     """Return the bytes of scratch memory that an op's rule takes."""
-    found = next((_scratch[base] for base in type(op).__mro__ if base in _scratch), None)
+    found = _scratch.nearest(type(op))
     return 0 if found is None else found(op, processor)
 
 

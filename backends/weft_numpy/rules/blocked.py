@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft.ir.op import Op
+from weft.support.dispatch import ClassTable
 from weft_numpy.codegen import Emitter
 from weft_numpy.machine import Machine
 from weft_numpy.rules.table import rules
@@ -22,7 +23,7 @@ a thread waits for the lock of another.
 
 M = TypeVar("M", bound=Callable[[Any, Machine], Blocked])
 
-_makers: dict[type[Op], Callable[[Any, Machine], Blocked]] = {}
+_makers = ClassTable[Callable[[Any, Machine], Blocked]]()
 
 
 def in_blocks(*kinds: type[Op]) -> Callable[[M], M]:
@@ -39,12 +40,12 @@ def in_blocks(*kinds: type[Op]) -> Callable[[M], M]:
 
 def is_blocked(op: Op) -> bool:
     """Whether an op is computed in blocks."""
-    return any(base in _makers for base in type(op).__mro__)
+    return _makers.nearest(type(op)) is not None
 
 
 def blocked(op: Op, machine: Machine) -> Blocked | None:
     """Return the work that computes an op; None for an op that is not computed in blocks."""
-    make = next((_makers[base] for base in type(op).__mro__ if base in _makers), None)
+    make = _makers.nearest(type(op))
     return None if make is None else make(op, machine)
 
 

@@ -31,7 +31,7 @@ from weft.ir.op import Op, explain
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, placeholder
 from weft.ir.tensor import TensorOp
-from weft.ir.traversal import nested, postorder
+from weft.ir.traversal import postorder
 from weft.ops.calls import all_saved
 from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
 from weft.ops.elementwise import (
@@ -360,8 +360,7 @@ def gradient_graph(
     """
     known = given_graphs.get()
     used = [(each, known[each]) for each in _below(graph, known) if each in known] if known else ()
-    key = (provided, required, recompute, frozenset(used))
-    kept: dict[Any, GradGraphInfo] = graph.__dict__.setdefault("_gradients", {})
+    key = (gradient_graph, provided, required, recompute, frozenset(used))
 
     def differentiated() -> GradGraphInfo:
         with given(known), gc_paused(), scope.saved_user_deps():
@@ -372,7 +371,7 @@ def gradient_graph(
         with given(dict(used)):
             return gradient_graph(graph, fewer, required, recompute)
 
-    return nested(kept, key, differentiated)
+    return graph.memo(key, differentiated)
 
 
 class _Differentiation:

@@ -21,7 +21,7 @@ from weft.ir.axes import AUTOMATIC_NAME, Axes, Axis, FlattenedAxis
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
-from weft.ir.traversal import nested, postorder
+from weft.ir.traversal import postorder
 from weft.kernels import Kernel
 from weft.support.digest import digest_of, digest_of_array
 from weft.support.locks import cached_property
@@ -181,8 +181,7 @@ class Canonicalizer:
 
     def structure(self, graph: Graph) -> Structure:
         """Return the structure of a graph that an op runs, which is worked out once."""
-        known: Structure = nested(graph.__dict__, "_structure", lambda: structure_of(graph))
-        return known
+        return graph.memo(structure_of, lambda: structure_of(graph))
 
     def graph(self, graph: Graph) -> str:
         """Return the description of a graph that an op runs."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any
 
 from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ir.op import Op
-from weft.ir.traversal import postorder
 
 
 def without_effect(op: Op, args: tuple[Any, ...]) -> Op:
@@ -32,15 +30,7 @@ def without_effect(op: Op, args: tuple[Any, ...]) -> Op:
 
 def without_effects(graph: Graph) -> Graph:
     """Return a graph that computes the same values and has no effects, the same one each time."""
-    for each in _called_first(graph):
-        if "_without_effects" not in each.__dict__:
-            each.__dict__["_without_effects"] = _stripped(each)
-    found: Graph = graph.__dict__["_without_effects"]
-    return found
-
-
-def _called_first(graph: Any) -> list[Any]:
-    return postorder([graph], attrgetter("called"))
+    return graph.memo(without_effects, lambda: _stripped(graph))
 
 
 def _stripped(graph: Graph) -> Graph:

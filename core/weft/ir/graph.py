@@ -8,9 +8,9 @@ passes rearrange, merge and drop ops without ever looking at scopes or at the or
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.errors import GraphError, ImmutableError, NotPicklable, WeftError
 from weft.ir import scope, upcalls
@@ -21,6 +21,11 @@ from weft.ir.storage import AssignableTensorOp, ParameterOp, ReadOp
 from weft.ir.tensor import TensorOp
 from weft.ir.traversal import nested, postorder
 from weft.support.locks import cached_property
+
+if TYPE_CHECKING:
+    from weft.plan.plan import Plan
+
+T = TypeVar("T")
 
 
 class Graph:
@@ -45,6 +50,8 @@ class Graph:
     ----------
     writes
         The user's writes that were captured as the updates, if they were captured here.
+    plan
+        The plan of a called graph, once passes have prepared it for a target.
     """
 
     inputs: tuple[ParameterOp, ...]
@@ -73,7 +80,9 @@ class Graph:
             name=name,
         )
         self.writes = frozenset()
+        self.plan: Plan | None = None
         self._made: tuple[Op, ...] = ()
+        self._memo: dict[Any, Any] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _PARTS:
@@ -90,8 +99,17 @@ class Graph:
     def copied(self) -> Graph:
         """Return a graph with the same parts, to which other things can be attached."""
         made = object.__new__(Graph)
-        made.__dict__.update(self.__dict__)
+        made.__dict__.update(self.__dict__, _memo=self._memo.copy())
         return made
+
+    def memo(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` returns; it is called once for each key, and the result is kept.
+
+        `make` may ask other graphs, nested to any depth. Of two threads that ask at once, both may
+        call it, and both get the same result.
+        """
+        kept: dict[Any, T] = self._memo
+        return kept[key] if key in kept else nested(kept, key, make)
 
     def __reduce_ex__(self, protocol: object) -> Any:
         problem = (
@@ -145,10 +163,7 @@ class Graph:
     @property
     def may_raise(self) -> bool:
         """Whether one of its ops may end the call."""
-        found: bool = nested(
-            self.__dict__, "_may_raise", lambda: any(op.may_raise for op in self.ops)
-        )
-        return found
+        return self.memo("may_raise", lambda: any(op.may_raise for op in self.ops))
 
     @property
     def states(self) -> tuple[AssignableTensorOp, ...]:
@@ -205,8 +220,7 @@ class Graph:
     @property
     def symbols(self) -> tuple[Symbol, ...]:
         """The unknown lengths of all ops and states, each once."""
-        found: tuple[Symbol, ...] | None = self.__dict__.get("_symbols")
-        return nested(self.__dict__, "_symbols", self._all_symbols) if found is None else found
+        return self.memo("symbols", self._all_symbols)
 
     def _all_symbols(self) -> tuple[Symbol, ...]:
         unknown = [op.axes for op in self.ops if not op.axes.is_static]
@@ -242,9 +256,8 @@ class Graph:
         """Return what `specialise` does, the very same graph each time; itself without symbols."""
         if not self.symbols:
             return self
-        made: dict[Any, Graph] = self.__dict__.setdefault("_specialised", {})
-        key = frozenset(solution.items())
-        return nested(made, key, lambda: self.specialise(solution))
+        key = Graph.specialised, frozenset(solution.items())
+        return self.memo(key, lambda: self.specialise(solution))
 
     def verify(self) -> None:
         """Check every rule that a graph must keep.

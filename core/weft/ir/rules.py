@@ -9,6 +9,7 @@ from weft import plugins
 from weft.errors import PluginError
 from weft.ir.op import Op
 from weft.plugins.blame import acting, claim
+from weft.support.dispatch import ClassTable
 
 R = TypeVar("R", bound=Callable[..., Any])
 
@@ -22,8 +23,8 @@ class RuleTable:
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
-        self._rules: dict[type[Op], Callable[..., Any]] = {}
-        self._from_plugins: set[type[Op]] = set()
+        self._rules = ClassTable[Callable[..., Any]]()
+        self._from_plugins: set[type] = set()
         self._revision: object = None
         self._is_asking = False
 
@@ -61,10 +62,7 @@ class RuleTable:
     def find(self, kind: type[Op]) -> Callable[..., Any] | None:
         """Return the rule for an op class, or None."""
         self._ask_new_plugins()
-        own = self._rules.get(kind)
-        if own is not None:
-            return own
-        return next(filter(None, map(self._rules.get, kind.__mro__)), None)
+        return self._rules.nearest(kind)
 
     def __getitem__(self, kind: type[Op]) -> Callable[..., Any]:
         """Return the rule for an op class; raises KeyError if there is none."""
@@ -92,6 +90,6 @@ class RuleTable:
             self._from_plugins = self._rules.keys() - own
             self._revision, self._is_asking = revision, False
 
-    def __iter__(self) -> Iterator[type[Op]]:
+    def __iter__(self) -> Iterator[type]:
         self._ask_new_plugins()
         return iter(list(self._rules))

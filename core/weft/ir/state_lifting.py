@@ -35,10 +35,7 @@ class Function:
 
 def function_of(graph: Graph) -> Function:
     """Return a graph as a function of values, made once for each graph."""
-    found: Function | None = graph.__dict__.get("_function")
-    if found is None:
-        found = graph.__dict__.setdefault("_function", _without_states(graph))
-    return found
+    return graph.memo(function_of, lambda: _without_states(graph))
 
 
 def _without_states(graph: Graph) -> Function:
@@ -84,10 +81,8 @@ def carrying(function: Function, count: int) -> tuple[Graph, tuple[Any, ...]]:
         *graph.inputs[count:given],
         *(parameter[state] for state in rest),
     ]
-    made: dict[int, Graph] = graph.__dict__.setdefault("_carrying", {})
-    if count not in made:
-        made.setdefault(count, graph.replace(inputs=inputs))
-    return made[count], (*writes, *rest)
+    made = graph.memo((carrying, count), lambda: graph.replace(inputs=inputs))
+    return made, (*writes, *rest)
 
 
 def writing(function: Function, writes: tuple[Any, ...], count: int) -> Function:

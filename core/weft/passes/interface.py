@@ -22,6 +22,7 @@ from weft.ir.traversal import postorder
 from weft.plugins import contributions
 from weft.plugins.blame import blaming, origin_of
 from weft.plugins.entrypoints import PASSES
+from weft.support.dispatch import ClassTable
 from weft.support.quoting import file_name
 
 
@@ -176,11 +177,10 @@ class _Visitors(dict[type, Callable[..., Any] | None]):
     """For each class of ops the visitor of the nearest class in its MRO, or None."""
 
     def __init__(self, table: Mapping[type[Op], Callable[..., Any]]) -> None:
-        self.table = table
+        self.table = ClassTable(table)
 
     def __missing__(self, kind: type) -> Callable[..., Any] | None:
-        found = next((self.table[base] for base in kind.__mro__ if base in self.table), None)
-        self[kind] = found
+        found = self[kind] = self.table.nearest(kind)
         return found
 
 

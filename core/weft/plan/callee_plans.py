@@ -16,18 +16,8 @@ if TYPE_CHECKING:
 
 def plan_of(graph: Graph) -> Plan:
     """Return the plan of a called graph, which has been made."""
-    found: Plan = graph.__dict__["_plan"]
-    return found
-
-
-def is_planned(graph: Graph) -> bool:
-    """Whether a called graph has a plan."""
-    return "_plan" in graph.__dict__
-
-
-def keep_plan(graph: Graph, plan: Plan) -> None:
-    """Keep the plan of a called graph, which passes have made for one target."""
-    graph.__dict__["_plan"] = plan
+    assert graph.plan is not None, f"{graph!r} has no plan"
+    return graph.plan
 
 
 def workspace_of(op: Op, target: Target) -> int:

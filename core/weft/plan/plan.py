@@ -26,7 +26,7 @@ from weft.ir.traversal import nested
 from weft.ops.graph_ops import CallOp
 from weft.ops.movement import ContiguousOp
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
-from weft.plan.callee_plans import is_planned, keep_plan, plan_of
+from weft.plan.callee_plans import plan_of
 from weft.plan.dataflow import Dataflow
 from weft.plan.inplace import InPlaceAnalysis, held_by
 from weft.plan.liveness import Liveness
@@ -171,8 +171,8 @@ def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> 
     otherwise wait for their last reader. Raises MemoryLimitError if that is not enough.
     """
     for each in called_graphs(graph):
-        if not is_planned(each):
-            keep_plan(each, _planned(each, target, is_called=True))
+        if each.plan is None:
+            each.plan = _planned(each, target, is_called=True)
     return _planned(graph, target, memory_limit)
 
 

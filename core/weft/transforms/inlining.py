@@ -87,10 +87,10 @@ def _augmented(
 
 def with_outputs(graph: Graph, inner: tuple[Any, ...]) -> Graph:
     """Return a graph that yields some of its inner ops too, the same one each time."""
-    made: dict[Any, Graph] = graph.__dict__.setdefault("_augmented", {})
-    if inner not in made:
-        made.setdefault(inner, without_saved(graph.replace(outputs=(*graph.outputs, *inner))))
-    return made[inner]
+    return graph.memo(
+        (with_outputs, inner),
+        lambda: without_saved(graph.replace(outputs=(*graph.outputs, *inner))),
+    )
 
 
 FEWEST = 16
