@@ -61,7 +61,7 @@ class CuPyTransformer(DeviceTransformer):
     @property
     def code_cache(self) -> Cache | None:
         """Where machine code is kept; None where nothing is."""
-        return None if self.reuse.option is False or is_off() else self.reuse.cache
+        return None if self.compile_cache.option is False or is_off() else self.compile_cache.cache
 
     def kernel_group(self, program: Program) -> CUDAKernelGroup:
         """Return a new, empty executor of a program."""

@@ -51,6 +51,7 @@ from weft.ir.target import Target
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops import *
 from weft.passes.interface import GraphPass, PeepholeGraphPass, visit
+from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.factory import (
     allocate_transformer,
@@ -60,7 +61,7 @@ from weft.runtime.factory import (
     set_transformer_factory,
     transformer_choices,
 )
-from weft.runtime.program import Computation, Program
+from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
 from weft.text.parser import parse
 from weft.transforms.capture import capture

@@ -33,8 +33,9 @@ from weft.ops.graph_ops import CallOp, GraphsOp
 from weft.passes.pipeline import Pipeline
 from weft.plugins import hookimpl
 from weft.runtime import result_pool
+from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage
-from weft.runtime.program import Computation, Program
+from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
 from weft.support import gc_pause, source
 from weft.transforms.inlining import with_outputs
@@ -383,6 +384,6 @@ def test_a_program_is_compiled_again_when_another_one_of_the_same_run_failed() -
         return partial(call, ones), partial(call, ones), None
 
     for one, other, _ in interleavings(
-        make, Transformer._transform_computations, Computation.transform
+        make, Transformer._transform_computations, Computation.set_program
     ):
         assert set(np.ravel([one.result(), other.result()])) == {800}

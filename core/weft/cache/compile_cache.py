@@ -204,6 +204,6 @@ def _can_restore(transformer: Transformer) -> bool:
         return next(number for number, each in enumerate(mro) if name in vars(each))
 
     exports = defined("export")
-    is_base = mro[exports].__module__ == "weft.runtime.transformer"
+    is_base = mro[exports].__module__ == "weft.runtime.interface"
     as_it_was = vars(transformer).keys().isdisjoint(REPLACED)
     return not is_base and as_it_was and all(exports <= defined(name) for name in REPLACED)

@@ -24,10 +24,10 @@ from weft.runtime.array_files import (
     stored_arrays,
     write_arrays,
 )
+from weft.runtime.computation import Computation
 from weft.runtime.factory import make_transformer
 from weft.runtime.importers import ImportedGraph
 from weft.runtime.out_of_memory import note_largest_tensors
-from weft.runtime.program import Computation
 from weft.runtime.transformer import Transformer
 
 _INPUT = "An input and the .npy file that holds it, as in x=x.npy; once for each input."

@@ -1,7 +1,7 @@
 """The way from a call to a program, generated so that a call only does what must wait for it.
 
 Per argument there is one test of type, dtype and shape; everything else takes the slow road of
-`Computation.coerce`.
+`Arguments.coerce`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from weft.support.quoting import harmless
 from weft.transforms.computation_op import single
 
 if TYPE_CHECKING:
-    from weft.runtime.program import Computation, Program
+    from weft.runtime.computation import Computation
+    from weft.runtime.program import Program
 
 
 def make_executor(computation: Computation, program: Program) -> Callable[..., Any]:
@@ -32,7 +33,7 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     names = [f"a{number}" for number in range(len(graph.inputs))]
     scope: dict[str, Any] = {
         "__name__": "weft.generated",
-        "ndarray": np.ndarray, "empty": np.empty, "coerce": computation.coerce,
+        "ndarray": np.ndarray, "empty": np.empty, "coerce": computation.arguments.coerce,
         "lock": computation.transformer.state_lock, "pack": computation.pack,
         "with_none": computation.with_none,
     }  # fmt: skip

@@ -10,7 +10,7 @@ from weft.ir.lengths import Symbol
 from weft.ir.op import Op
 from weft.ir.traversal import dependencies, postorder
 from weft.ops.control import doall, sequential
-from weft.runtime.program import Computation
+from weft.runtime.computation import Computation
 
 if TYPE_CHECKING:
     from weft.runtime.transformer import Transformer
@@ -59,6 +59,6 @@ def initial_computation(
     with scope.saved_user_deps():
         init_op = sequential(initializers) if initializers else doall(())
         made = Computation(transformer, [init_op], (), name)
-    made.given.update(given)
+    made.arguments.given.update(given)
     made.is_static = True
     return made

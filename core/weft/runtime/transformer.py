@@ -2,7 +2,7 @@
 
 The life cycle is that of the Nervana Graph transformer: computations are created, initialisation
 runs the passes, describes tensors, transforms their allocation and then the computations, and runs
-the initialisers. Each step is a method that a backend may extend; four are abstract. Everything is
+the initialisers. Each step is a method that a backend may extend. Everything is
 incremental: a computation that is added later brings only its own buffers and initialisers.
 """
 
@@ -12,37 +12,33 @@ import itertools
 import os
 import threading
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from weft import plugins
 from weft.cache.compile_cache import CompileCache
-from weft.cache.serialisation import Deserializer, Serializer
 from weft.errors import ArgumentError, AxesError, NotPicklable, StateError
 from weft.ir import folded_constants, scope
-from weft.ir.axes import Axes
-from weft.ir.description import contiguous
 from weft.ir.graph import Graph, in_order
 from weft.ir.lengths import Symbol
 from weft.ir.op import Op
-from weft.ir.storage import AssignableTensorOp, ReadOp, host_value
-from weft.ir.target import Target
+from weft.ir.storage import AssignableTensorOp, host_value
 from weft.ops.arguments import whole_number
 from weft.passes.interface import GraphPass, run_passes
 from weft.passes.pipeline import Pipeline
 from weft.passes.unsupported import require_supported
-from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer, Step, make_plan
+from weft.plan.plan import make_plan
 from weft.plan.rematerialisation import checked_limit
 from weft.plugins import contributions
-from weft.plugins.blame import blaming, origin_of
-from weft.runtime.device import DeviceBufferStorage, DeviceTensor
+from weft.plugins.blame import blaming, guarded, origin_of
+from weft.runtime.computation import Computation
+from weft.runtime.device_memory import DeviceMemory
 from weft.runtime.initialisation import initial_computation, initial_constants, initializers_of
-from weft.runtime.program import Computation, Program
+from weft.runtime.program import Program
 from weft.support.gc_pause import gc_paused
 from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
@@ -66,7 +62,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contributions.base_of(plugins.BACKENDS)
-class Transformer(ABC):
+class Transformer(DeviceMemory):
     """A backend at work.
 
     Parameters
@@ -88,20 +84,13 @@ class Transformer(ABC):
     ----------
     computations, all_results
         Every computation, and every op that one returns.
-    device_buffers
-        Every device buffer, allocated or not.
-    allocations
-        Transformed allocations that `allocate_storage` has not run yet.
     init_computation
         The latest computation of initialisers.
-    finalized, allocated, initialized, closed
-        How far the life cycle has come.
+    finalized, initialized, closed
+        How far the life cycle has come; `allocated` comes between the first two.
     """
 
-    transformer_name: ClassVar[str] = ""
     _why_closed = ""
-    is_concurrent: ClassVar[bool] = False
-    """Whether programs without state may run in several threads at once."""
 
     def __init__(
         self,
@@ -117,98 +106,22 @@ class Transformer(ABC):
                 raise ArgumentError(f"{option}= takes True or False, not {value!r}")
         if not isinstance(cache, bool | str | os.PathLike) or "\0" in str(cache):
             raise ArgumentError(f"cache= takes True, False or the path of a folder, not {cache!r}")
-        self.reuse = CompileCache(self, cache)
+        super().__init__()
+        self.compile_cache = CompileCache(self, cache)
         self.fast_math = fast_math
         self.strict_finalize = strict_finalize
         self.memory_limit = None if memory_limit is None else checked_limit(memory_limit)
         self.computations: OrderedSet[Computation] = OrderedSet()
         self.all_results: OrderedSet[Op] = OrderedSet()
-        self.device_buffers: OrderedSet[DeviceBufferStorage] = OrderedSet()
-        self.allocations: list[Callable[[], None]] = []
-        self.state_tensors: dict[Any, DeviceTensor] = {}
         self._init: Callable[[], Computation] | None = None
-        self.arena: DeviceBufferStorage | None = None
-        self.finalized = self.allocated = self.initialized = self.closed = False
+        self.finalized = self.initialized = self.closed = False
         self.state_lock = threading.RLock()
         self._pending: list[tuple[Computation, Program]] = []
         self.pipeline = Pipeline(passes)
-        self._initial: dict[Any, Op] = {}
         self._program_count = 0
         self._numbers = itertools.count()
         self._planned_again: set[Program] = set()
         _transformers.add(self)
-
-    # What a backend gives
-
-    @classmethod
-    def probe(cls) -> tuple[str | None, str]:
-        """Return a description of the device, or None and the reason why there is none."""
-        return "the host's processor", ""
-
-    @property
-    @abstractmethod
-    def target(self) -> Target:
-        """What the backend can do."""
-
-    @abstractmethod
-    def device_buffer_storage(self, nbytes: int, name: str) -> DeviceBufferStorage:
-        """Return a new, unallocated buffer."""
-
-    @abstractmethod
-    def transform_ordered_ops(
-        self, program: Program, ordered_ops: Sequence[Step], name: str
-    ) -> Callable[..., None]:
-        """Return a callable that runs the steps.
-
-        It takes the input arrays, C-contiguous and of the right dtype and shape, and then, for each
-        result, a C-contiguous array to write it to. Where operands and results of steps lie is said
-        by `program.tensors` and, for memory of the caller, by the description in the step.
-        """
-
-    def code_options(self) -> Sequence[Any]:
-        """Return what generated code depends on beside graph, target and passes.
-
-        Numbers, text, dtypes, and functions and classes that are found under their names.
-        """
-        return ()
-
-    def export(self, program: Program, packing: Serializer) -> Any:
-        """Return the code of a program, just transformed, as JSON; None if that cannot be done.
-
-        `packing` says places in memory, values and lines of source as JSON. It raises
-        NotCanonical where it cannot, which may pass: the program is not kept then.
-        """
-        return None
-
-    def restore(self, program: Program, unpacking: Deserializer) -> Callable[..., None]:
-        """Return the callable for a program of which `unpacking.code` is what `export` returned.
-
-        In place of `transform_ordered_ops`: there are no steps, and no plan unless it is looked at.
-        """
-        raise NotImplementedError
-
-    def start_transform_allocate(self) -> None:  # noqa: B027
-        """Prepare for the transformation of allocations."""
-
-    def finish_transform_allocate(self) -> None:  # noqa: B027
-        """Finish the transformation of allocations."""
-
-    def allocate_storage(self) -> None:
-        """Run the transformed allocations."""
-        pending, self.allocations = self.allocations, []
-        for allocate in pending:
-            allocate()
-
-    def arena_storage(self, program: Program) -> DeviceBufferStorage:
-        """Return a new, unallocated buffer for what a program, and smaller ones, compute."""
-        return self.device_buffer_storage(program.arena_size, "arena")
-
-    def constant_storage(self, op: Op) -> DeviceBufferStorage:
-        """Return a buffer for a constant; its value is copied there after allocation."""
-        return self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
-
-    def finish_transform(self) -> None:  # noqa: B027
-        """Finish the transformation of computations, each of which has an executor now."""
 
     # Computations
 
@@ -239,7 +152,7 @@ class Transformer(ABC):
             self.computations.add(made)
             self.all_results.update(made.results)
             if made.is_static:
-                program = self._program(made, made.given)
+                program = self._program(made, made.arguments.given)
                 made.programs[()] = program
                 self._pending.append((made, program))
 
@@ -261,7 +174,7 @@ class Transformer(ABC):
             self.require_open()
             if (made, program) not in self._pending:
                 self._pending.append((made, program))
-        failures = self._initialised()
+        failures = self._compile_pending()
         if program in failures:
             _raise_from(failures, program)
 
@@ -297,11 +210,11 @@ class Transformer(ABC):
         is called. Raises StateError if the transformer has been closed.
         """
         self.require_open()
-        failures = self._initialised()
+        failures = self._compile_pending()
         if failures:
             _raise_from(failures, next(iter(failures)))
 
-    def _initialised(self) -> dict[Program, Exception]:
+    def _compile_pending(self) -> dict[Program, Exception]:
         """Compile, allocate and run what is new; returns the errors of programs that failed.
 
         Nothing here keeps an error: its traceback holds the frames of all who called, and so their
@@ -313,7 +226,7 @@ class Transformer(ABC):
             self.require_open()
             pending, self._pending = self._pending, []
             try:
-                failures = self._bring_up_what_works(pending)
+                failures = self._compile_isolated(pending)
             except BaseException:
                 self._pending = pending
                 raise
@@ -323,13 +236,13 @@ class Transformer(ABC):
                 plugins.call_hooks("weft_computation_compiled", computation=made)
         return failures
 
-    def _bring_up_what_works(
+    def _compile_isolated(
         self, pending: list[tuple[Computation, Program]]
     ) -> dict[Program, Exception]:
         """Bring up programs together or, if that fails, one by one; returns their errors."""
         try:
             with blaming(origin_of(type(self)), lambda: self._compiling(pending), extends=False):
-                self._bring_up(pending)
+                self._compile_batch(pending)
         except Exception as error:
             if not pending:
                 raise
@@ -339,29 +252,27 @@ class Transformer(ABC):
             return {}
         failures: dict[Program, Exception] = {}
         for item in pending:
-            failures |= self._bring_up_what_works([item])
+            failures |= self._compile_isolated([item])
         return failures
 
     def _compiling(self, pending: list[tuple[Computation, Program]]) -> str:
         names = ", ".join(program.name for _, program in pending)
         return f"while it compiled {names} for backend {type(self).transformer_name}"
 
-    def _bring_up(self, pending: list[tuple[Computation, Program]]) -> None:
+    def _compile_batch(self, pending: list[tuple[Computation, Program]]) -> None:
         """Transform, allocate and initialise; on an error nothing of it is left behind."""
-        states, buffers = dict(self.state_tensors), OrderedSet(self.device_buffers)
-        arena, init = self.arena, self._init
+        init = self._init
         try:
-            everything = self._transform_computations(pending)
-            self.allocate([program for _, program in everything])
-            for state, op in self._initial.items():
-                self.set_initial(self.state_tensors[state], op)
-            for _, program in everything[len(pending) :]:
-                program.run()
+            with self.memory_restored_on_error():
+                everything = self._transform_computations(pending)
+                self.allocate([program for _, program in everything])
+                self.set_initial_constants()
+                for _, program in everything[len(pending) :]:
+                    program.run()
         except BaseException:
-            self.state_tensors, self.device_buffers, self.allocations = states, buffers, []
-            self.arena, self._init = arena, init
+            self._init = init
             for made, program in pending:
-                made.forget_executor()
+                made.forget_program()
                 program.storages.clear()
             raise
 
@@ -372,33 +283,28 @@ class Transformer(ABC):
 
         Only the buffers and initialisers that earlier computations did not bring are new.
         """
-        self._find_or_rewrite(program for _, program in pending)
+        self._restore_or_run_passes(program for _, program in pending)
         everything = [*pending, *self._init_computation(pending)]
         for _, program in everything:
             if not program.is_restored:
                 program.plan = make_plan(program.graph, self.target, self.memory_limit)
-        known = OrderedSet(self.device_buffers)
-        for _, program in everything:
-            self.initialize_tensor_descriptions(program)
-        for state, op in self._initial.items():
-            if state not in self.state_tensors:
-                self._state_tensor(state, op.const.nbytes, op.axes)
-        self.start_transform_allocate()
-        for storage in self.device_buffers:
-            if storage not in known:
-                storage.transform_allocate()
-        self.finish_transform_allocate()
+        self.transform_allocate([program for _, program in everything])
         for made, program in everything:
-            made.transform(program)
+            if not program.is_restored:
+                run = self.transform_ordered_ops(program, program.plan.steps, program.name)
+                program.run = guarded(run, origin_of(type(self)), f"in {program.name}")
+            made.set_program(program)
         self.finish_transform()
-        self.reuse.keep(program for _, program in everything)
+        self.compile_cache.keep(program for _, program in everything)
         folded_constants.forget()
         self.finalized = True
         return everything
 
-    def _find_or_rewrite(self, programs: Iterable[Program]) -> None:
+    def _restore_or_run_passes(self, programs: Iterable[Program]) -> None:
         """Take programs that were compiled before as they are, and run the passes on the others."""
-        unknown = [each for each in programs if not (each.is_restored or self.reuse.find(each))]
+        unknown = [
+            each for each in programs if not (each.is_restored or self.compile_cache.find(each))
+        ]
         if unknown:
             self.run_registered_graph_passes(unknown)
 
@@ -421,11 +327,7 @@ class Transformer(ABC):
         program.graph = in_order(program.captured, order)
         self.run_registered_graph_passes([program])
         program.plan = make_plan(program.graph, self.target, self.memory_limit)
-        known = OrderedSet(self.device_buffers)
-        self.initialize_tensor_descriptions(program)
-        for storage in self.device_buffers:
-            if storage not in known:
-                storage.transform_allocate()
+        self.transform_allocate([program])
         self.allocate([program])
         self.finish_transform()
 
@@ -466,20 +368,20 @@ class Transformer(ABC):
         name = f"init_{self._program_count}"
         if ordered or self._init is None:
             self._init = cache(partial(self._initialising, ordered, name, given))
-        self._initial = initial_constants(ordered)
-        rest = [op for op in ordered if op.args[0] not in self._initial]
+        self.initial_constants = initial_constants(ordered)
+        rest = [op for op in ordered if op.args[0] not in self.initial_constants]
         if not rest:
             return []
-        made = self._initialising(rest, name, given) if self._initial else self._init()
+        made = self._initialising(rest, name, given) if self.initial_constants else self._init()
         program = made.programs[()]
-        self._find_or_rewrite([program])
+        self._restore_or_run_passes([program])
         return [(made, program)]
 
     def _initialising(
         self, initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
     ) -> Computation:
         made = initial_computation(self, initializers, name, given)
-        made.programs[()] = self._program(made, made.given)
+        made.programs[()] = self._program(made, made.arguments.given)
         return made
 
     @property
@@ -488,58 +390,6 @@ class Transformer(ABC):
         self.require_open()
         with self.state_lock:
             return None if self._init is None else self._init()
-
-    def initialize_tensor_descriptions(self, program: Program) -> None:
-        """Create the device buffers and tensors of a program's plan."""
-        solved = _solved_axes(program.captured)
-        for buffer in program.buffers:
-            storage = self._storage(buffer, program, solved)
-            if storage is not None:
-                program.storages[buffer] = storage
-
-    def _storage(
-        self, buffer: Buffer, program: Program, solved: Mapping[Any, Axes]
-    ) -> DeviceBufferStorage | None:
-        if buffer.kind == ARENA:
-            if self.arena is None or self.arena.bytes < program.arena_size:
-                self.arena = self.arena_storage(program)
-            return self.arena
-        if buffer.kind == STATE:
-            return self._state_tensor(buffer.owner, buffer.nbytes, solved[buffer.owner]).storage
-        return self.constant_storage(buffer.owner) if buffer.kind == CONSTANT else None
-
-    def _state_tensor(self, state: Any, nbytes: int, axes: Axes) -> DeviceTensor:
-        found = self.state_tensors.get(state)
-        if found is None:
-            storage = self.device_buffer_storage(nbytes, state.name)
-            description = contiguous(axes.shape, state.dtype)
-            storage.initial = self._initial.get(state)
-            found = self.state_tensors[state] = storage.device_tensor(description)
-        if found.storage.bytes != nbytes:
-            raise AxesError(
-                f"{state} was made with shape {found.shape}, but this computation needs another "
-                f"shape for {state.axes}: use a transformer of its own\n  {state.file_info}"
-            )
-        return found
-
-    def allocate(self, programs: Iterable[Program]) -> None:
-        """Allocate buffers and set constants from their host values."""
-        self.allocate_storage()
-        for program in programs:
-            for buffer, storage in program.storages.items():
-                if buffer.kind == CONSTANT:
-                    op = buffer.owner
-                    place = contiguous(op.axes.shape, op.dtype)
-                    self.set_constant(storage.device_tensor(place), op)
-        self.allocated = True
-
-    def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
-        """Copy the host value of a constant to the device."""
-        tensor[...] = op.const
-
-    def set_initial(self, tensor: DeviceTensor, op: Op) -> None:
-        """Copy the initial value of a state, a constant, to the device."""
-        tensor[...] = op.const
 
     # Values of states
 
@@ -607,9 +457,7 @@ class Transformer(ABC):
                 made.executor = self._refused
             self._pending = []
             self.computations = OrderedSet()
-            self.device_buffers = OrderedSet()
-            self.state_tensors = {}
-            self.arena = None
+            self.forget_memory()
 
     def _refused(self, *args: Any) -> NoReturn:
         raise StateError(self._why_closed)
@@ -639,9 +487,3 @@ def _raise_from(failures: dict[Program, Exception], program: Program) -> NoRetur
         raise failure
     finally:
         del failure
-
-
-def _solved_axes(graph: Graph) -> dict[Any, Axes]:
-    """Return the axes of each state in a graph, which are known where its own may not be."""
-    solved = {op.state: op.axes for op in graph.ops if isinstance(op, ReadOp)}
-    return solved | {state: value.axes for state, value in graph.updates}

@@ -1,0 +1,223 @@
+"""Computations: results and parameters bound to a transformer, callable with arrays.
+
+A computation compiles one `Program` for each solution of the lengths that were unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import ArgumentError, NotPicklable
+from weft.ir.graph import Graph
+from weft.plan.fusion_statistics import FusionStatistics, fusion_statistics
+from weft.plan.plan import Plan
+from weft.runtime.arguments import Arguments, Array
+from weft.runtime.call_path import make_executor
+from weft.runtime.program import Program
+from weft.support.gc_pause import gc_paused
+from weft.transforms.capture import capture
+from weft.transforms.computation_op import ComputationOp, resolved, structure
+
+if TYPE_CHECKING:
+    from weft.runtime.transformer import Transformer
+
+
+class Computation:
+    """A callable computation; made by `Transformer.computation`.
+
+    Attributes
+    ----------
+    transformer, name
+        Where it belongs, and its name there.
+    results, pack
+        The ops that are returned, and what gives their values the structure that was asked for.
+    graph
+        The captured graph, before any pass.
+    executor
+        What a call runs: takes the arguments in order, returns the results. The first call compiles
+        and replaces it.
+    arguments
+        The parameters, and the checks of a call's arguments.
+    """
+
+    def __init__(
+        self,
+        transformer: Transformer,
+        results: Any,
+        parameters: Sequence[Any],
+        name: str,
+        axes: Mapping[Any, int] | None = None,
+    ) -> None:
+        self.transformer = transformer
+        if not isinstance(name, str):
+            raise ArgumentError(f"the name of a computation must be text, not {name!r}")
+        self.name = name
+        if isinstance(results, Graph | ComputationOp) and parameters:
+            raise ArgumentError(f"{results} has its parameters already, these are too many")
+        if isinstance(results, ComputationOp):
+            self.graph, parameters = results.graph, results.parameters
+            results = results.results
+        elif isinstance(results, Graph):
+            self.graph, parameters = results, [op.source for op in results.inputs]
+        else:
+            ops, parameters = resolved(results, parameters)
+            with gc_paused():
+                self.graph = capture(ops, parameters, name)
+                _ = self.graph.symbols
+        self.results, self.pack = structure(results)
+        self.arguments = Arguments(name, parameters, axes)
+        self.programs: dict[tuple[tuple[int, ...], ...], Program] = {}
+        self.arity = len(parameters)
+        self.is_static = not set(self.graph.symbols) - set(self.arguments.given)
+        self.executor: Callable[..., Any] = self._first_call
+        self._executors: dict[tuple[Any, ...], Callable[..., Any]] = {}
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Run with one array, number or nested list for each parameter and return the results.
+
+        Results are new arrays that belong to the caller, in the structure that the computation was
+        made with: one op gives a value, a list or tuple a tuple, a set or dict a dict, and an op
+        that yields no tensor None. ``feed_dict={placeholder: value}`` gives arguments by
+        placeholder, ``out=`` arrays to write the results to. Raises ArgumentError for a wrong
+        number of arguments, AxesError and DTypeError for one that does not fit.
+        """
+        if options or len(args) != self.arity:
+            return self._call_with_options(args, **options)
+        return self.executor(*args)
+
+    def _call_with_options(
+        self,
+        args: tuple[Any, ...],
+        feed_dict: Any = None,
+        out: Any = None,
+        **unknown: Any,
+    ) -> Any:
+        if unknown:
+            names = ", ".join(op.name for op in self.parameters) or "none"
+            raise ArgumentError(
+                f"{self.name} takes its arguments by position ({names}), and the options feed_dict "
+                f"and out, not {', '.join(unknown)}"
+            )
+        if feed_dict is not None:
+            args += self.arguments.fed(feed_dict, len(args))
+        if len(args) != self.arity:
+            wanted = ", ".join(op.name for op in self.parameters)
+            raise ArgumentError(
+                f"Computation was expecting {self.arity} arguments, but was called with "
+                f"{len(args)}. ({self.name} takes: {wanted or 'nothing'})"
+            )
+        if out is None:
+            return self.executor(*args)
+        return self._call_into(args, out if isinstance(out, tuple | list) else (out,))
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """The placeholders that a call gives values for, in order."""
+        return self.arguments.parameters
+
+    def _call_into(self, args: tuple[Any, ...], out: Sequence[Array]) -> Any:
+        self.transformer.require_open()
+        self._compile()
+        arrays, program = self._prepared(args)
+        arrays = self.arguments.apart_from(arrays, out, program.captured.outputs)
+        with self.transformer.state_lock:
+            program.run(*arrays, *out)
+        return self.pack(self.with_none(out))
+
+    def with_none(self, values: Sequence[Any]) -> list[Any]:
+        """Return values with None for what yields no tensor."""
+        rest = iter(values)
+        return [next(rest) if op.is_tensor else None for op in self.results]
+
+    def set_program(self, program: Program) -> None:
+        """Run a program, now that it can, from the next call on."""
+        if self.is_static:
+            self.executor = make_executor(self, program)
+
+    def forget_program(self) -> None:
+        """Compile at the next call, because something failed after the program was set."""
+        if self.is_static:
+            self.executor = self._first_call
+
+    def ready_to_run(self, program: Program) -> Callable[..., None]:
+        """Return what runs a program, once all it needs is there.
+
+        An executor is there before that, and a thread that calls it waits for the one that still
+        allocates, or compiles again if that one failed.
+        """
+        with self.transformer.state_lock:
+            self._compile()
+            return program.run
+
+    def _first_call(self, *args: Any) -> Any:
+        self._compile()
+        return self.executor(*args)
+
+    def _compile(self) -> None:
+        """Initialise the transformer; an error in another computation is that one's to report."""
+        with self.transformer.state_lock:  # another thread may be at it: once is enough
+            if self.executor != self._first_call:
+                return
+            if self.is_static:
+                self.transformer.compile(self, self.programs[()])
+            else:
+                self.executor = self._dispatch
+
+    def _dispatch(self, *args: Any) -> Any:
+        """Run the executor for the arguments' shapes, which is made when they are first seen."""
+        found = self._executors.get(tuple([getattr(arg, "shape", None) for arg in args]))
+        if found is None:
+            arrays, program = self._prepared(args)
+            found = make_executor(self, program)
+            self._executors[tuple(array.shape for array in arrays)] = found
+            return found(*arrays)
+        return found(*args)
+
+    def _prepared(self, args: Sequence[Any]) -> tuple[list[Array], Program]:
+        """Return arguments as arrays and the program for their lengths, compiled if need be."""
+        arrays = [self.arguments.coerce(number, arg) for number, arg in enumerate(args)]
+        key = () if self.is_static else tuple(array.shape for array in arrays)
+        with self.transformer.state_lock:
+            if key not in self.programs:
+                solution = self.arguments.solve(key, self.graph, self.transformer.state_tensors)
+                self.programs[key] = self.transformer.specialise(self, solution)
+        program = self.programs[key]
+        for number, op in enumerate(program.captured.inputs):
+            self.arguments.coerce(number, arrays[number], op.axes)
+        return arrays, program
+
+    @property
+    def program(self) -> Program:
+        """The only program of a computation whose lengths are all known, compiled if need be."""
+        self._compile()
+        if len(self.programs) != 1:
+            raise ArgumentError(
+                f"{self.name} has {len(self.programs)} programs, one for each solution of its "
+                "unknown lengths: call it and look into its programs, or give axes={axis: 32}"
+            )
+        return next(iter(self.programs.values()))
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the only program."""
+        return self.program.plan
+
+    @property
+    def source(self) -> str:
+        """The generated source of the only program."""
+        return self.program.source
+
+    @property
+    def fusion_statistics(self) -> FusionStatistics:
+        """What fusion did to the only program, in ops, kernels and bytes; a table as text."""
+        return fusion_statistics(self.program.captured, self.plan)
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        problem = (
+            f"{self!r} belongs to a transformer and can be neither copied nor pickled: make it"
+        )
+        raise NotPicklable(f"{problem} again where it is needed")
+
+    def __repr__(self) -> str:
+        return f"<Computation {self.name}: {self.arity} parameters, {len(self.results)} results>"

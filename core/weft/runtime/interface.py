@@ -1,0 +1,98 @@
+"""The interface of backends: what a transformer asks of the class that derives from it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from weft.cache.serialisation import Deserializer, Serializer
+from weft.ir.op import Op
+from weft.ir.target import Target
+from weft.plan.plan import Step
+from weft.runtime.device import DeviceBufferStorage, DeviceTensor
+from weft.runtime.program import Program
+
+
+class BackendInterface(ABC):
+    """What a backend gives: its target, buffers and executable code.
+
+    `target`, `device_buffer_storage` and `transform_ordered_ops` are abstract; the rest has
+    defaults.
+    """
+
+    transformer_name: ClassVar[str] = ""
+    is_concurrent: ClassVar[bool] = False
+    """Whether programs without state may run in several threads at once."""
+
+    @classmethod
+    def probe(cls) -> tuple[str | None, str]:
+        """Return a description of the device, or None and the reason why there is none."""
+        return "the host's processor", ""
+
+    @property
+    @abstractmethod
+    def target(self) -> Target:
+        """What the backend can do."""
+
+    @abstractmethod
+    def device_buffer_storage(self, nbytes: int, name: str) -> DeviceBufferStorage:
+        """Return a new, unallocated buffer."""
+
+    @abstractmethod
+    def transform_ordered_ops(
+        self, program: Program, ordered_ops: Sequence[Step], name: str
+    ) -> Callable[..., None]:
+        """Return a callable that runs the steps.
+
+        It takes the input arrays, C-contiguous and of the right dtype and shape, and then, for each
+        result, a C-contiguous array to write it to. Where operands and results of steps lie is said
+        by `program.tensors` and, for memory of the caller, by the description in the step.
+        """
+
+    def code_options(self) -> Sequence[Any]:
+        """Return what generated code depends on beside graph, target and passes.
+
+        Numbers, text, dtypes, and functions and classes that are found under their names.
+        """
+        return ()
+
+    def export(self, program: Program, packing: Serializer) -> Any:
+        """Return the code of a program, just transformed, as JSON; None if that cannot be done.
+
+        `packing` says places in memory, values and lines of source as JSON. It raises
+        NotCanonical where it cannot, which may pass: the program is not kept then.
+        """
+        return None
+
+    def restore(self, program: Program, unpacking: Deserializer) -> Callable[..., None]:
+        """Return the callable for a program of which `unpacking.code` is what `export` returned.
+
+        In place of `transform_ordered_ops`: there are no steps, and no plan unless it is looked at.
+        """
+        raise NotImplementedError
+
+    def start_transform_allocate(self) -> None:  # noqa: B027
+        """Prepare for the transformation of allocations."""
+
+    def finish_transform_allocate(self) -> None:  # noqa: B027
+        """Finish the transformation of allocations."""
+
+    def arena_storage(self, program: Program) -> DeviceBufferStorage:
+        """Return a new, unallocated buffer for what a program, and smaller ones, compute."""
+        return self.device_buffer_storage(program.arena_size, "arena")
+
+    def constant_storage(self, op: Op) -> DeviceBufferStorage:
+        """Return a buffer for a constant; its value is copied there after allocation."""
+        return self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
+
+    def finish_transform(self) -> None:  # noqa: B027
+        """Finish the transformation of computations, each of which has an executor now."""
+
+    def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
+        """Copy the host value of a constant to the device."""
+        tensor[...] = op.const
+
+    def set_initial(self, tensor: DeviceTensor, op: Op) -> None:
+        """Copy the initial value of a state, a constant, to the device."""
+        tensor[...] = op.const
