@@ -52,6 +52,7 @@ types: $(READY)
 # What is written from the code: all ops, pictures of plans, and which backend has which.
 docs: $(READY)
 	$(BIN)/python docs/catalogue.py
+	$(BIN)/python docs/layers.py
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/support.py
 
