@@ -10,7 +10,7 @@ from weft.cache.store import Cache
 from weft.errors import BackendError
 from weft.support.locks import cached_property
 from weft_c import CUDA, Processor
-from weft_c.runtime.device import HeldMemory, OpenedDevice
+from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.storage import Bytes
 from weft_cupy.compiler import compiled
 from weft_cupy.drivers import Candidate
@@ -24,7 +24,7 @@ ACCESS = 16
 """Bytes: the most that a thread loads or stores at once."""
 
 
-class Device(OpenedDevice):
+class Device(OpenDevice):
     """A GPU, opened: the facts that matter, and what of its memory is in use.
 
     Attributes
@@ -111,7 +111,7 @@ class Device(OpenedDevice):
         return module
 
 
-class Memory(HeldMemory):
+class Memory(DeviceMemory):
     """Memory of a device, which is given back to the driver when it is released.
 
     It is not from CuPy's pool, which would keep it from other programs.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from weft.errors import ArgumentError, BackendError
-from weft_c.runtime.device import wanted_device
+from weft_c.runtime.device import requested_device
 from weft_cupy import blas, drivers
 from weft_cupy.device import Device
 from weft_cupy.drivers import Candidate
@@ -39,7 +39,7 @@ def best(wanted: int | str | None) -> Candidate:
     Raises ArgumentError if there is none of that name, and BackendError if there is one but it
     cannot be used, or if there is none at all.
     """
-    wanted, source = wanted_device(wanted, VARIABLE)
+    wanted, source = requested_device(wanted, VARIABLE)
     if _after_fork:
         raise BackendError(_after_fork)
     found = drivers.candidates()

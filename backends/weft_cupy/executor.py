@@ -13,12 +13,12 @@ from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT
 from weft.runtime.program import Program
 from weft_c.matmul import blas
-from weft_c.runtime.bound_segment import Stretch
+from weft_c.runtime.bound_segment import BoundSegment
 from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
 from weft_c.runtime.storage import Arrays
 from weft_c.source.functions import LibraryCall
 from weft_cupy.device import Device, Memory
-from weft_cupy.edge import CuPyEdge
+from weft_cupy.host_io import CuPyHostIO
 
 if TYPE_CHECKING:
     from weft_cupy.transformer import CuPyTransformer
@@ -31,8 +31,8 @@ class CUDAKernelGroup(GPUKernelGroup):
     """The executor of a program on a GPU, where each argument is an address."""
 
     device: Device
-    edge: CuPyEdge
-    words: Memory
+    host_io: CuPyHostIO
+    error_words: Memory
 
     def __init__(self, transformer: CuPyTransformer, program: Program) -> None:
         super().__init__(transformer, program)
@@ -65,69 +65,71 @@ class CUDAKernelGroup(GPUKernelGroup):
 
     # Binding
 
-    def make_edge(self) -> CuPyEdge:
+    def make_host_io(self) -> CuPyHostIO:
         """Return the copies of the caller's arrays."""
-        return CuPyEdge(self.working, self.queue, self.program.captured)
+        return CuPyHostIO(self.workspace_pool, self.queue, self.program.captured)
 
-    def stretch(self, segment: Segment, is_last: bool) -> CapturedStretch:
+    def bind_segment(self, segment: Segment, is_last: bool) -> CapturedSegment:
         """Return a segment; reading error words and copies for the host wait by themselves."""
-        return CapturedStretch(self, segment, is_last)
+        return CapturedSegment(self, segment, is_last)
 
-    def bound(self, launch: Launch, word: int | None) -> Callable[[], Any]:
+    def bind_launch(self, launch: Launch, word: int | None) -> Callable[[], Any]:
         """Find the address of every argument of a launch."""
         if isinstance(launch, LibraryCall):
             return self._product(launch)
         kernel = self._module.get_function(launch.function.name)
         args = tuple(
-            self._word(word) if lies is None else self._base(lies) + self.span(lies)[0]
-            for lies in launch.args
+            self._word(word)
+            if layout is None
+            else self._base(layout) + self.argument_range(layout)[0]
+            for layout in launch.args
         )
         group = launch.function.group
         return partial(kernel, (launch.items // group,), (group,), args)
 
     def launch_again(self, launch: Launch) -> None:
         """Start a launch by itself; all that report an error do so in the first word."""
-        self.bound(launch, 0)()
+        self.bind_launch(launch, 0)()
 
     def _product(self, work: LibraryCall) -> Callable[[], Any]:
         found = blas.gemm(*work.args)
         assert found is not None
         assert work.name == "matmul"
         dtype = work.args[0].dtype
-        addresses = (self._base(lies) + lies.offset for lies in work.args)
+        addresses = (self._base(layout) + layout.offset for layout in work.args)
         return self.transformer.blas.product(found, dtype, *addresses)
 
-    def _base(self, lies: TensorDescription) -> int:
+    def _base(self, layout: TensorDescription) -> int:
         """Return where the buffer begins that a tensor lies in."""
-        if lies.base.kind in (INPUT, RESULT):
-            return self.edge.addresses[self.number(lies)]
-        memory: Memory = self.memory_of(lies)
+        if layout.base.kind in (INPUT, RESULT):
+            return self.host_io.addresses[self.array_number(layout)]
+        memory: Memory = self.memory_of(layout)
         return memory.address
 
     # Error words
 
-    def make_words(self) -> Memory:
+    def make_error_words(self) -> Memory:
         """Return memory for the error words."""
         return self.device.memory(len(self.reports) * WORD, "error words")
 
     def _word(self, word: int | None) -> int:
         assert word is not None
-        return self.words.address + word * WORD
+        return self.error_words.address + word * WORD
 
-    def clear_words(self) -> None:
+    def clear_error_words(self) -> None:
         """Let all error words be 0."""
         self.queue.clear(self._word(0), len(self.reports) * WORD)
 
-    def read_words(self) -> list[int]:
+    def read_error_words(self) -> list[int]:
         """Return the error words, once all work before has ended."""
         found = np.empty(len(self.reports), np.int32)
         self.queue.download(found, self._word(0))
         self.queue.wait()
-        words: list[int] = found.tolist()
-        return words
+        error_words: list[int] = found.tolist()
+        return error_words
 
 
-class CapturedStretch(Stretch):
+class CapturedSegment(BoundSegment):
     """A segment, bound: its launches run one by one at first, then as a CUDA graph.
 
     The first time loads their code, which cannot be done while a graph is made; the second time

@@ -54,7 +54,7 @@ class CuPyTransformer(DeviceTransformer):
         """Return a new, unallocated buffer."""
         return CuPyStorage(self, nbytes, name)
 
-    def working_memory(self, nbytes: int, what: str) -> Memory:
+    def make_workspace(self, nbytes: int, what: str) -> Memory:
         """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
         return self.device.memory(nbytes, what)
 

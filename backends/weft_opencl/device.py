@@ -12,7 +12,7 @@ import numpy as np
 from weft.errors import BackendError
 from weft.support.locks import cached_property, renewed
 from weft_c import OPENCL, Processor
-from weft_c.runtime.device import HeldMemory, OpenedDevice
+from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.storage import Bytes
 from weft_opencl.drivers import POCL
 from weft_opencl.errors import build_error, explained, is_lost
@@ -32,7 +32,7 @@ CASES = 8
 _INT64_ATOMICS = "cl_khr_int64_base_atomics"
 
 
-class Device(OpenedDevice):
+class Device(OpenDevice):
     """An opened device: the facts that matter, its context, and what of its memory is in use.
 
     Attributes
@@ -168,7 +168,7 @@ def described(handle: Any) -> str:
     return f"{handle.name.strip()} ({handle.platform.name.strip()})"
 
 
-class Memory(HeldMemory):
+class Memory(DeviceMemory):
     """A buffer of a device, counted among its live bytes until it is released.
 
     Attributes

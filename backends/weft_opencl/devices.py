@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft.errors import ArgumentError, BackendError
-from weft_c.runtime.device import wanted_device
+from weft_c.runtime.device import requested_device
 from weft_opencl import drivers, verdicts
 from weft_opencl.device import Device, described
 from weft_opencl.drivers import INTEL, POCL, Candidate
@@ -42,7 +42,7 @@ def best(wanted: int | str | None) -> tuple[Candidate, Verdict]:
     Raises ArgumentError if there is none of that name, and BackendError if there is one but it does
     not work, or if there is none at all.
     """
-    wanted, source = wanted_device(wanted, VARIABLE)
+    wanted, source = requested_device(wanted, VARIABLE)
     if _after_fork:
         raise BackendError(_after_fork)
     found = drivers.candidates()

@@ -10,12 +10,12 @@ import numpy as np
 
 from weft.plan.plan import INPUT, RESULT
 from weft.runtime.program import Program
-from weft_c.runtime.bound_segment import Stretch
+from weft_c.runtime.bound_segment import BoundSegment
 from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
-from weft_c.source.entry_points import Entry
+from weft_c.source.entry_points import EntryPoint
 from weft_c.source.functions import GPUKernel, HostCall
 from weft_opencl.device import Device, Memory
-from weft_opencl.edge import CopiedEdge, MappedEdge, OpenCLEdge, SharedEdge
+from weft_opencl.host_io import CopiedHostIO, MappedHostIO, OpenCLHostIO, SharedHostIO
 from weft_opencl.mappings import MAPPINGS
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ class OpenCLKernelGroup(GPUKernelGroup):
     """
 
     device: Device
-    edge: OpenCLEdge
-    words: Memory
+    host_io: OpenCLHostIO
+    error_words: Memory
 
     def __init__(self, transformer: OpenCLTransformer, program: Program) -> None:
         super().__init__(transformer, program)
         self.cl = transformer.cl
         self.queue = transformer.queue
         self.maps_host = transformer.maps_host
-        self._entries: dict[str, Entry] = {}
+        self._entry_points: dict[str, EntryPoint] = {}
         self._kernels: dict[Launch, Any] = {}
 
     def load(self, text: str) -> None:
@@ -46,10 +46,10 @@ class OpenCLKernelGroup(GPUKernelGroup):
 
         Raises DeviceMemoryError where the process has no room for the kernels.
         """
-        entries = self.source.entries
-        MAPPINGS.make_room(len(entries), self.device.name)
+        entry_points = self.source.entry_points
+        MAPPINGS.make_room(len(entry_points), self.device.name)
         built = self.device.build(text, self.program.name)
-        self._entries = {name: entry for entry in entries for name in entry.functions}
+        self._entry_points = {name: entry for entry in entry_points for name in entry.functions}
         try:
             for work in self.work:
                 if isinstance(work, GPUKernel):
@@ -60,7 +60,7 @@ class OpenCLKernelGroup(GPUKernelGroup):
 
     def _kernel(self, built: Any, name: str) -> Any:
         """Return a kernel that runs a function, and is given nothing where only others look."""
-        entry = self._entries[name]
+        entry = self._entry_points[name]
         kernel = self.cl.Kernel(built, entry.name)
         if entry.has_cases:
             kernel.set_arg(0, np.int32(entry.case(name)))
@@ -68,26 +68,28 @@ class OpenCLKernelGroup(GPUKernelGroup):
                 kernel.set_arg(index, None)
         return kernel
 
-    def make_edge(self) -> OpenCLEdge:
+    def make_host_io(self) -> OpenCLHostIO:
         """Return the edge: the caller's arrays themselves where the device shares their memory."""
         if self.processor.shares_host:
-            return SharedEdge(self)
-        return (MappedEdge if self.maps_host else CopiedEdge)(self)
+            return SharedHostIO(self)
+        return (MappedHostIO if self.maps_host else CopiedHostIO)(self)
 
-    def bound(self, launch: Launch, word: int | None) -> Callable[[], Any]:
+    def bind_launch(self, launch: Launch, word: int | None) -> Callable[[], Any]:
         """Bind the arguments of a launch, but for those in the caller's memory."""
         assert isinstance(launch, GPUKernel), "the processor has no library"
         kernel = self._kernels[launch]
-        first = int(self._entries[launch.function.name].has_cases)
-        for index, lies in enumerate(launch.args, first):
-            if lies is None:
+        first = int(self._entry_points[launch.function.name].has_cases)
+        for index, layout in enumerate(launch.args, first):
+            if layout is None:
                 assert word is not None
                 alignment = self.processor.alignment
-                kernel.set_arg(index, self.words.part(word * alignment, alignment))
-            elif lies.base.kind in (INPUT, RESULT):
-                self.edge.bind(kernel, index, self.number(lies), *self.span(lies))
+                kernel.set_arg(index, self.error_words.part(word * alignment, alignment))
+            elif layout.base.kind in (INPUT, RESULT):
+                self.host_io.bind(
+                    kernel, index, self.array_number(layout), *self.argument_range(layout)
+                )
             else:
-                kernel.set_arg(index, self.memory_of(lies).part(*self.span(lies)))
+                kernel.set_arg(index, self.memory_of(layout).part(*self.argument_range(layout)))
         return self._enqueue(launch)
 
     def _enqueue(self, launch: Launch) -> Callable[[], Any]:
@@ -96,12 +98,12 @@ class OpenCLKernelGroup(GPUKernelGroup):
         sizes = (launch.items,), (launch.function.group,)
         return partial(self.cl.enqueue_nd_range_kernel, self.queue, self._kernels[launch], *sizes)
 
-    def stretch(self, segment: Segment, is_last: bool) -> Stretch:
+    def bind_segment(self, segment: Segment, is_last: bool) -> BoundSegment:
         """Return a segment that waits where something is looked at, and for copies of results."""
         is_looked_at = is_last or segment.reports or isinstance(segment.host, HostCall)
         may_run = segment.kernels or self.has_control
         copies = is_last and not self.processor.shares_host
-        return Stretch(self, segment, is_last, bool(copies or (is_looked_at and may_run)))
+        return BoundSegment(self, segment, is_last, bool(copies or (is_looked_at and may_run)))
 
     def launch_again(self, launch: Launch) -> None:
         """Enqueue a launch, whose arguments are still bound."""
@@ -118,27 +120,27 @@ class OpenCLKernelGroup(GPUKernelGroup):
 
     # Error words, each in a place of its own that a buffer can begin at
 
-    def make_words(self) -> Memory:
+    def make_error_words(self) -> Memory:
         """Return memory for the error words."""
-        return self.device.memory(self._words_size, "error words", self.processor.shares_host)
+        return self.device.memory(self._error_words_size, "error words", self.processor.shares_host)
 
     @property
-    def _words_size(self) -> int:
+    def _error_words_size(self) -> int:
         return len(self.reports) * self.processor.alignment
 
-    def clear_words(self) -> None:
+    def clear_error_words(self) -> None:
         """Let all error words be 0."""
-        if self.words.host is not None:
-            self.words.host[:] = 0
+        if self.error_words.host is not None:
+            self.error_words.host[:] = 0
         else:
-            zeros = np.zeros(self._words_size, np.uint8)
-            self.cl.enqueue_copy(self.queue, self.words.buffer, zeros)
+            zeros = np.zeros(self._error_words_size, np.uint8)
+            self.cl.enqueue_copy(self.queue, self.error_words.buffer, zeros)
 
-    def read_words(self) -> list[int]:
+    def read_error_words(self) -> list[int]:
         """Return the error words."""
-        found = self.words.host
+        found = self.error_words.host
         if found is None:
-            found = np.empty(self._words_size, np.uint8)
-            self.cl.enqueue_copy(self.queue, found, self.words.buffer)
-        words: list[int] = found.view(np.int32)[:: self.processor.alignment // 4].tolist()
-        return words
+            found = np.empty(self._error_words_size, np.uint8)
+            self.cl.enqueue_copy(self.queue, found, self.error_words.buffer)
+        error_words: list[int] = found.view(np.int32)[:: self.processor.alignment // 4].tolist()
+        return error_words

@@ -57,7 +57,7 @@ class OpenCLTransformer(DeviceTransformer):
         """Return a new, unallocated buffer for a constant."""
         return OpenCLConstantStorage(self, op.const.nbytes, f"constant {op.name}")
 
-    def working_memory(self, nbytes: int, what: str) -> Memory:
+    def make_workspace(self, nbytes: int, what: str) -> Memory:
         """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
         return self.device.memory(nbytes, what, self.processor.shares_host)
 

@@ -16,13 +16,18 @@ from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft_c.loops.elementwise import ElementWiseKernel
-from weft_c.loops.loop_nest import frame
+from weft_c.loops.loop_nest import make_loop_nest
 from weft_c.loops.pointwise import write_map
 from weft_c.lowering import Lowering, needs_scratch, rules
-from weft_c.matmul.products import is_own, scratch_of_product, write_product
+from weft_c.matmul.products import is_own_kernel, scratch_of_product, write_product
 from weft_c.processor import Processor
 from weft_c.reductions.combiners import REDUCTIONS
-from weft_c.reductions.split import scratch_of, split_count, sweeping_of, write_in_parts
+from weft_c.reductions.split import (
+    choose_reduction_loops,
+    split_count,
+    split_scratch,
+    write_split_reduction,
+)
 from weft_c.source import expressions
 from weft_c.source.expressions import has_expression
 
@@ -32,13 +37,13 @@ def fusible(op: Op, processor: Processor) -> bool:
     if isinstance(op, VIEWS):
         return True
     if isinstance(op, MatmulOp):
-        return op.dtype.kind != "c" and is_own(op, processor)
+        return op.dtype.kind != "c" and is_own_kernel(op, processor)
     if isinstance(op, ReductionOp):
         return type(op) in REDUCTIONS and op.dtype.kind != "c"
     return isinstance(op, ElementwiseOp) and has_expression(op)
 
 
-def alone(op: Op) -> tuple[Kernel, tuple[Op, ...]]:
+def single_op_kernel(op: Op) -> tuple[Kernel, tuple[Op, ...]]:
     """Return an op as a kernel of its own, and the operands that it takes."""
     if isinstance(op, ReductionOp):
         domain, places = op.args[0].axes.shape, op.kept()
@@ -57,15 +62,15 @@ def write_kernel(
     if kernel.product is not None:
         write_product(kernel, args, outs, lowering)
         return
-    found = frame(kernel, args, outs)
+    found = make_loop_nest(kernel, args, outs)
     if not kernel.reduced:
         write_map(ElementWiseKernel(lowering, found), range(len(outs)))
         return
-    parts = split_count(found, lowering.processor) if prod(found.reduced) else 1
-    if parts > 1:
-        write_in_parts(lowering, found, parts)
+    splits = split_count(found, lowering.processor) if prod(found.reduced) else 1
+    if splits > 1:
+        write_split_reduction(lowering, found, splits)
         return
-    kind = sweeping_of(found, lowering.processor)
+    kind = choose_reduction_loops(found, lowering.processor)
     kind(ElementWiseKernel(lowering, found), range(len(outs))).write()
 
 
@@ -75,12 +80,12 @@ def fused_rule(op: FusedOp, lowering: Lowering) -> None:
     write_kernel(op.kernel, lowering.args, lowering.step.outs, lowering)
 
 
-@rules.on_type(*expressions.KINDS, *REDUCTIONS)
-def alone_rule(op: Op, lowering: Lowering) -> None:
+@rules.on_type(*expressions.EXPRESSION_OPS, *REDUCTIONS)
+def single_op_rule(op: Op, lowering: Lowering) -> None:
     """Write the op as a kernel of its own."""
-    kernel, operands = alone(op)
-    lies = dict(zip(op.args, lowering.args, strict=True))
-    write_kernel(kernel, [lies[each] for each in operands], lowering.step.outs, lowering)
+    kernel, operands = single_op_kernel(op)
+    layout = dict(zip(op.args, lowering.args, strict=True))
+    write_kernel(kernel, [layout[each] for each in operands], lowering.step.outs, lowering)
 
 
 @needs_scratch(FusedOp)
@@ -90,10 +95,10 @@ def fused_scratch(op: FusedOp, processor: Processor) -> int:
     if product is not None:
         has_prologue = bool(op.kernel.prologue)
         return scratch_of_product(product.op, processor, is_stored=False, has_prologue=has_prologue)
-    return scratch_of(op.kernel, processor)
+    return split_scratch(op.kernel, processor)
 
 
 @needs_scratch(ReductionOp)
 def reduction_scratch(op: Any, processor: Processor) -> int:
     """Return the bytes for totals of parts."""
-    return scratch_of(alone(op)[0], processor) if prod(op.args[0].axes.shape) else 0
+    return split_scratch(single_op_kernel(op)[0], processor) if prod(op.args[0].axes.shape) else 0

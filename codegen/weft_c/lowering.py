@@ -19,11 +19,11 @@ from weft_c.source.functions import (
     HostCall,
     LibraryCall,
     Parameter,
+    byte_range,
     ctype,
-    region,
 )
 from weft_c.source.index_types import is_wide
-from weft_c.source.values import Form
+from weft_c.source.values import Emitter
 
 rules = RuleTable("c")
 """Rules for backends that are programmed in C: functions of an op and the `Lowering` of its step.
@@ -85,9 +85,9 @@ class Lowering:
         """Where the result goes."""
         return self.step.out
 
-    def kernel(self, title: str) -> Writing:
+    def kernel(self, title: str) -> KernelBuilder:
         """Begin a kernel; `Writing.launch` ends it."""
-        return Writing(self, title)
+        return KernelBuilder(self, title)
 
     def host(
         self, work: Callable[..., Any], args: Sequence[TensorDescription], written: Sequence[int]
@@ -116,14 +116,14 @@ class Lowering:
 class Array:
     """An array that a kernel reads or writes, by the name of a pointer and strides in elements."""
 
-    def __init__(self, code: Code, name: str, lies: TensorDescription, start: int) -> None:
+    def __init__(self, code: Code, name: str, layout: TensorDescription, start: int) -> None:
         self.code = code
         self.name = name
-        self.lies = lies
-        self.dtype = lies.dtype
+        self.layout = layout
+        self.dtype = layout.dtype
         self.start = start
-        self.strides = tuple(stride // lies.dtype.itemsize for stride in lies.strides)
-        self._cast = "(i64)" if is_wide(lies) else ""
+        self.strides = tuple(stride // layout.dtype.itemsize for stride in layout.strides)
+        self._cast = "(i64)" if is_wide(layout) else ""
 
     def at(self, *indices: str | int) -> Address:
         """Return the place of the element at an index for each dimension.
@@ -131,7 +131,7 @@ class Array:
         Where it may be far away, an index of any type is multiplied in 64 bits.
         """
         terms = [
-            str(index) if stride == 1 else f"{self._cast}{_factor(index)} * {stride}"
+            str(index) if stride == 1 else f"{self._cast}{_parenthesised(index)} * {stride}"
             for index, stride in zip(indices, self.strides, strict=True)
             if stride and index != 0
         ]
@@ -141,19 +141,19 @@ class Array:
 
     def get(self, *indices: str | int) -> str:
         """Return the value at an index for each dimension, as a number in a register."""
-        return Form(self.code).load(self.dtype, self.at(*indices))
+        return Emitter(self.code).load(self.dtype, self.at(*indices))
 
     def set(self, value: str, *indices: str | int) -> str:
         """Return the statement that stores a number at an index for each dimension."""
-        return Form(self.code).store(self.dtype, self.at(*indices), value)
+        return Emitter(self.code).store(self.dtype, self.at(*indices), value)
 
 
-def _factor(index: str | int) -> str:
+def _parenthesised(index: str | int) -> str:
     text = str(index)
     return text if text.replace("_", "").isalnum() else f"({text})"
 
 
-class Writing:
+class KernelBuilder:
     """A kernel that is being written.
 
     Attributes
@@ -162,7 +162,7 @@ class Writing:
         Its lines so far.
     """
 
-    def __init__(self, lowering: Lowering, title: str, within: Writing | None = None) -> None:
+    def __init__(self, lowering: Lowering, title: str, within: KernelBuilder | None = None) -> None:
         """Begin a kernel, or a part of one, whose lines and parameters are those of that."""
         self.lowering = lowering
         self.processor = lowering.processor
@@ -177,7 +177,7 @@ class Writing:
     def array(
         self,
         hint: str,
-        lies: TensorDescription,
+        layout: TensorDescription,
         written: bool = False,
         within: TensorDescription | None = None,
     ) -> Array:
@@ -185,14 +185,16 @@ class Writing:
 
         `within` covers what is really read, where loops end before `lies` does.
         """
-        found = self._known.get((lies, written))
+        found = self._known.get((layout, written))
         if found is None:
             name = self.code.name(hint)
-            covered = lies if within is None else within
-            first, _ = region(covered)
-            start = (lies.offset - first // self.alignment * self.alignment) // lies.dtype.itemsize
-            found = self._known[lies, written] = Array(self.code, name, lies, start)
-            self._parameters.append(Parameter(name, ctype(lies.dtype), written))
+            covered = layout if within is None else within
+            first, _ = byte_range(covered)
+            start = (
+                layout.offset - first // self.alignment * self.alignment
+            ) // layout.dtype.itemsize
+            found = self._known[layout, written] = Array(self.code, name, layout, start)
+            self._parameters.append(Parameter(name, ctype(layout.dtype), written))
             self._args.append(covered)
         return found
 

@@ -73,7 +73,7 @@ class Processor:
         return 16 if self.is_serial and self.dialect.has_vectors else 1
 
     @property
-    def bundle_bytes(self) -> int:
+    def vector_bytes(self) -> int:
         """The bytes of neighbouring elements that kernels load and store at once; 0 for none.
 
         Arrays of the host, where kernels work on them, are aligned to no more than their elements.

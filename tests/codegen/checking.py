@@ -52,7 +52,7 @@ needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="needs nvidia-c
 cuda = pytest.param("cuda", marks=needs_nvrtc)
 both = pytest.mark.parametrize("processor", ["serial", "parallel"])
 everywhere = pytest.mark.parametrize("processor", ["serial", "parallel", cuda])
-with_bundles = pytest.mark.parametrize("processor", [*PROCESSORS, cuda])
+with_vectors = pytest.mark.parametrize("processor", [*PROCESSORS, cuda])
 EVERY = ["bool", "int8", "uint16", "int32", "uint64", "int64", "float16", "bfloat16", "float32",
          "float64"]  # fmt: skip
 

@@ -26,16 +26,16 @@ from weft_c import (
     scratch_bytes,
     takes_prologue,
 )
-from weft_c.source.functions import region
+from weft_c.source.functions import byte_range
 from weft_opencl.devices import choose
 
 SERIAL = Processor(OPENCL, is_serial=True, units=3)
 PARALLEL = Processor(OPENCL, is_serial=False, units=3, group=64, local_bytes=4096)
-BUNDLED = replace(PARALLEL, access_bytes=16)
-SHUFFLING = replace(BUNDLED, dialect=replace(OPENCL, warp=32))
+VECTORISED = replace(PARALLEL, access_bytes=16)
+SHUFFLING = replace(VECTORISED, dialect=replace(OPENCL, warp=32))
 CUDA_PARALLEL = Processor(CUDA, is_serial=False, units=132, access_bytes=16)
 PROCESSORS = {
-    "serial": SERIAL, "parallel": PARALLEL, "bundles": BUNDLED, "shuffling": SHUFFLING,
+    "serial": SERIAL, "parallel": PARALLEL, "bundles": VECTORISED, "shuffling": SHUFFLING,
 }  # fmt: skip
 
 
@@ -120,17 +120,17 @@ class Memory:
     def start(self, base):
         return self.places[None if base.kind == ARENA else base]
 
-    def argument(self, lies, alignment):
+    def argument(self, layout, alignment):
         """Return a buffer that begins where an argument points to."""
-        if lies is None:
+        if layout is None:
             return self.device.get_sub_region(0, 4)
-        first, _ = region(lies)
+        first, _ = byte_range(layout)
         first = first // alignment * alignment
-        begin = self.start(lies.base) + first
+        begin = self.start(layout.base) + first
         return self.device.get_sub_region(begin, self.device.size - begin)
 
-    def array(self, lies):
-        return host_view(lies, self.host[self.start(lies.base) :])
+    def array(self, layout):
+        return host_view(layout, self.host[self.start(layout.base) :])
 
 
 def run(results, *parameters, arrays=(), processor=SERIAL, passes=()):
@@ -152,7 +152,7 @@ def run(results, *parameters, arrays=(), processor=SERIAL, passes=()):
             each.work(*map(memory.array, each.args))
             continue
         kernel = cl.Kernel(program, each.function.name)
-        arguments = [memory.argument(lies, processor.alignment) for lies in each.args]
+        arguments = [memory.argument(layout, processor.alignment) for layout in each.args]
         kernel.set_args(*arguments)  # which does not hold them
         cl.enqueue_nd_range_kernel(queue(), kernel, (each.items,), (each.function.group,))
     queue().finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft_c.dialect import OPENCL
-from weft_c.source.entry_points import entries_of
+from weft_c.source.entry_points import make_entry_points
 from weft_c.source.functions import Function, GPUKernel, Parameter, Source
 
 
@@ -37,17 +37,17 @@ def test_functions_of_one_work_item_are_cases_of_few_kernels(
 ) -> None:
     functions = [function(number, group) for number, group in enumerate(groups)]
     named = {each.name: each for each in functions}
-    entries = list(entries_of(named, cases))
-    assert [len(each.functions) for each in entries] == sizes
-    assert {name for each in entries for name in each.functions} == set(named)
-    assert len({each.name for each in entries}) == len(entries)
-    assert source_of(functions, cases).text.count("__kernel") == len(entries)
+    entry_points = list(make_entry_points(named, cases))
+    assert [len(each.functions) for each in entry_points] == sizes
+    assert {name for each in entry_points for name in each.functions} == set(named)
+    assert len({each.name for each in entry_points}) == len(entry_points)
+    assert source_of(functions, cases).text.count("__kernel") == len(entry_points)
 
 
 def test_a_kernel_hands_each_case_its_arguments() -> None:
     functions = [function(number) for number in (2, 0)]
     made = source_of(functions, 2)
-    (entry,) = made.entries
+    (entry,) = made.entry_points
     first, second = (each.name for each in functions)
     assert [entry.case(name) for name in (first, second)] == [0, 1]
     text = made.text

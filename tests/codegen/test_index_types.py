@@ -16,7 +16,7 @@ from weft.ops.movement import IotaOp
 from weft.ops.pooling import MaxPoolInputOp
 
 pytest.importorskip("pyopencl")
-from checking import check, numbers, with_bundles
+from checking import check, numbers, with_vectors
 from running import CUDA_PARALLEL, FUSING, PARALLEL, PROCESSORS, SERIAL, plan_of, run, work_of
 
 from weft.ir.description import TensorDescription, contiguous
@@ -140,7 +140,7 @@ def pooled(x):
     ]
 
 
-def folded(x):
+def with_folded_batch(x):
     count = x.axes.shape[0]
     span = (count, 1, 3, 1)
     return windows.FoldOp(x, spans=(span,), target_axes=weft.make_axes((count + 2,)))
@@ -191,7 +191,7 @@ GRAPHS = {
     "many images": (slid, lambda n: [("float32", n, 2, 6), ("float32", 3, 2, 3),
                                      ("float32", n, 3, 6)]),
     "long windows": (pooled, lambda n: [("float32", 2, 1, n // 16 * 16)]),
-    "fold": (folded, lambda n: [("float32", n, 3)]),
+    "fold": (with_folded_batch, lambda n: [("float32", n, 3)]),
     "search": (searched, lambda n: [("uint8", n), ("uint8", 30)]),
 }  # fmt: skip
 """By name: what builds results, and dtypes and shapes for a number of elements."""
@@ -206,10 +206,10 @@ def passes_of(name):
 @pytest.fixture
 def few_are_many(monkeypatch):
     """Let counters of 32 bits be for no more than a few things."""
-    monkeypatch.setattr(index_types, "MOST_NARROW", 100)
+    monkeypatch.setattr(index_types, "MAX_NARROW", 100)
 
 
-@with_bundles
+@with_vectors
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.usefixtures("few_are_many")
 def test_results_are_the_same_with_counters_of_64_bits(name, processor):
@@ -290,18 +290,18 @@ FUNCTION void f(GLOBAL u8 *x) {
 
 def test_indices_are_multiplied_in_64_bits_where_the_product_may_be_large():
     for shape, text in (((3, 5), "x + i * 5 + j"), ((2**17, 2**15), "x + (i64)i * 32768 + j")):
-        lies = contiguous(shape, weft.dtypes.float32)
-        assert str(Array(Code(), "x", lies, 0).at("i", "j")) == text
+        layout = contiguous(shape, weft.dtypes.float32)
+        assert str(Array(Code(), "x", layout, 0).at("i", "j")) == text
 
 
 @pytest.mark.parametrize("count", [2**31 - 2**24, 2**31 - 2**24 + 1])
 def test_counters_end_a_step_beyond_the_last_thing(count):
     is_wide = count > 2**31 - 2**24
-    assert index_types.are_many(count) is is_wide
+    assert index_types.needs_wide_counter(count) is is_wide
     for shape in ((count,), (1, count)):
-        lies = contiguous(shape, weft.dtypes.uint8)
-        assert index_types.is_wide(lies) is is_wide
-        repeated = TensorDescription(shape, lies.dtype, (0,) * len(shape))
+        layout = contiguous(shape, weft.dtypes.uint8)
+        assert index_types.is_wide(layout) is is_wide
+        repeated = TensorDescription(shape, layout.dtype, (0,) * len(shape))
         assert index_types.is_wide(repeated) is is_wide
     assert prod(shape) == count
 

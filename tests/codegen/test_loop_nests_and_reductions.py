@@ -11,18 +11,18 @@ import pytest
 import weft
 
 pytest.importorskip("pyopencl")
-from checking import EVERY, both, check, needs_nvrtc, numbers, with_bundles
+from checking import EVERY, both, check, needs_nvrtc, numbers, with_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import CUDA_PARALLEL, FUSING, PARALLEL, SERIAL, plan_of, work_of
 
-from weft_c.fused import alone
-from weft_c.loops.loop_nest import cut_into, frame
-from weft_c.reductions.columns import ColumnSweeping
-from weft_c.reductions.loops import Sweeping
-from weft_c.reductions.split import count_parts, split_count, sweeping_of
-from weft_c.reductions.work_group import GroupSweeping
-from weft_c.reductions.work_group_columns import GroupColumnSweeping
+from weft_c.fused import single_op_kernel
+from weft_c.loops.loop_nest import make_loop_nest, split_reduced_loop
+from weft_c.reductions.columns import ColumnReductionLoops
+from weft_c.reductions.loops import ReductionLoops
+from weft_c.reductions.split import choose_reduction_loops, count_splits, split_count
+from weft_c.reductions.work_group import WorkGroupReductionLoops
+from weft_c.reductions.work_group_columns import WorkGroupColumnReductionLoops
 
 
 def chain(x):
@@ -80,7 +80,7 @@ SWEEPS = {
 }
 
 
-@with_bundles
+@with_vectors
 @pytest.mark.parametrize("name", MAPS)
 def test_maps(name, processor):
     shape, build = MAPS[name]
@@ -88,7 +88,7 @@ def test_maps(name, processor):
     check(build, values, processor=processor, exact=False, passes=FUSING)
 
 
-@with_bundles
+@with_vectors
 @pytest.mark.parametrize("name", SWEEPS)
 def test_sweeps(name, processor):
     shape, build = SWEEPS[name]
@@ -156,32 +156,32 @@ def framed(shape, axis, order=None):
     total = weft.sum(x, axis=axis)
     plan = plan_of([total], *weft.Op.ordered_ops([total])[:1], processor=SERIAL)
     (step,) = plan.steps
-    return frame(alone(step.op)[0], step.args, step.outs)
+    return make_loop_nest(single_op_kernel(step.op)[0], step.args, step.outs)
 
 
 SWEPT = [
-    ((64, 64), 1, None, Sweeping, GroupSweeping),
-    ((64, 64), 0, None, ColumnSweeping, GroupColumnSweeping),
-    ((64, 64), 1, (1, 0), ColumnSweeping, GroupColumnSweeping),
-    ((64, 4), 1, None, Sweeping, Sweeping),
-    ((64, 4), 0, None, Sweeping, GroupColumnSweeping),
-    ((63, 64), 0, None, ColumnSweeping, GroupColumnSweeping),
-    ((63, 60), 0, None, ColumnSweeping, Sweeping),
-    ((900, 64, 20), 1, None, ColumnSweeping, Sweeping),
-    ((9, 64, 20), 1, None, ColumnSweeping, GroupColumnSweeping),
-    ((900, 64, 40), 1, None, ColumnSweeping, GroupColumnSweeping),
-    ((900, 2, 40), 1, None, ColumnSweeping, Sweeping),
-    ((900, 2, 300), 1, None, ColumnSweeping, GroupColumnSweeping),
-    ((64, 3, 64), (0, 2), None, Sweeping, GroupSweeping),
-    ((64, 3, 64), (0, 1), None, ColumnSweeping, GroupColumnSweeping),
+    ((64, 64), 1, None, ReductionLoops, WorkGroupReductionLoops),
+    ((64, 64), 0, None, ColumnReductionLoops, WorkGroupColumnReductionLoops),
+    ((64, 64), 1, (1, 0), ColumnReductionLoops, WorkGroupColumnReductionLoops),
+    ((64, 4), 1, None, ReductionLoops, ReductionLoops),
+    ((64, 4), 0, None, ReductionLoops, WorkGroupColumnReductionLoops),
+    ((63, 64), 0, None, ColumnReductionLoops, WorkGroupColumnReductionLoops),
+    ((63, 60), 0, None, ColumnReductionLoops, ReductionLoops),
+    ((900, 64, 20), 1, None, ColumnReductionLoops, ReductionLoops),
+    ((9, 64, 20), 1, None, ColumnReductionLoops, WorkGroupColumnReductionLoops),
+    ((900, 64, 40), 1, None, ColumnReductionLoops, WorkGroupColumnReductionLoops),
+    ((900, 2, 40), 1, None, ColumnReductionLoops, ReductionLoops),
+    ((900, 2, 300), 1, None, ColumnReductionLoops, WorkGroupColumnReductionLoops),
+    ((64, 3, 64), (0, 2), None, ReductionLoops, WorkGroupReductionLoops),
+    ((64, 3, 64), (0, 1), None, ColumnReductionLoops, WorkGroupColumnReductionLoops),
 ]
 
 
 @pytest.mark.parametrize(("shape", "axis", "order", "serial", "parallel"), SWEPT)
 def test_the_layout_decides_how_a_kernel_sweeps(shape, axis, order, serial, parallel):
     found = framed(shape, axis, order)
-    assert sweeping_of(found, SERIAL) is serial
-    assert sweeping_of(found, PARALLEL) is parallel
+    assert choose_reduction_loops(found, SERIAL) is serial
+    assert choose_reduction_loops(found, PARALLEL) is parallel
 
 
 def test_neighbouring_dimensions_are_one_loop():
@@ -193,7 +193,7 @@ def test_neighbouring_dimensions_are_one_loop():
     ("rows", "reduced", "parts"), [(1, 10**6, 24), (100, 10**6, 1), (1, 99, 1)]
 )
 def test_few_rows_are_cut_into_parts(rows, reduced, parts):
-    assert count_parts(rows, reduced, SERIAL) == parts
+    assert count_splits(rows, reduced, SERIAL) == parts
 
 
 def test_columns_that_are_swept_once_are_cut_rather_than_narrow():
@@ -204,7 +204,7 @@ def test_columns_that_are_swept_once_are_cut_rather_than_narrow():
 
 def test_the_last_part_may_be_shorter():
     found = framed((10_007,), 0)
-    cut = cut_into(found, 4, {1: found.results[0]})
+    cut = split_reduced_loop(found, 4, {1: found.results[0]})
     assert (cut.kept, cut.reduced, cut.ragged) == ((4,), (2502,), 10_007)
     assert cut.covered == found.operands
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from running import FUSING, SERIAL, plan_of, run, work_of
 
 from weft.kernels.fused_op import FusedOp
-from weft_c.reductions.variance import BLOCK, blocks_of, moments_of, points_of_block
+from weft_c.reductions.variance import BLOCK, count_blocks, find_variances, points_in_block
 
 LONG = 2 * BLOCK + 77
 
@@ -78,7 +78,7 @@ def planned(build, count):
 
 def test_a_variance_is_one_launch_for_blocks_and_one_for_all():
     plan, (kernel,) = planned(weft.variance, 1)
-    assert len(moments_of(kernel)) == 1
+    assert len(find_variances(kernel)) == 1
     assert len(work_of(plan, SERIAL)[0]) == 2
 
 
@@ -95,7 +95,7 @@ OTHERS = {
 def test_other_sums_are_no_moments(name):
     _, kernels = planned(OTHERS[name], 2)
     assert kernels
-    assert not any(map(moments_of, kernels))
+    assert not any(map(find_variances, kernels))
 
 
 class Loops:
@@ -107,9 +107,9 @@ class Loops:
 
 @given(st.integers(1, 10**6), st.integers(1, 2 * BLOCK), st.integers(1, 24))
 def test_blocks_cover_a_row_and_none_is_empty(first, inner, parts):
-    frame = Loops(first, inner)
-    blocks = blocks_of(frame, parts)
+    nest = Loops(first, inner)
+    blocks = count_blocks(nest, parts)
     chunk = -(-first // blocks)
     assert (blocks - 1) * chunk < first <= blocks * chunk
     assert chunk * inner <= max(BLOCK, inner)
-    assert str(chunk * inner) in points_of_block(frame, "block", blocks)
+    assert str(chunk * inner) in points_in_block(nest, "block", blocks)

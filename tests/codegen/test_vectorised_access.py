@@ -16,17 +16,17 @@ import nvrtc
 from checking import EVERY, awkward, check, needs_nvrtc, numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running import BUNDLED, CUDA_PARALLEL, FUSING, PARALLEL, SERIAL, plan_of, work_of
+from running import CUDA_PARALLEL, FUSING, PARALLEL, SERIAL, VECTORISED, plan_of, work_of
 
 from weft_c import ElementWiseKernel, Lowering
-from weft_c.fused import alone
-from weft_c.loops.loop_nest import cut_into, frame
-from weft_c.loops.vectorised_access import bundling_of
+from weft_c.fused import single_op_kernel
+from weft_c.loops.loop_nest import make_loop_nest, split_reduced_loop
+from weft_c.loops.vectorised_access import find_vector_access
 
 LENGTHS = (0, 1, 3, 4, 5, 1023, 1024, 4097)
 
 
-def source_of(build, *shapes, dtype="float32", processor=BUNDLED, passes=FUSING):
+def source_of(build, *shapes, dtype="float32", processor=VECTORISED, passes=FUSING):
     parameters = [weft.placeholder(shape, dtype=dtype) for shape in shapes]
     results = build(*parameters)
     results = list(results) if isinstance(results, tuple | list) else [results]
@@ -34,7 +34,7 @@ def source_of(build, *shapes, dtype="float32", processor=BUNDLED, passes=FUSING)
     return work_of(plan, processor)[1]
 
 
-def bundles_in(source):
+def vector_types_in(source):
     """Return the types of bundles that a source has, such as ``f32_by_4``."""
     return set(re.findall(r"} (\w+_by_\d+);", source))
 
@@ -160,7 +160,7 @@ MOVES = {
 @pytest.mark.parametrize("name", MAPS)
 def test_maps_have_bundles_where_all_is_aligned(name):
     dtype, shapes, build, expected = MAPS[name]
-    assert bundles_in(source_of(build, *shapes, dtype=dtype)) == expected
+    assert vector_types_in(source_of(build, *shapes, dtype=dtype)) == expected
     values = [awkward(dtype, *shape) for shape in shapes]
     check(build, *values, processor="bundles", exact=False, passes=FUSING)
 
@@ -168,7 +168,7 @@ def test_maps_have_bundles_where_all_is_aligned(name):
 @pytest.mark.parametrize("name", SWEEPS)
 def test_sweeps_have_bundles_where_rows_are_aligned(name):
     shape, build, expected = SWEEPS[name]
-    assert bundles_in(source_of(build, shape)) == expected
+    assert vector_types_in(source_of(build, shape)) == expected
     values = np.random.default_rng(2).standard_normal(shape).astype(np.float32) / 2
     check(build, values, processor="bundles", exact=False, passes=FUSING)
 
@@ -177,7 +177,7 @@ def test_sweeps_have_bundles_where_rows_are_aligned(name):
 def test_moves_have_bundles_where_all_is_aligned(name):
     shapes, build, expected = MOVES[name]
     source = source_of(build, *shapes, passes=())
-    assert {each for each in bundles_in(source) if each.startswith("u")} == expected
+    assert {each for each in vector_types_in(source) if each.startswith("u")} == expected
     check(build, *[numbers("float32", *shape) for shape in shapes], processor="bundles")
 
 
@@ -217,7 +217,7 @@ def test_every_length(length):
 OTHERS = {
     "a processor": SERIAL,
     "a device that wants elements": PARALLEL,
-    "a device in the host's memory": replace(BUNDLED, shares_host=True),
+    "a device in the host's memory": replace(VECTORISED, shares_host=True),
 }
 
 
@@ -228,8 +228,8 @@ def test_no_bundles_on(name):
 
 
 def test_bundles_are_no_longer_than_what_addresses_are_aligned_to():
-    processor = replace(BUNDLED, alignment=8)
-    assert bundles_in(source_of(lambda x: x + 1, (64,), processor=processor)) == {"f32_by_2"}
+    processor = replace(VECTORISED, alignment=8)
+    assert vector_types_in(source_of(lambda x: x + 1, (64,), processor=processor)) == {"f32_by_2"}
 
 
 @settings(max_examples=400, deadline=None)
@@ -243,22 +243,24 @@ def test_every_bundle_is_aligned(data):
     if not view.axes.size:
         return
     result = data.draw(st.sampled_from([view + 1, view > 0, weft.sum(view, axis=-1)]))
-    *_, step = plan_of([result], x, processor=BUNDLED).steps
-    found = frame(alone(step.op)[0], step.args, step.outs)
+    *_, step = plan_of([result], x, processor=VECTORISED).steps
+    found = make_loop_nest(single_op_kernel(step.op)[0], step.args, step.outs)
     if found.reduced and data.draw(st.booleans()):
-        found = cut_into(found, 2, {1: found.results[0]}, 16)
-    writing = ElementWiseKernel(Lowering(step, BUNDLED), found)
+        found = split_reduced_loop(found, 2, {1: found.results[0]}, 16)
+    builder = ElementWiseKernel(Lowering(step, VECTORISED), found)
     results = [] if found.kernel.reduced else [0]
-    bundling = bundling_of(writing, range(len(found.operands)), results) if found.shape else None
-    if bundling is None:
+    access = (
+        find_vector_access(builder, range(len(found.operands)), results) if found.shape else None
+    )
+    if access is None:
         return
     *outer, last = found.shape
-    firsts = [*itertools.product(*map(range, outer), range(0, last, bundling.count))]
-    for lies in [writing.loads[n] for n in bundling.reads] + [found.results[n] for n in results]:
-        nbytes = lies.dtype.itemsize * bundling.count
-        assert lies.strides[-1] == lies.dtype.itemsize
+    firsts = [*itertools.product(*map(range, outer), range(0, last, access.count))]
+    for layout in [builder.loads[n] for n in access.reads] + [found.results[n] for n in results]:
+        nbytes = layout.dtype.itemsize * access.count
+        assert layout.strides[-1] == layout.dtype.itemsize
         assert 16 % nbytes == 0
-        assert not np.any((lies.offset + np.array(firsts) @ lies.strides) % nbytes)
+        assert not np.any((layout.offset + np.array(firsts) @ layout.strides) % nbytes)
 
 
 WHOLE_BUNDLES = {

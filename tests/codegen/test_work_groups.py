@@ -14,11 +14,11 @@ pytest.importorskip("pyopencl")
 import nvrtc
 from checking import EVERY, awkward, check, needs_nvrtc, numbers
 from running import (
-    BUNDLED,
     CUDA_PARALLEL,
     FUSING,
     PARALLEL,
     SHUFFLING,
+    VECTORISED,
     plan_of,
     run,
     work_of,
@@ -26,11 +26,11 @@ from running import (
 
 from weft.ops.sorting import TopKIndicesOp
 from weft_c import OPENCL
-from weft_c.ops.sorting import MOST_SELECTED
-from weft_c.reductions.split import SHORTEST_ROW
-from weft_c.reductions.work_group import BESIDE
+from weft_c.ops.sorting import MAX_SELECTED
+from weft_c.reductions.split import MIN_WORK_GROUP_ROW
+from weft_c.reductions.work_group import MIN_COALESCED
 
-MANY = replace(BUNDLED, units=16)
+MANY = replace(VECTORISED, units=16)
 """A device with so many units that a group combines the parts of a single row."""
 
 MANY_SHUFFLING = replace(SHUFFLING, units=16)
@@ -83,7 +83,7 @@ def test_a_group_combines_many_parts(processor, is_group):
     launches, source = work(weft.sum, (LONGEST,), processor=processor)
     (_, parts), (title, groups) = launches
     assert (title, groups) == ("sum_of_all", 1)
-    assert (parts >= SHORTEST_ROW) is is_group
+    assert (parts >= MIN_WORK_GROUP_ROW) is is_group
     combining = source[source.index("void sum_of_all") :]
     assert ("BARRIER()" in combining) is is_group
 
@@ -92,9 +92,9 @@ def test_a_group_combines_many_parts(processor, is_group):
 @pytest.mark.parametrize("group", [8, 64, 256])
 @pytest.mark.parametrize("length", [64, 1000])
 def test_work_items_pass_each_other_values_where_they_fill_a_group(warp, group, length):
-    processor = replace(BUNDLED, group=group, dialect=replace(OPENCL, warp=warp))
+    processor = replace(VECTORISED, group=group, dialect=replace(OPENCL, warp=warp))
     _, source = work(weft.softmax, (40, length), processor=processor)
-    width = min(group, BESIDE if length == 64 else group)
+    width = min(group, MIN_COALESCED if length == 64 else group)
     shuffles = re.findall(r"SHUFFLE_XOR\(\w+, (\d+)\)", source)
     expected = [str(warp >> each) for each in range(1, warp.bit_length())] * 2
     assert shuffles == (expected if width % warp == 0 else [])
@@ -231,13 +231,13 @@ def test_few_of_a_long_line_are_looked_for(dtype, descending):
     def build(x):
         return [
             TopKIndicesOp(each, position=position, descending=descending, k=k)
-            for each, position, k in [(x, 1, 1), (x.T, 0, MOST_SELECTED), (x[:, ::-1], 1, 7)]
+            for each, position, k in [(x, 1, 1), (x.T, 0, MAX_SELECTED), (x[:, ::-1], 1, 7)]
         ]
 
     check(build, awkward(dtype, 3, 1500), processor=PARALLEL)
 
 
-@pytest.mark.parametrize(("k", "is_network"), [(MOST_SELECTED, False), (MOST_SELECTED + 1, True)])
+@pytest.mark.parametrize(("k", "is_network"), [(MAX_SELECTED, False), (MAX_SELECTED + 1, True)])
 def test_many_of_a_long_line_are_sorted(k, is_network):
     values = np.random.default_rng(8).standard_normal((2, 1500)).astype(np.float32)
     assert ("GLOBAL u32 *ranks" in work(lambda x: top(x, k), (2, 1500))[1]) is is_network

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft_c.runtime.device import HeldMemory, OpenedDevice
+from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.errors import DeviceMemoryError
-from weft_c.runtime.workspace_pool import WorkingMemory
+from weft_c.runtime.workspace_pool import WorkspacePool
 
 ROOM = 100
 
 
-class Device(OpenedDevice):
+class Device(OpenDevice):
     """A device with little memory, which is never asked for more."""
 
     processor: Any = None
@@ -26,10 +26,10 @@ class Device(OpenedDevice):
     def failed(self, error: Exception, doing: str) -> Any:
         raise AssertionError
 
-    def memory(self, nbytes: int, what: str) -> HeldMemory:
+    def memory(self, nbytes: int, what: str) -> DeviceMemory:
         if self.live_bytes + nbytes > ROOM:
             raise DeviceMemoryError(f"no memory left for {what}")
-        return HeldMemory(self, nbytes)
+        return DeviceMemory(self, nbytes)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 2 * ROOM)), max_size=30))
@@ -37,23 +37,23 @@ def test_a_stretch_is_as_large_as_the_largest_that_was_asked_for(
     asked: list[tuple[str, int]],
 ) -> None:
     device = Device()
-    working = WorkingMemory(device.memory)
-    held: dict[str, HeldMemory] = {}
+    workspace_pool = WorkspacePool(device.memory)
+    held: dict[str, DeviceMemory] = {}
     for name, nbytes in asked:
-        before, others = working.version, {k: v for k, v in held.items() if k != name}
+        before, others = workspace_pool.version, {k: v for k, v in held.items() if k != name}
         fits = name in held and held[name].nbytes >= nbytes
         if fits or sum(each.nbytes for each in others.values()) + nbytes <= ROOM:
-            found = working.at_least(name, nbytes, "this")
+            found = workspace_pool.reserve(name, nbytes, "this")
             assert found.nbytes == (held[name].nbytes if fits else nbytes)
             assert (found is held.get(name)) is fits
             held[name] = found
         else:
             with pytest.raises(DeviceMemoryError, match="for this"):
-                working.at_least(name, nbytes, "this")
+                workspace_pool.reserve(name, nbytes, "this")
         is_gone = name not in others and name in dict(asked) and not fits
-        assert (working.version == before) or is_gone
-        if working.version != before and name in held and held[name].nbytes < nbytes:
+        assert (workspace_pool.version == before) or is_gone
+        if workspace_pool.version != before and name in held and held[name].nbytes < nbytes:
             del held[name]
         assert device.live_bytes == sum(each.nbytes for each in held.values())
-    working.release()
+    workspace_pool.release()
     assert device.live_bytes == 0

@@ -16,17 +16,17 @@ from weft.ops.math import (
     SinOp,
     TanhOp,
 )
-from weft_c.loops.loop_nest import Frame
-from weft_c.lowering import Array, Lowering, Writing
+from weft_c.loops.loop_nest import LoopNest
+from weft_c.lowering import Array, KernelBuilder, Lowering
 from weft_c.source.code import Address
 from weft_c.source.expressions import expression, has_vectors
-from weft_c.source.values import VECTORS, Form
+from weft_c.source.values import VECTOR_DTYPES, Emitter
 
 COSTLY = (AtanOp, CosOp, ExpOp, LogOp, PowerOp, SinOp, TanhOp)
 """Ops that are kept for a later sweep rather than computed again, where there is room."""
 
 
-class ElementWiseKernel(Writing):
+class ElementWiseKernel(KernelBuilder):
     """A kernel of elementwise ops that is being written; `add_op` writes one of them.
 
     Attributes
@@ -45,30 +45,34 @@ class ElementWiseKernel(Writing):
     """
 
     def __init__(
-        self, lowering: Lowering, frame: Frame, title: str = "", within: Writing | None = None
+        self,
+        lowering: Lowering,
+        nest: LoopNest,
+        title: str = "",
+        within: KernelBuilder | None = None,
     ) -> None:
-        super().__init__(lowering, title or frame.kernel.title, within)
-        self.frame = frame
-        self.kernel = frame.kernel
-        self.loads: dict[int, TensorDescription] = dict(enumerate(frame.operands))
-        self.rows: dict[int, str] = {}
-        self.bundled_values: dict[int, Address] = {}
-        self.bundled_results: dict[int, Address] = {}
-        self.vector_loop = len(frame.shape) - 1
+        super().__init__(lowering, title or nest.kernel.title, within)
+        self.nest = nest
+        self.kernel = nest.kernel
+        self.loads: dict[int, TensorDescription] = dict(enumerate(nest.operands))
+        self.cached_rows: dict[int, str] = {}
+        self.vector_loads: dict[int, Address] = {}
+        self.vector_stores: dict[int, Address] = {}
+        self.vector_loop = len(nest.shape) - 1
 
-    def add_op(self, instruction: Instruction, form: Form, args: Sequence[str]) -> str:
+    def add_op(self, instruction: Instruction, emitter: Emitter, args: Sequence[str]) -> str:
         """Write an op on named operands, and return the name of its result."""
         op = instruction.op
         if isinstance(op, VIEWS):
             return args[0]
         if instruction.is_reduction:  # of nothing but its operand
-            return form.converted(op.args[0].dtype, op.dtype, args[0])
-        text = expression(op, form, args)
-        return self.code.define(f"const {form.type(op.dtype)}", "v", text)
+            return emitter.converted(op.args[0].dtype, op.dtype, args[0])
+        text = expression(op, emitter, args)
+        return self.code.define(f"const {emitter.type(op.dtype)}", "v", text)
 
-    def closure(self, targets: Iterable[int], known: Iterable[int]) -> list[int]:
+    def required_values(self, targets: Iterable[int], uniforms: Iterable[int]) -> list[int]:
         """Return the values that must be computed or read for some, in order."""
-        stop, found = set(known), set[int]()
+        stop, found = set(uniforms), set[int]()
         waiting = list(targets)
         while waiting:
             number = waiting.pop()
@@ -80,28 +84,30 @@ class ElementWiseKernel(Writing):
         return sorted(found)
 
     def _is_read(self, number: int) -> bool:
-        return number in self.loads or number in self.rows
+        return number in self.loads or number in self.cached_rows
 
-    def is_steady(self, number: int, loops: Iterable[int], known: Iterable[int] = ()) -> bool:
+    def is_loop_invariant(
+        self, number: int, loops: Iterable[int], uniforms: Iterable[int] = ()
+    ) -> bool:
         """Whether a value is the same all along some loops."""
-        loops, known = tuple(loops), set(known)
-        steady: dict[int, bool] = {}
-        for each in self.closure([number], known):
-            if each in self.rows:
-                steady[each] = False
+        loops, uniforms = tuple(loops), set(uniforms)
+        invariants: dict[int, bool] = {}
+        for each in self.required_values([number], uniforms):
+            if each in self.cached_rows:
+                invariants[each] = False
             elif each in self.loads:
-                steady[each] = not any(self.loads[each].strides[loop] for loop in loops)
+                invariants[each] = not any(self.loads[each].strides[loop] for loop in loops)
             else:
                 args = self.kernel.instruction(each).args
-                steady[each] = all(steady.get(arg, True) for arg in args)
-        return steady.get(number, True)
+                invariants[each] = all(invariants.get(arg, True) for arg in args)
+        return invariants.get(number, True)
 
     def compute(
         self,
         targets: Iterable[int],
-        form: Form,
+        emitter: Emitter,
         indices: Sequence[str],
-        known: Mapping[int, str],
+        uniforms: Mapping[int, str],
         held: Mapping[int, str] | None = None,
     ) -> dict[int, str]:
         """Write what computes some values at a point, and return their names.
@@ -110,84 +116,87 @@ class ElementWiseKernel(Writing):
         """
         targets = list(targets)
         names: dict[int, str] = dict(held or {})
-        for number in self.closure(targets, {*known, *names}):
-            names[number] = self._value(number, form, indices, names, known)
+        for number in self.required_values(targets, {*uniforms, *names}):
+            names[number] = self._value(number, emitter, indices, names, uniforms)
         for number in targets:
             if number not in names:
-                names[number] = self._spread(number, form, known)
+                names[number] = self._spread(number, emitter, uniforms)
         return names
 
     def _value(
         self,
         number: int,
-        form: Form,
+        emitter: Emitter,
         indices: Sequence[str],
         names: Mapping[int, str],
-        known: Mapping[int, str],
+        uniforms: Mapping[int, str],
     ) -> str:
         value = self.kernel.values[number]
-        if number in self.rows:
-            row, index = self.rows[number], indices[-1]
+        if number in self.cached_rows:
+            row, index = self.cached_rows[number], indices[-1]
             text = (
-                form.load(value.dtype, Address(row, index), memory="")
-                if form.is_vector
+                emitter.load(value.dtype, Address(row, index), memory="")
+                if emitter.is_vector
                 else f"{row}[{index}]"
             )
-            return self.code.define(f"const {form.type(value.dtype)}", "v", text)
+            return self.code.define(f"const {emitter.type(value.dtype)}", "v", text)
         if number in self.loads:
-            return self._load(number, form, indices)
+            return self._load(number, emitter, indices)
         made = self.kernel.instruction(number)
-        args = [names[arg] if arg in names else self._spread(arg, form, known) for arg in made.args]
-        return self.add_op(made, form, args)
+        args = [
+            names[arg] if arg in names else self._spread(arg, emitter, uniforms)
+            for arg in made.args
+        ]
+        return self.add_op(made, emitter, args)
 
-    def _spread(self, number: int, form: Form, known: Mapping[int, str]) -> str:
-        if not form.is_vector:
-            return known[number]
+    def _spread(self, number: int, emitter: Emitter, uniforms: Mapping[int, str]) -> str:
+        if not emitter.is_vector:
+            return uniforms[number]
         dtype = self.kernel.values[number].dtype
-        text = form.spread(dtype, known[number])
-        return self.code.define(f"const {form.type(dtype)}", "v", text)
+        text = emitter.spread(dtype, uniforms[number])
+        return self.code.define(f"const {emitter.type(dtype)}", "v", text)
 
-    def _load(self, number: int, form: Form, indices: Sequence[str]) -> str:
+    def _load(self, number: int, emitter: Emitter, indices: Sequence[str]) -> str:
         value = self.kernel.values[number]
-        kind = f"const {form.type(value.dtype)}"
+        kind = f"const {emitter.type(value.dtype)}"
         if isinstance(value, Operand) and value.constant is not None:
-            return self.code.define(kind, "c", form.constant(value.constant.item(), value.dtype))
-        if number in self.bundled_values:
-            text = form.load(value.dtype, self.bundled_values[number])
+            return self.code.define(kind, "c", emitter.constant(value.constant.item(), value.dtype))
+        if number in self.vector_loads:
+            text = emitter.load(value.dtype, self.vector_loads[number])
             return self.code.define(kind, "x_", text)
         read = self.source(number)
-        if not form.is_vector or read.strides[self.vector_loop]:
-            return self.code.define(kind, "x_", form.load(value.dtype, read.at(*indices)))
-        return self.code.define(kind, "x_", form.spread(value.dtype, read.get(*indices)))
+        if not emitter.is_vector or read.strides[self.vector_loop]:
+            return self.code.define(kind, "x_", emitter.load(value.dtype, read.at(*indices)))
+        return self.code.define(kind, "x_", emitter.spread(value.dtype, read.get(*indices)))
 
     def source(self, number: int) -> Array:
         """Return the array that a value is read from."""
-        covered = self.frame.covered
+        covered = self.nest.covered
         within = covered[number] if number < len(covered) else None
         return self.array("x", self.loads[number], within=within)
 
     def stored(self, result: int) -> Array:
         """Return the array of a result."""
-        return self.array("y", self.frame.results[result], written=True)
+        return self.array("y", self.nest.results[result], written=True)
 
-    def store(self, result: int, name: str, form: Form, indices: Sequence[str]) -> None:
+    def store(self, result: int, name: str, emitter: Emitter, indices: Sequence[str]) -> None:
         """Write what stores a result at a point."""
         written = self.stored(result)
-        place = self.bundled_results.get(result, written.at(*indices))
-        self.code.line(form.store(written.dtype, place, name))
+        place = self.vector_stores.get(result, written.at(*indices))
+        self.code.line(emitter.store(written.dtype, place, name))
 
-    def lanes_along(self, loop: int, targets: Iterable[int], known: Iterable[int] = ()) -> int:
+    def lanes_along(self, loop: int, targets: Iterable[int], uniforms: Iterable[int] = ()) -> int:
         """Return how many lanes vectors along a loop may have when they compute some values."""
         lanes = self.processor.lanes
         targets = list(targets)
         names = {self.kernel.values[number].dtype.name for number in targets}
-        if self.frame.shape[loop] < lanes or not names <= VECTORS:
+        if self.nest.shape[loop] < lanes or not names <= VECTOR_DTYPES:
             return 1
-        for number in self.closure(targets, known):
+        for number in self.required_values(targets, uniforms):
             value = self.kernel.values[number]
             if number in self.loads:
-                step = self.frame.step(self.loads[number], loop)
-                if value.dtype.name not in VECTORS or step not in (0, 1):
+                step = self.nest.step(self.loads[number], loop)
+                if value.dtype.name not in VECTOR_DTYPES or step not in (0, 1):
                     return 1
             elif isinstance(value, Instruction) and not _has_vectors(value):
                 return 1
@@ -198,9 +207,9 @@ def _has_vectors(made: Instruction) -> bool:
     return isinstance(made.op, VIEWS) or (not made.is_reduction and has_vectors(made.op))
 
 
-def are_contiguous(frame: Frame, results: Iterable[int], loop: int) -> bool:
+def are_contiguous(nest: LoopNest, results: Iterable[int], loop: int) -> bool:
     """Whether results are written in vectors along a loop."""
     return all(
-        frame.step(frame.results[each], loop) == 1 and frame.results[each].dtype.name in VECTORS
+        nest.step(nest.results[each], loop) == 1 and nest.results[each].dtype.name in VECTOR_DTYPES
         for each in results
     )

@@ -9,14 +9,14 @@ from math import prod
 from weft.ir.description import TensorDescription
 from weft.kernels.collapse import collapse
 from weft.kernels.kernel import Instruction, Kernel, Operand
-from weft_c.source.index_types import are_many, is_wide
+from weft_c.source.index_types import is_wide, needs_wide_counter
 
 View = Callable[[TensorDescription], TensorDescription | None]
 """Returns a tensor of the lengths of a product as one of others, if its strides allow."""
 
 
 @dataclass(frozen=True)
-class Frame:
+class LoopNest:
     """A kernel with its loops: kept ones first, then reduced ones, each set from slow to fast.
 
     Attributes
@@ -54,13 +54,13 @@ class Frame:
     @property
     def is_wide(self) -> bool:
         """Whether counters of points, or indices into the tensors, need 64 bits."""
-        return is_wide(*self.tensors) or are_many(prod(self.shape))
+        return is_wide(*self.tensors) or needs_wide_counter(prod(self.shape))
 
-    def step(self, lies: TensorDescription, loop: int) -> int:
+    def step(self, layout: TensorDescription, loop: int) -> int:
         """Return the elements from one point to the next along a loop."""
-        return lies.strides[loop] // lies.dtype.itemsize
+        return layout.strides[loop] // layout.dtype.itemsize
 
-    def seen(self, view: View) -> Frame | None:
+    def viewed(self, view: View) -> LoopNest | None:
         """Return the same with all that is read and written seen in another way, if it can be.
 
         The loops, none of which is reduced, are those of the first result.
@@ -73,17 +73,17 @@ class Frame:
         operands, results = tensors[:count], tensors[count:]
         return replace(self, kept=results[0].shape, operands=operands, results=results)
 
-    def along(self, loop: int) -> set[int]:
+    def strides_along(self, loop: int) -> set[int]:
         """Return the steps of all operands along a loop."""
         return {self.step(each, loop) for each in self.operands}
 
 
-def frame(
+def make_loop_nest(
     kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
-) -> Frame:
+) -> LoopNest:
     """Return the frame of a kernel whose operands and results lie where they are described."""
-    values = _placed(kernel, args, outs)
-    strides = [_along_domain(value, lies, kernel) for value, lies in values]
+    values = _with_layouts(kernel, args, outs)
+    strides = [_domain_strides(value, layout, kernel) for value, layout in values]
     roles = [place in kernel.reduced for place in range(len(kernel.domain))]
     groups = collapse(kernel.domain, roles, strides)
     kept = _fastest_last([group for group in groups if not roles[group[0]]], strides, len(args))
@@ -93,81 +93,83 @@ def frame(
     tensors = tuple(
         TensorDescription(
             tuple(1 if not steps[group[-1]] else n for n, group in zip(shape, loops, strict=True)),
-            lies.dtype,
+            layout.dtype,
             tuple(steps[group[-1]] for group in loops),
-            lies.offset,
-            lies.base,
+            layout.offset,
+            layout.base,
         )
-        for steps, (_, lies) in zip(strides, values, strict=True)
+        for steps, (_, layout) in zip(strides, values, strict=True)
     )
     split = len(kept)
-    return Frame(kernel, shape[:split], shape[split:], tensors[: len(args)], tensors[len(args) :])
+    return LoopNest(
+        kernel, shape[:split], shape[split:], tensors[: len(args)], tensors[len(args) :]
+    )
 
 
-def frame_of_points(
+def make_pointwise_nest(
     kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
-) -> Frame:
+) -> LoopNest:
     """Return the frame of a kernel without reductions whose loops are its dimensions as they are.
 
     Every tensor has all dimensions, and repeats along those that it does not vary along.
     """
     tensors = tuple(
-        replace(lies, shape=kernel.domain, strides=_along_domain(value, lies, kernel))
-        for value, lies in _placed(kernel, args, outs)
+        replace(layout, shape=kernel.domain, strides=_domain_strides(value, layout, kernel))
+        for value, layout in _with_layouts(kernel, args, outs)
     )
-    return Frame(kernel, kernel.domain, (), tensors[: len(args)], tensors[len(args) :])
+    return LoopNest(kernel, kernel.domain, (), tensors[: len(args)], tensors[len(args) :])
 
 
-def without_reduced(frame: Frame) -> Frame:
+def without_reduced_loops(nest: LoopNest) -> LoopNest:
     """Return the frame of what is the same all along the reduced loops."""
-    count = len(frame.kept)
+    count = len(nest.kept)
 
-    def cut(lies: TensorDescription) -> TensorDescription:
-        return replace(lies, shape=lies.shape[:count], strides=lies.strides[:count])
+    def cut(layout: TensorDescription) -> TensorDescription:
+        return replace(layout, shape=layout.shape[:count], strides=layout.strides[:count])
 
-    operands, results = (tuple(map(cut, each)) for each in (frame.operands, frame.results))
-    return replace(frame, reduced=(), operands=operands, results=results)
+    operands, results = (tuple(map(cut, each)) for each in (nest.operands, nest.results))
+    return replace(nest, reduced=(), operands=operands, results=results)
 
 
-def cut_into(
-    frame: Frame, parts: int, partial: Mapping[int, TensorDescription], grain: int = 1
-) -> Frame:
+def split_reduced_loop(
+    nest: LoopNest, parts: int, partial: Mapping[int, TensorDescription], grain: int = 1
+) -> LoopNest:
     """Return a frame with a first loop over parts of the first reduced loop.
 
     `partial` says where the results go, by the number of the value: one total for each part. Parts
     begin at multiples of the grain; the last ones may be shorter, or empty.
     """
-    kept = len(frame.kept)
-    length, *others = frame.reduced
+    kept = len(nest.kept)
+    length, *others = nest.reduced
     chunk = -(-length // (parts * grain)) * grain
 
-    def cut(lies: TensorDescription) -> TensorDescription:
-        stride = lies.strides[kept]
+    def cut(layout: TensorDescription) -> TensorDescription:
+        stride = layout.strides[kept]
         varies = stride != 0
-        shape = (parts if varies else 1, *lies.shape[:kept], chunk if varies else 1)
-        strides = (stride * chunk, *lies.strides)
-        return replace(lies, shape=(*shape, *lies.shape[kept + 1 :]), strides=strides)
+        shape = (parts if varies else 1, *layout.shape[:kept], chunk if varies else 1)
+        strides = (stride * chunk, *layout.strides)
+        return replace(layout, shape=(*shape, *layout.shape[kept + 1 :]), strides=strides)
 
     results = tuple(
         replace(
-            lies,
-            shape=lies.shape + (1,) * len(frame.reduced),
-            strides=lies.strides + (0,) * len(frame.reduced),
+            layout,
+            shape=layout.shape + (1,) * len(nest.reduced),
+            strides=layout.strides + (0,) * len(nest.reduced),
         )
-        for lies in partial.values()
+        for layout in partial.values()
     )
-    return Frame(
-        replace(frame.kernel, outputs=tuple(partial)),
-        (parts, *frame.kept),
+    return LoopNest(
+        replace(nest.kernel, outputs=tuple(partial)),
+        (parts, *nest.kept),
         (chunk, *others),
-        tuple(map(cut, frame.operands)),
+        tuple(map(cut, nest.operands)),
         results,
         length if chunk * parts > length else None,
-        frame.operands if chunk * parts > length else (),
+        nest.operands if chunk * parts > length else (),
     )
 
 
-def _placed(
+def _with_layouts(
     kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
 ) -> list[tuple[Operand | Instruction, TensorDescription]]:
     """Return operands and results, each with where it lies."""
@@ -175,12 +177,12 @@ def _placed(
     return [*zip(kernel.operands, args, strict=True), *zip(made, outs, strict=True)]
 
 
-def _along_domain(
-    value: Operand | Instruction, lies: TensorDescription, kernel: Kernel
+def _domain_strides(
+    value: Operand | Instruction, layout: TensorDescription, kernel: Kernel
 ) -> tuple[int, ...]:
     """Return the bytes from one point to the next along each dimension of the domain."""
     steps = [0] * len(kernel.domain)
-    for place, length, stride in zip(value.places, lies.shape, lies.strides, strict=True):
+    for place, length, stride in zip(value.places, layout.shape, layout.strides, strict=True):
         if place is not None and length != 1:
             steps[place] = stride
     return tuple(steps)

@@ -10,31 +10,31 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
 
-from weft_c.loops.vectorised_access import Bundling
-from weft_c.lowering import Writing
+from weft_c.loops.vectorised_access import VectorAccess
+from weft_c.lowering import KernelBuilder
 from weft_c.processor import Processor
 from weft_c.source.code import Code
-from weft_c.source.index_types import are_many, index_kind
-from weft_c.source.values import Form
+from weft_c.source.index_types import index_type, needs_wide_counter
+from weft_c.source.values import Emitter
 
-Body = Callable[[tuple[str, ...], Form], None]
+Body = Callable[[tuple[str, ...], Emitter], None]
 """Writes what happens at a point, given its indices; a vector begins at the last of them."""
 
 GRAIN = 4096
 """The points that are worth a work item of their own on a serial device."""
 
-SHARES = 8
+GROUPS_PER_UNIT = 8
 """How many work items, or groups of them, there are for each unit at most."""
 
 
-def each_point(
-    writing: Writing,
+def parallel_for(
+    builder: KernelBuilder,
     shape: Sequence[int],
     body: Body,
     *,
     row: Callable[[tuple[str, ...]], None] | None = None,
     lanes: int = 1,
-    bundling: Bundling | None = None,
+    access: VectorAccess | None = None,
     wide: bool = False,
     cost: int = 1,
 ) -> None:
@@ -50,33 +50,33 @@ def each_point(
     shape = tuple(shape) or (1,)
     if 0 in shape:
         return
-    kind = index_kind(wide or are_many(prod(shape)))
-    if writing.processor.is_serial:
-        items = serial_items(prod(shape) * cost, writing.processor)
-        _stretches(writing.code, shape, items, body, row, lanes, kind)
-        writing.launch(items)
+    kind = index_type(wide or needs_wide_counter(prod(shape)))
+    if builder.processor.is_serial:
+        items = serial_items(prod(shape) * cost, builder.processor)
+        _contiguous_shares(builder.code, shape, items, body, row, lanes, kind)
+        builder.launch(items)
         return
-    if bundling is None or (shape[-1] % bundling.count and prod(shape[:-1]) > 1):
-        _strides(writing.code, shape, body, row, kind)
+    if access is None or (shape[-1] % access.count and prod(shape[:-1]) > 1):
+        _grid_stride_loop(builder.code, shape, body, row, kind)
         points = prod(shape)
     else:
-        _bundled_strides(writing.code, shape, body, row, bundling, kind)
-        points = prod(shape) // bundling.count
-    writing.launch(parallel_items(points, writing.processor), writing.processor.group)
+        _vector_grid_stride_loop(builder.code, shape, body, row, access, kind)
+        points = prod(shape) // access.count
+    builder.launch(parallel_items(points, builder.processor), builder.processor.group)
 
 
 def serial_items(points: int, processor: Processor) -> int:
     """Return the number of work items for so many points on a serial device."""
-    return max(1, min(points // GRAIN, processor.units * SHARES))
+    return max(1, min(points // GRAIN, processor.units * GROUPS_PER_UNIT))
 
 
 def parallel_items(points: int, processor: Processor) -> int:
     """Return the number of work items, whole groups, for so many points."""
     groups = -(-points // processor.group)
-    return max(1, min(groups, processor.units * SHARES)) * processor.group
+    return max(1, min(groups, processor.units * GROUPS_PER_UNIT)) * processor.group
 
 
-def decoded(code: Code, shape: Sequence[int], place: str, kind: str) -> tuple[str, ...]:
+def unravel_index(code: Code, shape: Sequence[int], place: str, kind: str) -> tuple[str, ...]:
     """Write the index along each dimension of the point at a place in row-major order."""
     names: list[str] = []
     rest = place
@@ -91,14 +91,14 @@ def decoded(code: Code, shape: Sequence[int], place: str, kind: str) -> tuple[st
     return tuple(reversed(names))
 
 
-def share(code: Code, count: int, items: int, kind: str) -> tuple[str, str]:
+def work_item_bounds(code: Code, count: int, items: int, kind: str) -> tuple[str, str]:
     """Write where the work item's share of so many things begins and ends."""
     if items == 1:
         return "0", str(count)
-    return part(code, count, "GLOBAL_ID", "GLOBAL_SIZE", kind)
+    return part_bounds(code, count, "GLOBAL_ID", "GLOBAL_SIZE", kind)
 
 
-def part(code: Code, count: int, number: str, parts: str, kind: str) -> tuple[str, str]:
+def part_bounds(code: Code, count: int, number: str, parts: str, kind: str) -> tuple[str, str]:
     """Write where one of several parts of so many things begins and ends.
 
     Its number has 64 bits: times the things it may be far more than these.
@@ -111,30 +111,30 @@ def part(code: Code, count: int, number: str, parts: str, kind: str) -> tuple[st
 
 
 @contextmanager
-def each_group(writing: Writing, count: int, groups: int | None = None) -> Iterator[str]:
+def work_group_loop(builder: KernelBuilder, count: int, groups: int | None = None) -> Iterator[str]:
     """Write a loop over things that a group of work items does one at a time, and launch.
 
     Yields the name of the thing's number. There are at most so many groups.
     """
-    processor, code = writing.processor, writing.code
+    processor, code = builder.processor, builder.code
     name = code.name("number")
-    groups = min(count, processor.units * SHARES if groups is None else groups)
-    with code.block(strided("i64", name, count, "GROUP_ID", str(groups))):
+    groups = min(count, processor.units * GROUPS_PER_UNIT if groups is None else groups)
+    with code.block(strided_loop("i64", name, count, "GROUP_ID", str(groups))):
         yield name
-    writing.launch(groups * processor.group, processor.group)
+    builder.launch(groups * processor.group, processor.group)
 
 
-def within_group(writing: Writing, name: str, count: int, kind: str = "i32") -> str:
+def work_item_loop(builder: KernelBuilder, name: str, count: int, kind: str = "i32") -> str:
     """Return the head of a loop over places that the work items of a group share."""
-    return strided(kind, name, count, "LOCAL_ID", str(writing.processor.group))
+    return strided_loop(kind, name, count, "LOCAL_ID", str(builder.processor.group))
 
 
-def strided(kind: str, name: str, count: int, first: str, step: str) -> str:
+def strided_loop(kind: str, name: str, count: int, first: str, step: str) -> str:
     """Return the head of a loop over numbers below a count that lie a step apart."""
     return f"for ({kind} {name} = ({kind}){first}; {name} < {count}; {name} += ({kind}){step})"
 
 
-def _stretches(
+def _contiguous_shares(
     code: Code,
     shape: tuple[int, ...],
     items: int,
@@ -146,7 +146,7 @@ def _stretches(
     *outer, length = shape
     rows = prod(outer)
     by_rows = rows >= items
-    begin, end = share(code, rows if by_rows else length, items, kind)
+    begin, end = work_item_bounds(code, rows if by_rows else length, items, kind)
     first, last = ("0", str(length)) if by_rows else (begin, end)
     with ExitStack() as stack:
         indices: tuple[str, ...] = ("0",) * len(outer)
@@ -156,14 +156,14 @@ def _stretches(
             stack.enter_context(
                 code.block(f"for ({kind} {name} = {low}; {name} < {high}; {name}++)")
             )
-            indices = decoded(code, outer, name, kind)
+            indices = unravel_index(code, outer, name, kind)
         if row is not None:
             row(indices)
         whole = length if by_rows else None
-        _inner(code, indices, (first, last), whole, body, lanes, kind)
+        _innermost_loop(code, indices, (first, last), whole, body, lanes, kind)
 
 
-def _inner(
+def _innermost_loop(
     code: Code,
     outer: tuple[str, ...],
     span: tuple[str, str],
@@ -175,23 +175,23 @@ def _inner(
     """Write the loop along the last dimension: vectors, then the numbers that are left."""
     first, last = span
     if length == 1 and lanes == 1:
-        body((*outer, "0"), Form(code))
+        body((*outer, "0"), Emitter(code))
         return
     name = code.name("i")
     if lanes > 1:
         code.line(f"{kind} {name} = {first};")
         with code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
-            body((*outer, name), Form(code, lanes))
+            body((*outer, name), Emitter(code, lanes))
         if length is not None and length % lanes == 0:
             return
         head = f"for (; {name} < {last}; {name}++)"
     else:
         head = f"for ({kind} {name} = {first}; {name} < {last}; {name}++)"
     with code.block(head):
-        body((*outer, name), Form(code))
+        body((*outer, name), Emitter(code))
 
 
-def _strides(
+def _grid_stride_loop(
     code: Code,
     shape: tuple[int, ...],
     body: Body,
@@ -199,32 +199,32 @@ def _strides(
     kind: str,
 ) -> None:
     name = code.name("point")
-    with code.block(strided(kind, name, prod(shape), "GLOBAL_ID", "GLOBAL_SIZE")):
-        indices = decoded(code, shape, name, kind)
+    with code.block(strided_loop(kind, name, prod(shape), "GLOBAL_ID", "GLOBAL_SIZE")):
+        indices = unravel_index(code, shape, name, kind)
         if row is not None:
             row(indices[:-1])
-        body(indices, Form(code))
+        body(indices, Emitter(code))
 
 
-def _bundled_strides(
+def _vector_grid_stride_loop(
     code: Code,
     shape: tuple[int, ...],
     body: Body,
     row: Callable[[tuple[str, ...]], None] | None,
-    bundling: Bundling,
+    access: VectorAccess,
     kind: str,
 ) -> None:
     """Write a loop over bundles, and one over the elements that are left of a single row."""
     *outer, length = shape
-    bundles, rest = divmod(length, bundling.count)
+    vectors, rest = divmod(length, access.count)
 
-    def each_element(indices: tuple[str, ...], form: Form) -> None:
-        with bundling.elements(indices) as at:
-            body(at, form)
+    def each_element(indices: tuple[str, ...], emitter: Emitter) -> None:
+        with access.elements(indices) as at:
+            body(at, emitter)
 
-    def at_rest(indices: tuple[str, ...], form: Form) -> None:
-        body((*indices[:-1], f"{length - rest} + {indices[-1]}"), form)
+    def at_rest(indices: tuple[str, ...], emitter: Emitter) -> None:
+        body((*indices[:-1], f"{length - rest} + {indices[-1]}"), emitter)
 
-    _strides(code, (*outer, bundles), each_element, row, kind)
+    _grid_stride_loop(code, (*outer, vectors), each_element, row, kind)
     if rest:
-        _strides(code, (*outer, rest), at_rest, row, kind)
+        _grid_stride_loop(code, (*outer, rest), at_rest, row, kind)

@@ -13,7 +13,7 @@ from weft_c.lowering import Array
 from weft_c.processor import Processor
 from weft_c.source.code import Address, Code
 from weft_c.source.functions import ctype
-from weft_c.source.values import Form
+from weft_c.source.values import Emitter
 
 VECTOR = 16
 """The lanes of a vector, where there are any."""
@@ -34,22 +34,22 @@ class Accumulator:
     """
 
     dtype: DType
-    dtype_of_sums: DType
+    sum_dtype: DType
     lanes: int
 
     @property
-    def number(self) -> str:
+    def scalar_type(self) -> str:
         """The type of one sum."""
-        return ctype(self.dtype_of_sums)
+        return ctype(self.sum_dtype)
 
     def type(self, lanes: int) -> str:
         """The type of several sums side by side."""
-        return f"{self.number}x{lanes}" if lanes > 1 else self.number
+        return f"{self.scalar_type}x{lanes}" if lanes > 1 else self.scalar_type
 
     @property
     def is_plain(self) -> bool:
         """Whether elements have the bits of sums in memory, so that vectors need no conversion."""
-        return self.dtype.itemsize == self.dtype_of_sums.itemsize
+        return self.dtype.itemsize == self.sum_dtype.itemsize
 
     def load(self, source: Array, *indices: str | int) -> str:
         """Return an element of an array as a number to multiply."""
@@ -57,7 +57,7 @@ class Accumulator:
 
     def widened(self, dtype: DType, value: str) -> str:
         """Return a value in a register as a number to multiply."""
-        return value if dtypes.is_float(dtype) else f"({self.number})({value})"
+        return value if dtypes.is_float(dtype) else f"({self.scalar_type})({value})"
 
     def declare_vectors(self, code: Code) -> None:
         """Declare the types of vectors in memory, which lie as their elements do.
@@ -65,7 +65,7 @@ class Accumulator:
         Compilers take far longer over calls of ``vload`` and ``vstore``.
         """
         for lanes in (2, 4, 8, 16) if self.lanes > 1 else ():
-            attribute = f"__attribute__((aligned({self.dtype_of_sums.itemsize})))"
+            attribute = f"__attribute__((aligned({self.sum_dtype.itemsize})))"
             code.declare(f"typedef {self.type(lanes)} {self._type_in_memory(lanes)} {attribute};")
 
     def _type_in_memory(self, lanes: int) -> str:
@@ -74,7 +74,7 @@ class Accumulator:
     def load_vector(self, code: Code, lanes: int, place: Address, dtype: DType) -> str:
         """Return neighbouring plain elements."""
         if lanes == 1:
-            return self.widened(dtype, Form(code).load(dtype, place))
+            return self.widened(dtype, Emitter(code).load(dtype, place))
         return f"*(GLOBAL const {self._type_in_memory(lanes)} *)({place})"
 
     def store(self, target: Array, value: str, *indices: str | int) -> str:
@@ -87,14 +87,14 @@ class Accumulator:
         """Return the statement that writes neighbouring plain elements."""
         if lanes == 1:
             text = f"({ctype(dtype)})({value})" if dtype.kind in "iu" else value
-            return Form(code).store(dtype, place, text)
+            return Emitter(code).store(dtype, place, text)
         return f"*(GLOBAL {self._type_in_memory(lanes)} *)({place}) = {value};"
 
-    def value(self, form: Form, total: str) -> str:
+    def value(self, emitter: Emitter, total: str) -> str:
         """Return a sum, or a vector of plain ones, as a value of the dtype in a register."""
-        return form.signed(self.dtype, total)
+        return emitter.signed(self.dtype, total)
 
-    def total(self, vector: str) -> str:
+    def horizontal_sum(self, vector: str) -> str:
         """Return the sum of the lanes of a vector of 16, in pairs."""
         parts = [f"{vector}.s{lane:x}" for lane in range(VECTOR)]
         while len(parts) > 1:

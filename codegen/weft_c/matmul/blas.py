@@ -15,7 +15,7 @@ _LARGEST = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Factor:
+class GemmOperand:
     """How a matrix lies; counted in elements.
 
     Attributes
@@ -52,9 +52,9 @@ class Gemm:
     n: int
     k: int
     batch: int
-    left: Factor
-    right: Factor
-    out: Factor
+    left: GemmOperand
+    right: GemmOperand
+    out: GemmOperand
 
 
 def gemm(x: TensorDescription, y: TensorDescription, out: TensorDescription) -> Gemm | None:
@@ -65,7 +65,7 @@ def gemm(x: TensorDescription, y: TensorDescription, out: TensorDescription) -> 
     """
     if x.dtype.name not in DTYPES or not out.size or not x.size:
         return None
-    left, right, result = (_factor(each) for each in (y, x, out))
+    left, right, result = (_gemm_operand(each) for each in (y, x, out))
     if left is None or right is None or result is None or result.is_transposed:
         return None
     *batch, rows, k = x.shape
@@ -74,21 +74,21 @@ def gemm(x: TensorDescription, y: TensorDescription, out: TensorDescription) -> 
     return found if max(sizes) <= _LARGEST else None
 
 
-def _factor(lies: TensorDescription) -> Factor | None:
+def _gemm_operand(layout: TensorDescription) -> GemmOperand | None:
     """Return how a matrix in rows lies, looked at in columns; None if it has no such form."""
-    *batch, rows, columns = lies.shape
-    *steps, down, along = (stride // lies.dtype.itemsize for stride in lies.strides)
+    *batch, rows, columns = layout.shape
+    *steps, down, along = (stride // layout.dtype.itemsize for stride in layout.strides)
     step = _even_step(batch, steps)
     if step is None:
         return None
     if along == 1 or columns == 1:
         leading = down if rows > 1 else columns
         if leading >= columns:
-            return Factor(False, leading, step)
+            return GemmOperand(False, leading, step)
     if down == 1 or rows == 1:
         leading = along if columns > 1 else rows
         if leading >= rows:
-            return Factor(True, leading, step)
+            return GemmOperand(True, leading, step)
     return None
 
 

@@ -21,23 +21,23 @@ GRAIN = 32
 VECTOR_GRAIN = 4
 """The same for the product with a vector, which takes as long as reading the matrix."""
 
-LEAST_ROWS, MOST_ROWS = 4, 12
+MIN_TILE_ROWS, MAX_TILE_ROWS = 4, 12
 """The rows of a tile that hide how long an addition takes, and those that registers hold.
 
 Small products take few, whose text compiles sooner; not where something is computed from the sums,
 which takes long loops.
 """
 
-MOST_VECTORS, MOST_NUMBERS = 8, 32
+MAX_VECTORS, MAX_SCALARS = 8, 32
 """How many vectors, or single numbers, a tile of one row has at most: registers hold them."""
 
-NEAR = 1 << 18
+MAX_UNPACKED_BYTES = 1 << 18
 """The bytes of a matrix that is read as it lies."""
 
-FEW = 24
+MIN_PACKED_ROWS = 24
 """With fewer rows, or columns, copying the other operand takes longer than it saves."""
 
-SMALL = 64**3
+MAX_SINGLE_ITEM_WORK = 64**3
 """The multiplications up to which one work item makes a product: a launch takes as long."""
 
 
@@ -107,9 +107,14 @@ def blocking(
         tile, depth = _tile_of_a_row(n, lanes), k
         items = serial_items(work // VECTOR_GRAIN, processor)
     else:
-        tile = _best_tile(m, n, lanes, LEAST_ROWS if work <= SMALL and is_stored else MOST_ROWS)
+        tile = _best_tile(
+            m,
+            n,
+            lanes,
+            MIN_TILE_ROWS if work <= MAX_SINGLE_ITEM_WORK and is_stored else MAX_TILE_ROWS,
+        )
         depth = min(DEPTH, k) if acc.is_plain else k
-        items = 1 if work <= SMALL else serial_items(work // GRAIN, processor)
+        items = 1 if work <= MAX_SINGLE_ITEM_WORK else serial_items(work // GRAIN, processor)
     wanted = -(-items // batch)
     rows, panels = -(-m // tile.rows), -(-n // tile.width)
     across = min(max(isqrt(wanted * n // m), 1), panels, wanted)
@@ -121,27 +126,27 @@ def blocking(
 def _tile_of_a_row(n: int, lanes: int) -> Tile:
     """Return a tile that is no wider than the row, so that the last one may overlap another."""
     if n < lanes or lanes == 1:
-        return Tile(1, min(MOST_NUMBERS, n), 1)
+        return Tile(1, min(MAX_SCALARS, n), 1)
     vectors = -(-n // lanes)
-    evenly = _even(vectors, MOST_VECTORS)
+    evenly = _balanced(vectors, MAX_VECTORS)
     return Tile(1, evenly if evenly * lanes <= n else -(-vectors // 2), lanes)
 
 
 def _best_tile(m: int, n: int, lanes: int, rows: int) -> Tile:
     if lanes == 1:
-        return Tile(_even(m, 4), 8 if n > 4 else 4, 1)
-    return Tile(_even(m, rows), 2 if n > lanes else 1, lanes)
+        return Tile(_balanced(m, 4), 8 if n > 4 else 4, 1)
+    return Tile(_balanced(m, rows), 2 if n > lanes else 1, lanes)
 
 
-def _even(length: int, most: int) -> int:
+def _balanced(length: int, most: int) -> int:
     """Return the least number that needs no more steps than the most does."""
     return -(-length // -(-length // most))
 
 
 def packs_rows(m: int, k: int, n: int, acc: Accumulator) -> bool:
     """Whether rows that lie in memory are copied before they are multiplied."""
-    is_near = m * k * acc.dtype.itemsize <= NEAR
-    return m > 1 and n >= FEW and not (is_near and acc.is_plain)
+    is_near = m * k * acc.dtype.itemsize <= MAX_UNPACKED_BYTES
+    return m > 1 and n >= MIN_PACKED_ROWS and not (is_near and acc.is_plain)
 
 
 def tiles_bytes(
@@ -159,6 +164,6 @@ def tiles_bytes(
         tile, depth = cut.tile, cut.depth
         columns = depth * tile.width if m > 1 else 0
         rows = depth * cut.rows if has_prologue or packs_rows(m, k, n, acc) else 0
-        waiting = batch * m * n if k > depth and not is_stored else 0
-        size = max(size, cut.items * (columns + rows + tile.rows * tile.width) + waiting)
-    return size * acc.dtype_of_sums.itemsize + 1024
+        partial_sums = batch * m * n if k > depth and not is_stored else 0
+        size = max(size, cut.items * (columns + rows + tile.rows * tile.width) + partial_sums)
+    return size * acc.sum_dtype.itemsize + 1024

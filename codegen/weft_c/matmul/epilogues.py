@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from weft.ir.description import TensorDescription
 from weft.kernels.kernel import title_of
 from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
-from weft_c.loops.loop_nest import Frame, View
-from weft_c.lowering import Lowering, Writing
+from weft_c.loops.loop_nest import LoopNest, View
+from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator
-from weft_c.source.values import Form
+from weft_c.source.values import Emitter
 
 
 class Epilogue(ABC):
@@ -45,24 +45,26 @@ class Epilogue(ABC):
         """Where sums go as they are; None if results are computed from them."""
 
     @abstractmethod
-    def begin(self, lowering: Lowering, title: str) -> Writing:
+    def begin(self, lowering: Lowering, title: str) -> KernelBuilder:
         """Begin a kernel that makes sums."""
 
     @abstractmethod
-    def write(self, writing: Writing, form: Form, indices: tuple[str, ...], total: str) -> None:
+    def write(
+        self, builder: KernelBuilder, emitter: Emitter, indices: tuple[str, ...], total: str
+    ) -> None:
         """Write what becomes of a sum, or of a vector of them along the last dimension."""
 
     @abstractmethod
-    def takes_vectors(self, writing: Writing) -> bool:
+    def takes_vectors(self, builder: KernelBuilder) -> bool:
         """Whether it takes vectors of sums."""
 
     @abstractmethod
-    def seen(self, view: View) -> Epilogue | None:
+    def viewed(self, view: View) -> Epilogue | None:
         """Return the same with every tensor seen in another way, if that can be."""
 
 
 @dataclass(frozen=True)
-class Stored(Epilogue):
+class StoreEpilogue(Epilogue):
     """Sums go to a tensor as they are."""
 
     out: TensorDescription
@@ -83,29 +85,31 @@ class Stored(Epilogue):
         """The tensor."""
         return self.out
 
-    def begin(self, lowering: Lowering, title: str) -> Writing:
+    def begin(self, lowering: Lowering, title: str) -> KernelBuilder:
         """Begin a kernel."""
         return lowering.kernel(title)
 
-    def write(self, writing: Writing, form: Form, indices: tuple[str, ...], total: str) -> None:
+    def write(
+        self, builder: KernelBuilder, emitter: Emitter, indices: tuple[str, ...], total: str
+    ) -> None:
         """Store it."""
-        place = writing.array("out", self.out, written=True).at(*indices)
-        writing.code.line(
-            self.acc.store_vector(writing.code, form.lanes, place, total, self.out.dtype)
+        place = builder.array("out", self.out, written=True).at(*indices)
+        builder.code.line(
+            self.acc.store_vector(builder.code, emitter.lanes, place, total, self.out.dtype)
         )
 
-    def takes_vectors(self, writing: Writing) -> bool:
+    def takes_vectors(self, builder: KernelBuilder) -> bool:
         """Whether neighbours lie together and need no conversion."""
         return self.acc.is_plain and self.out.strides[-1] == self.out.dtype.itemsize
 
-    def seen(self, view: View) -> Stored | None:
+    def viewed(self, view: View) -> StoreEpilogue | None:
         """Return the same with the tensor seen in another way."""
         out = view(self.out)
-        return None if out is None else Stored(out, self.acc)
+        return None if out is None else StoreEpilogue(out, self.acc)
 
 
 @dataclass(frozen=True)
-class Computed(Epilogue):
+class FusedEpilogue(Epilogue):
     """The results of a kernel are computed from its product.
 
     Attributes
@@ -114,18 +118,18 @@ class Computed(Epilogue):
         The kernel, with a loop for each dimension of its domain.
     """
 
-    frame: Frame
+    nest: LoopNest
     acc: Accumulator
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The lengths of the loops."""
-        return self.frame.shape
+        return self.nest.shape
 
     @property
     def tensors(self) -> tuple[TensorDescription, ...]:
         """What the kernel reads and writes."""
-        return self.frame.tensors
+        return self.nest.tensors
 
     @property
     def target(self) -> TensorDescription | None:
@@ -134,33 +138,35 @@ class Computed(Epilogue):
 
     @property
     def _product(self) -> int:
-        kernel = self.frame.kernel
+        kernel = self.nest.kernel
         return len(kernel.operands) + len(kernel.prologue)
 
     def begin(self, lowering: Lowering, title: str) -> ElementWiseKernel:
         """Begin a kernel of elementwise ops."""
-        rest = title_of(self.frame.kernel.epilogue)
-        return ElementWiseKernel(lowering, self.frame, f"{title}_{rest}" if rest else title)
+        rest = title_of(self.nest.kernel.epilogue)
+        return ElementWiseKernel(lowering, self.nest, f"{title}_{rest}" if rest else title)
 
-    def write(self, writing: Writing, form: Form, indices: tuple[str, ...], total: str) -> None:
+    def write(
+        self, builder: KernelBuilder, emitter: Emitter, indices: tuple[str, ...], total: str
+    ) -> None:
         """Compute everything from the sum as a number of the product's dtype, then store it."""
-        assert isinstance(writing, ElementWiseKernel), "the kernel began as `begin` said"
-        kernel = self.frame.kernel
-        kind = f"const {form.type(self.acc.dtype)}"
-        product = writing.code.define(kind, "product", self.acc.value(form, total))
-        names = writing.compute(kernel.outputs, form, indices, {}, {self._product: product})
+        assert isinstance(builder, ElementWiseKernel), "the kernel began as `begin` said"
+        kernel = self.nest.kernel
+        kind = f"const {emitter.type(self.acc.dtype)}"
+        product = builder.code.define(kind, "product", self.acc.value(emitter, total))
+        names = builder.compute(kernel.outputs, emitter, indices, {}, {self._product: product})
         for result, number in enumerate(kernel.outputs):
-            writing.store(result, names[number], form, indices)
+            builder.store(result, names[number], emitter, indices)
 
-    def takes_vectors(self, writing: Writing) -> bool:
+    def takes_vectors(self, builder: KernelBuilder) -> bool:
         """Whether all that is read, computed and written can be in vectors."""
-        assert isinstance(writing, ElementWiseKernel), "the kernel began as `begin` said"
+        assert isinstance(builder, ElementWiseKernel), "the kernel began as `begin` said"
         last = len(self.shape) - 1
-        results = range(len(self.frame.results))
-        lanes = writing.lanes_along(last, self.frame.kernel.outputs, [self._product])
-        return self.acc.is_plain and lanes > 1 and are_contiguous(self.frame, results, last)
+        results = range(len(self.nest.results))
+        lanes = builder.lanes_along(last, self.nest.kernel.outputs, [self._product])
+        return self.acc.is_plain and lanes > 1 and are_contiguous(self.nest, results, last)
 
-    def seen(self, view: View) -> Computed | None:
+    def viewed(self, view: View) -> FusedEpilogue | None:
         """Return the same with all that is read and written seen in another way."""
-        found = self.frame.seen(view)
-        return None if found is None else Computed(found, self.acc)
+        found = self.nest.viewed(view)
+        return None if found is None else FusedEpilogue(found, self.acc)

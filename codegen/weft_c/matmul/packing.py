@@ -14,7 +14,7 @@ from weft_c.matmul.accumulators import VECTOR, Accumulator
 from weft_c.matmul.prologues import MemoryReader, Reader
 from weft_c.source.code import ROLLED, Address, Code
 
-Place = tuple[str, ...]
+Index = tuple[str, ...]
 
 
 class Bounds(NamedTuple):
@@ -25,13 +25,13 @@ class Bounds(NamedTuple):
     kind: str
 
 
-def least(one: str, other: str) -> str:
+def minimum(one: str, other: str) -> str:
     """Return the lesser of two numbers, whose types may differ."""
     return f"({one} < {other} ? {one} : {other})"
 
 
 def copy_line(
-    code: Code, acc: Accumulator, source: Reader, row: Place, bounds: Bounds, target: str
+    code: Code, acc: Accumulator, source: Reader, row: Index, bounds: Bounds, target: str
 ) -> None:
     """Write the copy of a part of a row to a pointer."""
     first, end, kind = bounds
@@ -42,7 +42,7 @@ def copy_line(
         with code.block(f"for (; {j} + {lanes} <= {length}; {j} += {lanes})"):
             found = source.load(*row, f"{first} + {j}", lanes=lanes)
             code.line(
-                acc.store_vector(code, lanes, Address(f"({target})", j), found, acc.dtype_of_sums)
+                acc.store_vector(code, lanes, Address(f"({target})", j), found, acc.sum_dtype)
             )
     code.line(ROLLED)
     with code.block(f"for (; {j} < {length}; {j}++)"):
@@ -81,7 +81,7 @@ def pack_tile(
     code: Code,
     acc: Accumulator,
     source: Reader,
-    first: Place,
+    first: Index,
     terms: Bounds,
     tile: str,
     target: RowTiles,
@@ -105,7 +105,7 @@ def pack_tile(
 
 
 def _short_vectors(
-    code: Code, acc: Accumulator, reader: Reader, first: Place, target: str, count: int
+    code: Code, acc: Accumulator, reader: Reader, first: Index, target: str, count: int
 ) -> int:
     """Write the copy of a column's elements as far as vectors go, and return how far that is."""
     r = 0
@@ -118,9 +118,7 @@ def _short_vectors(
         while r + lanes <= count:
             found = acc.load_vector(code, lanes, source.at(*at, f"{i} + {r}", k), source.dtype)
             code.line(
-                acc.store_vector(
-                    code, lanes, Address(f"({target})", str(r)), found, acc.dtype_of_sums
-                )
+                acc.store_vector(code, lanes, Address(f"({target})", str(r)), found, acc.sum_dtype)
             )
             r += lanes
     return r
@@ -130,7 +128,7 @@ def pack_columns(
     code: Code,
     acc: Accumulator,
     source: Array,
-    at: Place,
+    at: Index,
     terms: Bounds,
     columns: tuple[str, str],
     target: tuple[str, int],
@@ -153,9 +151,7 @@ def pack_columns(
             found = acc.load_vector(code, VECTOR, place, source.dtype)
             with code.block(f"for (; j + {VECTOR} <= {count}; j += {VECTOR})"):
                 code.line(
-                    acc.store_vector(
-                        code, VECTOR, Address(f"({line})", "j"), found, acc.dtype_of_sums
-                    )
+                    acc.store_vector(code, VECTOR, Address(f"({line})", "j"), found, acc.sum_dtype)
                 )
             if count == str(width):
                 return

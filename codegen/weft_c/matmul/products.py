@@ -18,33 +18,33 @@ from weft.ir.op import Op
 from weft.kernels.kernel import Kernel
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp
-from weft_c.loops.loop_nest import frame_of_points
-from weft_c.loops.parallel import SHARES, decoded, each_point
-from weft_c.lowering import Lowering, Writing, needs_scratch, rules
+from weft_c.loops.loop_nest import make_pointwise_nest
+from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index
+from weft_c.lowering import KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.matmul import blas
 from weft_c.matmul.accumulators import VECTOR, Accumulator, accumulator
 from weft_c.matmul.blocking import blocking, tiles_bytes
-from weft_c.matmul.epilogues import Computed, Epilogue, Stored
+from weft_c.matmul.epilogues import Epilogue, FusedEpilogue, StoreEpilogue
 from weft_c.matmul.prologues import Prologue, prologue_of, reader
 from weft_c.matmul.register_tiles import multiply_tiles
 from weft_c.matmul.shared_tiles import (
-    LEAST_TERMS,
-    Factors,
-    Place,
-    add_parts,
+    MIN_SPLIT_TERMS,
+    Index,
+    MatmulOperands,
     multiply_shared,
     partial_bytes,
+    sum_splits,
     tile_columns,
 )
 from weft_c.processor import Processor
 from weft_c.source.code import UNROLL, Address, Code
-from weft_c.source.index_types import index_kind, is_wide
-from weft_c.source.values import Form
+from weft_c.source.index_types import index_type, is_wide
+from weft_c.source.values import Emitter
 
-TINY = 2048
+MAX_UNTILED_WORK = 2048
 """The multiplications up to which a product is not worth tiles."""
 
-SHORT = 256
+MIN_BLAS_SIDE = 256
 """With a shorter side, tiles reach half the rate of a BLAS: copies weigh more."""
 
 
@@ -70,20 +70,20 @@ class Product:
     @property
     def is_wide(self) -> bool:
         """Whether indices need 64 bits."""
-        read = (self.x,) if self.prologue is None else self.prologue.frame.tensors
+        read = (self.x,) if self.prologue is None else self.prologue.nest.tensors
         return is_wide(*read, self.y, *self.epilogue.tensors)
 
     @property
     def kind(self) -> str:
         """The type of indices."""
-        return index_kind(self.is_wide)
+        return index_type(self.is_wide)
 
     @property
     def title(self) -> str:
         """A short name of what is multiplied."""
         return f"{self.prologue.title if self.prologue else ''}matmul"
 
-    def folded(self) -> Product:
+    def with_folded_batch(self) -> Product:
         """Return a batch that meets the same second operand as more rows."""
         *batch, m, k = self.x.shape
         y, n = self.y, self.y.shape[-1]
@@ -91,21 +91,21 @@ class Product:
             return self
         rows = prod(batch) * m
         x = self.x.cast((rows, k))
-        epilogue = self.epilogue.seen(lambda lies: lies.cast((rows, n)))
-        prologue = self.prologue and self.prologue.seen(lambda lies: lies.cast((rows, k)))
+        epilogue = self.epilogue.viewed(lambda layout: layout.cast((rows, n)))
+        prologue = self.prologue and self.prologue.viewed(lambda layout: layout.cast((rows, k)))
         if x is None or epilogue is None or (prologue is None and self.prologue):
             return self
         y = replace(y, shape=y.shape[-2:], strides=y.strides[-2:])
         return Product(x, y, epilogue, prologue)
 
-    def turned(self) -> Product:
+    def transposed(self) -> Product:
         """Return the product of the transposed matrices in the other order."""
-        epilogue = self.epilogue.seen(_turned)
+        epilogue = self.epilogue.viewed(_transposed)
         assert epilogue is not None, "every tensor can be transposed"
-        return Product(_turned(self.y), _turned(self.x), epilogue)
+        return Product(_transposed(self.y), _transposed(self.x), epilogue)
 
 
-def _turned(x: TensorDescription) -> TensorDescription:
+def _transposed(x: TensorDescription) -> TensorDescription:
     rank = len(x.shape)
     return x.transpose((*range(rank - 2), rank - 1, rank - 2))
 
@@ -119,7 +119,7 @@ def matmul(op: MatmulOp, lowering: Lowering) -> None:
         lowering.host(np.matmul, (x, y, lowering.out), (2,))
         return
     product = _stored(op, x, y, lowering.out, processor)
-    if processor.has_blas and in_library(product):
+    if processor.has_blas and suits_blas(product):
         lowering.library("matmul", (product.x, product.y, *product.epilogue.tensors))
         return
     multiply(lowering, product)
@@ -133,7 +133,7 @@ def _stored(
     processor: Processor,
 ) -> Product:
     """Return a product whose sums are stored as they are, folded."""
-    return Product(x, y, Stored(out, accumulator(op.dtype, processor))).folded()
+    return Product(x, y, StoreEpilogue(out, accumulator(op.dtype, processor))).with_folded_batch()
 
 
 def write_product(
@@ -159,8 +159,8 @@ def write_product(
     first, second = product.args
     x = args[first] if prologue is None else prologue.operand
     acc = accumulator(product.dtype, lowering.processor)
-    epilogue = Computed(frame_of_points(kernel, args, outs), acc)
-    multiply(lowering, Product(x, args[second], epilogue, prologue).folded())
+    epilogue = FusedEpilogue(make_pointwise_nest(kernel, args, outs), acc)
+    multiply(lowering, Product(x, args[second], epilogue, prologue).with_folded_batch())
 
 
 @needs_scratch(MatmulOp)
@@ -170,7 +170,7 @@ def matmul_bytes(op: MatmulOp, processor: Processor) -> int:
         return 0
     if processor.has_blas:
         x, y = map(_layout, op.args)
-        if in_library(_stored(op, x, y, contiguous(op.axes.shape, op.dtype), processor)):
+        if suits_blas(_stored(op, x, y, contiguous(op.axes.shape, op.dtype), processor)):
             return 0
     return scratch_of_product(op, processor, is_stored=True)
 
@@ -180,15 +180,15 @@ def _layout(op: Op) -> TensorDescription:
     views = [op]
     while type(views[-1]).view is not Op.view and views[-1].args:
         views.append(views[-1].args[0])
-    lies: TensorDescription | None = None
+    layout: TensorDescription | None = None
     for each in reversed(views):
-        seen = None if lies is None else each.view(lies)
-        lies = seen or contiguous(each.axes.shape, each.dtype)
-    assert lies is not None
-    return lies
+        viewed = None if layout is None else each.view(layout)
+        layout = viewed or contiguous(each.axes.shape, each.dtype)
+    assert layout is not None
+    return layout
 
 
-def is_own(op: MatmulOp, processor: Processor) -> bool:
+def is_own_kernel(op: MatmulOp, processor: Processor) -> bool:
     """Whether no BLAS makes a product, but a kernel, which can go on with what follows.
 
     A batch of one-row products with the same matrix is a product of matrices.
@@ -209,12 +209,12 @@ def on_host(op: MatmulOp, processor: Processor) -> bool:
     """
     m, k = op.args[0].axes.shape[-2:]
     n = op.axes.shape[-1]
-    least = processor.host_work if min(m, k, n) < SHORT else processor.host_work_even
+    least = processor.host_work if min(m, k, n) < MIN_BLAS_SIDE else processor.host_work_even
     is_large = min(m, n) > 1 and m * k * n >= least
     return processor.shares_host and op.dtype.name in ("float32", "float64") and is_large
 
 
-def in_library(product: Product) -> bool:
+def suits_blas(product: Product) -> bool:
     """Whether a product is one for the device's BLAS: of matrices, not small, and laid out well."""
     x, y, (out,) = product.x, product.y, product.epilogue.tensors
     *_, m, n = out.shape
@@ -223,7 +223,7 @@ def in_library(product: Product) -> bool:
 
 def _is_worth_a_call(rows: int, columns: int, work: int) -> bool:
     """Whether a product of so many multiplications is worth a call of the device's BLAS."""
-    return min(rows, columns) > 1 and work > TINY
+    return min(rows, columns) > 1 and work > MAX_UNTILED_WORK
 
 
 def are_matrices(op: Op) -> bool:
@@ -236,7 +236,7 @@ def takes_prologue(op: Op, processor: Processor) -> bool:
 
     So it is where no other work item multiplies the same rows with other columns.
     """
-    if not are_matrices(op) or not is_own(op, processor):  # type: ignore[arg-type]
+    if not are_matrices(op) or not is_own_kernel(op, processor):  # type: ignore[arg-type]
         return False
     *leading, m, k = op.args[0].axes.shape
     n = op.axes.shape[-1]
@@ -255,7 +255,7 @@ def scratch_of_product(
     """
     *leading, m, k = op.args[0].axes.shape
     batch, n = prod(leading), op.axes.shape[-1]
-    if batch * m * n * k <= TINY:
+    if batch * m * n * k <= MAX_UNTILED_WORK:
         return 0
     acc = accumulator(op.dtype, processor)
     # A batch may turn out to be more rows; a column becomes a row.
@@ -277,63 +277,63 @@ def multiply(lowering: Lowering, product: Product) -> None:
     if not prod(product.epilogue.shape):
         return
     if n == 1 and m > 1:
-        product, m, n = product.turned(), n, m
+        product, m, n = product.transposed(), n, m
     x, y = product.x, product.y
     if m == 1 and y.strides[-2] == y.dtype.itemsize and x.strides[-1] == x.dtype.itemsize:
-        _row_products(lowering, product)
-    elif prod(batch) * m * n * k <= TINY:
-        _each_by_itself(lowering, product)
+        _write_row_products(lowering, product)
+    elif prod(batch) * m * n * k <= MAX_UNTILED_WORK:
+        _write_untiled(lowering, product)
     elif lowering.processor.is_serial:
         multiply_tiles(lowering, x, y, product.epilogue, product.prologue, product.title)
     elif m == 1:
-        _columns(lowering, product)
+        _column_products(lowering, product)
     else:
-        multiply_shared(lowering, _factors(product), product.epilogue, product.title)
+        multiply_shared(lowering, _matmul_operands(product), product.epilogue, product.title)
 
 
-def _factors(product: Product) -> Factors:
+def _matmul_operands(product: Product) -> MatmulOperands:
     x, y, acc = product.x, product.y, product.epilogue.acc
     *batch, m, k = x.shape
 
-    def first(writing: Writing, at: Place, i: str, term: str) -> str:
-        return reader(acc, writing, x, product.prologue).load(*at, i, term)
+    def first(builder: KernelBuilder, at: Index, i: str, term: str) -> str:
+        return reader(acc, builder, x, product.prologue).load(*at, i, term)
 
-    def second(writing: Writing, at: Place, term: str, j: str) -> str:
-        return acc.load(writing.array("y", y), *at, term, j)
+    def second(builder: KernelBuilder, at: Index, term: str, j: str) -> str:
+        return acc.load(builder.array("y", y), *at, term, j)
 
     by_rows = x.strides[-1] <= x.strides[-2], y.strides[-1] <= y.strides[-2]
-    return Factors(tuple(batch), m, y.shape[-1], k, first, second, by_rows, product.kind)
+    return MatmulOperands(tuple(batch), m, y.shape[-1], k, first, second, by_rows, product.kind)
 
 
-def _each_by_itself(lowering: Lowering, product: Product) -> None:
+def _write_untiled(lowering: Lowering, product: Product) -> None:
     """Write a loop over the sums of a small product."""
     x, y, epilogue = product.x, product.y, product.epilogue
-    writing, acc = epilogue.begin(lowering, product.title), epilogue.acc
-    a, b = reader(acc, writing, x, product.prologue), writing.array("y", y)
+    builder, acc = epilogue.begin(lowering, product.title), epilogue.acc
+    a, b = reader(acc, builder, x, product.prologue), builder.array("y", y)
 
-    def add(indices: tuple[str, ...], form: Form) -> None:
+    def add(indices: tuple[str, ...], emitter: Emitter) -> None:
         *at, i, j = indices
-        total = writing.code.define(acc.number, "total", "0")
-        with writing.code.block(f"for ({product.kind} k = 0; k < {x.shape[-1]}; k++)"):
+        total = builder.code.define(acc.scalar_type, "total", "0")
+        with builder.code.block(f"for ({product.kind} k = 0; k < {x.shape[-1]}; k++)"):
             terms = f"{a.load(*at, i, 'k')} * {acc.load(b, *at, 'k', j)}"
-            writing.code.line(f"{total} += {terms};")
-        epilogue.write(writing, form, indices, total)
+            builder.code.line(f"{total} += {terms};")
+        epilogue.write(builder, emitter, indices, total)
 
-    each_point(writing, epilogue.shape, add, wide=product.is_wide, cost=max(x.shape[-1], 1))
+    parallel_for(builder, epilogue.shape, add, wide=product.is_wide, cost=max(x.shape[-1], 1))
 
 
-def _row_products(lowering: Lowering, product: Product) -> None:
+def _write_row_products(lowering: Lowering, product: Product) -> None:
     """Write the products of a vector with vectors that lie in memory as it does."""
     x, y, epilogue = product.x, product.y, product.epilogue
-    writing, acc = epilogue.begin(lowering, "matvec"), epilogue.acc
-    code, k = writing.code, x.shape[-1]
-    a, b = writing.array("x", x), writing.array("y", y)
+    builder, acc = epilogue.begin(lowering, "matvec"), epilogue.acc
+    code, k = builder.code, x.shape[-1]
+    a, b = builder.array("x", x), builder.array("y", y)
     is_vector = acc.lanes > 1 and acc.is_plain
     acc.declare_vectors(code)
-    group = writing.processor.group
+    group = builder.processor.group
 
     def totals_of_rows(at: tuple[str, ...], rows: Sequence[str]) -> list[str]:
-        totals = [code.define(acc.number, "total", "0") for _ in rows]
+        totals = [code.define(acc.scalar_type, "total", "0") for _ in rows]
         first, step = "0", 1
         if is_vector:
             first = _vector_sums(
@@ -343,7 +343,7 @@ def _row_products(lowering: Lowering, product: Product) -> None:
                 (product.kind, k),
                 lambda t: [a.at(*at, "0", t), *(b.at(*at, t, j) for j in rows)],
             )
-        elif not writing.processor.is_serial:
+        elif not builder.processor.is_serial:
             first, step = "LOCAL_ID", group
         with code.block(f"for ({product.kind} k = {first}; k < {k}; k += {step})"):
             for total, j in zip(totals, rows, strict=True):
@@ -351,22 +351,22 @@ def _row_products(lowering: Lowering, product: Product) -> None:
                 code.line(f"{total} += {terms};")
         return totals
 
-    def some_rows(indices: tuple[str, ...], form: Form) -> None:
+    def some_rows(indices: tuple[str, ...], emitter: Emitter) -> None:
         *at, zero, j = indices
-        rows = [j, *(f"{j} + {more}" for more in range(1, form.lanes))]
+        rows = [j, *(f"{j} + {more}" for more in range(1, emitter.lanes))]
         for row, total in zip(rows, totals_of_rows(tuple(at), rows), strict=True):
-            epilogue.write(writing, Form(code), (*at, zero, row), total)
+            epilogue.write(builder, Emitter(code), (*at, zero, row), total)
 
-    if writing.processor.is_serial:
+    if builder.processor.is_serial:
         lanes = _SIDE_BY_SIDE if is_vector else 1
         wide = product.is_wide
-        each_point(writing, epilogue.shape, some_rows, lanes=lanes, wide=wide, cost=k)
+        parallel_for(builder, epilogue.shape, some_rows, lanes=lanes, wide=wide, cost=k)
         return
     rows = prod(epilogue.shape)
-    groups = min(rows, writing.processor.units * SHARES)
-    code.declare(f"LOCAL {acc.number} shared[{group}];")
+    groups = min(rows, builder.processor.units * GROUPS_PER_UNIT)
+    code.declare(f"LOCAL {acc.scalar_type} shared[{group}];")
     with code.block(f"for (i64 row = GROUP_ID; row < {rows}; row += {groups})"):
-        indices = decoded(code, epilogue.shape, "row", "i64")
+        indices = unravel_index(code, epilogue.shape, "row", "i64")
         (total,) = totals_of_rows(indices[:-2], [indices[-1]])
         code.line(f"shared[LOCAL_ID] = {total};")
         code.line("BARRIER();")
@@ -374,12 +374,12 @@ def _row_products(lowering: Lowering, product: Product) -> None:
             code.line("if (LOCAL_ID < count) shared[LOCAL_ID] += shared[LOCAL_ID + count];")
             code.line("BARRIER();")
         with code.block("if (LOCAL_ID == 0)"):
-            epilogue.write(writing, Form(code), indices, "shared[0]")
+            epilogue.write(builder, Emitter(code), indices, "shared[0]")
         code.line("BARRIER();")
-    writing.launch(groups * group, group)
+    builder.launch(groups * group, group)
 
 
-IndexingMap = Callable[[str], Sequence[Address]]
+VectorAddresses = Callable[[str], Sequence[Address]]
 """Returns where the vectors of all operands lie that begin at a term, the common one first."""
 
 _CHAINS = 4
@@ -390,7 +390,11 @@ _SIDE_BY_SIDE = 2
 
 
 def _vector_sums(
-    code: Code, acc: Accumulator, totals: Sequence[str], terms: tuple[str, int], places: IndexingMap
+    code: Code,
+    acc: Accumulator,
+    totals: Sequence[str],
+    terms: tuple[str, int],
+    places: VectorAddresses,
 ) -> str:
     """Write the sums of products of vectors as far as they go, and return how far that is.
 
@@ -416,42 +420,42 @@ def _vector_sums(
     for row, total in enumerate(totals):
         added = " + ".join(f"c[{row}][{v}]" for v in range(_CHAINS))
         name = code.define(f"const {vector}", "sums", added)
-        code.line(f"{total} = {acc.total(name)};")
+        code.line(f"{total} = {acc.horizontal_sum(name)};")
     return str(whole)
 
 
-def _column_parts(batch: int, columns: int, k: int, processor: Processor) -> int:
+def _column_splits(batch: int, columns: int, k: int, processor: Processor) -> int:
     wanted = processor.units * processor.group * 2 // max(batch * columns, 1)
-    return max(1, min(wanted, k // LEAST_TERMS))
+    return max(1, min(wanted, k // MIN_SPLIT_TERMS))
 
 
 def _column_bytes(batch: int, columns: int, k: int, acc: Accumulator, processor: Processor) -> int:
-    parts = 1 if processor.is_serial else _column_parts(batch, columns, k, processor)
-    return 0 if parts == 1 else parts * batch * columns * acc.dtype_of_sums.itemsize
+    splits = 1 if processor.is_serial else _column_splits(batch, columns, k, processor)
+    return 0 if splits == 1 else splits * batch * columns * acc.sum_dtype.itemsize
 
 
-def _columns(lowering: Lowering, product: Product) -> None:
+def _column_products(lowering: Lowering, product: Product) -> None:
     """Write the product of a vector with columns, a work item each, or one for a part of a sum."""
     x, y, acc = product.x, product.y, product.epilogue.acc
     shape, k = product.epilogue.shape, x.shape[-1]
-    parts = _column_parts(prod(shape[:-1]), shape[-1], k, lowering.processor)
-    partial = lowering.scratch((parts, *shape), acc.dtype_of_sums) if parts > 1 else None
-    epilogue = product.epilogue if partial is None else Stored(partial, acc)
-    writing = epilogue.begin(lowering, "matvec")
-    code, length = writing.code, -(-k // parts)
-    a, b = writing.array("x", x), writing.array("y", y)
+    splits = _column_splits(prod(shape[:-1]), shape[-1], k, lowering.processor)
+    partial = lowering.scratch((splits, *shape), acc.sum_dtype) if splits > 1 else None
+    epilogue = product.epilogue if partial is None else StoreEpilogue(partial, acc)
+    builder = epilogue.begin(lowering, "matvec")
+    code, length = builder.code, -(-k // splits)
+    a, b = builder.array("x", x), builder.array("y", y)
     wide = is_wide(x, y, *epilogue.tensors)
-    kind = index_kind(wide)
+    kind = index_type(wide)
 
-    def column(indices: tuple[str, ...], form: Form) -> None:
-        part = indices[0] if parts > 1 else "0"
-        *at, _, j = indices[1:] if parts > 1 else indices
-        total = code.define(acc.number, "total", "0")
+    def column(indices: tuple[str, ...], emitter: Emitter) -> None:
+        part = indices[0] if splits > 1 else "0"
+        *at, _, j = indices[1:] if splits > 1 else indices
+        total = code.define(acc.scalar_type, "total", "0")
         first, last = f"{part} * {length}", f"({part} + 1) * {length}"
         with code.block(f"for ({kind} k = {first}; k < {last} && k < {k}; k++)"):
             code.line(f"{total} += {acc.load(a, *at, '0', 'k')} * {acc.load(b, *at, 'k', j)};")
-        epilogue.write(writing, form, indices, total)
+        epilogue.write(builder, emitter, indices, total)
 
-    each_point(writing, epilogue.shape, column, wide=wide)
+    parallel_for(builder, epilogue.shape, column, wide=wide)
     if partial is not None:
-        add_parts(lowering, partial, product.epilogue)
+        sum_splits(lowering, partial, product.epilogue)

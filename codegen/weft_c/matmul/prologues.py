@@ -14,10 +14,10 @@ from weft.ir import dtypes
 from weft.ir.description import TensorDescription, contiguous
 from weft.kernels.kernel import Kernel
 from weft_c.loops.elementwise import ElementWiseKernel
-from weft_c.loops.loop_nest import Frame, View, frame_of_points
-from weft_c.lowering import Array, Writing
+from weft_c.loops.loop_nest import LoopNest, View, make_pointwise_nest
+from weft_c.lowering import Array, KernelBuilder
 from weft_c.matmul.accumulators import VECTOR, Accumulator
-from weft_c.source.values import Form
+from weft_c.source.values import Emitter
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,21 @@ class Prologue:
         A kernel of elementwise ops, whose only result is the operand.
     """
 
-    frame: Frame
+    nest: LoopNest
 
     @property
     def operand(self) -> TensorDescription:
         """The operand as if it lay in memory, row by row; it is in none."""
-        return self.frame.results[0]
+        return self.nest.results[0]
 
     @property
     def title(self) -> str:
         """A short name, which that of the product follows."""
-        return f"{self.frame.kernel.title}_"
+        return f"{self.nest.kernel.title}_"
 
-    def seen(self, view: View) -> Prologue | None:
+    def viewed(self, view: View) -> Prologue | None:
         """Return the same with all that is read and computed seen in another way, if it can be."""
-        found = self.frame.seen(view)
+        found = self.nest.viewed(view)
         return None if found is None else Prologue(found)
 
 
@@ -70,7 +70,7 @@ def prologue_of(kernel: Kernel, args: Sequence[TensorDescription]) -> Prologue |
         outputs=(len(number) - 1,),
     )
     result = contiguous(last.shape, kernel.prologue[-1].dtype)
-    return Prologue(frame_of_points(alone, [args[old] for old in read], [result]))
+    return Prologue(make_pointwise_nest(alone, [args[old] for old in read], [result]))
 
 
 class Reader(ABC):
@@ -113,32 +113,32 @@ class MemoryReader(Reader):
         )
 
 
-class ComputingReader(Reader):
+class PrologueReader(Reader):
     """Computes elements with a prologue."""
 
     is_by_rows = True
 
-    def __init__(self, acc: Accumulator, writing: Writing, prologue: Prologue) -> None:
+    def __init__(self, acc: Accumulator, builder: KernelBuilder, prologue: Prologue) -> None:
         self.acc = acc
         self.prologue = prologue
-        self.kernel = ElementWiseKernel(writing.lowering, prologue.frame, within=writing)
-        (self.number,) = prologue.frame.kernel.outputs
-        last = len(prologue.frame.shape) - 1
+        self.kernel = ElementWiseKernel(builder.lowering, prologue.nest, within=builder)
+        (self.number,) = prologue.nest.kernel.outputs
+        last = len(prologue.nest.shape) - 1
         has_vectors = acc.lanes > 1 and acc.is_plain and dtypes.is_float(acc.dtype)
         self.lanes = self.kernel.lanes_along(last, [self.number]) if has_vectors else 1
 
     def load(self, *indices: str, lanes: int = 1) -> str:
         """Write what computes an element or several, and return its name."""
-        name = self.kernel.compute([self.number], Form(self.kernel.code, lanes), indices, {})[
+        name = self.kernel.compute([self.number], Emitter(self.kernel.code, lanes), indices, {})[
             self.number
         ]
         return name if lanes > 1 else self.acc.widened(self.acc.dtype, name)
 
 
 def reader(
-    acc: Accumulator, writing: Writing, x: TensorDescription, prologue: Prologue | None
+    acc: Accumulator, builder: KernelBuilder, x: TensorDescription, prologue: Prologue | None
 ) -> Reader:
     """Return what reads the first operand of a product."""
     if prologue is None:
-        return MemoryReader(acc, writing.array("x", x))
-    return ComputingReader(acc, writing, prologue)
+        return MemoryReader(acc, builder.array("x", x))
+    return PrologueReader(acc, builder, prologue)

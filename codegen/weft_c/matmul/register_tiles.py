@@ -15,16 +15,16 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
-from weft_c.loops.parallel import decoded, part, share
+from weft_c.loops.parallel import part_bounds, unravel_index, work_item_bounds
 from weft_c.lowering import Array, Lowering
-from weft_c.matmul.blocking import FEW, NEAR, blocking, packs_rows
+from weft_c.matmul.blocking import MAX_UNPACKED_BYTES, MIN_PACKED_ROWS, blocking, packs_rows
 from weft_c.matmul.epilogues import Epilogue
-from weft_c.matmul.packing import Bounds, RowTiles, least, pack_columns, pack_tile
+from weft_c.matmul.packing import Bounds, RowTiles, minimum, pack_columns, pack_tile
 from weft_c.matmul.prologues import Prologue, reader
 from weft_c.source.code import ROLLED, UNROLL, Address
 from weft_c.source.functions import ctype
-from weft_c.source.index_types import are_many, index_kind, is_wide
-from weft_c.source.values import Form
+from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
+from weft_c.source.values import Emitter
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ def multiply_tiles(
     title: str,
 ) -> None:
     """Write the product of matrices [..., m, k] and [..., k, n] of equal leading dimensions."""
-    _Tiling(lowering, x, y, epilogue, prologue, title).write()
+    _RegisterTileKernel(lowering, x, y, epilogue, prologue, title).write()
 
 
-class _Tiling:
+class _RegisterTileKernel:
     """The kernel that multiplies."""
 
     def __init__(
@@ -79,11 +79,11 @@ class _Tiling:
         title: str,
     ) -> None:
         self.lowering, self.epilogue = lowering, epilogue
-        self.writing = epilogue.begin(lowering, title)
-        self.code, self.processor = self.writing.code, self.writing.processor
+        self.builder = epilogue.begin(lowering, title)
+        self.code, self.processor = self.builder.code, self.builder.processor
         self.acc = acc = epilogue.acc
         acc.declare_vectors(self.code)
-        self.a, self.b = reader(acc, self.writing, x, prologue), self.writing.array("y", y)
+        self.a, self.b = reader(acc, self.builder, x, prologue), self.builder.array("y", y)
         *self.batch, self.m, self.n = epilogue.shape
         self.k = x.shape[-1]
         lengths = prod(self.batch), self.m, self.k, self.n
@@ -92,9 +92,9 @@ class _Tiling:
         self.cut = blocking(lengths, acc, self.processor, is_stored, lanes)
         self.tile = self.cut.tile
         depth, width = self.cut.depth, self.tile.width
-        is_deep = are_many(depth * max(width, self.cut.rows))
-        read = (x,) if prologue is None else prologue.frame.tensors
-        self.kind = index_kind(is_deep or is_wide(*read, y, *epilogue.tensors))
+        is_deep = needs_wide_counter(depth * max(width, self.cut.rows))
+        read = (x,) if prologue is None else prologue.nest.tensors
+        self.kind = index_type(is_deep or is_wide(*read, y, *epilogue.tensors))
         self.packs_columns = self._packs_columns()
         self.panel = self._scratch("columns", width * depth) if self.packs_columns else ""
         self.packed: RowTiles | None = None
@@ -102,11 +102,11 @@ class _Tiling:
             pointer = self._scratch("rows", self.cut.rows * depth)
             self.packed = RowTiles(pointer, depth, self.tile.rows)
         has_rest = self.m % self.tile.rows or self.n % width
-        self.in_vectors = epilogue.takes_vectors(self.writing)
+        self.in_vectors = epilogue.takes_vectors(self.builder)
         # What is computed from sums is written once for a tile, not for each of its vectors.
         fits = is_stored and self.in_vectors and not has_rest and self.k <= depth
-        self.aside = "" if fits else self._scratch("aside", self.tile.rows * width)
-        self.waiting = self._waiting() if self.k > depth else None
+        self.spilled_sums = "" if fits else self._scratch("aside", self.tile.rows * width)
+        self.partial_sums = self._waiting() if self.k > depth else None
 
     def _has_vectors(self) -> bool:
         """Whether vectors of columns are in memory, just as they are multiplied."""
@@ -118,33 +118,33 @@ class _Tiling:
             return False
         if self.n < self.tile.width or not self._has_vectors():
             return True
-        is_near = prod(self.b.lies.shape[-2:]) * self.b.dtype.itemsize <= NEAR
-        return self.m >= FEW and not is_near
+        is_near = prod(self.b.layout.shape[-2:]) * self.b.dtype.itemsize <= MAX_UNPACKED_BYTES
+        return self.m >= MIN_PACKED_ROWS and not is_near
 
     def _scratch(self, hint: str, elements: int) -> str:
         shape = (self.cut.items, elements)
-        lies = self.lowering.scratch(shape, self.acc.dtype_of_sums)
-        place = self.writing.array(hint, lies, written=True)
-        pointer = f"GLOBAL {self.acc.number} *const"
+        layout = self.lowering.scratch(shape, self.acc.sum_dtype)
+        place = self.builder.array(hint, layout, written=True)
+        pointer = f"GLOBAL {self.acc.scalar_type} *const"
         return self.code.define(pointer, hint, place.at("GLOBAL_ID", "0"))
 
     def _waiting(self) -> Array:
         """Return where sums wait for more terms: where they go, if it is to memory as they are."""
-        lies = self.epilogue.target
-        if lies is None:
-            lies = self.lowering.scratch(self.epilogue.shape, self.acc.dtype_of_sums)
-        return self.writing.array("waiting", lies, written=True)
+        layout = self.epilogue.target
+        if layout is None:
+            layout = self.lowering.scratch(self.epilogue.shape, self.acc.sum_dtype)
+        return self.builder.array("waiting", layout, written=True)
 
     def write(self) -> None:
         """Write the loops over parts of the result, blocks of terms, panels and tiles."""
         code, cut = self.code, self.cut
         grid = (cut.down, cut.across)
-        begin, end = share(code, prod(self.batch) * prod(grid), cut.items, self.kind)
+        begin, end = work_item_bounds(code, prod(self.batch) * prod(grid), cut.items, self.kind)
         with ExitStack() as stack:
             task = code.name("task")
             head = f"for ({self.kind} {task} = {begin}; {task} < {end}; {task}++)"
             stack.enter_context(code.block(head))
-            *at, down, across = decoded(code, (*self.batch, *grid), task, self.kind)
+            *at, down, across = unravel_index(code, (*self.batch, *grid), task, self.kind)
             tiles = self.part(cut.tiles, down, cut.down)
             terms = stack.enter_context(self.blocks())
             if self.packed:
@@ -157,11 +157,11 @@ class _Tiling:
                 panel = self.columns(tuple(at), terms)
                 with self.each_tile(tiles) as (tile, i):
                     self.sums(tuple(at), (tile, tiles[0], i), panel)
-        self.writing.launch(cut.items)
+        self.builder.launch(cut.items)
 
     def part(self, count: int, number: str, parts: int) -> tuple[str, str]:
         """Write the first of a part of so many things, and the end."""
-        return part(self.code, count, f"(i64){number}", str(parts), self.kind)
+        return part_bounds(self.code, count, f"(i64){number}", str(parts), self.kind)
 
     @contextmanager
     def blocks(self) -> Iterator[Bounds]:
@@ -172,7 +172,7 @@ class _Tiling:
             return
         first = code.name("k")
         with code.block(f"for ({kind} {first} = 0; {first} < {k}; {first} += {depth})"):
-            end = least(f"{first} + {depth}", str(k))
+            end = minimum(f"{first} + {depth}", str(k))
             yield Bounds(first, code.define(f"const {kind}", "end", end), kind)
 
     @contextmanager
@@ -183,7 +183,7 @@ class _Tiling:
         with code.block(head):
             start, rows = f"{tile} * {self.tile.rows}", self.tile.rows
             if self.m % rows:
-                start = least(start, str(self.m - rows))
+                start = minimum(start, str(self.m - rows))
             yield tile, code.define(f"const {self.kind}", "i", start)
 
     def columns(self, at: tuple[str, ...], terms: Bounds) -> Panel:
@@ -194,15 +194,15 @@ class _Tiling:
         code, width, acc, b = self.code, self.tile.width, self.acc, self.b
         start, rest = f"panel * {width}", self.n % width
         overlaps = rest and not self.packs_columns
-        place = least(start, str(self.n - width)) if overlaps else start
+        place = minimum(start, str(self.n - width)) if overlaps else start
         first = code.define(f"const {self.kind}", "column", place)
         if self.packs_columns:
             count = str(width)
             if rest:
                 kind, left = f"const {self.kind}", f"{self.n} - {first}"
-                count = code.define(kind, "count", least(count, left))
+                count = code.define(kind, "count", minimum(count, left))
             pack_columns(code, acc, b, at, terms, (first, count), (self.panel, width))
-            return Panel(first, ("0", count), terms, self.panel, acc.dtype_of_sums, width, 1)
+            return Panel(first, ("0", count), terms, self.panel, acc.sum_dtype, width, 1)
         known = "0"
         if overlaps:
             known = code.define(f"const {self.kind}", "known", f"{start} - {first}")
@@ -241,7 +241,7 @@ class _Tiling:
             value = self.a.load(*at, f"{i} + r", "k")
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {self.tile.rows}; r++)"):
-            code.line(f"const {acc.number} a = {value};")
+            code.line(f"const {acc.scalar_type} a = {value};")
             code.line(UNROLL)
             code.line(f"for (i32 v = 0; v < {vectors}; v++) c[r][v] += a * b[v];")
 
@@ -259,14 +259,14 @@ class _Tiling:
         """Write how sums are put where they belong, or aside if that is not for all of them."""
         code, acc, lanes = self.code, self.acc, self.tile.lanes
         number, i = tile
-        if not self.aside:
+        if not self.spilled_sums:
             with self.each_sum():
                 indices = (*at, f"{i} + r", f"{panel.first} + v * {lanes}")
-                self.epilogue.write(self.writing, Form(self.code, lanes), indices, "c[r][v]")
+                self.epilogue.write(self.builder, Emitter(self.code, lanes), indices, "c[r][v]")
             return
         with self.each_sum():
-            place = Address(self.aside, f"r * {self.tile.width} + v * {lanes}")
-            code.line(acc.store_vector(code, lanes, place, "c[r][v]", acc.dtype_of_sums))
+            place = Address(self.spilled_sums, f"r * {self.tile.width} + v * {lanes}")
+            code.line(acc.store_vector(code, lanes, place, "c[r][v]", acc.sum_dtype))
         kind = f"const {self.kind}"
         known = code.define(kind, "known", f"{number} * {self.tile.rows} - {i}")
         begin, end = panel.span
@@ -274,13 +274,18 @@ class _Tiling:
         if is_vector:
             whole = f"{begin} + ({end} - {begin}) / {lanes} * {lanes}"
             whole = code.define(kind, "whole", whole)
-            self.columns_of_tile(Form(self.code, lanes), (*at, i), known, (begin, whole), panel)
+            self.write_columns(Emitter(self.code, lanes), (*at, i), known, (begin, whole), panel)
             begin = whole
         if not is_vector or self.n % lanes:
-            self.columns_of_tile(Form(self.code), (*at, i), known, (begin, end), panel)
+            self.write_columns(Emitter(self.code), (*at, i), known, (begin, end), panel)
 
-    def columns_of_tile(
-        self, form: Form, first: tuple[str, ...], known: str, span: tuple[str, str], panel: Panel
+    def write_columns(
+        self,
+        emitter: Emitter,
+        first: tuple[str, ...],
+        known: str,
+        span: tuple[str, str],
+        panel: Panel,
     ) -> None:
         """Write what becomes of the sums in some columns, those of rows that are not known yet.
 
@@ -288,23 +293,25 @@ class _Tiling:
         """
         code, (*at, i) = self.code, first
         code.line(ROLLED)
-        with code.block(f"for ({self.kind} j = {span[0]}; j < {span[1]}; j += {form.lanes})"):
+        with code.block(f"for ({self.kind} j = {span[0]}; j < {span[1]}; j += {emitter.lanes})"):
             code.line(ROLLED)
             with code.block(f"for ({self.kind} r = {known}; r < {self.tile.rows}; r++)"):
-                sums = Address(self.aside, f"r * {self.tile.width} + j")
-                self.finish(form, (*at, f"{i} + r", f"{panel.first} + j"), sums, panel)
+                sums = Address(self.spilled_sums, f"r * {self.tile.width} + j")
+                self.finish(emitter, (*at, f"{i} + r", f"{panel.first} + j"), sums, panel)
 
-    def finish(self, form: Form, indices: tuple[str, ...], sums: Address, panel: Panel) -> None:
+    def finish(
+        self, emitter: Emitter, indices: tuple[str, ...], sums: Address, panel: Panel
+    ) -> None:
         """Write what becomes of the sums of a block of terms: they wait for the last block's."""
-        code, acc, lanes = self.code, self.acc, form.lanes
-        found = acc.load_vector(code, lanes, sums, acc.dtype_of_sums)
+        code, acc, lanes = self.code, self.acc, emitter.lanes
+        found = acc.load_vector(code, lanes, sums, acc.sum_dtype)
         total = code.define(acc.type(lanes), "total", found)
-        if self.waiting is not None:
+        if self.partial_sums is not None:
             first, end, _ = panel.terms
-            place, dtype = self.waiting.at(*indices), self.waiting.dtype
+            place, dtype = self.partial_sums.at(*indices), self.partial_sums.dtype
             code.line(f"if ({first}) {total} += {acc.load_vector(code, lanes, place, dtype)};")
             if self.epilogue.target is None:
                 with code.block(f"if ({end} < {self.k})"):
                     code.line(acc.store_vector(code, lanes, place, total, dtype))
                     code.line("continue;")
-        self.epilogue.write(self.writing, form, indices, total)
+        self.epilogue.write(self.builder, emitter, indices, total)

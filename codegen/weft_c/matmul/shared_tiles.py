@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.ir.description import TensorDescription
-from weft_c.loops.parallel import SHARES, decoded, each_point
-from weft_c.lowering import Lowering, Writing
+from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index
+from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator
-from weft_c.matmul.epilogues import Epilogue, Stored
+from weft_c.matmul.epilogues import Epilogue, StoreEpilogue
 from weft_c.processor import Processor
 from weft_c.source.code import UNROLL
 from weft_c.source.index_types import is_wide
-from weft_c.source.values import Form
+from weft_c.source.values import Emitter
 
 SLICE = 16
 """The terms that are copied at a time."""
 
-LEAST_TERMS = 128
+MIN_SPLIT_TERMS = 128
 """The fewest terms of a part of a sum."""
 
-Place = tuple[str, ...]
+Index = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Factors:
+class MatmulOperands:
     """A product of matrices [m, k] and [k, n] for each place of a batch.
 
     Attributes
@@ -51,14 +51,14 @@ class Factors:
     m: int
     n: int
     k: int
-    first: Callable[[Writing, Place, str, str], str]
-    second: Callable[[Writing, Place, str, str], str]
+    first: Callable[[KernelBuilder, Index, str, str], str]
+    second: Callable[[KernelBuilder, Index, str, str], str]
     by_rows: tuple[bool, bool]
     kind: str
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _TileShape:
     """How the work items of a group share a tile."""
 
     down: int
@@ -74,13 +74,13 @@ class _Shape:
         return self.across * self.block
 
 
-def _shape(m: int, n: int, processor: Processor) -> _Shape:
+def _shape(m: int, n: int, processor: Processor) -> _TileShape:
     group = processor.group
     across = 1 << (group.bit_length() // 2)
     down = group // across
     shared = SLICE * (down + across + 1) * 8 * 8
     is_large = m * n >= processor.units * (8 * down) * (8 * across)
-    return _Shape(down, across, 8 if is_large and shared <= processor.local_bytes else 4)
+    return _TileShape(down, across, 8 if is_large and shared <= processor.local_bytes else 4)
 
 
 def tile_columns(m: int, n: int, processor: Processor) -> int:
@@ -92,82 +92,89 @@ def split_k(batch: int, m: int, n: int, k: int, processor: Processor) -> int:
     """Return in how many parts sums are cut."""
     shape = _shape(m, n, processor)
     tiles = batch * -(-m // shape.rows) * -(-n // shape.columns)
-    return max(1, min(2 * processor.units // max(tiles, 1), k // LEAST_TERMS))
+    return max(1, min(2 * processor.units // max(tiles, 1), k // MIN_SPLIT_TERMS))
 
 
 def partial_bytes(
     batch: int, m: int, n: int, k: int, acc: Accumulator, processor: Processor
 ) -> int:
     """Return the bytes of scratch memory that `multiply_shared` needs."""
-    parts = split_k(batch, m, n, k, processor)
-    return 0 if parts == 1 else parts * batch * m * n * acc.dtype_of_sums.itemsize
+    splits = split_k(batch, m, n, k, processor)
+    return 0 if splits == 1 else splits * batch * m * n * acc.sum_dtype.itemsize
 
 
-def multiply_shared(lowering: Lowering, factors: Factors, epilogue: Epilogue, title: str) -> None:
+def multiply_shared(
+    lowering: Lowering, operands: MatmulOperands, epilogue: Epilogue, title: str
+) -> None:
     """Write a product of the shape (batch..., m, n), and what becomes of it."""
-    f, acc = factors, epilogue.acc
-    parts = split_k(prod(f.batch), f.m, f.n, f.k, lowering.processor)
-    if parts == 1:
-        _SharedTiles(lowering, f, epilogue, 1, title).write()
+    f, acc = operands, epilogue.acc
+    splits = split_k(prod(f.batch), f.m, f.n, f.k, lowering.processor)
+    if splits == 1:
+        _SharedTileKernel(lowering, f, epilogue, 1, title).write()
         return
-    partial = lowering.scratch((parts, *f.batch, f.m, f.n), acc.dtype_of_sums)
-    _SharedTiles(lowering, f, Stored(partial, acc), parts, title).write()
-    add_parts(lowering, partial, epilogue)
+    partial = lowering.scratch((splits, *f.batch, f.m, f.n), acc.sum_dtype)
+    _SharedTileKernel(lowering, f, StoreEpilogue(partial, acc), splits, title).write()
+    sum_splits(lowering, partial, epilogue)
 
 
-def add_parts(lowering: Lowering, partial: TensorDescription, epilogue: Epilogue) -> None:
+def sum_splits(lowering: Lowering, partial: TensorDescription, epilogue: Epilogue) -> None:
     """Write the sum over the first dimension of partial sums, and what becomes of it."""
-    writing = epilogue.begin(lowering, "add_parts")
-    source = writing.array("partial", partial)
+    builder = epilogue.begin(lowering, "add_parts")
+    source = builder.array("partial", partial)
 
-    def add(indices: tuple[str, ...], form: Form) -> None:
-        total = writing.code.define(epilogue.acc.number, "total", "0")
-        with writing.code.block(f"for (i32 part = 0; part < {partial.shape[0]}; part++)"):
-            writing.code.line(f"{total} += {source.get('part', *indices)};")
-        epilogue.write(writing, form, indices, total)
+    def add(indices: tuple[str, ...], emitter: Emitter) -> None:
+        total = builder.code.define(epilogue.acc.scalar_type, "total", "0")
+        with builder.code.block(f"for (i32 part = 0; part < {partial.shape[0]}; part++)"):
+            builder.code.line(f"{total} += {source.get('part', *indices)};")
+        epilogue.write(builder, emitter, indices, total)
 
-    each_point(writing, epilogue.shape, add, wide=is_wide(partial, *epilogue.tensors))
+    parallel_for(builder, epilogue.shape, add, wide=is_wide(partial, *epilogue.tensors))
 
 
-class _SharedTiles:
+class _SharedTileKernel:
     """The kernel that multiplies."""
 
     def __init__(
-        self, lowering: Lowering, factors: Factors, epilogue: Epilogue, parts: int, title: str
+        self,
+        lowering: Lowering,
+        operands: MatmulOperands,
+        epilogue: Epilogue,
+        splits: int,
+        title: str,
     ) -> None:
-        self.writing = epilogue.begin(lowering, title)
-        self.code, self.processor = self.writing.code, self.writing.processor
-        self.factors, self.epilogue, self.parts = factors, epilogue, parts
+        self.builder = epilogue.begin(lowering, title)
+        self.code, self.processor = self.builder.code, self.builder.processor
+        self.operands, self.epilogue, self.splits = operands, epilogue, splits
         self.acc = epilogue.acc
-        self.shape = _shape(factors.m, factors.n, self.processor)
+        self.shape = _shape(operands.m, operands.n, self.processor)
 
     def write(self) -> None:
         """Write the loop over tiles."""
-        code, f, shape = self.code, self.factors, self.shape
+        code, f, shape = self.code, self.operands, self.shape
         down, across = -(-f.m // shape.rows), -(-f.n // shape.columns)
-        grid = (self.parts, *f.batch, down, across)
+        grid = (self.splits, *f.batch, down, across)
         tiles = prod(grid)
-        groups = min(tiles, self.processor.units * SHARES)
+        groups = min(tiles, self.processor.units * GROUPS_PER_UNIT)
         group = self.processor.group
-        code.declare(f"LOCAL {self.acc.number} left[{SLICE}][{shape.rows + 1}];")
-        code.declare(f"LOCAL {self.acc.number} right[{SLICE}][{shape.columns + 1}];")
+        code.declare(f"LOCAL {self.acc.scalar_type} left[{SLICE}][{shape.rows + 1}];")
+        code.declare(f"LOCAL {self.acc.scalar_type} right[{SLICE}][{shape.columns + 1}];")
         code.declare(f"const i32 down = LOCAL_ID / {shape.across};")
         code.declare(f"const i32 across = LOCAL_ID % {shape.across};")
         with code.block(f"for (i64 tile = GROUP_ID; tile < {tiles}; tile += {groups})"):
-            part, *at, row, column = decoded(code, grid, "tile", "i64")
+            part, *at, row, column = unravel_index(code, grid, "tile", "i64")
             code.line(f"const {f.kind} row0 = {row} * {shape.rows};")
             code.line(f"const {f.kind} column0 = {column} * {shape.columns};")
-            length = -(-f.k // self.parts)
+            length = -(-f.k // self.splits)
             code.line(f"const {f.kind} begin = {part} * {length};")
             bound = f"begin + {length}"
             code.line(f"const {f.kind} end = {bound} < {f.k} ? {bound} : {f.k};")
             self.tile(tuple(at), part)
-        self.writing.launch(groups * group, group)
+        self.builder.launch(groups * group, group)
 
-    def tile(self, at: Place, part: str) -> None:
+    def tile(self, at: Index, part: str) -> None:
         """Write one tile: add up slice by slice, and what becomes of the sums."""
-        code, f, shape, block = self.code, self.factors, self.shape, self.shape.block
-        code.line(f"{self.acc.number} c[{block}][{block}];")
+        code, f, shape, block = self.code, self.operands, self.shape, self.shape.block
+        code.line(f"{self.acc.scalar_type} c[{block}][{block}];")
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {block}; r++)"):
             code.line(UNROLL)
@@ -185,12 +192,12 @@ class _SharedTiles:
                 code.line(f"const {f.kind} i = row0 + down + r * {shape.down};")
                 code.line(f"const {f.kind} j = column0 + across + v * {shape.across};")
                 with code.block(f"if (i < {f.m} && j < {f.n})"):
-                    place = (*((part,) if self.parts > 1 else ()), *at, "i", "j")
-                    self.epilogue.write(self.writing, Form(self.writing.code), place, "c[r][v]")
+                    place = (*((part,) if self.splits > 1 else ()), *at, "i", "j")
+                    self.epilogue.write(self.builder, Emitter(self.builder.code), place, "c[r][v]")
 
-    def copy(self, at: Place, name: str, length: int, is_first: bool) -> None:
+    def copy(self, at: Index, name: str, length: int, is_first: bool) -> None:
         """Write the copy of a slice: neighbouring work items take what lies together."""
-        code, f, group = self.code, self.factors, self.processor.group
+        code, f, group = self.code, self.operands, self.processor.group
         by_rows = f.by_rows[0] if is_first else not f.by_rows[1]
         head = f"for (i32 e = LOCAL_ID; e < {SLICE * length}; e += {group})"
         with code.block(head):
@@ -200,15 +207,15 @@ class _SharedTiles:
             code.line(f"const i32 term = {within}, other = {across};")
             origin, bound = ("row0", f.m) if is_first else ("column0", f.n)
             code.line(f"const {f.kind} k = k0 + term, o = {origin} + other;")
-            code.line(f"{self.acc.number} found = 0;")
+            code.line(f"{self.acc.scalar_type} found = 0;")
             with code.block(f"if (k < end && o < {bound})"):
                 load, place = (f.first, ("o", "k")) if is_first else (f.second, ("k", "o"))
-                code.line(f"found = {load(self.writing, at, *place)};")
+                code.line(f"found = {load(self.builder, at, *place)};")
             code.line(f"{name}[term][other] = found;")
 
     def multiply(self) -> None:
         """Write the terms of a slice."""
-        code, shape, block, number = self.code, self.shape, self.shape.block, self.acc.number
+        code, shape, block, number = self.code, self.shape, self.shape.block, self.acc.scalar_type
         with code.block(f"for (i32 term = 0; term < {SLICE}; term++)"):
             code.line(f"{number} a[{block}], b[{block}];")
             code.line(UNROLL)

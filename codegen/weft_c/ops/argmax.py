@@ -7,31 +7,31 @@ from collections.abc import Callable
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType, is_float
 from weft.ops import reduction
-from weft_c.loops.parallel import SHARES, decoded, each_group, each_point
-from weft_c.lowering import Array, Lowering, Writing, needs_scratch, rules
+from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index, work_group_loop
+from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.ops.lines import (
     WIDTH,
     are_columns,
-    blocks_of,
-    count_of,
-    in_lines,
-    is_for_groups,
+    as_lines,
+    line_blocks,
+    line_count,
+    suits_work_groups,
     with_axis,
 )
-from weft_c.ops.sort_keys import rank_dtype, rank_of, rank_type, share_highest
+from weft_c.ops.sort_keys import reduce_highest_key, sort_key, sort_key_dtype, sort_key_type
 from weft_c.processor import Processor
 from weft_c.source.code import Code
-from weft_c.source.index_types import are_many, index_dtype, index_kind, is_wide
-from weft_c.source.values import Form, register_type
+from weft_c.source.index_types import index_dtype, index_type, is_wide, needs_wide_counter
+from weft_c.source.values import Emitter, register_type
 
 BLOCK = 128
 """The elements of a line that are compared at once."""
 
-LEAST = 64
+MIN_LINE = 64
 """The shortest line that is for a group."""
 
 
-SHORTEST_PART = 4096
+MIN_SPLIT_LENGTH = 4096
 """The fewest elements of a part of a line."""
 
 
@@ -39,7 +39,7 @@ def split_count(lines: int, length: int, processor: Processor) -> int:
     """Return into how many parts each of some lines is cut."""
     if processor.is_serial or not lines:
         return 1
-    return max(1, min(processor.units * SHARES // lines, length // SHORTEST_PART))
+    return max(1, min(processor.units * GROUPS_PER_UNIT // lines, length // MIN_SPLIT_LENGTH))
 
 
 @needs_scratch(reduction.ArgExtremumOp)
@@ -48,9 +48,9 @@ def extremum_scratch(op: reduction.ArgExtremumOp, processor: Processor) -> int:
     x = op.args[0]
     length = x.axes.shape[op.positions[0]]
     lines = x.axes.size // max(length, 1)
-    parts = split_count(lines, length, processor)
-    sizes = (rank_dtype(x.dtype).itemsize, index_dtype(are_many(length)).itemsize)
-    return sum(-(-lines * parts * size // 256) * 256 for size in sizes) if parts > 1 else 0
+    splits = split_count(lines, length, processor)
+    sizes = (sort_key_dtype(x.dtype).itemsize, index_dtype(needs_wide_counter(length)).itemsize)
+    return sum(-(-lines * splits * size // 256) * 256 for size in sizes) if splits > 1 else 0
 
 
 @rules.on_type(reduction.ArgmaxOp, reduction.ArgminOp)
@@ -60,41 +60,41 @@ def argmax_rule(op: reduction.ArgExtremumOp, lowering: Lowering) -> None:
     if not x.size:
         return
     out = with_axis(lowering.out, position, x.shape[position])
-    lies, out = in_lines(position, x, out)
-    search = _Search(op, lowering, lies, out)
-    if is_for_groups(lies, lowering.processor, LEAST):
+    layout, out = as_lines(position, x, out)
+    search = _ArgExtremumKernel(op, lowering, layout, out)
+    if suits_work_groups(layout, lowering.processor, MIN_LINE):
         search.write_groups()
-    elif lowering.processor.is_serial and are_columns(lies):
+    elif lowering.processor.is_serial and are_columns(layout):
         search.write_columns()
     else:
         search.write_lines()
 
 
-class _Search:
+class _ArgExtremumKernel:
     """A kernel that looks along lines."""
 
     def __init__(
         self,
         op: reduction.ArgExtremumOp,
         lowering: Lowering,
-        lies: TensorDescription,
+        layout: TensorDescription,
         result: TensorDescription,
     ) -> None:
         self.op = op
         self.lowering = lowering
-        self.lies, self.result = lies, result
-        self.shape, self.length = lies.shape, lies.shape[-1]
-        self.wide = is_wide(lies)
-        self.kind = index_kind(self.wide)
-        self.type = rank_type(lies.dtype)
-        self.place_dtype = index_dtype(are_many(self.length))
+        self.layout, self.result = layout, result
+        self.shape, self.length = layout.shape, layout.shape[-1]
+        self.wide = is_wide(layout)
+        self.kind = index_type(self.wide)
+        self.type = sort_key_type(layout.dtype)
+        self.place_dtype = index_dtype(needs_wide_counter(self.length))
         self.begin()
 
     def begin(self) -> None:
         """Begin a kernel."""
         title = type(self.op).__name__.removesuffix("Op")
-        self.writing: Writing = self.lowering.kernel(title)
-        self.code = self.writing.code
+        self.builder: KernelBuilder = self.lowering.kernel(title)
+        self.code = self.builder.code
 
     @property
     def place_type(self) -> str:
@@ -104,12 +104,12 @@ class _Search:
     @property
     def x(self) -> Array:
         """What is searched."""
-        return self.writing.array("x", self.lies)
+        return self.builder.array("x", self.layout)
 
     @property
     def out(self) -> Array:
         """Where places go."""
-        return self.writing.array("out", self.result, written=True)
+        return self.builder.array("out", self.result, written=True)
 
     def rank(self, *at: str) -> str:
         """Return the rank of an element, the highest for what is searched."""
@@ -118,22 +118,22 @@ class _Search:
 
     def write_lines(self) -> None:
         """Let a work item look along each line."""
-        each_point(self.writing, self.shape[:-1], self.line, wide=self.wide, cost=self.length)
+        parallel_for(self.builder, self.shape[:-1], self.line, wide=self.wide, cost=self.length)
 
-    def line(self, at: tuple[str, ...], form: Form) -> None:
+    def line(self, at: tuple[str, ...], emitter: Emitter) -> None:
         """Look for the block of a line that has the highest rank first, and then for its place.
 
         So the way along the line is a loop of vectors. The least integer is looked for as such,
         since Intel's compiler makes wrong code where the highest of inverted numbers is.
         """
         outer, code, kind = at[: len(self.shape) - 1], self.code, self.kind
-        is_least = isinstance(self.op, reduction.ArgminOp) and not is_float(self.lies.dtype)
+        is_least = isinstance(self.op, reduction.ArgminOp) and not is_float(self.layout.dtype)
         before, worst = ("<", f"~({self.type})0") if is_least else (">", "0")
 
         def rank_at(place: str) -> str:
             if not is_least:
                 return self.rank(*outer, place)
-            return rank_of(self.code, self.x.dtype, self.x.get(*outer, place), descending=False)
+            return sort_key(self.code, self.x.dtype, self.x.get(*outer, place), descending=False)
 
         best, found = code.define(self.type, "best", worst), code.define(kind, "found", "0")
         block, k = code.name("block"), code.name("k")
@@ -155,7 +155,7 @@ class _Search:
         """Look along lines that lie beside each other together."""
         code, kind, width = self.code, self.kind, self.shape[-2]
 
-        def body(at: tuple[str, ...], form: Form) -> None:
+        def body(at: tuple[str, ...], emitter: Emitter) -> None:
             best, found, place, column = map(code.name, ("best", "found", "k", "j"))
             first = code.define(f"const {kind}", "first", f"{at[-1]} * {WIDTH}")
             rest = f"{width} - {first}"
@@ -178,36 +178,39 @@ class _Search:
             code.line(f"{inner} {result}")
 
         cost = self.length * min(width, WIDTH)
-        each_point(self.writing, blocks_of(self.shape), body, wide=self.wide, cost=cost)
+        parallel_for(self.builder, line_blocks(self.shape), body, wide=self.wide, cost=cost)
 
     def write_groups(self) -> None:
         """Let a group look along each line, or along each part of it, and then at all parts."""
-        lines = count_of(self.lies)
-        parts = split_count(lines, self.length, self.writing.processor)
-        if parts == 1:
-            with each_group(self.writing, lines) as line:
-                outer = decoded(self.code, self.shape[:-1], line, "i64")
+        lines = line_count(self.layout)
+        splits = split_count(lines, self.length, self.builder.processor)
+        if splits == 1:
+            with work_group_loop(self.builder, lines) as line:
+                outer = unravel_index(self.code, self.shape[:-1], line, "i64")
                 self._compare("0", str(self.length), lambda k: (self.rank(*outer, k), k))
                 self._store(self.out.set("places[0]", *outer, "0"))
             return
-        ranks = self.lowering.scratch((lines, parts), rank_dtype(self.lies.dtype))
-        places = self.lowering.scratch((lines, parts), self.place_dtype)
-        self._write_parts(parts, ranks, places)
+        ranks = self.lowering.scratch((lines, splits), sort_key_dtype(self.layout.dtype))
+        places = self.lowering.scratch((lines, splits), self.place_dtype)
+        self._write_parts(splits, ranks, places)
         self.begin()
         found = [
-            self.writing.array(hint, lies) for hint, lies in (("rank", ranks), ("place", places))
+            self.builder.array(hint, layout)
+            for hint, layout in (("rank", ranks), ("place", places))
         ]
-        with each_group(self.writing, lines) as line:
-            outer = decoded(self.code, self.shape[:-1], line, "i64")
-            self._compare("0", str(parts), lambda k: tuple(each.get(line, k) for each in found))
+        with work_group_loop(self.builder, lines) as line:
+            outer = unravel_index(self.code, self.shape[:-1], line, "i64")
+            self._compare("0", str(splits), lambda k: tuple(each.get(line, k) for each in found))
             self._store(self.out.set("places[0]", *outer, "0"))
 
-    def _write_parts(self, parts: int, ranks: TensorDescription, places: TensorDescription) -> None:
+    def _write_parts(
+        self, splits: int, ranks: TensorDescription, places: TensorDescription
+    ) -> None:
         """Write the kernel that leaves the highest rank of each part, and its first place."""
-        code, length = self.code, -(-self.length // parts)
-        with each_group(self.writing, count_of(self.lies) * parts) as number:
-            line, part = decoded(code, (count_of(self.lies), parts), number, "i64")
-            outer = decoded(code, self.shape[:-1], line, "i64")
+        code, length = self.code, -(-self.length // splits)
+        with work_group_loop(self.builder, line_count(self.layout) * splits) as number:
+            line, part = unravel_index(code, (line_count(self.layout), splits), number, "i64")
+            outer = unravel_index(code, self.shape[:-1], line, "i64")
             kind = f"const {self.place_type}"
             first = code.define(kind, "first", f"{part} * {length}")
             rest = f"{self.length} - {first}"
@@ -215,8 +218,8 @@ class _Search:
             last = code.define(kind, "last", last)
             self._compare(first, last, lambda k: (self.rank(*outer, k), k))
             stores = [
-                self.writing.array(hint, lies, written=True).set(f"{hint}s[0]", line, part)
-                for hint, lies in (("rank", ranks), ("place", places))
+                self.builder.array(hint, layout, written=True).set(f"{hint}s[0]", line, part)
+                for hint, layout in (("rank", ranks), ("place", places))
             ]
             self._store(*stores)
 
@@ -232,7 +235,7 @@ class _Search:
 
         `found` gives the rank and the place of a number from `first` on, in the order of places.
         """
-        code, group, kind = self.code, self.writing.processor.group, self.place_type
+        code, group, kind = self.code, self.builder.processor.group, self.place_type
         code.line(f"{self.type} best = 0;")
         code.line(f"{kind} found = {self.length};")
         begin = "LOCAL_ID" if first == "0" else f"{first} + LOCAL_ID"
@@ -240,11 +243,11 @@ class _Search:
             rank, place = found("k")
             code.line(f"const {self.type} rank = {rank};")
             code.line(f"if (rank > best || found == {self.length}) best = rank, found = {place};")
-        share_highest(self.writing, (self.type, kind), "best", "found")
+        reduce_highest_key(self.builder, (self.type, kind), "best", "found")
 
 
 def _searched_rank(code: Code, dtype: DType, value: str, is_least: bool) -> str:
-    rank = rank_of(code, dtype, value, descending=is_least)
+    rank = sort_key(code, dtype, value, descending=is_least)
     if is_least and is_float(dtype):
-        return f"({value} != {value} ? ~({rank_type(dtype)})0 : {rank})"
+        return f"({value} != {value} ? ~({sort_key_type(dtype)})0 : {rank})"
     return rank

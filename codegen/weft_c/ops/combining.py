@@ -6,7 +6,7 @@ from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft_c.source.code import Code
 from weft_c.source.expressions import extremum
-from weft_c.source.values import Form
+from weft_c.source.values import Emitter
 
 _ARITHMETIC = {"add": "+", "mul": "*"}
 _EXTREMA = {"max": ">", "min": "<"}
@@ -18,14 +18,16 @@ def combined(code: Code, reduction: str, dtype: DType, x: str, y: str) -> str:
     `reduction` is ``set``, for the second of them, ``add``, ``mul``, ``max``, ``min`` or
     ``logaddexp``.
     """
-    form = Form(code)
+    emitter = Emitter(code)
     if reduction == "set":
         return y
     if reduction == "logaddexp":
-        return code.call(f"weft_logaddexp_{form.type(dtype)}", x, y)
+        return code.call(f"weft_logaddexp_{emitter.type(dtype)}", x, y)
     if reduction in _EXTREMA:
         return extremum(dtype, _EXTREMA[reduction], x, y)
     sign = _ARITHMETIC[reduction]
     if not dtypes.is_integer(dtype):
         return f"({x} {sign} {y})"
-    return form.signed(dtype, f"({form.unsigned(dtype, x)} {sign} {form.unsigned(dtype, y)})")
+    return emitter.signed(
+        dtype, f"({emitter.unsigned(dtype, x)} {sign} {emitter.unsigned(dtype, y)})"
+    )

@@ -8,12 +8,12 @@ from weft.ir.description import TensorDescription
 from weft.ir.op import Op
 from weft.ops import bits as bit_ops
 from weft.ops import indexing, movement, windows
-from weft_c.loops.parallel import decoded, each_group, each_point, within_group
-from weft_c.loops.vectorised_access import moved_in_bundles
-from weft_c.lowering import Array, Lowering, Writing, rules
-from weft_c.ops.views import bits, joined
-from weft_c.source.index_types import index_kind, is_wide
-from weft_c.source.values import Form, register_type
+from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop, work_item_loop
+from weft_c.loops.vectorised_access import vectorised_move
+from weft_c.lowering import Array, KernelBuilder, Lowering, rules
+from weft_c.ops.views import bits, collapse_dims
+from weft_c.source.index_types import index_type, is_wide
+from weft_c.source.values import Emitter, register_type
 
 BLOCK = 16
 """The edge of a tile on serial devices: 16 cache lines of 16 numbers."""
@@ -46,14 +46,14 @@ def copy(lowering: Lowering, source: TensorDescription, target: TensorDescriptio
     """Copy a tensor to another of its shape and dtype, unless it is there already."""
     if not source.size or source == target:
         return
-    (source, target), _ = joined(bits(source), bits(target))
-    turned = _turned(source, target)
-    if turned is None:
+    (source, target), _ = collapse_dims(bits(source), bits(target))
+    inner_dim = _transposed_dim(source, target)
+    if inner_dim is None:
         _copy_points(lowering, source, target)
     elif lowering.processor.is_serial:
-        _copy_blocks(lowering, source, target, turned)
+        _copy_blocks(lowering, source, target, inner_dim)
     else:
-        _copy_tiles(lowering, source, target, turned)
+        _copy_tiles(lowering, source, target, inner_dim)
 
 
 def convert(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
@@ -61,19 +61,19 @@ def convert(lowering: Lowering, source: TensorDescription, target: TensorDescrip
     if source.dtype == target.dtype:
         copy(lowering, source, target)
         return
-    (source, target), _ = joined(source, target)
-    writing = lowering.kernel(f"convert to {target.dtype}")
-    x, out = writing.array("x", source), writing.array("out", target, written=True)
+    (source, target), _ = collapse_dims(source, target)
+    builder = lowering.kernel(f"convert to {target.dtype}")
+    x, out = builder.array("x", source), builder.array("out", target, written=True)
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(source.shape)]
-        value = form.converted(source.dtype, target.dtype, x.get(*places))
-        writing.code.line(out.set(value, *places))
+        value = emitter.converted(source.dtype, target.dtype, x.get(*places))
+        builder.code.line(out.set(value, *places))
 
-    each_point(writing, source.shape, body, wide=is_wide(source, target))
+    parallel_for(builder, source.shape, body, wide=is_wide(source, target))
 
 
-def _turned(source: TensorDescription, target: TensorDescription) -> int | None:
+def _transposed_dim(source: TensorDescription, target: TensorDescription) -> int | None:
     """Return the dimension that is innermost in the source, if it is another in the target."""
     size = source.dtype.itemsize
     if len(source.shape) < 2 or target.strides[-1] != size or source.strides[-1] == size:
@@ -85,60 +85,60 @@ def _turned(source: TensorDescription, target: TensorDescription) -> int | None:
 
 
 def _copy_points(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
-    writing = lowering.kernel("copy")
-    x, out = writing.array("x", source), writing.array("out", target, written=True)
-    shape, x, out = moved_in_bundles(writing, source.shape, x, out)
+    builder = lowering.kernel("copy")
+    x, out = builder.array("x", source), builder.array("out", target, written=True)
+    shape, x, out = vectorised_move(builder, source.shape, x, out)
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(shape)]
-        writing.code.line(out.set(x.get(*places), *places))
+        builder.code.line(out.set(x.get(*places), *places))
 
-    each_point(writing, shape, body, wide=is_wide(source, target))
+    parallel_for(builder, shape, body, wide=is_wide(source, target))
 
 
 def _copy_blocks(
-    lowering: Lowering, source: TensorDescription, target: TensorDescription, turned: int
+    lowering: Lowering, source: TensorDescription, target: TensorDescription, inner_dim: int
 ) -> None:
     """Copy blocks that stay in the nearest cache."""
-    writing = lowering.kernel("transpose")
-    x, out = writing.array("x", source), writing.array("out", target, written=True)
+    builder = lowering.kernel("transpose")
+    x, out = builder.array("x", source), builder.array("out", target, written=True)
     shape, last = source.shape, len(source.shape) - 1
     wide = is_wide(source, target)
-    kind = index_kind(wide)
+    kind = index_type(wide)
 
     def span(place: int, block: str) -> tuple[str, str]:
         """Return the name of an index within a block, and the head of the loop over it."""
-        name, first = writing.code.name("i"), f"{block} * {BLOCK}"
-        end = writing.code.define(f"const {kind}", "end", f"{first} + {BLOCK}")
+        name, first = builder.code.name("i"), f"{block} * {BLOCK}"
+        end = builder.code.define(f"const {kind}", "end", f"{first} + {BLOCK}")
         bound = f"{name} < {end}"
         if shape[place] % BLOCK:
             bound += f" && {name} < {shape[place]}"
         return name, f"for ({kind} {name} = {first}; {bound}; {name}++)"
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = list(at)
-        places[turned], outer = span(turned, at[turned])
+        places[inner_dim], outer = span(inner_dim, at[inner_dim])
         places[last], inner = span(last, at[last])
-        with writing.code.block(outer), writing.code.block(inner):
-            writing.code.line(out.set(x.get(*places), *places))
+        with builder.code.block(outer), builder.code.block(inner):
+            builder.code.line(out.set(x.get(*places), *places))
 
-    each_point(writing, _in_tiles(shape, turned, BLOCK), body, wide=wide, cost=BLOCK**2)
+    parallel_for(builder, _in_tiles(shape, inner_dim, BLOCK), body, wide=wide, cost=BLOCK**2)
 
 
 def _copy_tiles(
-    lowering: Lowering, source: TensorDescription, target: TensorDescription, turned: int
+    lowering: Lowering, source: TensorDescription, target: TensorDescription, inner_dim: int
 ) -> None:
     """Read and write whole lines; a tile is padded by one, so that its columns lie in all banks."""
-    writing = lowering.kernel("transpose")
-    x, out = writing.array("x", source), writing.array("out", target, written=True)
-    shape, last, code = source.shape, len(source.shape) - 1, writing.code
-    tiles = _in_tiles(shape, turned, TILE)
-    kind = index_kind(is_wide(source, target))
+    builder = lowering.kernel("transpose")
+    x, out = builder.array("x", source), builder.array("out", target, written=True)
+    shape, last, code = source.shape, len(source.shape) - 1, builder.code
+    tiles = _in_tiles(shape, inner_dim, TILE)
+    kind = index_type(is_wide(source, target))
     code.declare(f"LOCAL {register_type(source.dtype)} tile[{TILE}][{TILE + 1}];")
 
     def move(outer: int, inner: int, first: list[str], array: Array, to_tile: bool) -> None:
         """Write a loop over a tile; the places of `inner` are neighbours in memory."""
-        with code.block(within_group(writing, "i", TILE * TILE)):
+        with code.block(work_item_loop(builder, "i", TILE * TILE)):
             places = list(first)
             places[outer] = code.define(f"const {kind}", "y", f"{first[outer]} + i / {TILE}")
             places[inner] = code.define(f"const {kind}", "x", f"{first[inner]} + i % {TILE}")
@@ -147,26 +147,26 @@ def _copy_tiles(
             moved = f"{at} = {array.get(*places)};" if to_tile else array.set(at, *places)
             code.line(f"if ({inside}) {moved}")
 
-    with each_group(writing, prod(tiles)) as number:
-        first = _first_places(writing, tiles, number, (turned, last), kind)
-        move(last, turned, first, x, to_tile=True)
+    with work_group_loop(builder, prod(tiles)) as number:
+        first = _first_places(builder, tiles, number, (inner_dim, last), kind)
+        move(last, inner_dim, first, x, to_tile=True)
         code.line("BARRIER();")
-        move(turned, last, first, out, to_tile=False)
+        move(inner_dim, last, first, out, to_tile=False)
         code.line("BARRIER();")
 
 
-def _in_tiles(shape: tuple[int, ...], turned: int, edge: int) -> tuple[int, ...]:
+def _in_tiles(shape: tuple[int, ...], inner_dim: int, edge: int) -> tuple[int, ...]:
     last = len(shape) - 1
-    return tuple(-(-n // edge) if at in (turned, last) else n for at, n in enumerate(shape))
+    return tuple(-(-n // edge) if at in (inner_dim, last) else n for at, n in enumerate(shape))
 
 
 def _first_places(
-    writing: Writing, tiles: tuple[int, ...], number: str, tiled: tuple[int, int], kind: str
+    builder: KernelBuilder, tiles: tuple[int, ...], number: str, tiled: tuple[int, int], kind: str
 ) -> list[str]:
     """Write where a tile begins, along each dimension."""
-    found = decoded(writing.code, tiles, number, "i64")
+    found = unravel_index(builder.code, tiles, number, "i64")
     return [
-        writing.code.define(
+        builder.code.define(
             f"const {kind}", "first", f"({kind}){at} * {TILE if place in tiled else 1}"
         )
         for place, at in enumerate(found)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from weft.ops import gathering
-from weft_c.loops.parallel import each_point
-from weft_c.loops.vectorised_access import moved_in_bundles
-from weft_c.lowering import Array, Lowering, Writing, rules
-from weft_c.ops.indices import AFTER, indexing, place_of, report_all
+from weft_c.loops.parallel import parallel_for
+from weft_c.loops.vectorised_access import vectorised_move
+from weft_c.lowering import Array, KernelBuilder, Lowering, rules
+from weft_c.ops.indices import AFTER, checked_index, indexing, report_out_of_range
 from weft_c.ops.views import bits
-from weft_c.source.index_types import index_kind, is_wide
-from weft_c.source.values import Form
+from weft_c.source.index_types import index_type, is_wide
+from weft_c.source.values import Emitter
 
 
 @rules.on_type(gathering.TakeOp)
@@ -20,27 +20,27 @@ def take_rule(op: gathering.TakeOp, lowering: Lowering) -> None:
         _take_nothing(lowering)
         return
     found = indexing(bits(x), op.position, indices, bits(lowering.out))
-    writing = lowering.kernel("take")
+    builder = lowering.kernel("take")
     wide = is_wide(x, lowering.out)
-    source = writing.array("x", found.tensor)
-    target = writing.array("out", found.elements, written=True)
-    index = writing.array("index", found.indices)
+    source = builder.array("x", found.tensor)
+    target = builder.array("out", found.elements, written=True)
+    index = builder.array("index", found.indices)
     shape = found.elements.shape
     rank, by_rows = len(found.roles), found.roles[-1:] == (AFTER,)
     known: list[str] = []
     if by_rows:
-        shape, source, target = moved_in_bundles(writing, shape, source, target)
+        shape, source, target = vectorised_move(builder, shape, source, target)
 
     def row(at: tuple[str, ...]) -> None:
-        known[:] = [_read_place(op, writing, index, (*at, "0"), index_kind(wide))]
+        known[:] = [_read_place(op, builder, index, (*at, "0"), index_type(wide))]
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[:rank]
         if not by_rows:
-            known[:] = [_read_place(op, writing, index, places, index_kind(wide))]
-        writing.code.line(target.set(source.get(*places, *known), *places))
+            known[:] = [_read_place(op, builder, index, places, index_type(wide))]
+        builder.code.line(target.set(source.get(*places, *known), *places))
 
-    each_point(writing, shape, body, row=row if by_rows else None, wide=wide)
+    parallel_for(builder, shape, body, row=row if by_rows else None, wide=wide)
 
 
 @rules.on_type(gathering.TakeAlongAxisOp)
@@ -50,29 +50,29 @@ def take_along_axis_rule(op: gathering.TakeAlongAxisOp, lowering: Lowering) -> N
     if not x.size:
         _take_nothing(lowering)
         return
-    writing = lowering.kernel("take along axis")
+    builder = lowering.kernel("take along axis")
     wide = is_wide(x, indices, out)
-    source, target = writing.array("x", x), writing.array("out", out, written=True)
-    index = writing.array("index", indices)
+    source, target = builder.array("x", x), builder.array("out", out, written=True)
+    index = builder.array("index", indices)
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = list(at)
-        places[op.position] = _read_place(op, writing, index, at, index_kind(wide))
-        writing.code.line(target.set(source.get(*places), *at))
+        places[op.position] = _read_place(op, builder, index, at, index_type(wide))
+        builder.code.line(target.set(source.get(*places), *at))
 
-    each_point(writing, out.shape, body, wide=wide)
+    parallel_for(builder, out.shape, body, wide=wide)
 
 
 def _take_nothing(lowering: Lowering) -> None:
     if lowering.out.size:
-        report_all(lowering, "take")
+        report_out_of_range(lowering, "take")
 
 
 def _read_place(
-    op: gathering.IndexedOp, writing: Writing, index: Array, at: tuple[str, ...], kind: str
+    op: gathering.IndexedOp, builder: KernelBuilder, index: Array, at: tuple[str, ...], kind: str
 ) -> str:
     """Write the place that is read."""
-    place = place_of(op, writing, index, at, kind)
+    place = checked_index(op, builder, index, at, kind)
     if op.args[1].is_constant:
         return place
-    return writing.code.define(f"const {kind}", "read", f"{place} < 0 ? 0 : {place}")
+    return builder.code.define(f"const {kind}", "read", f"{place} < 0 ? 0 : {place}")

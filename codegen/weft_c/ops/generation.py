@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from weft.ir import dtypes
 from weft.ops import movement, random
-from weft_c.loops.parallel import each_point
+from weft_c.loops.parallel import parallel_for
 from weft_c.lowering import Lowering, rules
 from weft_c.source.index_types import is_wide
-from weft_c.source.values import Form
+from weft_c.source.values import Emitter
 
 WORDS = 4
 """The words that a round of Philox gives."""
@@ -16,16 +16,16 @@ WORDS = 4
 @rules.on_type(movement.IotaOp)
 def iota_rule(op: movement.IotaOp, lowering: Lowering) -> None:
     """Write the index along the axis."""
-    writing = lowering.kernel("iota")
-    out = writing.array("out", lowering.out, written=True)
+    builder = lowering.kernel("iota")
+    out = builder.array("out", lowering.out, written=True)
     wide = is_wide(lowering.out)
     counted = dtypes.int64 if wide else dtypes.int32
 
-    def body(at: tuple[str, ...], form: Form) -> None:
-        value = form.converted(counted, op.dtype, f"({at[op.position]})")
-        writing.code.line(out.set(value, *at))
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+        value = emitter.converted(counted, op.dtype, f"({at[op.position]})")
+        builder.code.line(out.set(value, *at))
 
-    each_point(writing, lowering.out.shape, body, wide=wide)
+    parallel_for(builder, lowering.out.shape, body, wide=wide)
 
 
 @rules.on_type(random.RandomBitsOp)
@@ -34,13 +34,13 @@ def random_bits_rule(op: random.RandomBitsOp, lowering: Lowering) -> None:
     size = lowering.out.size
     target = lowering.out.flatten()
     assert target is not None, "results are contiguous"
-    writing = lowering.kernel("random bits")
-    code = writing.code
-    call = writing.array("call", lowering.args[0])
-    out = writing.array("out", target, written=True)
+    builder = lowering.kernel("random bits")
+    code = builder.code
+    call = builder.array("call", lowering.args[0])
+    out = builder.array("out", target, written=True)
     number = code.define("const u32", "number", call.get())
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         (block,) = at
         words = code.name("words")
         counter = f"(u32){block}, (u32)((i64){block} >> 32), {number}, 0"
@@ -52,4 +52,4 @@ def random_bits_rule(op: random.RandomBitsOp, lowering: Lowering) -> None:
             guard = f"if ({place} < {size}) " if is_last else ""
             code.line(guard + out.set(f"{words}[{word}]", f"({place})"))
 
-    each_point(writing, (-(-size // WORDS),), body, wide=is_wide(target), cost=20)
+    parallel_for(builder, (-(-size // WORDS),), body, wide=is_wide(target), cost=20)

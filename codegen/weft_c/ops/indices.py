@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from weft.ir.description import TensorDescription
 from weft.ops.gathering import IndexedOp
-from weft_c.loops.parallel import each_point
-from weft_c.lowering import Array, Lowering, Writing
-from weft_c.ops.views import joined
+from weft_c.loops.parallel import parallel_for
+from weft_c.lowering import Array, KernelBuilder, Lowering
+from weft_c.ops.views import collapse_dims
 
 OUT_OF_RANGE = 1
 """What a kernel reports for an index out of range."""
@@ -56,7 +56,7 @@ def indexing(
     steps = (*tensor.strides[:position], *(0,) * rank, *tensor.strides[position + 1 :])
     seen = replace(tensor, shape=elements.shape, strides=steps)
     roles = [BEFORE] * position + [INDEXED] * rank + [AFTER] * last
-    (elements, seen, spread), groups = joined(elements, seen, spread, roles=roles)
+    (elements, seen, spread), groups = collapse_dims(elements, seen, spread, roles=roles)
     with_axis = replace(
         seen,
         shape=(*seen.shape, tensor.shape[position]),
@@ -65,25 +65,25 @@ def indexing(
     return Indexing(elements, spread, with_axis, tuple(roles[group[0]] for group in groups))
 
 
-def report_all(lowering: Lowering, title: str) -> None:
+def report_out_of_range(lowering: Lowering, title: str) -> None:
     """Report indices into an axis that has no elements."""
-    writing = lowering.kernel(title)
-    each_point(writing, (1,), lambda at, form: writing.code.line(writing.report(OUT_OF_RANGE)))
+    builder = lowering.kernel(title)
+    parallel_for(builder, (1,), lambda at, emitter: builder.code.line(builder.report(OUT_OF_RANGE)))
 
 
-def place_of(
-    op: IndexedOp, writing: Writing, indices: Array, at: tuple[str, ...], kind: str
+def checked_index(
+    op: IndexedOp, builder: KernelBuilder, indices: Array, at: tuple[str, ...], kind: str
 ) -> str:
     """Write an index of an axis, counted from 0; returns its name.
 
     One that is out of range is reported, and becomes -1.
     """
-    code, length = writing.code, op.args[0].axes[op.position].length
+    code, length = builder.code, op.args[0].axes[op.position].length
     name = code.define("i64", "at", f"(i64){indices.get(*at)}")
     if indices.dtype.kind == "i":
         code.line(f"if ({name} < 0) {name} += {length};")
     if not op.args[1].is_constant:
         with code.block(f"if ({name} < 0 || {name} >= {length})"):
-            code.line(writing.report(OUT_OF_RANGE))
+            code.line(builder.report(OUT_OF_RANGE))
             code.line(f"{name} = -1;")
     return code.define(f"const {kind}", "place", f"({kind}){name}")

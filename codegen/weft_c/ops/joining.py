@@ -7,16 +7,16 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.ops import dynamic_slices, indexing, joining
-from weft_c.loops.parallel import each_point
-from weft_c.loops.vectorised_access import moved_in_bundles
-from weft_c.lowering import Array, Lowering, Writing, rules
+from weft_c.loops.parallel import parallel_for
+from weft_c.loops.vectorised_access import vectorised_move
+from weft_c.lowering import Array, KernelBuilder, Lowering, rules
 from weft_c.ops.copies import copy
-from weft_c.ops.spreading import launch, spread, work_items
-from weft_c.ops.views import bits, bits_of, joined
-from weft_c.source.index_types import index_kind, is_wide
-from weft_c.source.values import Form, literal
+from weft_c.ops.views import bits, bits_of, collapse_dims
+from weft_c.ops.work_sharing import launch, share_points, work_items
+from weft_c.source.index_types import index_type, is_wide
+from weft_c.source.values import Emitter, literal
 
-TOGETHER = 16
+MAX_OPERANDS = 16
 """The most operands that one kernel puts together."""
 
 Span = tuple[str | int, int, int]
@@ -32,30 +32,30 @@ def concat_rule(op: joining.ConcatOp, lowering: Lowering) -> None:
         for arg, bounds in zip(lowering.args, op.parts(), strict=True)
         if arg.size
     ]
-    for first in range(0, len(parts), TOGETHER):
-        _copy_all(lowering, parts[first : first + TOGETHER])
+    for first in range(0, len(parts), MAX_OPERANDS):
+        _copy_all(lowering, parts[first : first + MAX_OPERANDS])
 
 
 def _copy_all(
     lowering: Lowering, parts: Sequence[tuple[TensorDescription, TensorDescription]]
 ) -> None:
-    writing = lowering.kernel("concat")
+    builder = lowering.kernel("concat")
     moved = []
     for whole_source, whole_target in parts:
-        (source, target), _ = joined(whole_source, whole_target)
-        x = writing.array("x", source)
-        out = writing.array("out", target, written=True)
-        kind = index_kind(is_wide(source, target))
-        moved.append((kind, *moved_in_bundles(writing, source.shape, x, out)))
-    items = work_items(sum(prod(shape) for _, shape, _, _ in moved), writing)
+        (source, target), _ = collapse_dims(whole_source, whole_target)
+        x = builder.array("x", source)
+        out = builder.array("out", target, written=True)
+        kind = index_type(is_wide(source, target))
+        moved.append((kind, *vectorised_move(builder, source.shape, x, out)))
+    items = work_items(sum(prod(shape) for _, shape, _, _ in moved), builder)
     for kind, shape, x, out in moved:
 
         def body(at: tuple[str, ...], x: Array = x, out: Array = out) -> None:
             places = at[: len(x.strides)]
-            writing.code.line(out.set(x.get(*places), *places))
+            builder.code.line(out.set(x.get(*places), *places))
 
-        spread(writing, shape, items, body, kind)
-    launch(writing, items)
+        share_points(builder, shape, items, body, kind)
+    launch(builder, items)
 
 
 @rules.on_type(joining.PadOp)
@@ -63,8 +63,8 @@ def pad_rule(op: joining.PadOp, lowering: Lowering) -> None:
     """Choose between the operand and the constant."""
     out, x = bits(lowering.out), bits(lowering.args[0])
     fill = literal(bits_of(op.fill, op.dtype), out.dtype)
-    writing = lowering.kernel("pad")
-    _put(writing, out, x, op.inner_bounds(op.args[0].axes), lambda at: fill)
+    builder = lowering.kernel("pad")
+    _put(builder, out, x, op.inner_bounds(op.args[0].axes), lambda at: fill)
 
 
 @rules.on_type(indexing.UpdateSliceOp)
@@ -74,59 +74,59 @@ def update_slice_rule(op: indexing.UpdateSliceOp, lowering: Lowering) -> None:
     if x == out or x.shape == update.shape:
         copy(lowering, update, out.slice(op.bounds))
         return
-    writing = lowering.kernel("update slice")
-    old = writing.array("x", x)
-    _put(writing, out, update, op.bounds, lambda at: old.get(*at), x)
+    builder = lowering.kernel("update slice")
+    old = builder.array("x", x)
+    _put(builder, out, update, op.bounds, lambda at: old.get(*at), x)
 
 
 @rules.on_type(dynamic_slices.DynamicSliceOp)
 def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, lowering: Lowering) -> None:
     """Copy the block."""
     x, out = bits(lowering.args[0]), bits(lowering.out)
-    writing = lowering.kernel("dynamic slice")
+    builder = lowering.kernel("dynamic slice")
     wide = is_wide(x, out)
-    starts = _starts(op, writing, index_kind(wide))
-    source, target = writing.array("x", x), writing.array("out", out, written=True)
+    starts = _starts(op, builder, index_type(wide))
+    source, target = builder.array("x", x), builder.array("out", out, written=True)
     shape = out.shape
     if starts[-1:] == [0]:
-        shape, source, target = moved_in_bundles(writing, shape, source, target)
+        shape, source, target = vectorised_move(builder, shape, source, target)
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(shape)]
         moved = map(_sum, places, starts)
-        writing.code.line(target.set(source.get(*moved), *places))
+        builder.code.line(target.set(source.get(*moved), *places))
 
-    each_point(writing, shape, body, wide=wide)
+    parallel_for(builder, shape, body, wide=wide)
 
 
 @rules.on_type(dynamic_slices.DynamicUpdateSliceOp)
 def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, lowering: Lowering) -> None:
     """Write the block, into a copy of the first operand unless it is in place."""
     x, update, out = map(bits, (*lowering.args[:2], lowering.out))
-    writing = lowering.kernel("dynamic update slice")
+    builder = lowering.kernel("dynamic update slice")
     wide = is_wide(x, update)
-    starts = _starts(op, writing, index_kind(wide))
+    starts = _starts(op, builder, index_type(wide))
     if x != out:
-        old = writing.array("x", x)
+        old = builder.array("x", x)
         spans: list[Span] = [
             (start, length, 1) for start, length in zip(starts, update.shape, strict=True)
         ]
-        _put(writing, out, update, spans, lambda at: old.get(*at), x)
+        _put(builder, out, update, spans, lambda at: old.get(*at), x)
         return
-    source, target = writing.array("update", update), writing.array("out", out, written=True)
+    source, target = builder.array("update", update), builder.array("out", out, written=True)
     shape = update.shape
     if starts[-1:] == [0]:
-        shape, source, target = moved_in_bundles(writing, shape, source, target)
+        shape, source, target = vectorised_move(builder, shape, source, target)
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(shape)]
-        writing.code.line(target.set(source.get(*places), *map(_sum, places, starts)))
+        builder.code.line(target.set(source.get(*places), *map(_sum, places, starts)))
 
-    each_point(writing, shape, body, wide=wide)
+    parallel_for(builder, shape, body, wide=wide)
 
 
 def _put(
-    writing: Writing,
+    builder: KernelBuilder,
     out: TensorDescription,
     update: TensorDescription,
     spans: Sequence[Span],
@@ -134,19 +134,19 @@ def _put(
     *read: TensorDescription,
 ) -> None:
     """Write a kernel that puts an update into slices, and something else beside them."""
-    code = writing.code
-    target = writing.array("out", out, written=True)
+    code = builder.code
+    target = builder.array("out", out, written=True)
     wide = is_wide(out, update, *read)
-    kind, rank = index_kind(wide), len(out.shape)
+    kind, rank = index_type(wide), len(out.shape)
     if not update.size:
-        each_point(
-            writing,
+        parallel_for(
+            builder,
             out.shape,
-            lambda at, form: code.line(target.set(other(at[:rank]), *at[:rank])),
+            lambda at, emitter: code.line(target.set(other(at[:rank]), *at[:rank])),
             wide=wide,
         )
         return
-    source = writing.array("update", update)
+    source = builder.array("update", update)
     outside: list[str] = []
     found: list[str] = []
 
@@ -163,7 +163,7 @@ def _put(
         tests, found[:] = look(at, 0)
         outside[:] = [code.define(f"const {kind}", "inside", " && ".join(tests))] if tests else []
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[:rank]
         tests, inner = look(places[-1:], max(rank - 1, 0))
         tests = [*outside, *tests]
@@ -171,7 +171,7 @@ def _put(
         chosen = f"({' && '.join(tests)}) ? {new} : {other(places)}" if tests else new
         code.line(target.set(chosen, *places))
 
-    each_point(writing, out.shape, body, row=row, wide=wide)
+    parallel_for(builder, out.shape, body, row=row, wide=wide)
 
 
 def _inside(place: str, span: Span, size: int) -> tuple[list[str], str]:
@@ -196,9 +196,11 @@ def _inside(place: str, span: Span, size: int) -> tuple[list[str], str]:
     return tests, f"({at})" if step > 0 else f"({length - 1} - {at})"
 
 
-def _starts(op: dynamic_slices.DynamicBlockOp, writing: Writing, kind: str) -> list[str | int]:
+def _starts(
+    op: dynamic_slices.DynamicBlockOp, builder: KernelBuilder, kind: str
+) -> list[str | int]:
     """Write where a block begins, moved as little as needed for all of it to lie inside."""
-    args = writing.lowering.args
+    args = builder.lowering.args
     given = args[len(args) - len(args[0].shape) :] if args[0].shape else ()
     found: list[str | int] = []
     for start, size, length in zip(given, args[0].shape, op.lengths(), strict=True):
@@ -206,14 +208,14 @@ def _starts(op: dynamic_slices.DynamicBlockOp, writing: Writing, kind: str) -> l
         if not room:
             found.append(0)
             continue
-        value = writing.code.define(
+        value = builder.code.define(
             f"const {'u64' if start.dtype.kind == 'u' else 'i64'}",
             "start",
-            writing.array("start", start).get(),
+            builder.array("start", start).get(),
         )
         low = f"{value} < 0 ? 0 : " if start.dtype.kind == "i" else ""
         moved = f"({kind})({low}{value} > {room} ? {room} : {value})"
-        found.append(writing.code.define(f"const {kind}", "first", moved))
+        found.append(builder.code.define(f"const {kind}", "first", moved))
     return found
 
 

@@ -8,15 +8,15 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.kernels.collapse import collapse
-from weft_c.loops.parallel import SHARES
-from weft_c.ops.views import regrouped
+from weft_c.loops.parallel import GROUPS_PER_UNIT
+from weft_c.ops.views import merge_dims
 from weft_c.processor import Processor
 
 WIDTH = 64
 """The lines that lie beside each other and are taken together on a serial device."""
 
 
-def in_lines(position: int, *tensors: TensorDescription) -> list[TensorDescription]:
+def as_lines(position: int, *tensors: TensorDescription) -> list[TensorDescription]:
     """Return tensors with an axis moved to the end, and all others joined as far as they can be.
 
     The lengths of that axis may differ.
@@ -26,7 +26,7 @@ def in_lines(position: int, *tensors: TensorDescription) -> list[TensorDescripti
     turned = [each.transpose([*others, position]) for each in tensors]
     shape = turned[0].shape[:-1]
     groups = collapse(shape, [0] * len(shape), [each.strides[:-1] for each in turned])
-    return [regrouped(each, (*groups, (rank - 1,))) for each in turned]
+    return [merge_dims(each, (*groups, (rank - 1,))) for each in turned]
 
 
 def with_axis(tensor: TensorDescription, position: int, length: int) -> TensorDescription:
@@ -44,18 +44,18 @@ def are_columns(x: TensorDescription) -> bool:
     return abs(x.strides[-2]) < abs(x.strides[-1])
 
 
-def count_of(x: TensorDescription) -> int:
+def line_count(x: TensorDescription) -> int:
     """Return the number of lines."""
     return prod(x.shape[:-1])
 
 
-def is_for_groups(x: TensorDescription, processor: Processor, least: int) -> bool:
+def suits_work_groups(x: TensorDescription, processor: Processor, least: int) -> bool:
     """Whether each line is worth a group of work items, which it takes `least` elements for."""
     if processor.is_serial or x.shape[-1] < least:
         return False
-    return not are_columns(x) or count_of(x) < processor.units * SHARES
+    return not are_columns(x) or line_count(x) < processor.units * GROUPS_PER_UNIT
 
 
-def blocks_of(shape: Sequence[int]) -> tuple[int, ...]:
+def line_blocks(shape: Sequence[int]) -> tuple[int, ...]:
     """Return how many blocks of lines there are along each dimension but that of the lines."""
     return (*shape[:-2], -(-shape[-2] // WIDTH))

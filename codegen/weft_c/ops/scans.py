@@ -13,24 +13,31 @@ from collections.abc import Sequence
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ops import cumulative
-from weft_c.loops.parallel import decoded, each_group, each_point
-from weft_c.lowering import Array, Lowering, Writing, needs_scratch, rules
+from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop
+from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.ops.combining import combined
-from weft_c.ops.lines import WIDTH, are_columns, blocks_of, count_of, in_lines, is_for_groups
+from weft_c.ops.lines import (
+    WIDTH,
+    are_columns,
+    as_lines,
+    line_blocks,
+    line_count,
+    suits_work_groups,
+)
 from weft_c.processor import Processor
-from weft_c.source.index_types import index_kind, is_wide
-from weft_c.source.values import Form, literal, register_type
+from weft_c.source.index_types import index_type, is_wide
+from weft_c.source.values import Emitter, literal, register_type
 
-TOGETHER = 4
+ELEMENTS_PER_ITEM = 4
 """The neighbours that a work item of a group combines by itself."""
 
-LEAST = 64
+MIN_LINE = 64
 """The shortest line that is for a group."""
 
-PARTS = 256
+MAX_SPLITS = 256
 """The most parts of a line; each looks at the totals of all before it."""
 
-SHORTEST = 4
+MIN_CHUNKS = 4
 """The fewest stretches that make a part."""
 
 _REDUCTIONS = {
@@ -46,28 +53,28 @@ _REDUCTIONS = {
 def running_rule(op: cumulative.CumulativeOp, lowering: Lowering) -> None:
     """Combine one element after the other."""
     if lowering.out.size:
-        _Running(op, lowering).write()
+        _CumulativeScan(op, lowering).write()
 
 
 @rules.on_type(cumulative.LinearRecurrenceOp)
 def recurrence_rule(op: cumulative.LinearRecurrenceOp, lowering: Lowering) -> None:
     """Weigh what there is, one element after the other."""
     if lowering.out.size:
-        _Recurrence(op, lowering).write()
+        _RecurrenceScan(op, lowering).write()
 
 
 def split_count(lines: int, length: int, processor: Processor) -> int:
     """Return into how many parts each of some lines is cut."""
     if processor.is_serial:
         return 1
-    shortest = SHORTEST * processor.group * TOGETHER
-    return max(1, min(PARTS, 2 * processor.units // lines, length // shortest))
+    min_length = MIN_CHUNKS * processor.group * ELEMENTS_PER_ITEM
+    return max(1, min(MAX_SPLITS, 2 * processor.units // lines, length // min_length))
 
 
-def _part_length(length: int, parts: int, group: int) -> int:
+def _part_length(length: int, splits: int, group: int) -> int:
     """Return the length of a part, which groups take in whole stretches."""
-    stretch = group * TOGETHER
-    return -(-length // parts // stretch) * stretch if parts > 1 else length
+    stretch = group * ELEMENTS_PER_ITEM
+    return -(-length // splits // stretch) * stretch if splits > 1 else length
 
 
 @needs_scratch(cumulative.RunningOp)
@@ -75,8 +82,8 @@ def scan_scratch(op: cumulative.RunningOp, processor: Processor) -> int:
     """Return the bytes of the totals of parts: two numbers for a recurrence, else one."""
     length = op.axes.shape[op.position]
     lines = op.axes.size // length if op.axes.size else 1
-    parts = split_count(lines, length, processor)
-    return 2 * lines * parts * accumulator_dtype(op.dtype).itemsize if parts > 1 else 0
+    splits = split_count(lines, length, processor)
+    return 2 * lines * splits * accumulator_dtype(op.dtype).itemsize if splits > 1 else 0
 
 
 class _Scan:
@@ -85,25 +92,25 @@ class _Scan:
     def __init__(self, op: cumulative.RunningOp, lowering: Lowering) -> None:
         self.op = op
         self.lowering = lowering
-        *self.read, self.lies = in_lines(op.position, *lowering.args, lowering.out)
-        self.wide = is_wide(*self.read, self.lies)
-        self.kind = index_kind(self.wide)
+        *self.read, self.layout = as_lines(op.position, *lowering.args, lowering.out)
+        self.wide = is_wide(*self.read, self.layout)
+        self.kind = index_type(self.wide)
         self.dtype: DType = accumulator_dtype(op.dtype)
         self.type = register_type(self.dtype)
-        self.length = self.lies.shape[-1]
+        self.length = self.layout.shape[-1]
         self.begin()
 
     def begin(self) -> None:
         """Begin a kernel."""
         title = type(self.op).__name__.removesuffix("Op")
-        self.writing: Writing = self.lowering.kernel(title)
-        self.code = self.writing.code
-        self.args = [self.writing.array("x", each) for each in self.read]
+        self.builder: KernelBuilder = self.lowering.kernel(title)
+        self.code = self.builder.code
+        self.args = [self.builder.array("x", each) for each in self.read]
 
     @property
     def out(self) -> Array:
         """Where results go."""
-        return self.writing.array("out", self.lies, written=True)
+        return self.builder.array("out", self.layout, written=True)
 
     neutral: tuple[str, ...]
     is_exclusive = False
@@ -122,11 +129,11 @@ class _Scan:
 
     def get(self, array: Array, *at: str) -> str:
         """Return an element in the dtype in which they are combined."""
-        return Form(self.code).converted(array.dtype, self.dtype, array.get(*at))
+        return Emitter(self.code).converted(array.dtype, self.dtype, array.get(*at))
 
     def put(self, value: str, *at: str) -> str:
         """Return the statement that stores a total."""
-        return self.out.set(Form(self.code).converted(self.dtype, self.op.dtype, value), *at)
+        return self.out.set(Emitter(self.code).converted(self.dtype, self.op.dtype, value), *at)
 
     def place(self, number: str) -> str:
         """Return where on the line an element is, given its number on the way."""
@@ -134,18 +141,18 @@ class _Scan:
 
     def write(self) -> None:
         """Write the kernel and launch it."""
-        x = self.args[-1].lies
-        if is_for_groups(x, self.writing.processor, LEAST):
+        x = self.args[-1].layout
+        if suits_work_groups(x, self.builder.processor, MIN_LINE):
             self._write_groups()
-        elif self.writing.processor.is_serial and are_columns(x):
+        elif self.builder.processor.is_serial and are_columns(x):
             self._write_columns()
         else:
-            shape = self.lies.shape[:-1]
-            each_point(self.writing, shape, self._line, wide=self.wide, cost=self.length)
+            shape = self.layout.shape[:-1]
+            parallel_for(self.builder, shape, self._line, wide=self.wide, cost=self.length)
 
-    def _line(self, at: tuple[str, ...], form: Form) -> None:
+    def _line(self, at: tuple[str, ...], emitter: Emitter) -> None:
         """Write the way along one line."""
-        outer, number, code = at[: len(self.lies.shape) - 1], self.code.name("k"), self.code
+        outer, number, code = at[: len(self.layout.shape) - 1], self.code.name("k"), self.code
         total = code.define(self.type, "total", self.neutral[-1])
         head = f"for ({self.kind} {number} = 0; {number} < {self.length}; {number}++)"
         with code.block(head):
@@ -163,9 +170,9 @@ class _Scan:
 
     def _write_columns(self) -> None:
         """Go along lines that lie beside each other together."""
-        code, kind, width = self.code, self.kind, self.lies.shape[-2]
+        code, kind, width = self.code, self.kind, self.layout.shape[-2]
 
-        def body(at: tuple[str, ...], form: Form) -> None:
+        def body(at: tuple[str, ...], emitter: Emitter) -> None:
             totals, number, column = code.name("total"), code.name("k"), code.name("j")
             first = code.define(f"const {kind}", "first", f"{at[-1]} * {WIDTH}")
             last = str(WIDTH)
@@ -183,42 +190,43 @@ class _Scan:
                 code.line(f"{totals}[{column}] = {total};")
 
         cost = self.length * min(width, WIDTH)
-        each_point(self.writing, blocks_of(self.lies.shape), body, wide=self.wide, cost=cost)
+        parallel_for(self.builder, line_blocks(self.layout.shape), body, wide=self.wide, cost=cost)
 
     def _write_groups(self) -> None:
         """Let groups take a stretch of a line at a time, or of a part of it."""
-        count = count_of(self.lies)
-        parts = split_count(count, self.length, self.lowering.processor)
-        if parts == 1:
-            self._write_parts(parts, None, is_last=True)
+        count = line_count(self.layout)
+        splits = split_count(count, self.length, self.lowering.processor)
+        if splits == 1:
+            self._write_parts(splits, None, is_last=True)
             return
-        shape = (len(self.neutral), count, parts)
+        shape = (len(self.neutral), count, splits)
         totals = self.lowering.scratch(shape, self.dtype)
-        self._write_parts(parts, totals, is_last=False)
+        self._write_parts(splits, totals, is_last=False)
         self.begin()
-        self._write_parts(parts, totals, is_last=True)
+        self._write_parts(splits, totals, is_last=True)
 
-    def _write_parts(self, parts: int, lies: TensorDescription | None, is_last: bool) -> None:
+    def _write_parts(self, splits: int, layout: TensorDescription | None, is_last: bool) -> None:
         """Write the kernel that leaves the totals of parts, or the one that stores results."""
-        code, group, lines = self.code, self.writing.processor.group, self.lies.shape[:-1]
+        code, group, lines = self.code, self.builder.processor.group, self.layout.shape[:-1]
         numbers = range(len(self.neutral))
         for number in numbers:
             code.declare(f"LOCAL {self.type} shared{number}[{group}];")
-        totals = None if lies is None else self.writing.array("totals", lies, not is_last)
-        with each_group(self.writing, count_of(self.lies) * parts) as each:
-            line, part = decoded(code, (count_of(self.lies), parts), each, "i64")
+        totals = None if layout is None else self.builder.array("totals", layout, not is_last)
+        with work_group_loop(self.builder, line_count(self.layout) * splits) as each:
+            line, part = unravel_index(code, (line_count(self.layout), splits), each, "i64")
             carry = self._variables("carry", self.neutral)
             if totals is not None and is_last:
                 with code.block(f"for (i64 before = 0; before < {part}; before++)"):
                     found = [totals.get(number, line, "before") for number in numbers]
                     self._assign(carry, self.combined(carry, self._variables("part", found)))
-            length = _part_length(self.length, parts, group)
+            length = _part_length(self.length, splits, group)
             last = f"({part} + 1) * {length}"
             end = f"{last} < {self.length} ? {last} : {self.length}"
-            code.line(f"const i64 end = {end if parts > 1 else self.length};")
-            head = f"for (i64 begin = {part} * {length}; begin < end; begin += {group * TOGETHER})"
+            code.line(f"const i64 end = {end if splits > 1 else self.length};")
+            step = group * ELEMENTS_PER_ITEM
+            head = f"for (i64 begin = {part} * {length}; begin < end; begin += {step})"
             with code.block(head):
-                self._stretch(decoded(code, lines, line, "i64"), carry, group, is_last)
+                self._stretch(unravel_index(code, lines, line, "i64"), carry, group, is_last)
             if totals is not None and not is_last:
                 with code.block("if (LOCAL_ID == 0)"):
                     for number, total in enumerate(carry):
@@ -226,12 +234,12 @@ class _Scan:
 
     def _stretch(self, outer: tuple[str, ...], carry: list[str], group: int, stores: bool) -> None:
         code, count = self.code, len(self.neutral)
-        code.line(f"const i64 first = begin + LOCAL_ID * {TOGETHER};")
+        code.line(f"const i64 first = begin + LOCAL_ID * {ELEMENTS_PER_ITEM};")
         kept = [f"kept{number}[j]" for number in range(count)] if stores else []
         for number in range(len(kept)):
-            code.line(f"{self.type} kept{number}[{TOGETHER}];")
+            code.line(f"{self.type} kept{number}[{ELEMENTS_PER_ITEM}];")
         total = self._variables("total", self.neutral)
-        with code.block(f"for (i32 j = 0; j < {TOGETHER}; j++)"):
+        with code.block(f"for (i32 j = 0; j < {ELEMENTS_PER_ITEM}; j++)"):
             with code.block("if (first + j < end)"):
                 places = (*outer, self.place("(first + j)"))
                 element = self._variables("element", self.element("first + j", *places))
@@ -249,7 +257,7 @@ class _Scan:
         before = self._variables("before", self._shared("LOCAL_ID - 1", "LOCAL_ID > 0"))
         *_, last = self.combined(carry, before)
         before = [*self.neutral[:-1], *self._variables("before", [last])]
-        with code.block(f"for (i32 j = 0; j < {TOGETHER} && first + j < end; j++)"):
+        with code.block(f"for (i32 j = 0; j < {ELEMENTS_PER_ITEM} && first + j < end; j++)"):
             here = kept
             if self.is_exclusive:
                 here = [
@@ -290,7 +298,7 @@ class _Scan:
             self.code.line(f"{name} = {value};")
 
 
-class _Running(_Scan):
+class _CumulativeScan(_Scan):
     """A running sum, product or extremum."""
 
     op: cumulative.CumulativeOp
@@ -315,7 +323,7 @@ class _Running(_Scan):
         return combined(self.code, self.reduction, self.dtype, total, value)
 
 
-class _Recurrence(_Scan):
+class _RecurrenceScan(_Scan):
     """A linear recurrence; a stretch of it stands for a factor and a term."""
 
     op: cumulative.LinearRecurrenceOp

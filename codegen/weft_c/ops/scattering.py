@@ -16,15 +16,15 @@ from weft.ir import dtypes
 from weft.ir.description import TensorDescription, row_major
 from weft.ir.dtypes import DType
 from weft.ops import gathering
-from weft_c.loops.parallel import decoded, each_point, serial_items, share
+from weft_c.loops.parallel import parallel_for, serial_items, unravel_index, work_item_bounds
 from weft_c.lowering import Lowering, needs_scratch, rules
 from weft_c.ops.combining import combined
 from weft_c.ops.copies import convert, copy
-from weft_c.ops.indices import AFTER, BEFORE, INDEXED, indexing, place_of, report_all
-from weft_c.ops.views import bits, joined
+from weft_c.ops.indices import AFTER, BEFORE, INDEXED, checked_index, indexing, report_out_of_range
+from weft_c.ops.views import bits, collapse_dims
 from weft_c.processor import Processor
-from weft_c.source.index_types import are_many, index_kind, is_wide
-from weft_c.source.values import Form, register_type
+from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
+from weft_c.source.values import Emitter, register_type
 
 _WIDER = {"b": dtypes.int32, "i": dtypes.int32, "u": dtypes.uint32, "f": dtypes.float32}
 
@@ -45,7 +45,7 @@ def _number_dtype(op: gathering.ScatterOp, processor: Processor) -> DType | None
     count = op.args[1].axes.size
     if op.reduction != "set" or processor.is_serial or count == 1:
         return None
-    if not are_many(count):
+    if not needs_wide_counter(count):
         return dtypes.int32
     return dtypes.int64 if processor.has_int64_atomics else None
 
@@ -67,7 +67,7 @@ def scatter_rule(op: gathering.ScatterOp, lowering: Lowering) -> None:
     dtype = _total_dtype(op, lowering.processor)
     if not out.size:
         if x.shape[op.position] == 0 and lowering.args[1].size:
-            report_all(lowering, "scatter")
+            report_out_of_range(lowering, "scatter")
         return
     target = out if dtype == op.dtype else lowering.scratch(out.shape, dtype)
     if op.reduction == "set":
@@ -76,12 +76,12 @@ def scatter_rule(op: gathering.ScatterOp, lowering: Lowering) -> None:
     else:
         convert(lowering, x, target)
     if lowering.args[2].size:
-        _Scatter(op, lowering, target).write()
+        _ScatterKernel(op, lowering, target).write()
     if dtype != op.dtype:
         convert(lowering, target, out)
 
 
-class _Scatter:
+class _ScatterKernel:
     """The kernel that puts updates into a target."""
 
     def __init__(
@@ -94,16 +94,16 @@ class _Scatter:
             target, op.position, indices, bits(updates) if op.reduction == "set" else updates
         )
         self.length = target.shape[op.position]
-        self.writing = lowering.kernel(f"scatter {op.reduction}")
+        self.builder = lowering.kernel(f"scatter {op.reduction}")
         self.wide = is_wide(target, updates)
-        self.kind = index_kind(self.wide)
-        self.source = self.writing.array("updates", self.found.elements)
-        self.index = self.writing.array("index", self.found.indices)
-        self.target = self.writing.array("out", self.found.tensor, written=True)
+        self.kind = index_type(self.wide)
+        self.source = self.builder.array("updates", self.found.elements)
+        self.index = self.builder.array("index", self.found.indices)
+        self.target = self.builder.array("out", self.found.tensor, written=True)
 
     def write(self) -> None:
         """Write the kernel for the kind of device."""
-        processor = self.writing.processor
+        processor = self.builder.processor
         if processor.is_serial:
             self._write_shares()
         elif self.op.reduction == "set":
@@ -115,7 +115,7 @@ class _Scatter:
 
     def _write_set(self) -> None:
         """Store those updates that are the last ones for their places."""
-        dtype = _number_dtype(self.op, self.writing.processor)
+        dtype = _number_dtype(self.op, self.builder.processor)
         if dtype is not None:
             self._write_last(dtype)
         elif self.op.args[1].axes.size == 1:
@@ -125,12 +125,12 @@ class _Scatter:
 
     def _write_shares(self) -> None:
         """Let each work item look at all indices, and take those at its own places."""
-        writing, code, kind = self.writing, self.writing.code, self.kind
+        builder, code, kind = self.builder, self.builder.code, self.kind
         shapes = [self.found.shape(role) for role in (BEFORE, INDEXED, AFTER)]
         rows, count, width = map(prod, shapes)
-        items = min(writing.processor.units, serial_items(rows * count * width, writing.processor))
+        items = min(builder.processor.units, serial_items(rows * count * width, builder.processor))
         by_rows = rows >= items
-        begin, end = share(code, rows if by_rows else self.length, items, kind)
+        begin, end = work_item_bounds(code, rows if by_rows else self.length, items, kind)
         row, number, i = (code.name(hint) for hint in ("row", "number", "i"))
         first, last = (begin, end) if by_rows else ("0", str(rows))
         mine = [f"{{0}} < {begin}", f"{{0}} >= {end}"] if items > 1 and not by_rows else ["{0} < 0"]
@@ -138,17 +138,17 @@ class _Scatter:
             code.block(f"for ({kind} {row} = {first}; {row} < {last}; {row}++)"),
             code.block(f"for ({kind} {number} = 0; {number} < {count}; {number}++)"),
         ):
-            before = decoded(code, shapes[0], row, kind)
-            at = decoded(code, shapes[1], number, kind)
+            before = unravel_index(code, shapes[0], row, kind)
+            at = unravel_index(code, shapes[1], number, kind)
             here = (*("0" for _ in before), *at, *("0" for _ in shapes[2]))
-            place = place_of(self.op, writing, self.index, here, kind)
+            place = checked_index(self.op, builder, self.index, here, kind)
             code.line(f"if ({' || '.join(mine).format(place)}) continue;")
             with code.block(f"for ({kind} {i} = 0; {i} < {width}; {i}++)"):
-                self._combine((*before, *at, *decoded(code, shapes[2], i, kind)), place)
-        writing.launch(items)
+                self._combine((*before, *at, *unravel_index(code, shapes[2], i, kind)), place)
+        builder.launch(items)
 
     def _combine(self, places: tuple[str, ...], place: str) -> None:
-        code, at = self.writing.code, (*places, place)
+        code, at = self.builder.code, (*places, place)
         if self.op.reduction == "set":
             code.line(self.target.set(self.source.get(*places), *at))
             return
@@ -159,9 +159,9 @@ class _Scatter:
 
     def _update(self, places: tuple[str, ...]) -> str:
         """Write an update in the dtype in which numbers are combined."""
-        form, dtype = Form(self.writing.code), self.target.dtype
-        value = form.converted(self.source.dtype, dtype, self.source.get(*places))
-        return self.writing.code.define(f"const {form.type(dtype)}", "new", value)
+        emitter, dtype = Emitter(self.builder.code), self.target.dtype
+        value = emitter.converted(self.source.dtype, dtype, self.source.get(*places))
+        return self.builder.code.define(f"const {emitter.type(dtype)}", "new", value)
 
     def _write_atomics(self) -> None:
         """Combine each update at once."""
@@ -169,7 +169,7 @@ class _Scatter:
         def combine(places: tuple[str, ...], place: str) -> None:
             new = self._update(places)
             name = f"weft_atomic_{self.op.reduction}_{register_type(self.target.dtype)}"
-            code = self.writing.code
+            code = self.builder.code
             code.line(f"{code.call(name, self.target.at(*places, place), new)};")
 
         self._write_points(combine)
@@ -181,27 +181,27 @@ class _Scatter:
     def _write_last(self, dtype: DType) -> None:
         """Find the number of the last update for each place, then store the updates with these."""
         last = _last_updates(self.op, self.lowering, dtype)
-        numbers = self.writing.array("last", last)
+        numbers = self.builder.array("last", last)
         shape = self.found.shape(INDEXED)
 
         def store(places: tuple[str, ...], place: str) -> None:
             at = [i for i, role in zip(places, self.found.roles, strict=True) if role == INDEXED]
-            with self.writing.code.block(f"if ({numbers.get(place)} == {_number(shape, at)})"):
+            with self.builder.code.block(f"if ({numbers.get(place)} == {_number(shape, at)})"):
                 self._combine(places, place)
 
         self._write_points(store)
 
     def _write_points(self, put: Callable[[tuple[str, ...], str], None]) -> None:
         """Write a loop over all updates whose indices are in range."""
-        writing = self.writing
+        builder = self.builder
 
-        def body(at: tuple[str, ...], form: Form) -> None:
+        def body(at: tuple[str, ...], emitter: Emitter) -> None:
             places = at[: len(self.found.roles)]
-            place = place_of(self.op, writing, self.index, places, self.kind)
-            with writing.code.block(f"if ({place} >= 0)"):
+            place = checked_index(self.op, builder, self.index, places, self.kind)
+            with builder.code.block(f"if ({place} >= 0)"):
                 put(places, place)
 
-        each_point(writing, self.found.elements.shape, body, wide=self.wide)
+        parallel_for(builder, self.found.elements.shape, body, wide=self.wide)
 
 
 def _number(shape: Sequence[int], at: Sequence[str]) -> str:
@@ -223,18 +223,20 @@ def _last_updates(op: gathering.ScatterOp, lowering: Lowering, dtype: DType) -> 
     last = lowering.scratch((op.axes.shape[op.position],), dtype)
     clearing = lowering.kernel("no update")
     cleared = clearing.array("last", last, written=True)
-    each_point(clearing, last.shape, lambda at, form: clearing.code.line(cleared.set("-1", *at)))
-    (indices,), _ = joined(lowering.args[1])
-    writing = lowering.kernel("last updates")
-    index, found = writing.array("index", indices), writing.array("last", last, written=True)
+    parallel_for(
+        clearing, last.shape, lambda at, emitter: clearing.code.line(cleared.set("-1", *at))
+    )
+    (indices,), _ = collapse_dims(lowering.args[1])
+    builder = lowering.kernel("last updates")
+    index, found = builder.array("index", indices), builder.array("last", last, written=True)
     name = f"weft_atomic_max_{register_type(dtype)}"
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         at = at[: len(indices.shape)]
-        place = place_of(op, writing, index, at, index_kind(is_wide(last)))
+        place = checked_index(op, builder, index, at, index_type(is_wide(last)))
         number = _number(indices.shape, at)
-        call = writing.code.call(name, found.at(place), number)
-        writing.code.line(f"if ({place} >= 0) {call};")
+        call = builder.code.call(name, found.at(place), number)
+        builder.code.line(f"if ({place} >= 0) {call};")
 
-    each_point(writing, indices.shape, body, wide=is_wide(indices))
+    parallel_for(builder, indices.shape, body, wide=is_wide(indices))
     return last

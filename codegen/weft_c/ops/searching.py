@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from weft.ops import sorting
-from weft_c.loops.parallel import each_point
+from weft_c.loops.parallel import parallel_for
 from weft_c.lowering import Lowering, rules
-from weft_c.ops.sort_keys import rank_of, rank_type
-from weft_c.source.index_types import index_kind, is_wide
-from weft_c.source.values import Form
+from weft_c.ops.sort_keys import sort_key, sort_key_type
+from weft_c.source.index_types import index_type, is_wide
+from weft_c.source.values import Emitter
 
 
 @rules.on_type(sorting.SearchSortedOp)
 def search_sorted_rule(op: sorting.SearchSortedOp, lowering: Lowering) -> None:
     """Halve the stretch that is left to search."""
     ordered, values = lowering.args
-    writing = lowering.kernel("search sorted")
-    code, kind = writing.code, index_kind(is_wide(ordered))
-    vector, x = writing.array("ordered", ordered), writing.array("values", values)
-    out = writing.array("out", lowering.out, written=True)
-    type_, sign = rank_type(ordered.dtype), "<" if op.side == "left" else "<="
+    builder = lowering.kernel("search sorted")
+    code, kind = builder.code, index_type(is_wide(ordered))
+    vector, x = builder.array("ordered", ordered), builder.array("values", values)
+    out = builder.array("out", lowering.out, written=True)
+    type_, sign = sort_key_type(ordered.dtype), "<" if op.side == "left" else "<="
 
-    def body(at: tuple[str, ...], form: Form) -> None:
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(values.shape)]
-        wanted = code.define(f"const {type_}", "wanted", rank_of(code, x.dtype, x.get(*places)))
+        wanted = code.define(f"const {type_}", "wanted", sort_key(code, x.dtype, x.get(*places)))
         low = code.define(kind, "low", "0")
         high = code.define(kind, "high", str(ordered.size))
         with code.block(f"while ({low} < {high})"):
             middle = code.define(f"const {kind}", "middle", f"{low} + ({high} - {low}) / 2")
-            rank = rank_of(code, vector.dtype, vector.get(middle))
+            rank = sort_key(code, vector.dtype, vector.get(middle))
             code.line(f"if ({rank} {sign} {wanted}) {low} = {middle} + 1; else {high} = {middle};")
         code.line(out.set(low, *places))
 
-    each_point(writing, values.shape, body, wide=is_wide(values), cost=16)
+    parallel_for(builder, values.shape, body, wide=is_wide(values), cost=16)

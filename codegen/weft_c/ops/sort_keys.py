@@ -4,34 +4,36 @@ from __future__ import annotations
 
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
-from weft_c.lowering import Writing
+from weft_c.lowering import KernelBuilder
 from weft_c.source.code import Code
 from weft_c.source.values import register_type
 
 
-def rank_dtype(dtype: DType) -> DType:
+def sort_key_dtype(dtype: DType) -> DType:
     """Return the dtype of the rank of a value."""
     return dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
 
 
-def rank_type(dtype: DType) -> str:
+def sort_key_type(dtype: DType) -> str:
     """Return the type of a rank."""
-    return register_type(rank_dtype(dtype))
+    return register_type(sort_key_dtype(dtype))
 
 
-def rank_of(code: Code, dtype: DType, value: str, descending: bool = False) -> str:
+def sort_key(code: Code, dtype: DType, value: str, descending: bool = False) -> str:
     """Return the rank of a value, or that in reversed order."""
     rank = code.call(f"weft_rank_{register_type(dtype)}", value)
     return f"~{rank}" if descending else rank
 
 
-def share_highest(writing: Writing, types: tuple[str, str], rank: str, place: str) -> None:
+def reduce_highest_key(
+    builder: KernelBuilder, types: tuple[str, str], rank: str, place: str
+) -> None:
     """Write what finds the highest rank that a work item of a group has, and its first place.
 
     They are left in ``ranks[0]`` and ``places[0]``, which the group shares, of the given types; a
     barrier must come before they are written again.
     """
-    code, group = writing.code, writing.processor.group
+    code, group = builder.code, builder.processor.group
     for type_, hint in zip(types, ("ranks", "places"), strict=True):
         code.declare(f"LOCAL {type_} {hint}[{group}];")
     code.line(f"ranks[LOCAL_ID] = {rank};")

@@ -11,28 +11,34 @@ from collections.abc import Callable
 
 from weft.ir.dtypes import DType
 from weft.ops import sorting
-from weft_c.loops.parallel import decoded, each_group, each_point, serial_items, within_group
-from weft_c.lowering import Array, Lowering, Writing, needs_scratch, rules
-from weft_c.ops.lines import count_of, in_lines
-from weft_c.ops.sort_keys import rank_dtype, rank_of, rank_type, share_highest
-from weft_c.ops.spreading import launch, spread
+from weft_c.loops.parallel import (
+    parallel_for,
+    serial_items,
+    unravel_index,
+    work_group_loop,
+    work_item_loop,
+)
+from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
+from weft_c.ops.lines import as_lines, line_count
+from weft_c.ops.sort_keys import reduce_highest_key, sort_key, sort_key_dtype, sort_key_type
 from weft_c.ops.views import bits
+from weft_c.ops.work_sharing import launch, share_points
 from weft_c.processor import Processor
 from weft_c.source.code import Address
-from weft_c.source.index_types import are_many, index_dtype, index_kind, is_wide
-from weft_c.source.values import Form, register_type
+from weft_c.source.index_types import index_dtype, index_type, is_wide, needs_wide_counter
+from weft_c.source.values import Emitter, register_type
 
-FEW = 32
+MAX_INSERTED = 32
 """The most elements that are kept in order while looking along a line."""
 
-MOST_SELECTED = 64
+MAX_SELECTED = 64
 """The most elements for which a group looks along a line, once for each."""
 
 _COST = 16
 """How many points an element that is sorted counts for."""
 
 
-def _power(length: int) -> int:
+def _next_power_of_two(length: int) -> int:
     """Return the least power of two that is no less than a length."""
     return 1 << (length - 1).bit_length()
 
@@ -42,26 +48,28 @@ def _place_dtype(length: int, processor: Processor) -> DType:
 
     These go up to twice as many as a network has slots.
     """
-    return index_dtype(are_many(length if processor.is_serial else 2 * _power(length)))
+    return index_dtype(
+        needs_wide_counter(length if processor.is_serial else 2 * _next_power_of_two(length))
+    )
 
 
 def _fits_group(length: int, dtype: DType, processor: Processor) -> bool:
-    each = rank_dtype(dtype).itemsize + _place_dtype(length, processor).itemsize
-    return _power(length) * each <= processor.local_bytes
+    each = sort_key_dtype(dtype).itemsize + _place_dtype(length, processor).itemsize
+    return _next_power_of_two(length) * each <= processor.local_bytes
 
 
-def _keeps_few(op: sorting.SortingOp, processor: Processor) -> bool:
-    return processor.is_serial and isinstance(op, sorting.TopKIndicesOp) and op.k <= FEW
+def _uses_insertion(op: sorting.SortingOp, processor: Processor) -> bool:
+    return processor.is_serial and isinstance(op, sorting.TopKIndicesOp) and op.k <= MAX_INSERTED
 
 
-def _selects(op: sorting.SortingOp, processor: Processor) -> bool:
-    if processor.is_serial or not isinstance(op, sorting.TopKIndicesOp) or op.k > MOST_SELECTED:
+def _uses_selection(op: sorting.SortingOp, processor: Processor) -> bool:
+    if processor.is_serial or not isinstance(op, sorting.TopKIndicesOp) or op.k > MAX_SELECTED:
         return False
     x = op.args[0]
     return not _fits_group(x.axes.shape[op.position], x.dtype, processor)
 
 
-def _copies(count: int, length: int, processor: Processor) -> int:
+def _concurrent_lines(count: int, length: int, processor: Processor) -> int:
     """Return how many lines are sorted at the same time."""
     if processor.is_serial:
         return min(count, serial_items(count * length * _COST, processor))
@@ -73,56 +81,56 @@ def sorting_scratch(op: sorting.SortingOp, processor: Processor) -> int:
     """Return the bytes of ranks and places, twice on serial devices."""
     x = op.args[0]
     length = x.axes.shape[op.position]
-    if not x.axes.size or _keeps_few(op, processor) or _selects(op, processor):
+    if not x.axes.size or _uses_insertion(op, processor) or _uses_selection(op, processor):
         return 0
     if not processor.is_serial and _fits_group(length, x.dtype, processor):
         return 0
-    each = rank_dtype(x.dtype).itemsize + _place_dtype(length, processor).itemsize
-    slots = 2 * length if processor.is_serial else _power(length)
-    return _copies(x.axes.size // length, length, processor) * slots * each + 4 * 256
+    each = sort_key_dtype(x.dtype).itemsize + _place_dtype(length, processor).itemsize
+    slots = 2 * length if processor.is_serial else _next_power_of_two(length)
+    return _concurrent_lines(x.axes.size // length, length, processor) * slots * each + 4 * 256
 
 
 @rules.on_type(sorting.ArgsortOp, sorting.SortOp, sorting.TopKIndicesOp)
 def sorting_rule(op: sorting.SortingOp, lowering: Lowering) -> None:
     """Sort each line; store the places, or the elements that come from there."""
     if lowering.out.size:
-        sort = _Sorting(op, lowering)
-        if _keeps_few(op, lowering.processor):
-            sort.write_few()
+        sort = _SortKernel(op, lowering)
+        if _uses_insertion(op, lowering.processor):
+            sort.write_insertion()
         elif lowering.processor.is_serial:
-            sort.write_whole()
-        elif _selects(op, lowering.processor):
+            sort.write_radix_sort()
+        elif _uses_selection(op, lowering.processor):
             sort.write_selection()
         else:
             sort.write_network()
 
 
-class _Sorting:
+class _SortKernel:
     """A kernel that sorts lines."""
 
     def __init__(self, op: sorting.SortingOp, lowering: Lowering) -> None:
         self.op = op
         self.lowering = lowering
-        self.writing: Writing = lowering.kernel(type(op).__name__.removesuffix("Op"))
-        self.code = self.writing.code
-        x, out = in_lines(op.position, lowering.args[0], lowering.out)
+        self.builder: KernelBuilder = lowering.kernel(type(op).__name__.removesuffix("Op"))
+        self.code = self.builder.code
+        x, out = as_lines(op.position, lowering.args[0], lowering.out)
         self.takes_elements = isinstance(op, sorting.SortOp)
-        self.x: Array = self.writing.array("x", x)
-        self.elements: Array = self.writing.array("x", bits(x)) if self.takes_elements else self.x
-        self.out: Array = self.writing.array(
+        self.x: Array = self.builder.array("x", x)
+        self.elements: Array = self.builder.array("x", bits(x)) if self.takes_elements else self.x
+        self.out: Array = self.builder.array(
             "out", bits(out) if self.takes_elements else out, written=True
         )
-        self.count, self.length, self.kept = count_of(x), x.shape[-1], out.shape[-1]
+        self.count, self.length, self.kept = line_count(x), x.shape[-1], out.shape[-1]
         self.lines = x.shape[:-1]
-        self.rank_type = rank_type(x.dtype)
+        self.sort_key_type = sort_key_type(x.dtype)
         self.wide = is_wide(x, out)
-        self.place_dtype = _place_dtype(self.length, self.writing.processor)
+        self.place_dtype = _place_dtype(self.length, self.builder.processor)
         self.place_type = register_type(self.place_dtype)
-        self.copies = _copies(self.count, self.length, self.writing.processor)
+        self.concurrent_lines = _concurrent_lines(self.count, self.length, self.builder.processor)
 
     def rank(self, *at: str) -> str:
         """Return the rank of an element."""
-        return rank_of(self.code, self.x.dtype, self.x.get(*at), self.op.descending)
+        return sort_key(self.code, self.x.dtype, self.x.get(*at), self.op.descending)
 
     def store(self, outer: tuple[str, ...], number: str, place: str) -> str:
         """Return the statement that stores what is at a place of the sorted line."""
@@ -131,22 +139,22 @@ class _Sorting:
 
     def scratch(self, hint: str, dtype: DType, slots: int) -> Callable[[str], Address]:
         """Return where the memory of a line that is being sorted begins."""
-        memory = self.lowering.scratch((self.copies, slots), dtype)
-        array = self.writing.array(hint, memory, written=True)
+        memory = self.lowering.scratch((self.concurrent_lines, slots), dtype)
+        array = self.builder.array(hint, memory, written=True)
         return lambda number: array.at(number, "0")
 
-    def write_few(self) -> None:
+    def write_insertion(self) -> None:
         """Keep the first elements in order while looking along each line."""
-        code, kind, few = self.code, index_kind(self.wide), self.kept
+        code, kind, few = self.code, index_type(self.wide), self.kept
 
-        def body(at: tuple[str, ...], form: Form) -> None:
+        def body(at: tuple[str, ...], emitter: Emitter) -> None:
             outer = at[: len(self.lines)]
             ranks, places, have, i, j = map(code.name, ("ranks", "places", "have", "i", "j"))
-            code.line(f"{self.rank_type} {ranks}[{few}];")
+            code.line(f"{self.sort_key_type} {ranks}[{few}];")
             code.line(f"{self.place_type} {places}[{few}];")
             code.line(f"i32 {have} = 0;")
             with code.block(f"for ({kind} {i} = 0; {i} < {self.length}; {i}++)"):
-                rank = code.define(f"const {self.rank_type}", "rank", self.rank(*outer, i))
+                rank = code.define(f"const {self.sort_key_type}", "rank", self.rank(*outer, i))
                 code.line(f"if ({have} == {few} && {rank} >= {ranks}[{few - 1}]) continue;")
                 code.line(f"i32 {j} = {have} < {few} ? {have}++ : {few - 1};")
                 with code.block(f"for (; {j} > 0 && {ranks}[{j} - 1] > {rank}; {j}--)"):
@@ -157,34 +165,34 @@ class _Sorting:
             with code.block(f"for ({kind} {i} = 0; {i} < {few}; {i}++)"):
                 code.line(self.store(outer, i, f"{places}[{i}]"))
 
-        each_point(self.writing, self.lines, body, wide=self.wide, cost=self.length)
+        parallel_for(self.builder, self.lines, body, wide=self.wide, cost=self.length)
 
     def write_selection(self) -> None:
         """Let a group look for the first element of each line, then for the next in order."""
         code, kind = self.code, self.place_type
-        with each_group(self.writing, self.count) as line:
-            outer = decoded(code, self.lines, line, "i64")
-            code.line(f"{self.rank_type} last = 0;")
+        with work_group_loop(self.builder, self.count) as line:
+            outer = unravel_index(code, self.lines, line, "i64")
+            code.line(f"{self.sort_key_type} last = 0;")
             code.line(f"{kind} place = -1;")
             with code.block(f"for (i32 number = 0; number < {self.kept}; number++)"):
-                code.line(f"{self.rank_type} best = ~({self.rank_type})0;")
+                code.line(f"{self.sort_key_type} best = ~({self.sort_key_type})0;")
                 code.line(f"{kind} found = {self.length};")
-                with code.block(within_group(self.writing, "i", self.length, kind)):
-                    code.line(f"const {self.rank_type} rank = {self.rank(*outer, 'i')};")
+                with code.block(work_item_loop(self.builder, "i", self.length, kind)):
+                    code.line(f"const {self.sort_key_type} rank = {self.rank(*outer, 'i')};")
                     code.line("const bool is_left = rank > last || (rank == last && i > place);")
                     is_first = f"rank < best || found == {self.length}"
                     code.line(f"if (is_left && ({is_first})) best = rank, found = i;")
-                share_highest(self.writing, (self.rank_type, kind), "~best", "found")
+                reduce_highest_key(self.builder, (self.sort_key_type, kind), "~best", "found")
                 code.line("last = ~ranks[0];")
                 code.line("place = places[0];")
                 with code.block("if (LOCAL_ID == 0)"):
                     code.line(self.store(outer, "number", "place"))
                 code.line("BARRIER();")
 
-    def write_whole(self) -> None:
+    def write_radix_sort(self) -> None:
         """Let each work item sort whole lines."""
-        code, kind, n = self.code, index_kind(self.wide), self.length
-        dtype = rank_dtype(self.x.dtype)
+        code, kind, n = self.code, index_type(self.wide), self.length
+        dtype = sort_key_dtype(self.x.dtype)
         memory = [
             (hint, each, self.scratch(hint, each, n))
             for hint, each in (("ranks", dtype), ("places", self.place_dtype)) * 2
@@ -199,40 +207,40 @@ class _Sorting:
             with code.block(f"for ({kind} {i} = 0; {i} < {n}; {i}++)"):
                 code.line(f"{ranks}[{i}] = {self.rank(*outer, i)};")
                 code.line(f"{places}[{i}] = {i};")
-            call = code.call(f"weft_sort_{self.rank_type}_{self.place_type}", *names, str(n))
+            call = code.call(f"weft_sort_{self.sort_key_type}_{self.place_type}", *names, str(n))
             found = f"{call} ? {spare_places} : {places}"
             order = code.define(f"GLOBAL const {self.place_type} *", "order", found)
             with code.block(f"for ({kind} {i} = 0; {i} < {self.kept}; {i}++)"):
                 place = code.define(f"const {self.place_type}", "place", f"{order}[{i}]")
                 code.line(self.store(outer, i, place))
 
-        spread(self.writing, self.lines, self.copies, body, kind)
-        launch(self.writing, self.copies)
+        share_points(self.builder, self.lines, self.concurrent_lines, body, kind)
+        launch(self.builder, self.concurrent_lines)
 
     def write_network(self) -> None:
         """Let each group sort a line, filled up to a power of two with what comes last."""
-        code, kind, slots = self.code, self.place_type, _power(self.length)
+        code, kind, slots = self.code, self.place_type, _next_power_of_two(self.length)
         dtype = self.x.dtype
         groups = None
-        if _fits_group(self.length, dtype, self.writing.processor):
-            code.declare(f"LOCAL {self.rank_type} ranks[{slots}];")
+        if _fits_group(self.length, dtype, self.builder.processor):
+            code.declare(f"LOCAL {self.sort_key_type} ranks[{slots}];")
             code.declare(f"LOCAL {kind} places[{slots}];")
         else:
-            groups = self.copies
-            ranks = self.scratch("all_ranks", rank_dtype(dtype), slots)
+            groups = self.concurrent_lines
+            ranks = self.scratch("all_ranks", sort_key_dtype(dtype), slots)
             places = self.scratch("all_places", self.place_dtype, slots)
-            code.line(f"GLOBAL {self.rank_type} *ranks = {ranks('GROUP_ID')};")
+            code.line(f"GLOBAL {self.sort_key_type} *ranks = {ranks('GROUP_ID')};")
             code.line(f"GLOBAL {kind} *places = {places('GROUP_ID')};")
-        with each_group(self.writing, self.count, groups) as line:
-            outer = decoded(code, self.lines, line, "i64")
-            with code.block(within_group(self.writing, "i", slots, kind)):
+        with work_group_loop(self.builder, self.count, groups) as line:
+            outer = unravel_index(code, self.lines, line, "i64")
+            with code.block(work_item_loop(self.builder, "i", slots, kind)):
                 code.line("places[i] = i;")
                 code.line(
                     f"ranks[i] = i < {self.length} ? {self.rank(*outer, 'i')} : "
-                    f"~({self.rank_type})0;"
+                    f"~({self.sort_key_type})0;"
                 )
             self._network(slots)
-            with code.block(within_group(self.writing, "i", self.kept, kind)):
+            with code.block(work_item_loop(self.builder, "i", self.kept, kind)):
                 code.line(self.store(outer, "i", "places[i]"))
             code.line("MEMORY_BARRIER();")
 
@@ -243,9 +251,9 @@ class _Sorting:
             code.block(f"for ({kind} reach = size / 2; reach > 0; reach /= 2)"),
         ):
             code.line("MEMORY_BARRIER();")
-            with code.block(within_group(self.writing, "i", max(slots // 2, 1), kind)):
+            with code.block(work_item_loop(self.builder, "i", max(slots // 2, 1), kind)):
                 code.line(f"const {kind} low = 2 * i - (i & (reach - 1)), high = low + reach;")
-                code.line(f"const {self.rank_type} x = ranks[low], y = ranks[high];")
+                code.line(f"const {self.sort_key_type} x = ranks[low], y = ranks[high];")
                 code.line(f"const {kind} first = places[low], second = places[high];")
                 code.line("const bool is_above = x > y || (x == y && first > second);")
                 with code.block("if (is_above == !(low & size))"):

@@ -27,7 +27,7 @@ def bits_of(value: Any, dtype: DType) -> int:
     return int(np.asarray(value).astype(dtype).view(_BITS[dtype.itemsize]))
 
 
-def regrouped(tensor: TensorDescription, groups: Sequence[Sequence[int]]) -> TensorDescription:
+def merge_dims(tensor: TensorDescription, groups: Sequence[Sequence[int]]) -> TensorDescription:
     """Return a tensor whose dimensions in each group, which must allow it, are one."""
     return replace(
         tensor,
@@ -36,7 +36,7 @@ def regrouped(tensor: TensorDescription, groups: Sequence[Sequence[int]]) -> Ten
     )
 
 
-def joined(
+def collapse_dims(
     *tensors: TensorDescription, roles: Sequence[Hashable] | None = None
 ) -> tuple[list[TensorDescription], tuple[tuple[int, ...], ...]]:
     """Return tensors of one shape with dimensions joined where all allow it, and the groups.
@@ -45,4 +45,4 @@ def joined(
     """
     shape = tensors[0].shape
     groups = collapse(shape, roles or [0] * len(shape), [each.strides for each in tensors])
-    return [regrouped(each, groups) for each in tensors], groups
+    return [merge_dims(each, groups) for each in tensors], groups

@@ -8,36 +8,36 @@ from weft.ir.dtypes import accumulator_dtype
 from weft.ops import windows
 from weft.ops.spatial import Span
 from weft.ops.windows import is_whole
-from weft_c.loops.parallel import each_point
+from weft_c.loops.parallel import parallel_for
 from weft_c.lowering import Lowering, rules
 from weft_c.ops.combining import combined
-from weft_c.source.index_types import index_kind, is_wide
-from weft_c.source.values import Form, literal
+from weft_c.source.index_types import index_type, is_wide
+from weft_c.source.values import Emitter, literal
 
 
 @rules.on_type(windows.FoldOp)
 def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
     """Add up, for each element of the result, the elements of windows that lie on it."""
     (x,) = lowering.args
-    writing = lowering.kernel("fold")
-    code, dtype = writing.code, accumulator_dtype(op.dtype)
+    builder = lowering.kernel("fold")
+    code, dtype = builder.code, accumulator_dtype(op.dtype)
     wide = is_wide(x, lowering.out)
-    kind = index_kind(wide)
-    source = writing.array("x", x) if x.size else None
-    out = writing.array("out", lowering.out, written=True)
+    kind = index_type(wide)
+    source = builder.array("x", x) if x.size else None
+    out = builder.array("out", lowering.out, written=True)
 
-    def body(at: tuple[str, ...], form: Form) -> None:
-        total = code.define(form.type(dtype), "total", literal(0, dtype))
+    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+        total = code.define(emitter.type(dtype), "total", literal(0, dtype))
         if source is not None:
             with ExitStack() as stack:
                 places: list[str] = []
                 for number, (place, span) in enumerate(zip(at, op.spans, strict=False)):
                     size = lowering.out.shape[number]
                     places += window_at(stack, place, span, size)
-                value = form.converted(op.dtype, dtype, source.get(*places))
-                new = code.define(f"const {form.type(dtype)}", "value", value)
+                value = emitter.converted(op.dtype, dtype, source.get(*places))
+                new = code.define(f"const {emitter.type(dtype)}", "value", value)
                 code.line(f"{total} = {combined(code, 'add', dtype, total, new)};")
-        code.line(out.set(form.converted(dtype, op.dtype, total), *at[: len(op.spans)]))
+        code.line(out.set(emitter.converted(dtype, op.dtype, total), *at[: len(op.spans)]))
 
     def window_at(stack: ExitStack, place: str, span: Span, size: int) -> list[str]:
         """Write a loop over the elements of windows that lie on a place: window and element."""
@@ -55,4 +55,4 @@ def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
         stack.enter_context(code.block(f"if ({is_one})"))
         return [window, element]
 
-    each_point(writing, lowering.out.shape, body, wide=wide, cost=4)
+    parallel_for(builder, lowering.out.shape, body, wide=wide, cost=4)

@@ -16,7 +16,7 @@ from weft.kernels.kernel import Instruction
 from weft.ops.reduction import MaxOp, MinOp, ProdOp, SumOp
 from weft_c.source.code import Code
 from weft_c.source.expressions import extremum
-from weft_c.source.values import Form
+from weft_c.source.values import Emitter
 
 REDUCTIONS = (SumOp, ProdOp, MaxOp, MinOp)
 
@@ -24,46 +24,50 @@ BLOCK = 64
 """The most values that a total takes by plain additions, one after the other."""
 
 
-def total_dtype(made: Instruction) -> DType:
+def accumulation_dtype(instruction: Instruction) -> DType:
     """Return the dtype in which a reduction adds up."""
-    return accumulator_dtype(made.dtype) if isinstance(made.op, SumOp | ProdOp) else made.dtype
+    return (
+        accumulator_dtype(instruction.dtype)
+        if isinstance(instruction.op, SumOp | ProdOp)
+        else instruction.dtype
+    )
 
 
-def start(made: Instruction, form: Form) -> str:
+def identity_element(instruction: Instruction, emitter: Emitter) -> str:
     """Return the value that a reduction begins with."""
-    dtype = total_dtype(made)
-    if isinstance(made.op, SumOp):
-        return form.constant(0, dtype)
-    if isinstance(made.op, ProdOp):
-        return form.constant(1, dtype)
-    bound = dtypes.least(dtype) if isinstance(made.op, MaxOp) else dtypes.greatest(dtype)
-    return form.constant(bound, dtype)
+    dtype = accumulation_dtype(instruction)
+    if isinstance(instruction.op, SumOp):
+        return emitter.constant(0, dtype)
+    if isinstance(instruction.op, ProdOp):
+        return emitter.constant(1, dtype)
+    bound = dtypes.least(dtype) if isinstance(instruction.op, MaxOp) else dtypes.greatest(dtype)
+    return emitter.constant(bound, dtype)
 
 
-def combined(made: Instruction, form: Form, total: str, value: str) -> str:
+def combine(instruction: Instruction, emitter: Emitter, total: str, value: str) -> str:
     """Return a total with one more value, or with another total."""
-    dtype = total_dtype(made)
-    if isinstance(made.op, SumOp | ProdOp):
-        sign = "+" if isinstance(made.op, SumOp) else "*"
+    dtype = accumulation_dtype(instruction)
+    if isinstance(instruction.op, SumOp | ProdOp):
+        sign = "+" if isinstance(instruction.op, SumOp) else "*"
         if not dtypes.is_integer(dtype):
             return f"{total} {sign} {value}"
-        pair = (form.unsigned(dtype, each) for each in (total, value))
-        return form.signed(dtype, f"({f' {sign} '.join(pair)})")
-    return extremum(dtype, ">" if isinstance(made.op, MaxOp) else "<", total, value)
+        pair = (emitter.unsigned(dtype, each) for each in (total, value))
+        return emitter.signed(dtype, f"({f' {sign} '.join(pair)})")
+    return extremum(dtype, ">" if isinstance(instruction.op, MaxOp) else "<", total, value)
 
 
-def is_blocked(made: Instruction) -> bool:
+def is_blocked(instruction: Instruction) -> bool:
     """Whether a reduction adds up floats, which `BLOCK` plain additions may round."""
-    return isinstance(made.op, SumOp) and dtypes.is_float(total_dtype(made))
+    return isinstance(instruction.op, SumOp) and dtypes.is_float(accumulation_dtype(instruction))
 
 
-def keeps_errors(made: Instruction) -> bool:
+def is_compensated(instruction: Instruction) -> bool:
     """Whether a reduction multiplies floats, each of which rounds the whole product."""
-    return isinstance(made.op, ProdOp) and dtypes.is_float(total_dtype(made))
+    return isinstance(instruction.op, ProdOp) and dtypes.is_float(accumulation_dtype(instruction))
 
 
 @dataclass(frozen=True)
-class Compensated:
+class CompensatedAccumulator:
     """A total of floats in two variables, or places of arrays.
 
     Attributes
@@ -77,13 +81,13 @@ class Compensated:
     """
 
     dtype: DType
-    form: Form
+    emitter: Emitter
     total: str
     error: str
 
     def add(self, code: Code, value: str) -> None:
         """Write what adds one more value."""
-        kind, total = f"const {self.form.type(self.dtype)}", self.total
+        kind, total = f"const {self.emitter.type(self.dtype)}", self.total
         value = code.define(kind, "value", value)
         after = code.define(kind, "after", f"{total} + {value}")
         share = code.define(kind, "share", f"{after} - {total}")
@@ -92,15 +96,15 @@ class Compensated:
 
     def multiply(self, code: Code, value: str) -> None:
         """Write what multiplies with one more value."""
-        kind, total, error = f"const {self.form.type(self.dtype)}", self.total, self.error
+        kind, total, error = f"const {self.emitter.type(self.dtype)}", self.total, self.error
         value = code.define(kind, "value", value)
         after = code.define(kind, "after", f"{total} * {value}")
         code.line(f"{error} = FMA({total}, {value}, -{after}) + {error} * {value};")
         code.line(f"{total} = {after};")
 
-    def take(self, code: Code, made: Instruction, value: str) -> None:
+    def accumulate(self, code: Code, instruction: Instruction, value: str) -> None:
         """Write what adds a value, or multiplies with it, as a reduction does."""
-        (self.multiply if isinstance(made.op, ProdOp) else self.add)(code, value)
+        (self.multiply if isinstance(instruction.op, ProdOp) else self.add)(code, value)
 
     @property
     def rounded(self) -> str:

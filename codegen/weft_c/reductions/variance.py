@@ -22,9 +22,9 @@ from weft.kernels.kernel import Instruction, Kernel
 from weft.ops.elementwise import MultiplyOp, SquareOp, SubtractOp
 from weft.ops.reduction import SumOp
 from weft_c.loops.elementwise import ElementWiseKernel
-from weft_c.loops.loop_nest import Frame
-from weft_c.reductions.combiners import total_dtype
-from weft_c.reductions.loops import ROW_BYTES, Sweeping
+from weft_c.loops.loop_nest import LoopNest
+from weft_c.reductions.combiners import accumulation_dtype
+from weft_c.reductions.loops import ROW_BYTES, ReductionLoops
 from weft_c.source.values import register_type
 
 BLOCK = ROW_BYTES // 4
@@ -32,7 +32,7 @@ BLOCK = ROW_BYTES // 4
 
 
 @dataclass(frozen=True)
-class Moment:
+class Variance:
     """A sum of squared distances from a mean, by the numbers of values of a kernel.
 
     Attributes
@@ -50,28 +50,28 @@ class Moment:
     squares: int
     total: int
     mean: int
-    distances: int | None
+    deviations: int | None
 
     @property
     def sums(self) -> tuple[int, ...]:
         """The reductions that blocks take around their own mean."""
-        return (self.squares,) if self.distances is None else (self.squares, self.distances)
+        return (self.squares,) if self.deviations is None else (self.squares, self.deviations)
 
 
-def moments_of(kernel: Kernel) -> list[Moment]:
+def find_variances(kernel: Kernel) -> list[Variance]:
     """Return all sums of squared distances from a mean that a kernel computes."""
     numbers = range(len(kernel.operands), len(kernel.values))
-    found = (_moment(kernel, number) for number in numbers)
+    found = (_find_variance(kernel, number) for number in numbers)
     return [each for each in found if each is not None]
 
 
-def _moment(kernel: Kernel, number: int) -> Moment | None:
+def _find_variance(kernel: Kernel, number: int) -> Variance | None:
     squares = _made(kernel, number, SumOp)
     square = _made(kernel, squares.args[0], SquareOp) if squares else None
-    distance = _made(kernel, square.args[0], SubtractOp) if square else None
-    if squares is None or square is None or distance is None:
+    deviation = _made(kernel, square.args[0], SubtractOp) if square else None
+    if squares is None or square is None or deviation is None:
         return None
-    value, mean = distance.args
+    value, mean = deviation.args
     while (view := _made(kernel, mean, VIEWS)) is not None:
         mean = view.args[0]
     quotient = _made(kernel, mean, MultiplyOp)
@@ -81,16 +81,20 @@ def _moment(kernel: Kernel, number: int) -> Moment | None:
         total = _made(kernel, number_of_total, SumOp)
         if total is None or total.args != (value,) or not _is_share(kernel, share):
             continue
-        if all(each.dtype == total_dtype(each) for each in (squares, total)):
-            return Moment(number, number_of_total, mean, _sum_of(kernel, square.args[0]))
+        if all(each.dtype == accumulation_dtype(each) for each in (squares, total)):
+            return Variance(number, number_of_total, mean, _sum_of(kernel, square.args[0]))
     return None
 
 
 def _sum_of(kernel: Kernel, number: int) -> int | None:
     """Return the reduction that adds up a value, if there is one."""
     for place in range(len(kernel.operands), len(kernel.values)):
-        made = _made(kernel, place, SumOp)
-        if made is not None and made.args == (number,) and made.dtype == total_dtype(made):
+        instruction = _made(kernel, place, SumOp)
+        if (
+            instruction is not None
+            and instruction.args == (number,)
+            and instruction.dtype == accumulation_dtype(instruction)
+        ):
             return place
     return None
 
@@ -110,46 +114,46 @@ def _is_share(kernel: Kernel, number: int) -> bool:
     return bool(abs(constant.item() * points - 1) <= 2 * np.finfo(constant.dtype).eps)
 
 
-def blocks_of(frame: Frame, parts: int) -> int:
+def count_blocks(nest: LoopNest, splits: int) -> int:
     """Return into how many blocks rows are cut that would be cut into so many parts.
 
     None of them is empty. They are longer than `BLOCK` only where the points beside the first
     reduced loop are.
     """
-    first, *others = frame.reduced
+    first, *others = nest.reduced
     length = max(BLOCK // prod(others), 1)
-    return -(-first // min(length, -(-first // parts)))
+    return -(-first // min(length, -(-first // splits)))
 
 
-def most_blocks(points: int, parts: int) -> int:
+def max_blocks(points: int, splits: int) -> int:
     """Return how many blocks there are at most in a row of so many points."""
-    return max(parts, 2 * points // BLOCK + 1)
+    return max(splits, 2 * points // BLOCK + 1)
 
 
-class BlockSweeping(Sweeping):
+class VarianceReductionLoops(ReductionLoops):
     """A kernel that sweeps blocks of rows for totals, with their own means for that of a row."""
 
     def __init__(
-        self, writing: ElementWiseKernel, results: Iterable[int], moments: Iterable[Moment]
+        self, builder: ElementWiseKernel, results: Iterable[int], variances: Iterable[Variance]
     ) -> None:
-        super().__init__(writing, results, is_partial=True)
-        self.means = {each.total: each.mean for each in moments}
+        super().__init__(builder, results, is_partial=True)
+        self.means = {each.total: each.mean for each in variances}
 
-    def finish(self, number: int, names: Sequence[str], lanes: int) -> str:
+    def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
         """Combine the lanes of a total, and divide it by the points if there is a mean of it."""
-        total = super().finish(number, names, lanes)
+        total = super().finish_accumulator(number, names, lanes)
         if number in self.means:
             kind = register_type(self.kernel.values[number].dtype)
-            first, *others = (self.span(place)[1] for place in range(len(self.frame.reduced)))
+            first, *others = (self.span(place)[1] for place in range(len(self.nest.reduced)))
             points = " * ".join((f"({kind}){first}", *others))
             mean = self.code.define(f"const {kind}", "mean", f"{total} / ({points})")
-            self.known[self.means[number]] = mean
+            self.uniforms[self.means[number]] = mean
         return total
 
 
-def points_of_block(frame: Frame, block: str, blocks: int) -> str:
+def points_in_block(nest: LoopNest, block: str, blocks: int) -> str:
     """Return the number of points of a block of the rows of a frame; the last may be shorter."""
-    first, *others = frame.reduced
+    first, *others = nest.reduced
     chunk = -(-first // blocks)
     whole, rest = chunk * prod(others), (first - (blocks - 1) * chunk) * prod(others)
     return f"({block} < {blocks - 1} ? {whole} : {rest})"

@@ -8,20 +8,20 @@ from dataclasses import replace
 from math import prod
 
 from weft_c.loops.elementwise import ElementWiseKernel
-from weft_c.loops.parallel import decoded, each_group
-from weft_c.loops.vectorised_access import bundling_of
-from weft_c.reductions.combiners import total_dtype
-from weft_c.reductions.work_group import BESIDE, GroupSweeping, combine_tree
-from weft_c.source.values import Form, register_type
+from weft_c.loops.parallel import unravel_index, work_group_loop
+from weft_c.loops.vectorised_access import find_vector_access
+from weft_c.reductions.combiners import accumulation_dtype
+from weft_c.reductions.work_group import MIN_COALESCED, WorkGroupReductionLoops, reduce_tree
+from weft_c.source.values import Emitter, register_type
 
-USUAL = 64
+COLUMNS_PER_GROUP = 64
 """The columns that a group has about: as many bundles or single ones as are side by side."""
 
-FEWEST_ROWS = 8
+MIN_ROWS_PER_LANE = 8
 """The rows of a lane at least, where that does not make groups wider than there are columns."""
 
 
-class GroupColumnSweeping(GroupSweeping):
+class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
     """A kernel in which a group sweeps columns beside each other, several rows at a time.
 
     Work item `lane * width + i` has the column, or the bundle of columns, with number i, and every
@@ -30,89 +30,91 @@ class GroupColumnSweeping(GroupSweeping):
     """
 
     def __init__(
-        self, writing: ElementWiseKernel, results: Iterable[int], is_partial: bool = False
+        self, builder: ElementWiseKernel, results: Iterable[int], is_partial: bool = False
     ) -> None:
-        super().__init__(writing, results, is_partial)
-        loop = len(self.frame.kept) - 1
+        super().__init__(builder, results, is_partial)
+        loop = len(self.nest.kept) - 1
         outputs = [self.kernel.outputs[result] for result in self.results]
-        self.bundling = bundling_of(writing, outputs, self.results, loop=loop)
-        if self.bundling is not None and self.frame.kept[loop] % self.bundling.count:
-            self.bundling = None
-        self.count = 1 if self.bundling is None else self.bundling.count
-        rows = prod(self.frame.reduced)
-        self.places = self.frame.kept[loop] // self.count
+        self.access = find_vector_access(builder, outputs, self.results, loop=loop)
+        if self.access is not None and self.nest.kept[loop] % self.access.count:
+            self.access = None
+        self.count = 1 if self.access is None else self.access.count
+        rows = prod(self.nest.reduced)
+        self.column_vectors = self.nest.kept[loop] // self.count
         self.width = self.group
-        while self.width > BESIDE and rows >= 2 * FEWEST_ROWS * self.group // self.width:
+        while (
+            self.width > MIN_COALESCED and rows >= 2 * MIN_ROWS_PER_LANE * self.group // self.width
+        ):
             self.width //= 2
-        while self.width >= 2 * self.places > 0:
+        while self.width >= 2 * self.column_vectors > 0:
             self.width //= 2
         self.lanes_of_rows = self.group // self.width
-        self.longest = max(range(len(self.frame.reduced)), key=self.frame.reduced.__getitem__)
+        self.longest = max(range(len(self.nest.reduced)), key=self.nest.reduced.__getitem__)
 
     def write(self) -> None:
         """Write the kernel and launch it."""
-        *outer, _ = self.frame.kept
-        shape = (*outer, -(-self.places // self.width))
-        with each_group(self.writing, prod(shape)) as number:
-            *kept, tile = decoded(self.code, shape, number, "i64")
+        *outer, _ = self.nest.kept
+        shape = (*outer, -(-self.column_vectors // self.width))
+        with work_group_loop(self.builder, prod(shape)) as number:
+            *kept, tile = unravel_index(self.code, shape, number, "i64")
             number = f"{tile} * {self.width} + LOCAL_ID % {self.width}"
-            self.at_point((*kept, self.own(number, self.places, self.width)))
+            self.write_point((*kept, self.assign(number, self.column_vectors, self.width)))
 
     @contextmanager
     def each_column(
         self, targets: Iterable[int], results: Iterable[int], at: tuple[str, ...]
     ) -> Iterator[tuple[str, ...]]:
         """Write a block for each column that a work item has; gives the indices of a point."""
-        if self.bundling is None:
+        if self.access is None:
             yield at
             return
-        needed = self.writing.closure(targets, self.known)
-        reads = tuple(number for number in self.bundling.reads if number in needed)
-        with replace(self.bundling, reads=reads, results=tuple(results)).elements(at) as indices:
+        needed = self.builder.required_values(targets, self.uniforms)
+        reads = tuple(number for number in self.access.reads if number in needed)
+        with replace(self.access, reads=reads, results=tuple(results)).elements(at) as indices:
             yield indices
 
     @contextmanager
-    def each_held(self) -> Iterator[None]:
+    def each_accumulator(self) -> Iterator[None]:
         """Write a block for each column that a work item has, for what it holds of them."""
-        with nullcontext() if self.bundling is None else self.bundling.numbers():
+        with nullcontext() if self.access is None else self.access.numbers():
             yield
 
-    def declared(self, kind: str, hint: str) -> str:
+    def declare(self, kind: str, hint: str) -> str:
         """Declare a number for each column of a work item, and return its name in `each_column`."""
         name = self.code.name(hint)
-        if self.bundling is None:
+        if self.access is None:
             self.code.line(f"{kind} {name};")
             return name
         self.code.line(f"{kind} {name}[{self.count}];")
-        return f"{name}[{self.bundling.element}]"
+        return f"{name}[{self.access.element}]"
 
-    def settle(self, targets: Sequence[int], kept: tuple[str, ...]) -> None:
+    def hoist_invariants(self, targets: Sequence[int], kept: tuple[str, ...]) -> None:
         """Compute before a sweep what is the same all along it, for each column."""
-        if self.bundling is None:
-            super().settle(targets, kept)
+        if self.access is None:
+            super().hoist_invariants(targets, kept)
             return
-        numbers = [number for number in self.steady(targets) if number not in self.known]
+        numbers = [number for number in self.invariants(targets) if number not in self.uniforms]
         if not numbers:
             return
         kinds = {n: register_type(self.kernel.values[n].dtype) for n in numbers}
-        held = {number: self.declared(kind, "steady") for number, kind in kinds.items()}
-        with self.each_column(numbers, [], self.at_first(kept)) as at:
-            names = self.writing.compute(numbers, Form(self.code), at, self.known)
+        held = {number: self.declare(kind, "steady") for number, kind in kinds.items()}
+        with self.each_column(numbers, [], self.first_indices(kept)) as at:
+            names = self.builder.compute(numbers, Emitter(self.code), at, self.uniforms)
             for number in numbers:
                 self.code.line(f"{held[number]} = {names[number]};")
-        self.known.update(held)
+        self.uniforms.update(held)
 
-    def beside(self, place: int, lanes: int, vectors: int) -> int:
+    def interleaving(self, place: int, lanes: int, vectors: int) -> int:
         """Return how many lanes of rows share a reduced loop."""
         return self.lanes_of_rows if place == self.longest else 1
 
-    def open_loops(self, stack: ExitStack, totals: dict[int, list[str]]) -> tuple[str, ...]:
+    def open_loops(self, stack: ExitStack, accumulators: dict[int, list[str]]) -> tuple[str, ...]:
         """Open all reduced loops, of which the lanes of rows share the longest."""
-        if self.inside:
-            stack.enter_context(self.code.block(f"if ({self.inside[0]})"))
+        if self.guards:
+            stack.enter_context(self.code.block(f"if ({self.guards[0]})"))
         names = []
-        for loop in range(len(self.frame.reduced)):
-            self.open_blocks(stack, loop, totals)
+        for loop in range(len(self.nest.reduced)):
+            self.open_block_loop(stack, loop, accumulators)
             name = self.code.name("k")
             first, last = self.span(loop)
             step = "1"
@@ -125,51 +127,55 @@ class GroupColumnSweeping(GroupSweeping):
             names.append(name)
         return tuple(names)
 
-    def inner(
+    def write_innermost_loop(
         self,
         outer: tuple[str, ...],
         lanes: int,
-        totals: dict[int, list[str]],
+        accumulators: dict[int, list[str]],
         results: Sequence[int],
-        keeping: dict[int, str],
+        row_caches: dict[int, str],
     ) -> None:
         """Write what happens at one row."""
-        targets = self.targets(list(totals), results)
+        targets = self.targets(list(accumulators), results)
         with self.each_column(targets, results, outer) as at:
-            self.body(at, Form(self.code), totals, results, keeping)
+            self.write_body(at, Emitter(self.code), accumulators, results, row_caches)
 
-    def finish(self, number: int, names: Sequence[str], lanes: int) -> str:
+    def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
         """Combine the totals of all lanes, which all get to know the result."""
-        made, code, form = self.kernel.instruction(number), self.code, Form(self.code)
-        (total,), dtype = self.rounded(names), total_dtype(made)
+        instruction, code, emitter = (
+            self.kernel.instruction(number),
+            self.code,
+            Emitter(self.code),
+        )
+        (total,), dtype = self.rounded(names), accumulation_dtype(instruction)
         if self.lanes_of_rows > 1:
-            shared = f"shared_{form.type(dtype)}"
-            code.declare(f"LOCAL {form.type(dtype)} {shared}[{self.group}];")
-            with self.each_held():
+            shared = f"shared_{emitter.type(dtype)}"
+            code.declare(f"LOCAL {emitter.type(dtype)} {shared}[{self.group}];")
+            with self.each_accumulator():
                 code.line(f"{shared}[LOCAL_ID] = {total};")
                 code.line("BARRIER();")
-                combine_tree(code, made, shared, self.group // 2, self.width, "LOCAL_ID")
+                reduce_tree(code, instruction, shared, self.group // 2, self.width, "LOCAL_ID")
                 code.line(f"{total} = {shared}[LOCAL_ID % {self.width}];")
                 code.line("BARRIER();")
-        if dtype == made.dtype or self.is_partial:
+        if dtype == instruction.dtype or self.is_partial:
             return total
-        found = self.declared(form.type(made.dtype), "v")
-        with self.each_held():
-            code.line(f"{found} = {form.converted(dtype, made.dtype, total)};")
+        found = self.declare(emitter.type(instruction.dtype), "v")
+        with self.each_accumulator():
+            code.line(f"{found} = {emitter.converted(dtype, instruction.dtype, total)};")
         return found
 
-    def store_steady(self, kept: tuple[str, ...]) -> None:
+    def store_invariant_results(self, kept: tuple[str, ...]) -> None:
         """Let the first lane store what there is once for a column."""
-        results = self.steady_results
+        results = self.invariant_results
         if not results:
             return
         self.wait_for_readers()
-        numbers, at = [self.kernel.outputs[result] for result in results], self.at_first(kept)
-        tests = [f"LOCAL_ID < {self.width}", *self.inside]
+        numbers, at = [self.kernel.outputs[result] for result in results], self.first_indices(kept)
+        tests = [f"LOCAL_ID < {self.width}", *self.guards]
         with (
             self.code.block(f"if ({' && '.join(tests)})"),
             self.each_column(numbers, results, at) as indices,
         ):
-            names = self.writing.compute(numbers, Form(self.code), indices, self.known)
+            names = self.builder.compute(numbers, Emitter(self.code), indices, self.uniforms)
             for result, number in zip(results, numbers, strict=True):
-                self.writing.store(result, names[number], Form(self.code), indices)
+                self.builder.store(result, names[number], Emitter(self.code), indices)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from weft_c.runtime.control_flow import bound_work
+from weft_c.runtime.control_flow import bind_host_work
 
 if TYPE_CHECKING:
     from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
 
 
-class Stretch:
+class BoundSegment:
     """A segment, bound.
 
     Attributes
@@ -33,10 +33,10 @@ class Stretch:
         self.launches: list[tuple[Launch, Callable[[], Any]]] = []
         for launch, word in segment.kernels:
             group.starting = launch
-            self.launches.append((launch, group.bound(launch, word)))
+            self.launches.append((launch, group.bind_launch(launch, word)))
         group.starting = None
         self.reports = segment.reports
-        self.host = None if segment.host is None else bound_work(group, segment.host)
+        self.host = None if segment.host is None else bind_host_work(group, segment.host)
         self.is_last = is_last
         self.waits = waits
 

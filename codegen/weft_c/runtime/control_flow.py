@@ -55,10 +55,10 @@ class HostWork:
         self.call = call
         is_shared = group.processor.shares_host
         self._fixed = [
-            group.host_array(lies, ())
-            if is_shared and lies.base.kind not in (INPUT, RESULT)
+            group.host_array(layout, ())
+            if is_shared and layout.base.kind not in (INPUT, RESULT)
             else None
-            for lies in call.args
+            for layout in call.args
         ]
 
     def run(self, arrays: Arrays) -> None:
@@ -78,10 +78,10 @@ class HostWork:
 
     def _array(self, place: int, arrays: Arrays) -> np.ndarray[Any, Any]:
         """Return an argument; a copy that is only written need not have the device's values."""
-        lies, group = self.call.args[place], self.group
+        layout, group = self.call.args[place], self.group
         if place in self.call.written and not group.processor.shares_host:
-            return np.empty(lies.shape, lies.dtype)
-        return group.host_array(lies, arrays)
+            return np.empty(layout.shape, layout.dtype)
+        return group.host_array(layout, arrays)
 
 
 class BoundRepeat:
@@ -90,13 +90,13 @@ class BoundRepeat:
     def __init__(self, group: GPUKernelGroup, control: Repeat) -> None:
         self.group = group
         self.count = control.count
-        self.inside = group.stretches(control.segments)
+        self.inside = group.bind_segments(control.segments)
 
     def run(self, arrays: Arrays) -> None:
         """Run what is inside so often."""
         for _ in range(self.count):
             raise_pending()
-            self.group.run_stretches(self.inside, arrays)
+            self.group.run_segments(self.inside, arrays)
 
 
 class BoundWhile:
@@ -105,17 +105,17 @@ class BoundWhile:
     def __init__(self, group: GPUKernelGroup, control: While) -> None:
         self.group = group
         self.flag = control.flag
-        self.test = group.stretches(control.test)
-        self.inside = group.stretches(control.segments)
+        self.test = group.bind_segments(control.test)
+        self.inside = group.bind_segments(control.segments)
 
     def run(self, arrays: Arrays) -> None:
         """Run what is inside while the test makes what is true."""
         group = self.group
-        group.run_stretches(self.test, arrays)
+        group.run_segments(self.test, arrays)
         while group.truth(self.flag, arrays):
             raise_pending()
-            group.run_stretches(self.inside, arrays)
-            group.run_stretches(self.test, arrays)
+            group.run_segments(self.inside, arrays)
+            group.run_segments(self.test, arrays)
 
 
 class BoundChoice:
@@ -124,19 +124,19 @@ class BoundChoice:
     def __init__(self, group: GPUKernelGroup, control: Choice) -> None:
         self.group = group
         self.flag = control.flag
-        self.then = group.stretches(control.then)
-        self.otherwise = group.stretches(control.otherwise)
+        self.then = group.bind_segments(control.then)
+        self.otherwise = group.bind_segments(control.otherwise)
 
     def run(self, arrays: Arrays) -> None:
         """Run the side that the bool chooses."""
         is_true = self.group.truth(self.flag, arrays)
-        self.group.run_stretches(self.then if is_true else self.otherwise, arrays)
+        self.group.run_segments(self.then if is_true else self.otherwise, arrays)
 
 
 BoundWork = HostWork | BoundRepeat | BoundWhile | BoundChoice
 
 
-def bound_work(group: GPUKernelGroup, work: HostCall | Control) -> BoundWork:
+def bind_host_work(group: GPUKernelGroup, work: HostCall | Control) -> BoundWork:
     """Return what the host does at the end of a segment, bound."""
     match work:
         case Repeat():

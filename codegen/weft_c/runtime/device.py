@@ -10,11 +10,11 @@ from weft.errors import ArgumentError, BackendError
 from weft_c.processor import Processor
 from weft_c.runtime.errors import DeviceMemoryError
 
-MOST = sys.maxsize // 2
+MAX_BYTES = sys.maxsize // 2
 """Bytes: more than that overflows somewhere between here and a driver."""
 
 
-def wanted_device(wanted: int | str | None, variable: str) -> tuple[int | str | None, str]:
+def requested_device(wanted: int | str | None, variable: str) -> tuple[int | str | None, str]:
     """Return what names the device, the option ``device=`` or else a variable, and which does.
 
     None is for no name. Raises ArgumentError for an option that is neither a number nor text.
@@ -26,7 +26,7 @@ def wanted_device(wanted: int | str | None, variable: str) -> tuple[int | str | 
     return wanted, "device="
 
 
-class OpenedDevice(ABC):
+class OpenDevice(ABC):
     """A device, opened: the facts that matter, and what of its memory is in use.
 
     Attributes
@@ -56,7 +56,7 @@ class OpenedDevice(ABC):
 
     def require_possible(self, nbytes: int, what: str) -> None:
         """Raise DeviceMemoryError for a size that no driver takes, let alone has."""
-        if nbytes > MOST:
+        if nbytes > MAX_BYTES:
             raise DeviceMemoryError(
                 f"{self.name} cannot hold {nbytes} bytes for {what}: no device can; use smaller "
                 "arrays"
@@ -67,7 +67,7 @@ class OpenedDevice(ABC):
         """The bytes of the memory that has not been released."""
         return sum(list(self._live.values()))
 
-    def count(self, memory: HeldMemory, nbytes: int) -> None:
+    def count(self, memory: DeviceMemory, nbytes: int) -> None:
         """Take note of how many bytes something holds now."""
         if nbytes:
             self._live[id(memory)] = nbytes
@@ -75,7 +75,7 @@ class OpenedDevice(ABC):
             self._live.pop(id(memory), None)
 
 
-class HeldMemory:
+class DeviceMemory:
     """Memory of a device, counted among its live bytes until it is released.
 
     Attributes
@@ -84,7 +84,7 @@ class HeldMemory:
         How much it is.
     """
 
-    def __init__(self, device: OpenedDevice, nbytes: int) -> None:
+    def __init__(self, device: OpenDevice, nbytes: int) -> None:
         self.device = device
         self.nbytes = nbytes
         device.count(self, nbytes)

@@ -13,12 +13,12 @@ from weft.kernels.indexing_maps import VIEWS
 from weft.plan.plan import ARENA
 from weft.runtime.program import Program
 
-AROUND = 3
+CONTEXT_LINES = 3
 """The lines of source that are shown before and after an error."""
-FIRST = 5
+MAX_ERRORS_SHOWN = 5
 """The errors that are shown with their source."""
 
-LARGEST = 5
+MAX_VALUES_SHOWN = 5
 """The values that are named where memory for all of them is not there."""
 
 
@@ -45,8 +45,8 @@ def excerpt(source: str, lines: Sequence[int]) -> str:
     named = lines or [1]
     shown = {
         near
-        for number in dict.fromkeys(named[:FIRST])
-        for near in range(number - AROUND, number + AROUND + 1)
+        for number in dict.fromkeys(named[:MAX_ERRORS_SHOWN])
+        for near in range(number - CONTEXT_LINES, number + CONTEXT_LINES + 1)
         if 1 <= near <= len(written)
     }
     return "\n".join(
@@ -67,12 +67,12 @@ def largest_values(program: Program) -> str:
         made = [(op, contiguous(op.axes.shape, op.dtype)) for op in _computed(program.captured)]
     else:
         places = [(step.op, (*step.outs, step.workspace)) for step in program.plan.steps]
-        made = [(op, lies) for op, all_ in places for lies in all_ if lies is not None]
-        made = [(op, lies) for op, lies in made if lies.base.kind == ARENA]
-    largest = nlargest(LARGEST, made, key=lambda each: _nbytes(each[1]))
+        made = [(op, layout) for op, all_ in places for layout in all_ if layout is not None]
+        made = [(op, layout) for op, layout in made if layout.base.kind == ARENA]
+    largest = nlargest(MAX_VALUES_SHOWN, made, key=lambda each: _nbytes(each[1]))
     lines = [
-        f"  {_nbytes(lies)} bytes: {_called(op)} of {lies.dtype} {lies.shape}, {op.file_info}"
-        for op, lies in largest
+        f"  {_nbytes(layout)} bytes: {_called(op)} of {layout.dtype} {layout.shape}, {op.file_info}"
+        for op, layout in largest
     ]
     return "\n".join(["the largest values that it computes on the way are:", *lines])
 
@@ -82,8 +82,8 @@ def _computed(graph: Graph) -> list[Op]:
     return [op for op in graph.ops if op.is_tensor and op.args and not isinstance(op, VIEWS)]
 
 
-def _nbytes(lies: TensorDescription) -> int:
-    return lies.size * lies.dtype.itemsize
+def _nbytes(layout: TensorDescription) -> int:
+    return layout.size * layout.dtype.itemsize
 
 
 def _called(op: Op) -> str:

@@ -9,7 +9,7 @@ from weft.ir.graph import Graph
 from weft_c.runtime.storage import Arrays, Bytes
 
 
-class Edge(ABC):
+class HostIO(ABC):
     """What kernels are given for the arrays of a call: those themselves, or copies.
 
     Attributes

@@ -19,14 +19,14 @@ from weft.plan.sub_plans import CallFrame, Part, expand_step
 from weft.runtime.program import Program
 from weft.support.interrupts import held
 from weft_c.lowering import lower
-from weft_c.runtime.bound_segment import Stretch
+from weft_c.runtime.bound_segment import BoundSegment
 from weft_c.runtime.control_flow import Choice, Control, HostWork, Repeat, While
-from weft_c.runtime.device import HeldMemory, OpenedDevice
+from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.errors import kernel_and_lines
-from weft_c.runtime.host_io import Edge
+from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.storage import Arrays, CopiedStorage, bytes_of, view
-from weft_c.source.functions import GPUKernel, HostCall, LibraryCall, Source, region
-from weft_c.source.launch_merging import SmallLaunches, is_small
+from weft_c.source.functions import GPUKernel, HostCall, LibraryCall, Source, byte_range
+from weft_c.source.launch_merging import LaunchMerger, is_small
 
 if TYPE_CHECKING:
     from weft_c.runtime.transformer import DeviceTransformer
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Launch = GPUKernel | LibraryCall
 Work = Launch | HostCall
 
-DEEPEST = 64
+MAX_DEPTH = 64
 """How deeply loops and choices of the host may be nested; each level takes frames of its stack."""
 
 
@@ -114,9 +114,9 @@ class GPUKernelGroup(ABC):
         The memory of the error words, once the group is bound, if there are any.
     """
 
-    device: OpenedDevice
-    edge: Edge
-    words: HeldMemory
+    device: OpenDevice
+    host_io: HostIO
+    error_words: DeviceMemory
 
     def __init__(self, transformer: DeviceTransformer, program: Program) -> None:
         self.processor = transformer.processor
@@ -129,12 +129,12 @@ class GPUKernelGroup(ABC):
         self.segments = [Segment()]
         self.has_control = False
         self._depth = 0
-        self._small = SmallLaunches()
-        self._bodies: dict[Graph, list[tuple[Step, list[Work]]]] = {}
+        self._small = LaunchMerger()
+        self._callees: dict[Graph, list[tuple[Step, list[Work]]]] = {}
         self._places: Mapping[Any, CopiedStorage[Any]] = {}
-        self._held: list[Edge | HeldMemory] = []
-        self._stretches: list[Stretch] = []
-        self.working = transformer.working
+        self._held: list[HostIO | DeviceMemory] = []
+        self._bound_segments: list[BoundSegment] = []
+        self.workspace_pool = transformer.workspace_pool
         self.starting: Launch | None = None
         self._bound_to: int | None = None
         self._is_closed = False
@@ -212,11 +212,11 @@ class GPUKernelGroup(ABC):
         match part:
             case sub_plans.Call(plan, frame):
                 self.launch_small()  # so that what is merged inside is the same in every call
-                for step, lowered in self._body(plan):
+                for step, lowered in self._callee_steps(plan):
                     if step.op.graphs:
                         self.add_kernel(frame.step(step))
                     else:
-                        self._add_lowered(frame.step(step), [_placed(w, frame) for w in lowered])
+                        self._add_lowered(frame.step(step), [_relocated(w, frame) for w in lowered])
                 self.launch_small()
             case sub_plans.Copy(step):
                 self.add_kernel(step)
@@ -227,11 +227,11 @@ class GPUKernelGroup(ABC):
             case sub_plans.Choice(flag, then, otherwise):
                 self.add_control(Choice(flag, self._inside(then), self._inside(otherwise)))
 
-    def _body(self, plan: Plan) -> list[tuple[Step, list[Work]]]:
+    def _callee_steps(self, plan: Plan) -> list[tuple[Step, list[Work]]]:
         """Return the steps of a called graph in memory of its own, lowered once."""
-        found = self._bodies.get(plan.graph)
+        found = self._callees.get(plan.graph)
         if found is None:
-            found = self._bodies[plan.graph] = [
+            found = self._callees[plan.graph] = [
                 (step, [] if step.op.graphs else lower(step, self.processor)) for step in plan.steps
             ]
         return found
@@ -250,8 +250,8 @@ class GPUKernelGroup(ABC):
 
         Raises BackendError at a depth at which the host, which runs them, had no stack left.
         """
-        if self._depth == DEEPEST:
-            problem = f"loops and choices are nested more than {DEEPEST} deep"
+        if self._depth == MAX_DEPTH:
+            problem = f"loops and choices are nested more than {MAX_DEPTH} deep"
             raise BackendError(f"{problem}, which the host of a device does not run: nest fewer")
         self._depth += 1
         self.launch_small()
@@ -275,27 +275,27 @@ class GPUKernelGroup(ABC):
         """Build the source; raises BackendError if that fails."""
 
     @abstractmethod
-    def make_edge(self) -> Edge:
+    def make_host_io(self) -> HostIO:
         """Return the edge to the arrays of calls."""
 
     @abstractmethod
-    def make_words(self) -> HeldMemory:
+    def make_error_words(self) -> DeviceMemory:
         """Return memory for as many error words as there are reports."""
 
     @abstractmethod
-    def clear_words(self) -> None:
+    def clear_error_words(self) -> None:
         """Let all error words be 0."""
 
     @abstractmethod
-    def read_words(self) -> list[int]:
+    def read_error_words(self) -> list[int]:
         """Return the error words, once all work before has ended."""
 
     @abstractmethod
-    def bound(self, launch: Launch, word: int | None) -> Callable[[], Any]:
+    def bind_launch(self, launch: Launch, word: int | None) -> Callable[[], Any]:
         """Return what starts a launch; `word` is the number of its error word."""
 
     @abstractmethod
-    def stretch(self, segment: Segment, is_last: bool) -> Stretch:
+    def bind_segment(self, segment: Segment, is_last: bool) -> BoundSegment:
         """Return a segment with everything in it bound."""
 
     @abstractmethod
@@ -353,24 +353,24 @@ class GPUKernelGroup(ABC):
 
     def run(self, arrays: Arrays) -> None:
         """Start everything, and wait for it."""
-        if self._bound_to != self.working.version:
+        if self._bound_to != self.workspace_pool.version:
             self._bind()
-        held = self.edge.begin(arrays)
-        self.run_stretches(self._stretches, arrays)
+        held = self.host_io.begin(arrays)
+        self.run_segments(self._bound_segments, arrays)
         del held  # after an error the traceback holds it, until `abandon` has waited
 
-    def run_stretches(self, stretches: Iterable[Stretch], arrays: Arrays) -> None:
+    def run_segments(self, bind_segments: Iterable[BoundSegment], arrays: Arrays) -> None:
         """Start what stretches launch, and let the host do its part between them."""
-        for stretch in stretches:
-            stretch.launch()
-            if stretch.is_last:
-                self.edge.end(arrays)
-            if stretch.waits:
+        for bind_segment in bind_segments:
+            bind_segment.launch()
+            if bind_segment.is_last:
+                self.host_io.end(arrays)
+            if bind_segment.waits:
                 self.wait()
-            if stretch.reports:
-                self._look_at(stretch.reports, arrays)
-            if stretch.host is not None:
-                stretch.host.run(arrays)
+            if bind_segment.reports:
+                self._check_reports(bind_segment.reports, arrays)
+            if bind_segment.host is not None:
+                bind_segment.host.run(arrays)
 
     def abandon(self) -> None:
         """Wait for what runs: it may use the caller's memory."""
@@ -380,7 +380,7 @@ class GPUKernelGroup(ABC):
     def close(self) -> None:
         """Give everything back."""
         self._is_closed, self._bound_to = True, None
-        self._stretches, self._places = [], {}
+        self._bound_segments, self._places = [], {}
         self._give_back()
 
     def _give_back(self) -> None:
@@ -392,71 +392,71 @@ class GPUKernelGroup(ABC):
 
     def _bind(self) -> None:
         """Bind the arguments of every launch, as far as they are the same in every call."""
-        self._bound_to, self._stretches = None, []
+        self._bound_to, self._bound_segments = None, []
         self._give_back()  # what there is of an earlier time
-        self.edge = self.make_edge()
-        self._held.append(self.edge)
+        self.host_io = self.make_host_io()
+        self._held.append(self.host_io)
         self._places = {
             buffer: storage
             for buffer, storage in self.program.storages.items()
             if isinstance(storage, CopiedStorage)
         }
         if self.reports:
-            self.words = self.make_words()
-            self._held.append(self.words)
-            self.clear_words()
-        self._stretches = self.stretches(self.segments)
-        self._bound_to = self.working.version
+            self.error_words = self.make_error_words()
+            self._held.append(self.error_words)
+            self.clear_error_words()
+        self._bound_segments = self.bind_segments(self.segments)
+        self._bound_to = self.workspace_pool.version
 
-    def stretches(self, segments: Iterable[Segment]) -> list[Stretch]:
+    def bind_segments(self, segments: Iterable[Segment]) -> list[BoundSegment]:
         """Return segments with everything in them bound."""
-        return [self.stretch(each, each is self.segments[-1]) for each in segments]
+        return [self.bind_segment(each, each is self.segments[-1]) for each in segments]
 
-    def number(self, lies: TensorDescription) -> int:
+    def array_number(self, layout: TensorDescription) -> int:
         """Return the place of the caller's array that a tensor lies in."""
-        owner: int = lies.base.owner
-        return owner if lies.base.kind == INPUT else self.inputs + owner
+        owner: int = layout.base.owner
+        return owner if layout.base.kind == INPUT else self.inputs + owner
 
-    def span(self, lies: TensorDescription) -> tuple[int, int]:
+    def argument_range(self, layout: TensorDescription) -> tuple[int, int]:
         """Return where the memory that a kernel is given for a tensor begins, and its size."""
-        first, size = region(lies)
+        first, size = byte_range(layout)
         start = first // self.processor.alignment * self.processor.alignment
         return start, max(first + size - start, 1)
 
-    def memory_of(self, lies: TensorDescription) -> Any:
+    def memory_of(self, layout: TensorDescription) -> Any:
         """Return the memory of the backend's kind that a tensor lies in, but for the caller's."""
-        return self._places[lies.base].memory
+        return self._places[layout.base].memory
 
     # The host's part, and errors
 
-    def host_array(self, lies: TensorDescription, arrays: Arrays) -> np.ndarray[Any, Any]:
+    def host_array(self, layout: TensorDescription, arrays: Arrays) -> np.ndarray[Any, Any]:
         """Return the elements at a place: they themselves if the host shares them, else a copy."""
-        if lies.base.kind in (INPUT, RESULT):
-            return view(lies, self.edge.read(self.number(lies), arrays))
-        start, size = region(lies)
-        return view(lies, self._places[lies.base].read(start, size), start)
+        if layout.base.kind in (INPUT, RESULT):
+            return view(layout, self.host_io.read(self.array_number(layout), arrays))
+        start, size = byte_range(layout)
+        return view(layout, self._places[layout.base].read(start, size), start)
 
-    def truth(self, lies: TensorDescription, arrays: Arrays) -> bool:
+    def truth(self, layout: TensorDescription, arrays: Arrays) -> bool:
         """Return the bool at a place, once all work before has ended."""
         self.wait()
-        return bool(self.host_array(lies, arrays))
+        return bool(self.host_array(layout, arrays))
 
-    def write_back(self, lies: TensorDescription, value: np.ndarray[Any, Any]) -> None:
+    def write_back(self, layout: TensorDescription, value: np.ndarray[Any, Any]) -> None:
         """Write elements to a place, if `host_array` returns copies."""
         if self.processor.shares_host:
             return
-        assert lies.is_contiguous, "steps write without gaps"
-        if lies.base.kind == RESULT:
-            self.edge.write(self.number(lies), lies.offset, bytes_of(value))
+        assert layout.is_contiguous, "steps write without gaps"
+        if layout.base.kind == RESULT:
+            self.host_io.write(self.array_number(layout), layout.offset, bytes_of(value))
         else:
-            self._places[lies.base].write(lies.offset, bytes_of(value))
+            self._places[layout.base].write(layout.offset, bytes_of(value))
 
-    def _look_at(self, reports: Sequence[Report], arrays: Arrays) -> None:
+    def _check_reports(self, reports: Sequence[Report], arrays: Arrays) -> None:
         """Raise the error of the first launch that reported one."""
-        words = self.read_words()
-        found = next((report for report in reports if words[report.word]), None)
+        error_words = self.read_error_words()
+        found = next((report for report in reports if error_words[report.word]), None)
         if found is not None:
-            self.clear_words()
+            self.clear_error_words()
             self.raise_reported(found, arrays)
 
     def run_again(self, stop: int, arrays: Arrays) -> None:
@@ -469,7 +469,7 @@ class GPUKernelGroup(ABC):
             if not work.op.has_effect:
                 HostWork(self, work).run(arrays)
         self.wait()
-        self.clear_words()
+        self.clear_error_words()
 
     def raise_reported(self, report: Report, arrays: Arrays) -> NoReturn:
         """Raise the error that a kernel has reported, as the op's meaning in NumPy explains it.
@@ -481,15 +481,15 @@ class GPUKernelGroup(ABC):
         if report.start is not None:
             self.run_again(report.start, arrays)
         op: Any = report.step.op
-        values = [self.host_array(lies, arrays) for lies in report.step.args]
+        values = [self.host_array(layout, arrays) for layout in report.step.args]
         with np.errstate(all="ignore"):
             op.reference(*values)
         raise BackendError(op.explain("the device reported an error that the host does not find"))
 
 
-def _placed(work: Work, frame: CallFrame) -> Work:
+def _relocated(work: Work, frame: CallFrame) -> Work:
     """Return work of a called graph in the memory of a call."""
-    args = tuple([None if lies is None else frame.place(lies) for lies in work.args])
+    args = tuple([None if layout is None else frame.place(layout) for layout in work.args])
     return replace(work, args=args)  # type: ignore[arg-type]
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from weft.cache.serialisation import Deserializer, Serializer
 
 
-def packed(group: GPUKernelGroup, packing: Serializer) -> Any:
+def serialise(group: GPUKernelGroup, serializer: Serializer) -> Any:
     """Return the functions and the work of a group; raises NotCanonical where that cannot be."""
-    called = {each.name: each for f in group.source.functions.values() for each in f.inner}
+    called = {each.name: each for f in group.source.functions.values() for each in f.callees}
     functions = {**called, **group.source.functions}
     numbers = {name: number for number, name in enumerate(functions)}
     return {
@@ -29,23 +29,23 @@ def packed(group: GPUKernelGroup, packing: Serializer) -> Any:
                 [[p.name, p.ctype, p.is_written] for p in f.parameters],
                 f.body,
                 f.group,
-                [numbers[each.name] for each in f.inner],
+                [numbers[each.name] for each in f.callees],
                 f.calls,
                 f.shuffles,
             ]
             for f in functions.values()
         ],
-        "segments": _Packed(group, packing, numbers).segments(group.segments),
+        "segments": _SegmentSerializer(group, serializer, numbers).segments(group.segments),
     }
 
 
-class _Packed:
+class _SegmentSerializer:
     """Describes the segments of a group, whose functions have numbers."""
 
     def __init__(
-        self, group: GPUKernelGroup, packing: Serializer, numbers: Mapping[str, int]
+        self, group: GPUKernelGroup, serializer: Serializer, numbers: Mapping[str, int]
     ) -> None:
-        self.packing = packing
+        self.serializer = serializer
         self.numbers = numbers
         self.reports = {report.word: report for report in group.reports}
 
@@ -56,7 +56,9 @@ class _Packed:
         ]
 
     def launch(self, kernel: Launch, word: int | None) -> Any:
-        tensors = [None if lies is None else self.packing.tensor(lies) for lies in kernel.args]
+        tensors = [
+            None if layout is None else self.serializer.tensor(layout) for layout in kernel.args
+        ]
         if isinstance(kernel, LibraryCall):
             return [kernel.name, tensors, 0, self.origins((kernel.op,)), None]
         reported: Any = None
@@ -64,7 +66,7 @@ class _Packed:
             reported = "guarded"
         elif word is not None:
             report = self.reports[word]
-            op, places = self.packing.value(report.step.op), self.places(report.step.args)
+            op, places = self.serializer.value(report.step.op), self.places(report.step.args)
             reported = [report.start, op, places]
         number = self.numbers[kernel.function.name]
         return [number, tensors, kernel.items, self.origins(kernel.ops), reported]
@@ -77,40 +79,40 @@ class _Packed:
                 return {"repeat": [count, self.segments(segments)]}
             case While(test, flag, segments):
                 inner = self.segments(test), self.segments(segments)
-                return {"while": [inner[0], self.packing.tensor(flag), inner[1]]}
+                return {"while": [inner[0], self.serializer.tensor(flag), inner[1]]}
             case Choice(flag, then, otherwise):
                 inner = self.segments(then), self.segments(otherwise)
-                return {"choice": [self.packing.tensor(flag), *inner]}
+                return {"choice": [self.serializer.tensor(flag), *inner]}
             case _:
-                called, op = self.packing.value(work.work), self.packing.value(work.op)
+                called, op = self.serializer.value(work.work), self.serializer.value(work.op)
                 return {"call": [called, self.places(work.args), list(work.written), op]}
 
     def places(self, tensors: Iterable[TensorDescription]) -> list[int]:
-        return [self.packing.tensor(lies) for lies in tensors]
+        return [self.serializer.tensor(layout) for layout in tensors]
 
     def origins(self, ops: Iterable[Op]) -> list[int]:
-        return [self.packing.origin(each.order) for op in ops for each in op.contained or (op,)]
+        return [self.serializer.origin(each.order) for op in ops for each in op.contained or (op,)]
 
 
-def restore(group: GPUKernelGroup, unpacking: Deserializer) -> None:
+def restore(group: GPUKernelGroup, deserializer: Deserializer) -> None:
     """Add to an empty group what `packed` described."""
     functions: list[Function] = []
-    for title, parameters, body, size, called, calls, shuffles in unpacking.code["functions"]:
+    for title, parameters, body, size, called, calls, shuffles in deserializer.code["functions"]:
         inner = tuple(functions[number] for number in called)
         taken = tuple(Parameter(*each) for each in parameters)
         functions.append(Function(title, taken, body, size, inner, tuple(calls), shuffles))
-    _Restoring(group, unpacking, functions).segments(unpacking.code["segments"])
+    _SegmentDeserializer(group, deserializer, functions).segments(deserializer.code["segments"])
 
 
-class _Restoring:
+class _SegmentDeserializer:
     """Adds described segments to a group."""
 
     def __init__(
-        self, group: GPUKernelGroup, unpacking: Deserializer, functions: Sequence[Function]
+        self, group: GPUKernelGroup, deserializer: Deserializer, functions: Sequence[Function]
     ) -> None:
         self.group = group
-        self.unpacking = unpacking
-        self.tensor = unpacking.tensor
+        self.deserializer = deserializer
+        self.tensor = deserializer.tensor
         self.functions = functions
 
     def segments(self, described: Sequence[Any]) -> None:
@@ -144,13 +146,15 @@ class _Restoring:
         self.add_function(self.functions[number], origins)
         start, step = 0, Step(op, (), ())
         if reported is not None and not is_guarded:
-            start, packed_op, operands = reported
-            step = Step(self.unpacking.value(packed_op), (), tuple(map(self.tensor, operands)))
+            start, serialised_op, operands = reported
+            step = Step(
+                self.deserializer.value(serialised_op), (), tuple(map(self.tensor, operands))
+            )
         self.group.add_work(kernel, step, start)
 
     def call(self, work: Any, places: Any, written: Any, op: Any) -> None:
-        called, args = _callable(self.unpacking.value(work)), tuple(map(self.tensor, places))
-        host = HostCall(called, args, tuple(written), self.unpacking.value(op))
+        called, args = _callable(self.deserializer.value(work)), tuple(map(self.tensor, places))
+        host = HostCall(called, args, tuple(written), self.deserializer.value(op))
         self.group.add_work(host, Step(host.op, (), ()), 0)
 
     def repeat(self, count: int, segments: Any) -> None:
@@ -166,7 +170,7 @@ class _Restoring:
 
     def op(self, origins: list[int]) -> Op:
         """Return the first op of the user that a kernel came from; any, if there is none."""
-        return self.unpacking.structure.all_ops[next((o for o in origins if o >= 0), 0)]
+        return self.deserializer.structure.all_ops[next((o for o in origins if o >= 0), 0)]
 
     def add_function(self, function: Function, origins: list[int]) -> None:
         """Add a function with the user's lines to the source."""
@@ -174,16 +178,16 @@ class _Restoring:
         source_.functions.setdefault(name, function)
         lines = source_.lines.setdefault(name, {})
         for origin in origins:
-            location = self.unpacking.location(origin)
+            location = self.deserializer.location(origin)
             if location is not None:
                 lines[source.file_info(location)] = None
 
 
 _HOST: Mapping[str, Callable[..., None]] = {
-    "call": _Restoring.call,
-    "repeat": _Restoring.repeat,
-    "while": _Restoring.while_,
-    "choice": _Restoring.choice,
+    "call": _SegmentDeserializer.call,
+    "repeat": _SegmentDeserializer.repeat,
+    "while": _SegmentDeserializer.while_,
+    "choice": _SegmentDeserializer.choice,
 }
 
 

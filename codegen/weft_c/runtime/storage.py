@@ -11,15 +11,15 @@ import numpy as np
 from weft.errors import StateError
 from weft.ir.description import TensorDescription
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
-from weft_c.runtime.device import HeldMemory
-from weft_c.source.functions import region
+from weft_c.runtime.device import DeviceMemory
+from weft_c.source.functions import byte_range
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 Bytes = np.ndarray[Any, Any]
-Held = TypeVar("Held", bound=HeldMemory)
+MemoryT = TypeVar("MemoryT", bound=DeviceMemory)
 
 
-class CopiedStorage(DeviceBufferStorage, Generic[Held]):
+class CopiedStorage(DeviceBufferStorage, Generic[MemoryT]):
     """A buffer of which the host sees stretches of bytes.
 
     Attributes
@@ -32,27 +32,27 @@ class CopiedStorage(DeviceBufferStorage, Generic[Held]):
         Whether it holds that.
     """
 
-    lender: Callable[[], Held] | None = None
+    memory_provider: Callable[[], MemoryT] | None = None
     constant: np.ndarray[Any, Any] | None = None
     is_set = False
-    _memory: Held | None = None
+    _memory: MemoryT | None = None
 
     @abstractmethod
-    def make_memory(self) -> Held:
+    def make_memory(self) -> MemoryT:
         """Return zeroed memory; raises DeviceMemoryError if there is not enough."""
 
     def allocate(self) -> None:
         """Take memory, so that an error comes now; raises DeviceMemoryError."""
-        if self.lender is not None:
-            self.lender()
+        if self.memory_provider is not None:
+            self.memory_provider()
         else:
             self._memory = self.make_memory()
 
     @property
-    def memory(self) -> Held:
+    def memory(self) -> MemoryT:
         """The memory; raises StateError once the transformer has been closed."""
-        if self.lender is not None:
-            return self.lender()
+        if self.memory_provider is not None:
+            return self.memory_provider()
         if self._memory is None:
             raise StateError(f"the memory of {self.name} was given back: make another transformer")
         return self._memory
@@ -95,7 +95,7 @@ class CopiedTensor(DeviceTensor):
         """Do nothing: the buffer is asked for its memory whenever that is needed."""
 
     def _read(self) -> tuple[int, Bytes, np.ndarray[Any, Any]]:
-        start, size = region(self.description)
+        start, size = byte_range(self.description)
         bytes_ = self.storage.read(start, size)
         return start, bytes_, view(self.description, bytes_, start)
 
@@ -112,7 +112,7 @@ class CopiedTensor(DeviceTensor):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if key is Ellipsis and self.description.is_contiguous:
-            start, size = region(self.description)
+            start, size = byte_range(self.description)
             bytes_ = self.storage.space(start, size)
             found = view(self.description, bytes_, start)
         else:
@@ -121,11 +121,11 @@ class CopiedTensor(DeviceTensor):
         self.storage.write(start, bytes_)
 
 
-def view(lies: TensorDescription, memory: Bytes, start: int = 0) -> np.ndarray[Any, Any]:
+def view(layout: TensorDescription, memory: Bytes, start: int = 0) -> np.ndarray[Any, Any]:
     """Return the described elements of bytes that begin at a place of the buffer."""
-    if not lies.size:
-        return np.empty(lies.shape, lies.dtype)
-    moved = TensorDescription(lies.shape, lies.dtype, lies.strides, lies.offset - start)
+    if not layout.size:
+        return np.empty(layout.shape, layout.dtype)
+    moved = TensorDescription(layout.shape, layout.dtype, layout.strides, layout.offset - start)
     return host_view(moved, memory)
 
 

@@ -24,11 +24,11 @@ from weft_c.lowering import rules, scratch_bytes
 from weft_c.matmul.products import takes_prologue
 from weft_c.processor import Processor
 from weft_c.runtime import serialisation
-from weft_c.runtime.device import HeldMemory, OpenedDevice
+from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.errors import DeviceMemoryError, largest_values
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import CopiedStorage
-from weft_c.runtime.workspace_pool import WorkingMemory
+from weft_c.runtime.workspace_pool import WorkspacePool
 
 LEAST_ALIGNMENT = 256
 """Bytes: what tensors are aligned to wherever they lie."""
@@ -49,7 +49,7 @@ class DeviceTransformer(Transformer):
         The memory that programs use one after the other: the arena, and copies of arrays.
     """
 
-    device: OpenedDevice
+    device: OpenDevice
     processor: Processor
     _is_forked = False
 
@@ -57,14 +57,14 @@ class DeviceTransformer(Transformer):
         super().__init__(**options)
         self._groups: list[GPUKernelGroup] = []
         self._constants: WeakValueDictionary[int, CopiedStorage[Any]] = WeakValueDictionary()
-        self.working: WorkingMemory[Any] = WorkingMemory(self.working_memory)
+        self.workspace_pool: WorkspacePool[Any] = WorkspacePool(self.make_workspace)
 
     @abstractmethod
     def device_buffer_storage(self, nbytes: int, name: str) -> CopiedStorage[Any]:
         """Return a new, unallocated buffer."""
 
     @abstractmethod
-    def working_memory(self, nbytes: int, what: str) -> HeldMemory:
+    def make_workspace(self, nbytes: int, what: str) -> DeviceMemory:
         """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
 
     @abstractmethod
@@ -97,14 +97,14 @@ class DeviceTransformer(Transformer):
     def arena_storage(self, program: Program) -> CopiedStorage[Any]:
         """Return the arena of a program, whose memory all programs share."""
         storage = self.device_buffer_storage(program.arena_size, "arena")
-        storage.lender = partial(self._arena, program, storage.bytes)
+        storage.memory_provider = partial(self._arena, program, storage.bytes)
         return storage
 
-    def _arena(self, program: Program, nbytes: int) -> HeldMemory:
+    def _arena(self, program: Program, nbytes: int) -> DeviceMemory:
         self.require_open()
         what = f"the arena of {program.name}"
         try:
-            found: HeldMemory = self.working.at_least("arena", nbytes, what)
+            found: DeviceMemory = self.workspace_pool.reserve("arena", nbytes, what)
         except DeviceMemoryError as error:
             raise DeviceMemoryError(f"{error.problem}\n{largest_values(program)}") from error
         return found
@@ -144,14 +144,14 @@ class DeviceTransformer(Transformer):
         """Return the device as kernels see it, and the rules."""
         return [self.processor, [(kind, rules[kind]) for kind in rules]]
 
-    def export(self, program: Program, packing: Serializer) -> Any:
+    def export(self, program: Program, serializer: Serializer) -> Any:
         """Return the source and what is launched."""
-        return serialisation.packed(program.code, packing)
+        return serialisation.serialise(program.code, serializer)
 
-    def restore(self, program: Program, unpacking: Deserializer) -> Callable[..., None]:
+    def restore(self, program: Program, deserializer: Deserializer) -> Callable[..., None]:
         """Build the source again and return the program."""
         group = self.kernel_group(program)
-        serialisation.restore(group, unpacking)
+        serialisation.restore(group, deserializer)
         return self._built(group)
 
     def _built(self, group: GPUKernelGroup) -> GPUKernelGroup:
@@ -191,7 +191,7 @@ class DeviceTransformer(Transformer):
             group.close()
         for buffer in buffers:
             buffer.release()
-        self.working.release()
+        self.workspace_pool.release()
 
 
 def target_of(name: str, processor: Processor, fast_math: bool = False) -> Target:

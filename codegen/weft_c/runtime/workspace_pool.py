@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-from weft_c.runtime.device import HeldMemory
+from weft_c.runtime.device import DeviceMemory
 
-Held = TypeVar("Held", bound=HeldMemory)
+MemoryT = TypeVar("MemoryT", bound=DeviceMemory)
 
 
-class WorkingMemory(Generic[Held]):
+class WorkspacePool(Generic[MemoryT]):
     """Stretches of memory by name, each as large as the largest that was asked for.
 
     Nothing is kept in them from one call to the next.
@@ -26,12 +26,12 @@ class WorkingMemory(Generic[Held]):
         Changes when a stretch is given back: addresses that were taken before count no more.
     """
 
-    def __init__(self, make: Callable[[int, str], Held]) -> None:
+    def __init__(self, make: Callable[[int, str], MemoryT]) -> None:
         self.version = 0
         self._make = make
-        self._held: dict[Hashable, Held] = {}
+        self._held: dict[Hashable, MemoryT] = {}
 
-    def at_least(self, name: Hashable, nbytes: int, what: str) -> Held:
+    def reserve(self, name: Hashable, nbytes: int, what: str) -> MemoryT:
         """Return a stretch, which is replaced if it is smaller than this.
 
         The smaller one is given back first, since there may be no room for both. Raises

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class EntryPoint:
     """A kernel: a function, or several as cases, of which a launch names one first of all.
 
     Attributes
@@ -57,11 +57,11 @@ class Entry:
         return f"{head} {{\n{code}\n}}\n"
 
 
-def entries_of(functions: Mapping[str, Function], cases: int) -> Iterator[Entry]:
+def make_entry_points(functions: Mapping[str, Function], cases: int) -> Iterator[EntryPoint]:
     """Yield kernels for functions, up to so many in one where a work item is a group by itself."""
     serial = [name for name, function in functions.items() if function.group == 1]
     for start in range(0, len(serial), cases):
-        yield Entry({name: functions[name] for name in serial[start : start + cases]})
+        yield EntryPoint({name: functions[name] for name in serial[start : start + cases]})
     for name, function in functions.items():
         if function.group != 1:
-            yield Entry({name: function})
+            yield EntryPoint({name: function})

@@ -12,9 +12,9 @@ from typing import Any
 from weft.ir import dtypes
 from weft.ir.op import Op
 from weft.ops import activation, bits, comparison, elementwise, math, rounding, trigonometry
-from weft_c.source.values import VECTORS, Form
+from weft_c.source.values import VECTOR_DTYPES, Emitter
 
-Expression = Callable[[Any, Form, Sequence[str]], str]
+Expression = Callable[[Any, Emitter, Sequence[str]], str]
 
 TEMPLATES: dict[type[Op], str] = {
     comparison.EqualOp: "({0} == {1})",
@@ -57,7 +57,7 @@ ROUNDING_IS_EXACT = (comparison.WhereOp, comparison.MaximumOp, comparison.Minimu
 _functions: dict[type[Op], Expression] = {}
 
 
-def _writes(*kinds: type[Op]) -> Callable[[Expression], Expression]:
+def _expression_for(*kinds: type[Op]) -> Callable[[Expression], Expression]:
     def mark(function: Expression) -> Expression:
         for kind in kinds:
             _functions[kind] = function
@@ -76,25 +76,25 @@ def has_expression(op: Op) -> bool:
 def has_vectors(op: Op) -> bool:
     """Whether an op can be computed in vectors of lanes."""
     names = {value.dtype.name for value in (op, *op.args)}
-    if not names <= VECTORS:
+    if not names <= VECTOR_DTYPES:
         return False
     is_power = isinstance(op, math.PowerOp)
-    return not isinstance(op, ONE_AT_A_TIME) and not (is_power and names != {"float32"})
+    return not isinstance(op, SCALAR_ONLY) and not (is_power and names != {"float32"})
 
 
-def expression(op: Op, form: Form, args: Sequence[str]) -> str:
+def expression(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     """Return the text of an op's result."""
     template = TEMPLATES.get(type(op))
     if template is None:
-        return _functions[type(op)](op, form, args)
+        return _functions[type(op)](op, emitter, args)
     if isinstance(op, rounding.RoundingOp) and not dtypes.is_float(op.dtype):
         return args[0]
     found = template.format(*args)
     is_exact = isinstance(op, ROUNDING_IS_EXACT) or dtypes.is_bool(op.dtype)
-    return found if is_exact else form.rounded(op.dtype, found)
+    return found if is_exact else emitter.rounded(op.dtype, found)
 
 
-ONE_AT_A_TIME = (elementwise.FloorDivideOp, elementwise.ModOp, bits.ShiftOp)
+SCALAR_ONLY = (elementwise.FloorDivideOp, elementwise.ModOp, bits.ShiftOp)
 """Ops that are functions of numbers."""
 
 _ARITHMETIC: dict[type[Op], str] = {
@@ -104,94 +104,94 @@ _ARITHMETIC: dict[type[Op], str] = {
 }
 
 
-@_writes(*_ARITHMETIC)
-def _arithmetic(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(*_ARITHMETIC)
+def _arithmetic(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     """Compute in unsigned integers, which wrap around."""
     sign = _ARITHMETIC[type(op)]
     if not dtypes.is_integer(op.dtype):
-        return form.rounded(op.dtype, f"({args[0]} {sign} {args[1]})")
-    x, y = (form.unsigned(op.dtype, arg) for arg in args)
-    return form.signed(op.dtype, f"({x} {sign} {y})")
+        return emitter.rounded(op.dtype, f"({args[0]} {sign} {args[1]})")
+    x, y = (emitter.unsigned(op.dtype, arg) for arg in args)
+    return emitter.signed(op.dtype, f"({x} {sign} {y})")
 
 
-@_writes(elementwise.DivideOp)
-def _divide(op: Op, form: Form, args: Sequence[str]) -> str:
-    return form.rounded(op.dtype, f"({args[0]} / {args[1]})")
+@_expression_for(elementwise.DivideOp)
+def _divide(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return emitter.rounded(op.dtype, f"({args[0]} / {args[1]})")
 
 
-@_writes(elementwise.NegativeOp)
-def _negative(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(elementwise.NegativeOp)
+def _negative(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     if not dtypes.is_integer(op.dtype):
         return f"(-{args[0]})"
-    return form.signed(op.dtype, f"(0 - {form.unsigned(op.dtype, args[0])})")
+    return emitter.signed(op.dtype, f"(0 - {emitter.unsigned(op.dtype, args[0])})")
 
 
-@_writes(elementwise.AbsoluteOp)
-def _absolute(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(elementwise.AbsoluteOp)
+def _absolute(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     if op.dtype.kind == "u":
         return args[0]
     if dtypes.is_float(op.dtype):
         return f"fabs({args[0]})"
-    negated = _negative(op, form, args)
+    negated = _negative(op, emitter, args)
     return f"({args[0]} < 0 ? {negated} : {args[0]})"
 
 
-@_writes(elementwise.SquareOp)
-def _square(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(elementwise.SquareOp)
+def _square(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     if not dtypes.is_integer(op.dtype):
-        return form.rounded(op.dtype, f"({args[0]} * {args[0]})")
-    x = form.unsigned(op.dtype, args[0])
-    return form.signed(op.dtype, f"({x} * {x})")
+        return emitter.rounded(op.dtype, f"({args[0]} * {args[0]})")
+    x = emitter.unsigned(op.dtype, args[0])
+    return emitter.signed(op.dtype, f"({x} * {x})")
 
 
-@_writes(elementwise.ReciprocalOp)
-def _reciprocal(op: Op, form: Form, args: Sequence[str]) -> str:
-    return form.rounded(op.dtype, f"({form.constant(1, op.dtype)} / {args[0]})")
+@_expression_for(elementwise.ReciprocalOp)
+def _reciprocal(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return emitter.rounded(op.dtype, f"({emitter.constant(1, op.dtype)} / {args[0]})")
 
 
-@_writes(math.RsqrtOp)
-def _rsqrt(op: Op, form: Form, args: Sequence[str]) -> str:
-    return form.rounded(op.dtype, f"({form.constant(1, op.dtype)} / sqrt({args[0]}))")
+@_expression_for(math.RsqrtOp)
+def _rsqrt(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return emitter.rounded(op.dtype, f"({emitter.constant(1, op.dtype)} / sqrt({args[0]}))")
 
 
-@_writes(math.TanhOp)
-def _tanh(op: Op, form: Form, args: Sequence[str]) -> str:
-    return _called("weft_tanh", op, form, args)
+@_expression_for(math.TanhOp)
+def _tanh(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return _called("weft_tanh", op, emitter, args)
 
 
-@_writes(elementwise.FloorDivideOp)
-def _floor_divide(op: Op, form: Form, args: Sequence[str]) -> str:
-    return _called("weft_floordiv", op, form, args)
+@_expression_for(elementwise.FloorDivideOp)
+def _floor_divide(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return _called("weft_floordiv", op, emitter, args)
 
 
-@_writes(elementwise.ModOp)
-def _mod(op: Op, form: Form, args: Sequence[str]) -> str:
-    return _called("weft_mod", op, form, args)
+@_expression_for(elementwise.ModOp)
+def _mod(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return _called("weft_mod", op, emitter, args)
 
 
-@_writes(math.PowerOp)
-def _power(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(math.PowerOp)
+def _power(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     if dtypes.is_integer(op.dtype):
-        return _called("weft_power", op, form, args)
+        return _called("weft_power", op, emitter, args)
     exponent = op.args[1]
     known = exponent.const if exponent.is_constant and not exponent.axes else None
     if known is not None and known == 2:
-        return form.rounded(op.dtype, f"({args[0]} * {args[0]})")
-    return form.rounded(op.dtype, f"pow({args[0]}, {args[1]})")
+        return emitter.rounded(op.dtype, f"({args[0]} * {args[0]})")
+    return emitter.rounded(op.dtype, f"pow({args[0]}, {args[1]})")
 
 
-@_writes(bits.ShiftLeftOp)
-def _left(op: Op, form: Form, args: Sequence[str]) -> str:
-    return _called("weft_left", op, form, args)
+@_expression_for(bits.ShiftLeftOp)
+def _left(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return _called("weft_left", op, emitter, args)
 
 
-@_writes(bits.ShiftRightOp)
-def _right(op: Op, form: Form, args: Sequence[str]) -> str:
-    return _called("weft_right", op, form, args)
+@_expression_for(bits.ShiftRightOp)
+def _right(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return _called("weft_right", op, emitter, args)
 
 
-def _called(name: str, op: Op, form: Form, args: Sequence[str]) -> str:
-    return form.rounded(op.dtype, form.code.call(f"{name}_{form.type(op.dtype)}", *args))
+def _called(name: str, op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return emitter.rounded(op.dtype, emitter.code.call(f"{name}_{emitter.type(op.dtype)}", *args))
 
 
 _BITWISE: dict[type[Op], str] = {
@@ -201,15 +201,15 @@ _BITWISE: dict[type[Op], str] = {
 }
 
 
-@_writes(*_BITWISE)
-def _bitwise(op: Op, form: Form, args: Sequence[str]) -> str:
-    return form.rounded(op.dtype, f"({args[0]} {_BITWISE[type(op)]} {args[1]})")
+@_expression_for(*_BITWISE)
+def _bitwise(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return emitter.rounded(op.dtype, f"({args[0]} {_BITWISE[type(op)]} {args[1]})")
 
 
-@_writes(bits.BitwiseNotOp)
-def _bitwise_not(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(bits.BitwiseNotOp)
+def _bitwise_not(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     sign = "!" if dtypes.is_bool(op.dtype) else "~"
-    return form.rounded(op.dtype, f"({sign}{args[0]})")
+    return emitter.rounded(op.dtype, f"({sign}{args[0]})")
 
 
 _ORDER: dict[type[Op], str] = {
@@ -220,11 +220,11 @@ _ORDER: dict[type[Op], str] = {
 }
 
 
-@_writes(*_ORDER)
-def _order(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(*_ORDER)
+def _order(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     """Compare, true lanes of vectors, which are -1, in reverse."""
     x, y = args
-    if form.is_vector and dtypes.is_bool(op.args[0].dtype):
+    if emitter.is_vector and dtypes.is_bool(op.args[0].dtype):
         x, y = y, x
     return f"({x} {_ORDER[type(op)]} {y})"
 
@@ -232,8 +232,8 @@ def _order(op: Op, form: Form, args: Sequence[str]) -> str:
 _EXTREMA: dict[type[Op], str] = {comparison.MaximumOp: ">", comparison.MinimumOp: "<"}
 
 
-@_writes(*_EXTREMA)
-def _extremum(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(*_EXTREMA)
+def _extremum(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     return extremum(op.dtype, _EXTREMA[type(op)], *args)
 
 
@@ -246,31 +246,31 @@ def extremum(dtype: dtypes.DType, sign: str, x: str, y: str) -> str:
     return f"({x} {sign} {y} ? {x} : {y})"
 
 
-@_writes(activation.ReluOp)
-def _relu(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(activation.ReluOp)
+def _relu(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     """Keep NaN, which is not below 0."""
-    zero = form.constant(0, op.dtype)
+    zero = emitter.constant(0, op.dtype)
     return f"({args[0]} < {zero} ? {zero} : {args[0]})"
 
 
-@_writes(elementwise.SignOp)
-def _sign(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(elementwise.SignOp)
+def _sign(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     """Keep NaN and zeros, which are neither above nor below 0."""
     (x,) = args
-    zero, one = (form.constant(value, op.dtype) for value in (0, 1))
+    zero, one = (emitter.constant(value, op.dtype) for value in (0, 1))
     below = f"({x} < {zero} ? -{one} : {x})" if op.dtype.kind != "u" else x
     return f"({x} > {zero} ? {one} : {below})"
 
 
-@_writes(rounding.IsnanOp)
-def _isnan(op: Op, form: Form, args: Sequence[str]) -> str:
+@_expression_for(rounding.IsnanOp)
+def _isnan(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     return f"({args[0]} != {args[0]})"
 
 
-@_writes(elementwise.CastOp)
-def _cast(op: Op, form: Form, args: Sequence[str]) -> str:
-    return form.converted(op.args[0].dtype, op.dtype, args[0])
+@_expression_for(elementwise.CastOp)
+def _cast(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return emitter.converted(op.args[0].dtype, op.dtype, args[0])
 
 
-KINDS: tuple[type[Op], ...] = (*TEMPLATES, *_functions)
+EXPRESSION_OPS: tuple[type[Op], ...] = (*TEMPLATES, *_functions)
 """The ops that have an expression."""

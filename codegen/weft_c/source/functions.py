@@ -13,7 +13,7 @@ from weft.ir.op import Op
 from weft.support.quoting import harmless, identifier
 from weft_c.dialect import Dialect
 from weft_c.source import helpers
-from weft_c.source.entry_points import Entry, entries_of
+from weft_c.source.entry_points import EntryPoint, make_entry_points
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Function:
     parameters: tuple[Parameter, ...]
     body: str
     group: int
-    inner: tuple[Function, ...] = ()
+    callees: tuple[Function, ...] = ()
     calls: tuple[str, ...] = ()
     shuffles: bool = False
 
@@ -69,7 +69,7 @@ class Function:
         return f"{identifier(self.title)}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
     @property
-    def name_within(self) -> str:
+    def device_function_name(self) -> str:
         """The name that it has as a function that kernels call."""
         return f"do_{self.name}"
 
@@ -187,9 +187,9 @@ class Source:
         return name
 
     @property
-    def entries(self) -> list[Entry]:
+    def entry_points(self) -> list[EntryPoint]:
         """The kernels, with the functions in them."""
-        return list(entries_of(self.functions, self.cases))
+        return list(make_entry_points(self.functions, self.cases))
 
     @property
     def text(self) -> str:
@@ -205,19 +205,19 @@ class Source:
             line += text.count("\n") + 1
         else:
             raise KeyError(name)
-        is_case = any(name in entry.functions and entry.has_cases for entry in self.entries)
+        is_case = any(name in entry.functions and entry.has_cases for entry in self.entry_points)
         attributes = 0 if is_case else self._head(name).count("\n")
         return line + len(self.lines[name]) + attributes
 
     def _parts(self) -> Iterator[tuple[str | None, str]]:
         """Yield the stretches of the text, those of functions that are launched with their name."""
-        inner = {each.name: each for made in self.functions.values() for each in made.inner}
-        for text in self._prelude([*self.functions.values(), *inner.values()]):
+        callees = {each.name: each for made in self.functions.values() for each in made.callees}
+        for text in self._prelude([*self.functions.values(), *callees.values()]):
             yield None, text
-        for each in inner.values():
-            yield None, _inner(each.name_within, each)
-        for entry in self.entries:
-            write = _inner if entry.has_cases else self._kernel
+        for each in callees.values():
+            yield None, _device_function(each.device_function_name, each)
+        for entry in self.entry_points:
+            write = _device_function if entry.has_cases else self._kernel
             for name, function in entry.functions.items():
                 lines = "".join(f"// {harmless(line)}\n" for line in self.lines[name])
                 yield name, f"{lines}{write(name, function)}"
@@ -237,23 +237,23 @@ class Source:
         yield self.dialect.prelude
         if self.has_double:
             yield self.dialect.double
-        for name in helpers.closure(name for each in functions for name in each.calls):
+        for name in helpers.with_callees(name for each in functions for name in each.calls):
             yield helpers.HELPERS[name].text
 
 
-def _inner(name: str, function: Function) -> str:
+def _device_function(name: str, function: Function) -> str:
     parameters = ", ".join(map(str, function.parameters))
     return f"FUNCTION void {name}({parameters}) {{\n{function.body}\n}}\n"
 
 
-def region(lies: TensorDescription) -> tuple[int, int]:
+def byte_range(layout: TensorDescription) -> tuple[int, int]:
     """Return the first byte that a tensor covers in its buffer, and how many from there on."""
-    if not lies.size:
-        return lies.offset, 0
-    spans = [(n - 1) * step for n, step in zip(lies.shape, lies.strides, strict=True)]
-    first = lies.offset + sum(min(span, 0) for span in spans)
-    last = lies.offset + sum(max(span, 0) for span in spans)
-    return first, last + lies.dtype.itemsize - first
+    if not layout.size:
+        return layout.offset, 0
+    spans = [(n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True)]
+    first = layout.offset + sum(min(span, 0) for span in spans)
+    last = layout.offset + sum(max(span, 0) for span in spans)
+    return first, last + layout.dtype.itemsize - first
 
 
 def ctype(dtype: DType) -> str:

@@ -197,7 +197,7 @@ FUNCTION f64 weft_tanh_f64(f64 x) { return fabs(x) > 40 ? copysign((f64)1, x) : 
 )
 
 
-def closure(names: Iterable[str]) -> list[str]:
+def with_callees(names: Iterable[str]) -> list[str]:
     """Return helpers and those that they call, each once, after those that it calls."""
     found: dict[str, None] = {}
 

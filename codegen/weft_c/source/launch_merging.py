@@ -14,13 +14,13 @@ from typing import Any
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
 from weft_c.source.code import Code
-from weft_c.source.functions import Function, GPUKernel, Parameter, region
+from weft_c.source.functions import Function, GPUKernel, Parameter, byte_range
 
-MOST_FUNCTIONS, MOST_PARAMETERS = 16, 64
+MAX_FUNCTIONS, MAX_PARAMETERS = 16, 64
 """What one kernel calls and takes at most; OpenCL promises room for 128 pointers."""
 
 
-class SmallLaunches:
+class LaunchMerger:
     """Launches that are waiting to become one kernel, in order."""
 
     def __init__(self) -> None:
@@ -30,30 +30,30 @@ class SmallLaunches:
 
     def takes(self, kernel: GPUKernel) -> bool:
         """Whether a launch can be a part of the same kernel as those that are waiting."""
-        places = self._places | {_place(lies) for lies in kernel.args}
+        places = self._places | {_place(layout) for layout in kernel.args}
         return (
-            len(self.kernels) < MOST_FUNCTIONS
-            and len(places) <= MOST_PARAMETERS
+            len(self.kernels) < MAX_FUNCTIONS
+            and len(places) <= MAX_PARAMETERS
             and not any(map(self._has_another_type, kernel.args, kernel.function.parameters))
         )
 
     def add(self, kernel: GPUKernel) -> None:
         """Let a launch wait."""
         self.kernels.append(kernel)
-        for lies, parameter in zip(kernel.args, kernel.function.parameters, strict=True):
-            self._places.add(_place(lies))
-            if lies is not None:
-                first, size = region(lies)
-                known = self._types.setdefault(lies.base, [])
+        for layout, parameter in zip(kernel.args, kernel.function.parameters, strict=True):
+            self._places.add(_place(layout))
+            if layout is not None:
+                first, size = byte_range(layout)
+                known = self._types.setdefault(layout.base, [])
                 known.append((first, first + size, parameter.ctype))
 
-    def _has_another_type(self, lies: TensorDescription | None, parameter: Parameter) -> bool:
-        if lies is None:
+    def _has_another_type(self, layout: TensorDescription | None, parameter: Parameter) -> bool:
+        if layout is None:
             return False
-        first, size = region(lies)
+        first, size = byte_range(layout)
         return any(
             first < end and start < first + size and ctype != parameter.ctype
-            for start, end, ctype in self._types.get(lies.base, ())
+            for start, end, ctype in self._types.get(layout.base, ())
         )
 
     def merged(self) -> GPUKernel | None:
@@ -67,8 +67,8 @@ def is_small(kernel: GPUKernel) -> bool:
     return kernel.items == 1 and kernel.function.group == 1 and None not in kernel.args
 
 
-def _place(lies: TensorDescription | None) -> Any:
-    return None if lies is None else (lies.base, region(lies)[0], lies.dtype)
+def _place(layout: TensorDescription | None) -> Any:
+    return None if layout is None else (layout.base, byte_range(layout)[0], layout.dtype)
 
 
 def _merged(kernels: Sequence[GPUKernel]) -> GPUKernel:
@@ -81,19 +81,19 @@ def _merged(kernels: Sequence[GPUKernel]) -> GPUKernel:
     ops: dict[Op, None] = {}
     for kernel in kernels:
         passed = []
-        for lies, parameter in zip(kernel.args, kernel.function.parameters, strict=True):
-            key = (_place(lies), parameter.ctype)
+        for layout, parameter in zip(kernel.args, kernel.function.parameters, strict=True):
+            key = (_place(layout), parameter.ctype)
             name = names.setdefault(key, f"p{len(names)}")
-            args[name], types[name] = _larger(args.get(name), lies), parameter.ctype
+            args[name], types[name] = _larger(args.get(name), layout), parameter.ctype
             if parameter.is_written:
                 written.add(name)
             passed.append(name)
-        code.line(f"{kernel.function.name_within}({', '.join(passed)});")
+        code.line(f"{kernel.function.device_function_name}({', '.join(passed)});")
         ops.update(dict.fromkeys(kernel.ops))
     parameters = tuple(Parameter(name, types[name], name in written) for name in args)
-    inner = tuple({kernel.function.name: kernel.function for kernel in kernels}.values())
-    title = f"{inner[0].title}_and_{len(kernels) - 1}_more"
-    function = Function(title, parameters, str(code), 1, inner)
+    callees = tuple({kernel.function.name: kernel.function for kernel in kernels}.values())
+    title = f"{callees[0].title}_and_{len(kernels) - 1}_more"
+    function = Function(title, parameters, str(code), 1, callees)
     return GPUKernel(function, tuple(args.values()), 1, tuple(ops))
 
 
@@ -103,4 +103,4 @@ def _larger(
     """Return which of two tensors that begin at the same place covers more bytes."""
     if one is None or other is None:
         return one or other
-    return max(one, other, key=lambda lies: region(lies)[1])
+    return max(one, other, key=lambda layout: byte_range(layout)[1])

@@ -18,7 +18,7 @@ from weft.ir.dtypes import DType
 from weft_c.source.code import Address, Code
 from weft_c.source.functions import ctype
 
-VECTORS = frozenset({"bool", "int32", "uint32", "float32"})
+VECTOR_DTYPES = frozenset({"bool", "int32", "uint32", "float32"})
 """The names of the dtypes that there are vectors of."""
 
 _READ = {"float16": "weft_half_value", "bfloat16": "weft_bfloat_value"}
@@ -27,7 +27,7 @@ _ROUND = {"float16": "weft_half_round", "bfloat16": "weft_bfloat_round"}
 
 
 @dataclass(frozen=True)
-class Form:
+class Emitter:
     """How values of a function are written.
 
     Attributes

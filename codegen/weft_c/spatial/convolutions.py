@@ -16,19 +16,24 @@ from weft.ops.convolutions import (
 )
 from weft_c.lowering import Lowering, needs_scratch, rules
 from weft_c.matmul.accumulators import VECTOR, accumulator
-from weft_c.matmul.epilogues import Stored
+from weft_c.matmul.epilogues import StoreEpilogue
 from weft_c.matmul.shared_tiles import multiply_shared, partial_bytes
 from weft_c.processor import Processor
-from weft_c.source.index_types import are_many
-from weft_c.spatial.direct_convolution import Correlation, correlate
-from weft_c.spatial.filter_gradients import filter_sums, sum_filters
+from weft_c.source.index_types import needs_wide_counter
+from weft_c.spatial.direct_convolution import DirectConvolution, write_direct_convolution
+from weft_c.spatial.filter_gradients import plan_filter_gradient, write_filter_gradient
 from weft_c.spatial.geometry import Geometry, forward, geometry_of, transposed
-from weft_c.spatial.implicit_gemm import factors, gather_sums, product_lengths, result_of_product
+from weft_c.spatial.implicit_gemm import (
+    matmul_operands,
+    product_lengths,
+    result_of_product,
+    write_implicit_product,
+)
 
-MOST_TAPS = 1024
+MAX_TAPS = 1024
 """With more elements in a filter, tables of them are not worth their text."""
 
-MOST_SWEEPS = 9
+MAX_PHASES = 9
 """With more phases of the stride, kernels for each of them are not worth their text."""
 
 
@@ -40,17 +45,17 @@ def convolve(op: BilinearConvolutionOp, lowering: Lowering) -> None:
     processor, g = lowering.processor, geometry_of(op)
     acc = accumulator(op.dtype, processor)
     if is_direct(op, g, processor) and isinstance(op, ConvolutionFilterOp):
-        sum_filters(lowering, filter_sums(g, acc, processor), acc)
+        write_filter_gradient(lowering, plan_filter_gradient(g, acc, processor), acc)
         return
     if is_direct(op, g, processor) and lowering.args[1].is_contiguous:
         is_transposed = isinstance(op, ConvolutionInputOp)
-        correlate(lowering, _correlation(op, g), acc, is_transposed)
+        write_direct_convolution(lowering, _direct_convolution(op, g), acc, is_transposed)
         return
-    product, out = factors(op, g, lowering, acc), result_of_product(op, g, lowering.out)
+    product, out = matmul_operands(op, g, lowering, acc), result_of_product(op, g, lowering.out)
     if processor.is_serial:
-        gather_sums(lowering, product, out, acc)
+        write_implicit_product(lowering, product, out, acc)
     else:
-        multiply_shared(lowering, product, Stored(out, acc), "convolution")
+        multiply_shared(lowering, product, StoreEpilogue(out, acc), "convolution")
 
 
 @needs_scratch(ConvolutionOp, ConvolutionInputOp, ConvolutionFilterOp)
@@ -66,23 +71,23 @@ def convolution_bytes(op: BilinearConvolutionOp, processor: Processor) -> int:
     if not is_direct(op, g, processor):
         return 0
     if isinstance(op, ConvolutionFilterOp):
-        return filter_sums(g, acc, processor).scratch(acc)
-    return _correlation(op, g).scratch(acc, processor) + 256
+        return plan_filter_gradient(g, acc, processor).scratch(acc)
+    return _direct_convolution(op, g).scratch(acc, processor) + 256
 
 
 def is_direct(op: BilinearConvolutionOp, g: Geometry, processor: Processor) -> bool:
     """Whether a convolution is computed from copies of the images, whose elements are not many."""
-    is_short = not isinstance(op, ConvolutionInputOp) or prod(g.sliding.stride) <= MOST_SWEEPS
+    is_short = not isinstance(op, ConvolutionInputOp) or prod(g.sliding.stride) <= MAX_PHASES
     is_filled = all(each.axes.size for each in op.args)
-    if not processor.is_serial or not is_short or not is_filled or g.taps > MOST_TAPS:
+    if not processor.is_serial or not is_short or not is_filled or g.taps > MAX_TAPS:
         return False
     planes, _ = transposed(g) if isinstance(op, ConvolutionInputOp) else forward(g)
     copied = (g.channels + g.filters) * (planes.size + VECTOR)
     channels = g.groups * max(g.channels, g.filters)
-    return not any(map(are_many, (copied, channels, prod(g.lengths), prod(g.counts))))
+    return not any(map(needs_wide_counter, (copied, channels, prod(g.lengths), prod(g.counts))))
 
 
-def _correlation(op: BilinearConvolutionOp, g: Geometry) -> Correlation:
+def _direct_convolution(op: BilinearConvolutionOp, g: Geometry) -> DirectConvolution:
     if isinstance(op, ConvolutionOp):
-        return Correlation(g.batch, g.groups, g.channels, g.filters, *forward(g))
-    return Correlation(g.batch, g.groups, g.filters, g.channels, *transposed(g))
+        return DirectConvolution(g.batch, g.groups, g.channels, g.filters, *forward(g))
+    return DirectConvolution(g.batch, g.groups, g.filters, g.channels, *transposed(g))

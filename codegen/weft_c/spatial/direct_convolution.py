@@ -9,24 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from weft_c.loops.parallel import SHARES, decoded, part, share
-from weft_c.lowering import Lowering, Writing
+from weft_c.loops.parallel import GROUPS_PER_UNIT, part_bounds, unravel_index, work_item_bounds
+from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import VECTOR, Accumulator
 from weft_c.processor import Processor
 from weft_c.source.code import UNROLL, Address
-from weft_c.source.index_types import are_many, index_kind
-from weft_c.spatial.geometry import Planes, Sweep
+from weft_c.source.index_types import index_type, needs_wide_counter
+from weft_c.spatial.geometry import OutputPhase, Planes
 from weft_c.spatial.padded_copies import copy_planes
 
 REGISTERS = 26
 """The vectors of sums that are kept at a time."""
 
-LEAST_TASKS = 2
+MIN_TASKS = 2
 """The tasks for each unit, before an image is a task for several work items."""
 
 
 @dataclass(frozen=True)
-class Correlation:
+class DirectConvolution:
     """Results from planes and filters.
 
     Attributes
@@ -44,17 +44,17 @@ class Correlation:
     channels: int
     results: int
     planes: Planes
-    sweeps: tuple[Sweep, ...]
+    output_phases: tuple[OutputPhase, ...]
 
     def parts(self, processor: Processor) -> int:
         """Return in how many parts the results of an image are cut."""
-        wanted = LEAST_TASKS * processor.units
+        wanted = MIN_TASKS * processor.units
         return max(1, min(-(-wanted // (self.batch * self.groups)), self.results // 8))
 
     def items(self, processor: Processor) -> int:
         """Return the number of work items."""
         tasks = self.batch * self.groups * self.parts(processor)
-        return min(tasks, processor.units * SHARES)
+        return min(tasks, processor.units * GROUPS_PER_UNIT)
 
     @property
     def elements(self) -> int:
@@ -63,11 +63,11 @@ class Correlation:
 
     def scratch(self, acc: Accumulator, processor: Processor) -> int:
         """Return the bytes of scratch memory."""
-        return self.items(processor) * self.elements * acc.dtype_of_sums.itemsize
+        return self.items(processor) * self.elements * acc.sum_dtype.itemsize
 
 
 @dataclass(frozen=True)
-class Window:
+class OutputTile:
     """A tile of sums: filters, vectors, and the rows and columns of results that these cover."""
 
     filters: int
@@ -76,11 +76,11 @@ class Window:
     columns: int
 
 
-def best_window(results: int, sweep: Sweep, planes: Planes, lanes: int) -> Window:
+def best_tile(results: int, output_phase: OutputPhase, planes: Planes, lanes: int) -> OutputTile:
     """Return the tile that computes a sweep in the fewest cycles."""
-    *_, height, width = (1, *sweep.counts)
+    *_, height, width = (1, *output_phase.counts)
     pitch = planes.pitches[-2] if len(planes.pitches) > 1 else width
-    found: list[tuple[float, Window]] = []
+    found: list[tuple[float, OutputTile]] = []
     most = 4 if lanes > 1 else 8
     for vectors in range(1, most + 1):
         columns = min(width, vectors * lanes)
@@ -90,27 +90,27 @@ def best_window(results: int, sweep: Sweep, planes: Planes, lanes: int) -> Windo
         for filters in range(1, min(results, REGISTERS // vectors, 16) + 1):
             tiles = -(-results // filters) * -(-height // rows) * -(-width // columns)
             cycles = max(filters * vectors, filters + vectors, 8) + 1
-            found.append((tiles * cycles, Window(filters, vectors, rows, columns)))
+            found.append((tiles * cycles, OutputTile(filters, vectors, rows, columns)))
     return min(found, key=lambda each: (each[0], -each[1].filters))[1]
 
 
-def correlate(
+def write_direct_convolution(
     lowering: Lowering,
-    task: Correlation,
+    task: DirectConvolution,
     acc: Accumulator,
     is_transposed: bool,
 ) -> None:
     """Write the kernel; filters are (results, channels, ...), or transposed the other way round."""
-    _Correlating(lowering, task, acc, is_transposed).write()
+    _DirectConvolutionKernel(lowering, task, acc, is_transposed).write()
 
 
-class _Correlating(Writing):
+class _DirectConvolutionKernel(KernelBuilder):
     """The kernel that is being written."""
 
     def __init__(
         self,
         lowering: Lowering,
-        task: Correlation,
+        task: DirectConvolution,
         acc: Accumulator,
         is_transposed: bool,
     ) -> None:
@@ -124,8 +124,8 @@ class _Correlating(Writing):
         self.filters = self.array("filters", flat)
         self.out = self.array("out", lowering.out, written=True)
         shape = (task.items(self.processor), task.elements)
-        copied = self.array("copied", lowering.scratch(shape, acc.dtype_of_sums), True)
-        pointer = f"GLOBAL {acc.number} *const"
+        copied = self.array("copied", lowering.scratch(shape, acc.sum_dtype), True)
+        pointer = f"GLOBAL {acc.scalar_type} *const"
         self.planes = self.code.define(pointer, "planes", copied.at("GLOBAL_ID", "0"))
         self.lanes = acc.lanes
 
@@ -134,41 +134,43 @@ class _Correlating(Writing):
         code, task = self.code, self.task
         parts, items = task.parts(self.processor), task.items(self.processor)
         grid = (task.batch, task.groups, parts)
-        kind = index_kind(are_many(prod(grid)))
-        begin, end = share(code, prod(grid), items, kind)
-        for number, sweep in enumerate(task.sweeps):
-            if sweep.taps:
-                places, offsets = zip(*sweep.taps, strict=True)
+        kind = index_type(needs_wide_counter(prod(grid)))
+        begin, end = work_item_bounds(code, prod(grid), items, kind)
+        for number, output_phase in enumerate(task.output_phases):
+            if output_phase.taps:
+                places, offsets = zip(*output_phase.taps, strict=True)
                 for name, values in ((f"place{number}", places), (f"offset{number}", offsets)):
                     text = ", ".join(map(str, values))
                     code.line(f"const i32 {name}[{len(values)}] = {{{text}}};")
         with code.block(f"for ({kind} task = {begin}; task < {end}; task++)"):
-            image, group, portion = decoded(code, grid, "task", kind)
+            image, group, portion = unravel_index(code, grid, "task", kind)
             channels = (f"{group} * {task.channels}", task.channels)
             copy_planes(code, self.acc, self.source, image, channels, self.planes, task.planes)
-            for number, sweep in enumerate(task.sweeps):
-                window = best_window(task.results, sweep, task.planes, self.lanes)
+            for number, output_phase in enumerate(task.output_phases):
+                window = best_tile(task.results, output_phase, task.planes, self.lanes)
                 with code.block():
-                    self.sweep((image, group, portion), number, sweep, window)
+                    self.write_phase((image, group, portion), number, output_phase, window)
         self.launch(items)
 
-    def sweep(self, at: tuple[str, str, str], number: int, sweep: Sweep, window: Window) -> None:
+    def write_phase(
+        self, at: tuple[str, str, str], number: int, output_phase: OutputPhase, window: OutputTile
+    ) -> None:
         """Write the loops over the tiles of a sweep; the last ones overlap those before them."""
         code, task = self.code, self.task
-        *outer, height, width = (1, *sweep.counts)
+        *outer, height, width = (1, *output_phase.counts)
         down, across = -(-height // window.rows), -(-width // window.columns)
         tiles = (*outer[1:], down, across)
         several = -(-task.results // window.filters)
         parts = str(task.parts(self.processor))
-        first, last = part(code, several, f"(i64){at[2]}", parts, "i32")
+        first, last = part_bounds(code, several, f"(i64){at[2]}", parts, "i32")
         with code.block(f"for (i32 tile = 0; tile < {prod(tiles)}; tile++)"):
-            *rest, row, column = decoded(code, tiles, "tile", "i32")
+            *rest, row, column = unravel_index(code, tiles, "tile", "i32")
             i = self.clamped("i", row, window.rows, height)
             j = self.clamped("j", column, window.columns, width)
             with code.block(f"for (i32 several = {first}; several < {last}; several++)"):
                 o = self.clamped("o", "several", window.filters, task.results)
-                indices = (*rest, i, j) if len(sweep.counts) > 1 else (j,)
-                self.sums(at, number, sweep, window, indices, o)
+                indices = (*rest, i, j) if len(output_phase.counts) > 1 else (j,)
+                self.sums(at, number, output_phase, window, indices, o)
 
     def clamped(self, hint: str, number: str, size: int, length: int) -> str:
         """Write where a tile begins, so that it ends inside."""
@@ -182,8 +184,8 @@ class _Correlating(Writing):
         self,
         at: tuple[str, str, str],
         number: int,
-        sweep: Sweep,
-        window: Window,
+        output_phase: OutputPhase,
+        window: OutputTile,
         indices: tuple[str, ...],
         o: str,
     ) -> None:
@@ -197,25 +199,25 @@ class _Correlating(Writing):
             code.line(f"for (i32 v = 0; v < {window.vectors}; v++) c[r][v] = ({vector})(0);")
         terms = [f"{i} * {p}" for i, p in zip(indices, task.planes.pitches, strict=True)]
         start = code.define("const i32", "start", " + ".join(terms))
-        if sweep.taps:
+        if output_phase.taps:
             with (
                 code.block(f"for (i32 channel = 0; channel < {task.channels}; channel++)"),
-                code.block(f"for (i32 tap = 0; tap < {len(sweep.taps)}; tap++)"),
+                code.block(f"for (i32 tap = 0; tap < {len(output_phase.taps)}; tap++)"),
             ):
                 self.term(at[1], number, window, start, o)
-        self.store(at, sweep, window, indices, o)
+        self.store(at, output_phase, window, indices, o)
 
-    def term(self, group: str, number: int, window: Window, start: str, o: str) -> None:
+    def term(self, group: str, number: int, window: OutputTile, start: str, o: str) -> None:
         """Write one term of all sums of a tile."""
         code, task, acc = self.code, self.task, self.acc
         code.line(
-            f"GLOBAL const {acc.number} *const seen = {self.planes} + {start}"
+            f"GLOBAL const {acc.scalar_type} *const seen = {self.planes} + {start}"
             f" + channel * {task.planes.size} + offset{number}[tap];"
         )
         code.line(f"{acc.type(self.lanes)} b[{window.vectors}];")
         code.line(UNROLL)
         found = acc.load_vector(
-            code, self.lanes, Address("seen", f"v * {self.lanes}"), acc.dtype_of_sums
+            code, self.lanes, Address("seen", f"v * {self.lanes}"), acc.sum_dtype
         )
         code.line(f"for (i32 v = 0; v < {window.vectors}; v++) b[v] = {found};")
         code.line(UNROLL)
@@ -225,15 +227,15 @@ class _Correlating(Writing):
                 row = (f"{group} * {task.channels} + channel", f"{o} + r")
             else:
                 row = (f"{group} * {task.results} + {o} + r", "channel")
-            code.line(f"const {acc.number} a = {acc.load(self.filters, *row, place)};")
+            code.line(f"const {acc.scalar_type} a = {acc.load(self.filters, *row, place)};")
             code.line(UNROLL)
             code.line(f"for (i32 v = 0; v < {window.vectors}; v++) c[r][v] += a * b[v];")
 
     def store(
         self,
         at: tuple[str, str, str],
-        sweep: Sweep,
-        window: Window,
+        output_phase: OutputPhase,
+        window: OutputTile,
         indices: tuple[str, ...],
         o: str,
     ) -> None:
@@ -242,15 +244,15 @@ class _Correlating(Writing):
         *outer, j = indices
         pitch = task.planes.pitches[-2] if len(indices) > 1 else 0
         head = (at[0], f"{at[1]} * {task.results} + {o} + r")
-        is_run = sweep.step[-1] == 1 and self.acc.is_plain and self.out.strides[-1] == 1
+        is_run = output_phase.step[-1] == 1 and self.acc.is_plain and self.out.strides[-1] == 1
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {window.filters}; r++)"):
             for row in range(window.rows):
                 places = [*outer[:-1], f"({outer[-1]} + {row})"] if outer else []
-                rows = _places(places, sweep)
+                rows = _places(places, output_phase)
                 lane = row * pitch
                 for first, count in _runs(lane, lane + window.columns, self.lanes, is_run):
-                    column = _places([f"({j} + {first - lane})"], sweep, last=True)
+                    column = _places([f"({j} + {first - lane})"], output_phase, last=True)
                     value = _lanes(f"c[r][{first // self.lanes}]", first, count, self.lanes)
                     where = (*head, *rows, *column)
                     if count > 1:
@@ -261,9 +263,9 @@ class _Correlating(Writing):
                         code.line(self.acc.store(self.out, value, *where))
 
 
-def _places(indices: list[str], sweep: Sweep, last: bool = False) -> list[str]:
+def _places(indices: list[str], output_phase: OutputPhase, last: bool = False) -> list[str]:
     """Return where results lie."""
-    axes = list(zip(sweep.first, sweep.step, strict=True))
+    axes = list(zip(output_phase.first, output_phase.step, strict=True))
     axes = axes[-1:] if last else axes[: len(indices)]
     return [
         index if (first, step) == (0, 1) else f"({first} + {index} * {step})"

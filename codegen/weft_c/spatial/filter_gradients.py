@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.ir.description import TensorDescription
-from weft_c.loops.parallel import decoded, part
-from weft_c.lowering import Lowering, Writing
+from weft_c.loops.parallel import part_bounds, unravel_index
+from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import VECTOR, Accumulator
-from weft_c.matmul.epilogues import Stored
-from weft_c.matmul.packing import least
-from weft_c.matmul.shared_tiles import add_parts
+from weft_c.matmul.epilogues import StoreEpilogue
+from weft_c.matmul.packing import minimum
+from weft_c.matmul.shared_tiles import sum_splits
 from weft_c.processor import Processor
 from weft_c.source.code import ROLLED, UNROLL, Address
-from weft_c.source.index_types import are_many, index_kind
+from weft_c.source.index_types import index_type, needs_wide_counter
 from weft_c.spatial.direct_convolution import REGISTERS
 from weft_c.spatial.geometry import Geometry, Planes, forward
 from weft_c.spatial.padded_copies import copy_planes
@@ -31,7 +31,7 @@ SPLIT = 4
 
 
 @dataclass(frozen=True)
-class FilterSums:
+class FilterGradient:
     """How the sums over all windows are cut.
 
     Attributes
@@ -92,19 +92,21 @@ class FilterSums:
         """Return the bytes of scratch memory."""
         g = self.geometry
         sums = self.parts * g.groups * g.filters * g.channels * g.taps if self.parts > 1 else 0
-        return (self.parts * self.cuts * self.elements + sums) * acc.dtype_of_sums.itemsize + 512
+        return (self.parts * self.cuts * self.elements + sums) * acc.sum_dtype.itemsize + 512
 
 
-def filter_sums(geometry: Geometry, acc: Accumulator, processor: Processor) -> FilterSums:
+def plan_filter_gradient(
+    geometry: Geometry, acc: Accumulator, processor: Processor
+) -> FilterGradient:
     """Return how sums over all windows are cut."""
     parts = max(1, min(geometry.batch, SPLIT * processor.units))
     cuts = max(1, min(-(-2 * processor.units // parts), geometry.filters // 4))
-    return FilterSums(geometry, acc.lanes, parts, cuts)
+    return FilterGradient(geometry, acc.lanes, parts, cuts)
 
 
-def sum_filters(
+def write_filter_gradient(
     lowering: Lowering,
-    sums: FilterSums,
+    sums: FilterGradient,
     acc: Accumulator,
 ) -> None:
     """Write the kernels; the operands are images and outputs."""
@@ -113,20 +115,20 @@ def sum_filters(
     out = lowering.out.cast(shape)
     assert out is not None, "results are contiguous"
     if sums.parts == 1:
-        _Summing(lowering, sums, out, acc).write()
+        _FilterGradientKernel(lowering, sums, out, acc).write()
         return
-    partial = lowering.scratch((sums.parts, *shape), acc.dtype_of_sums)
-    _Summing(lowering, sums, partial, acc).write()
-    add_parts(lowering, partial, Stored(out, acc))
+    partial = lowering.scratch((sums.parts, *shape), acc.sum_dtype)
+    _FilterGradientKernel(lowering, sums, partial, acc).write()
+    sum_splits(lowering, partial, StoreEpilogue(out, acc))
 
 
-class _Summing(Writing):
+class _FilterGradientKernel(KernelBuilder):
     """The kernel that adds products up."""
 
     def __init__(
         self,
         lowering: Lowering,
-        sums: FilterSums,
+        sums: FilterGradient,
         out: TensorDescription,
         acc: Accumulator,
     ) -> None:
@@ -137,8 +139,8 @@ class _Summing(Writing):
         self.outputs = self.array("delta", lowering.args[1])
         self.out = self.array("out", out, written=True)
         shape = (sums.parts * sums.cuts, sums.elements)
-        copied = self.array("copied", lowering.scratch(shape, acc.dtype_of_sums), True)
-        pointer = f"GLOBAL {acc.number} *const"
+        copied = self.array("copied", lowering.scratch(shape, acc.sum_dtype), True)
+        pointer = f"GLOBAL {acc.scalar_type} *const"
         self.seen = self.code.define(pointer, "seen", copied.at("GLOBAL_ID", "0"))
         start = sums.together * sums.of_image + VECTOR
         self.factors = self.code.define(pointer, "factors", f"{self.seen} + {start}")
@@ -147,21 +149,21 @@ class _Summing(Writing):
     def write(self) -> None:
         """Write the loops over groups, images and tiles."""
         code, sums, g = self.code, self.sums, self.g
-        (sweep,) = forward(g)[1]
-        text = ", ".join(str(offset) for _, offset in sweep.taps)
+        (output_phase,) = forward(g)[1]
+        text = ", ".join(str(offset) for _, offset in output_phase.taps)
         code.line(f"const i32 offset[{g.taps}] = {{{text}}};")
         rest = sums.together * sums.of_image
         code.line(f"for (i32 i = {rest}; i < {rest + VECTOR}; i++) {self.seen}[i] = 0;")
-        number, cut = decoded(code, (sums.parts, sums.cuts), "GLOBAL_ID", "i32")
-        kind = index_kind(are_many(g.batch))
-        first, end = part(code, g.batch, f"(i64){number}", str(sums.parts), kind)
+        number, cut = unravel_index(code, (sums.parts, sums.cuts), "GLOBAL_ID", "i32")
+        kind = index_type(needs_wide_counter(g.batch))
+        first, end = part_bounds(code, g.batch, f"(i64){number}", str(sums.parts), kind)
         tiles = -(-g.filters // self.rows)
-        low, high = part(code, tiles, f"(i64){cut}", str(sums.cuts), "i32")
+        low, high = part_bounds(code, tiles, f"(i64){cut}", str(sums.cuts), "i32")
         with (
             code.block(f"for (i32 group = 0; group < {g.groups}; group++)"),
             code.block(f"for ({kind} image = {first}; image < {end}; image += {sums.together})"),
         ):
-            bound = least(str(sums.together), f"{end} - image")
+            bound = minimum(str(sums.together), f"{end} - image")
             code.line(f"const i32 count = {bound};")
             with code.block("for (i32 each = 0; each < count; each++)"):
                 self.copy()
@@ -182,7 +184,7 @@ class _Summing(Writing):
         outputs, rest = sums.outputs, sums.length - sums.outputs.size
         with code.block(f"for (i32 o = 0; o < {g.filters}; o++)"):
             target = code.define(
-                f"GLOBAL {self.acc.number} *const", "into",
+                f"GLOBAL {self.acc.scalar_type} *const", "into",
                 f"{self.factors} + each * {sums.of_output} + o * {sums.length}",
             )  # fmt: skip
             one = (f"(group * {g.filters} + o)", 1)
@@ -197,8 +199,8 @@ class _Summing(Writing):
         rows, columns, lanes = self.rows, self.columns, sums.lanes
         vector = acc.type(lanes)
         elements = g.channels * g.taps
-        code.line(f"const i32 o = {least(f'down * {rows}', str(g.filters - rows))};")
-        code.line(f"const i32 q = {least(f'across * {columns}', str(elements - columns))};")
+        code.line(f"const i32 o = {minimum(f'down * {rows}', str(g.filters - rows))};")
+        code.line(f"const i32 q = {minimum(f'across * {columns}', str(elements - columns))};")
         code.line(f"i32 place[{columns}];")
         code.line(UNROLL)
         place = f"(q + t) / {g.taps} * {sums.images.size} + offset[(q + t) % {g.taps}]"
@@ -212,12 +214,12 @@ class _Summing(Writing):
             code.line(f"{vector} a[{rows}];")
             code.line(UNROLL)
             where = Address(self.factors, f"each * {sums.of_output} + (o + r) * {sums.length} + p")
-            found = acc.load_vector(code, lanes, where, acc.dtype_of_sums)
+            found = acc.load_vector(code, lanes, where, acc.sum_dtype)
             code.line(f"for (i32 r = 0; r < {rows}; r++) a[r] = {found};")
             code.line(UNROLL)
             with code.block(f"for (i32 t = 0; t < {columns}; t++)"):
                 where = Address(self.seen, f"each * {sums.of_image} + place[t] + p")
-                found = acc.load_vector(code, lanes, where, acc.dtype_of_sums)
+                found = acc.load_vector(code, lanes, where, acc.sum_dtype)
                 code.line(f"const {vector} b = {found};")
                 code.line(UNROLL)
                 code.line(f"for (i32 r = 0; r < {rows}; r++) c[r][t] += a[r] * b;")
@@ -236,11 +238,11 @@ class _Summing(Writing):
         total = "added[r][t]"
         if self.sums.lanes > 1:
             name = code.define(f"const {acc.type(VECTOR)}", "sums", total)
-            total = acc.total(name)
+            total = acc.horizontal_sum(name)
         head = (part,) if self.sums.parts > 1 else ()
         where = (*head, f"group * {g.filters} + o + r", f"(q + t) / {g.taps}",
                  f"(q + t) % {g.taps}")  # fmt: skip
-        code.line(f"{acc.number} total = {total};")
+        code.line(f"{acc.scalar_type} total = {total};")
         if self.sums.together < -(-g.batch // self.sums.parts):
             code.line(f"if (!({is_first})) total += {acc.load(self.out, *where)};")
         code.line(acc.store(self.out, "total", *where))

@@ -106,7 +106,7 @@ class Planes:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class OutputPhase:
     """Results that see planes through the same taps.
 
     Attributes
@@ -126,7 +126,7 @@ class Sweep:
     taps: tuple[tuple[int, int], ...]
 
 
-def forward(geometry: Geometry) -> tuple[Planes, tuple[Sweep, ...]]:
+def forward(geometry: Geometry) -> tuple[Planes, tuple[OutputPhase, ...]]:
     """Return how outputs see planes of images."""
     kernel, stride, padding, dilation = geometry.sliding
     axes = list(zip(kernel, stride, dilation, geometry.counts, strict=True))
@@ -144,7 +144,7 @@ def forward(geometry: Geometry) -> tuple[Planes, tuple[Sweep, ...]]:
         elements, phases = zip(*parts, strict=True)
         taps.append((number, planes.place(phases, elements)))
     rank = len(kernel)
-    return planes, (Sweep(geometry.counts, (0,) * rank, (1,) * rank, tuple(taps)),)
+    return planes, (OutputPhase(geometry.counts, (0,) * rank, (1,) * rank, tuple(taps)),)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class _Line:
     taps: tuple[tuple[int, int], ...]
 
 
-def transposed(geometry: Geometry) -> tuple[Planes, tuple[Sweep, ...]]:
+def transposed(geometry: Geometry) -> tuple[Planes, tuple[OutputPhase, ...]]:
     """Return how images see planes of outputs, for each phase of the stride."""
     lines = [_lines(geometry, place) for place in range(len(geometry.lengths))]
     places = [[at for line in several for _, at in line.taps] for several in lines]
@@ -173,7 +173,7 @@ def transposed(geometry: Geometry) -> tuple[Planes, tuple[Sweep, ...]]:
         ((0,),) * rank,
         tuple(max(end + more + 1, 1) for end, more in zip(ends, before, strict=True)),
     )
-    sweeps = []
+    output_phases = []
     kernel, stride, *_ = geometry.sliding
     for chosen in product(*lines):
         taps = []
@@ -186,8 +186,8 @@ def transposed(geometry: Geometry) -> tuple[Planes, tuple[Sweep, ...]]:
         counts = tuple(line.count for line in chosen)
         if all(counts):
             first = tuple(line.first for line in chosen)
-            sweeps.append(Sweep(counts, first, stride, tuple(taps)))
-    return planes, tuple(sweeps)
+            output_phases.append(OutputPhase(counts, first, stride, tuple(taps)))
+    return planes, tuple(output_phases)
 
 
 def _lines(geometry: Geometry, place: int) -> list[_Line]:

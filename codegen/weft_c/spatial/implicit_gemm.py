@@ -6,12 +6,12 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.ops.convolutions import BilinearConvolutionOp, ConvolutionInputOp, ConvolutionOp
-from weft_c.loops.parallel import decoded, each_point
-from weft_c.lowering import Lowering, Writing
+from weft_c.loops.parallel import parallel_for, unravel_index
+from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator
-from weft_c.matmul.shared_tiles import Factors, Place
-from weft_c.source.index_types import index_kind, is_wide
-from weft_c.source.values import Form
+from weft_c.matmul.shared_tiles import Index, MatmulOperands
+from weft_c.source.index_types import index_type, is_wide
+from weft_c.source.values import Emitter
 from weft_c.spatial.geometry import Geometry
 
 
@@ -36,37 +36,37 @@ def result_of_product(
     return found
 
 
-def factors(
+def matmul_operands(
     op: BilinearConvolutionOp, g: Geometry, lowering: Lowering, acc: Accumulator
-) -> Factors:
+) -> MatmulOperands:
     """Return the product that a convolution, or an adjoint, is."""
-    kind = index_kind(is_wide(*lowering.args, lowering.out))
+    kind = index_type(is_wide(*lowering.args, lowering.out))
     batch, m, n, k = product_lengths(op, g)
     made = _Lookup(g, lowering.args, acc, kind)
     if isinstance(op, ConvolutionOp):
-        return Factors(batch, m, n, k, made.filter_row, made.seen_column, (True, True), kind)
+        return MatmulOperands(batch, m, n, k, made.filter_row, made.seen_column, (True, True), kind)
     if isinstance(op, ConvolutionInputOp):
-        return Factors(batch, m, n, k, made.filter_column, made.laid_out, (True, True), kind)
-    return Factors(batch, m, n, k, made.output_row, made.seen_row, (True, False), kind)
+        return MatmulOperands(batch, m, n, k, made.filter_column, made.laid_out, (True, True), kind)
+    return MatmulOperands(batch, m, n, k, made.output_row, made.seen_row, (True, False), kind)
 
 
-def gather_sums(
-    lowering: Lowering, product: Factors, out: TensorDescription, acc: Accumulator
+def write_implicit_product(
+    lowering: Lowering, product: MatmulOperands, out: TensorDescription, acc: Accumulator
 ) -> None:
     """Write a loop over the sums of a product."""
-    writing = lowering.kernel("convolution")
-    target, code = writing.array("out", out, written=True), writing.code
+    builder = lowering.kernel("convolution")
+    target, code = builder.array("out", out, written=True), builder.code
 
-    def add(indices: tuple[str, ...], form: Form) -> None:
+    def add(indices: tuple[str, ...], emitter: Emitter) -> None:
         *at, i, j = indices
-        total = code.define(acc.number, "total", "0")
+        total = code.define(acc.scalar_type, "total", "0")
         with code.block(f"for ({product.kind} k = 0; k < {product.k}; k++)"):
-            one = product.first(writing, tuple(at), i, "k")
-            other = product.second(writing, tuple(at), "k", j)
+            one = product.first(builder, tuple(at), i, "k")
+            other = product.second(builder, tuple(at), "k", j)
             code.line(f"{total} += {one} * {other};")
         code.line(acc.store(target, total, *indices))
 
-    each_point(writing, out.shape, add, wide=product.kind == "i64", cost=max(product.k, 1))
+    parallel_for(builder, out.shape, add, wide=product.kind == "i64", cost=max(product.k, 1))
 
 
 class _Lookup:
@@ -81,44 +81,44 @@ class _Lookup:
     ) -> None:
         self.g, self.args, self.acc, self.kind = geometry, args, acc, kind
 
-    def filter_row(self, writing: Writing, at: Place, i: str, k: str) -> str:
+    def filter_row(self, builder: KernelBuilder, at: Index, i: str, k: str) -> str:
         """Return an element of filter i of a group."""
         g = self.g
-        channel, *tap = self._decoded(writing, (g.channels, *g.sliding.kernel), k)
+        channel, *tap = self._unravel(builder, (g.channels, *g.sliding.kernel), k)
         row = f"{at[1]} * {g.filters} + {i}"
-        return self.acc.load(writing.array("filters", self.args[1]), row, channel, *tap)
+        return self.acc.load(builder.array("filters", self.args[1]), row, channel, *tap)
 
-    def filter_column(self, writing: Writing, at: Place, i: str, k: str) -> str:
+    def filter_column(self, builder: KernelBuilder, at: Index, i: str, k: str) -> str:
         """Return an element for channel i of some filter of a group."""
         g = self.g
-        number, *tap = self._decoded(writing, (g.filters, *g.sliding.kernel), k)
+        number, *tap = self._unravel(builder, (g.filters, *g.sliding.kernel), k)
         row = f"{at[1]} * {g.filters} + {number}"
-        return self.acc.load(writing.array("filters", self.args[1]), row, i, *tap)
+        return self.acc.load(builder.array("filters", self.args[1]), row, i, *tap)
 
-    def output_row(self, writing: Writing, at: Place, i: str, k: str) -> str:
+    def output_row(self, builder: KernelBuilder, at: Index, i: str, k: str) -> str:
         """Return an output of filter i of a group."""
         g = self.g
-        image, *window = self._decoded(writing, (g.batch, *g.counts), k)
+        image, *window = self._unravel(builder, (g.batch, *g.counts), k)
         row = f"{at[0]} * {g.filters} + {i}"
-        return self.acc.load(writing.array("delta", self.args[1]), image, row, *window)
+        return self.acc.load(builder.array("delta", self.args[1]), image, row, *window)
 
-    def seen_column(self, writing: Writing, at: Place, k: str, j: str) -> str:
+    def seen_column(self, builder: KernelBuilder, at: Index, k: str, j: str) -> str:
         """Return what window j sees at a place of a channel."""
         g = self.g
-        channel, *tap = self._decoded(writing, (g.channels, *g.sliding.kernel), k)
-        window = self._decoded(writing, g.counts, j)
-        return self._seen(writing, at[0], f"{at[1]} * {g.channels} + {channel}", window, tap)
+        channel, *tap = self._unravel(builder, (g.channels, *g.sliding.kernel), k)
+        window = self._unravel(builder, g.counts, j)
+        return self._seen(builder, at[0], f"{at[1]} * {g.channels} + {channel}", window, tap)
 
-    def seen_row(self, writing: Writing, at: Place, k: str, j: str) -> str:
+    def seen_row(self, builder: KernelBuilder, at: Index, k: str, j: str) -> str:
         """Return what a window sees at place j of the channels."""
         g = self.g
-        image, *window = self._decoded(writing, (g.batch, *g.counts), k)
-        channel, *tap = self._decoded(writing, (g.channels, *g.sliding.kernel), j)
-        return self._seen(writing, image, f"{at[0]} * {g.channels} + {channel}", window, tap)
+        image, *window = self._unravel(builder, (g.batch, *g.counts), k)
+        channel, *tap = self._unravel(builder, (g.channels, *g.sliding.kernel), j)
+        return self._seen(builder, image, f"{at[0]} * {g.channels} + {channel}", window, tap)
 
     def _seen(
         self,
-        writing: Writing,
+        builder: KernelBuilder,
         image: str,
         channel: str,
         window: tuple[str, ...] | list[str],
@@ -129,30 +129,32 @@ class _Lookup:
         axes = zip(window, tap, stride, padding, dilation, self.g.lengths, strict=True)
         for i, k, step, (before, _), gap, length in axes:
             text = f"{i} * {step} + {k} * {gap} - {before}"
-            place = writing.code.define(f"const {self.kind}", "place", text)
+            place = builder.code.define(f"const {self.kind}", "place", text)
             places.append(place)
             inside.append(f"{place} >= 0 && {place} < {length}")
-        value = self.acc.load(writing.array("x", self.args[0]), image, channel, *places)
+        value = self.acc.load(builder.array("x", self.args[0]), image, channel, *places)
         return f"({' && '.join(inside)} ? {value} : 0)"
 
-    def laid_out(self, writing: Writing, at: Place, k: str, j: str) -> str:
+    def laid_out(self, builder: KernelBuilder, at: Index, k: str, j: str) -> str:
         """Return the output that a filter's element lays out at place j of an image."""
         g = self.g
-        number, *tap = self._decoded(writing, (g.filters, *g.sliding.kernel), k)
-        image = self._decoded(writing, g.lengths, j)
+        number, *tap = self._unravel(builder, (g.filters, *g.sliding.kernel), k)
+        image = self._unravel(builder, g.lengths, j)
         _, stride, padding, dilation = g.sliding
         places, inside = [], []
         axes = zip(image, tap, stride, padding, dilation, g.counts, strict=True)
         for i, t, step, (before, _), gap, count in axes:
             text = f"{i} + {before} - {t} * {gap}"
-            offset = writing.code.define(f"const {self.kind}", "offset", text)
-            place = writing.code.define(f"const {self.kind}", "place", f"{offset} / {step}")
+            offset = builder.code.define(f"const {self.kind}", "offset", text)
+            place = builder.code.define(f"const {self.kind}", "place", f"{offset} / {step}")
             places.append(place)
             inside.append(f"{offset} >= 0 && {offset} % {step} == 0 && {place} < {count}")
         channel = f"{at[1]} * {g.filters} + {number}"
-        source = writing.array("delta", self.args[0])
+        source = builder.array("delta", self.args[0])
         value = self.acc.load(source, at[0], channel, *places)
         return f"({' && '.join(inside)} ? {value} : 0)"
 
-    def _decoded(self, writing: Writing, shape: tuple[int, ...], place: str) -> tuple[str, ...]:
-        return decoded(writing.code, shape, place, self.kind)
+    def _unravel(
+        self, builder: KernelBuilder, shape: tuple[int, ...], place: str
+    ) -> tuple[str, ...]:
+        return unravel_index(builder.code, shape, place, self.kind)

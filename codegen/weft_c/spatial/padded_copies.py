@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from itertools import product
 from math import prod
 
-from weft_c.loops.parallel import decoded
+from weft_c.loops.parallel import unravel_index
 from weft_c.lowering import Array
 from weft_c.matmul.accumulators import VECTOR, Accumulator
 from weft_c.source.code import ROLLED, Address, Code
@@ -35,13 +35,13 @@ def copy_planes(
             place = code.name("line")
             head = f"for (i32 {place} = 0; {place} < {prod(outer)}; {place}++)"
             stack.enter_context(code.block(head))
-        at = decoded(code, outer, place, "i32")
+        at = unravel_index(code, outer, place, "i32")
         for number, line in enumerate(lines):
             phases = [phase for _, phase in line]
             start = f"{channel} * {planes.size} + {number * prod(planes.sizes)}"
             with code.block():
                 into = code.define(
-                    f"GLOBAL {acc.number} *const", "into",
+                    f"GLOBAL {acc.scalar_type} *const", "into",
                     f"{target} + {start} + {place} * {length}",
                 )  # fmt: skip
                 _copy_line(code, acc, source, (image, f"({first} + {channel})"), into, planes,
@@ -82,7 +82,7 @@ def _copy_line(
         with code.block(f"for (; q + {lanes} <= {name}; q += {lanes})"):
             place = source.at(*head, *rows, f"q + {shift}")
             found = acc.load_vector(code, lanes, place, source.dtype)
-            code.line(acc.store_vector(code, lanes, Address(into, "q"), found, acc.dtype_of_sums))
+            code.line(acc.store_vector(code, lanes, Address(into, "q"), found, acc.sum_dtype))
     value = acc.load(source, *head, *rows, f"q * {step} + {shift}")
     code.line(ROLLED)
     code.line(f"for (; q < {name}; q++) {into}[q] = {value};")

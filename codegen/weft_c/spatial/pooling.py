@@ -11,19 +11,19 @@ from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import accumulator_dtype
 from weft.ops.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
-from weft_c.loops.parallel import Body, each_point
-from weft_c.lowering import Array, Lowering, Writing, needs_scratch, rules
+from weft_c.loops.parallel import Body, parallel_for
+from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.processor import Processor
-from weft_c.reductions.combiners import BLOCK, Compensated
+from weft_c.reductions.combiners import BLOCK, CompensatedAccumulator
 from weft_c.source.code import Code
-from weft_c.source.values import Form, literal, register_type
+from weft_c.source.values import Emitter, literal, register_type
 from weft_c.spatial.vectorised_pooling import (
-    FEWEST,
-    has_rows,
+    MIN_WINDOWS,
+    has_vector_windows,
     kind_of,
-    max_rows,
-    share_rows,
-    suits_rows,
+    suits_vectors,
+    write_max_rows,
+    write_shared_rows,
 )
 
 Indices = Sequence[str]
@@ -35,10 +35,10 @@ UNROLLED = 16
 @rules.on_type(MaxPoolOp)
 def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
     """Take the largest element of each window, or NaN."""
-    writing, x, out = _kernel(lowering, "max_pool")
-    code, kind = writing.code, register_type(op.dtype)
+    builder, x, out = _kernel(lowering, "max_pool")
+    code, kind = builder.code, register_type(op.dtype)
 
-    def window(indices: tuple[str, ...], form: Form) -> None:
+    def window(indices: tuple[str, ...], emitter: Emitter) -> None:
         least = literal(dtypes.least(op.dtype), op.dtype)
         best = code.define(kind, "best", least)
 
@@ -50,25 +50,27 @@ def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
         _each_tap(code, op, kind_of(op, lowering), indices[2:], take)
         code.line(out.set(best, *indices))
 
-    if suits_rows(op, writing.processor, lowering.args[0], lowering.out) and has_rows(op):
-        max_rows(op, lowering, writing, window)
+    if suits_vectors(op, builder.processor, lowering.args[0], lowering.out) and has_vector_windows(
+        op
+    ):
+        write_max_rows(op, lowering, builder, window)
         return
-    _launch(writing, op, window)
+    _launch(builder, op, window)
 
 
 @rules.on_type(MaxPoolIndexOp)
 def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
     """Find the first largest element of each window, or the first NaN."""
-    writing, x, out = _kernel(lowering, "max_pool_index")
-    code, kind, counter = writing.code, register_type(x.dtype), kind_of(op, lowering)
+    builder, x, out = _kernel(lowering, "max_pool_index")
+    code, kind, counter = builder.code, register_type(x.dtype), kind_of(op, lowering)
 
-    def window(indices: tuple[str, ...], form: Form) -> None:
+    def window(indices: tuple[str, ...], emitter: Emitter) -> None:
         best, found = code.define(kind, "best", "0"), code.define("i64", "found", "-1")
         with ExitStack() as stack:
             places = _taps(stack, code, op, counter, indices[2:])
             value = code.define(f"const {kind}", "v", x.get(*indices[:2], *places))
             number = "0"
-            for place, length in zip(places, x.lies.shape[2:], strict=True):
+            for place, length in zip(places, x.layout.shape[2:], strict=True):
                 number = f"({number} * {length} + {place})"
             is_nan = f" || ({value} != {value} && {best} == {best})"
             more = is_nan if dtypes.is_float(x.dtype) else ""
@@ -77,19 +79,19 @@ def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
                 code.line(f"{found} = {number};")
         code.line(out.set(found, *indices))
 
-    _launch(writing, op, window)
+    _launch(builder, op, window)
 
 
 @rules.on_type(AvgPoolOp)
 def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
     """Divide the sum of each window by the number of elements that count."""
-    writing, x, out = _kernel(lowering, "avg_pool")
-    code, kind = writing.code, register_type(accumulator_dtype(op.dtype))
+    builder, x, out = _kernel(lowering, "avg_pool")
+    code, kind = builder.code, register_type(accumulator_dtype(op.dtype))
     counter = kind_of(op, lowering)
-    ends = [n + after for n, (_, after) in zip(x.lies.shape[2:], op.counted, strict=True)]
+    ends = [n + after for n, (_, after) in zip(x.layout.shape[2:], op.counted, strict=True)]
     counted = [(-before, end) for (before, _), end in zip(op.counted, ends, strict=True)]
 
-    def window(indices: tuple[str, ...], form: Form) -> None:
+    def window(indices: tuple[str, ...], emitter: Emitter) -> None:
         total = code.define(kind, "total", "0")
         number = literal(prod(op.kernel), accumulator_dtype(op.dtype))
         if op.padding != op.counted:
@@ -98,20 +100,24 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
                 _taps(stack, code, op, counter, indices[2:], counted)
                 code.line(f"{name}++;")
             number = f"({kind}){name}"
-        exact = None
+        compensated = None
         if prod(op.kernel) > BLOCK:
             error = code.define(kind, "error", "0")
-            exact = Compensated(accumulator_dtype(op.dtype), Form(code), total, error)
+            compensated = CompensatedAccumulator(
+                accumulator_dtype(op.dtype), Emitter(code), total, error
+            )
         with ExitStack() as stack:
             places = _taps(stack, code, op, counter, indices[2:])
             value = x.get(*indices[:2], *places)
-            if exact is None:
+            if compensated is None:
                 code.line(f"{total} += {value};")
             else:
-                exact.add(code, value)
-        code.line(out.set(f"{total if exact is None else exact.rounded} / {number}", *indices))
+                compensated.add(code, value)
+        code.line(
+            out.set(f"{total if compensated is None else compensated.rounded} / {number}", *indices)
+        )
 
-    _launch(writing, op, window)
+    _launch(builder, op, window)
 
 
 @rules.on_type(MaxPoolInputOp)
@@ -119,19 +125,19 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     """Give each element its share of the windows in which it is the largest."""
     if are_tiles(op):
         tensors = (*lowering.args, lowering.out)
-        is_long = op.args[2].axes.shape[-1] >= FEWEST
-        is_by_rows = is_long and suits_rows(op, lowering.processor, *tensors)
-        (share_rows if is_by_rows else _tiles_input)(op, lowering)
+        is_long = op.args[2].axes.shape[-1] >= MIN_WINDOWS
+        is_by_rows = is_long and suits_vectors(op, lowering.processor, *tensors)
+        (write_shared_rows if is_by_rows else _tiles_input)(op, lowering)
         return
     shares = _shares(op, lowering)
     _, x, maxima = lowering.args
-    writing = lowering.kernel("max_pool_input")
-    code, kind = writing.code, register_type(accumulator_dtype(op.dtype))
+    builder = lowering.kernel("max_pool_input")
+    code, kind = builder.code, register_type(accumulator_dtype(op.dtype))
     counter = kind_of(op, lowering)
-    given, seen = writing.array("shares", shares), writing.array("x", x)
-    largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
+    given, seen = builder.array("shares", shares), builder.array("x", x)
+    largest, out = builder.array("maxima", maxima), builder.array("out", lowering.out, True)
 
-    def element(indices: tuple[str, ...], form: Form) -> None:
+    def element(indices: tuple[str, ...], emitter: Emitter) -> None:
         total = code.define(kind, "total", "0")
         mine = code.define(f"const {register_type(x.dtype)}", "mine", seen.get(*indices))
         with ExitStack() as stack:
@@ -141,7 +147,7 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
             code.line(f"{total} += {is_largest} * {given.get(*window)};")
         code.line(out.set(total, *indices))
 
-    _launch(writing, op, element)
+    _launch(builder, op, element)
 
 
 @needs_scratch(MaxPoolInputOp)
@@ -157,12 +163,12 @@ def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
     """Write what each of the largest elements of a window gets; infinite or NaN if that is NaN."""
     delta, x, maxima = lowering.args
     shares = lowering.scratch(maxima.shape, accumulator_dtype(op.dtype))
-    writing = lowering.kernel("max_pool_shares")
-    given, seen = writing.array("delta", delta), writing.array("x", x)
-    largest, out = writing.array("maxima", maxima), writing.array("shares", shares, True)
-    code, counter = writing.code, kind_of(op, lowering)
+    builder = lowering.kernel("max_pool_shares")
+    given, seen = builder.array("delta", delta), builder.array("x", x)
+    largest, out = builder.array("maxima", maxima), builder.array("shares", shares, True)
+    code, counter = builder.code, kind_of(op, lowering)
 
-    def window(indices: tuple[str, ...], form: Form) -> None:
+    def window(indices: tuple[str, ...], emitter: Emitter) -> None:
         top = code.define(f"const {register_type(x.dtype)}", "top", largest.get(*indices))
         ties = code.define(register_type(shares.dtype), "ties", "0")
 
@@ -172,7 +178,7 @@ def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
         _each_tap(code, op, counter, indices[2:], count)
         code.line(out.set(f"{given.get(*indices)} / {ties}", *indices))
 
-    each_point(writing, maxima.shape, window, wide=counter == "i64", cost=prod(op.kernel))
+    parallel_for(builder, maxima.shape, window, wide=counter == "i64", cost=prod(op.kernel))
     return shares
 
 
@@ -189,13 +195,13 @@ def are_tiles(op: MaxPoolInputOp) -> bool:
 def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     """Share out window by window."""
     delta, x, maxima = lowering.args
-    writing = lowering.kernel("max_pool_input")
-    code, kind = writing.code, register_type(accumulator_dtype(op.dtype))
+    builder = lowering.kernel("max_pool_input")
+    code, kind = builder.code, register_type(accumulator_dtype(op.dtype))
     counter = kind_of(op, lowering)
-    given, seen = writing.array("delta", delta), writing.array("x", x)
-    largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
+    given, seen = builder.array("delta", delta), builder.array("x", x)
+    largest, out = builder.array("maxima", maxima), builder.array("out", lowering.out, True)
 
-    def window(indices: tuple[str, ...], form: Form) -> None:
+    def window(indices: tuple[str, ...], emitter: Emitter) -> None:
         head = indices[:2]
         top = code.define(f"const {register_type(x.dtype)}", "top", largest.get(*indices))
         places = _places(code, op, counter, indices[2:])
@@ -208,18 +214,18 @@ def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
         for place, is_chosen in zip(places, chosen, strict=True):
             code.line(out.set(f"{is_chosen} * {share}", *head, *place))
 
-    each_point(writing, maxima.shape, window, wide=counter == "i64", cost=prod(op.kernel))
+    parallel_for(builder, maxima.shape, window, wide=counter == "i64", cost=prod(op.kernel))
 
 
-def _kernel(lowering: Lowering, title: str) -> tuple[Writing, Array, Array]:
-    writing = lowering.kernel(title)
-    x = writing.array("x", lowering.args[0])
-    return writing, x, writing.array("out", lowering.out, written=True)
+def _kernel(lowering: Lowering, title: str) -> tuple[KernelBuilder, Array, Array]:
+    builder = lowering.kernel(title)
+    x = builder.array("x", lowering.args[0])
+    return builder, x, builder.array("out", lowering.out, written=True)
 
 
-def _launch(writing: Writing, op: PoolingOp, body: Body) -> None:
-    wide = kind_of(op, writing.lowering) == "i64"
-    each_point(writing, writing.lowering.out.shape, body, wide=wide, cost=prod(op.kernel))
+def _launch(builder: KernelBuilder, op: PoolingOp, body: Body) -> None:
+    wide = kind_of(op, builder.lowering) == "i64"
+    parallel_for(builder, builder.lowering.out.shape, body, wide=wide, cost=prod(op.kernel))
 
 
 def _loop(stack: ExitStack, code: Code, kind: str, length: int) -> str:

@@ -14,35 +14,35 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.ops.pooling import MaxPoolInputOp, MaxPoolOp, PoolingOp
-from weft_c.loops.parallel import Body, each_point
-from weft_c.lowering import Array, Lowering, Writing
+from weft_c.loops.parallel import Body, parallel_for
+from weft_c.lowering import Array, KernelBuilder, Lowering
 from weft_c.matmul.accumulators import VECTOR, Accumulator, accumulator
 from weft_c.processor import Processor
 from weft_c.source.code import Address, Code
-from weft_c.source.index_types import are_many, index_kind, is_wide
-from weft_c.source.values import Form
+from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
+from weft_c.source.values import Emitter
 
-MOST_STRIDE = 3
+MAX_STRIDE = 3
 """The largest distance of windows for which vectors of neighbours are worth it."""
 
-MOST_TAPS = 8
+MAX_TAPS = 8
 """The most elements of a window along a row that are written out one by one."""
 
-FEWEST = 4
+MIN_WINDOWS = 4
 """The fewest windows that are worth a vector."""
 
 
-def suits_rows(op: PoolingOp, processor: Processor, *tensors: TensorDescription) -> bool:
+def suits_vectors(op: PoolingOp, processor: Processor, *tensors: TensorDescription) -> bool:
     """Whether there are vectors for the elements of neighbouring windows."""
     is_near = all(each.strides[-1] == each.dtype.itemsize for each in tensors)
-    is_short = op.stride[-1] <= MOST_STRIDE and op.kernel[-1] <= MOST_TAPS
+    is_short = op.stride[-1] <= MAX_STRIDE and op.kernel[-1] <= MAX_TAPS
     return processor.lanes > 1 and op.dtype.name == "float32" and is_near and is_short
 
 
 def kind_of(op: PoolingOp, lowering: Lowering) -> str:
     """Return the type of indices, and of what counts the elements of a window."""
-    is_large = are_many(prod(op.kernel))
-    return index_kind(is_large or is_wide(*lowering.args, lowering.out))
+    is_large = needs_wide_counter(prod(op.kernel))
+    return index_type(is_large or is_wide(*lowering.args, lowering.out))
 
 
 def inner_windows(op: MaxPoolOp) -> tuple[int, int]:
@@ -53,22 +53,22 @@ def inner_windows(op: MaxPoolOp) -> tuple[int, int]:
     return -(-before // step), min(count, (length + before) // step - last_group)
 
 
-def has_rows(op: MaxPoolOp) -> bool:
+def has_vector_windows(op: MaxPoolOp) -> bool:
     """Whether there are enough windows of that kind for a vector."""
     first, end = inner_windows(op)
-    return end - first >= FEWEST
+    return end - first >= MIN_WINDOWS
 
 
-def max_rows(op: MaxPoolOp, lowering: Lowering, writing: Writing, single: Body) -> None:
+def write_max_rows(op: MaxPoolOp, lowering: Lowering, builder: KernelBuilder, single: Body) -> None:
     """Take the largest elements of windows; `single` writes it for windows near an edge."""
-    x = writing.array("x", lowering.args[0])
-    out = writing.array("out", lowering.out, written=True)
-    acc, code = accumulator(op.dtype, writing.processor), writing.code
+    x = builder.array("x", lowering.args[0])
+    out = builder.array("out", lowering.out, written=True)
+    acc, code = accumulator(op.dtype, builder.processor), builder.code
     acc.declare_vectors(code)
     first, end = inner_windows(op)
     count, kind = op.axes.shape[-1], kind_of(op, lowering)
 
-    def row(outer: tuple[str, ...], form: Form) -> None:
+    def row(outer: tuple[str, ...], emitter: Emitter) -> None:
         with _vectors(code, kind, first, end) as (place, lanes):
             best = _largest(code, acc, op, x, (outer, place), lanes, kind)
             text = acc.store_vector(code, lanes, out.at(*outer, place), best, op.dtype)
@@ -76,10 +76,10 @@ def max_rows(op: MaxPoolOp, lowering: Lowering, writing: Writing, single: Body) 
         if (first, end) != (0, count):
             begin, after = 0 if first else end, f"j + 1 == {first} ? {end} : j + 1"
             with code.block(f"for ({kind} j = {begin}; j < {count}; j = {after})"):
-                single((*outer, "j"), Form(code))
+                single((*outer, "j"), Emitter(code))
 
     cost = count * prod(op.kernel)
-    each_point(writing, op.axes.shape[:-1], row, wide=kind == "i64", cost=cost)
+    parallel_for(builder, op.axes.shape[:-1], row, wide=kind == "i64", cost=cost)
 
 
 def _largest(
@@ -97,7 +97,7 @@ def _largest(
     best = code.define(vector, "best", f"({vector})(-INFINITY)")
     with ExitStack() as stack:
         rows = []
-        axes = zip(outer[2:], *op.sliding, x.lies.shape[2:], strict=False)
+        axes = zip(outer[2:], *op.sliding, x.layout.shape[2:], strict=False)
         for i, size, stride, (before, after), gap, length in axes:
             tap = code.name("tap")
             stack.enter_context(code.block(f"for ({kind} {tap} = 0; {tap} < {size}; {tap}++)"))
@@ -116,17 +116,17 @@ def _largest(
     return best
 
 
-def share_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
+def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
     """Share the adjoints of windows that tile the images out among their largest elements."""
     delta, x, maxima = lowering.args
-    writing = lowering.kernel("max_pool_input")
-    given, seen = writing.array("delta", delta), writing.array("x", x)
-    largest, out = writing.array("maxima", maxima), writing.array("out", lowering.out, True)
-    code, acc = writing.code, accumulator(op.dtype, writing.processor)
+    builder = lowering.kernel("max_pool_input")
+    given, seen = builder.array("delta", delta), builder.array("x", x)
+    largest, out = builder.array("maxima", maxima), builder.array("out", lowering.out, True)
+    code, acc = builder.code, accumulator(op.dtype, builder.processor)
     acc.declare_vectors(code)
     step, count, kind = op.stride[-1], maxima.shape[-1], kind_of(op, lowering)
 
-    def row(outer: tuple[str, ...], form: Form) -> None:
+    def row(outer: tuple[str, ...], emitter: Emitter) -> None:
         head = outer[:2]
         taps = product(*map(range, op.kernel[:-1]))
         lines = [
@@ -152,7 +152,7 @@ def share_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
                 _store_together(code, acc, where, shares, lanes)
 
     cost = count * prod(op.kernel)
-    each_point(writing, maxima.shape[:-1], row, wide=kind == "i64", cost=cost)
+    parallel_for(builder, maxima.shape[:-1], row, wide=kind == "i64", cost=cost)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import numpy as np
 from emulator import Argument, Emulator
 
 from weft_c import CUDA, OPENCL
-from weft_c.source.functions import region
+from weft_c.source.functions import byte_range
 from weft_cupy import blas, devices, drivers, executor
 
 BASE = 256
@@ -224,11 +224,11 @@ def given_of(group: Any, launch: Any, addresses: Sequence[int]) -> list[Argument
     """Return what a launch may touch: where the elements of each argument begin, and the bytes."""
     found = []
     pairs = zip(launch.args, addresses, launch.function.parameters, strict=True)
-    for lies, address, parameter in pairs:
+    for layout, address, parameter in pairs:
         begin, size = (address, 4)  # of an error word
-        if lies is not None:
-            first, size = region(lies)
-            begin = address + first - group.span(lies)[0]
+        if layout is not None:
+            first, size = byte_range(layout)
+            begin = address + first - group.span(layout)[0]
         found.append(Argument(begin, size, parameter.is_written))
     return found
 
@@ -241,16 +241,16 @@ def install(patch: Callable[[Any, str, Any], None], machine: Machine) -> None:
     patch(drivers, "architectures", machine.nvrtc.getSupportedArchs)
     patch(blas, "library", lambda: library)
     patch(devices, "_opened", {})
-    bound = executor.CUDAKernelGroup.bound
+    bind_launch = executor.CUDAKernelGroup.bind_launch
 
     def limited(self: Any, launch: Any, word: int | None) -> Any:
-        start: Any = bound(self, launch, word)
+        start: Any = bind_launch(self, launch, word)
         kernel = getattr(start, "func", None)
         if isinstance(kernel, Kernel):
             kernel.given = given_of(self, launch, start.args[2])
         return start
 
-    patch(executor.CUDAKernelGroup, "bound", limited)
+    patch(executor.CUDAKernelGroup, "bind_launch", limited)
 
 
 class Machine:

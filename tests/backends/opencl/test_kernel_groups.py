@@ -88,7 +88,10 @@ def test_an_error_that_the_host_does_not_find_is_an_error_too(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.usefixtures("device")
 def test_a_group_that_was_kept_computes_what_the_first_did(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    form: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("WEFT_CACHE", raising=False)

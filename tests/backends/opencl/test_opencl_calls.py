@@ -341,7 +341,7 @@ def test_an_error_of_the_driver_in_a_call_leaves_the_next_call_working(
         transformer.cl.Buffer(transformer.device.context, 0, 0)
 
     with monkeypatch.context() as patch:
-        patch.setattr(group.edge, "begin", fails)
+        patch.setattr(group.host_io, "begin", fails)
         with pytest.raises(DeviceMemoryError, match="computing computation_0"):
             computation([1, 2, 3])
     assert computation([1, 2, 3]).tolist() == [2, 3, 4]

@@ -20,7 +20,7 @@ from weft_opencl import drivers, probe
 from weft_opencl import transformer as transformer_module
 from weft_opencl.device import Device
 from weft_opencl.devices import best, ranked, summary
-from weft_opencl.edge import CopiedEdge, MappedEdge, SharedEdge
+from weft_opencl.host_io import CopiedHostIO, MappedHostIO, SharedHostIO
 from weft_opencl.transformer import OpenCLTransformer
 from weft_opencl.verdicts import Verdict
 
@@ -314,19 +314,19 @@ def test_groups_are_powers_of_two(
 @pytest.mark.parametrize(
     ("kind", "has_host_memory", "coherent", "edge"),
     [
-        (CPU, True, True, SharedEdge),
-        (CPU, True, False, MappedEdge),
-        (CPU, False, True, CopiedEdge),
-        (GPU, True, True, MappedEdge),
-        (GPU, True, False, MappedEdge),
-        (GPU, False, True, CopiedEdge),
-        (ACCELERATOR, True, True, SharedEdge),
-        (ACCELERATOR, False, False, CopiedEdge),
+        (CPU, True, True, SharedHostIO),
+        (CPU, True, False, MappedHostIO),
+        (CPU, False, True, CopiedHostIO),
+        (GPU, True, True, MappedHostIO),
+        (GPU, True, False, MappedHostIO),
+        (GPU, False, True, CopiedHostIO),
+        (ACCELERATOR, True, True, SharedHostIO),
+        (ACCELERATOR, False, False, CopiedHostIO),
     ],
 )
 @pytest.mark.usefixtures("device")
 def test_how_the_hosts_memory_is_used_is_a_fact_of_the_device(
-    kind: int, has_host_memory: bool, coherent: bool, edge: type, monkeypatch: pytest.MonkeyPatch
+    kind: int, has_host_memory: bool, coherent: bool, host_io: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Device, "is_cpu", kind == CPU)
     monkeypatch.setattr(Device, "access_bytes", 16 if kind == GPU else 0)
@@ -337,7 +337,7 @@ def test_how_the_hosts_memory_is_used_is_a_fact_of_the_device(
     with weft.make_transformer("opencl") as transformer:
         computation = transformer.computation(x * 2, x)
         assert computation(np.ones(100)).tolist() == [2] * 100
-        assert type(computation.program.code.edge) is edge
+        assert type(computation.program.code.host_io) is host_io
 
 
 @pytest.mark.parametrize("warp", [0, 16, 32])

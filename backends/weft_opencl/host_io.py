@@ -11,7 +11,7 @@ from weakref import ref
 
 import numpy as np
 
-from weft_c.runtime.host_io import Edge
+from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.storage import Arrays, Bytes, bytes_of
 from weft_opencl.device import Memory
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft_opencl.executor import OpenCLKernelGroup
 
 
-class OpenCLEdge(Edge):
+class OpenCLHostIO(HostIO):
     """What kernels are given for the arrays of a call, bound to their arguments."""
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
@@ -56,7 +56,7 @@ class Arguments:
             set_arg(index, buffers[number])
 
 
-class SharedEdge(OpenCLEdge):
+class SharedHostIO(OpenCLHostIO):
     """Kernels work on the caller's memory: a call makes buffers of it and sets arguments."""
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
@@ -106,7 +106,7 @@ class SharedEdge(OpenCLEdge):
         self._nothing.release()
 
 
-class CopiedEdge(OpenCLEdge):
+class CopiedHostIO(OpenCLHostIO):
     """Kernels work on copies in memory of the device that all programs use.
 
     Each copy has a buffer of its own, as devices limit the size of one: the largest the first, so
@@ -124,7 +124,9 @@ class CopiedEdge(OpenCLEdge):
         """Return the memory for the copy of an array, made when it is first needed."""
         if number not in self._copies:
             name, what = ("copy", self._places[number]), f"a copy of {self.ops[number]}"
-            self._copies[number] = self.group.working.at_least(name, self._sizes[number], what)
+            self._copies[number] = self.group.workspace_pool.reserve(
+                name, self._sizes[number], what
+            )
         return self._copies[number]
 
     def buffer(self, number: int) -> Any:
@@ -174,7 +176,7 @@ class InPlace(dict[int, Any]):
     """The buffers that are arrays of a running call, by their numbers."""
 
 
-class MappedEdge(CopiedEdge):
+class MappedHostIO(CopiedHostIO):
     """Kernels work on those of the caller's arrays that fill pages, and on copies of the others.
 
     A buffer of an array shows what the host wrote before it was made. The host sees what kernels

@@ -5,44 +5,52 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from weft_c.loops.parallel import decoded, parallel_items, serial_items, share, strided
-from weft_c.lowering import Writing
+from weft_c.loops.parallel import (
+    parallel_items,
+    serial_items,
+    strided_loop,
+    unravel_index,
+    work_item_bounds,
+)
+from weft_c.lowering import KernelBuilder
 
 Point = Callable[[tuple[str, ...]], None]
 """Writes what happens at a point, given its index along each dimension."""
 
 
-def work_items(points: int, writing: Writing) -> int:
+def work_items(points: int, builder: KernelBuilder) -> int:
     """Return the number of work items for so many points."""
-    processor = writing.processor
+    processor = builder.processor
     find = serial_items if processor.is_serial else parallel_items
     return find(max(points, 1), processor)
 
 
-def launch(writing: Writing, items: int) -> None:
+def launch(builder: KernelBuilder, items: int) -> None:
     """End a kernel and launch it with `work_items`."""
-    writing.launch(items, 1 if writing.processor.is_serial else writing.processor.group)
+    builder.launch(items, 1 if builder.processor.is_serial else builder.processor.group)
 
 
-def spread(writing: Writing, shape: Sequence[int], items: int, body: Point, kind: str) -> None:
+def share_points(
+    builder: KernelBuilder, shape: Sequence[int], items: int, body: Point, kind: str
+) -> None:
     """Write a loop over points that so many work items share; a kernel may have several."""
     shape = tuple(shape) or (1,)
     if 0 in shape:
         return
-    code = writing.code
+    code = builder.code
     with code.block():
-        if not writing.processor.is_serial:
+        if not builder.processor.is_serial:
             name = code.name("point")
-            with code.block(strided(kind, name, prod(shape), "GLOBAL_ID", "GLOBAL_SIZE")):
-                body(decoded(code, shape, name, kind))
+            with code.block(strided_loop(kind, name, prod(shape), "GLOBAL_ID", "GLOBAL_SIZE")):
+                body(unravel_index(code, shape, name, kind))
             return
         *outer, length = shape
         rows = prod(outer)
         by_rows = rows >= items
-        begin, end = share(code, rows if by_rows else length, items, kind)
+        begin, end = work_item_bounds(code, rows if by_rows else length, items, kind)
         row, place = code.name("row"), code.name("i")
         with code.block(_counted(kind, row, *((begin, end) if by_rows else ("0", str(rows))))):
-            indices = decoded(code, outer, row, kind)
+            indices = unravel_index(code, outer, row, kind)
             span = ("0", str(length)) if by_rows else (begin, end)
             with code.block(_counted(kind, place, *span)):
                 body((*indices, place))

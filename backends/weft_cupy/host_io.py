@@ -7,25 +7,25 @@ from itertools import accumulate
 import numpy as np
 
 from weft.ir.graph import Graph
-from weft_c.runtime.host_io import Edge
+from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.storage import Arrays, Bytes, bytes_of
-from weft_c.runtime.workspace_pool import WorkingMemory
+from weft_c.runtime.workspace_pool import WorkspacePool
 from weft_cupy.device import ALIGNMENT, Memory, Queue
 
 
-class CuPyEdge(Edge):
+class CuPyHostIO(HostIO):
     """Copies of a call's arrays, in one stretch of memory that all programs use.
 
     The caller's memory is not pinned for the copies: CUDA does that piece by piece, as they run.
     """
 
-    def __init__(self, working: WorkingMemory[Memory], queue: Queue, graph: Graph) -> None:
+    def __init__(self, workspace_pool: WorkspacePool[Memory], queue: Queue, graph: Graph) -> None:
         super().__init__(graph)
         self.queue = queue
         self.sizes = [op.axes.size * op.dtype.itemsize for op in self.ops]
         spaces = [-(-size // ALIGNMENT) * ALIGNMENT for size in self.sizes]
         what = "copies of the caller's arrays"
-        begin = working.at_least("copies", sum(spaces), what).address
+        begin = workspace_pool.reserve("copies", sum(spaces), what).address
         self.addresses: list[int] = list(accumulate(spaces, initial=begin))[:-1]
         """Where the copy of each array begins: of the inputs, then of the results."""
         filled = [number for number, size in enumerate(self.sizes) if size]
