@@ -312,7 +312,7 @@ def test_groups_are_powers_of_two(
 
 
 @pytest.mark.parametrize(
-    ("kind", "has_host_memory", "coherent", "edge"),
+    ("kind", "has_host_memory", "coherent", "host_io"),
     [
         (CPU, True, True, SharedHostIO),
         (CPU, True, False, MappedHostIO),
