@@ -228,7 +228,7 @@ def given_of(group: Any, launch: Any, addresses: Sequence[int]) -> list[Argument
         begin, size = (address, 4)  # of an error word
         if layout is not None:
             first, size = byte_range(layout)
-            begin = address + first - group.span(layout)[0]
+            begin = address + first - group.argument_range(layout)[0]
         found.append(Argument(begin, size, parameter.is_written))
     return found
 
