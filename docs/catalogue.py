@@ -36,9 +36,9 @@ FAMILIES = (
     "creation", "movement", "arrangement", "joining", "indexing", "gathering", "multi_index",
     "dynamic_slices", "linalg", "contraction", "decompositions", "windows", "convolutions",
     "pooling", "unpooling", "resampling", "regions", "probabilities", "normalization", "losses",
-    "distances", "ctc", "heads", "positions", "cells", "recurrent", "random", "distributions",
-    "initializers", "weft.ir.storage", "state", "clipping", "optimizers", "schedules", "control",
-    "weft.transforms.computation_op", "calls", "recomputation",
+    "distances", "ctc", "dot_product_attention", "positions", "cells", "recurrent", "random",
+    "distributions", "initializers", "weft.ir.storage", "state", "clipping", "optimizers",
+    "schedules", "control", "weft.transforms.computation_op", "calls", "recomputation",
 )  # fmt: skip
 """The modules in the order of the page; those without a package are of `weft.ops`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -268,3 +269,29 @@ def test_variables_lists_what_is_trainable_in_topological_order():
     c = weft.tanh(w * x + b) + p
     assert list(c.variables()) == [w, b]
     assert list(c.variables(filter=lambda op: op.is_placeholder)) == [x]
+
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        (lambda: weft.placeholder((3,)), r"<AssignableTensorOp\(placeholder_\d+\): float32\(3\)>"),
+        (
+            lambda: weft.variable((2, 3), initial_value=0.0, dtype="float64"),
+            r"<AssignableTensorOp\(variable_\d+\): float64\(2, 3\)>",
+        ),
+        (
+            lambda: weft.persistent_tensor((), initial_value=0),
+            r"<AssignableTensorOp\(persistent_\d+\): float32\(\)>",
+        ),
+        (
+            lambda: weft.placeholder((weft.ax.N, weft.make_axis(3, "C")), name="image") * 2,
+            r"<MultiplyOp\(MultiplyOp_\d+\): float32\(N, C=3\)>",
+        ),
+        (
+            lambda: weft.assign(weft.variable((), initial_value=0.0, name="v"), 1),
+            r"<AssignOp\(AssignOp_\d+\)>",
+        ),
+    ],
+)
+def test_a_repr_gives_class_name_dtype_and_shape(make, shown) -> None:
+    assert re.fullmatch(shown, repr(make()))

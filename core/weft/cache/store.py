@@ -20,7 +20,7 @@ from typing import IO
 from weft.errors import ArgumentError
 from weft.support.digest import digest_of
 
-FORMAT = 1
+FORMAT = 2
 """Changes whenever the content of files changes its meaning."""
 SUFFIX = ".weft"
 MEGABYTE = 2**20

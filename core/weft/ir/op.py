@@ -247,7 +247,12 @@ class Op:
     @property
     def name(self) -> str:
         """A unique name; setting one that another living op has appends a number."""
-        return self._name or f"{self._prefix}{type(self).__name__}_{self.serial}"
+        return self._name or f"{self._prefix}{self._default_name}_{self.serial}"
+
+    @property
+    def _default_name(self) -> str:
+        """What its name begins with if nobody gave it one."""
+        return type(self).__name__
 
     @name.setter
     def name(self, name: str) -> None:
@@ -371,7 +376,8 @@ class Op:
         return explain(type(self).__name__, problem, self.args, self.location)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}({self.name}):{id(self)}>"
+        value = f": {self.dtype}{str(self.axes).removeprefix('Axes')}" if self.is_tensor else ""
+        return f"<{type(self).__name__}({self.name}){value}>"
 
     def __str__(self) -> str:
         return self.name

@@ -118,16 +118,21 @@ class AssignableTensorOp(TensorOp):
         """Return the value of a constant."""
         return self.const
 
+    @property
+    def _default_name(self) -> str:
+        return type(self).__name__ if self.is_constant else self.kind
+
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}({self._label}):{id(self)}>"
+        if not self.is_constant:
+            return super().__repr__()
+        return f"<{type(self).__name__}({self._short_value}):{id(self)}>"  # as the documents print
 
     def __str__(self) -> str:
-        return f"{self._label}[{self.name}]" if self.is_constant else self.name
+        return f"{self._short_value}[{self.name}]" if self.is_constant else self.name
 
     @property
-    def _label(self) -> str:
-        if not self.is_constant:
-            return self.name
+    def _short_value(self) -> str:
+        """The value of a constant if it is a scalar, else its shape."""
         if self.is_scalar:
             value = np.asarray(self.value).item()
             integral = isinstance(value, float) and value.is_integer()

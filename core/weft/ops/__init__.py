@@ -21,10 +21,10 @@ from weft.ops import (
     decompositions,
     distances,
     distributions,
+    dot_product_attention,
     dynamic_slices,
     elementwise,
     gathering,
-    heads,
     indexing,
     initializers,
     joining,
@@ -72,10 +72,10 @@ from weft.ops.cumulative import *
 from weft.ops.decompositions import *
 from weft.ops.distances import *
 from weft.ops.distributions import *
+from weft.ops.dot_product_attention import *
 from weft.ops.dynamic_slices import *
 from weft.ops.elementwise import *
 from weft.ops.gathering import *
-from weft.ops.heads import *
 from weft.ops.indexing import *
 from weft.ops.initializers import *
 from weft.ops.joining import *
@@ -108,7 +108,7 @@ from weft.ops.windows import *
 __all__: list[str] = []
 __all__ += activation.__all__
 __all__ += arrangement.__all__
-__all__ += heads.__all__
+__all__ += dot_product_attention.__all__
 __all__ += bits.__all__
 __all__ += calls.__all__
 __all__ += cells.__all__

@@ -1,6 +1,6 @@
-"""Attention, its masks and its cache of keys and values; and the rows of a table by index.
+"""Dot-product attention, its masks, its cache of keys and values, and embedding tables.
 
-Tensors lie as (..., heads, sequence, depth), with positional axes.
+Tensors have the positional axes (..., heads, sequence, depth).
 """
 
 from __future__ import annotations
