@@ -127,3 +127,11 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *PAGES]:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_every_decision_has_a_date_a_status_and_a_refused_alternative() -> None:
+    text = (ROOT / "docs" / "design.md").read_text()
+    numbers = re.findall(r"^(\d+)\. ", text, re.MULTILINE)
+    status = r"(?:accepted|amended \d{4}-\d\d-\d\d|superseded by \d+)"
+    ends = re.findall(rf"^ +\*\d{{4}}-\d\d-\d\d, {status}\. Refused: .+\.\*$", text, re.MULTILINE)
+    assert len(numbers) == len(set(numbers)) == len(ends) > 100
