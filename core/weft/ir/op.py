@@ -249,11 +249,6 @@ class Op:
         """A unique name; setting one that another living op has appends a number."""
         return self._name or f"{self._prefix}{self._default_name}_{self.serial}"
 
-    @property
-    def _default_name(self) -> str:
-        """What its name begins with if nobody gave it one."""
-        return type(self).__name__
-
     @name.setter
     def name(self, name: str) -> None:
         if not isinstance(name, str):
@@ -266,6 +261,11 @@ class Op:
                 name = f"{name}_{self.serial}"
             _named[name] = self
         _put(self, "_name", name)
+
+    @property
+    def _default_name(self) -> str:
+        """What its name begins with if nobody gave it one."""
+        return type(self).__name__
 
     def named(self, name: str) -> Self:
         """Set the name and return the op itself."""
