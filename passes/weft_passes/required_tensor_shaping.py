@@ -22,13 +22,13 @@ from weft.ir.graph import Graph, on_new_operands
 from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.ir.tensor import TensorOp
+from weft.ir.views import Layouts
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.movement import BroadcastOp, ReshapeOp, cast_axes, transpose
 from weft.ops.reduction import ReductionOp
 from weft.passes.interface import GraphPass
 from weft.plugins import hookimpl
 from weft_passes.factors import View, dealt_out, flat, moved, moves, settled, view_of
-from weft_passes.strides import Locations
 
 Shape = tuple[int, ...]
 IndexingMap = tuple[int, ...]
@@ -91,7 +91,7 @@ class _Shaping:
     def __init__(self, target: Target) -> None:
         self.limit = target.max_elementwise_rank
         self.reduction_limit = target.max_reduction_rank
-        self.locations = Locations()
+        self.layouts = Layouts()
         self.chains: dict[Op, _Chain] = {}
         self.shapes: dict[Op, Shape] = {}
         self.matrices: dict[Op, _Matrix] = {}
@@ -167,7 +167,7 @@ class _Shaping:
         places = _long(range(op.rank), lengths)
         bent: dict[int, set[TensorOp]] = {}
         for operand in operands:
-            for place in _bends(self.locations.describe(operand), places):
+            for place in _bends(self.layouts.of(operand), places):
                 bent.setdefault(place, set()).add(operand)
         starts = sorted({*bent, *wanted.intersection(places[1:])})
 
@@ -193,7 +193,7 @@ class _Shaping:
         limit = max(self.reduction_limit, 2 if _long(kept, x.axes.shape) else 1)
         if x.rank <= limit:
             return
-        found = self.locations.describe(x)
+        found = self.layouts.of(x)
         reduced = tuple(sorted(op.positions, key=lambda place: -abs(found.strides[place])))
         as_it_is = tuple(range(x.rank))
         for order in (as_it_is, (*kept, *reduced)):
@@ -235,7 +235,7 @@ class _Shaping:
             return _spread(value, shape)
         if isinstance(value, ReshapeOp):
             (source,) = value.args
-            if self.locations.describe(source).cast(value.axes.shape) is not None:
+            if self.layouts.of(source).cast(value.axes.shape) is not None:
                 value = source
         return cast_axes(value, shape)
 

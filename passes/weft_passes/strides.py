@@ -1,32 +1,8 @@
-"""Strides: how values lie in memory, found by following views before anything is planned."""
+"""Strides that readers prefer: evenly spaced rows, and matrices that a BLAS takes as they are."""
 
 from __future__ import annotations
 
-from weft.ir.description import TensorDescription, contiguous
-from weft.ir.op import Op
-
-
-class Locations:
-    """Describes values of known shape, as if every op that is no view had memory of its own."""
-
-    def __init__(self) -> None:
-        self.known: dict[Op, TensorDescription] = {}
-
-    def describe(self, op: Op) -> TensorDescription:
-        """Return how a value lies in memory; the `base` is the op that has this memory."""
-        chain = [op]
-        while chain[-1] not in self.known and may_be_view(chain[-1]):
-            chain.append(chain[-1].args[0])
-        for each in reversed(chain):
-            if each not in self.known:
-                view = each.view(self.known[each.args[0]]) if may_be_view(each) else None
-                self.known[each] = view or contiguous(each.axes.shape, each.dtype, each)
-        return self.known[op]
-
-
-def may_be_view(op: Op) -> bool:
-    """Whether an op shows its first operand, if strides allow it."""
-    return type(op).view is not Op.view
+from weft.ir.description import TensorDescription
 
 
 def last_row(lies: TensorDescription) -> tuple[int, int]:

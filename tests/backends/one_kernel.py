@@ -11,6 +11,7 @@ import weft
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
+from weft.ir.views import planned_layout
 from weft.kernels import FusedOp, Group, fused, operand_indexing_map, place
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
@@ -18,7 +19,7 @@ from weft.ops.reduction import ReductionOp
 from weft.passes.interface import GraphPass
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.reference import evaluate
-from weft_numpy.kernels.fusible import fusible, planned_layout
+from weft_numpy.kernels.fusible import fusible
 from weft_numpy.kernels.lowering import lower
 from weft_numpy.machine import Machine
 

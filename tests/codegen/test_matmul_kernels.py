@@ -107,9 +107,9 @@ SHARED = replace(SERIAL, shares_host=True)
     [
         ((600, 600, 600), SHARED, "float32", True),
         ((600, 600, 599), SHARED, "float32", False),
-        ((600, 600, 599), SHARED.single_op_kernel, "float32", True),
+        ((600, 600, 599), SHARED.alone, "float32", True),
         ((200, 200, 200), SHARED, "float32", True),
-        ((64, 64, 64), SHARED.single_op_kernel, "float32", False),
+        ((64, 64, 64), SHARED.alone, "float32", False),
         ((600, 600, 600), SHARED, "int32", False),
         ((600, 600, 600), SERIAL, "float32", False),
     ],

@@ -289,9 +289,9 @@ def test_more_updates_than_32_bits_count_are_numbered_with_64():
 
     assert "weft_atomic_max_i64" in launched(2**31)["last updates"]
     assert "weft_atomic_max_i32" in launched(2**30)["last updates"]
-    for single_op_kernel in (launched(1), launched(2**31, has_int64_atomics=False)):
-        assert "scatter set" in single_op_kernel
-        assert "last updates" not in single_op_kernel
+    for text in (launched(1), launched(2**31, has_int64_atomics=False)):
+        assert "scatter set" in text
+        assert "last updates" not in text
 
 
 @everywhere

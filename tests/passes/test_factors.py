@@ -11,6 +11,7 @@ import weft
 from weft.ir.axes import make_axes
 from weft.ir.description import contiguous
 from weft.ir.dtypes import float32
+from weft.ir.views import Layouts
 from weft.ops.movement import BroadcastOp, ReshapeOp, TransposeOp
 from weft.testing.reference import evaluate
 from weft_passes.factors import (
@@ -25,7 +26,7 @@ from weft_passes.factors import (
     translated,
     view_of,
 )
-from weft_passes.strides import Locations, last_row, suits_products
+from weft_passes.strides import last_row, suits_products
 
 
 def value_of(op, x, array):
@@ -194,7 +195,7 @@ def test_a_long_chain_of_merged_factors_is_followed_without_recursion():
 def test_strides_are_followed_through_views(build, row, suits):
     x = weft.placeholder((4, 6))
     (output,) = weft.capture([build(x)], [x]).outputs
-    lies = Locations().describe(output)
+    lies = Layouts().of(output)
     assert last_row(lies) == row
     assert suits_products(lies) == suits
 
@@ -203,5 +204,5 @@ def test_each_op_that_is_no_view_has_memory_of_its_own():
     x = weft.placeholder((4, 6))
     y = weft.transpose(weft.tanh(weft.transpose(x)))
     (output,) = weft.capture([y], [x]).outputs
-    lies = Locations().describe(output)
+    lies = Layouts().of(output)
     assert (lies.strides, type(lies.base).__name__) == ((4, 16), "TanhOp")

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import weft
 from weft.ir.tensor import CompositeOp
+from weft.ir.views import Layouts
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.movement import BroadcastOp, ReshapeOp
 from weft.ops.reduction import ArgmaxOp, MaxOp, ReductionOp, SumOp
 from weft.plugins.registry import PASSES, load
 from weft.testing.reference import evaluate
-from weft_passes.strides import Locations
 
 
 def is_primitive(op):
@@ -34,12 +34,12 @@ def shaped(results, parameters, elementwise, reduction):
 
 def copies(graph):
     """Return the bytes that reshapes copy."""
-    locations = Locations()
+    layouts = Layouts()
     reshapes = [op for op in graph.ops if isinstance(op, ReshapeOp)]
     return sum(
         op.axes.size * op.dtype.itemsize
         for op in reshapes
-        if op.view(locations.describe(op.args[0])) is None
+        if op.view(layouts.of(op.args[0])) is None
     )
 
 
@@ -221,7 +221,7 @@ def operands(draw, shape):
 
 def fewest_copied(values, shape, limit):
     """Return the fewest bytes of operands to copy, found by trying all ways to join axes."""
-    locations = Locations()
+    layouts = Layouts()
     best = None
     for count in range(limit):
         for starts in combinations(range(1, len(shape)), count):
@@ -230,7 +230,7 @@ def fewest_copied(values, shape, limit):
             total = sum(
                 4 * int(np.prod(shape))
                 for value in values
-                if locations.describe(value).cast(tuple(joined)) is None
+                if layouts.of(value).cast(tuple(joined)) is None
             )
             best = total if best is None else min(best, total)
     return best

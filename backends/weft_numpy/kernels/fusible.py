@@ -7,9 +7,10 @@ from dataclasses import replace
 from math import prod
 
 from weft.ir import dtypes
-from weft.ir.description import TensorDescription, contiguous
+from weft.ir.description import TensorDescription
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp
+from weft.ir.views import planned_layout
 from weft.kernels import VIEWS, FusedOp, Group, Kernel
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
@@ -161,18 +162,3 @@ def _single_op_kernel(op: Op) -> tuple[Kernel, tuple[Op, ...]] | None:
         return None
     kernel, operands = Group(domain, {op: places}).kernel([op])
     return (kernel, operands) if may_need_tiles(kernel) else None
-
-
-def planned_layout(op: Op) -> TensorDescription:
-    """Return how a value layout in memory, with the op that the memory is made for as its base.
-
-    Every op that is no view has contiguous memory of its own, as in a plan.
-    """
-    views = []
-    while type(op).view is not Op.view:
-        views.append(op)
-        op = op.args[0]
-    found = contiguous(op.axes.shape, op.dtype, op)
-    for view in reversed(views):
-        found = view.view(found) or contiguous(view.axes.shape, view.dtype, view)
-    return found

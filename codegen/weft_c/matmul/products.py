@@ -15,6 +15,7 @@ import numpy as np
 from weft.errors import GraphError
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.op import Op
+from weft.ir.views import planned_layout
 from weft.kernels.kernel import Kernel
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp
@@ -169,23 +170,10 @@ def matmul_bytes(op: MatmulOp, processor: Processor) -> int:
     if on_host(op, processor):
         return 0
     if processor.has_blas:
-        x, y = map(_layout, op.args)
+        x, y = map(planned_layout, op.args)
         if suits_blas(_stored(op, x, y, contiguous(op.axes.shape, op.dtype), processor)):
             return 0
     return scratch_of_product(op, processor, is_stored=True)
-
-
-def _layout(op: Op) -> TensorDescription:
-    """Return the strides that a value will have, as far as a plan decides them by the graph."""
-    views = [op]
-    while type(views[-1]).view is not Op.view and views[-1].args:
-        views.append(views[-1].args[0])
-    layout: TensorDescription | None = None
-    for each in reversed(views):
-        viewed = None if layout is None else each.view(layout)
-        layout = viewed or contiguous(each.axes.shape, each.dtype)
-    assert layout is not None
-    return layout
 
 
 def is_own_kernel(op: MatmulOp, processor: Processor) -> bool:

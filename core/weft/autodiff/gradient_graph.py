@@ -32,6 +32,7 @@ from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, placeholder
 from weft.ir.tensor import TensorOp
 from weft.ir.traversal import postorder
+from weft.ir.views import may_be_view
 from weft.ops.calls import all_saved
 from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
 from weft.ops.elementwise import (
@@ -474,8 +475,7 @@ class _Differentiation:
 
 def _is_cheap(op: Op) -> bool:
     return bool(op.args) and (
-        isinstance(op, CHEAP)
-        or (op.is_tensor and type(op).view is not Op.view and not isinstance(op, ResultOp))
+        isinstance(op, CHEAP) or (op.is_tensor and may_be_view(op) and not isinstance(op, ResultOp))
     )
 
 

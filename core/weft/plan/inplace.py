@@ -18,6 +18,7 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, ReadOp
+from weft.ir.views import planned_layout
 from weft.ops.dynamic_slices import DynamicUpdateSliceOp
 from weft.ops.gathering import ScatterOp
 from weft.ops.indexing import UpdateSliceOp
@@ -108,19 +109,10 @@ def held_by(value: Op) -> Op | None:
 
     A view that only has other axes lies in the memory of its operand; any other view gives None.
     """
-    views = []
-    op = value
-    while op.args and type(op).view is not Op.view and not op.is_constant:
-        views.append(op)
-        op = op.args[0]
-    if not views:
-        return op
-    found = contiguous(op.axes.shape, op.dtype)
-    for each in reversed(views):
-        view = each.view(found)
-        op, found = (each, contiguous(each.axes.shape, each.dtype)) if view is None else (op, view)
-    is_whole = found.is_contiguous and found.size == op.axes.size
-    return op if is_whole and value.dtype == op.dtype else None
+    layout = planned_layout(value)
+    owner: Op = layout.base
+    is_whole = layout.is_contiguous and layout.size == owner.axes.size
+    return owner if is_whole and value.dtype == owner.dtype else None
 
 
 def may_lie_at(value: Op, index: int, tensor: TensorDescription) -> bool:

@@ -10,6 +10,7 @@ from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
+from weft.ir.views import may_be_view
 from weft.support import source
 from weft.support.source import Location
 
@@ -40,8 +41,8 @@ def _request(nbytes: int, what: str, location: Location) -> str:
 
 
 def _takes_memory(op: Op) -> bool:
-    is_view = bool(op.args) and type(op).view is not Op.view
-    return op.is_tensor and op.axes.is_static and not (is_view or isinstance(op, ParameterOp))
+    has_none = may_be_view(op) or isinstance(op, ParameterOp)
+    return op.is_tensor and op.axes.is_static and not has_none
 
 
 def _described(op: Op) -> str:

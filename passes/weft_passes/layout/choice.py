@@ -10,13 +10,13 @@ from weft.ir.axes import Axes, make_axes
 from weft.ir.description import contiguous
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp
+from weft.ir.views import Layouts
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft_passes.factors import Form, flat, lengths, restricted, settled, translated
 from weft_passes.layout.prices import Crossing, Reducing, Sharing
 from weft_passes.layout.regions import Read, Region, Regions
-from weft_passes.strides import Locations
 
 CANDIDATES = 8
 """The number of forms that are compared for one region."""
@@ -54,7 +54,7 @@ class Choice:
 
     def __init__(self, regions: Regions) -> None:
         self.regions = regions
-        self.locations = Locations()
+        self.layouts = Layouts()
         self.readers: dict[Op, list[Read]] = {}
 
     def work(self, region: Region) -> int:
@@ -121,7 +121,7 @@ class Choice:
         for read in reads.values():
             root = read.root
             is_fused = isinstance(root, ElementwiseOp | ReductionOp | MatmulOp)
-            form, lies = read.form, self.locations.describe(root)
+            form, lies = read.form, self.layouts.of(root)
             chosen = self.regions.result_forms(root)
             if chosen is not None:
                 known, now = chosen

@@ -13,11 +13,12 @@ from weft.ir.description import TensorDescription, contiguous
 from weft.ir.graph import Graph, on_new_operands
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
+from weft.ir.views import Layouts, may_be_view
 from weft.ops.linalg import MatmulOp
 from weft.ops.movement import ContiguousOp
 from weft_passes.layout.prices import copy_price, reading_price
 from weft_passes.layout.regions import Regions
-from weft_passes.strides import Locations, may_be_view, suits_products
+from weft_passes.strides import suits_products
 
 SMALL = 1 << 16
 """The bytes below which a value stays in a cache near by, and is not worth a step of its own."""
@@ -71,7 +72,7 @@ class _Readers:
 
     def __init__(self, graph: Graph, group: Callable[[Op], Hashable]) -> None:
         self.group = group
-        self.locations = Locations()
+        self.layouts = Layouts()
         self.users: dict[Op, list[Op | None]] = {}
         for op in graph.ops:
             for arg in dict.fromkeys(op.args):
@@ -82,16 +83,16 @@ class _Readers:
     def do_without(self, copy: Op) -> bool:
         """Whether the readers of a copy had better read its operand."""
         (x,) = copy.args
-        lies = self.locations.describe(x)
+        lies = self.layouts.of(x)
         is_made = lies.base is x and not (x.is_constant or isinstance(x, ParameterOp | ReadOp))
-        made = self.price(copy, self.locations.describe(copy), True) + copy_price(lies)
+        made = self.price(copy, self.layouts.of(copy), True) + copy_price(lies)
         return self.price(copy, lies, is_made) < made
 
     def deserve(self, view: Op) -> bool:
         """Whether the readers of a view had better read a copy of it."""
         if view.axes.size * view.dtype.itemsize < SMALL:
             return False
-        lies = self.locations.describe(view)
+        lies = self.layouts.of(view)
         if lies.size > lies.base.axes.size or lies.is_contiguous:
             return False
         copy = contiguous(lies.shape, lies.dtype)
