@@ -20,10 +20,9 @@ STYLE = (
 
 
 class Package(NamedTuple):
-    """A package, the number of its modules, and the first sentence of its docstring."""
+    """A package, and the first line of its docstring."""
 
     name: str
-    modules: int
     sentence: str
 
 
@@ -49,8 +48,7 @@ def package(name: str) -> Package:
         file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
         if file.exists():
             doc = ast.get_docstring(ast.parse(file.read_text())) or ""
-            modules = len(list(folder.rglob("*.py"))) if folder.is_dir() else 1
-            return Package(name, modules, doc.partition("\n")[0])
+            return Package(name, doc.partition("\n")[0])
     raise FileNotFoundError(f"no source folder holds {name}")
 
 
@@ -69,11 +67,10 @@ def picture() -> str:
         )
         for number, each in enumerate(packages):
             middle = y + ROW * number + ROW // 2 + 5
-            count = f"{each.modules} module{'s' if each.modules > 1 else ''}"
             lines += [
                 f'<text class="name" x="{MARGIN + 12}" y="{middle}">{escape(each.name)}</text>',
                 f'<text class="what" x="{MARGIN + LABEL}" y="{middle}">{escape(each.sentence)}'
-                f"<title>{count}</title></text>",
+                "</text>",
             ]
         y += height + GAP
     size = f'viewBox="0 0 {WIDTH} {y + MARGIN - GAP}"'

@@ -26,12 +26,12 @@ GROUPS = {
 
 @FORMS
 @pytest.mark.parametrize("group", GROUPS)
-def test_errors_do_not_grow_with_the_number_of_elements(emitter, group):
+def test_errors_do_not_grow_with_the_number_of_elements(form, group):
     cases, draw = GROUPS[group]
     arrays = [draw(case.shape).astype("f4") for case in cases]
     parameters = [weft.placeholder(case.shape) for case in cases]
     results = [case.build(x) for case, x in zip(cases, parameters, strict=True)]
-    processor = PROCESSORS[emitter]
+    processor = PROCESSORS[form]
     found, _ = run(results, *parameters, arrays=arrays, processor=processor, passes=FUSING)
     assert kit.problems(found, cases, arrays, Target("any", supports=bool)) == []
 
@@ -39,13 +39,13 @@ def test_errors_do_not_grow_with_the_number_of_elements(emitter, group):
 @FORMS
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
 @pytest.mark.parametrize("shape", [(3, 20_011), (20_011, 3)])
-def test_what_is_not_finite_stays(emitter, value, shape):
+def test_what_is_not_finite_stays(form, value, shape):
     values = np.ones(shape, "f4")
     long = int(np.argmax(shape))
     values[tuple(slice(777, 779) if axis == long else 1 for axis in range(2))] = value
     x = weft.placeholder(shape)
     results = [weft.sum(x, axis=long), weft.prod(x, axis=long)]
-    found, _ = run(results, x, arrays=[values], processor=PROCESSORS[emitter], passes=FUSING)
+    found, _ = run(results, x, arrays=[values], processor=PROCESSORS[form], passes=FUSING)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(found[0], values.sum(long))
         np.testing.assert_array_equal(found[1], values.prod(long))
@@ -53,7 +53,7 @@ def test_what_is_not_finite_stays(emitter, value, shape):
 
 @pytest.mark.parametrize(("length", "is_cut"), [(BLOCK, False), (8 * BLOCK, True)])
 @FORMS
-def test_only_long_sums_are_put_aside(emitter, length, is_cut):
+def test_only_long_sums_are_put_aside(form, length, is_cut):
     x = weft.placeholder((length, 2, 100_000))
-    plan = plan_of([weft.sum(x, axis=0)], x, processor=PROCESSORS[emitter], passes=FUSING)
-    assert ("aside" in work_of(plan, PROCESSORS[emitter])[1]) is is_cut
+    plan = plan_of([weft.sum(x, axis=0)], x, processor=PROCESSORS[form], passes=FUSING)
+    assert ("aside" in work_of(plan, PROCESSORS[form])[1]) is is_cut
