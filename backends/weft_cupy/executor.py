@@ -14,7 +14,8 @@ from weft.plan.plan import INPUT, RESULT
 from weft.runtime.program import Program
 from weft_c.matmul import blas
 from weft_c.runtime.bound_segment import BoundSegment
-from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
+from weft_c.runtime.kernel_group import GPUKernelGroup
+from weft_c.runtime.segments import Launch, Segment
 from weft_c.runtime.storage import Arrays
 from weft_c.source.functions import LibraryCall
 from weft_cupy.device import Device, Memory

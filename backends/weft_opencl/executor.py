@@ -11,7 +11,8 @@ import numpy as np
 from weft.plan.plan import INPUT, RESULT
 from weft.runtime.program import Program
 from weft_c.runtime.bound_segment import BoundSegment
-from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
+from weft_c.runtime.kernel_group import GPUKernelGroup
+from weft_c.runtime.segments import Launch, Segment
 from weft_c.source.entry_points import EntryPoint
 from weft_c.source.functions import GPUKernel, HostCall
 from weft_opencl.device import Device, Memory

@@ -8,25 +8,16 @@ in between. A sum that takes many values is cut into blocks, whose totals are pu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from math import prod
 
-from weft.ir import dtypes
-from weft.kernels.kernel import Instruction
 from weft_c.loops.elementwise import COSTLY, ElementWiseKernel, are_contiguous
 from weft_c.loops.parallel import parallel_for
 from weft_c.loops.vectorised_access import find_vector_access
-from weft_c.reductions.combiners import (
-    BLOCK,
-    CompensatedAccumulator,
-    accumulation_dtype,
-    combine,
-    identity_element,
-    is_blocked,
-    is_compensated,
-)
-from weft_c.source.code import Address, Code
+from weft_c.reductions.accumulators import Accumulators
+from weft_c.reductions.combiners import BLOCK, is_blocked
+from weft_c.source.code import Address
 from weft_c.source.index_types import index_type
 from weft_c.source.values import Emitter, register_type
 
@@ -37,24 +28,18 @@ ROW_BYTES = 32768
 """The most that a work item keeps of a row for the next sweep."""
 
 
-class ReductionLoops:
+class ReductionLoops(Accumulators):
     """A kernel with reductions that is being written, for one point of the kept loops at a time."""
 
     def __init__(
         self, builder: ElementWiseKernel, results: Iterable[int], is_partial: bool = False
     ) -> None:
-        self.is_partial = is_partial
-        self.builder = builder
+        super().__init__(builder, is_partial)
         self.nest = builder.nest
-        self.kernel = builder.kernel
-        self.code: Code = builder.code
         self.results = list(results)
         self.uniforms: dict[int, str] = {}
         self.loops = range(len(self.nest.kept), len(self.nest.shape))
         self.bounds: dict[int, tuple[str, str]] = {}
-        self.block_loop: tuple[int, int] | None = None
-        self.compensated: dict[str, CompensatedAccumulator] = {}
-        self.emitter = Emitter(self.code)
         self.needed = set(
             builder.required_values([self.kernel.outputs[r] for r in self.results], ())
         )
@@ -240,24 +225,6 @@ class ReductionLoops:
         self.bounds = {**bounds, place: (name, until)}
         stack.callback(close)
 
-    def flush_block(self, accumulators: dict[int, list[str]]) -> None:
-        """Write what adds the sums of a block to those that keep errors, and begins new ones."""
-        for number, (numbers, *vectors) in accumulators.items():
-            instruction = self.kernel.instruction(number)
-            if not is_blocked(instruction):
-                continue
-            with self.each_accumulator():
-                for other in vectors[1:]:
-                    self.code.line(f"{vectors[0]} += {other};")
-                for names in ([numbers], vectors):
-                    compensated = self.compensated.get(names[0]) if names else None
-                    if compensated is not None:
-                        compensated.add(self.code, names[0])
-                        for name in names:
-                            self.code.line(
-                                f"{name} = {identity_element(instruction, compensated.emitter)};"
-                            )
-
     def write_innermost_loop(
         self,
         outer: tuple[str, ...],
@@ -348,135 +315,20 @@ class ReductionLoops:
         for result in results:
             self.builder.store(result, names[self.kernel.outputs[result]], emitter, indices)
 
-    def accumulate(
-        self,
-        instruction: Instruction,
-        emitter: Emitter,
-        accumulator: str,
-        names: Mapping[int, str],
-    ) -> None:
-        """Write what takes a point, or a vector of them, into a total."""
-        dtype = self.kernel.values[instruction.args[0]].dtype
-        value = emitter.converted(
-            dtype, accumulation_dtype(instruction), names[instruction.args[0]]
-        )
-        if is_compensated(instruction):
-            self.compensated[accumulator].multiply(self.code, value)
-        else:
-            self.code.line(f"{accumulator} = {combine(instruction, emitter, accumulator, value)};")
-
     def vector_accumulator_count(self, targets: Sequence[int], lanes: int) -> int:
         """Return how many vectors of totals there are, so that none waits for the one before."""
-        instruction = [
+        ops = [
             self.kernel.instruction(number).op
             for number in self.builder.required_values(targets, self.uniforms)
             if number not in self.builder.loads and number not in self.builder.cached_rows
         ]
         long = self.nest.reduced[-1] >= 4 * VECTOR_ACCUMULATORS * lanes
-        return (
-            VECTOR_ACCUMULATORS
-            if long and not any(isinstance(op, COSTLY) for op in instruction)
-            else 1
-        )
+        is_cheap = not any(isinstance(op, COSTLY) for op in ops)
+        return VECTOR_ACCUMULATORS if long and is_cheap else 1
 
     def has_scalar_remainder(self, lanes: int) -> bool:
         """Whether single points remain beside vectors of so many lanes."""
         return lanes == 1 or self.has_remainder(len(self.nest.reduced) - 1, lanes)
-
-    def begin_accumulators(
-        self, reductions: Sequence[int], lanes: int, vectors: int
-    ) -> dict[int, list[str]]:
-        """Define the totals of reductions: for each one of numbers, and some of vectors."""
-        emitters = [self.emitter, *[Emitter(self.code, lanes)] * vectors]
-        lines: list[str] = []
-        accumulators = {
-            number: [
-                self._begin_accumulator(
-                    self.kernel.instruction(number), emitter, lanes, place < 2, lines
-                )
-                for place, emitter in enumerate(emitters)
-            ]
-            for number in reductions
-        }
-        if lines:
-            with self.each_accumulator():
-                for line in lines:
-                    self.code.line(line)
-        return accumulators
-
-    def _begin_accumulator(
-        self,
-        instruction: Instruction,
-        emitter: Emitter,
-        lanes: int,
-        is_first: bool,
-        lines: list[str],
-    ) -> str:
-        """Declare a total, and what keeps its errors if it counts; adds the lines that begin it."""
-        dtype = accumulation_dtype(instruction)
-        kind = emitter.type(dtype)
-        name = accumulator = self.declare(kind, "total")
-        lines.append(f"{name} = {identity_element(instruction, emitter)};")
-        is_put_aside = is_first and is_blocked(instruction) and self.block_loop is not None
-        counts = emitter.is_vector or self.has_scalar_remainder(lanes)
-        if counts and (is_put_aside or is_compensated(instruction)):
-            if is_put_aside:
-                accumulator = self.declare(kind, "aside")
-                lines.append(f"{accumulator} = {identity_element(instruction, emitter)};")
-            error = self.declare(kind, "error")
-            lines.append(f"{error} = {emitter.constant(0, dtype)};")
-            self.compensated[name] = CompensatedAccumulator(dtype, emitter, accumulator, error)
-        return name
-
-    def declare(self, kind: str, hint: str) -> str:
-        """Declare a variable for each point that a work item has, and return its name."""
-        name = self.code.name(hint)
-        self.code.line(f"{kind} {name};")
-        return name
-
-    @contextmanager
-    def each_accumulator(self) -> Iterator[None]:
-        """Write a block for each point that a work item has, for what it holds of them."""
-        yield
-
-    def rounded(self, names: Sequence[str]) -> list[str]:
-        """Write what rounds totals that keep errors, and return the names of all that count."""
-        compensated = [name for name in names if name in self.compensated]
-        for name in compensated:
-            with self.each_accumulator():
-                self.code.line(f"{name} = {self.compensated[name].rounded};")
-        return (
-            [names[0], *compensated]
-            if compensated and names[0] not in compensated
-            else compensated or list(names)
-        )
-
-    def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
-        """Combine the lanes and return the total as a number of the reduction's dtype."""
-        instruction = self.kernel.instruction(number)
-        names = self.rounded(names)
-        accumulator, *vectors = names
-        dtype = accumulation_dtype(instruction)
-        for other in vectors[1:]:
-            text = combine(instruction, Emitter(self.code, lanes), vectors[0], other)
-            self.code.line(f"{vectors[0]} = {text};")
-        for vector in vectors[:1]:
-            count = lanes // 2
-            while count > 1:
-                kind = register_type(dtype, count)
-                half = f"{vector}.lo", f"{vector}.hi"
-                text = combine(instruction, Emitter(self.code, count), *half)
-                vector = self.code.define(kind, "half", text)
-                count //= 2
-            for part in (f"{vector}.lo", f"{vector}.hi"):
-                value = f"({part} & 1)" if dtypes.is_bool(dtype) else part
-                text = combine(instruction, Emitter(self.code), accumulator, value)
-                self.code.line(f"{accumulator} = {text};")
-        if dtype == instruction.dtype or self.is_partial:
-            return accumulator
-        emitter = Emitter(self.code)
-        text = emitter.converted(dtype, instruction.dtype, accumulator)
-        return self.code.define(f"const {emitter.type(instruction.dtype)}", "v", text)
 
     def cache_rows(self, stage: int, targets: Sequence[int]) -> dict[int, str]:
         """Return the rows in which a sweep keeps costly values that a later one needs."""

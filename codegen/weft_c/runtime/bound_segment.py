@@ -1,4 +1,4 @@
-"""Stretch: a segment of a program whose arguments are bound, and the host's work at its end."""
+"""BoundSegment: a segment of a program with its arguments bound."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING, Any
 from weft_c.runtime.control_flow import bind_host_work
 
 if TYPE_CHECKING:
-    from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
+    from weft_c.runtime.kernel_group import GPUKernelGroup
+    from weft_c.runtime.segments import Launch, Segment
 
 
 class BoundSegment:
-    """A segment, bound.
+    """A segment of a program with the arguments of its launches bound.
 
     Attributes
     ----------
     launches
-        Each launch, in order, and what starts it.
+        Each launch in order, with the function that starts it.
     reports
         The launches that may report an error.
     host
-        What the host does then.
+        The host work at the end, bound; None for none.
     is_last
-        Whether results are to be handed over after it.
+        Whether results are returned to the caller after it.
     waits
-        Whether the device is waited for before anything is looked at.
+        Whether to wait for the device before reports are checked and host work runs.
     """
 
     def __init__(self, group: GPUKernelGroup, segment: Segment, is_last: bool, waits: bool) -> None:

@@ -1,4 +1,4 @@
-"""What the host does between stretches of launches: work of its own, loops and choices."""
+"""Host work between segments: calls of Python functions, loops and conditionals."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from weft_c.runtime.storage import Arrays
 from weft_c.source.functions import HostCall
 
 if TYPE_CHECKING:
-    from weft_c.runtime.kernel_group import GPUKernelGroup, Segment
+    from weft_c.runtime.kernel_group import GPUKernelGroup
+    from weft_c.runtime.segments import Segment
 
 
 @dataclass(frozen=True, eq=False)
 class Repeat:
-    """Segments that run several times in a row, with nothing to wait for between."""
+    """Segments that run a fixed number of times."""
 
     count: int
     segments: Sequence[Segment]
@@ -28,7 +29,7 @@ class Repeat:
 
 @dataclass(frozen=True, eq=False)
 class While:
-    """Segments that make a bool, and segments that run as long as it is true."""
+    """Segments that compute a bool, and segments that run while it is true."""
 
     test: Sequence[Segment]
     flag: TensorDescription
@@ -37,7 +38,7 @@ class While:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Segments that run where a bool is true, and segments that run where it is not."""
+    """Segments that run if a bool is true, and segments that run otherwise."""
 
     flag: TensorDescription
     then: Sequence[Segment]
@@ -48,7 +49,7 @@ Control = Repeat | While | Choice
 
 
 class HostWork:
-    """Work of the host, with the arrays that are the same in every call."""
+    """A call of a Python function, with the arrays that are the same in every call."""
 
     def __init__(self, group: GPUKernelGroup, call: HostCall) -> None:
         self.group = group
@@ -62,7 +63,7 @@ class HostWork:
         ]
 
     def run(self, arrays: Arrays) -> None:
-        """Call the function, and write back what it wrote."""
+        """Call the function, and copy the arrays that it wrote to the device."""
         group, call = self.group, self.call
         values = [
             self._array(place, arrays) if known is None else known
@@ -77,7 +78,7 @@ class HostWork:
             group.write_back(call.args[place], values[place])
 
     def _array(self, place: int, arrays: Arrays) -> np.ndarray[Any, Any]:
-        """Return an argument; a copy that is only written need not have the device's values."""
+        """Return an argument; one that is only written is not copied from the device."""
         layout, group = self.call.args[place], self.group
         if place in self.call.written and not group.processor.shares_host:
             return np.empty(layout.shape, layout.dtype)
@@ -85,7 +86,7 @@ class HostWork:
 
 
 class BoundRepeat:
-    """A loop of known length with everything in it bound."""
+    """A loop with a fixed number of iterations, bound."""
 
     def __init__(self, group: GPUKernelGroup, control: Repeat) -> None:
         self.group = group
@@ -93,14 +94,14 @@ class BoundRepeat:
         self.inside = group.bind_segments(control.segments)
 
     def run(self, arrays: Arrays) -> None:
-        """Run what is inside so often."""
+        """Run all iterations."""
         for _ in range(self.count):
             raise_pending()
             self.group.run_segments(self.inside, arrays)
 
 
 class BoundWhile:
-    """A loop of unknown length with everything in it bound."""
+    """A loop with a condition, bound."""
 
     def __init__(self, group: GPUKernelGroup, control: While) -> None:
         self.group = group
@@ -109,7 +110,7 @@ class BoundWhile:
         self.inside = group.bind_segments(control.segments)
 
     def run(self, arrays: Arrays) -> None:
-        """Run what is inside while the test makes what is true."""
+        """Run the body while the condition is true."""
         group = self.group
         group.run_segments(self.test, arrays)
         while group.truth(self.flag, arrays):
@@ -119,7 +120,7 @@ class BoundWhile:
 
 
 class BoundChoice:
-    """A choice with everything in it bound."""
+    """A conditional, bound."""
 
     def __init__(self, group: GPUKernelGroup, control: Choice) -> None:
         self.group = group
@@ -128,7 +129,7 @@ class BoundChoice:
         self.otherwise = group.bind_segments(control.otherwise)
 
     def run(self, arrays: Arrays) -> None:
-        """Run the side that the bool chooses."""
+        """Run the branch that the bool selects."""
         is_true = self.group.truth(self.flag, arrays)
         self.group.run_segments(self.then if is_true else self.otherwise, arrays)
 
@@ -137,7 +138,7 @@ BoundWork = HostWork | BoundRepeat | BoundWhile | BoundChoice
 
 
 def bind_host_work(group: GPUKernelGroup, work: HostCall | Control) -> BoundWork:
-    """Return what the host does at the end of a segment, bound."""
+    """Bind the host work at the end of a segment."""
     match work:
         case Repeat():
             return BoundRepeat(group, work)

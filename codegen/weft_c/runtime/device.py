@@ -1,4 +1,4 @@
-"""A device that is programmed in C: how it is named, what it is once opened, and its memory."""
+"""OpenDevice and DeviceMemory: a device programmed in C, and its memory accounting."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from weft_c.processor import Processor
 from weft_c.runtime.errors import DeviceMemoryError
 
 MAX_BYTES = sys.maxsize // 2
-"""Bytes: more than that overflows somewhere between here and a driver."""
+"""The largest size in bytes that is passed to a driver: larger ones overflow in some."""
 
 
 def requested_device(wanted: int | str | None, variable: str) -> tuple[int | str | None, str]:
-    """Return what names the device, the option ``device=`` or else a variable, and which does.
+    """Return the requested device, from the option ``device=`` or an environment variable.
 
-    None is for no name. Raises ArgumentError for an option that is neither a number nor text.
+    Returns the request, None for none, and its origin for messages. Raises ArgumentError for an
+    option that is neither a number nor text.
     """
     if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int | str)):
         raise ArgumentError(f"device= is a number or a name, not {wanted!r}")
@@ -27,16 +28,16 @@ def requested_device(wanted: int | str | None, variable: str) -> tuple[int | str
 
 
 class OpenDevice(ABC):
-    """A device, opened: the facts that matter, and what of its memory is in use.
+    """An open device: its properties, and the memory allocated on it.
 
     Attributes
     ----------
     name
-        What messages call it.
+        The name shown in messages.
     errors
-        What its driver's Python package raises when something fails.
+        The exceptions that its driver's Python package raises.
     lost
-        Why the device cannot be used any more; nothing if it can.
+        Why the device cannot be used any more; empty if it can.
     """
 
     def __init__(self, name: str, errors: tuple[type[Exception], ...]) -> None:
@@ -48,14 +49,14 @@ class OpenDevice(ABC):
     @property
     @abstractmethod
     def processor(self) -> Processor:
-        """The device as kernels see it."""
+        """The properties that kernels are generated for."""
 
     @abstractmethod
     def failed(self, error: Exception, doing: str) -> BackendError:
-        """Return the error to raise for one of `errors` that came up while doing something."""
+        """Translate one of `errors`; `doing` says what failed, for the message."""
 
     def require_possible(self, nbytes: int, what: str) -> None:
-        """Raise DeviceMemoryError for a size that no driver takes, let alone has."""
+        """Raise DeviceMemoryError for a size above `MAX_BYTES`."""
         if nbytes > MAX_BYTES:
             raise DeviceMemoryError(
                 f"{self.name} cannot hold {nbytes} bytes for {what}: no device can; use smaller "
@@ -64,11 +65,11 @@ class OpenDevice(ABC):
 
     @property
     def live_bytes(self) -> int:
-        """The bytes of the memory that has not been released."""
+        """The bytes allocated and not released."""
         return sum(list(self._live.values()))
 
     def count(self, memory: DeviceMemory, nbytes: int) -> None:
-        """Take note of how many bytes something holds now."""
+        """Record the bytes that a memory object holds now."""
         if nbytes:
             self._live[id(memory)] = nbytes
         else:
@@ -76,12 +77,12 @@ class OpenDevice(ABC):
 
 
 class DeviceMemory:
-    """Memory of a device, counted among its live bytes until it is released.
+    """Device memory, counted in the device's live bytes until it is released.
 
     Attributes
     ----------
     nbytes
-        How much it is.
+        The size.
     """
 
     def __init__(self, device: OpenDevice, nbytes: int) -> None:
@@ -90,7 +91,7 @@ class DeviceMemory:
         device.count(self, nbytes)
 
     def release(self) -> None:
-        """Give the memory back; a second time does nothing."""
+        """Release the memory; further calls do nothing."""
         self.device.count(self, 0)
 
     def __del__(self) -> None:

@@ -1,4 +1,4 @@
-"""Errors of devices that are programmed in C: no memory, or source or kernels that are refused."""
+"""Messages for out-of-memory conditions and failed builds on devices programmed in C."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from weft.plan.plan import ARENA
 from weft.runtime.program import Program
 
 CONTEXT_LINES = 3
-"""The lines of source that are shown before and after an error."""
+"""The lines of source shown before and after an error."""
 MAX_ERRORS_SHOWN = 5
-"""The errors that are shown with their source."""
+"""The most errors shown with their source."""
 
 MAX_VALUES_SHOWN = 5
-"""The values that are named where memory for all of them is not there."""
+"""The values listed in an out-of-memory message."""
 
 
 class DeviceMemoryError(BackendError, MemoryError):
-    """A device has no memory left for what it was asked to hold."""
+    """A device has too little memory for an allocation."""
 
 
 def build_error(
     refused: str, compiler: str, log: str, source: str, lines: Sequence[int]
 ) -> BackendError:
-    """Return the error for source that does not build, with the compiler's log and the lines.
+    """Return the error for source that fails to compile, with the compiler's log and an excerpt.
 
-    `refused` says which compiler refused what, and `lines` are those that the log names.
+    `refused` names the compiler and the program; `lines` are the line numbers in the log.
     """
     return BackendError(
         f"{refused}; this is an error of weft or of {compiler}, not of the graph\n"
@@ -40,7 +40,7 @@ def build_error(
 
 
 def excerpt(source: str, lines: Sequence[int]) -> str:
-    """Return the numbered lines of source around the first of some; its first ones for none."""
+    """Return the numbered source around the first of `lines`; the first lines if it is empty."""
     written = source.splitlines()
     named = lines or [1]
     shown = {
@@ -56,13 +56,13 @@ def excerpt(source: str, lines: Sequence[int]) -> str:
 
 
 def kernel_and_lines(lines: Iterable[str], source: str, begin: int) -> str:
-    """Return the users' lines that a kernel computes, and the source around where it begins."""
+    """Return the users' lines that a kernel computes, and the source around line `begin`."""
     named = [f"  {line}" for line in lines]
     return "\n".join(["it computes:", *named, excerpt(source, [begin])])
 
 
 def largest_values(program: Program) -> str:
-    """Return the largest values that a program computes on the way, with the users' lines."""
+    """Return a listing of the largest intermediate values of a program, with the users' lines."""
     if program.is_restored:  # planning it again would ask for the memory again
         made = [(op, contiguous(op.axes.shape, op.dtype)) for op in _computed(program.captured)]
     else:
@@ -74,11 +74,11 @@ def largest_values(program: Program) -> str:
         f"  {_nbytes(layout)} bytes: {_called(op)} of {layout.dtype} {layout.shape}, {op.file_info}"
         for op, layout in largest
     ]
-    return "\n".join(["the largest values that it computes on the way are:", *lines])
+    return "\n".join(["the largest intermediate values are:", *lines])
 
 
 def _computed(graph: Graph) -> list[Op]:
-    """Return the ops whose values are neither there before nor views."""
+    """Return the ops that compute new values: no inputs, constants or views."""
     return [op for op in graph.ops if op.is_tensor and op.args and not isinstance(op, VIEWS)]
 
 

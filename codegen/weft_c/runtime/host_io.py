@@ -1,4 +1,4 @@
-"""Edge: where the arrays of the caller meet the memory that kernels work on."""
+"""HostIO: transfers between the caller's arrays and the memory that kernels access."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from weft_c.runtime.storage import Arrays, Bytes
 
 
 class HostIO(ABC):
-    """What kernels are given for the arrays of a call: those themselves, or copies.
+    """Transfers of a call's arrays, which kernels access in place or as device copies.
 
     Attributes
     ----------
     inputs
-        How many of the arrays are inputs; results come after them.
+        The number of inputs, which precede the results in a call's arrays.
     ops
-        The op behind each array.
+        The op of each array.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -26,19 +26,22 @@ class HostIO(ABC):
 
     @abstractmethod
     def begin(self, arrays: Arrays) -> Any:
-        """Let kernels read and write the arrays of a call; what is returned must live as long."""
+        """Make a call's arrays accessible to kernels.
+
+        The returned object must live until the call ends.
+        """
 
     @abstractmethod
     def end(self, arrays: Arrays) -> None:
-        """Let results be in the arrays once all work has been waited for."""
+        """Transfer the results to the caller's arrays; complete after the next wait."""
 
     @abstractmethod
     def read(self, number: int, arrays: Arrays) -> Bytes:
-        """Return the bytes of an array as kernels see them."""
+        """Return the bytes of array `number` as kernels see them."""
 
     @abstractmethod
     def write(self, number: int, start: int, bytes_: Bytes) -> None:
-        """Write bytes to an array from a place on, if `read` returns copies."""
+        """Write bytes to array `number` from byte `start` on, if `read` returns copies."""
 
     def release(self) -> None:  # noqa: B027
-        """Give memory back, unless other programs use it too."""
+        """Release memory that no other program uses."""

@@ -1,4 +1,4 @@
-"""The work of a kernel group as JSON, so that another process need not lower it."""
+"""Serialisation of a program's functions and segments as JSON, for the compile cache."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from weft.ir.op import Op
 from weft.plan.plan import Step
 from weft.support import source
 from weft_c.runtime.control_flow import Choice, Control, Repeat, While
-from weft_c.runtime.kernel_group import GPUKernelGroup, Launch, Segment
+from weft_c.runtime.segments import Launch, Segment, SegmentBuilder
 from weft_c.source.functions import Function, GPUKernel, HostCall, LibraryCall, Parameter
 
 if TYPE_CHECKING:
     from weft.cache.serialisation import Deserializer, Serializer
 
 
-def serialise(group: GPUKernelGroup, serializer: Serializer) -> Any:
-    """Return the functions and the work of a group; raises NotCanonical where that cannot be."""
+def serialise(group: SegmentBuilder, serializer: Serializer) -> Any:
+    """Return the functions and segments of a group; raises NotCanonical for unsupported values."""
     called = {each.name: each for f in group.source.functions.values() for each in f.callees}
     functions = {**called, **group.source.functions}
     numbers = {name: number for number, name in enumerate(functions)}
@@ -40,10 +40,10 @@ def serialise(group: GPUKernelGroup, serializer: Serializer) -> Any:
 
 
 class _SegmentSerializer:
-    """Describes the segments of a group, whose functions have numbers."""
+    """Serialises segments; functions are referred to by their index."""
 
     def __init__(
-        self, group: GPUKernelGroup, serializer: Serializer, numbers: Mapping[str, int]
+        self, group: SegmentBuilder, serializer: Serializer, numbers: Mapping[str, int]
     ) -> None:
         self.serializer = serializer
         self.numbers = numbers
@@ -94,8 +94,8 @@ class _SegmentSerializer:
         return [self.serializer.origin(each.order) for op in ops for each in op.contained or (op,)]
 
 
-def restore(group: GPUKernelGroup, deserializer: Deserializer) -> None:
-    """Add to an empty group what `packed` described."""
+def restore(group: SegmentBuilder, deserializer: Deserializer) -> None:
+    """Add the functions and segments that `serialise` returned to an empty group."""
     functions: list[Function] = []
     for title, parameters, body, size, called, calls, shuffles in deserializer.code["functions"]:
         inner = tuple(functions[number] for number in called)
@@ -105,10 +105,10 @@ def restore(group: GPUKernelGroup, deserializer: Deserializer) -> None:
 
 
 class _SegmentDeserializer:
-    """Adds described segments to a group."""
+    """Adds serialised segments to a group."""
 
     def __init__(
-        self, group: GPUKernelGroup, deserializer: Deserializer, functions: Sequence[Function]
+        self, group: SegmentBuilder, deserializer: Deserializer, functions: Sequence[Function]
     ) -> None:
         self.group = group
         self.deserializer = deserializer
@@ -125,7 +125,7 @@ class _SegmentDeserializer:
             if host is not None:
                 ((kind, content),) = host.items()
                 _HOST[kind](self, *content)
-                group.segments.pop()  # what came after it begins a segment, as the loop here does
+                group.segments.pop()  # the next iteration begins the segment that follows
 
     def inside(self, described: Sequence[Any]) -> list[Segment]:
         with self.group.inside() as segments:
@@ -169,11 +169,11 @@ class _SegmentDeserializer:
         self.group.add_control(Choice(self.tensor(flag), *inner))
 
     def op(self, origins: list[int]) -> Op:
-        """Return the first op of the user that a kernel came from; any, if there is none."""
+        """Return the first op of the captured graph that a kernel stems from, or any op."""
         return self.deserializer.structure.all_ops[next((o for o in origins if o >= 0), 0)]
 
     def add_function(self, function: Function, origins: list[int]) -> None:
-        """Add a function with the user's lines to the source."""
+        """Add a function and the users' lines that it computes to the source."""
         name, source_ = function.name, self.group.source
         source_.functions.setdefault(name, function)
         lines = source_.lines.setdefault(name, {})
@@ -193,5 +193,5 @@ _HOST: Mapping[str, Callable[..., None]] = {
 
 def _callable(value: Any) -> Callable[..., Any]:
     if not callable(value):
-        raise TypeError(f"{value!r} is not what the host can call")
+        raise TypeError(f"{value!r} is no function that the host can call")
     return value  # type: ignore[no-any-return]

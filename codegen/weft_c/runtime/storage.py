@@ -1,4 +1,4 @@
-"""Buffers of devices as the host sees them: bytes that are copied, and arrays on them."""
+"""Device buffers with access from the host: ranges of bytes, and NumPy arrays on them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ MemoryT = TypeVar("MemoryT", bound=DeviceMemory)
 
 
 class CopiedStorage(DeviceBufferStorage, Generic[MemoryT]):
-    """A buffer of which the host sees stretches of bytes.
+    """A device buffer whose byte ranges the host can read and write.
 
     Attributes
     ----------
     lender
-        What gives the memory of a buffer that has none of its own; it may be another one each time.
+        Returns the memory of a buffer that owns none; it may be different memory each time.
     constant
-        The array that the buffer of a constant is to hold.
+        The value of a constant's buffer.
     is_set
-        Whether it holds that.
+        Whether the buffer holds that value.
     """
 
     memory_provider: Callable[[], MemoryT] | None = None
@@ -39,10 +39,10 @@ class CopiedStorage(DeviceBufferStorage, Generic[MemoryT]):
 
     @abstractmethod
     def make_memory(self) -> MemoryT:
-        """Return zeroed memory; raises DeviceMemoryError if there is not enough."""
+        """Allocate zeroed memory; raises DeviceMemoryError if there is not enough."""
 
     def allocate(self) -> None:
-        """Take memory, so that an error comes now; raises DeviceMemoryError."""
+        """Allocate the memory now; raises DeviceMemoryError if there is not enough."""
         if self.memory_provider is not None:
             self.memory_provider()
         else:
@@ -50,36 +50,36 @@ class CopiedStorage(DeviceBufferStorage, Generic[MemoryT]):
 
     @property
     def memory(self) -> MemoryT:
-        """The memory; raises StateError once the transformer has been closed."""
+        """The memory; raises StateError after the transformer has been closed."""
         if self.memory_provider is not None:
             return self.memory_provider()
         if self._memory is None:
-            raise StateError(f"the memory of {self.name} was given back: make another transformer")
+            raise StateError(f"the memory of {self.name} was released: make another transformer")
         return self._memory
 
     def release(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         if self._memory is not None:
             self._memory.release()
             self._memory = None
 
     @abstractmethod
     def read(self, start: int, size: int) -> Bytes:
-        """Return a stretch of the bytes, once all work before has ended.
+        """Return a range of bytes, after all earlier work has ended.
 
-        A copy, or they themselves where the host shares them.
+        A view where the host shares the memory, else a copy.
         """
 
     def space(self, start: int, size: int) -> Bytes:
-        """Return a stretch of bytes that the host overwrites as a whole, and then gives `write`.
+        """Return an array for a range of bytes that the host overwrites and then passes to `write`.
 
-        Those of the buffer where the host shares them; else what they hold is not copied.
+        Like `read`, but the old contents are not copied from the device.
         """
         return self.read(start, size)
 
     @abstractmethod
     def write(self, start: int, bytes_: Bytes) -> None:
-        """Write what `read` or `space` returned, and was changed, back to where it was."""
+        """Write the changed array that `read` or `space` returned back to the buffer."""
 
     def make_tensor(self, description: TensorDescription) -> CopiedTensor:
         """Return a tensor on this buffer."""
@@ -87,12 +87,12 @@ class CopiedStorage(DeviceBufferStorage, Generic[MemoryT]):
 
 
 class CopiedTensor(DeviceTensor):
-    """A view of a buffer, copied to and from NumPy."""
+    """A tensor on a buffer, copied to and from NumPy arrays."""
 
     storage: CopiedStorage[Any]
 
     def attach(self) -> None:
-        """Do nothing: the buffer is asked for its memory whenever that is needed."""
+        """Do nothing: the memory is looked up at each access."""
 
     def _read(self) -> tuple[int, Bytes, np.ndarray[Any, Any]]:
         start, size = byte_range(self.description)
@@ -122,7 +122,7 @@ class CopiedTensor(DeviceTensor):
 
 
 def view(layout: TensorDescription, memory: Bytes, start: int = 0) -> np.ndarray[Any, Any]:
-    """Return the described elements of bytes that begin at a place of the buffer."""
+    """Return the tensor as a NumPy array on bytes that begin at byte `start` of its buffer."""
     if not layout.size:
         return np.empty(layout.shape, layout.dtype)
     moved = TensorDescription(layout.shape, layout.dtype, layout.strides, layout.offset - start)

@@ -1,4 +1,4 @@
-"""DeviceTransformer: what the backends of devices that are programmed in C have in common."""
+"""DeviceTransformer: the base of backends for devices that are programmed in C."""
 
 from __future__ import annotations
 
@@ -31,22 +31,21 @@ from weft_c.runtime.storage import CopiedStorage
 from weft_c.runtime.workspace_pool import WorkspacePool
 
 LEAST_ALIGNMENT = 256
-"""Bytes: what tensors are aligned to wherever they lie."""
+"""The minimal alignment of tensors, in bytes."""
 
 
 class DeviceTransformer(Transformer):
-    """A backend that writes one program in C for each computation.
+    """A backend that generates one program in C for each computation.
 
-    A subclass sets `device` and `processor`, and gives storages and kernel groups.
+    A subclass sets `device` and `processor`, and creates storages and kernel groups.
 
     Attributes
     ----------
     device
-        The device.
+        The open device.
     processor
-        The device as kernels are written for it.
-    working
-        The memory that programs use one after the other: the arena, and copies of arrays.
+        The properties that kernels are generated for.
+    workspace_pool The memory that programs use in turn: arenas, and copies of arrays.
     """
 
     device: OpenDevice
@@ -65,7 +64,7 @@ class DeviceTransformer(Transformer):
 
     @abstractmethod
     def make_workspace(self, nbytes: int, what: str) -> DeviceMemory:
-        """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
+        """Allocate uninitialised memory; raises DeviceMemoryError if there is not enough."""
 
     @abstractmethod
     def kernel_group(self, program: Program) -> GPUKernelGroup:
@@ -73,7 +72,7 @@ class DeviceTransformer(Transformer):
 
     @cached_property
     def target(self) -> Target:
-        """Any rank and any strides; float64 where the device has it, no complex numbers."""
+        """The ops and dtypes that the backend supports; float64 where the device has it."""
         target = target_of(self.transformer_name, self.processor, self.fast_math)
         return replace(
             target,
@@ -83,19 +82,19 @@ class DeviceTransformer(Transformer):
         )
 
     def fusible(self, op: Op) -> bool:
-        """Return whether an op can be an instruction of a kernel."""
+        """Whether an op can be an instruction of a fused kernel."""
         return fusible(op, self.processor)
 
     def takes_prologue(self, product: Op) -> bool:
-        """Return whether the kernel of a matrix product may also compute its first operand."""
+        """Whether the kernel of a matrix product may also compute its first operand."""
         return takes_prologue(product, self.processor)
 
     def scratch_bytes(self, op: Op) -> int:
-        """Return the bytes of scratch memory that an op takes while it runs."""
+        """Return the bytes of scratch memory that an op needs."""
         return scratch_bytes(op, self.processor)
 
     def arena_storage(self, program: Program) -> CopiedStorage[Any]:
-        """Return the arena of a program, whose memory all programs share."""
+        """Return the arena of a program; all programs share its memory."""
         storage = self.device_buffer_storage(program.arena_size, "arena")
         storage.memory_provider = partial(self._arena, program, storage.bytes)
         return storage
@@ -110,11 +109,11 @@ class DeviceTransformer(Transformer):
         return found
 
     def constant_storage(self, op: Op) -> CopiedStorage[Any]:
-        """Return the buffer of a constant, which is the same for all programs that read it."""
+        """Return the buffer of a constant, which all programs that read it share."""
         found = self._constants.get(id(op.const))
         if found is None or found not in self.device_buffers:
             found = self.new_constant_storage(op)
-            found.constant = op.const  # as long as it is held no other array has its id
+            found.constant = op.const  # held, so that no other array can get its id
             self._constants[id(op.const)] = found
         return found
 
@@ -123,7 +122,7 @@ class DeviceTransformer(Transformer):
         return self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
 
     def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
-        """Copy the value of a constant to its buffer, if it is not there."""
+        """Copy the value of a constant to its buffer, once."""
         storage: Any = tensor.storage
         if not storage.is_set:
             super().set_constant(tensor, op)
@@ -132,7 +131,7 @@ class DeviceTransformer(Transformer):
     def transform_ordered_ops(
         self, program: Program, ordered_ops: Sequence[Step], name: str
     ) -> Callable[..., None]:
-        """Write, build and return the program."""
+        """Generate, compile and return the program."""
         group = self.kernel_group(program)
         if len(ordered_ops) == 1 and not ordered_ops[0].op.graphs:
             group.processor = self.processor.alone
@@ -141,15 +140,15 @@ class DeviceTransformer(Transformer):
         return self._built(group)
 
     def code_options(self) -> Sequence[Any]:
-        """Return the device as kernels see it, and the rules."""
+        """Return the processor and the rules, on which generated code depends."""
         return [self.processor, [(kind, rules[kind]) for kind in rules]]
 
     def export(self, program: Program, serializer: Serializer) -> Any:
-        """Return the source and what is launched."""
+        """Return the functions and segments of a program as JSON."""
         return serialisation.serialise(program.code, serializer)
 
     def restore(self, program: Program, deserializer: Deserializer) -> Callable[..., None]:
-        """Build the source again and return the program."""
+        """Compile the source of an exported program and return the program."""
         group = self.kernel_group(program)
         serialisation.restore(group, deserializer)
         return self._built(group)
@@ -166,16 +165,16 @@ class DeviceTransformer(Transformer):
             raise BackendError(self.device.lost)
 
     def after_fork(self) -> None:
-        """Let nothing reach the device, not even to give something back: it might wait for ever.
+        """Cut the child process off from the device: even releasing memory might block for ever.
 
-        What is there is never destroyed, for drivers do not live through a fork.
+        Driver objects are leaked on purpose: drivers do not survive a fork.
         """
         renew(self.state_lock)
         self._is_forked = True
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def close(self) -> None:
-        """Give all memory of the device back; the transformer cannot be used again."""
+        """Release all device memory; the transformer cannot be used again."""
         with self.state_lock:
             buffers = [each for each in self.device_buffers if isinstance(each, CopiedStorage)]
             super().close()
@@ -186,7 +185,7 @@ class DeviceTransformer(Transformer):
     def give_back(
         self, groups: Iterable[GPUKernelGroup], buffers: Iterable[CopiedStorage[Any]]
     ) -> None:
-        """Give back what executors hold, then buffers; a backend adds what else it holds."""
+        """Release executors, then buffers; a backend extends it for other resources."""
         for group in groups:
             group.close()
         for buffer in buffers:
@@ -195,7 +194,7 @@ class DeviceTransformer(Transformer):
 
 
 def target_of(name: str, processor: Processor, fast_math: bool = False) -> Target:
-    """Return what kernels for a processor can compute."""
+    """Return the target of a processor: the ops and dtypes that kernels can compute."""
     names = Target.dtypes | {"float16", "bfloat16"}
     return Target(
         name=name,

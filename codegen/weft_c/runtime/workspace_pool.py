@@ -1,4 +1,4 @@
-"""WorkingMemory: memory that the programs of a transformer use one after the other."""
+"""WorkspacePool: memory that the programs of a transformer use in turn."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ MemoryT = TypeVar("MemoryT", bound=DeviceMemory)
 
 
 class WorkspacePool(Generic[MemoryT]):
-    """Stretches of memory by name, each as large as the largest that was asked for.
+    """Named blocks of memory, each as large as the largest request for it.
 
-    Nothing is kept in them from one call to the next.
+    Their contents are not preserved between calls.
 
     Parameters
     ----------
     make
-        Makes memory of so many bytes, and is told what for.
+        Allocates a number of bytes; the second argument is the purpose, for messages.
 
     Attributes
     ----------
     version
-        Changes when a stretch is given back: addresses that were taken before count no more.
+        Changes when a block is released, which invalidates addresses taken before.
     """
 
     def __init__(self, make: Callable[[int, str], MemoryT]) -> None:
@@ -32,10 +32,10 @@ class WorkspacePool(Generic[MemoryT]):
         self._held: dict[Hashable, MemoryT] = {}
 
     def reserve(self, name: Hashable, nbytes: int, what: str) -> MemoryT:
-        """Return a stretch, which is replaced if it is smaller than this.
+        """Return the block `name`, reallocated if it is smaller than `nbytes`.
 
-        The smaller one is given back first, since there may be no room for both. Raises
-        DeviceMemoryError if there is none for the larger one; those who ask for less get less then.
+        The smaller block is released first, since both may not fit. Raises DeviceMemoryError if the
+        larger one does not fit either; the next request then allocates anew.
         """
         held = self._held.get(name)
         if held is None or held.nbytes < nbytes:
@@ -44,7 +44,7 @@ class WorkspacePool(Generic[MemoryT]):
         return held
 
     def release(self) -> None:
-        """Give everything back."""
+        """Release all blocks."""
         for name in list(self._held):
             self._give_back(name)
 
