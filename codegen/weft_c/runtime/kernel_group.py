@@ -1,6 +1,4 @@
-"""GPUKernelGroup: runs the segments of a program on a device, and raises errors kernels
-reported.
-"""
+"""GPUKernelGroup: runs a program's segments on a device, and raises the errors of kernels."""
 
 from __future__ import annotations
 
@@ -209,9 +207,7 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         return [self.bind_segment(each, each is self.segments[-1]) for each in segments]
 
     def array_number(self, layout: TensorDescription) -> int:
-        """Return the index of the caller's array that holds a tensor: inputs first, then
-        results.
-        """
+        """Return the index of the caller's array that holds a tensor; results follow inputs."""
         owner: int = layout.base.owner
         return owner if layout.base.kind == INPUT else self.inputs + owner
 

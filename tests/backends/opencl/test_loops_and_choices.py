@@ -12,7 +12,7 @@ from machines import FORMS, transformer_for
 
 import weft
 from weft.errors import IndexOutOfRange
-from weft_c.runtime import kernel_group
+from weft_c.runtime import segments
 from weft_c.runtime.control_flow import Choice, Repeat, While
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.source.functions import HostCall
@@ -67,9 +67,9 @@ def test_a_body_is_lowered_once_however_many_calls(
     x, w = tensors()
     graph = layer()
     lowered: list[Any] = []
-    lower = kernel_group.lower
+    lower = segments.lower
     monkeypatch.setattr(
-        kernel_group,
+        segments,
         "lower",
         lambda step, processor: [lowered.append(step), lower(step, processor)][1],
     )
