@@ -1,7 +1,7 @@
-"""Dialects of C for kernels: what one calls what they all have.
+"""Dialect: OpenCL C or CUDA C, as a page of macros that kernels are written in.
 
-Kernels are written in words of their own, such as ``GLOBAL`` and ``f32``, which a page of macros at
-the start of a program gives their meaning. A dialect is that page and a few facts.
+Kernels use macros such as ``GLOBAL`` and ``f32``, which the prelude of a program defines. A dialect
+is its prelude, the heads of its kernels, and a few properties.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ class Dialect:
     Attributes
     ----------
     name
-        What listings call it.
+        The name shown in listings.
     prelude
         The macros and types that every program begins with: ``i8`` to ``u64``, ``f32`` and
         ``f64``; ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory; ``GLOBAL_ID``, ``GLOBAL_SIZE``,
         ``LOCAL_ID`` and ``GROUP_ID``; ``BARRIER()``, and ``MEMORY_BARRIER()`` for global memory
-        too; ``AS_U32`` and its like, which look at bits; ``WHOLE``, an ``i64`` without what comes
-        after the point; ``FMA``; ``REPORT(word, code)``, which sets a word that is 0 to a code; and
-        ``ATOMIC_CAS_U32(place, old, new)`` with ``ATOMIC_CAS_U64``, which exchange a number at a
-        place that is the old one, and give what was there.
+        too; ``AS_U32`` and its like, which reinterpret bits; ``WHOLE``, the truncation to ``i64``;
+        ``FMA``; ``REPORT(word, code)``, which sets a word that is 0 to a code; and the
+        compare-and-swap ``ATOMIC_CAS_U32(place, old, new)``, also for ``U64``, which returns the
+        old value.
     head
-        How a kernel begins, with places for its ``name``, ``parameters`` and the size of its work
-        groups, ``group``.
+        The head of a kernel, a format string with the fields ``name``, ``parameters`` and
+        ``group``, the size of its work groups.
     aligned
-        How a struct is declared to be aligned, with a place for its ``bytes``.
+        The attribute of an aligned struct, a format string with the field ``bytes``.
     double
-        What a program that computes in float64 has to declare first.
+        The declarations that programs with float64 need.
     warp
-        How many neighbouring work items pass each other values in registers: by
-        ``SHUFFLE_XOR(value, mask)`` each gets that of the one whose number differs in the bits of
-        the mask. 0 if they do not.
+        The width of a warp (sub-group), in work items; 0 without warp shuffles.
+        ``SHUFFLE_XOR(value, mask)`` returns the value of the lane whose index differs in the bits
+        of the mask.
     shuffling
-        What comes before the head of a kernel in which they do, with a place for the ``warp``.
+        The attribute of kernels with warp shuffles, a format string with the field ``warp``.
     has_vectors
-        Whether there are vectors of 16 lanes with the operators and functions of numbers.
+        Whether operators and functions take vectors of 16 lanes.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Dialect:
     def kernel_head(
         self, name: str, parameters: Sequence[str], group: int, shuffles: bool = False
     ) -> str:
-        """Return how a kernel begins, up to its body; `shuffles` says that it passes values."""
+        """Return the head of a kernel, up to its body; `shuffles` if it uses warp shuffles."""
         head = self.head.format(name=name, parameters=", ".join(parameters), group=group)
         return self.shuffling.format(warp=self.warp) + head if shuffles else head
 

@@ -1,4 +1,4 @@
-"""The rules for kernels, and for ops that are kernels by themselves."""
+"""Lowering rules of fused kernels, and of single elementwise ops and reductions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from weft_c.source.expressions import has_expression
 
 
 def fusible(op: Op, processor: Processor) -> bool:
-    """Whether an op can be an instruction of a kernel for a processor."""
+    """Whether an op can be an instruction of a fused kernel for a processor."""
     if isinstance(op, VIEWS):
         return True
     if isinstance(op, MatmulOp):
@@ -44,7 +44,7 @@ def fusible(op: Op, processor: Processor) -> bool:
 
 
 def single_op_kernel(op: Op) -> tuple[Kernel, tuple[Op, ...]]:
-    """Return an op as a kernel of its own, and the operands that it takes."""
+    """Return the kernel of a single op, and its operands."""
     if isinstance(op, ReductionOp):
         domain, places = op.args[0].axes.shape, op.kept()
     else:
@@ -58,7 +58,7 @@ def write_kernel(
     outs: Sequence[TensorDescription],
     lowering: Lowering,
 ) -> None:
-    """Write and launch what computes a kernel."""
+    """Lower a fused kernel: to a product, an elementwise kernel, or reduction loops."""
     if kernel.product is not None:
         write_product(kernel, args, outs, lowering)
         return
@@ -76,13 +76,13 @@ def write_kernel(
 
 @rules.on_type(FusedOp)
 def fused_rule(op: FusedOp, lowering: Lowering) -> None:
-    """Write the kernel."""
+    """Lower a fused kernel."""
     write_kernel(op.kernel, lowering.args, lowering.step.outs, lowering)
 
 
 @rules.on_type(*expressions.EXPRESSION_OPS, *REDUCTIONS)
 def single_op_rule(op: Op, lowering: Lowering) -> None:
-    """Write the op as a kernel of its own."""
+    """Lower an op as a kernel of one instruction."""
     kernel, operands = single_op_kernel(op)
     layout = dict(zip(op.args, lowering.args, strict=True))
     write_kernel(kernel, [layout[each] for each in operands], lowering.step.outs, lowering)
@@ -90,7 +90,7 @@ def single_op_rule(op: Op, lowering: Lowering) -> None:
 
 @needs_scratch(FusedOp)
 def fused_scratch(op: FusedOp, processor: Processor) -> int:
-    """Return the bytes for totals of parts, or for what a product needs."""
+    """Return the bytes for the accumulators of splits, or the scratch memory of a product."""
     product = op.kernel.product
     if product is not None:
         has_prologue = bool(op.kernel.prologue)
@@ -100,5 +100,5 @@ def fused_scratch(op: FusedOp, processor: Processor) -> int:
 
 @needs_scratch(ReductionOp)
 def reduction_scratch(op: Any, processor: Processor) -> int:
-    """Return the bytes for totals of parts."""
+    """Return the bytes for the accumulators of splits."""
     return split_scratch(single_op_kernel(op)[0], processor) if prod(op.args[0].axes.shape) else 0

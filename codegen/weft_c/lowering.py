@@ -1,4 +1,4 @@
-"""Lowering: from a step of a plan to launches of functions in C."""
+"""Lowering rules and kernel builders: from a step of a plan to launches of functions in C."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from weft_c.source.index_types import is_wide
 from weft_c.source.values import Emitter
 
 rules = RuleTable("c")
-"""Rules for backends that are programmed in C: functions of an op and the `Lowering` of its step.
+"""Rules of backends that are programmed in C: functions of an op and the `Lowering` of its step.
 
 A plugin adds some in the group ``weft.rules`` with entry names ``c.<name>``.
 """
@@ -35,7 +35,7 @@ _scratch = ClassTable[Callable[[Any, Processor], int]]()
 
 
 def needs_scratch(*kinds: type[Op]) -> Callable[[Any], Any]:
-    """Mark a function of op and processor as what tells the bytes of scratch memory of ops."""
+    """Decorate a function of op and processor that returns the bytes of scratch memory of ops."""
 
     def mark(function: Callable[[Any, Processor], int]) -> Callable[[Any, Processor], int]:
         for kind in kinds:
@@ -46,27 +46,27 @@ def needs_scratch(*kinds: type[Op]) -> Callable[[Any], Any]:
 
 
 def scratch_bytes(op: Op, processor: Processor) -> int:
-    """Return the bytes of scratch memory that an op's rule takes."""
+    """Return the bytes of scratch memory that the rule of an op needs."""
     found = _scratch.nearest(type(op))
     return 0 if found is None else found(op, processor)
 
 
 def lower(step: Step, processor: Processor) -> list[GPUKernel | LibraryCall | HostCall]:
-    """Return what computes a step, in order; raises KeyError for an op without a rule."""
+    """Return the launches and host calls of a step in order; KeyError for an op without a rule."""
     lowering = Lowering(step, processor)
     rules[type(step.op)](step.op, lowering)
     return lowering.work
 
 
 class Lowering:
-    """One step on its way; a rule fills `work`.
+    """The lowering of one step: a rule appends launches and host calls to `work`.
 
     Attributes
     ----------
     step, processor
-        What is computed, and what with.
+        The step, and the processor that it is lowered for.
     work
-        What has been found so far, in order.
+        The launches and host calls so far, in order.
     """
 
     def __init__(self, step: Step, processor: Processor) -> None:
@@ -77,44 +77,45 @@ class Lowering:
 
     @property
     def args(self) -> tuple[TensorDescription, ...]:
-        """Where the operands lie."""
+        """The layouts of the operands."""
         return self.step.args
 
     @property
     def out(self) -> TensorDescription:
-        """Where the result goes."""
+        """The layout of the result."""
         return self.step.out
 
     def kernel(self, title: str) -> KernelBuilder:
-        """Begin a kernel; `Writing.launch` ends it."""
+        """Begin a kernel; `KernelBuilder.launch` ends it."""
         return KernelBuilder(self, title)
 
     def host(
         self, work: Callable[..., Any], args: Sequence[TensorDescription], written: Sequence[int]
     ) -> None:
-        """Let the host call a function with arrays.
+        """Append a call of a Python function with arrays.
 
-        It writes every element of those at the places `written`, and reads none of these.
+        `written` are the positions in `args` of the arrays that it overwrites; it does not read
+        them.
         """
         self.work.append(HostCall(work, tuple(args), tuple(written), self.step.op))
 
     def library(self, name: str, args: Sequence[TensorDescription]) -> None:
-        """Let a library of the device do what it calls so, as `LibraryCall` says."""
+        """Append a call of the device's BLAS, as described by `LibraryCall`."""
         self.work.append(LibraryCall(name, tuple(args), self.step.op))
 
     def scratch(self, shape: Sequence[int], dtype: DType) -> TensorDescription:
-        """Return scratch memory of the step; what `needs_scratch` told must cover all of it."""
+        """Allocate scratch memory of the step, within the bytes that `needs_scratch` computed."""
         memory = self.step.workspace
-        assert memory is not None, "the rule tells how much scratch memory it needs"
+        assert memory is not None, "rules with scratch memory declare its size"
         strides, offset = row_major(shape, dtype.itemsize), memory.offset + self._taken
         found = TensorDescription(tuple(shape), dtype, strides, offset, memory.base)
         self._taken += -(-found.nbytes // 256) * 256
-        assert self._taken <= memory.nbytes + 255, "scratch memory is as large as told"
+        assert self._taken <= memory.nbytes + 255, "scratch memory is as large as declared"
         return found
 
 
 class Array:
-    """An array that a kernel reads or writes, by the name of a pointer and strides in elements."""
+    """An array that a kernel accesses: the name of its pointer, and strides in elements."""
 
     def __init__(self, code: Code, name: str, layout: TensorDescription, start: int) -> None:
         self.code = code
@@ -126,9 +127,9 @@ class Array:
         self._cast = "(i64)" if is_wide(layout) else ""
 
     def at(self, *indices: str | int) -> Address:
-        """Return the place of the element at an index for each dimension.
+        """Return the address of the element at an index for each dimension.
 
-        Where it may be far away, an index of any type is multiplied in 64 bits.
+        Offsets that may exceed 32 bits are computed in 64 bits, whatever the type of the indices.
         """
         terms = [
             str(index) if stride == 1 else f"{self._cast}{_parenthesised(index)} * {stride}"
@@ -140,11 +141,11 @@ class Array:
         return Address(self.name, " + ".join(terms))
 
     def get(self, *indices: str | int) -> str:
-        """Return the value at an index for each dimension, as a number in a register."""
+        """Return the scalar at an index for each dimension."""
         return Emitter(self.code).load(self.dtype, self.at(*indices))
 
     def set(self, value: str, *indices: str | int) -> str:
-        """Return the statement that stores a number at an index for each dimension."""
+        """Return the statement that stores a scalar at an index for each dimension."""
         return Emitter(self.code).store(self.dtype, self.at(*indices), value)
 
 
@@ -154,16 +155,16 @@ def _parenthesised(index: str | int) -> str:
 
 
 class KernelBuilder:
-    """A kernel that is being written.
+    """Builds a kernel: its code, its parameters, and its launch.
 
     Attributes
     ----------
     code
-        Its lines so far.
+        The lines of its body so far.
     """
 
     def __init__(self, lowering: Lowering, title: str, within: KernelBuilder | None = None) -> None:
-        """Begin a kernel, or a part of one, whose lines and parameters are those of that."""
+        """Begin a kernel, or share the code and parameters of the builder `within`."""
         self.lowering = lowering
         self.processor = lowering.processor
         self.title = title
@@ -181,9 +182,9 @@ class KernelBuilder:
         written: bool = False,
         within: TensorDescription | None = None,
     ) -> Array:
-        """Return an array at a place, which the kernel takes as a parameter.
+        """Return an array, adding a parameter to the kernel where it is new.
 
-        `within` covers what is really read, where loops end before `lies` does.
+        `within` is the part of it that is accessed, where loops end before `layout` does.
         """
         found = self._known.get((layout, written))
         if found is None:
@@ -200,18 +201,18 @@ class KernelBuilder:
 
     @property
     def alignment(self) -> int:
-        """The bytes to which addresses are aligned."""
+        """The alignment of addresses, in bytes."""
         return self.processor.alignment
 
     def report(self, code: int) -> str:
-        """Return the statement that reports an error, such as an index out of range."""
+        """Return the statement that reports an error code, such as an index out of range."""
         if None not in self._args:
             self._parameters.append(Parameter("error_word", "i32", True))
             self._args.append(None)
         return f"REPORT(error_word, {code});"
 
     def launch(self, items: int, group: int = 1) -> None:
-        """End the kernel, and launch it with so many work items, a multiple of the group."""
+        """End the kernel; launch it with `items` work items, a multiple of the group size."""
         taken, code = tuple(self._parameters), self.code
         calls, shuffles = tuple(code.calls), code.shuffles
         function = Function(self.title, taken, str(code), group, (), calls, shuffles)

@@ -1,4 +1,4 @@
-"""Processor: the device that kernels are written for, in the few facts that decide their form."""
+"""Processor: the properties of a device that code generation depends on."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from weft_c.dialect import Dialect
 
 @dataclass(frozen=True)
 class Processor:
-    """A device, as kernels see it.
+    """The properties of a device that code generation depends on.
 
     Attributes
     ----------
     dialect
         The dialect of C that it is programmed in.
     is_serial
-        Whether a work item is best given a long stretch of neighbouring elements, which it takes in
-        vectors, as on a CPU; else neighbouring work items take neighbouring elements.
+        Whether a work item processes a contiguous range of elements in vectors, as on a CPU; else
+        neighbouring work items access neighbouring elements.
     units
-        How many work groups run at the same time: cores, or multiprocessors.
+        The number of compute units: cores, or multiprocessors.
     group
-        The work items in a group, where they are not serial.
+        The work items of a work group, on devices that are not serial.
     local_bytes
-        The memory that a work group shares.
+        The local (shared) memory of a work group, in bytes.
     alignment
-        The bytes to which addresses given to kernels are aligned.
+        The alignment of the addresses of kernel arguments, in bytes.
     access_bytes
-        The bytes that a work item best loads or stores at once where it is not serial, a power of
-        2; 0 for an element at a time.
+        The width of vectorised accesses in bytes, a power of 2, on devices that are not serial; 0
+        for scalar accesses.
     has_fp64
-        Whether it computes in float64.
+        Whether the device supports float64.
     has_int64_atomics
-        Whether ``ATOMIC_CAS_U64`` is there.
+        Whether the device supports ``ATOMIC_CAS_U64``.
     shares_host
-        Whether its memory is the host's, so that the host can take part without copies.
+        Whether the device works in the host's memory, so that host calls need no copies.
     host_work, host_work_even
-        The multiplications from which on the host's BLAS makes a product of matrices, where the
-        memory is the host's: one with a short side, and one without that stands among other
-        kernels. Then it is worth that the device waits, and that threads of the BLAS, which wait
-        for more by spinning, take units from the kernels that follow.
+        The multiplications from which on the host's BLAS computes a matrix product in shared
+        memory: a product with a short side, and any other that stands among kernels. Below, the
+        synchronisation costs more, and so do the BLAS's threads, which spin while they wait and so
+        take cores from the kernels that follow.
     has_blas
         Whether the backend runs a `LibraryCall` named ``matmul``.
     cases
-        The most functions that are cases of one kernel: several where a kernel takes its driver
-        long, whatever is in it.
+        The most functions that are merged as cases of one kernel; above 1 for drivers with a high
+        fixed cost for each kernel.
     """
 
     dialect: Dialect
@@ -64,19 +64,19 @@ class Processor:
 
     @property
     def alone(self) -> Processor:
-        """The processor for a program of a single op."""
+        """The processor of a program with a single op, where the host's BLAS pays off earlier."""
         return replace(self, host_work_even=self.host_work)
 
     @property
     def lanes(self) -> int:
-        """The lanes of the vectors that kernels compute with; 1 for none."""
+        """The lanes of vectors in kernels; 1 for scalar code."""
         return 16 if self.is_serial and self.dialect.has_vectors else 1
 
     @property
     def vector_bytes(self) -> int:
-        """The bytes of neighbouring elements that kernels load and store at once; 0 for none.
+        """The width of vectorised accesses in bytes; 0 for scalar accesses.
 
-        Arrays of the host, where kernels work on them, are aligned to no more than their elements.
+        The host's arrays are aligned to their elements only, which rules out wider accesses.
         """
         if self.is_serial or self.shares_host:
             return 0

@@ -1,4 +1,4 @@
-"""Code: lines of C, indented as blocks open and close, with names that nothing else has."""
+"""Code: a function body in C under construction, with indentation and unique names."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 UNROLL = "#pragma unroll"
-"""Comes before a loop to unroll."""
+"""The pragma before a loop to unroll."""
 
 ROLLED = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disable)"
-"""Comes before a loop that is too short to be worth unrolling."""
+"""The pragma before a loop that is too short for unrolling or vectorisation to pay off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an element lies: a pointer, and how many elements after it."""
+    """The address of an element: a pointer, and an offset in elements."""
 
     pointer: str
     index: str
@@ -25,23 +25,23 @@ class Address:
 
     @property
     def element(self) -> str:
-        """The element that lies there."""
+        """The expression of the element."""
         return f"{self.pointer}[{self.index}]"
 
     def plus(self, more: str) -> Address:
-        """Return the place so many elements further on."""
+        """Return the address `more` elements further on."""
         return Address(self.pointer, f"{self.index} + {more}")
 
 
 class Code:
-    """Lines of a function's body, and what they need of the program around them.
+    """The lines of a function's body, and the helpers that they need.
 
     Attributes
     ----------
     calls
-        The helpers that it calls, as keys.
+        The names of the helpers that it calls, as keys.
     shuffles
-        Whether work items pass each other values.
+        Whether it uses warp shuffles.
     """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -57,13 +57,13 @@ class Code:
         self.lines.append("    " * self._depth + text)
 
     def declare(self, text: str) -> None:
-        """Add a line at the beginning, outside of all blocks, unless it is there."""
+        """Add a line at the beginning of the body, once."""
         if (line := f"    {text}") not in self._first:
             self._first.append(line)
 
     @contextmanager
     def block(self, head: str = "") -> Iterator[None]:
-        """Put the lines that are added meanwhile between braces after a head."""
+        """Enclose the lines added in the ``with`` block in braces after `head`."""
         self.line(f"{head} {{".lstrip())
         self._depth += 1
         yield
@@ -71,24 +71,24 @@ class Code:
         self.line("}")
 
     def name(self, hint: str) -> str:
-        """Return a new name."""
+        """Return a new name that begins with `hint`."""
         count = self._counts.get(hint, 0)
         self._counts[hint] = count + 1
         return f"{hint}{count}"
 
     def define(self, kind: str, hint: str, value: str | Address) -> str:
-        """Add the definition of a new variable and return its name."""
+        """Define a new variable of type `kind` and return its name."""
         name = self.name(hint)
         self.line(f"{kind} {name} = {value};")
         return name
 
     def call(self, helper: str, *args: str | Address) -> str:
-        """Return the call of a helper, which the program then contains."""
+        """Return a call of a helper, which the program will contain."""
         self.calls[helper] = None
         return f"{helper}({', '.join(map(str, args))})"
 
     def shuffled(self, value: str, mask: int) -> str:
-        """Return the value of the work item whose number differs in the bits of a mask."""
+        """Return the value of the lane whose index differs in the bits of `mask`."""
         self.shuffles = True
         return f"SHUFFLE_XOR({value}, {mask})"
 

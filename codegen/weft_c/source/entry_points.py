@@ -1,7 +1,7 @@
-"""Entries: the kernels of a program as a driver sees them, each with one function or several.
+"""Entry points: the kernels of a program as a driver sees them, of one or several functions.
 
-Drivers such as PoCL make machine code and start a linker for each kernel by itself, which takes
-25 ms before there is anything in it, and keep a library of each.
+Drivers such as PoCL compile and link each kernel separately, at a fixed cost of 25 ms, and cache a
+library for each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A kernel: a function, or several as cases, of which a launch names one first of all.
+    """A kernel with one function, or with several as cases that its first argument selects.
 
     Attributes
     ----------
@@ -31,21 +31,21 @@ class EntryPoint:
 
     @property
     def has_cases(self) -> bool:
-        """Whether there are several functions, so that the first argument is a case's number."""
+        """Whether there are several functions, so that the first argument is a case index."""
         return len(self.functions) > 1
 
     @property
     def name(self) -> str:
-        """A name that no other entry of a program has, and no function beside the only one."""
+        """The kernel's name, unique in a program; that of the function if it is the only one."""
         first = next(iter(self.functions))
         return f"{first}_and_{len(self.functions) - 1}_others" if self.has_cases else first
 
     def case(self, name: str) -> int:
-        """Return the number of a function."""
+        """Return the case index of a function."""
         return list(self.functions).index(name)
 
     def text(self, dialect: Dialect) -> str:
-        """Return the kernel that runs one of several functions."""
+        """Return the kernel that dispatches to one of several functions."""
         most = max(len(each.parameters) for each in self.functions.values())
         pointers = [f"GLOBAL void *p{number}" for number in range(most)]
         code = Code()
@@ -58,7 +58,7 @@ class EntryPoint:
 
 
 def make_entry_points(functions: Mapping[str, Function], cases: int) -> Iterator[EntryPoint]:
-    """Yield kernels for functions, up to so many in one where a work item is a group by itself."""
+    """Yield kernels: up to `cases` serial functions in each, other functions one by one."""
     serial = [name for name, function in functions.items() if function.group == 1]
     for start in range(0, len(serial), cases):
         yield EntryPoint({name: functions[name] for name in serial[start : start + cases]})

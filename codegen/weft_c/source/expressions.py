@@ -1,7 +1,7 @@
-"""Expressions: what an elementwise op is in C, for numbers and for vectors of lanes alike.
+"""C expressions of elementwise ops, for scalars and vectors.
 
-An expression is a template of the operands, or a function of the op, the form of the values and the
-operands' text. Operands are names of variables, so they may be repeated.
+An expression is a format string of the operands, or a function of the op, the emitter and the
+operands. Operands are names of variables, so an expression may repeat them.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ TEMPLATES: dict[type[Op], str] = {
     trigonometry.AtanhOp: "atanh({0})",
     trigonometry.Atan2Op: "atan2({0}, {1})",
 }
-"""Ops whose text does not depend on dtypes, but that results of 16 bits are rounded."""
+"""Format strings of ops whose text does not depend on dtypes, but for the rounding to 16 bits."""
 
 ROUNDING_IS_EXACT = (comparison.WhereOp, comparison.MaximumOp, comparison.MinimumOp)
-"""Ops whose results are operands, which have been rounded."""
+"""Ops whose result is an operand, which is rounded already."""
 
 _functions: dict[type[Op], Expression] = {}
 
@@ -67,14 +67,14 @@ def _expression_for(*kinds: type[Op]) -> Callable[[Expression], Expression]:
 
 
 def has_expression(op: Op) -> bool:
-    """Whether an op has an expression, of real numbers."""
+    """Whether an op has an expression; complex ops have none."""
     return (type(op) in TEMPLATES or type(op) in _functions) and not any(
         value.dtype.kind == "c" for value in (op, *op.args)
     )
 
 
 def has_vectors(op: Op) -> bool:
-    """Whether an op can be computed in vectors of lanes."""
+    """Whether the expression of an op takes vectors."""
     names = {value.dtype.name for value in (op, *op.args)}
     if not names <= VECTOR_DTYPES:
         return False
@@ -83,7 +83,7 @@ def has_vectors(op: Op) -> bool:
 
 
 def expression(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
-    """Return the text of an op's result."""
+    """Return the expression of an op's result."""
     template = TEMPLATES.get(type(op))
     if template is None:
         return _functions[type(op)](op, emitter, args)
@@ -95,7 +95,7 @@ def expression(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 SCALAR_ONLY = (elementwise.FloorDivideOp, elementwise.ModOp, bits.ShiftOp)
-"""Ops that are functions of numbers."""
+"""Ops whose helpers take scalars only."""
 
 _ARITHMETIC: dict[type[Op], str] = {
     elementwise.AddOp: "+",
@@ -106,7 +106,7 @@ _ARITHMETIC: dict[type[Op], str] = {
 
 @_expression_for(*_ARITHMETIC)
 def _arithmetic(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
-    """Compute in unsigned integers, which wrap around."""
+    """Use unsigned integers, whose overflow wraps around."""
     sign = _ARITHMETIC[type(op)]
     if not dtypes.is_integer(op.dtype):
         return emitter.rounded(op.dtype, f"({args[0]} {sign} {args[1]})")
@@ -222,7 +222,7 @@ _ORDER: dict[type[Op], str] = {
 
 @_expression_for(*_ORDER)
 def _order(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
-    """Compare, true lanes of vectors, which are -1, in reverse."""
+    """Compare; bool vectors in reverse, since their true lanes are -1."""
     x, y = args
     if emitter.is_vector and dtypes.is_bool(op.args[0].dtype):
         x, y = y, x
@@ -238,7 +238,7 @@ def _extremum(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 def extremum(dtype: dtypes.DType, sign: str, x: str, y: str) -> str:
-    """Return the greater or lesser of two values; NaN if either is."""
+    """Return the maximum (`sign` ``>``) or minimum (``<``) of two values; NaN if either is NaN."""
     if dtypes.is_bool(dtype):
         return f"({x} {'|' if sign == '>' else '&'} {y})"
     if dtypes.is_float(dtype):
@@ -248,14 +248,14 @@ def extremum(dtype: dtypes.DType, sign: str, x: str, y: str) -> str:
 
 @_expression_for(activation.ReluOp)
 def _relu(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
-    """Keep NaN, which is not below 0."""
+    """Propagate NaN, which is not less than 0."""
     zero = emitter.constant(0, op.dtype)
     return f"({args[0]} < {zero} ? {zero} : {args[0]})"
 
 
 @_expression_for(elementwise.SignOp)
 def _sign(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
-    """Keep NaN and zeros, which are neither above nor below 0."""
+    """Propagate NaN and signed zeros, which are neither above nor below 0."""
     (x,) = args
     zero, one = (emitter.constant(value, op.dtype) for value in (0, 1))
     below = f"({x} < {zero} ? -{one} : {x})" if op.dtype.kind != "u" else x
@@ -273,4 +273,4 @@ def _cast(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 EXPRESSION_OPS: tuple[type[Op], ...] = (*TEMPLATES, *_functions)
-"""The ops that have an expression."""
+"""The types of ops with an expression."""

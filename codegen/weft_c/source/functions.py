@@ -1,4 +1,4 @@
-"""Functions, their launches, and the source of a program."""
+"""Functions in C, their launches, and the source text of a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft_c.source.entry_points import EntryPoint, make_entry_points
 
 @dataclass(frozen=True)
 class Parameter:
-    """A pointer that a function takes: its name, what the elements are, whether it writes them."""
+    """A pointer parameter: its name, the type of its elements, and whether they are written."""
 
     name: str
     ctype: str
@@ -31,27 +31,27 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel in C, without the name that it has in a program.
+    """A function in C, identified by its text.
 
-    Equal functions are one in a program, so text that differs from use to use, such as users'
-    lines, is not part of them.
+    Equal functions occur once in a program, so text that differs between uses, such as users'
+    lines, is no part of them.
 
     Attributes
     ----------
     title
-        What its name begins with.
+        The prefix of its name.
     parameters
-        What it takes.
+        Its parameters.
     body
         The lines between its braces.
     group
-        The work items in a group.
+        The work items of a work group.
     inner
-        Functions that it calls, which become part of it.
+        The functions that it calls.
     calls
-        The helpers that its body calls.
+        The names of the helpers that it calls.
     shuffles
-        Whether its work items pass each other values.
+        Whether it uses warp shuffles.
     """
 
     title: str
@@ -64,34 +64,34 @@ class Function:
 
     @property
     def name(self) -> str:
-        """A name that no other function of a program has."""
+        """The kernel's name: the title and a hash of the text."""
         text = f"{self.parameters}{self.body}{self.group}"
         return f"{identifier(self.title)}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
     @property
     def device_function_name(self) -> str:
-        """The name that it has as a function that kernels call."""
+        """Its name as a device function that kernels call."""
         return f"do_{self.name}"
 
 
 @dataclass(frozen=True, eq=False)
 class GPUKernel:
-    """A function at work: what one launch does.
+    """One launch of a function.
 
     Attributes
     ----------
     function
-        What runs.
+        The function.
     args
-        What its parameters point to. An address is that of the first byte of what the description
+        The tensors that its parameters point to. An address is that of the first byte the tensor
         covers, rounded down to the processor's alignment; None stands for the error word.
     items
         The number of work items, a multiple of the function's group.
     ops
-        What it computes, with the users' lines.
+        The ops that it computes, whose users' lines are shown in the source.
     is_guarded
-        Whether it does nothing where an error has been reported in the word, which is then that of
-        the launch before it that may report one.
+        Whether it returns at once if its error word, that of the preceding launch that may report
+        an error, is set.
     """
 
     function: Function
@@ -101,7 +101,7 @@ class GPUKernel:
     is_guarded: bool = False
 
     def guarded(self) -> GPUKernel:
-        """Return the launch that does nothing once an error has been reported."""
+        """Return a launch that returns at once if an error has been reported."""
         function, word = self.function, Parameter("error_word", "i32", False)
         function = replace(
             function,
@@ -113,18 +113,18 @@ class GPUKernel:
 
 @dataclass(frozen=True, eq=False)
 class HostCall:
-    """Work of the host between launches, once all before it have ended.
+    """A call of a Python function between launches, after all earlier launches have ended.
 
     Attributes
     ----------
     work
-        What is called, with an array for each of `args`.
+        The function, which takes an array for each of `args`.
     args
-        Where the arrays lie.
+        The layouts of the arrays.
     written
-        The places among `args` of those that are written, each as a whole; they are not read.
+        The positions in `args` of the arrays that are overwritten as a whole and not read.
     op
-        What it computes.
+        The op that it computes.
     """
 
     work: Callable[..., Any]
@@ -135,16 +135,16 @@ class HostCall:
 
 @dataclass(frozen=True, eq=False)
 class LibraryCall:
-    """Work of a library of the device, which like a launch nobody waits for.
+    """An asynchronous call of a library of the device.
 
     Attributes
     ----------
     name
-        What the library does: ``matmul`` writes the product of the first two tensors to the third.
+        The function: ``matmul`` writes the product of the first two tensors to the third.
     args
-        Where the tensors lie.
+        The layouts of the tensors.
     op
-        What it computes.
+        The op that it computes.
     """
 
     name: str
@@ -153,20 +153,20 @@ class LibraryCall:
 
 
 class Source:
-    """The functions of a program, and its text.
+    """The functions of a program, and its source text.
 
     Attributes
     ----------
     dialect
         The dialect of C.
     cases
-        The most functions that are cases of one kernel.
+        The most functions that are merged as cases of one kernel.
     has_double
-        Whether the device computes in float64, so that the program declares it.
+        Whether the device supports float64, so that the program declares it.
     functions
         The functions that are launched, by name.
     lines
-        The users' lines that each of them computes.
+        The users' lines that each of them computes, by its name.
     """
 
     def __init__(self, dialect: Dialect, cases: int = 1, has_double: bool = True) -> None:
@@ -177,7 +177,7 @@ class Source:
         self.lines: dict[str, dict[str, None]] = {}
 
     def add(self, launch: GPUKernel) -> str:
-        """Take a launch's function in, and return its name."""
+        """Add the function of a launch, and return its name."""
         name = launch.function.name
         self.functions.setdefault(name, launch.function)
         lines = self.lines.setdefault(name, {})
@@ -188,7 +188,7 @@ class Source:
 
     @property
     def entry_points(self) -> list[EntryPoint]:
-        """The kernels, with the functions in them."""
+        """The kernels with their functions."""
         return list(make_entry_points(self.functions, self.cases))
 
     @property
@@ -197,7 +197,7 @@ class Source:
         return "\n".join(text for _, text in self._parts())
 
     def line_of(self, name: str) -> int:
-        """Return the number of the line of the text on which the name of a function stands."""
+        """Return the line number of a function's name in `text`; KeyError for an unknown one."""
         line = 1
         for each, text in self._parts():
             if each == name:
@@ -210,7 +210,7 @@ class Source:
         return line + len(self.lines[name]) + attributes
 
     def _parts(self) -> Iterator[tuple[str | None, str]]:
-        """Yield the stretches of the text, those of functions that are launched with their name."""
+        """Yield the sections of the text, those of launched functions with their name."""
         callees = {each.name: each for made in self.functions.values() for each in made.callees}
         for text in self._prelude([*self.functions.values(), *callees.values()]):
             yield None, text
@@ -228,7 +228,7 @@ class Source:
         return f"{self._head(name)} {{\n{function.body}\n}}\n"
 
     def _head(self, name: str) -> str:
-        """Return the head of a kernel, whose last line has its name."""
+        """Return the head of a kernel, whose last line contains its name."""
         function = self.functions[name]
         parameters = list(map(str, function.parameters))
         return self.dialect.kernel_head(name, parameters, function.group, function.shuffles)
@@ -247,7 +247,7 @@ def _device_function(name: str, function: Function) -> str:
 
 
 def byte_range(layout: TensorDescription) -> tuple[int, int]:
-    """Return the first byte that a tensor covers in its buffer, and how many from there on."""
+    """Return the first byte that a tensor covers in its buffer, and the number of bytes."""
     if not layout.size:
         return layout.offset, 0
     spans = [(n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True)]
@@ -257,7 +257,7 @@ def byte_range(layout: TensorDescription) -> tuple[int, int]:
 
 
 def ctype(dtype: DType) -> str:
-    """Return the type of an element in memory; floats of 16 bits are looked at as bits."""
+    """Return the C type of an element in memory; ``u16`` for floats of 16 bits."""
     return _CTYPES[dtype.name]
 
 

@@ -1,6 +1,6 @@
-"""Functions in C that kernels call; a program contains those that it needs, by their names.
+"""Helper functions in C; a program contains those that its kernels call.
 
-The text of the bits of 16-bit floats follows IEEE 754: ties to even, subnormals kept.
+Conversions of 16-bit floats follow IEEE 754: ties to even, with subnormals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FLOATS = ("f32", "f64")
 
 @dataclass(frozen=True)
 class Helper:
-    """A function in C, and the names of the helpers that it calls itself."""
+    """A helper function's text, and the names of the helpers that it calls."""
 
     text: str
     calls: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ HELPERS: dict[str, Helper] = {}
 
 
 def helper(name: str, text: str, *calls: str) -> None:
-    """Add a helper, which calls others."""
+    """Register a helper; `calls` are the names of the helpers that it calls."""
     HELPERS[name] = Helper(text, calls)
 
 
@@ -156,7 +156,8 @@ for _type in FLOATS:
         f"    return q - whole > ({_type})0.5 ? whole + 1 : whole;\n}}\n",
     )
 
-# Drivers' tanh takes several times as long as exp, and is NaN at infinity in some. The coefficients
+# The tanh of drivers takes several times as long as exp; in some it is NaN at infinity. The
+# coefficients
 # of this quotient of polynomials are those that the library Eigen computes tanh of float32 with.
 _NUMERATOR = (
     "-2.76076847742355e-16f", "2.00018790482477e-13f", "-8.60467152213735e-11f",
@@ -170,7 +171,7 @@ _DENOMINATOR = (
 
 
 def _series(name: str, kind: str, coefficients: Iterable[str]) -> str:
-    """Return Horner's scheme in the square of x."""
+    """Return the statements that evaluate a polynomial in ``square`` by Horner's scheme."""
     first, *others = coefficients
     lines = [f"    {kind} {name} = ({kind})({first});\n"]
     lines += [f"    {name} = FMA({name}, square, ({kind})({each}));\n" for each in others]
@@ -198,7 +199,7 @@ FUNCTION f64 weft_tanh_f64(f64 x) { return fabs(x) > 40 ? copysign((f64)1, x) : 
 
 
 def with_callees(names: Iterable[str]) -> list[str]:
-    """Return helpers and those that they call, each once, after those that it calls."""
+    """Return helpers and their callees in topological order, callees first."""
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:

@@ -1,9 +1,9 @@
-"""Merging: small launches, one after the other, as a single one.
+"""Launch merging: a sequence of small launches as one kernel.
 
 A launch costs some microseconds, and the first one of each kernel tens of milliseconds in some
-drivers, however little it does. On a serial device a launch of one work item is a function call,
-and a list of them is a kernel. Not so with memory that a list would look at as different types,
-since compilers may take it for different memory.
+drivers, however little it does. On a serial device a launch of one work item is a function call, so
+a kernel can make several of them. Launches that access the same memory as different types are not
+merged: compilers assume that pointers of different types do not alias.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from weft_c.source.code import Code
 from weft_c.source.functions import Function, GPUKernel, Parameter, byte_range
 
 MAX_FUNCTIONS, MAX_PARAMETERS = 16, 64
-"""What one kernel calls and takes at most; OpenCL promises room for 128 pointers."""
+"""The most calls and parameters of a merged kernel; OpenCL guarantees room for 128 pointers."""
 
 
 class LaunchMerger:
-    """Launches that are waiting to become one kernel, in order."""
+    """Collects consecutive launches that become one kernel."""
 
     def __init__(self) -> None:
         self.kernels: list[GPUKernel] = []
@@ -29,7 +29,7 @@ class LaunchMerger:
         self._places: set[Any] = set()
 
     def takes(self, kernel: GPUKernel) -> bool:
-        """Whether a launch can be a part of the same kernel as those that are waiting."""
+        """Whether a launch can join the kernel of those collected so far."""
         places = self._places | {_place(layout) for layout in kernel.args}
         return (
             len(self.kernels) < MAX_FUNCTIONS
@@ -38,7 +38,7 @@ class LaunchMerger:
         )
 
     def add(self, kernel: GPUKernel) -> None:
-        """Let a launch wait."""
+        """Add a launch."""
         self.kernels.append(kernel)
         for layout, parameter in zip(kernel.args, kernel.function.parameters, strict=True):
             self._places.add(_place(layout))
@@ -57,13 +57,13 @@ class LaunchMerger:
         )
 
     def merged(self) -> GPUKernel | None:
-        """Return all of them as one launch, or None if there are none."""
+        """Return the collected launches as one, or None if there are none, and start over."""
         kernels, self.kernels, self._types, self._places = self.kernels, [], {}, set()
         return _merged(kernels) if len(kernels) > 1 else next(iter(kernels), None)
 
 
 def is_small(kernel: GPUKernel) -> bool:
-    """Whether a launch has one work item, and no error to report."""
+    """Whether a launch has one work item and no error word."""
     return kernel.items == 1 and kernel.function.group == 1 and None not in kernel.args
 
 
@@ -72,7 +72,7 @@ def _place(layout: TensorDescription | None) -> Any:
 
 
 def _merged(kernels: Sequence[GPUKernel]) -> GPUKernel:
-    """Return the launches of some kernels as the launch of one that calls them."""
+    """Return the launch of a kernel that calls the functions of several launches."""
     code = Code()
     names: dict[Any, str] = {}
     args: dict[str, TensorDescription | None] = {}
@@ -100,7 +100,7 @@ def _merged(kernels: Sequence[GPUKernel]) -> GPUKernel:
 def _larger(
     one: TensorDescription | None, other: TensorDescription | None
 ) -> TensorDescription | None:
-    """Return which of two tensors that begin at the same place covers more bytes."""
+    """Return the tensor that covers more bytes, of two that begin at the same one."""
     if one is None or other is None:
         return one or other
     return max(one, other, key=lambda layout: byte_range(layout)[1])

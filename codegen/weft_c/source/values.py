@@ -1,8 +1,8 @@
-"""Forms of values in registers: a number at a time, or a vector of 16 lanes.
+"""Emitter: the text of scalar and vector values in registers.
 
-A bool in a register is 0 or 1 as a number, and 0 or all bits in a lane of a vector: each is what
-comparisons give, and ``!``, ``&``, ``|``, ``^`` and ``?:`` take. Floats of 16 bits are float32 that
-have been rounded. Vectors have lanes of 32 bits, or bools.
+A bool in a register is 0 or 1 as a scalar, and 0 or -1 in a lane of a vector, as comparisons return
+them and ``!``, ``&``, ``|``, ``^`` and ``?:`` expect them. Floats of 16 bits are rounded float32.
+Vectors have lanes of 32 bits, or bools.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft_c.source.code import Address, Code
 from weft_c.source.functions import ctype
 
 VECTOR_DTYPES = frozenset({"bool", "int32", "uint32", "float32"})
-"""The names of the dtypes that there are vectors of."""
+"""The names of the dtypes with vectors."""
 
 _READ = {"float16": "weft_half_value", "bfloat16": "weft_bfloat_value"}
 _WRITE = {"float16": "weft_half_bits", "bfloat16": "weft_bfloat_bits"}
@@ -28,14 +28,14 @@ _ROUND = {"float16": "weft_half_round", "bfloat16": "weft_bfloat_round"}
 
 @dataclass(frozen=True)
 class Emitter:
-    """How values of a function are written.
+    """Writes scalar or vector values of a function.
 
     Attributes
     ----------
     code
-        The function, which records the helpers that its values are made with.
+        The function, which records the helpers that are called.
     lanes
-        How many lanes values have: 1 for numbers.
+        The lanes of values; 1 for scalars.
     """
 
     code: Code = field(repr=False, compare=False)
@@ -47,25 +47,25 @@ class Emitter:
         return self.lanes > 1
 
     def type(self, dtype: DType) -> str:
-        """Return the type of a value in a register."""
+        """Return the C type of a value in a register."""
         return register_type(dtype, self.lanes)
 
     def load(self, dtype: DType, place: Address, memory: str = "GLOBAL ") -> str:
-        """Return the value at a place in memory."""
+        """Return the value at an address."""
         if not self.is_vector:
             return self._called(_READ, dtype, place.element)
         found = f"*({memory}const {self._in_memory(dtype)} *)({place})"
         return f"(convert_int{self.lanes}({found}) != 0)" if dtypes.is_bool(dtype) else found
 
     def _in_memory(self, dtype: DType) -> str:
-        """Return the type of a vector that lies as its elements do.
+        """Return the type of a vector in memory, aligned as its elements.
 
-        Some compilers take milliseconds for each call of ``vload`` and ``vstore``.
+        It replaces ``vload`` and ``vstore``, for each of which some compilers take milliseconds.
         """
         return f"near_{ctype(dtype)}x{self.lanes}"
 
     def store(self, dtype: DType, place: Address, value: str, memory: str = "GLOBAL ") -> str:
-        """Return the statement that writes a value to a place in memory."""
+        """Return the statement that stores a value at an address."""
         if not self.is_vector:
             return f"{place.element} = {self._called(_WRITE, dtype, value)};"
         if dtypes.is_bool(dtype):
@@ -73,17 +73,17 @@ class Emitter:
         return f"*({memory}{self._in_memory(dtype)} *)({place}) = {value};"
 
     def spread(self, dtype: DType, number: str) -> str:
-        """Return a number in every lane."""
+        """Broadcast a scalar to all lanes."""
         if not self.is_vector:
             return number
         return f"({self.type(dtype)})({'-' if dtypes.is_bool(dtype) else ''}({number}))"
 
     def constant(self, value: Any, dtype: DType) -> str:
-        """Return a number as a literal, in every lane."""
+        """Return a literal in all lanes."""
         return self.spread(dtype, literal(value, dtype))
 
     def rounded(self, dtype: DType, value: str) -> str:
-        """Return a result of arithmetic as a value of its dtype."""
+        """Round a result of arithmetic to its dtype."""
         if dtype.name in _ROUND:
             return self._called(_ROUND, dtype, value)
         if dtypes.is_integer(dtype) and dtype.itemsize < 4:
@@ -91,7 +91,7 @@ class Emitter:
         return value
 
     def unsigned(self, dtype: DType, value: str) -> str:
-        """Return an integer as one without sign of the same bits, which may overflow."""
+        """Reinterpret an integer as unsigned, so that overflow is defined."""
         if dtype.kind != "i":
             return value
         if self.is_vector:
@@ -99,13 +99,13 @@ class Emitter:
         return f"(u{max(dtype.itemsize, 4) * 8})({value})"
 
     def signed(self, dtype: DType, value: str) -> str:
-        """Return the bits of an unsigned integer as an integer of a dtype."""
+        """Reinterpret an unsigned integer as an integer of a dtype."""
         if dtype.kind != "i":
             return self.rounded(dtype, value)
         return f"as_int{self.lanes}({value})" if self.is_vector else f"({ctype(dtype)})({value})"
 
     def converted(self, source: DType, target: DType, value: str) -> str:
-        """Return a value as one of another dtype."""
+        """Convert a value to another dtype."""
         if source == target:
             return value
         if dtypes.is_bool(target):
@@ -114,7 +114,7 @@ class Emitter:
         if self.is_vector:
             return self._converted_vector(source, target, value)
         if dtypes.is_float(source) and target.kind in "iu" and target.itemsize < 8:
-            return f"({kind})WHOLE({value})"  # bits that do not fit are dropped, as NumPy does
+            return f"({kind})WHOLE({value})"  # drops the bits that do not fit, as NumPy does
         return (
             self.rounded(target, f"({kind})({value})")
             if kind != "f32"
@@ -125,7 +125,7 @@ class Emitter:
         return self._called(_ROUND, target, f"(f32)({value})")
 
     def _called(self, helpers: Mapping[str, str], dtype: DType, value: str) -> str:
-        """Return what the helper for a dtype makes of a value; the value, if there is none."""
+        """Apply the helper for a dtype to a value, if there is one."""
         helper = helpers.get(dtype.name)
         return value if helper is None else self.code.call(helper, value)
 
@@ -137,7 +137,7 @@ class Emitter:
 
 
 def register_type(dtype: DType, lanes: int = 1) -> str:
-    """Return the type of a number in a register, or of a vector of them."""
+    """Return the C type of a scalar, or of a vector of `lanes` lanes, in a register."""
     if dtypes.is_bool(dtype):
         kind = "i32"
     elif dtype.name in _READ:
@@ -148,7 +148,7 @@ def register_type(dtype: DType, lanes: int = 1) -> str:
 
 
 def literal(value: Any, dtype: DType) -> str:
-    """Return a number in C.
+    """Return a C literal.
 
     >>> literal(0.1, np.dtype("float32")), literal(-3, np.dtype("int64"))
     ('0.1f', '-3L')
