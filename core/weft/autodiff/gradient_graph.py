@@ -372,7 +372,7 @@ def gradient_graph(
         with given(dict(used)):
             return gradient_graph(graph, fewer, required, recompute)
 
-    return graph.memo(key, differentiated)
+    return graph.memo_nested(key, differentiated)
 
 
 class _Differentiation:

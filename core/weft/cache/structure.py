@@ -181,7 +181,7 @@ class Canonicalizer:
 
     def structure(self, graph: Graph) -> Structure:
         """Return the structure of a graph that an op runs, which is worked out once."""
-        return graph.memo(structure_of, lambda: structure_of(graph))
+        return graph.memo_nested(structure_of, lambda: structure_of(graph))
 
     def graph(self, graph: Graph) -> str:
         """Return the description of a graph that an op runs."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ir.op import Op
+from weft.ir.traversal import postorder
 
 
 def without_effect(op: Op, args: tuple[Any, ...]) -> Op:
@@ -30,7 +33,13 @@ def without_effect(op: Op, args: tuple[Any, ...]) -> Op:
 
 def without_effects(graph: Graph) -> Graph:
     """Return a graph that computes the same values and has no effects, the same one each time."""
-    return graph.memo(without_effects, lambda: _stripped(graph))
+    for each in _callees_first(graph):
+        each.memo(without_effects, partial(_stripped, each))
+    return graph.memo(without_effects, partial(_stripped, graph))
+
+
+def _callees_first(graph: Any) -> list[Any]:
+    return postorder([graph], attrgetter("called"))
 
 
 def _stripped(graph: Graph) -> Graph:

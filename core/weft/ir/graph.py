@@ -105,8 +105,15 @@ class Graph:
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns; it is called once for each key, and the result is kept.
 
-        `make` may ask other graphs, nested to any depth. Of two threads that ask at once, both may
-        call it, and both get the same result.
+        Of two threads that ask at once, both may call it, and both get the same result.
+        """
+        kept: dict[Any, T] = self._memo
+        return kept[key] if key in kept else kept.setdefault(key, make())
+
+    def memo_nested(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `memo` does, where `make` asks the called graphs for the same.
+
+        They may be nested to any depth; see `traversal.nested`.
         """
         kept: dict[Any, T] = self._memo
         return kept[key] if key in kept else nested(kept, key, make)
@@ -163,7 +170,7 @@ class Graph:
     @property
     def may_raise(self) -> bool:
         """Whether one of its ops may end the call."""
-        return self.memo("may_raise", lambda: any(op.may_raise for op in self.ops))
+        return self.memo_nested("may_raise", lambda: any(op.may_raise for op in self.ops))
 
     @property
     def states(self) -> tuple[AssignableTensorOp, ...]:
@@ -220,7 +227,7 @@ class Graph:
     @property
     def symbols(self) -> tuple[Symbol, ...]:
         """The unknown lengths of all ops and states, each once."""
-        return self.memo("symbols", self._all_symbols)
+        return self.memo_nested("symbols", self._all_symbols)
 
     def _all_symbols(self) -> tuple[Symbol, ...]:
         unknown = [op.axes for op in self.ops if not op.axes.is_static]
@@ -257,7 +264,7 @@ class Graph:
         if not self.symbols:
             return self
         key = Graph.specialised, frozenset(solution.items())
-        return self.memo(key, lambda: self.specialise(solution))
+        return self.memo_nested(key, lambda: self.specialise(solution))
 
     def verify(self) -> None:
         """Check every rule that a graph must keep.
