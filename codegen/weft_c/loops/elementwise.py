@@ -1,4 +1,4 @@
-"""Evaluation: the instructions of a kernel as statements, at a point of its loops."""
+"""ElementWiseKernel: the builder of a fused kernel, which writes its instructions at a point."""
 
 from __future__ import annotations
 
@@ -23,25 +23,23 @@ from weft_c.source.expressions import expression, has_vectors
 from weft_c.source.values import VECTOR_DTYPES, Emitter
 
 COSTLY = (AtanOp, CosOp, ExpOp, LogOp, PowerOp, SinOp, TanhOp)
-"""Ops that are kept for a later sweep rather than computed again, where there is room."""
+"""Ops whose values are cached for later stages, rather than recomputed, where there is room."""
 
 
 class ElementWiseKernel(KernelBuilder):
-    """A kernel of elementwise ops that is being written; `add_op` writes one of them.
+    """Builds a kernel of elementwise ops; `add_op` writes one of them.
 
     Attributes
     ----------
-    frame
-        The loops, and where everything lies along them.
+    nest The loops of the kernel.
     loads
-        By the number of a value, the memory that it is read from: operands, totals, rows that were
-        kept. Its dimensions are the loops.
-    rows
-        By the number of a value, the array of a row that was kept.
-    bundled_values, bundled_results
-        By number, the places that take those of memory while an element of bundles is computed.
+        By the number of a value, the layout that it is read from, one dimension for each loop:
+        operands and combined reductions.
+    cached_rows By the number of a value, the name of the array that caches it along a row.
+    vector_loads, vector_stores By number, the addresses in registers that replace those in memory
+    within a vectorised access.
     vector_loop
-        The loop along which vectors lie, the last one unless a kernel says otherwise.
+        The loop that is vectorised, the innermost one by default.
     """
 
     def __init__(
@@ -61,17 +59,17 @@ class ElementWiseKernel(KernelBuilder):
         self.vector_loop = len(nest.shape) - 1
 
     def add_op(self, instruction: Instruction, emitter: Emitter, args: Sequence[str]) -> str:
-        """Write an op on named operands, and return the name of its result."""
+        """Write an instruction on named operands, and return the name of its result."""
         op = instruction.op
         if isinstance(op, VIEWS):
             return args[0]
-        if instruction.is_reduction:  # of nothing but its operand
+        if instruction.is_reduction:  # over no loop: its operand
             return emitter.converted(op.args[0].dtype, op.dtype, args[0])
         text = expression(op, emitter, args)
         return self.code.define(f"const {emitter.type(op.dtype)}", "v", text)
 
     def required_values(self, targets: Iterable[int], uniforms: Iterable[int]) -> list[int]:
-        """Return the values that must be computed or read for some, in order."""
+        """Return the values that `targets` depend on, without those in `uniforms`, in order."""
         stop, found = set(uniforms), set[int]()
         waiting = list(targets)
         while waiting:
@@ -89,7 +87,7 @@ class ElementWiseKernel(KernelBuilder):
     def is_loop_invariant(
         self, number: int, loops: Iterable[int], uniforms: Iterable[int] = ()
     ) -> bool:
-        """Whether a value is the same all along some loops."""
+        """Whether a value is invariant in some loops."""
         loops, uniforms = tuple(loops), set(uniforms)
         invariants: dict[int, bool] = {}
         for each in self.required_values([number], uniforms):
@@ -110,9 +108,10 @@ class ElementWiseKernel(KernelBuilder):
         uniforms: Mapping[int, str],
         held: Mapping[int, str] | None = None,
     ) -> dict[int, str]:
-        """Write what computes some values at a point, and return their names.
+        """Write the instructions for some values at a point, and return their names.
 
-        `known` names numbers that are the same in all lanes, `held` values in the form asked for.
+        `uniforms` are the names of scalars that are the same in all lanes, `held` those of values
+        that have the lanes of `emitter` already.
         """
         targets = list(targets)
         names: dict[int, str] = dict(held or {})
@@ -176,17 +175,17 @@ class ElementWiseKernel(KernelBuilder):
         return self.array("x", self.loads[number], within=within)
 
     def stored(self, result: int) -> Array:
-        """Return the array of a result."""
+        """Return the array that a result is written to."""
         return self.array("y", self.nest.results[result], written=True)
 
     def store(self, result: int, name: str, emitter: Emitter, indices: Sequence[str]) -> None:
-        """Write what stores a result at a point."""
+        """Write the store of a result at a point."""
         written = self.stored(result)
         place = self.vector_stores.get(result, written.at(*indices))
         self.code.line(emitter.store(written.dtype, place, name))
 
     def lanes_along(self, loop: int, targets: Iterable[int], uniforms: Iterable[int] = ()) -> int:
-        """Return how many lanes vectors along a loop may have when they compute some values."""
+        """Return the lanes of vectors along a loop that can compute some values; 1 for scalars."""
         lanes = self.processor.lanes
         targets = list(targets)
         names = {self.kernel.values[number].dtype.name for number in targets}
@@ -208,7 +207,7 @@ def _has_vectors(made: Instruction) -> bool:
 
 
 def are_contiguous(nest: LoopNest, results: Iterable[int], loop: int) -> bool:
-    """Whether results are written in vectors along a loop."""
+    """Whether results can be written in vectors along a loop."""
     return all(
         nest.step(nest.results[each], loop) == 1 and nest.results[each].dtype.name in VECTOR_DTYPES
         for each in results

@@ -1,4 +1,4 @@
-"""Frame: a kernel's domain as few loops as possible, and its arrays as steps along these loops."""
+"""LoopNest: the iteration domain of a kernel as few loops, with the strides of its arrays."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from weft.kernels.kernel import Instruction, Kernel, Operand
 from weft_c.source.index_types import is_wide, needs_wide_counter
 
 View = Callable[[TensorDescription], TensorDescription | None]
-"""Returns a tensor of the lengths of a product as one of others, if its strides allow."""
+"""Returns a view of a tensor that has the shape of a product; None where strides rule it out."""
 
 
 @dataclass(frozen=True)
 class LoopNest:
-    """A kernel with its loops: kept ones first, then reduced ones, each set from slow to fast.
+    """A kernel with its loops: the kept loops, then the reduced ones, both from outer to inner.
 
     Attributes
     ----------
     kernel
-        What is computed.
+        The kernel.
     kept, reduced
         The lengths of the loops.
     operands, results
-        Where each lies, as a tensor with one dimension for each loop.
+        Their layouts, with one dimension for each loop.
     ragged
-        The length of the first reduced loop before it was cut, where the last part is shorter.
+        The length of the first reduced loop before it was split, if the last split is shorter; else
+        None.
     covered
-        What the operands cover then, since loops end before the last part does.
+        In that case, the layouts of the operands before the split, which bound what is read.
     """
 
     kernel: Kernel
@@ -48,7 +49,7 @@ class LoopNest:
 
     @property
     def tensors(self) -> tuple[TensorDescription, ...]:
-        """Operands and results."""
+        """The layouts of operands and results."""
         return self.operands + self.results
 
     @property
@@ -57,13 +58,13 @@ class LoopNest:
         return is_wide(*self.tensors) or needs_wide_counter(prod(self.shape))
 
     def step(self, layout: TensorDescription, loop: int) -> int:
-        """Return the elements from one point to the next along a loop."""
+        """Return the stride of a tensor along a loop, in elements."""
         return layout.strides[loop] // layout.dtype.itemsize
 
     def viewed(self, view: View) -> LoopNest | None:
-        """Return the same with all that is read and written seen in another way, if it can be.
+        """Return the nest with a view of every tensor; None if one of them has no such view.
 
-        The loops, none of which is reduced, are those of the first result.
+        The nest has no reduced loops; the new loops are the dimensions of the first result.
         """
         found = [view(each) for each in self.tensors]
         tensors = tuple(each for each in found if each is not None)
@@ -74,14 +75,14 @@ class LoopNest:
         return replace(self, kept=results[0].shape, operands=operands, results=results)
 
     def strides_along(self, loop: int) -> set[int]:
-        """Return the steps of all operands along a loop."""
+        """Return the strides of all operands along a loop, in elements."""
         return {self.step(each, loop) for each in self.operands}
 
 
 def make_loop_nest(
     kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
 ) -> LoopNest:
-    """Return the frame of a kernel whose operands and results lie where they are described."""
+    """Return the loop nest of a kernel, given the layouts of its operands and results."""
     values = _with_layouts(kernel, args, outs)
     strides = [_domain_strides(value, layout, kernel) for value, layout in values]
     roles = [place in kernel.reduced for place in range(len(kernel.domain))]
@@ -109,9 +110,9 @@ def make_loop_nest(
 def make_pointwise_nest(
     kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
 ) -> LoopNest:
-    """Return the frame of a kernel without reductions whose loops are its dimensions as they are.
+    """Return the loop nest of a kernel without reductions, one loop for each dimension.
 
-    Every tensor has all dimensions, and repeats along those that it does not vary along.
+    Tensors are broadcast to all dimensions, with stride 0.
     """
     tensors = tuple(
         replace(layout, shape=kernel.domain, strides=_domain_strides(value, layout, kernel))
@@ -121,7 +122,7 @@ def make_pointwise_nest(
 
 
 def without_reduced_loops(nest: LoopNest) -> LoopNest:
-    """Return the frame of what is the same all along the reduced loops."""
+    """Return the nest of the kept loops, for values that are invariant in the reduced ones."""
     count = len(nest.kept)
 
     def cut(layout: TensorDescription) -> TensorDescription:
@@ -134,10 +135,10 @@ def without_reduced_loops(nest: LoopNest) -> LoopNest:
 def split_reduced_loop(
     nest: LoopNest, parts: int, partial: Mapping[int, TensorDescription], grain: int = 1
 ) -> LoopNest:
-    """Return a frame with a first loop over parts of the first reduced loop.
+    """Return a nest with an outermost loop over splits of the first reduced loop.
 
-    `partial` says where the results go, by the number of the value: one total for each part. Parts
-    begin at multiples of the grain; the last ones may be shorter, or empty.
+    `partial` holds the layouts of the results by the number of the value: one accumulator for each
+    split. Splits begin at multiples of `grain` points; the last ones may be shorter, or empty.
     """
     kept = len(nest.kept)
     length, *others = nest.reduced
@@ -172,7 +173,7 @@ def split_reduced_loop(
 def _with_layouts(
     kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
 ) -> list[tuple[Operand | Instruction, TensorDescription]]:
-    """Return operands and results, each with where it lies."""
+    """Return operands and results with their layouts."""
     made = [kernel.instruction(number) for number in kernel.outputs]
     return [*zip(kernel.operands, args, strict=True), *zip(made, outs, strict=True)]
 
@@ -180,7 +181,7 @@ def _with_layouts(
 def _domain_strides(
     value: Operand | Instruction, layout: TensorDescription, kernel: Kernel
 ) -> tuple[int, ...]:
-    """Return the bytes from one point to the next along each dimension of the domain."""
+    """Return the strides of a value along the dimensions of the iteration domain, in bytes."""
     steps = [0] * len(kernel.domain)
     for place, length, stride in zip(value.places, layout.shape, layout.strides, strict=True):
         if place is not None and length != 1:
@@ -191,9 +192,9 @@ def _domain_strides(
 def _fastest_last(
     groups: list[tuple[int, ...]], strides: Sequence[Sequence[int]], operands: int
 ) -> list[tuple[int, ...]]:
-    """Return loops in such an order that most arrays are contiguous along the last.
+    """Return the loops with that one innermost along which most arrays are contiguous.
 
-    Results count most, since vectors need them contiguous.
+    Results take precedence, since vectorisation needs them contiguous.
     """
     if len(groups) < 2:
         return groups

@@ -1,7 +1,7 @@
-"""Loops over the points of a shape, shared out among work items.
+"""Parallel loops: the points of a shape distributed over work items.
 
-On a serial device a work item has a stretch of neighbouring points, else neighbouring work items
-have neighbouring points.
+On a serial device each work item processes a contiguous range of points. On other devices the loops
+have the stride of the grid, so that neighbouring work items process neighbouring points.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from weft_c.source.index_types import index_type, needs_wide_counter
 from weft_c.source.values import Emitter
 
 Body = Callable[[tuple[str, ...], Emitter], None]
-"""Writes what happens at a point, given its indices; a vector begins at the last of them."""
+"""Writes the body of a loop, given the indices of a point; vectors extend along the last one."""
 
 GRAIN = 4096
-"""The points that are worth a work item of their own on a serial device."""
+"""The fewest points for each work item on a serial device."""
 
 GROUPS_PER_UNIT = 8
-"""How many work items, or groups of them, there are for each unit at most."""
+"""The most work groups, or work items of a serial device, for each compute unit."""
 
 
 def parallel_for(
@@ -38,14 +38,13 @@ def parallel_for(
     wide: bool = False,
     cost: int = 1,
 ) -> None:
-    """Write a loop over the points of a shape and launch the kernel.
+    """Write a parallel loop over the points of a shape and launch the kernel.
 
-    `row` writes what comes before the points of a row, given all indices but the last; only serial
-    devices have rows, elsewhere it comes before each point. With more `lanes` than one, `body` is
-    written a second time for vectors along the last dimension; with `bundling`, for the elements of
-    bundles along it, unless rows would have elements left over. `wide` tells that indices need 64
-    bits, as they do for many points; `cost` how many points each counts for. Without points nothing
-    is launched.
+    `row` writes the statements before the innermost loop, given all indices but the last; on
+    parallel devices they precede each point. With more than one of `lanes`, `body` is written a
+    second time for vectors along the last dimension; with `access`, for vectorised accesses along
+    it, unless rows have a remainder. `wide` makes indices of 64 bits, as many points do. `cost` is
+    the weight of a point against `GRAIN`. A shape without points launches nothing.
     """
     shape = tuple(shape) or (1,)
     if 0 in shape:
@@ -66,18 +65,18 @@ def parallel_for(
 
 
 def serial_items(points: int, processor: Processor) -> int:
-    """Return the number of work items for so many points on a serial device."""
+    """Return the number of work items for some points on a serial device."""
     return max(1, min(points // GRAIN, processor.units * GROUPS_PER_UNIT))
 
 
 def parallel_items(points: int, processor: Processor) -> int:
-    """Return the number of work items, whole groups, for so many points."""
+    """Return the number of work items for some points on a parallel device, in whole groups."""
     groups = -(-points // processor.group)
     return max(1, min(groups, processor.units * GROUPS_PER_UNIT)) * processor.group
 
 
 def unravel_index(code: Code, shape: Sequence[int], place: str, kind: str) -> tuple[str, ...]:
-    """Write the index along each dimension of the point at a place in row-major order."""
+    """Write the index along each dimension of the point with flat row-major index `place`."""
     names: list[str] = []
     rest = place
     for number in reversed(range(len(shape))):
@@ -92,16 +91,16 @@ def unravel_index(code: Code, shape: Sequence[int], place: str, kind: str) -> tu
 
 
 def work_item_bounds(code: Code, count: int, items: int, kind: str) -> tuple[str, str]:
-    """Write where the work item's share of so many things begins and ends."""
+    """Write the bounds of a work item's share of `count` iterations."""
     if items == 1:
         return "0", str(count)
     return part_bounds(code, count, "GLOBAL_ID", "GLOBAL_SIZE", kind)
 
 
 def part_bounds(code: Code, count: int, number: str, parts: str, kind: str) -> tuple[str, str]:
-    """Write where one of several parts of so many things begins and ends.
+    """Write the bounds of part `number` of `count` iterations that are divided into `parts`.
 
-    Its number has 64 bits: times the things it may be far more than these.
+    `number` must be of 64 bits, since its product with `count` may need them.
     """
     if parts == "1":
         return "0", str(count)
@@ -112,9 +111,9 @@ def part_bounds(code: Code, count: int, number: str, parts: str, kind: str) -> t
 
 @contextmanager
 def work_group_loop(builder: KernelBuilder, count: int, groups: int | None = None) -> Iterator[str]:
-    """Write a loop over things that a group of work items does one at a time, and launch.
+    """Write a loop whose iterations are distributed over work groups, and launch the kernel.
 
-    Yields the name of the thing's number. There are at most so many groups.
+    Yields the name of the loop's counter. `groups` is the largest number of work groups.
     """
     processor, code = builder.processor, builder.code
     name = code.name("number")
@@ -125,12 +124,12 @@ def work_group_loop(builder: KernelBuilder, count: int, groups: int | None = Non
 
 
 def work_item_loop(builder: KernelBuilder, name: str, count: int, kind: str = "i32") -> str:
-    """Return the head of a loop over places that the work items of a group share."""
+    """Return the head of a loop whose iterations are distributed over a group's work items."""
     return strided_loop(kind, name, count, "LOCAL_ID", str(builder.processor.group))
 
 
 def strided_loop(kind: str, name: str, count: int, first: str, step: str) -> str:
-    """Return the head of a loop over numbers below a count that lie a step apart."""
+    """Return the head of a loop from `first` to below `count` with a step."""
     return f"for ({kind} {name} = ({kind}){first}; {name} < {count}; {name} += ({kind}){step})"
 
 
@@ -172,7 +171,7 @@ def _innermost_loop(
     lanes: int,
     kind: str,
 ) -> None:
-    """Write the loop along the last dimension: vectors, then the numbers that are left."""
+    """Write the loop along the last dimension: vectors, then the scalar remainder."""
     first, last = span
     if length == 1 and lanes == 1:
         body((*outer, "0"), Emitter(code))
@@ -214,7 +213,7 @@ def _vector_grid_stride_loop(
     access: VectorAccess,
     kind: str,
 ) -> None:
-    """Write a loop over bundles, and one over the elements that are left of a single row."""
+    """Write a loop over vectorised accesses, and one over the remainder of a single row."""
     *outer, length = shape
     vectors, rest = divmod(length, access.count)
 

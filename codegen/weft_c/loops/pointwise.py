@@ -1,4 +1,4 @@
-"""Maps: kernels, or what is left of them after reductions, that compute each point by itself."""
+"""Pointwise kernels: each point of the loops is computed independently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_c.source.values import Emitter
 
 
 def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
-    """Write and launch a kernel that stores some results at each point of all loops."""
+    """Write and launch a kernel that computes some results at each point of all loops."""
     results = list(results)
     nest = builder.nest
     shape = nest.shape or (1,)
@@ -54,7 +54,7 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
 def _invariant_inputs(
     builder: ElementWiseKernel, numbers: Iterable[int], invariants: Iterable[int]
 ) -> list[int]:
-    """Return the steady values that others are computed from, and those that are results."""
+    """Return the row-invariant values that varying ones depend on, and those that are results."""
     invariants = set(invariants)
     found = {number for number in numbers if number in invariants}
     for number in builder.required_values(numbers, invariants):

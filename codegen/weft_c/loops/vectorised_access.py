@@ -1,8 +1,8 @@
-"""Bundles: neighbouring elements that a work item of a parallel device loads or stores at once.
+"""Vectorised accesses: neighbouring elements that a work item loads or stores at once.
 
-Memory moves fastest in accesses of so many bytes. Each element is computed as it would be by
-itself: a bundle is an array that takes the place of memory in a loop over its elements, which
-compilers keep in registers. What is only moved is moved as a whole.
+They are for parallel devices, whose memory is fastest in accesses of `Processor.vector_bytes`.
+Arithmetic stays scalar: a vector is a struct with an array, which replaces memory in an unrolled
+loop over its elements and which compilers keep in registers. Copies move whole vectors.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from weft_c.source.code import UNROLL, Address
 from weft_c.source.functions import ctype
 
 MAX_COSTLY_OPS = 64
-"""The costly ops of a bundle at most: more take so long that memory does not matter."""
+"""The most costly ops in a vector: with more, arithmetic outweighs the memory accesses."""
 
 
 @dataclass(frozen=True)
 class VectorAccess:
-    """How a kernel that is being written reads and stores bundles along a loop.
+    """The vectorised accesses of a kernel along a loop.
 
     Attributes
     ----------
     writing
-        The kernel.
+        The builder of the kernel.
     loop
-        The number of the loop.
+        The index of the loop.
     count
-        The elements of a bundle, as many of each array: those of the widest dtype fill an access.
+        The elements of a vector, the same for all arrays: the widest dtype fills an access.
     element
-        The name that the number of an element in its bundle has in `elements`.
+        The name of the counter of the loop over a vector's elements.
     reads
-        The numbers of the values that it reads in bundles; others are the same all along the loop.
+        The numbers of the values that are loaded in vectors; others are invariant in the loop.
     results
-        The results that it stores in bundles.
+        The results that are stored in vectors.
     """
 
     builder: ElementWiseKernel
@@ -52,10 +52,10 @@ class VectorAccess:
 
     @contextmanager
     def elements(self, indices: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """Write a block for each element of the bundles at a place, between loads and stores.
+        """Write vector loads, a block for each element, and vector stores.
 
-        The index of the loop counts bundles. Gives the indices of the element, which the kernel
-        reads and stores in the block as if its bundles were memory.
+        In `indices` the index of the loop counts vectors. Yields the indices of the element; within
+        the block, the builder's loads and stores access the vectors.
         """
         builder, code, element = self.builder, self.builder.code, self.element
         for number in self.reads:
@@ -79,7 +79,7 @@ class VectorAccess:
 
     @contextmanager
     def numbers(self) -> Iterator[None]:
-        """Write a block for each number that an element has in its bundle."""
+        """Write an unrolled loop over the elements of a vector."""
         code, element = self.builder.code, self.element
         code.line(UNROLL)
         with code.block(f"for (i32 {element} = 0; {element} < {self.count}; {element}++)"):
@@ -96,11 +96,11 @@ def find_vector_access(
     uniforms: Iterable[int] = (),
     loop: int | None = None,
 ) -> VectorAccess | None:
-    """Return how some values are computed, and results stored, in bundles along the last loop.
+    """Return the vectorised accesses with which `targets` are computed and `results` are stored.
 
-    Or along another `loop`. None where the device prefers single elements, where each takes long to
-    compute, or where not all that varies along the loop is contiguous, and aligned to whole bundles
-    wherever the other loops are.
+    They are along `loop`, the innermost by default. None on devices with scalar accesses, where the
+    arithmetic outweighs them, or where an array that varies along the loop is not contiguous and
+    aligned to vectors at all indices of the other loops.
     """
     nest = builder.nest
     loop = len(nest.shape) - 1 if loop is None else loop
@@ -126,11 +126,11 @@ def find_vector_access(
 def vectorised_move(
     builder: KernelBuilder, shape: tuple[int, ...], source: Array, target: Array
 ) -> tuple[tuple[int, ...], Array, Array]:
-    """Return a shape and arrays in bundles along its last dimension, for a kernel that only moves.
+    """Return a shape and two arrays as arrays of vectors along the last dimension, for copies.
 
-    Both arrays are of one dtype without a sign, and may have more dimensions after those of the
-    shape. They are what they were where the device prefers single elements, or where bundles are
-    not aligned or leave elements over.
+    Both arrays have the same unsigned dtype, and may have more dimensions after those of the shape.
+    They are returned unchanged on devices with scalar accesses, and where vectors would be
+    unaligned or leave a remainder.
     """
     loop, count = len(shape) - 1, builder.processor.vector_bytes // source.dtype.itemsize
     if not shape or count < 2 or shape[loop] % count:
@@ -145,9 +145,9 @@ def vectorised_move(
 def _vector_view(
     builder: KernelBuilder, array: Array, loop: int, count: int, const: str = ""
 ) -> Array:
-    """Return an array of elements as one of bundles.
+    """Return an array of elements as an array of vectors along a loop.
 
-    Compilers know that these are aligned; of a pointer that is cast they may lose track.
+    The struct type tells compilers the alignment, which they may not infer from a cast pointer.
     """
     found = copy(array)
     found.name = f"((GLOBAL {const}{_vector_type(builder, array.dtype, count)} *){array.name})"
@@ -158,7 +158,7 @@ def _vector_view(
 
 
 def _vector_type(builder: KernelBuilder, dtype: DType, count: int) -> str:
-    """Return the type of bundles of a dtype, which is declared once."""
+    """Return the struct type of vectors of a dtype, and declare it once."""
     element = ctype(dtype)
     aligned = builder.processor.dialect.aligned.format(bytes=count * dtype.itemsize)
     name = f"{element}_by_{count}"
@@ -167,7 +167,7 @@ def _vector_type(builder: KernelBuilder, dtype: DType, count: int) -> str:
 
 
 def _is_aligned(layout: TensorDescription, loop: int, count: int) -> bool:
-    """Whether bundles along a loop lie together and aligned, in a buffer that is aligned."""
+    """Whether vectors along a loop are contiguous and aligned, given an aligned buffer."""
     others = (*layout.strides[:loop], *layout.strides[loop + 1 :])
     nbytes, step = count * layout.dtype.itemsize, layout.strides[loop]
     return step == layout.dtype.itemsize and all(n % nbytes == 0 for n in (layout.offset, *others))

@@ -55,7 +55,7 @@ class Accumulators(ABC):
     def begin_accumulators(
         self, reductions: Sequence[int], lanes: int, vectors: int
     ) -> dict[int, list[str]]:
-        """Define the totals of reductions: for each one of numbers, and some of vectors."""
+        """Declare the accumulators of reductions: for each one scalar, and `vectors` vectors."""
         emitters = [self.emitter, *[Emitter(self.code, lanes)] * vectors]
         lines: list[str] = []
         accumulators = {
@@ -81,7 +81,7 @@ class Accumulators(ABC):
         is_first: bool,
         lines: list[str],
     ) -> str:
-        """Declare a total, and what keeps its errors if it counts; adds the lines that begin it."""
+        """Declare an accumulator and its compensated one; append initial values to `lines`."""
         dtype = accumulation_dtype(instruction)
         kind = emitter.type(dtype)
         name = accumulator = self.declare(kind, "total")
@@ -98,14 +98,14 @@ class Accumulators(ABC):
         return name
 
     def declare(self, kind: str, hint: str) -> str:
-        """Declare a variable for each point that a work item has, and return its name."""
+        """Declare a variable for each point of a work item, and return its name."""
         name = self.code.name(hint)
         self.code.line(f"{kind} {name};")
         return name
 
     @contextmanager
     def each_accumulator(self) -> Iterator[None]:
-        """Write a block for each point that a work item has, for what it holds of them."""
+        """Write a block for each point of a work item; subclasses with several points loop."""
         yield
 
     def accumulate(
@@ -115,7 +115,7 @@ class Accumulators(ABC):
         accumulator: str,
         names: Mapping[int, str],
     ) -> None:
-        """Write what takes a point, or a vector of them, into a total."""
+        """Write the update of an accumulator by a point, or by a vector of points."""
         dtype = self.kernel.values[instruction.args[0]].dtype
         value = emitter.converted(
             dtype, accumulation_dtype(instruction), names[instruction.args[0]]
@@ -126,7 +126,7 @@ class Accumulators(ABC):
             self.code.line(f"{accumulator} = {combine(instruction, emitter, accumulator, value)};")
 
     def flush_block(self, accumulators: dict[int, list[str]]) -> None:
-        """Write what adds the sums of a block to those that keep errors, and begins new ones."""
+        """Add the plain sums of a block to the compensated ones, and reset them."""
         for number, (numbers, *vectors) in accumulators.items():
             instruction = self.kernel.instruction(number)
             if not is_blocked(instruction):
@@ -144,7 +144,7 @@ class Accumulators(ABC):
                             )
 
     def rounded(self, names: Sequence[str]) -> list[str]:
-        """Write what rounds totals that keep errors, and return the names of all that count."""
+        """Round compensated accumulators, and return the names of those that contribute."""
         compensated = [name for name in names if name in self.compensated]
         for name in compensated:
             with self.each_accumulator():
@@ -156,7 +156,7 @@ class Accumulators(ABC):
         )
 
     def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
-        """Combine the lanes and return the total as a number of the reduction's dtype."""
+        """Combine vectors and lanes, and return the scalar in the reduction's dtype."""
         instruction = self.kernel.instruction(number)
         names = self.rounded(names)
         accumulator, *vectors = names

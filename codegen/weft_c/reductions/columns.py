@@ -1,4 +1,4 @@
-"""Columns: sweeps over rows that add up many columns side by side, on serial devices."""
+"""Column reductions on serial devices: loops over rows that reduce a tile of columns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from weft_c.reductions.loops import ReductionLoops
 from weft_c.source.values import Emitter
 
 MAX_WIDTH, MIN_WIDTH = 1024, 64
-"""The most and the fewest columns that a work item sweeps side by side."""
+"""The most and the fewest columns of a tile."""
 
 MAX_SPLIT_WIDTH = 2048
-"""The most columns of a part: it is swept once, and memory is fastest along whole rows."""
+"""The most columns of a tile of a split, which is read once and fastest in long rows."""
 
 
 def tile_width(columns: int, outer: int, units: int, widest: int = MAX_WIDTH) -> int:
-    """Return how many columns a work item sweeps, so that there is work for all units."""
+    """Return the columns of a tile, so that there is work for all compute units."""
     width = widest
     while width > MIN_WIDTH and outer * -(-columns // width) < units * 4:
         width //= 2
@@ -28,7 +28,7 @@ def tile_width(columns: int, outer: int, units: int, widest: int = MAX_WIDTH) ->
 
 
 class ColumnReductionLoops(ReductionLoops):
-    """A kernel that sweeps a tile of columns at a time, with rows of totals."""
+    """Reduction loops over tiles of columns, with an array of accumulators for each reduction."""
 
     def __init__(
         self, builder: ElementWiseKernel, results: Iterable[int], is_partial: bool = False
@@ -63,7 +63,7 @@ class ColumnReductionLoops(ReductionLoops):
         return self.builder.lanes_along(self.column, [*plain, *args], reductions)
 
     def write(self) -> None:
-        """Write the kernel and launch it."""
+        """Write and launch the kernel."""
         code, outer = self.code, self.nest.kept[:-1]
         tiles = prod(outer) * self.tiles
         items = min(tiles, serial_items(prod(self.nest.shape), self.builder.processor))
@@ -81,7 +81,7 @@ class ColumnReductionLoops(ReductionLoops):
         self.builder.launch(items)
 
     def write_tile(self, outer: tuple[str, ...], first: str, count: str) -> None:
-        """Write all sweeps of a tile."""
+        """Write all stages of a tile."""
         self.held.clear()
         self.bound_last_split(outer)
         self.outer, self.first, self.count = outer, first, count
@@ -94,25 +94,25 @@ class ColumnReductionLoops(ReductionLoops):
 
     @contextmanager
     def each_accumulator(self) -> Iterator[None]:
-        """Write a loop over the columns of a tile, for what is held of them."""
+        """Write a loop over the accumulators of a tile."""
         head = f"for ({self.kind} {self.counter} = 0; {self.counter} < {self.count};"
         with self.code.block(f"{head} {self.counter} += {self.emitter.lanes})"):
             yield
 
     @contextmanager
     def each_column(self) -> Iterator[str]:
-        """Write a loop over the columns of a tile; gives the index of one."""
+        """Write a loop over the columns of a tile; yields the index of a column."""
         with self.each_accumulator():
             yield self.code.define(f"const {self.kind}", "at", f"{self.first} + {self.counter}")
 
     def declare(self, kind: str, hint: str) -> str:
-        """Declare a row of variables for a tile, and return the name of one in `each_held`."""
+        """Declare an array for a tile, and return the element's name in `each_accumulator`."""
         name = self.code.name(hint)
         self.code.line(f"{kind} {name}[{-(-self.width // self.emitter.lanes)}];")
         return f"{name}[{self.slot}]"
 
     def write_tile_stage(self, stage: int) -> None:
-        """Write a sweep over the rows of a tile."""
+        """Write the reduced loops of a stage for a tile."""
         reductions, results = self.stage_values(stage)
         if not reductions and not results:
             return
@@ -127,7 +127,7 @@ class ColumnReductionLoops(ReductionLoops):
             (self.held[number],) = self.rounded(names)
 
     def open_rows(self, stack: ExitStack, accumulators: dict[int, list[str]]) -> tuple[str, ...]:
-        """Open all reduced loops, and return their indices."""
+        """Open all reduced loops, and return their counters."""
         outer = self.open_loops(stack, accumulators)
         name = self.code.name("k")
         first, last = self.span(len(self.nest.reduced) - 1)
@@ -142,7 +142,7 @@ class ColumnReductionLoops(ReductionLoops):
         accumulators: dict[int, list[str]],
         results: list[int],
     ) -> None:
-        """Write what happens at one place of a tile."""
+        """Write the body of the loops at a row and a column."""
         targets = self.targets(list(accumulators), results)
         names = self.at_place(targets, (*self.outer, index, *rows))
         for number, (total,) in accumulators.items():
@@ -153,7 +153,7 @@ class ColumnReductionLoops(ReductionLoops):
             self.builder.store(result, names[number], self.emitter, indices)
 
     def at_place(self, targets: list[int], indices: tuple[str, ...]) -> dict[int, str]:
-        """Write the values at a place, given the rows of totals."""
+        """Write the values of `targets` at a point, given the arrays of a tile."""
         needed = {number: self.held[number] for number in self.held}
         required_values = set(self.builder.required_values(targets, needed)) | set(targets)
         used = {
@@ -166,7 +166,7 @@ class ColumnReductionLoops(ReductionLoops):
         return self.builder.compute(targets, self.emitter, indices, {}, held)
 
     def value_held(self, number: int) -> str:
-        """Write the value of a column that is held, in the dtype it has in the kernel."""
+        """Write the load of a value from a tile's array, in its dtype in the kernel."""
         value = self.kernel.values[number]
         text = self.held[number]
         instruction = self.kernel.instruction(number)
@@ -175,7 +175,7 @@ class ColumnReductionLoops(ReductionLoops):
         return self.code.define(f"const {self.emitter.type(value.dtype)}", "v", text)
 
     def hoist_column_invariants(self, targets: list[int]) -> None:
-        """Compute once for a column what is the same all along it, and no operand."""
+        """Compute values that are invariant along a column before the loops, in arrays."""
         uniforms = list(self.held)
         needed = self.builder.required_values(targets, uniforms)
         invariants = [
@@ -198,7 +198,7 @@ class ColumnReductionLoops(ReductionLoops):
         self.held.update(rows)
 
     def store_results(self, results: list[int], index: str) -> None:
-        """Store the results that there are once for each column."""
+        """Store the results that are invariant in the reduced loops, for each column."""
         numbers = [self.kernel.outputs[result] for result in results]
         zeros = tuple("0" for _ in self.nest.reduced)
         indices = (*self.outer, index, *zeros)

@@ -1,9 +1,9 @@
-"""Totals: how reductions combine values so that rounding errors do not grow with their number.
+"""Combiners of reductions, and compensated accumulators that bound rounding errors.
 
-Sums of floats are blocked and compensated: a sweep makes `BLOCK` plain additions, then puts what
-they come to aside, where each addition keeps its rounding error (Knuth, The Art of Computer
-Programming 2, 4.2.2). Products keep the rounding error of every multiplication (Ogita, Rump and
-Oishi, Accurate sum and dot product, 2005).
+Sums of floats are blocked: after `BLOCK` plain additions the block is added to a compensated
+accumulator, which keeps the rounding error of each addition (Knuth, The Art of Computer Programming
+2, 4.2.2). Products are compensated at every multiplication (Ogita, Rump and Oishi, Accurate sum and
+dot product, 2005).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from weft_c.source.values import Emitter
 REDUCTIONS = (SumOp, ProdOp, MaxOp, MinOp)
 
 BLOCK = 64
-"""The most values that a total takes by plain additions, one after the other."""
+"""The most consecutive plain additions to an accumulator."""
 
 
 def accumulation_dtype(instruction: Instruction) -> DType:
-    """Return the dtype in which a reduction adds up."""
+    """Return the dtype of a reduction's accumulators."""
     return (
         accumulator_dtype(instruction.dtype)
         if isinstance(instruction.op, SumOp | ProdOp)
@@ -34,7 +34,7 @@ def accumulation_dtype(instruction: Instruction) -> DType:
 
 
 def identity_element(instruction: Instruction, emitter: Emitter) -> str:
-    """Return the value that a reduction begins with."""
+    """Return the identity element of a reduction."""
     dtype = accumulation_dtype(instruction)
     if isinstance(instruction.op, SumOp):
         return emitter.constant(0, dtype)
@@ -45,7 +45,7 @@ def identity_element(instruction: Instruction, emitter: Emitter) -> str:
 
 
 def combine(instruction: Instruction, emitter: Emitter, total: str, value: str) -> str:
-    """Return a total with one more value, or with another total."""
+    """Return the combination of an accumulator with a value or another accumulator."""
     dtype = accumulation_dtype(instruction)
     if isinstance(instruction.op, SumOp | ProdOp):
         sign = "+" if isinstance(instruction.op, SumOp) else "*"
@@ -57,27 +57,26 @@ def combine(instruction: Instruction, emitter: Emitter, total: str, value: str) 
 
 
 def is_blocked(instruction: Instruction) -> bool:
-    """Whether a reduction adds up floats, which `BLOCK` plain additions may round."""
+    """Whether a reduction is a sum of floats, which is accumulated in blocks."""
     return isinstance(instruction.op, SumOp) and dtypes.is_float(accumulation_dtype(instruction))
 
 
 def is_compensated(instruction: Instruction) -> bool:
-    """Whether a reduction multiplies floats, each of which rounds the whole product."""
+    """Whether a reduction is a product of floats, which is compensated at each step."""
     return isinstance(instruction.op, ProdOp) and dtypes.is_float(accumulation_dtype(instruction))
 
 
 @dataclass(frozen=True)
 class CompensatedAccumulator:
-    """A total of floats in two variables, or places of arrays.
+    """An accumulator of floats in two variables, or elements of arrays.
 
     Attributes
     ----------
     dtype
-        That of both.
-    form
-        What both are, numbers or vectors.
+        The dtype of both.
+    emitter The emitter of both, scalars or vectors.
     total, error
-        The rounded total, and what its roundings have lost.
+        The names of the rounded total and of the accumulated rounding error.
     """
 
     dtype: DType
@@ -86,7 +85,7 @@ class CompensatedAccumulator:
     error: str
 
     def add(self, code: Code, value: str) -> None:
-        """Write what adds one more value."""
+        """Write the addition of a value (two-sum)."""
         kind, total = f"const {self.emitter.type(self.dtype)}", self.total
         value = code.define(kind, "value", value)
         after = code.define(kind, "after", f"{total} + {value}")
@@ -95,7 +94,7 @@ class CompensatedAccumulator:
         code.line(f"{total} = {after};")
 
     def multiply(self, code: Code, value: str) -> None:
-        """Write what multiplies with one more value."""
+        """Write the multiplication by a value (two-product by FMA)."""
         kind, total, error = f"const {self.emitter.type(self.dtype)}", self.total, self.error
         value = code.define(kind, "value", value)
         after = code.define(kind, "after", f"{total} * {value}")
@@ -103,10 +102,10 @@ class CompensatedAccumulator:
         code.line(f"{total} = {after};")
 
     def accumulate(self, code: Code, instruction: Instruction, value: str) -> None:
-        """Write what adds a value, or multiplies with it, as a reduction does."""
+        """Write the update by a value, an addition or multiplication according to the reduction."""
         (self.multiply if isinstance(instruction.op, ProdOp) else self.add)(code, value)
 
     @property
     def rounded(self) -> str:
-        """The total as one number; beside infinities there is no error."""
+        """The total with its error added; just the total if that is infinite."""
         return f"({self.error} == {self.error} ? {self.total} + {self.error} : {self.total})"

@@ -1,9 +1,8 @@
-"""Sweeps: kernels with reductions.
+"""Reduction loops: kernels with reductions, computed by one work item for each kept point.
 
-All reductions of a stage happen in one sweep over the reduced loops. Rows are swept along their
-fastest loop; columns side by side, each with a total of its own. Where there are too few rows or
-columns for all units, the reduced loops are cut into parts, whose totals are combined by a kernel
-in between. A sum that takes many values is cut into blocks, whose totals are put aside.
+All reductions of a stage share the reduced loops. Subclasses reduce tiles of columns, or rows by
+work groups; `split` divides long reductions that would occupy few compute units. Sums of many
+values are accumulated in blocks.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from weft_c.source.index_types import index_type
 from weft_c.source.values import Emitter, register_type
 
 VECTOR_ACCUMULATORS = 4
-"""How many vectors a long sweep adds up in, since each addition waits for the one before."""
+"""The vector accumulators of a long loop, which hide the latency of dependent additions."""
 
 ROW_BYTES = 32768
-"""The most that a work item keeps of a row for the next sweep."""
+"""The most bytes of a row that a work item caches for the next stage."""
 
 
 class ReductionLoops(Accumulators):
-    """A kernel with reductions that is being written, for one point of the kept loops at a time."""
+    """Writes a kernel with reductions, one point of the kept loops at a time."""
 
     def __init__(
         self, builder: ElementWiseKernel, results: Iterable[int], is_partial: bool = False
@@ -46,7 +45,7 @@ class ReductionLoops(Accumulators):
         self.kind = index_type(self.nest.is_wide)
 
     def write(self) -> None:
-        """Write the kernel and launch it."""
+        """Write and launch the kernel."""
         parallel_for(
             self.builder,
             self.nest.kept or (1,),
@@ -56,7 +55,7 @@ class ReductionLoops(Accumulators):
         )
 
     def write_point(self, kept: tuple[str, ...]) -> None:
-        """Write all sweeps of a point, and what is the same all along them."""
+        """Write all stages of a point of the kept loops."""
         self.uniforms.clear()
         self.bound_last_split(kept)
         for stage in range(self.kernel.stages):
@@ -64,7 +63,7 @@ class ReductionLoops(Accumulators):
         self.store_invariant_results(kept)
 
     def bound_last_split(self, kept: tuple[str, ...]) -> None:
-        """Write where the sweeps of a part end, if the last part is shorter than the others."""
+        """Write the end of a split's first reduced loop, if the last split is shorter."""
         if self.nest.ragged is None:
             return
         chunk = self.nest.reduced[0]
@@ -75,7 +74,7 @@ class ReductionLoops(Accumulators):
         self.bounds[0] = ("0", self.code.define(f"const {self.kind}", "until", text))
 
     def stage_values(self, stage: int) -> tuple[list[int], list[int]]:
-        """Return the reductions of a stage, and the results that its sweep stores."""
+        """Return the reductions of a stage, and the results that it stores at each point."""
         numbers = range(len(self.kernel.operands), len(self.kernel.values))
         reductions = [
             number
@@ -94,7 +93,7 @@ class ReductionLoops(Accumulators):
         return reductions, results
 
     def write_stage(self, stage: int, kept: tuple[str, ...]) -> None:
-        """Write one sweep: all reductions of a stage, and results that vary."""
+        """Write the reduced loops of a stage: its reductions and varying results."""
         reductions, results = self.stage_values(stage)
         if not reductions and not results:
             return
@@ -116,12 +115,12 @@ class ReductionLoops(Accumulators):
         self.builder.cached_rows.update(row_caches)
 
     def targets(self, reductions: Sequence[int], results: Sequence[int]) -> list[int]:
-        """Return the values that a sweep needs at each of its points."""
+        """Return the values that the loops of a stage need at each point."""
         operands = [self.kernel.instruction(number).args[0] for number in reductions]
         return [*operands, *(self.kernel.outputs[result] for result in results)]
 
     def hoist_invariants(self, targets: Sequence[int], kept: tuple[str, ...]) -> None:
-        """Compute before a sweep what is the same all along it."""
+        """Compute the loop-invariant values before the loops."""
         names = self.builder.compute(
             self.invariants(targets),
             Emitter(self.code),
@@ -131,11 +130,11 @@ class ReductionLoops(Accumulators):
         self.uniforms.update(names)
 
     def first_indices(self, kept: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the indices of the first point of a sweep."""
+        """Return the indices of the first point of the reduced loops."""
         return (*kept, *("0" for _ in self.nest.reduced))
 
     def invariants(self, targets: Sequence[int]) -> list[int]:
-        """Return what is computed from, of all that is the same all along a sweep."""
+        """Return the loop-invariant values that are targets or that varying values depend on."""
         needed = self.builder.required_values(targets, self.uniforms)
         invariants = {
             n for n in needed if self.builder.is_loop_invariant(n, self.loops, self.uniforms)
@@ -152,13 +151,13 @@ class ReductionLoops(Accumulators):
         return sorted(above)
 
     def lanes(self, targets: Sequence[int], results: Sequence[int]) -> int:
-        """Return how many lanes the sweep has."""
+        """Return the lanes of the innermost loop; 1 for scalar code."""
         if not self.nest.reduced or not are_contiguous(self.nest, results, self.loops[-1]):
             return 1
         return self.builder.lanes_along(self.loops[-1], targets, self.uniforms)
 
     def open_loops(self, stack: ExitStack, accumulators: dict[int, list[str]]) -> tuple[str, ...]:
-        """Open all reduced loops but the fastest, and return their indices."""
+        """Open all reduced loops but the innermost, and return their counters."""
         names = []
         for place in range(len(self.nest.reduced)):
             self.open_block_loop(stack, place, accumulators)
@@ -171,25 +170,25 @@ class ReductionLoops(Accumulators):
         return tuple(names)
 
     def span(self, place: int) -> tuple[str, str]:
-        """Return where a reduced loop begins and ends."""
+        """Return the bounds of a reduced loop."""
         return self.bounds.get(place, ("0", str(self.nest.reduced[place])))
 
     def has_remainder(self, place: int, count: int) -> bool:
-        """Whether steps of so many points may leave some of a reduced loop over."""
+        """Whether a reduced loop in steps of `count` may leave a remainder."""
         is_ragged = place == 0 and self.nest.ragged is not None
         return is_ragged or self.nest.reduced[place] % count != 0
 
     # Blocks
 
     def interleaving(self, place: int, lanes: int, vectors: int) -> int:
-        """Return how many neighbours along a reduced loop count in different totals."""
+        """Return how many consecutive points of a reduced loop use different accumulators."""
         is_fastest = place == len(self.nest.reduced) - 1
         return lanes * max(vectors, 1) if is_fastest else 1
 
     def choose_block_loop(
         self, reductions: Sequence[int], lanes: int, vectors: int
     ) -> tuple[int, int] | None:
-        """Return the reduced loop that is cut into blocks, and their length; None without need."""
+        """Return the reduced loop to split into blocks and their length; None if sums are short."""
         if not any(is_blocked(self.kernel.instruction(number)) for number in reductions):
             return None
         inner = 1
@@ -206,7 +205,7 @@ class ReductionLoops(Accumulators):
     def open_block_loop(
         self, stack: ExitStack, place: int, accumulators: dict[int, list[str]]
     ) -> None:
-        """Open the loop over blocks of a reduced loop if it is cut; each ends in `put_aside`."""
+        """Open the loop over blocks if it belongs before a reduced loop; blocks end in a flush."""
         if self.block_loop is None or self.block_loop[0] != place:
             return
         step, (first, last), bounds = self.block_loop[1], self.span(place), dict(self.bounds)
@@ -233,7 +232,7 @@ class ReductionLoops(Accumulators):
         results: Sequence[int],
         row_caches: dict[int, str],
     ) -> None:
-        """Write the fastest loop: vectors or bundles, then the numbers that are left."""
+        """Write the innermost loop: vectors or vectorised accesses, then the scalar remainder."""
         first = self.write_vectorised(("0", 1), outer, accumulators, results, row_caches)
         if first is None:
             return
@@ -266,10 +265,10 @@ class ReductionLoops(Accumulators):
         results: Sequence[int],
         row_caches: dict[int, str],
     ) -> str | None:
-        """Write the fastest loop as far as there are bundles along it.
+        """Write the innermost loop in vectorised accesses.
 
-        `own` is the first bundle of a work item, and the step to its next. Returns where what is
-        left begins, which is all of it without bundles; None if nothing can be.
+        `first_and_step` are the first vector of a work item and its step. Returns the start of the
+        remainder, the loop's start without vectorised accesses; None if there is no remainder.
         """
         place = len(self.nest.reduced) - 1
         first, last = self.span(place)
@@ -296,7 +295,7 @@ class ReductionLoops(Accumulators):
         row_caches: dict[int, str],
         slot: int = 0,
     ) -> None:
-        """Write one point of a sweep, or a vector of them that counts in one of the totals."""
+        """Write the body of the loops at a point, or a vector of points for accumulator `slot`."""
         targets = self.targets(list(accumulators), results)
         names = self.builder.compute([*targets, *row_caches], emitter, indices, self.uniforms)
         for number, (numbers, *vectors) in accumulators.items():
@@ -316,7 +315,7 @@ class ReductionLoops(Accumulators):
             self.builder.store(result, names[self.kernel.outputs[result]], emitter, indices)
 
     def vector_accumulator_count(self, targets: Sequence[int], lanes: int) -> int:
-        """Return how many vectors of totals there are, so that none waits for the one before."""
+        """Return how many vector accumulators the innermost loop has."""
         ops = [
             self.kernel.instruction(number).op
             for number in self.builder.required_values(targets, self.uniforms)
@@ -327,11 +326,11 @@ class ReductionLoops(Accumulators):
         return VECTOR_ACCUMULATORS if long and is_cheap else 1
 
     def has_scalar_remainder(self, lanes: int) -> bool:
-        """Whether single points remain beside vectors of so many lanes."""
+        """Whether single points remain beside vectors of `lanes` lanes."""
         return lanes == 1 or self.has_remainder(len(self.nest.reduced) - 1, lanes)
 
     def cache_rows(self, stage: int, targets: Sequence[int]) -> dict[int, str]:
-        """Return the rows in which a sweep keeps costly values that a later one needs."""
+        """Declare arrays that cache costly values of a row for later stages; names by number."""
         nest = self.nest
         if len(nest.reduced) != 1 or not self.builder.processor.is_serial:
             return {}
@@ -361,11 +360,11 @@ class ReductionLoops(Accumulators):
 
     @property
     def invariant_results(self) -> list[int]:
-        """The results that there are once for all points of the sweeps."""
+        """The results that are invariant in the reduced loops."""
         return [r for r in self.results if not self.kernel.varies(self.kernel.outputs[r])]
 
     def store_invariant_results(self, kept: tuple[str, ...]) -> None:
-        """Store the results that there are once for all points of the sweeps."""
+        """Store the results that are invariant in the reduced loops."""
         results, at = self.invariant_results, self.first_indices(kept)
         numbers = [self.kernel.outputs[result] for result in results]
         names = self.builder.compute(numbers, Emitter(self.code), at, self.uniforms)

@@ -1,7 +1,7 @@
-"""Parts: reductions with so few rows or columns that these are cut, for all units to have work.
+"""Split reductions: few long rows or columns, split so that all compute units have work.
 
-A sweep leaves the totals of each part, a small kernel combines them, and later sweeps read what it
-found. The parts are fixed when a kernel is written: which unit did what makes no difference.
+One kernel stores the accumulators of each split, a small kernel combines them, and later stages
+read the result. Splits are fixed at compile time, so results do not depend on scheduling.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ from weft_c.source.index_types import is_wide
 from weft_c.source.values import Emitter, register_type
 
 MIN_SPLIT_POINTS = 1024
-"""The fewest points of a part."""
+"""The fewest points of a split."""
 
 MIN_WORK_GROUP_ROW = 64
-"""The shortest row that is worth a group of work items."""
+"""The shortest row that is reduced by a work group."""
 
 MIN_SPLIT_ROWS = 128
-"""The fewest rows of a part of columns that a group sweeps in several lanes."""
+"""The fewest rows of a split of columns that a work group reduces in several lanes."""
 
 _SPLIT_SIZES = {
     ColumnReductionLoops: (MIN_WIDTH, MIN_SPLIT_POINTS),
     WorkGroupColumnReductionLoops: (COLUMNS_PER_GROUP, MIN_SPLIT_ROWS),
 }
-"""Of sweeps in columns, how many of these are cut together, and the fewest points of a part."""
+"""For column reductions, the columns that are split together, and the fewest points of a split."""
 
 SCRATCH_ALIGNMENT = 256
-"""The bytes to which scratch memory is aligned."""
+"""The alignment of scratch memory, in bytes."""
 
 
 def choose_reduction_loops(nest: LoopNest, processor: Processor) -> type[ReductionLoops]:
-    """Return how a frame is swept, by how its operands lie."""
+    """Return the kind of reduction loops for a nest, by the strides of its operands."""
     in_rows = not nest.reduced or 1 in nest.strides_along(len(nest.shape) - 1)
     in_columns = bool(nest.kept) and 1 in nest.strides_along(len(nest.kept) - 1)
     if not processor.is_serial:
@@ -87,10 +87,10 @@ def choose_reduction_loops(nest: LoopNest, processor: Processor) -> type[Reducti
 
 
 def _suits_work_groups(nest: LoopNest, processor: Processor) -> bool:
-    """Whether columns are for groups: a group needs many rows, or enough columns.
+    """Whether columns are reduced by work groups, which need many rows or enough columns.
 
-    A work item takes a column by itself where there are few columns beside each other, and so many
-    of these that all units have work.
+    Single work items reduce columns where few are contiguous, and where there are enough of them in
+    total to occupy all compute units.
     """
     columns = nest.kept[-1]
     if (
@@ -108,9 +108,10 @@ def count_splits(
     min_points: int = MIN_SPLIT_POINTS,
     points: int | None = None,
 ) -> int:
-    """Return into how many parts each of some rows is cut; 1 for not at all.
+    """Return the number of splits of each row; 1 for no split.
 
-    Rows of more points than one beside each other have so many `points` together.
+    `rows` counts tiles of columns for column reductions; `points` is then the number of points in
+    all of them.
     """
     if not rows or reduced < 2 * min_points:
         return 1
@@ -123,9 +124,9 @@ def count_splits(
 def _count_splits(
     kind: type[ReductionLoops], kernel: Kernel, kept: int, reduced: int, processor: Processor
 ) -> int:
-    """Return into how many parts the reduced points are cut for each kept one, as they are swept.
+    """Return the number of splits of the reduced points, by the kind of reduction loops.
 
-    Columns that are swept once are cut before they are shared out among units in narrow tiles.
+    Single-pass column reductions prefer splits to narrow tiles.
     """
     if kind is ColumnReductionLoops and _is_single_pass(kernel):
         return count_splits(-(-kept // MAX_SPLIT_WIDTH), reduced, processor, points=kept * reduced)
@@ -134,7 +135,7 @@ def _count_splits(
 
 
 def _is_single_pass(kernel: Kernel) -> bool:
-    """Whether no sweep of a kernel waits for the totals of another."""
+    """Whether no stage of a kernel depends on the reductions of another one."""
     reductions = (each for each in kernel.body if each.is_reduction)
     return not any(each.stage for each in reductions) and not any(
         map(kernel.varies, kernel.outputs)
@@ -142,7 +143,7 @@ def _is_single_pass(kernel: Kernel) -> bool:
 
 
 def split_count(nest: LoopNest, processor: Processor) -> int:
-    """Return into how many parts the sweeps of a frame are cut."""
+    """Return the number of splits of a nest's reductions."""
     kind, (kept, reduced) = (
         choose_reduction_loops(nest, processor),
         map(prod, (nest.kept, nest.reduced)),
@@ -152,7 +153,7 @@ def split_count(nest: LoopNest, processor: Processor) -> int:
 
 
 def split_scratch(kernel: Kernel, processor: Processor) -> int:
-    """Return the bytes that the totals of a kernel's parts may take, however its operands lie."""
+    """Return the most bytes that the accumulators of a kernel's splits need, for any layout."""
     reduced = prod(kernel.domain[place] for place in kernel.reduced)
     kept = prod(n for place, n in enumerate(kernel.domain) if place not in kernel.reduced)
     kinds = (
@@ -175,17 +176,17 @@ def split_scratch(kernel: Kernel, processor: Processor) -> int:
 
 
 def write_split_reduction(lowering: Lowering, nest: LoopNest, splits: int) -> None:
-    """Write and launch the kernels of all stages, with each row cut into parts."""
+    """Write and launch the kernels of all stages, with each row split."""
     _SplitReduction(lowering, nest, splits).write()
 
 
 class _SplitReduction:
-    """The kernels of one frame.
+    """Writes the kernels of a split reduction.
 
     Attributes
     ----------
-    moments
-        By number, the sums of distances that are taken in the sweep for the sum of their mean.
+    variances By number, the sums of deviations that are computed together with the sum of their
+    mean.
     """
 
     def __init__(self, lowering: Lowering, nest: LoopNest, splits: int) -> None:
@@ -226,17 +227,17 @@ class _SplitReduction:
 
     @property
     def is_for_groups(self) -> bool:
-        """Whether there are enough parts for a group of work items to combine them."""
+        """Whether there are enough splits for a work group to combine them."""
         return not self.lowering.processor.is_serial and self.splits >= MIN_WORK_GROUP_ROW
 
     @property
     def grain(self) -> int:
-        """The points in multiples of which parts begin, so that they begin with a bundle."""
+        """The multiple of points at which splits begin, so that vectorised accesses are aligned."""
         is_fastest = len(self.nest.reduced) == 1
         return max(self.lowering.processor.vector_bytes, 1) if is_fastest else 1
 
     def kernel_on(self, nest: LoopNest, title: str = "", before: int = 0) -> ElementWiseKernel:
-        """Begin a kernel that reads totals, which have `before` loops less than the frame."""
+        """Begin a kernel that reads combined reductions, which lack the first `before` loops."""
         builder = ElementWiseKernel(self.lowering, nest, title)
         after = len(nest.shape) - before - len(self.nest.kept)
         for number, layout in self.accumulators.items():
@@ -246,7 +247,7 @@ class _SplitReduction:
         return builder
 
     def write_stage(self, numbers: Sequence[int]) -> dict[int, TensorDescription]:
-        """Write the sweep for some reductions; returns their totals of each part."""
+        """Write the kernel of some reductions; returns their layouts for all splits."""
         shape = (self.splits, *self.nest.kept)
         means = {self.variances[number].mean for number in numbers if number in self.variances}
         partial = {
@@ -267,7 +268,7 @@ class _SplitReduction:
     def combine_splits(
         self, partial: dict[int, TensorDescription], invariants: Sequence[int]
     ) -> None:
-        """Write the kernel that combines parts, and stores the results that are complete then."""
+        """Write the kernel that combines splits, and stores the results that are then complete."""
         nest = without_reduced_loops(self.nest)
         builder = self.kernel_on(nest, f"{self.kernel.title}_of_all")
         accumulators = {
@@ -319,9 +320,10 @@ class _SplitReduction:
         kept: tuple[str, ...],
         uniforms: Mapping[int, str],
     ) -> Callable[[str], str] | None:
-        """Write what tells how far each part is from the mean of all, if distances are added up.
+        """Return a writer of the correction of a split's deviations to the mean of the whole row.
 
-        Returns what writes that for a part; None for any other reduction.
+        It takes the name of a split's index and returns an expression. None for any other
+        reduction.
         """
         if number not in self.variances:
             return None
@@ -354,9 +356,9 @@ class _SplitReduction:
         kept: tuple[str, ...],
         deviation_correction: Callable[[str], str] | None = None,
     ) -> str:
-        """Write the total of all parts at a point, and return its name.
+        """Write the combination of all splits at a point, and return its name.
 
-        `beyond` writes what each part counts for beside its own total.
+        `deviation_correction` writes the term added to the accumulator of each split.
         """
         instruction = self.kernel.instruction(number)
         emitter, dtype, code = (

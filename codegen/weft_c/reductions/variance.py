@@ -1,10 +1,10 @@
-"""Moments: sums of squared distances from a mean, in one read from memory, on serial devices.
+"""One-pass variance on serial devices: sums of squared deviations from a mean.
 
-The distances wait for the mean of a whole row. So a row is cut into blocks that stay in the nearest
-cache, where each is swept twice: for its sum, then for the squared distances from its own mean.
-From the mean of the row these are as many more as the block has points, times the squared distance
-of the two means (Chan, Golub and LeVeque, 1983). No digits are lost as by a sum of squares. What
-distances from a rounded mean add up to is no zero, and counts as well where a kernel computes it.
+A row is read from memory once, in blocks that fit the first-level cache. Each block is traversed
+twice: for its sum, then for the squared deviations from its own mean. Blocks are combined by the
+formula of Chan, Golub and LeVeque (1983), which adds the number of points times the squared
+difference of the two means and avoids the cancellation of a sum of squares. The deviations from a
+rounded mean do not add up to 0; a kernel that computes their sum combines it as well.
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ from weft_c.reductions.loops import ROW_BYTES, ReductionLoops
 from weft_c.source.values import register_type
 
 BLOCK = ROW_BYTES // 4
-"""The most points of a block: costly values of so many are kept from one sweep to the next."""
+"""The most points of a block, so that costly values fit the row caches between stages."""
 
 
 @dataclass(frozen=True)
 class Variance:
-    """A sum of squared distances from a mean, by the numbers of values of a kernel.
+    """A sum of squared deviations from a mean, by the numbers of values of a kernel.
 
     Attributes
     ----------
     squares
-        The reduction that adds up the squared distances.
+        The sum of the squared deviations.
     total
-        The reduction that adds up what the mean is of.
+        The sum that the mean is computed from.
     mean
         The mean of all points.
-    distances
-        The reduction that adds up the distances themselves, if there is one.
+    deviations The sum of the deviations themselves, if the kernel computes it; else None.
     """
 
     squares: int
@@ -54,12 +53,12 @@ class Variance:
 
     @property
     def sums(self) -> tuple[int, ...]:
-        """The reductions that blocks take around their own mean."""
+        """The reductions that blocks compute around their own mean."""
         return (self.squares,) if self.deviations is None else (self.squares, self.deviations)
 
 
 def find_variances(kernel: Kernel) -> list[Variance]:
-    """Return all sums of squared distances from a mean that a kernel computes."""
+    """Return all sums of squared deviations from a mean in a kernel."""
     numbers = range(len(kernel.operands), len(kernel.values))
     found = (_find_variance(kernel, number) for number in numbers)
     return [each for each in found if each is not None]
@@ -87,7 +86,7 @@ def _find_variance(kernel: Kernel, number: int) -> Variance | None:
 
 
 def _sum_of(kernel: Kernel, number: int) -> int | None:
-    """Return the reduction that adds up a value, if there is one."""
+    """Return the sum of a value in a kernel, if there is one."""
     for place in range(len(kernel.operands), len(kernel.values)):
         instruction = _made(kernel, place, SumOp)
         if (
@@ -100,13 +99,13 @@ def _sum_of(kernel: Kernel, number: int) -> int | None:
 
 
 def _made(kernel: Kernel, number: int, kinds: Any) -> Instruction | None:
-    """Return the instruction that computes a value if it is of some kinds."""
+    """Return the instruction of a value if its op is of some kinds, else None."""
     value = kernel.values[number]
     return value if isinstance(value, Instruction) and isinstance(value.op, kinds) else None
 
 
 def _is_share(kernel: Kernel, number: int) -> bool:
-    """Whether a value is 1 over the number of reduced points."""
+    """Whether a value is the reciprocal of the number of reduced points."""
     constant = getattr(kernel.values[number], "constant", None)
     if constant is None or not dtypes.is_float(constant.dtype):
         return False
@@ -115,10 +114,9 @@ def _is_share(kernel: Kernel, number: int) -> bool:
 
 
 def count_blocks(nest: LoopNest, splits: int) -> int:
-    """Return into how many blocks rows are cut that would be cut into so many parts.
+    """Return the number of blocks of rows that would have `splits` splits.
 
-    None of them is empty. They are longer than `BLOCK` only where the points beside the first
-    reduced loop are.
+    No block is empty. A block exceeds `BLOCK` points only if the inner reduced loops do.
     """
     first, *others = nest.reduced
     length = max(BLOCK // prod(others), 1)
@@ -126,12 +124,12 @@ def count_blocks(nest: LoopNest, splits: int) -> int:
 
 
 def max_blocks(points: int, splits: int) -> int:
-    """Return how many blocks there are at most in a row of so many points."""
+    """Return the most blocks that a row of some points may have."""
     return max(splits, 2 * points // BLOCK + 1)
 
 
 class VarianceReductionLoops(ReductionLoops):
-    """A kernel that sweeps blocks of rows for totals, with their own means for that of a row."""
+    """Reduction loops over blocks of rows, which also compute the mean of each block."""
 
     def __init__(
         self, builder: ElementWiseKernel, results: Iterable[int], variances: Iterable[Variance]
@@ -140,7 +138,7 @@ class VarianceReductionLoops(ReductionLoops):
         self.means = {each.total: each.mean for each in variances}
 
     def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
-        """Combine the lanes of a total, and divide it by the points if there is a mean of it."""
+        """Combine the lanes of an accumulator, and write the block's mean if it is a mean's sum."""
         total = super().finish_accumulator(number, names, lanes)
         if number in self.means:
             kind = register_type(self.kernel.values[number].dtype)
@@ -152,7 +150,7 @@ class VarianceReductionLoops(ReductionLoops):
 
 
 def points_in_block(nest: LoopNest, block: str, blocks: int) -> str:
-    """Return the number of points of a block of the rows of a frame; the last may be shorter."""
+    """Return the expression of a block's number of points; the last one may be shorter."""
     first, *others = nest.reduced
     chunk = -(-first // blocks)
     whole, rest = chunk * prod(others), (first - (blocks - 1) * chunk) * prod(others)

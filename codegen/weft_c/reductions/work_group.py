@@ -1,4 +1,4 @@
-"""Groups: rows that the work items of a group sweep together, on parallel devices."""
+"""Work-group reductions on parallel devices: the work items of a group reduce a row together."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from weft_c.source.code import Code
 from weft_c.source.values import Emitter, register_type
 
 MIN_COALESCED = 32
-"""The work items that take neighbouring places at least: they read whole cache lines."""
+"""The fewest work items that read contiguous memory, so that accesses coalesce."""
 
 MIN_ELEMENTS_PER_ITEM = 4
-"""The places along a row that are worth a work item, or a bundle if that is more."""
+"""The fewest elements of a row for each work item, unless a vectorised access has more."""
 
 
 class WorkGroupReductionLoops(ReductionLoops):
-    """A kernel in which a group sweeps a row, or a few short ones.
+    """Reduction loops in which a work group reduces a row, or several short ones.
 
-    Neighbouring work items take neighbouring places.
+    Neighbouring work items read neighbouring elements.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class WorkGroupReductionLoops(ReductionLoops):
 
     @property
     def member(self) -> str:
-        """The number of a work item among those that share a row."""
+        """The index of a work item among those that share a row."""
         return "LOCAL_ID" if self.width == self.group else f"LOCAL_ID % {self.width}"
 
     def write(self) -> None:
-        """Write the kernel and launch it."""
+        """Write and launch the kernel."""
         rows, together = prod(self.nest.kept), self.group // self.width
         with work_group_loop(self.builder, -(-rows // together)) as number:
             row = number
@@ -59,9 +59,10 @@ class WorkGroupReductionLoops(ReductionLoops):
             self.write_point(unravel_index(self.code, self.nest.kept, row, "i64"))
 
     def assign(self, number: str, count: int, together: int) -> str:
-        """Write which of so many rows, or columns, a work item has; a group has some together.
+        """Write the index of the row, or column, of a work item, clamped to the last one.
 
-        All work items come to barriers, also those for which nothing is left; `inside` tells.
+        A group processes `together` of `count`. All work items take part in barriers; `guards` are
+        the conditions under which one has a row.
         """
         self.guards = []
         if count % together:
@@ -73,7 +74,7 @@ class WorkGroupReductionLoops(ReductionLoops):
         return self.code.define("const i64", "place", number)
 
     def open_loops(self, stack: ExitStack, accumulators: dict[int, list[str]]) -> tuple[str, ...]:
-        """Open all reduced loops but the fastest, where there is a row."""
+        """Open all reduced loops but the innermost, under the guards."""
         if self.guards:
             stack.enter_context(self.code.block(f"if ({self.guards[0]})"))
         return super().open_loops(stack, accumulators)
@@ -83,7 +84,7 @@ class WorkGroupReductionLoops(ReductionLoops):
         return self.width if place == len(self.nest.reduced) - 1 else 1
 
     def lanes(self, targets: Sequence[int], results: Sequence[int]) -> int:
-        """Return 1: neighbouring work items take the place of vectors."""
+        """Return 1: work items replace the lanes of vectors."""
         return 1
 
     def write_innermost_loop(
@@ -94,7 +95,7 @@ class WorkGroupReductionLoops(ReductionLoops):
         results: Sequence[int],
         row_caches: dict[int, str],
     ) -> None:
-        """Write the loop of one work item along the fastest loop: bundles, then what is left."""
+        """Write a work item's innermost loop: vectorised accesses, then the remainder."""
         first = self.write_vectorised(
             (self.member, self.width), outer, accumulators, results, row_caches
         )
@@ -108,7 +109,7 @@ class WorkGroupReductionLoops(ReductionLoops):
             self.write_body((*outer, name), Emitter(self.code), accumulators, results, row_caches)
 
     def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
-        """Combine the totals of all that share a row, who all get to know the result."""
+        """Combine the accumulators of a row's work items; all of them get the result."""
         instruction = self.kernel.instruction(number)
         dtype = accumulation_dtype(instruction)
         (total,) = self.rounded(names)
@@ -120,14 +121,14 @@ class WorkGroupReductionLoops(ReductionLoops):
         return self.code.define(f"const {emitter.type(instruction.dtype)}", "v", text)
 
     def store_invariant_results(self, kept: tuple[str, ...]) -> None:
-        """Let one work item store what there is once for a row."""
+        """Store the row-invariant results by one work item."""
         if self.invariant_results:
             self.wait_for_readers()
             with self.code.block(f"if ({' && '.join([f'{self.member} == 0', *self.guards])})"):
                 super().store_invariant_results(kept)
 
     def wait_for_readers(self) -> None:
-        """Wait for all that may still read an operand that a steady result takes the place of."""
+        """Write a barrier before results that may overwrite an operand which others still read."""
         _, varying = self.stage_values(self.kernel.stages - 1)
         if varying:
             self.code.line("BARRIER();")
@@ -136,11 +137,10 @@ class WorkGroupReductionLoops(ReductionLoops):
 def reduce_work_group(
     builder: KernelBuilder, instruction: Instruction, total: str, width: int
 ) -> str:
-    """Write what combines a total of each work item with those of its neighbours.
+    """Write the reduction of an accumulator over `width` neighbouring work items.
 
-    So many share a row, and get the result. Warps combine theirs in registers, where there are any,
-    then all totals that are left in memory that the group shares: in a tree, or one after the other
-    if they are few.
+    All of them get the result. Warps reduce by shuffles where the device has them, and their
+    results are combined sequentially in local memory; else a tree in local memory reduces all.
     """
     code, group, warp = builder.code, builder.processor.group, builder.processor.dialect.warp
     kind = register_type(accumulation_dtype(instruction))
@@ -179,10 +179,10 @@ def _reduce_warp(code: Code, instruction: Instruction, total: str, warp: int) ->
 def reduce_tree(
     code: Code, instruction: Instruction, shared: str, widest: int, least: int, member: str
 ) -> None:
-    """Write what combines totals in memory that the group shares.
+    """Write a tree reduction in local memory.
 
-    Those whose distance is `widest` come first, then half of that, down to the `least`. `member`
-    is the number of a work item among those that combine theirs.
+    The distances of the combined elements are `widest`, half of that, and so on down to `least`.
+    `member` is the index of a work item among those that are reduced together.
     """
     name = code.name("half")
     with code.block(f"for (i32 {name} = {widest}; {name} >= {least}; {name} /= 2)"):

@@ -1,4 +1,4 @@
-"""Group columns: sweeps over rows in which a group takes many columns, on parallel devices."""
+"""Column reductions on parallel devices: a work group reduces many columns together."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from weft_c.reductions.work_group import MIN_COALESCED, WorkGroupReductionLoops,
 from weft_c.source.values import Emitter, register_type
 
 COLUMNS_PER_GROUP = 64
-"""The columns that a group has about: as many bundles or single ones as are side by side."""
+"""The columns of a work group, roughly: the contiguous vectors or elements that it reads."""
 
 MIN_ROWS_PER_LANE = 8
-"""The rows of a lane at least, where that does not make groups wider than there are columns."""
+"""The fewest rows of a lane, unless a group then has more columns than there are."""
 
 
 class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
-    """A kernel in which a group sweeps columns beside each other, several rows at a time.
+    """Reduction loops in which a work group reduces contiguous columns, several rows at a time.
 
-    Work item `lane * width + i` has the column, or the bundle of columns, with number i, and every
-    row of its lane; what the lanes have found is combined in the end. Whatever there is once for a
-    column is an array over the columns of a bundle where there are any.
+    Work item `lane * width + i` reduces column, or vector of columns, i over the rows of its lane;
+    the lanes are combined in the end. With vectorised accesses, accumulators are arrays over the
+    columns of a vector.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
         self.longest = max(range(len(self.nest.reduced)), key=self.nest.reduced.__getitem__)
 
     def write(self) -> None:
-        """Write the kernel and launch it."""
+        """Write and launch the kernel."""
         *outer, _ = self.nest.kept
         shape = (*outer, -(-self.column_vectors // self.width))
         with work_group_loop(self.builder, prod(shape)) as number:
@@ -64,7 +64,7 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
     def each_column(
         self, targets: Iterable[int], results: Iterable[int], at: tuple[str, ...]
     ) -> Iterator[tuple[str, ...]]:
-        """Write a block for each column that a work item has; gives the indices of a point."""
+        """Write a block for each column of a work item; yields the indices of a point."""
         if self.access is None:
             yield at
             return
@@ -75,12 +75,12 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
 
     @contextmanager
     def each_accumulator(self) -> Iterator[None]:
-        """Write a block for each column that a work item has, for what it holds of them."""
+        """Write a block for each column of a work item, for its accumulators."""
         with nullcontext() if self.access is None else self.access.numbers():
             yield
 
     def declare(self, kind: str, hint: str) -> str:
-        """Declare a number for each column of a work item, and return its name in `each_column`."""
+        """Declare a variable for each column of a work item; returns its name in `each_column`."""
         name = self.code.name(hint)
         if self.access is None:
             self.code.line(f"{kind} {name};")
@@ -89,7 +89,7 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
         return f"{name}[{self.access.element}]"
 
     def hoist_invariants(self, targets: Sequence[int], kept: tuple[str, ...]) -> None:
-        """Compute before a sweep what is the same all along it, for each column."""
+        """Compute loop-invariant values before the loops, for each column."""
         if self.access is None:
             super().hoist_invariants(targets, kept)
             return
@@ -109,7 +109,7 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
         return self.lanes_of_rows if place == self.longest else 1
 
     def open_loops(self, stack: ExitStack, accumulators: dict[int, list[str]]) -> tuple[str, ...]:
-        """Open all reduced loops, of which the lanes of rows share the longest."""
+        """Open all reduced loops; the lanes of rows share the longest."""
         if self.guards:
             stack.enter_context(self.code.block(f"if ({self.guards[0]})"))
         names = []
@@ -135,13 +135,13 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
         results: Sequence[int],
         row_caches: dict[int, str],
     ) -> None:
-        """Write what happens at one row."""
+        """Write the body of the loops at one row."""
         targets = self.targets(list(accumulators), results)
         with self.each_column(targets, results, outer) as at:
             self.write_body(at, Emitter(self.code), accumulators, results, row_caches)
 
     def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
-        """Combine the totals of all lanes, which all get to know the result."""
+        """Combine the accumulators of all lanes; all work items get the result."""
         instruction, code, emitter = (
             self.kernel.instruction(number),
             self.code,
@@ -165,7 +165,7 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
         return found
 
     def store_invariant_results(self, kept: tuple[str, ...]) -> None:
-        """Let the first lane store what there is once for a column."""
+        """Store the results that are invariant in the reduced loops, by the first lane."""
         results = self.invariant_results
         if not results:
             return
