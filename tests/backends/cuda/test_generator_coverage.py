@@ -94,21 +94,22 @@ ONLY = {
         "ops/sorting._SortKernel._network", "ops/sorting._SortKernel.write_network",
         "ops/sorting._SortKernel.write_selection", "ops/sorting._fits_group",
         "ops/sorting._next_power_of_two", "reductions/split._suits_work_groups",
-        "reductions/work_group_columns.*",
+        "reductions/work_group.*", "reductions/work_group_columns.*",
     ),
 }  # fmt: skip
 """By form, patterns of functions that run in it alone."""
 
 ELSEWHERE = (
     # What others implement.
-    "matmul/epilogues.Epilogue.*", "matmul/prologues.Reader.load", "ops/scans._Scan.combined",
+    "matmul/epilogues.Epilogue.*", "matmul/prologues.Reader.load",
+    "reductions/accumulators.Accumulators.has_scalar_remainder", "ops/scans._Scan.combined",
     "ops/scans._Scan.element", "ops/scans._Scan.step",
     # What runs when a module is imported, or a launch.
     "source/expressions._expression_for*", "ops/helpers._atomic", "ops/helpers._combined",
     "ops/on_host._compute",
     # Views have no steps; an index into nothing is an error; cuBLAS has tests of its own.
     "ops/copies.view_rule", "ops/gathering._take_nothing", "ops/indices.report_out_of_range",
-    "matmul/products._layout", "matmul/products.suits_blas",
+    "matmul/blas.*", "matmul/products.suits_blas",
 )  # fmt: skip
 """Patterns of functions that write no kernels of these programs."""
 
