@@ -1,5 +1,5 @@
 """Matrix products: tiles in registers or in shared memory, prologues, epilogues, BLAS calls.
 
-Imports `weft_c.loops` and what lies below it. Start reading at `products`, which chooses how a
-product is computed.
+Imports `weft_c.loops` and what lies below it. Start reading at `products`, which selects the
+algorithm of a product.
 """

@@ -1,6 +1,6 @@
-"""Accumulators: what sums of products are kept in, and how values get there and back.
+"""Accumulator: the type in which matrix products accumulate, and its conversions.
 
-Floats of 16 bits are added up in float32, integers without sign, so that they wrap around.
+Floats of 16 bits accumulate in float32, integers as unsigned ones, so that overflow wraps around.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from weft_c.source.functions import ctype
 from weft_c.source.values import Emitter
 
 VECTOR = 16
-"""The lanes of a vector, where there are any."""
+"""The lanes of a vector on devices that have them."""
 
 
 @dataclass(frozen=True)
 class Accumulator:
-    """The type of sums of products of a dtype.
+    """The type of the accumulators of a matrix product.
 
     Attributes
     ----------
     dtype
-        That of what is multiplied.
-    dtype_of_sums
-        That of the sums, as scratch memory holds them.
+        The dtype of the operands.
+    sum_dtype The dtype of the sums in scratch memory.
     lanes
-        How many sums a variable holds.
+        The sums in a variable: the lanes of a vector, or 1.
     """
 
     dtype: DType
@@ -39,30 +38,30 @@ class Accumulator:
 
     @property
     def scalar_type(self) -> str:
-        """The type of one sum."""
+        """The C type of one sum."""
         return ctype(self.sum_dtype)
 
     def type(self, lanes: int) -> str:
-        """The type of several sums side by side."""
+        """The C type of a vector of sums; of one sum for 1 lane."""
         return f"{self.scalar_type}x{lanes}" if lanes > 1 else self.scalar_type
 
     @property
     def is_plain(self) -> bool:
-        """Whether elements have the bits of sums in memory, so that vectors need no conversion."""
+        """Whether operands and sums have the same size, so that vectors need no conversion."""
         return self.dtype.itemsize == self.sum_dtype.itemsize
 
     def load(self, source: Array, *indices: str | int) -> str:
-        """Return an element of an array as a number to multiply."""
+        """Return an element of an array in the accumulator's type."""
         return self.widened(source.dtype, source.get(*indices))
 
     def widened(self, dtype: DType, value: str) -> str:
-        """Return a value in a register as a number to multiply."""
+        """Return a value in a register in the accumulator's type."""
         return value if dtypes.is_float(dtype) else f"({self.scalar_type})({value})"
 
     def declare_vectors(self, code: Code) -> None:
-        """Declare the types of vectors in memory, which lie as their elements do.
+        """Declare the types of vectors in memory, aligned as their elements.
 
-        Compilers take far longer over calls of ``vload`` and ``vstore``.
+        Compilers take far longer to compile ``vload`` and ``vstore``.
         """
         for lanes in (2, 4, 8, 16) if self.lanes > 1 else ():
             attribute = f"__attribute__((aligned({self.sum_dtype.itemsize})))"
@@ -72,30 +71,30 @@ class Accumulator:
         return f"near_{self.type(lanes)}"
 
     def load_vector(self, code: Code, lanes: int, place: Address, dtype: DType) -> str:
-        """Return neighbouring plain elements."""
+        """Return a vector of contiguous elements of the accumulator's size."""
         if lanes == 1:
             return self.widened(dtype, Emitter(code).load(dtype, place))
         return f"*(GLOBAL const {self._type_in_memory(lanes)} *)({place})"
 
     def store(self, target: Array, value: str, *indices: str | int) -> str:
-        """Return the statement that writes a sum to an array."""
+        """Return the statement that stores a sum in an array."""
         if target.dtype.kind in "iu":
             value = f"({ctype(target.dtype)})({value})"
         return target.set(value, *indices)
 
     def store_vector(self, code: Code, lanes: int, place: Address, value: str, dtype: DType) -> str:
-        """Return the statement that writes neighbouring plain elements."""
+        """Return the statement that stores a vector of contiguous elements."""
         if lanes == 1:
             text = f"({ctype(dtype)})({value})" if dtype.kind in "iu" else value
             return Emitter(code).store(dtype, place, text)
         return f"*(GLOBAL {self._type_in_memory(lanes)} *)({place}) = {value};"
 
     def value(self, emitter: Emitter, total: str) -> str:
-        """Return a sum, or a vector of plain ones, as a value of the dtype in a register."""
+        """Return a sum, or a vector of sums, as a value of the operands' dtype in a register."""
         return emitter.signed(self.dtype, total)
 
     def horizontal_sum(self, vector: str) -> str:
-        """Return the sum of the lanes of a vector of 16, in pairs."""
+        """Return the sum of the lanes of a vector of 16, added pairwise."""
         parts = [f"{vector}.s{lane:x}" for lane in range(VECTOR)]
         while len(parts) > 1:
             half = len(parts) // 2
@@ -104,7 +103,7 @@ class Accumulator:
 
 
 def accumulator(dtype: DType, processor: Processor) -> Accumulator:
-    """Return what a device adds products of a dtype up in."""
+    """Return the accumulator for products of a dtype on a processor."""
     if dtypes.is_float(dtype):
         sums = dtypes.accumulator_dtype(dtype)
     else:

@@ -1,4 +1,4 @@
-"""Products of matrices as a BLAS is asked for them, whose matrices lie in columns."""
+"""GEMM parameters: a matrix product as a call of a BLAS with column-major matrices."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from math import prod
 from weft.ir.description import TensorDescription
 
 DTYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
-"""The names of the dtypes that such products are made in."""
+"""The names of the dtypes that a BLAS multiplies."""
 _LARGEST = 2**31 - 1
-"""The largest length and leading dimension, which are of 32 bits."""
+"""The largest length and leading dimension: BLAS interfaces take 32-bit integers."""
 
 
 @dataclass(frozen=True)
 class GemmOperand:
-    """How a matrix lies; counted in elements.
+    """The layout of a matrix for a BLAS, in elements.
 
     Attributes
     ----------
     is_transposed
-        Whether its rows lie in memory as a BLAS expects columns to.
+        Whether it is row-major, so that the BLAS must transpose it.
     leading
-        The distance of its columns, or of its rows if it is transposed.
+        The leading dimension: the stride of columns, or of rows if it is transposed.
     step
-        The distance of a matrix and the next one in a batch.
+        The stride of the batch.
     """
 
     is_transposed: bool
@@ -35,17 +35,17 @@ class GemmOperand:
 
 @dataclass(frozen=True)
 class Gemm:
-    """What ``gemm`` is asked for: with matrices in columns, out = left @ right.
+    """Parameters of a strided batched GEMM on column-major matrices: out = left @ right.
 
-    A product of matrices in rows is, looked at in columns, that of the transposed matrices in the
-    other order: `left` is the second operand and `right` the first.
+    A row-major product is the column-major product of the transposed matrices in reverse order:
+    `left` is the second operand and `right` the first.
 
     Attributes
     ----------
     m, n, k
-        The rows and columns of the result in columns, and the length of the sums.
+        The rows and columns of the column-major result, and the length of the sums.
     batch
-        How many products there are.
+        The number of products.
     """
 
     m: int
@@ -58,10 +58,10 @@ class Gemm:
 
 
 def gemm(x: TensorDescription, y: TensorDescription, out: TensorDescription) -> Gemm | None:
-    """Return how a BLAS makes x @ y, of equal leading dimensions; None where it cannot.
+    """Return the GEMM for x @ y, of equal batch dimensions; None where a BLAS cannot compute it.
 
-    It cannot read matrices backwards, repeated or with gaps along both dimensions, nor batches that
-    are not evenly spaced.
+    A BLAS reads no matrices with negative strides, stride 0, or gaps along both dimensions, and no
+    batches with uneven strides.
     """
     if x.dtype.name not in DTYPES or not out.size or not x.size:
         return None
@@ -75,7 +75,7 @@ def gemm(x: TensorDescription, y: TensorDescription, out: TensorDescription) -> 
 
 
 def _gemm_operand(layout: TensorDescription) -> GemmOperand | None:
-    """Return how a matrix in rows lies, looked at in columns; None if it has no such form."""
+    """Return the column-major layout of a row-major matrix; None where strides rule it out."""
     *batch, rows, columns = layout.shape
     *steps, down, along = (stride // layout.dtype.itemsize for stride in layout.strides)
     step = _even_step(batch, steps)
@@ -93,7 +93,7 @@ def _gemm_operand(layout: TensorDescription) -> GemmOperand | None:
 
 
 def _even_step(lengths: Sequence[int], steps: Sequence[int]) -> int | None:
-    """Return the step from each matrix of a batch to the next, if it is always the same."""
+    """Return the common stride of a batch of several dimensions; None if there is none."""
     found: int | None = None
     count = 1
     for length, step in reversed(list(zip(lengths, steps, strict=True))):

@@ -1,4 +1,4 @@
-"""Blocking: how a product of matrices is cut for serial devices, and what memory that takes."""
+"""Cache blocking of matrix products on serial devices, and the scratch memory it needs."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from weft_c.matmul.accumulators import Accumulator
 from weft_c.processor import Processor
 
 DEPTH = 256
-"""The terms that are added up at a time: with two vectors for each they fit the nearest cache."""
+"""The terms of a block: a panel of two vectors for each fits the first-level cache."""
 
 ROWS = 256
-"""The rows, of `DEPTH` terms, that fit the cache after the nearest."""
+"""The rows of `DEPTH` terms that fit the second-level cache."""
 
 GRAIN = 32
-"""How many multiplications count as one point of a loop."""
+"""The multiplications that weigh as much as one point of a loop."""
 
 VECTOR_GRAIN = 4
-"""The same for the product with a vector, which takes as long as reading the matrix."""
+"""The same for a matrix-vector product, which is bound by memory."""
 
 MIN_TILE_ROWS, MAX_TILE_ROWS = 4, 12
-"""The rows of a tile that hide how long an addition takes, and those that registers hold.
+"""The fewest rows of a tile that hide the latency of additions, and the most in registers.
 
-Small products take few, whose text compiles sooner; not where something is computed from the sums,
-which takes long loops.
+Small products have few rows, since their code compiles faster; not with a fused epilogue, whose
+loops dominate the compile time.
 """
 
 MAX_VECTORS, MAX_SCALARS = 8, 32
-"""How many vectors, or single numbers, a tile of one row has at most: registers hold them."""
+"""The most vectors, or scalars, of a tile of one row, bounded by the registers."""
 
 MAX_UNPACKED_BYTES = 1 << 18
-"""The bytes of a matrix that is read as it lies."""
+"""The most bytes of an operand that is read without packing."""
 
 MIN_PACKED_ROWS = 24
-"""With fewer rows, or columns, copying the other operand takes longer than it saves."""
+"""The fewest rows, or columns, for which packing the other operand pays off."""
 
 MAX_SINGLE_ITEM_WORK = 64**3
-"""The multiplications up to which one work item makes a product: a launch takes as long."""
+"""The most multiplications of a product by one work item: a parallel launch takes as long."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The sums in registers: rows, and vectors of lanes along each."""
+    """A tile of sums in registers: rows, and vectors of lanes along each row."""
 
     rows: int
     vectors: int
@@ -57,18 +57,18 @@ class Tile:
 
 @dataclass(frozen=True)
 class Blocking:
-    """How a product of matrices [m, k] and [k, n] is cut.
+    """The blocking of a product of matrices [m, k] and [k, n].
 
     Attributes
     ----------
     tile
-        What is kept in registers.
+        The register tile.
     depth
-        The terms that are added up at a time.
+        The terms of a block of the sums.
     down, across
-        In how many parts the rows, and the columns, are cut for work items.
+        The number of parts of the rows, and of the columns, for work items.
     items
-        The work items.
+        The number of work items.
     """
 
     tile: Tile
@@ -85,7 +85,7 @@ class Blocking:
 
     @property
     def tiles(self) -> int:
-        """The tiles from the first row to the last, which may overlap the one before."""
+        """The number of tiles along the rows; the last one may overlap its predecessor."""
         return -(-self.m // self.tile.rows)
 
 
@@ -96,10 +96,10 @@ def blocking(
     is_stored: bool,
     lanes: int,
 ) -> Blocking:
-    """Return how a batch of products [m, k] by [k, n] is cut, which may be stored as they are.
+    """Return the blocking of a batch of products [m, k] by [k, n]; `lengths` is (batch, m, k, n).
 
-    A tile has vectors of so many lanes, or numbers where there is one. A single row meets each
-    column once, so that nothing is worth a copy, and all terms are added up at a time.
+    A tile has vectors of `lanes` lanes, or scalars for 1. `is_stored` if the sums are stored
+    without a fused epilogue. For a single row, packing never pays off, and the sums have one block.
     """
     batch, m, k, n = lengths
     work = batch * m * n * k
@@ -139,12 +139,12 @@ def _best_tile(m: int, n: int, lanes: int, rows: int) -> Tile:
 
 
 def _balanced(length: int, most: int) -> int:
-    """Return the least number that needs no more steps than the most does."""
+    """Return the smallest step that covers `length` in as few steps as `most` does."""
     return -(-length // -(-length // most))
 
 
 def packs_rows(m: int, k: int, n: int, acc: Accumulator) -> bool:
-    """Whether rows that lie in memory are copied before they are multiplied."""
+    """Whether the rows of the first operand are packed."""
     is_near = m * k * acc.dtype.itemsize <= MAX_UNPACKED_BYTES
     return m > 1 and n >= MIN_PACKED_ROWS and not (is_near and acc.is_plain)
 
@@ -156,7 +156,7 @@ def tiles_bytes(
     is_stored: bool,
     has_prologue: bool,
 ) -> int:
-    """Return how many bytes of scratch memory `multiply_tiles` needs at most, for any layout."""
+    """Return the most bytes of scratch memory that `multiply_tiles` needs, for any layout."""
     batch, m, k, n = lengths
     size = 0
     for lanes in {acc.lanes, 1} if m == 1 else {acc.lanes}:

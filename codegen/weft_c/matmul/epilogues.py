@@ -1,7 +1,7 @@
-"""Epilogues: what becomes of the sums of a product, once they are complete.
+"""Epilogues: the processing of a matrix product's sums when they are complete.
 
-Sums go to memory as they are, or the results of a kernel are computed from each while it is in a
-register. Kernels that make products begin as an epilogue says, and hand each sum to it.
+Sums are stored, or a fused kernel computes its results from each sum in a register. The epilogue
+begins the kernel of a product, and receives each of its sums.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from weft_c.source.values import Emitter
 
 
 class Epilogue(ABC):
-    """What becomes of the sums of a product, whose dimensions are a batch, rows and columns.
+    """Processes the sums of a product with the dimensions (batch..., rows, columns).
 
     Attributes
     ----------
     acc
-        What sums are kept in.
+        The accumulator of the sums.
     """
 
     acc: Accumulator
@@ -32,47 +32,47 @@ class Epilogue(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """The lengths of the product's dimensions."""
+        """The shape of the product."""
 
     @property
     @abstractmethod
     def tensors(self) -> tuple[TensorDescription, ...]:
-        """What is read and written along these dimensions."""
+        """The layouts of all tensors that the epilogue accesses."""
 
     @property
     @abstractmethod
     def target(self) -> TensorDescription | None:
-        """Where sums go as they are; None if results are computed from them."""
+        """The tensor that the sums are stored in; None for a fused epilogue."""
 
     @abstractmethod
     def begin(self, lowering: Lowering, title: str) -> KernelBuilder:
-        """Begin a kernel that makes sums."""
+        """Begin the kernel of the product."""
 
     @abstractmethod
     def write(
         self, builder: KernelBuilder, emitter: Emitter, indices: tuple[str, ...], total: str
     ) -> None:
-        """Write what becomes of a sum, or of a vector of them along the last dimension."""
+        """Write the processing of a sum, or of a vector of sums along the last dimension."""
 
     @abstractmethod
     def takes_vectors(self, builder: KernelBuilder) -> bool:
-        """Whether it takes vectors of sums."""
+        """Whether `write` accepts vectors of sums."""
 
     @abstractmethod
     def viewed(self, view: View) -> Epilogue | None:
-        """Return the same with every tensor seen in another way, if that can be."""
+        """Return the epilogue with a view of every tensor; None if one has no such view."""
 
 
 @dataclass(frozen=True)
 class StoreEpilogue(Epilogue):
-    """Sums go to a tensor as they are."""
+    """Stores the sums in a tensor."""
 
     out: TensorDescription
     acc: Accumulator
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The lengths of the tensor."""
+        """The shape of the tensor."""
         return self.out.shape
 
     @property
@@ -92,30 +92,30 @@ class StoreEpilogue(Epilogue):
     def write(
         self, builder: KernelBuilder, emitter: Emitter, indices: tuple[str, ...], total: str
     ) -> None:
-        """Store it."""
+        """Store the sum."""
         place = builder.array("out", self.out, written=True).at(*indices)
         builder.code.line(
             self.acc.store_vector(builder.code, emitter.lanes, place, total, self.out.dtype)
         )
 
     def takes_vectors(self, builder: KernelBuilder) -> bool:
-        """Whether neighbours lie together and need no conversion."""
+        """Whether rows are contiguous and need no conversion."""
         return self.acc.is_plain and self.out.strides[-1] == self.out.dtype.itemsize
 
     def viewed(self, view: View) -> StoreEpilogue | None:
-        """Return the same with the tensor seen in another way."""
+        """Return the epilogue with a view of the tensor; None if it has none."""
         out = view(self.out)
         return None if out is None else StoreEpilogue(out, self.acc)
 
 
 @dataclass(frozen=True)
 class FusedEpilogue(Epilogue):
-    """The results of a kernel are computed from its product.
+    """Computes the results of a fused kernel from its product.
 
     Attributes
     ----------
     frame
-        The kernel, with a loop for each dimension of its domain.
+        The loop nest of the kernel, with one loop for each dimension of its domain.
     """
 
     nest: LoopNest
@@ -128,12 +128,12 @@ class FusedEpilogue(Epilogue):
 
     @property
     def tensors(self) -> tuple[TensorDescription, ...]:
-        """What the kernel reads and writes."""
+        """The layouts of the kernel's operands and results."""
         return self.nest.tensors
 
     @property
     def target(self) -> TensorDescription | None:
-        """Nowhere: a result may be the product itself, but as a value of its dtype."""
+        """None: even a result that is the product itself is converted to its dtype."""
         return None
 
     @property
@@ -149,8 +149,8 @@ class FusedEpilogue(Epilogue):
     def write(
         self, builder: KernelBuilder, emitter: Emitter, indices: tuple[str, ...], total: str
     ) -> None:
-        """Compute everything from the sum as a number of the product's dtype, then store it."""
-        assert isinstance(builder, ElementWiseKernel), "the kernel began as `begin` said"
+        """Compute the results from the sum in the product's dtype, and store them."""
+        assert isinstance(builder, ElementWiseKernel), "the kernel was begun by `begin`"
         kernel = self.nest.kernel
         kind = f"const {emitter.type(self.acc.dtype)}"
         product = builder.code.define(kind, "product", self.acc.value(emitter, total))
@@ -159,14 +159,14 @@ class FusedEpilogue(Epilogue):
             builder.store(result, names[number], emitter, indices)
 
     def takes_vectors(self, builder: KernelBuilder) -> bool:
-        """Whether all that is read, computed and written can be in vectors."""
-        assert isinstance(builder, ElementWiseKernel), "the kernel began as `begin` said"
+        """Whether all loads, ops and stores can be vectors."""
+        assert isinstance(builder, ElementWiseKernel), "the kernel was begun by `begin`"
         last = len(self.shape) - 1
         results = range(len(self.nest.results))
         lanes = builder.lanes_along(last, self.nest.kernel.outputs, [self._product])
         return self.acc.is_plain and lanes > 1 and are_contiguous(self.nest, results, last)
 
     def viewed(self, view: View) -> FusedEpilogue | None:
-        """Return the same with all that is read and written seen in another way."""
+        """Return the epilogue with a view of every tensor; None if one has no such view."""
         found = self.nest.viewed(view)
         return None if found is None else FusedEpilogue(found, self.acc)

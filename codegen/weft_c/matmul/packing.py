@@ -1,7 +1,7 @@
-"""Serializer: parts of matrices, copied so that a tile of registers reads what lies together.
+"""Packing: copies of matrix panels in which a register tile reads contiguous memory.
 
-A page of memory and a set of a cache hold neighbours: rows that are far apart would take a page
-each, and often the same set. Elements get the type of the sums on their way.
+Rows that are far apart occupy a page of memory each, and often the same cache set. Packing also
+converts elements to the type of the sums.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Index = tuple[str, ...]
 
 
 class Bounds(NamedTuple):
-    """Where a loop begins and ends, and the type of its counter."""
+    """The bounds of a loop, and the type of its counter."""
 
     first: str
     end: str
@@ -26,14 +26,14 @@ class Bounds(NamedTuple):
 
 
 def minimum(one: str, other: str) -> str:
-    """Return the lesser of two numbers, whose types may differ."""
+    """Return the minimum of two integers, whose types may differ."""
     return f"({one} < {other} ? {one} : {other})"
 
 
 def copy_line(
     code: Code, acc: Accumulator, source: Reader, row: Index, bounds: Bounds, target: str
 ) -> None:
-    """Write the copy of a part of a row to a pointer."""
+    """Write the copy of a range of a row to a pointer."""
     first, end, kind = bounds
     length = code.define(f"const {kind}", "length", f"{end} - {first}")
     j, lanes = code.define(kind, "j", "0"), source.lanes
@@ -51,16 +51,17 @@ def copy_line(
 
 @dataclass(frozen=True)
 class RowTiles:
-    """Where the terms of tiles of rows are packed.
+    """Packed tiles of rows in scratch memory.
 
-    What lies by columns in memory is packed so that all of a tile's rows come for each term.
+    Row-major sources are packed row by row. Column-major sources are packed term by term, each with
+    all rows of a tile.
 
     Attributes
     ----------
     pointer
-        Where the first tile begins.
+        The pointer to the first tile.
     depth
-        The terms that there is room for.
+        The capacity in terms.
     rows
         The rows of a tile.
     """
@@ -70,7 +71,7 @@ class RowTiles:
     rows: int
 
     def place(self, source: Reader, tile: str, r: str, term: str) -> str:
-        """Return where a term of a row of a tile lies."""
+        """Return the address of a term of row `r` of a tile."""
         start = f"{self.pointer} + {tile} * {self.rows * self.depth}"
         if source.is_by_rows:
             return f"{start} + {r} * {self.depth} + {term}"
@@ -86,7 +87,7 @@ def pack_tile(
     tile: str,
     target: RowTiles,
 ) -> None:
-    """Write the copy of some terms of a tile's rows, given its first row and its number."""
+    """Write the packing of a block of terms of a tile's rows."""
     *at, i = first
     if source.is_by_rows:
         code.line(ROLLED)
@@ -107,9 +108,9 @@ def pack_tile(
 def _short_vectors(
     code: Code, acc: Accumulator, reader: Reader, first: Index, target: str, count: int
 ) -> int:
-    """Write the copy of a column's elements as far as vectors go, and return how far that is."""
+    """Write the copy of a column in vectors, and return the number of elements copied."""
     r = 0
-    assert isinstance(reader, MemoryReader), "what is computed is computed by rows"
+    assert isinstance(reader, MemoryReader), "prologues compute by rows"
     source = reader.array
     if acc.lanes == 1 or not acc.is_plain or source.strides[-2] != 1:
         return r
@@ -133,9 +134,10 @@ def pack_columns(
     columns: tuple[str, str],
     target: tuple[str, int],
 ) -> None:
-    """Write the copy of some terms of columns, given the first and their number.
+    """Write the packing of a block of terms of a panel of columns.
 
-    The target is a pointer and a width, up to which there are zeros.
+    `columns` are the first column and their number. `target` is a pointer and the width of the
+    panel, which is padded with zeros.
     """
     first, count = columns
     pointer, width = target

@@ -1,7 +1,8 @@
-"""Products of matrices, and of a matrix and a vector, alone or in a kernel with others.
+"""Matrix products: the selection of an algorithm, small products and matrix-vector products.
 
-On serial devices products are made in tiles of registers, or by the host where that is worth a wait
-for the device; on others in tiles that a group shares.
+Serial devices use register tiles, or the host's BLAS where that is worth a synchronisation. Other
+devices use tiles in shared memory, or their own BLAS. Products may have a fused prologue and
+epilogue.
 """
 
 from __future__ import annotations
@@ -43,24 +44,24 @@ from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import Emitter
 
 MAX_UNTILED_WORK = 2048
-"""The multiplications up to which a product is not worth tiles."""
+"""The most multiplications of a product that is computed without tiles."""
 
 MIN_BLAS_SIDE = 256
-"""With a shorter side, tiles reach half the rate of a BLAS: copies weigh more."""
+"""With a shorter side, register tiles reach half the rate of a BLAS, due to packing."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product of matrices [..., m, k] and [..., k, n] of equal leading dimensions.
+    """A product of matrices [..., m, k] and [..., k, n] of equal batch dimensions.
 
     Attributes
     ----------
     x, y
-        The matrices.
+        The layouts of the matrices.
     epilogue
-        What becomes of the product.
+        The epilogue that processes the sums.
     prologue
-        What computes the first matrix, if it is in no memory.
+        The prologue that computes the first matrix, or None if it is in memory.
     """
 
     x: TensorDescription
@@ -76,16 +77,16 @@ class Product:
 
     @property
     def kind(self) -> str:
-        """The type of indices."""
+        """The C type of indices."""
         return index_type(self.is_wide)
 
     @property
     def title(self) -> str:
-        """A short name of what is multiplied."""
+        """The title of the kernel."""
         return f"{self.prologue.title if self.prologue else ''}matmul"
 
     def with_folded_batch(self) -> Product:
-        """Return a batch that meets the same second operand as more rows."""
+        """Fold the batch into the rows where all matrices of it share the second operand."""
         *batch, m, k = self.x.shape
         y, n = self.y, self.y.shape[-1]
         if not batch or any(step and n > 1 for n, step in zip(batch, y.strides, strict=False)):
@@ -100,7 +101,7 @@ class Product:
         return Product(x, y, epilogue, prologue)
 
     def transposed(self) -> Product:
-        """Return the product of the transposed matrices in the other order."""
+        """Return the product of the transposed matrices in reverse order."""
         epilogue = self.epilogue.viewed(_transposed)
         assert epilogue is not None, "every tensor can be transposed"
         return Product(_transposed(self.y), _transposed(self.x), epilogue)
@@ -113,7 +114,7 @@ def _transposed(x: TensorDescription) -> TensorDescription:
 
 @rules.on_type(MatmulOp)
 def matmul(op: MatmulOp, lowering: Lowering) -> None:
-    """Multiply matrices, as their lengths and the device ask."""
+    """Lower a product to a host call, a library call or a kernel."""
     processor = lowering.processor
     x, y = lowering.args
     if on_host(op, processor):
@@ -133,7 +134,7 @@ def _stored(
     out: TensorDescription,
     processor: Processor,
 ) -> Product:
-    """Return a product whose sums are stored as they are, folded."""
+    """Return a product that stores its sums, with the batch folded."""
     return Product(x, y, StoreEpilogue(out, accumulator(op.dtype, processor))).with_folded_batch()
 
 
@@ -143,10 +144,10 @@ def write_product(
     outs: Sequence[TensorDescription],
     lowering: Lowering,
 ) -> None:
-    """Write and launch what computes a kernel with a product.
+    """Lower a fused kernel with a product.
 
-    Raises GraphError if the kernel also reduces rows, which no work item has as a whole, or
-    computes a row or the rows of a single column, which are read vector by vector.
+    Raises GraphError if the kernel also reduces rows, which no work item holds as a whole, or has a
+    prologue for a matrix-vector product, whose operands are read in vectors.
     """
     product = kernel.product
     assert product is not None, "the kernel has a product"
@@ -166,7 +167,7 @@ def write_product(
 
 @needs_scratch(MatmulOp)
 def matmul_bytes(op: MatmulOp, processor: Processor) -> int:
-    """Return the scratch memory of a product, none where a BLAS makes it."""
+    """Return the bytes of scratch memory of a product; 0 where a BLAS computes it."""
     if on_host(op, processor):
         return 0
     if processor.has_blas:
@@ -177,9 +178,9 @@ def matmul_bytes(op: MatmulOp, processor: Processor) -> int:
 
 
 def is_own_kernel(op: MatmulOp, processor: Processor) -> bool:
-    """Whether no BLAS makes a product, but a kernel, which can go on with what follows.
+    """Whether a kernel of weft computes a product, so that other ops can be fused with it.
 
-    A batch of one-row products with the same matrix is a product of matrices.
+    A batch of one-row products with the same matrix counts as a matrix product.
     """
     x, y = op.args
     *batch, m, k = x.axes.shape
@@ -190,10 +191,10 @@ def is_own_kernel(op: MatmulOp, processor: Processor) -> bool:
 
 
 def on_host(op: MatmulOp, processor: Processor) -> bool:
-    """Whether the host's BLAS makes a product.
+    """Whether the host's BLAS computes a product.
 
-    Not of a matrix and a vector: that is as fast as the matrix is read, and the BLAS's threads,
-    which wait for more by spinning, would take the processors from the device.
+    It computes no matrix-vector products: these are bound by memory, and the BLAS's threads, which
+    spin while they wait, would take the cores from the device.
     """
     m, k = op.args[0].axes.shape[-2:]
     n = op.axes.shape[-1]
@@ -203,26 +204,27 @@ def on_host(op: MatmulOp, processor: Processor) -> bool:
 
 
 def suits_blas(product: Product) -> bool:
-    """Whether a product is one for the device's BLAS: of matrices, not small, and laid out well."""
+    """Whether the device's BLAS computes a product: not small, and with supported strides."""
     x, y, (out,) = product.x, product.y, product.epilogue.tensors
     *_, m, n = out.shape
     return _is_worth_a_call(m, n, out.size * x.shape[-1]) and blas.gemm(x, y, out) is not None
 
 
 def _is_worth_a_call(rows: int, columns: int, work: int) -> bool:
-    """Whether a product of so many multiplications is worth a call of the device's BLAS."""
+    """Whether a product of `work` multiplications is worth a call of the device's BLAS."""
     return min(rows, columns) > 1 and work > MAX_UNTILED_WORK
 
 
 def are_matrices(op: Op) -> bool:
-    """Whether both operands of a product have several rows and columns to give."""
+    """Whether a product has several rows and several columns."""
     return min(op.axes.shape[-2:]) > 1
 
 
 def takes_prologue(op: Op, processor: Processor) -> bool:
-    """Whether a kernel makes a product and reads each element of its first operand once.
+    """Whether a product can compute its first operand in a prologue.
 
-    So it is where no other work item multiplies the same rows with other columns.
+    It can if a kernel of weft reads each element of that operand once: no other work item
+    multiplies the same rows by other columns.
     """
     if not are_matrices(op) or not is_own_kernel(op, processor):  # type: ignore[arg-type]
         return False
@@ -237,16 +239,16 @@ def takes_prologue(op: Op, processor: Processor) -> bool:
 def scratch_of_product(
     op: Op, processor: Processor, *, is_stored: bool, has_prologue: bool = False
 ) -> int:
-    """Return the scratch memory that `multiply` needs at most, for operands in any layout.
+    """Return the most bytes of scratch memory that `multiply` needs, for any layout.
 
-    `is_stored` tells whether sums go to memory as they are.
+    `is_stored` if the sums are stored without a fused epilogue.
     """
     *leading, m, k = op.args[0].axes.shape
     batch, n = prod(leading), op.axes.shape[-1]
     if batch * m * n * k <= MAX_UNTILED_WORK:
         return 0
     acc = accumulator(op.dtype, processor)
-    # A batch may turn out to be more rows; a column becomes a row.
+    # The batch may be folded into the rows; a column is transposed to a row.
     ways = {(batch, m, n), (1, batch * m, n)}
     ways = {(b, j, i) for b, i, j in ways} if n == 1 else ways
     if processor.is_serial:
@@ -259,7 +261,7 @@ def scratch_of_product(
 
 
 def multiply(lowering: Lowering, product: Product) -> None:
-    """Write a product, folded, and what becomes of it."""
+    """Write and launch the kernels of a product with a folded batch."""
     *batch, m, n = product.epilogue.shape
     k = product.x.shape[-1]
     if not prod(product.epilogue.shape):
@@ -311,7 +313,7 @@ def _write_untiled(lowering: Lowering, product: Product) -> None:
 
 
 def _write_row_products(lowering: Lowering, product: Product) -> None:
-    """Write the products of a vector with vectors that lie in memory as it does."""
+    """Write a matrix-vector product as dot products of contiguous vectors."""
     x, y, epilogue = product.x, product.y, product.epilogue
     builder, acc = epilogue.begin(lowering, "matvec"), epilogue.acc
     code, k = builder.code, x.shape[-1]
@@ -368,13 +370,13 @@ def _write_row_products(lowering: Lowering, product: Product) -> None:
 
 
 VectorAddresses = Callable[[str], Sequence[Address]]
-"""Returns where the vectors of all operands lie that begin at a term, the common one first."""
+"""Returns the addresses of the operands' vectors that begin at a term, the shared one first."""
 
 _CHAINS = 4
-"""The vectors that are added up side by side: each addition takes as many cycles."""
+"""The independent vector accumulators, which hide the latency of additions in cycles."""
 
 _SIDE_BY_SIDE = 2
-"""The rows that are read side by side: memory hands out two streams faster than one."""
+"""The rows that are read together: memory serves two streams faster than one."""
 
 
 def _vector_sums(
@@ -384,9 +386,9 @@ def _vector_sums(
     terms: tuple[str, int],
     places: VectorAddresses,
 ) -> str:
-    """Write the sums of products of vectors as far as they go, and return how far that is.
+    """Write dot products in vectors, and return the number of terms that they cover.
 
-    `terms` are the type of their counter, and how many there are.
+    `terms` are the type of the counter, and the number of terms.
     """
     kind, k = terms
     vector, step, rows = acc.type(VECTOR), VECTOR * _CHAINS, len(totals)
@@ -423,7 +425,7 @@ def _column_bytes(batch: int, columns: int, k: int, acc: Accumulator, processor:
 
 
 def _column_products(lowering: Lowering, product: Product) -> None:
-    """Write the product of a vector with columns, a work item each, or one for a part of a sum."""
+    """Write a vector-matrix product with a work item for each column, or split of a column."""
     x, y, acc = product.x, product.y, product.epilogue.acc
     shape, k = product.epilogue.shape, x.shape[-1]
     splits = _column_splits(prod(shape[:-1]), shape[-1], k, lowering.processor)

@@ -1,7 +1,6 @@
-"""Prologues: the first operand of a product, which lies in memory or is computed as it is read.
+"""Prologues: the first operand of a matrix product, loaded or computed when it is read.
 
-Kernels that multiply read it by a `Reader`, element by element or, where rows are packed, vector by
-vector.
+Kernels read the operand through a `Reader`: in scalars or, when rows are packed, in vectors.
 """
 
 from __future__ import annotations
@@ -22,34 +21,34 @@ from weft_c.source.values import Emitter
 
 @dataclass(frozen=True)
 class Prologue:
-    """What computes the first operand of a product, with a loop for each dimension of that.
+    """A fused kernel that computes the first operand of a product.
 
     Attributes
     ----------
     frame
-        A kernel of elementwise ops, whose only result is the operand.
+        The loop nest of a kernel of elementwise ops whose only result is the operand.
     """
 
     nest: LoopNest
 
     @property
     def operand(self) -> TensorDescription:
-        """The operand as if it lay in memory, row by row; it is in none."""
+        """A row-major layout of the operand, which is not in memory."""
         return self.nest.results[0]
 
     @property
     def title(self) -> str:
-        """A short name, which that of the product follows."""
+        """The prefix of the kernel's title."""
         return f"{self.nest.kernel.title}_"
 
     def viewed(self, view: View) -> Prologue | None:
-        """Return the same with all that is read and computed seen in another way, if it can be."""
+        """Return the prologue with a view of every tensor; None if one has no such view."""
         found = self.nest.viewed(view)
         return None if found is None else Prologue(found)
 
 
 def prologue_of(kernel: Kernel, args: Sequence[TensorDescription]) -> Prologue | None:
-    """Return the prologue of a kernel with a product, whose operands lie as described."""
+    """Return the prologue of a kernel with a product, given its operands' layouts, if any."""
     if not kernel.prologue:
         return None
     first = len(kernel.operands)
@@ -74,14 +73,14 @@ def prologue_of(kernel: Kernel, args: Sequence[TensorDescription]) -> Prologue |
 
 
 class Reader(ABC):
-    """Reads the first operand of a product where a kernel is being written.
+    """Reads the first operand of a product in a kernel.
 
     Attributes
     ----------
     is_by_rows
-        Whether neighbours along the last dimension lie together, or are computed together.
+        Whether neighbours along the last dimension are contiguous in memory, or computed together.
     lanes
-        How many of them it gives at a time at most.
+        The most lanes of a vector that it can read.
     """
 
     is_by_rows: bool
@@ -89,14 +88,14 @@ class Reader(ABC):
 
     @abstractmethod
     def load(self, *indices: str, lanes: int = 1) -> str:
-        """Write what is needed, and return an element as a number to multiply, or `lanes` of them.
+        """Return an element, or a vector of `lanes` elements, in the accumulator's type.
 
-        A vector has the type that sums have in memory.
+        Writes the statements that this needs.
         """
 
 
 class MemoryReader(Reader):
-    """Reads an array."""
+    """Reads the operand from an array."""
 
     def __init__(self, acc: Accumulator, array: Array) -> None:
         self.acc = acc
@@ -105,7 +104,7 @@ class MemoryReader(Reader):
         self.lanes = VECTOR if acc.lanes > 1 and acc.is_plain and self.is_by_rows else 1
 
     def load(self, *indices: str, lanes: int = 1) -> str:
-        """Return what is read."""
+        """Return an element or a vector of the array."""
         if lanes == 1:
             return self.acc.load(self.array, *indices)
         return self.acc.load_vector(
@@ -114,7 +113,7 @@ class MemoryReader(Reader):
 
 
 class PrologueReader(Reader):
-    """Computes elements with a prologue."""
+    """Computes the elements of the operand by a prologue."""
 
     is_by_rows = True
 
@@ -128,7 +127,7 @@ class PrologueReader(Reader):
         self.lanes = self.kernel.lanes_along(last, [self.number]) if has_vectors else 1
 
     def load(self, *indices: str, lanes: int = 1) -> str:
-        """Write what computes an element or several, and return its name."""
+        """Write the computation of an element or a vector, and return its name."""
         name = self.kernel.compute([self.number], Emitter(self.kernel.code, lanes), indices, {})[
             self.number
         ]
@@ -138,7 +137,7 @@ class PrologueReader(Reader):
 def reader(
     acc: Accumulator, builder: KernelBuilder, x: TensorDescription, prologue: Prologue | None
 ) -> Reader:
-    """Return what reads the first operand of a product."""
+    """Return the reader of the first operand of a product."""
     if prologue is None:
         return MemoryReader(acc, builder.array("x", x))
     return PrologueReader(acc, builder, prologue)

@@ -1,9 +1,10 @@
-"""Tiles: products of matrices on serial devices, a tile of sums in registers at a time.
+"""Register tiles: matrix products on serial devices with a tile of sums in registers.
 
-A tile has a few rows and, along them, a few vectors. Each term of its sums takes a vector of the
-second operand for each of its vectors, and a number of the first for each of its rows. The loops
-around it keep a panel of the second operand in the nearest cache and rows of the first in the next,
-as in K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
+A tile has a few rows, and a few vectors along each. Each term of its sums loads a vector of the
+second operand for each of its vectors, and a scalar of the first for each of its rows. The loops
+around it keep a panel of the second operand in the first-level cache and rows of the first operand
+in the second-level cache, as in K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication" (2008).
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from weft_c.source.values import Emitter
 
 @dataclass(frozen=True)
 class Panel:
-    """Columns as wide as a tile.
+    """A panel of columns of the second operand, as wide as a tile.
 
     Attributes
     ----------
     first
         The first column.
     span
-        Which columns, from the first, are of the result and in no panel before: from one to an end.
+        The bounds, relative to the first column, of the columns that no other panel has stored.
     terms
-        Which terms are added up.
+        The bounds of the terms.
     pointer, dtype
-        Where the first term's elements are, and what they are.
+        The address of the first term's elements, and their dtype.
     pitch, step
-        The distance of terms, and that of columns.
+        The strides of terms and of columns, in elements.
     """
 
     first: str
@@ -62,12 +63,12 @@ def multiply_tiles(
     prologue: Prologue | None,
     title: str,
 ) -> None:
-    """Write the product of matrices [..., m, k] and [..., k, n] of equal leading dimensions."""
+    """Write the product of matrices [..., m, k] and [..., k, n] of equal batch dimensions."""
     _RegisterTileKernel(lowering, x, y, epilogue, prologue, title).write()
 
 
 class _RegisterTileKernel:
-    """The kernel that multiplies."""
+    """Builds the kernel of a product."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class _RegisterTileKernel:
             self.packed = RowTiles(pointer, depth, self.tile.rows)
         has_rest = self.m % self.tile.rows or self.n % width
         self.in_vectors = epilogue.takes_vectors(self.builder)
-        # What is computed from sums is written once for a tile, not for each of its vectors.
+        # The epilogue is written once for a tile, not for each of its vectors.
         fits = is_stored and self.in_vectors and not has_rest and self.k <= depth
         self.spilled_sums = "" if fits else self._scratch("aside", self.tile.rows * width)
         self.partial_sums = self._waiting() if self.k > depth else None
@@ -113,7 +114,7 @@ class _RegisterTileKernel:
         return self.b.strides[-1] == 1 and self.acc.is_plain
 
     def _packs_columns(self) -> bool:
-        """Whether columns are copied: never for a single row, which would read the copy once."""
+        """Whether panels of columns are packed: never for a single row, which reads them once."""
         if self.m == 1:
             return False
         if self.n < self.tile.width or not self._has_vectors():
@@ -212,7 +213,7 @@ class _RegisterTileKernel:
         return Panel(first, (known, str(width)), terms, there, b.dtype, pitch, step)
 
     def sums(self, at: tuple[str, ...], tile: tuple[str, str, str], panel: Panel) -> None:
-        """Write one tile: add terms up, and put the sums where they belong."""
+        """Write one tile: accumulate the terms, and process the sums."""
         code, acc = self.code, self.acc
         number, _, i = tile
         vector = acc.type(self.tile.lanes)
@@ -225,7 +226,7 @@ class _RegisterTileKernel:
         self.store(at, (number, i), panel)
 
     def term(self, at: tuple[str, ...], tile: tuple[str, str, str], panel: Panel) -> None:
-        """Write one term of all sums of a tile."""
+        """Write the update of all sums of a tile by one term."""
         code, acc = self.code, self.acc
         number, first, i = tile
         lanes, vectors = self.tile.lanes, self.tile.vectors
@@ -256,7 +257,7 @@ class _RegisterTileKernel:
                 yield
 
     def store(self, at: tuple[str, ...], tile: tuple[str, str], panel: Panel) -> None:
-        """Write how sums are put where they belong, or aside if that is not for all of them."""
+        """Write the epilogue of a tile's sums, spilled to memory first unless all are stored."""
         code, acc, lanes = self.code, self.acc, self.tile.lanes
         number, i = tile
         if not self.spilled_sums:
@@ -287,9 +288,10 @@ class _RegisterTileKernel:
         span: tuple[str, str],
         panel: Panel,
     ) -> None:
-        """Write what becomes of the sums in some columns, those of rows that are not known yet.
+        """Write the epilogue of spilled sums in a range of columns.
 
-        What is the same all along a column is so in the inner loop.
+        Rows before `known` overlap the previous tile, and are skipped. The inner loop is along a
+        column, in which column-wise operands are loop-invariant.
         """
         code, (*at, i) = self.code, first
         code.line(ROLLED)
@@ -302,7 +304,7 @@ class _RegisterTileKernel:
     def finish(
         self, emitter: Emitter, indices: tuple[str, ...], sums: Address, panel: Panel
     ) -> None:
-        """Write what becomes of the sums of a block of terms: they wait for the last block's."""
+        """Write the epilogue of a sum; sums of all but the last block of terms are kept."""
         code, acc, lanes = self.code, self.acc, emitter.lanes
         found = acc.load_vector(code, lanes, sums, acc.sum_dtype)
         total = code.define(acc.type(lanes), "total", found)

@@ -1,9 +1,9 @@
-"""Shared tiles: products on parallel devices, where a group of work items makes a tile of sums.
+"""Shared-memory tiles: matrix products on parallel devices, a tile of sums for a work group.
 
-The group copies a slice of both operands to the memory that it shares; each work item adds up a
-small block of the tile in registers. Operands are given as functions, so that what a product reads
-need not lie in memory as matrices. Where there are fewer tiles than the device has units, sums are
-cut into parts, which another kernel adds up.
+The group copies a slice of both operands to local memory; each work item accumulates a small block
+of the tile in registers. Operands are loaded by functions, so that they need not be matrices in
+memory (implicit GEMM). Where there are fewer tiles than compute units, the sums are split
+(split-k), and another kernel adds the splits.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from weft_c.source.index_types import is_wide
 from weft_c.source.values import Emitter
 
 SLICE = 16
-"""The terms that are copied at a time."""
+"""The terms of a slice."""
 
 MIN_SPLIT_TERMS = 128
-"""The fewest terms of a part of a sum."""
+"""The fewest terms of a split."""
 
 Index = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class MatmulOperands:
-    """A product of matrices [m, k] and [k, n] for each place of a batch.
+    """The operands of a batch of products of matrices [m, k] and [k, n].
 
     Attributes
     ----------
     batch, m, n, k
         The lengths.
     first, second
-        Write what is needed, and return an element: of the batch, and of its two dimensions.
+        Functions that return an element of an operand, given the indices in the batch and in its
+        two dimensions, and write the statements that this needs.
     by_rows
-        For both, whether neighbours along the second dimension lie together.
+        Whether each operand is contiguous along its second dimension.
     kind
-        The type of indices.
+        The C type of indices.
     """
 
     batch: tuple[int, ...]
@@ -59,7 +60,7 @@ class MatmulOperands:
 
 @dataclass(frozen=True)
 class _TileShape:
-    """How the work items of a group share a tile."""
+    """The tile of a work group: a grid of work items, each with a square block of sums."""
 
     down: int
     across: int
@@ -84,12 +85,12 @@ def _shape(m: int, n: int, processor: Processor) -> _TileShape:
 
 
 def tile_columns(m: int, n: int, processor: Processor) -> int:
-    """Return how many columns a tile has."""
+    """Return the columns of a tile."""
     return _shape(m, n, processor).columns
 
 
 def split_k(batch: int, m: int, n: int, k: int, processor: Processor) -> int:
-    """Return in how many parts sums are cut."""
+    """Return the number of splits of the sums."""
     shape = _shape(m, n, processor)
     tiles = batch * -(-m // shape.rows) * -(-n // shape.columns)
     return max(1, min(2 * processor.units // max(tiles, 1), k // MIN_SPLIT_TERMS))
@@ -106,7 +107,7 @@ def partial_bytes(
 def multiply_shared(
     lowering: Lowering, operands: MatmulOperands, epilogue: Epilogue, title: str
 ) -> None:
-    """Write a product of the shape (batch..., m, n), and what becomes of it."""
+    """Write a product of the shape (batch..., m, n) with its epilogue."""
     f, acc = operands, epilogue.acc
     splits = split_k(prod(f.batch), f.m, f.n, f.k, lowering.processor)
     if splits == 1:
@@ -118,7 +119,7 @@ def multiply_shared(
 
 
 def sum_splits(lowering: Lowering, partial: TensorDescription, epilogue: Epilogue) -> None:
-    """Write the sum over the first dimension of partial sums, and what becomes of it."""
+    """Write the sum over the splits, the first dimension of `partial`, with an epilogue."""
     builder = epilogue.begin(lowering, "add_parts")
     source = builder.array("partial", partial)
 
@@ -132,7 +133,7 @@ def sum_splits(lowering: Lowering, partial: TensorDescription, epilogue: Epilogu
 
 
 class _SharedTileKernel:
-    """The kernel that multiplies."""
+    """Builds the kernel of a product."""
 
     def __init__(
         self,
@@ -172,7 +173,7 @@ class _SharedTileKernel:
         self.builder.launch(groups * group, group)
 
     def tile(self, at: Index, part: str) -> None:
-        """Write one tile: add up slice by slice, and what becomes of the sums."""
+        """Write one tile: accumulate slice by slice, and write the epilogue."""
         code, f, shape, block = self.code, self.operands, self.shape, self.shape.block
         code.line(f"{self.acc.scalar_type} c[{block}][{block}];")
         code.line(UNROLL)
@@ -196,7 +197,7 @@ class _SharedTileKernel:
                     self.epilogue.write(self.builder, Emitter(self.builder.code), place, "c[r][v]")
 
     def copy(self, at: Index, name: str, length: int, is_first: bool) -> None:
-        """Write the copy of a slice: neighbouring work items take what lies together."""
+        """Write the copy of a slice; neighbouring work items read contiguous elements."""
         code, f, group = self.code, self.operands, self.processor.group
         by_rows = f.by_rows[0] if is_first else not f.by_rows[1]
         head = f"for (i32 e = LOCAL_ID; e < {SLICE * length}; e += {group})"
@@ -214,7 +215,7 @@ class _SharedTileKernel:
             code.line(f"{name}[term][other] = found;")
 
     def multiply(self) -> None:
-        """Write the terms of a slice."""
+        """Write the update of a block of sums by a slice."""
         code, shape, block, number = self.code, self.shape, self.shape.block, self.acc.scalar_type
         with code.block(f"for (i32 term = 0; term < {SLICE}; term++)"):
             code.line(f"{number} a[{block}], b[{block}];")
