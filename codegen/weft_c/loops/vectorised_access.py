@@ -29,7 +29,7 @@ class VectorAccess:
 
     Attributes
     ----------
-    writing
+    builder
         The builder of the kernel.
     loop
         The index of the loop.

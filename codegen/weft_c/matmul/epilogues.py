@@ -114,7 +114,7 @@ class FusedEpilogue(Epilogue):
 
     Attributes
     ----------
-    frame
+    nest
         The loop nest of the kernel, with one loop for each dimension of its domain.
     """
 

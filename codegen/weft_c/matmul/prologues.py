@@ -25,7 +25,7 @@ class Prologue:
 
     Attributes
     ----------
-    frame
+    nest
         The loop nest of a kernel of elementwise ops whose only result is the operand.
     """
 

@@ -107,7 +107,7 @@ class _RegisterTileKernel:
         # The epilogue is written once for a tile, not for each of its vectors.
         fits = is_stored and self.in_vectors and not has_rest and self.k <= depth
         self.spilled_sums = "" if fits else self._scratch("aside", self.tile.rows * width)
-        self.partial_sums = self._waiting() if self.k > depth else None
+        self.partial_sums = self._partial_sum_array() if self.k > depth else None
 
     def _has_vectors(self) -> bool:
         """Whether vectors of columns are in memory, just as they are multiplied."""
@@ -129,8 +129,8 @@ class _RegisterTileKernel:
         pointer = f"GLOBAL {self.acc.scalar_type} *const"
         return self.code.define(pointer, hint, place.at("GLOBAL_ID", "0"))
 
-    def _waiting(self) -> Array:
-        """Return where sums wait for more terms: where they go, if it is to memory as they are."""
+    def _partial_sum_array(self) -> Array:
+        """Return the array of partial sums between blocks of terms: the target if it is stored."""
         layout = self.epilogue.target
         if layout is None:
             layout = self.lowering.scratch(self.epilogue.shape, self.acc.sum_dtype)
@@ -161,12 +161,12 @@ class _RegisterTileKernel:
         self.builder.launch(cut.items)
 
     def part(self, count: int, number: str, parts: int) -> tuple[str, str]:
-        """Write the first of a part of so many things, and the end."""
+        """Write the bounds of part `number` of `count` iterations."""
         return part_bounds(self.code, count, f"(i64){number}", str(parts), self.kind)
 
     @contextmanager
     def blocks(self) -> Iterator[Bounds]:
-        """Open a loop over blocks of terms, if there are several, and give one."""
+        """Open a loop over blocks of terms if there are several; yields the bounds of a block."""
         k, depth, kind, code = self.k, self.cut.depth, self.kind, self.code
         if k <= depth:
             yield Bounds("0", str(k), kind)
@@ -178,7 +178,7 @@ class _RegisterTileKernel:
 
     @contextmanager
     def each_tile(self, tiles: tuple[str, str]) -> Iterator[tuple[str, str]]:
-        """Open a loop over tiles of rows; gives the number and the first row of one."""
+        """Open a loop over tiles of rows; yields the index and the first row of a tile."""
         code, tile = self.code, self.code.name("tile")
         head = f"for ({self.kind} {tile} = {tiles[0]}; {tile} < {tiles[1]}; {tile}++)"
         with code.block(head):
@@ -188,9 +188,9 @@ class _RegisterTileKernel:
             yield tile, code.define(f"const {self.kind}", "i", start)
 
     def columns(self, at: tuple[str, ...], terms: Bounds) -> Panel:
-        """Write where the columns of a panel are: packed with zeros after the last, or as they lie.
+        """Write the address of a panel, packed and zero-padded or in place.
 
-        As they lie, the last panel overlaps the one before.
+        In place, the last panel overlaps its predecessor.
         """
         code, width, acc, b = self.code, self.tile.width, self.acc, self.b
         start, rest = f"panel * {width}", self.n % width

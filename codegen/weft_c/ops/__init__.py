@@ -1,7 +1,7 @@
 """Lowering rules of ops that are neither elementwise, nor reductions, nor matrix products.
 
-Imports `weft_c.loops` and what lies below it. One module a family of ops, named as in `weft.ops`
-where there is one.
+Imports `weft_c.loops` and what lies below it. There is one module for each family of ops, named as
+in `weft.ops` where possible.
 """
 
 from weft_c.ops import (

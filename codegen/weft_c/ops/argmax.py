@@ -1,4 +1,4 @@
-"""Rules for where the largest or smallest element of a line is; NaN counts as either."""
+"""Lowering rules of argmax and argmin; NaN counts as the extremum."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from weft_c.source.index_types import index_dtype, index_type, is_wide, needs_wi
 from weft_c.source.values import Emitter, register_type
 
 BLOCK = 128
-"""The elements of a line that are compared at once."""
+"""The elements of a line that are compared before their position matters."""
 
 MIN_LINE = 64
-"""The shortest line that is for a group."""
+"""The shortest line that a work group searches."""
 
 
 MIN_SPLIT_LENGTH = 4096
-"""The fewest elements of a part of a line."""
+"""The fewest elements of a split of a line."""
 
 
 def split_count(lines: int, length: int, processor: Processor) -> int:
-    """Return into how many parts each of some lines is cut."""
+    """Return the number of splits of each line."""
     if processor.is_serial or not lines:
         return 1
     return max(1, min(processor.units * GROUPS_PER_UNIT // lines, length // MIN_SPLIT_LENGTH))
@@ -44,7 +44,7 @@ def split_count(lines: int, length: int, processor: Processor) -> int:
 
 @needs_scratch(reduction.ArgExtremumOp)
 def extremum_scratch(op: reduction.ArgExtremumOp, processor: Processor) -> int:
-    """Return the bytes of what is found in parts: ranks and places."""
+    """Return the bytes of the splits' results: sort keys and positions."""
     x = op.args[0]
     length = x.axes.shape[op.positions[0]]
     lines = x.axes.size // max(length, 1)
@@ -55,7 +55,7 @@ def extremum_scratch(op: reduction.ArgExtremumOp, processor: Processor) -> int:
 
 @rules.on_type(reduction.ArgmaxOp, reduction.ArgminOp)
 def argmax_rule(op: reduction.ArgExtremumOp, lowering: Lowering) -> None:
-    """Find the highest rank, and the first place that has it."""
+    """Find the highest sort key, and its first position."""
     (position,), (x,) = op.positions, lowering.args
     if not x.size:
         return
@@ -71,7 +71,7 @@ def argmax_rule(op: reduction.ArgExtremumOp, lowering: Lowering) -> None:
 
 
 class _ArgExtremumKernel:
-    """A kernel that looks along lines."""
+    """Builds a kernel that searches lines."""
 
     def __init__(
         self,
@@ -98,33 +98,33 @@ class _ArgExtremumKernel:
 
     @property
     def place_type(self) -> str:
-        """The type of places along a line, which groups pass each other."""
+        """The C type of positions along a line in local memory."""
         return register_type(self.place_dtype)
 
     @property
     def x(self) -> Array:
-        """What is searched."""
+        """The array that is searched."""
         return self.builder.array("x", self.layout)
 
     @property
     def out(self) -> Array:
-        """Where places go."""
+        """The array of the positions."""
         return self.builder.array("out", self.result, written=True)
 
     def rank(self, *at: str) -> str:
-        """Return the rank of an element, the highest for what is searched."""
+        """Return the sort key of an element; the extremum has the highest."""
         is_least = isinstance(self.op, reduction.ArgminOp)
         return _searched_rank(self.code, self.x.dtype, self.x.get(*at), is_least)
 
     def write_lines(self) -> None:
-        """Let a work item look along each line."""
+        """Write a loop over lines, one work item each."""
         parallel_for(self.builder, self.shape[:-1], self.line, wide=self.wide, cost=self.length)
 
     def line(self, at: tuple[str, ...], emitter: Emitter) -> None:
-        """Look for the block of a line that has the highest rank first, and then for its place.
+        """Write the search of a line: for the block with the extremum, then for its position.
 
-        So the way along the line is a loop of vectors. The least integer is looked for as such,
-        since Intel's compiler makes wrong code where the highest of inverted numbers is.
+        The loop within a block has no index and can be vectorised. The minimum of integers is not
+        computed as the maximum of inverted keys, for which Intel's compiler generates wrong code.
         """
         outer, code, kind = at[: len(self.shape) - 1], self.code, self.kind
         is_least = isinstance(self.op, reduction.ArgminOp) and not is_float(self.layout.dtype)
@@ -152,7 +152,7 @@ class _ArgExtremumKernel:
         code.line(self.out.set(found, *outer, "0"))
 
     def write_columns(self) -> None:
-        """Look along lines that lie beside each other together."""
+        """Write the search of a tile of lines that are contiguous in memory."""
         code, kind, width = self.code, self.kind, self.shape[-2]
 
         def body(at: tuple[str, ...], emitter: Emitter) -> None:
@@ -181,7 +181,7 @@ class _ArgExtremumKernel:
         parallel_for(self.builder, line_blocks(self.shape), body, wide=self.wide, cost=cost)
 
     def write_groups(self) -> None:
-        """Let a group look along each line, or along each part of it, and then at all parts."""
+        """Write the search of each line, or each split of it, by a work group, combining splits."""
         lines = line_count(self.layout)
         splits = split_count(lines, self.length, self.builder.processor)
         if splits == 1:
@@ -206,7 +206,7 @@ class _ArgExtremumKernel:
     def _write_parts(
         self, splits: int, ranks: TensorDescription, places: TensorDescription
     ) -> None:
-        """Write the kernel that leaves the highest rank of each part, and its first place."""
+        """Write the kernel that stores each split's highest sort key and its first position."""
         code, length = self.code, -(-self.length // splits)
         with work_group_loop(self.builder, line_count(self.layout) * splits) as number:
             line, part = unravel_index(code, (line_count(self.layout), splits), number, "i64")
@@ -224,16 +224,17 @@ class _ArgExtremumKernel:
             self._store(*stores)
 
     def _store(self, *stores: str) -> None:
-        """Let one work item store what the group has found, before it looks at another line."""
+        """Write the stores of a group's result by one work item, and a barrier."""
         with self.code.block("if (LOCAL_ID == 0)"):
             for each in stores:
                 self.code.line(each)
         self.code.line("BARRIER();")
 
     def _compare(self, first: str, last: str, found: Callable[[str], tuple[str, ...]]) -> None:
-        """Write what leaves the highest rank of some, and its first place, in shared memory.
+        """Write the search for the highest sort key and its first position, in local memory.
 
-        `found` gives the rank and the place of a number from `first` on, in the order of places.
+        `found` returns the sort key and the position for an index from `first` to below `last`;
+        positions increase with the index.
         """
         code, group, kind = self.code, self.builder.processor.group, self.place_type
         code.line(f"{self.type} best = 0;")

@@ -1,4 +1,4 @@
-"""Two numbers made one, as the ops that combine many do it."""
+"""Combiners of scans and scatters: the combination of two scalars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXTREMA = {"max": ">", "min": "<"}
 
 
 def combined(code: Code, reduction: str, dtype: DType, x: str, y: str) -> str:
-    """Return what two numbers in variables become; integers wrap around.
+    """Return the combination of two scalar variables; integers wrap around.
 
     `reduction` is ``set``, for the second of them, ``add``, ``mul``, ``max``, ``min`` or
     ``logaddexp``.

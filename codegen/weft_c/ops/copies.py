@@ -1,4 +1,4 @@
-"""Copies between any strides, by tiles where source and target are turned against each other."""
+"""Copies between any strides, and lowering rules of views; transposes are tiled."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import Emitter, register_type
 
 BLOCK = 16
-"""The edge of a tile on serial devices: 16 cache lines of 16 numbers."""
+"""The side of a tile on serial devices: 16 cache lines of 16 elements of 4 bytes."""
 
 TILE = 32
-"""The edge of a tile in the memory of a group."""
+"""The side of a tile in local memory."""
 
 
 @rules.on_type(movement.TransposeOp, movement.BroadcastOp, movement.IdentityOp)
 @rules.on_type(indexing.SliceOp, bit_ops.BitcastOp, windows.WindowsOp)
 def view_rule(op: Op, lowering: Lowering) -> None:
-    """Write nothing: these are always views, which the plan describes."""
+    """Write nothing: the results are views, which the plan describes."""
 
 
 @rules.on_type(movement.ContiguousOp)
 def contiguous_rule(op: Op, lowering: Lowering) -> None:
-    """Copy."""
+    """Copy the operand."""
     copy(lowering, lowering.args[0], lowering.out)
 
 
 @rules.on_type(movement.ReshapeOp)
 def reshape_rule(op: Op, lowering: Lowering) -> None:
-    """Copy into the result seen under the operand's shape, where strides allow no view."""
+    """Copy the operand to the result, viewed in the operand's shape."""
     target = lowering.out.cast(lowering.args[0].shape)
     assert target is not None, "results are contiguous"
     copy(lowering, lowering.args[0], target)
 
 
 def copy(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
-    """Copy a tensor to another of its shape and dtype, unless it is there already."""
+    """Copy a tensor to another of its shape and dtype, unless both are the same."""
     if not source.size or source == target:
         return
     (source, target), _ = collapse_dims(bits(source), bits(target))
@@ -57,7 +57,7 @@ def copy(lowering: Lowering, source: TensorDescription, target: TensorDescriptio
 
 
 def convert(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
-    """Copy a tensor to another of its shape, as that one's dtype."""
+    """Copy a tensor to another of its shape, converting to that one's dtype."""
     if source.dtype == target.dtype:
         copy(lowering, source, target)
         return
@@ -74,7 +74,7 @@ def convert(lowering: Lowering, source: TensorDescription, target: TensorDescrip
 
 
 def _transposed_dim(source: TensorDescription, target: TensorDescription) -> int | None:
-    """Return the dimension that is innermost in the source, if it is another in the target."""
+    """Return the source's innermost dimension if the target's is another one, else None."""
     size = source.dtype.itemsize
     if len(source.shape) < 2 or target.strides[-1] != size or source.strides[-1] == size:
         return None
@@ -99,7 +99,7 @@ def _copy_points(lowering: Lowering, source: TensorDescription, target: TensorDe
 def _copy_blocks(
     lowering: Lowering, source: TensorDescription, target: TensorDescription, inner_dim: int
 ) -> None:
-    """Copy blocks that stay in the nearest cache."""
+    """Write a transpose in tiles that fit the first-level cache."""
     builder = lowering.kernel("transpose")
     x, out = builder.array("x", source), builder.array("out", target, written=True)
     shape, last = source.shape, len(source.shape) - 1
@@ -107,7 +107,7 @@ def _copy_blocks(
     kind = index_type(wide)
 
     def span(place: int, block: str) -> tuple[str, str]:
-        """Return the name of an index within a block, and the head of the loop over it."""
+        """Return the counter within a tile along a dimension, and the head of its loop."""
         name, first = builder.code.name("i"), f"{block} * {BLOCK}"
         end = builder.code.define(f"const {kind}", "end", f"{first} + {BLOCK}")
         bound = f"{name} < {end}"
@@ -128,7 +128,7 @@ def _copy_blocks(
 def _copy_tiles(
     lowering: Lowering, source: TensorDescription, target: TensorDescription, inner_dim: int
 ) -> None:
-    """Read and write whole lines; a tile is padded by one, so that its columns lie in all banks."""
+    """Write a transpose by tiles in local memory, padded by one to avoid bank conflicts."""
     builder = lowering.kernel("transpose")
     x, out = builder.array("x", source), builder.array("out", target, written=True)
     shape, last, code = source.shape, len(source.shape) - 1, builder.code
@@ -137,7 +137,7 @@ def _copy_tiles(
     code.declare(f"LOCAL {register_type(source.dtype)} tile[{TILE}][{TILE + 1}];")
 
     def move(outer: int, inner: int, first: list[str], array: Array, to_tile: bool) -> None:
-        """Write a loop over a tile; the places of `inner` are neighbours in memory."""
+        """Write a loop over a tile; memory is contiguous along dimension `inner`."""
         with code.block(work_item_loop(builder, "i", TILE * TILE)):
             places = list(first)
             places[outer] = code.define(f"const {kind}", "y", f"{first[outer]} + i / {TILE}")
@@ -163,7 +163,7 @@ def _in_tiles(shape: tuple[int, ...], inner_dim: int, edge: int) -> tuple[int, .
 def _first_places(
     builder: KernelBuilder, tiles: tuple[int, ...], number: str, tiled: tuple[int, int], kind: str
 ) -> list[str]:
-    """Write where a tile begins, along each dimension."""
+    """Write the first index of a tile along each dimension."""
     found = unravel_index(builder.code, tiles, number, "i64")
     return [
         builder.code.define(

@@ -1,4 +1,4 @@
-"""Rules for elements taken by index; an index out of range takes the first element."""
+"""Lowering rules of gathers; an index out of range is reported and reads the first element."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft_c.source.values import Emitter
 
 @rules.on_type(gathering.TakeOp)
 def take_rule(op: gathering.TakeOp, lowering: Lowering) -> None:
-    """Take what lies at an index, which is read once for a row where it means more than a point."""
+    """Gather slices; the index is read once for a row where slices have several elements."""
     x, indices = lowering.args
     if not x.size:
         _take_nothing(lowering)
@@ -45,7 +45,7 @@ def take_rule(op: gathering.TakeOp, lowering: Lowering) -> None:
 
 @rules.on_type(gathering.TakeAlongAxisOp)
 def take_along_axis_rule(op: gathering.TakeAlongAxisOp, lowering: Lowering) -> None:
-    """Take what lies at the index of each point."""
+    """Gather the element at the index of each point."""
     x, indices, out = bits(lowering.args[0]), lowering.args[1], bits(lowering.out)
     if not x.size:
         _take_nothing(lowering)
@@ -71,7 +71,7 @@ def _take_nothing(lowering: Lowering) -> None:
 def _read_place(
     op: gathering.IndexedOp, builder: KernelBuilder, index: Array, at: tuple[str, ...], kind: str
 ) -> str:
-    """Write the place that is read."""
+    """Write the index that is read, clamped to 0 if it is out of range."""
     place = checked_index(op, builder, index, at, kind)
     if op.args[1].is_constant:
         return place

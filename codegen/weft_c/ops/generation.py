@@ -1,4 +1,4 @@
-"""Rules for what is made of the places of elements: indices and random numbers."""
+"""Lowering rules of iota and random bits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from weft_c.source.index_types import is_wide
 from weft_c.source.values import Emitter
 
 WORDS = 4
-"""The words that a round of Philox gives."""
+"""The words of a Philox block."""
 
 
 @rules.on_type(movement.IotaOp)
 def iota_rule(op: movement.IotaOp, lowering: Lowering) -> None:
-    """Write the index along the axis."""
+    """Store the index along the axis."""
     builder = lowering.kernel("iota")
     out = builder.array("out", lowering.out, written=True)
     wide = is_wide(lowering.out)
@@ -30,7 +30,7 @@ def iota_rule(op: movement.IotaOp, lowering: Lowering) -> None:
 
 @rules.on_type(random.RandomBitsOp)
 def random_bits_rule(op: random.RandomBitsOp, lowering: Lowering) -> None:
-    """Run Philox for each block of four elements."""
+    """Compute a Philox block for every four elements."""
     size = lowering.out.size
     target = lowering.out.flatten()
     assert target is not None, "results are contiguous"

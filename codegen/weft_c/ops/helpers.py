@@ -1,4 +1,4 @@
-"""Functions in C that the rules of this package call; they join the helpers of all kernels."""
+"""Helper functions in C of this package's rules: Philox, sort keys, sorting, atomics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FUNCTION void weft_philox(u32 *words, u32 low, u32 high) {
 """,
 )
 
-# A rank is an unsigned integer in the order of the values: NaN is above all, 0 and -0 are equal.
+# A sort key is an unsigned integer in the order of the values: NaN is the greatest, 0 equals -0.
 for _type in INTEGERS:
     _rank = "u64" if _type.endswith("64") else "u32"
     _top = f"(({_rank})1 << {int(_rank[1:]) - 1})"
@@ -47,8 +47,8 @@ for _type, _rank, _top, _nan in (
         f"    return x != x ? {_nan} : ({_rank})ordered ^ {_top};\n}}\n",
     )
 
-# Sorts ranks, stably, with the places they come from; tells whether they end in the spare memory.
-# Few are sorted by insertion, more by their digits of 8 bits, the lowest first.
+# Sorts keys stably, with their positions; returns whether the result is in the spare memory.
+# Up to 64 keys are sorted by insertion, more by a radix sort with digits of 8 bits.
 for _rank, _place in itertools.product(("u32", "u64"), ("i32", "i64")):
     helper(
         f"weft_sort_{_rank}_{_place}",
@@ -114,7 +114,7 @@ def _combined(reduction: str, kind: str) -> str:
 
 
 def _atomic(reduction: str, kind: str) -> str:
-    """Return the lines that exchange a number for a new one until nobody else came between."""
+    """Return the body of an atomic update: a native one or a compare-and-swap loop."""
     word = f"u{kind[1:]}"
     from_bits, to_bits = f"({kind})seen", f"({word})sum"
     if kind in FLOATS:
@@ -134,7 +134,7 @@ def _atomic(reduction: str, kind: str) -> str:
     return f"#ifdef ATOMIC_ADD\n{direct}#else\n{loop}#endif\n"
 
 
-# A number in memory is combined with another one, whatever other work items do meanwhile.
+# Atomic read-modify-write of a number in memory.
 for _type in ("i32", "u32", "f32", "i64", "u64", "f64"):
     for _reduction in ("add", "mul", "max", "min"):
         helper(

@@ -1,4 +1,4 @@
-"""Indices that are tensors: counted from 0, and reported where they are out of range."""
+"""Index tensors: negative indices are normalised, indices out of range are reported."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from weft_c.lowering import Array, KernelBuilder, Lowering
 from weft_c.ops.views import collapse_dims
 
 OUT_OF_RANGE = 1
-"""What a kernel reports for an index out of range."""
+"""The error code of an index out of range."""
 
 
 BEFORE, INDEXED, AFTER = range(3)
-"""What a dimension of elements is: one before the axis, one of the indices, one after the axis."""
+"""The role of a dimension: before the indexed axis, of the indices, or after the axis."""
 
 
 @dataclass(frozen=True)
 class Indexing:
-    """Elements beside the tensor that indices find them in; all have the same dimensions.
+    """Elements of a gather or scatter, and the tensor that they index, in common dimensions.
 
     Attributes
     ----------
     elements, indices
-        What is taken or put, and the index for each of its points.
+        The gathered or scattered elements, and the index of each.
     tensor
-        What it is taken from or put into, with the indexed axis at the end; it does not vary along
-        the dimensions of the indices.
+        The indexed tensor, with the indexed axis moved to the end; its strides along the dimensions
+        of the indices are 0.
     roles
-        What each dimension of the elements is.
+        The role of each dimension of the elements.
     """
 
     elements: TensorDescription
@@ -50,7 +50,7 @@ def indexing(
     indices: TensorDescription,
     elements: TensorDescription,
 ) -> Indexing:
-    """Return elements beside a tensor whose axis at a position is indexed."""
+    """Return the elements and a tensor whose axis `position` is indexed, in common dimensions."""
     rank, last = len(indices.shape), len(tensor.shape) - position - 1
     spread = indices.broadcast(elements.shape, range(position, position + rank))
     steps = (*tensor.strides[:position], *(0,) * rank, *tensor.strides[position + 1 :])
@@ -66,7 +66,7 @@ def indexing(
 
 
 def report_out_of_range(lowering: Lowering, title: str) -> None:
-    """Report indices into an axis that has no elements."""
+    """Report an index out of range: the indexed axis is empty."""
     builder = lowering.kernel(title)
     parallel_for(builder, (1,), lambda at, emitter: builder.code.line(builder.report(OUT_OF_RANGE)))
 
@@ -74,9 +74,9 @@ def report_out_of_range(lowering: Lowering, title: str) -> None:
 def checked_index(
     op: IndexedOp, builder: KernelBuilder, indices: Array, at: tuple[str, ...], kind: str
 ) -> str:
-    """Write an index of an axis, counted from 0; returns its name.
+    """Write the normalised index into the axis; returns its name.
 
-    One that is out of range is reported, and becomes -1.
+    An index out of range is reported, and becomes -1.
     """
     code, length = builder.code, op.args[0].axes[op.position].length
     name = code.define("i64", "at", f"(i64){indices.get(*at)}")

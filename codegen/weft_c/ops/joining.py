@@ -1,4 +1,4 @@
-"""Rules for tensors put together, and slices put into tensors."""
+"""Lowering rules of concatenation, padding, and slice updates."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import Emitter, literal
 
 MAX_OPERANDS = 16
-"""The most operands that one kernel puts together."""
+"""The most operands that one kernel concatenates."""
 
 Span = tuple[str | int, int, int]
-"""Start, length and step of a slice along one dimension; a start may be known at a call only."""
+"""Start, length and step of a slice along one dimension; dynamic starts are expressions."""
 
 
 @rules.on_type(joining.ConcatOp)
 def concat_rule(op: joining.ConcatOp, lowering: Lowering) -> None:
-    """Copy each operand into its part."""
+    """Copy each operand to its slice of the result."""
     out = bits(lowering.out)
     parts = [
         (bits(arg), out.slice(bounds))
@@ -60,7 +60,7 @@ def _copy_all(
 
 @rules.on_type(joining.PadOp)
 def pad_rule(op: joining.PadOp, lowering: Lowering) -> None:
-    """Choose between the operand and the constant."""
+    """Select the operand or the fill value at each point."""
     out, x = bits(lowering.out), bits(lowering.args[0])
     fill = literal(bits_of(op.fill, op.dtype), out.dtype)
     builder = lowering.kernel("pad")
@@ -69,7 +69,7 @@ def pad_rule(op: joining.PadOp, lowering: Lowering) -> None:
 
 @rules.on_type(indexing.UpdateSliceOp)
 def update_slice_rule(op: indexing.UpdateSliceOp, lowering: Lowering) -> None:
-    """Write the slice, into a copy of the first operand unless it is in place."""
+    """Store the slice, in a copy of the first operand unless the update is in place."""
     x, update, out = map(bits, (*lowering.args, lowering.out))
     if x == out or x.shape == update.shape:
         copy(lowering, update, out.slice(op.bounds))
@@ -81,7 +81,7 @@ def update_slice_rule(op: indexing.UpdateSliceOp, lowering: Lowering) -> None:
 
 @rules.on_type(dynamic_slices.DynamicSliceOp)
 def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, lowering: Lowering) -> None:
-    """Copy the block."""
+    """Copy the block at the dynamic start."""
     x, out = bits(lowering.args[0]), bits(lowering.out)
     builder = lowering.kernel("dynamic slice")
     wide = is_wide(x, out)
@@ -101,7 +101,7 @@ def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, lowering: Lowering) ->
 
 @rules.on_type(dynamic_slices.DynamicUpdateSliceOp)
 def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, lowering: Lowering) -> None:
-    """Write the block, into a copy of the first operand unless it is in place."""
+    """Store the block, in a copy of the first operand unless the update is in place."""
     x, update, out = map(bits, (*lowering.args[:2], lowering.out))
     builder = lowering.kernel("dynamic update slice")
     wide = is_wide(x, update)
@@ -133,7 +133,7 @@ def _put(
     other: Callable[[tuple[str, ...]], str],
     *read: TensorDescription,
 ) -> None:
-    """Write a kernel that puts an update into slices, and something else beside them."""
+    """Write a kernel that stores an update inside a slice, and `other` values outside."""
     code = builder.code
     target = builder.array("out", out, written=True)
     wide = is_wide(out, update, *read)
@@ -151,7 +151,7 @@ def _put(
     found: list[str] = []
 
     def look(places: Sequence[str], first: int) -> tuple[list[str], list[str]]:
-        """Return what tells that a point lies in the slices, and its places there."""
+        """Return tests of whether a point is inside the slice, and its indices in the update."""
         tests, inner = [], []
         for number, place in enumerate(places, first):
             test, at = _inside(place, spans[number], out.shape[number])
@@ -175,7 +175,7 @@ def _put(
 
 
 def _inside(place: str, span: Span, size: int) -> tuple[list[str], str]:
-    """Return tests of whether a place lies in a slice of a dimension, and where in that.
+    """Return tests of whether an index is in a slice of a dimension, and the index within it.
 
     The slice is not empty.
     """
@@ -189,7 +189,7 @@ def _inside(place: str, span: Span, size: int) -> tuple[list[str], str]:
         at = place if start == 0 else f"({place} - {start})"
         beyond = [] if isinstance(start, int) and start + length == size else [f"{at} < {length}"]
         return [*below, *beyond], at
-    assert isinstance(start, int), "only slices of neighbours begin where a call says"
+    assert isinstance(start, int), "slices with a dynamic start have step 1"
     low, high = sorted((start, start + (length - 1) * step))
     tests = [f"{place} >= {low}", f"{place} <= {high}", f"({place} - {low}) % {abs(step)} == 0"]
     at = f"({place} - {low}) / {abs(step)}"
@@ -199,7 +199,7 @@ def _inside(place: str, span: Span, size: int) -> tuple[list[str], str]:
 def _starts(
     op: dynamic_slices.DynamicBlockOp, builder: KernelBuilder, kind: str
 ) -> list[str | int]:
-    """Write where a block begins, moved as little as needed for all of it to lie inside."""
+    """Write the start of a block, clamped so that the block is inside."""
     args = builder.lowering.args
     given = args[len(args) - len(args[0].shape) :] if args[0].shape else ()
     found: list[str | int] = []

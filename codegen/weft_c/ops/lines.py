@@ -1,4 +1,4 @@
-"""Lines: the elements along one axis, for what is computed along each line by itself."""
+"""Lines: one-dimensional slices along an axis, for scans, searches and sorting."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from weft_c.ops.views import merge_dims
 from weft_c.processor import Processor
 
 WIDTH = 64
-"""The lines that lie beside each other and are taken together on a serial device."""
+"""The contiguous lines that a serial device processes together."""
 
 
 def as_lines(position: int, *tensors: TensorDescription) -> list[TensorDescription]:
-    """Return tensors with an axis moved to the end, and all others joined as far as they can be.
+    """Return tensors with an axis moved to the end, and the other dimensions collapsed.
 
-    The lengths of that axis may differ.
+    The lengths of that axis may differ between tensors.
     """
     rank = len(tensors[0].shape)
     others = [place for place in range(rank) if place != position]
@@ -30,7 +30,7 @@ def as_lines(position: int, *tensors: TensorDescription) -> list[TensorDescripti
 
 
 def with_axis(tensor: TensorDescription, position: int, length: int) -> TensorDescription:
-    """Return a tensor with one more axis, along which it does not vary."""
+    """Return a tensor broadcast along a new axis."""
     shape, strides = list(tensor.shape), list(tensor.strides)
     shape.insert(position, length)
     strides.insert(position, 0)
@@ -38,7 +38,7 @@ def with_axis(tensor: TensorDescription, position: int, length: int) -> TensorDe
 
 
 def are_columns(x: TensorDescription) -> bool:
-    """Whether neighbouring lines, rather than neighbours along one, are neighbours in memory."""
+    """Whether memory is contiguous across lines rather than along them."""
     if len(x.shape) < 2 or x.shape[-2] < 4:
         return False
     return abs(x.strides[-2]) < abs(x.strides[-1])
@@ -50,12 +50,12 @@ def line_count(x: TensorDescription) -> int:
 
 
 def suits_work_groups(x: TensorDescription, processor: Processor, least: int) -> bool:
-    """Whether each line is worth a group of work items, which it takes `least` elements for."""
+    """Whether work groups process lines, which must have at least `least` elements."""
     if processor.is_serial or x.shape[-1] < least:
         return False
     return not are_columns(x) or line_count(x) < processor.units * GROUPS_PER_UNIT
 
 
 def line_blocks(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return how many blocks of lines there are along each dimension but that of the lines."""
+    """Return the grid of tiles of `WIDTH` lines, without the dimension along the lines."""
     return (*shape[:-2], -(-shape[-2] // WIDTH))

@@ -1,4 +1,4 @@
-"""Rules for what the host does: linear systems, and effects."""
+"""Lowering rules of ops on the host: matrix decompositions and effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft_c.lowering import Lowering, rules
 @rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp)
 @rules.on_type(decompositions.DeterminantOp, decompositions.InverseOp)
 def decomposition_rule(op: Op, lowering: Lowering) -> None:
-    """Compute the reference, which turns NumPy's errors into NaN."""
+    """Call the NumPy reference, which replaces NumPy's errors by NaN."""
     args = (*lowering.args, lowering.out)
     lowering.host(partial(_compute, op.reference), args, (len(args) - 1,))
 
@@ -27,5 +27,5 @@ def _compute(reference: Any, *arrays: Any) -> None:
 
 @rules.on_type(control.EffectOp)
 def effect_rule(op: control.EffectOp, lowering: Lowering) -> None:
-    """Hand the operands over; the value is a view of the first."""
+    """Call the effect with the operands; the value is a view of the first."""
     lowering.host(op.perform, lowering.args, ())

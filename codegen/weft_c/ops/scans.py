@@ -1,9 +1,9 @@
-"""Rules for running sums, products, extrema and recurrences.
+"""Lowering rules of scans: cumulative sums, products and extrema, linear recurrences.
 
-A work item goes along a line, or along several that lie beside each other. Where lines are for
-groups, a group takes a stretch of a line at a time: each work item combines a few neighbours, what
-they come to is combined by doubling the reach (Hillis and Steele, Data Parallel Algorithms, 1986),
-and the total is carried on.
+A work item scans a line, or several contiguous lines. A work group scans a line in chunks: each
+work item combines a few neighbours, their totals are scanned by doubling the distance (Hillis and
+Steele, Data Parallel Algorithms, 1986), and the chunk's total is carried to the next. Long lines
+are split: one kernel computes the totals of splits, another one the results.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import Emitter, literal, register_type
 
 ELEMENTS_PER_ITEM = 4
-"""The neighbours that a work item of a group combines by itself."""
+"""The elements of a chunk for each work item."""
 
 MIN_LINE = 64
-"""The shortest line that is for a group."""
+"""The shortest line that a work group scans."""
 
 MAX_SPLITS = 256
-"""The most parts of a line; each looks at the totals of all before it."""
+"""The most splits of a line; each of them reads the totals of all before it."""
 
 MIN_CHUNKS = 4
-"""The fewest stretches that make a part."""
+"""The fewest chunks of a split."""
 
 _REDUCTIONS = {
     cumulative.CumsumOp: "add",
@@ -51,20 +51,20 @@ _REDUCTIONS = {
 
 @rules.on_type(*_REDUCTIONS)
 def running_rule(op: cumulative.CumulativeOp, lowering: Lowering) -> None:
-    """Combine one element after the other."""
+    """Scan each line with the op's combiner."""
     if lowering.out.size:
         _CumulativeScan(op, lowering).write()
 
 
 @rules.on_type(cumulative.LinearRecurrenceOp)
 def recurrence_rule(op: cumulative.LinearRecurrenceOp, lowering: Lowering) -> None:
-    """Weigh what there is, one element after the other."""
+    """Scan each line with the linear recurrence."""
     if lowering.out.size:
         _RecurrenceScan(op, lowering).write()
 
 
 def split_count(lines: int, length: int, processor: Processor) -> int:
-    """Return into how many parts each of some lines is cut."""
+    """Return the number of splits of each line."""
     if processor.is_serial:
         return 1
     min_length = MIN_CHUNKS * processor.group * ELEMENTS_PER_ITEM
@@ -72,14 +72,14 @@ def split_count(lines: int, length: int, processor: Processor) -> int:
 
 
 def _part_length(length: int, splits: int, group: int) -> int:
-    """Return the length of a part, which groups take in whole stretches."""
-    stretch = group * ELEMENTS_PER_ITEM
-    return -(-length // splits // stretch) * stretch if splits > 1 else length
+    """Return the length of a split, a multiple of a chunk."""
+    chunk = group * ELEMENTS_PER_ITEM
+    return -(-length // splits // chunk) * chunk if splits > 1 else length
 
 
 @needs_scratch(cumulative.RunningOp)
 def scan_scratch(op: cumulative.RunningOp, processor: Processor) -> int:
-    """Return the bytes of the totals of parts: two numbers for a recurrence, else one."""
+    """Return the bytes of the splits' totals: two scalars for a recurrence, else one."""
     length = op.axes.shape[op.position]
     lines = op.axes.size // length if op.axes.size else 1
     splits = split_count(lines, length, processor)
@@ -87,7 +87,7 @@ def scan_scratch(op: cumulative.RunningOp, processor: Processor) -> int:
 
 
 class _Scan:
-    """A kernel that goes along lines; what it keeps on the way are one or more numbers."""
+    """Builds the kernels of a scan, whose accumulator is one or more scalars."""
 
     def __init__(self, op: cumulative.RunningOp, lowering: Lowering) -> None:
         self.op = op
@@ -109,34 +109,34 @@ class _Scan:
 
     @property
     def out(self) -> Array:
-        """Where results go."""
+        """The array of the results."""
         return self.builder.array("out", self.layout, written=True)
 
     neutral: tuple[str, ...]
     is_exclusive = False
 
     def element(self, *at: str) -> tuple[str, ...]:
-        """Return the numbers that stand for one element."""
+        """Return the accumulator of one element."""
         raise NotImplementedError
 
     def combined(self, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:
-        """Return the numbers that stand for two stretches, from variables."""
+        """Return the combination of the accumulators of two adjacent ranges, given variables."""
         raise NotImplementedError
 
     def step(self, total: str, at: tuple[str, ...], number: str) -> str:
-        """Return the total after one more element."""
+        """Return the accumulator of a sequential scan after one more element."""
         raise NotImplementedError
 
     def get(self, array: Array, *at: str) -> str:
-        """Return an element in the dtype in which they are combined."""
+        """Return an element in the accumulator's dtype."""
         return Emitter(self.code).converted(array.dtype, self.dtype, array.get(*at))
 
     def put(self, value: str, *at: str) -> str:
-        """Return the statement that stores a total."""
+        """Return the statement that stores a result."""
         return self.out.set(Emitter(self.code).converted(self.dtype, self.op.dtype, value), *at)
 
     def place(self, number: str) -> str:
-        """Return where on the line an element is, given its number on the way."""
+        """Return the index of an element on the line, given its number in scan order."""
         return f"({self.length - 1} - {number})" if self.op.reverse else number
 
     def write(self) -> None:
@@ -151,7 +151,7 @@ class _Scan:
             parallel_for(self.builder, shape, self._line, wide=self.wide, cost=self.length)
 
     def _line(self, at: tuple[str, ...], emitter: Emitter) -> None:
-        """Write the way along one line."""
+        """Write the scan of one line."""
         outer, number, code = at[: len(self.layout.shape) - 1], self.code.name("k"), self.code
         total = code.define(self.type, "total", self.neutral[-1])
         head = f"for ({self.kind} {number} = 0; {number} < {self.length}; {number}++)"
@@ -169,7 +169,7 @@ class _Scan:
             self.code.line(self.put(total, *places))
 
     def _write_columns(self) -> None:
-        """Go along lines that lie beside each other together."""
+        """Write the scan of tiles of contiguous lines."""
         code, kind, width = self.code, self.kind, self.layout.shape[-2]
 
         def body(at: tuple[str, ...], emitter: Emitter) -> None:
@@ -193,7 +193,7 @@ class _Scan:
         parallel_for(self.builder, line_blocks(self.layout.shape), body, wide=self.wide, cost=cost)
 
     def _write_groups(self) -> None:
-        """Let groups take a stretch of a line at a time, or of a part of it."""
+        """Write the scan of lines, or of splits of lines, by work groups."""
         count = line_count(self.layout)
         splits = split_count(count, self.length, self.lowering.processor)
         if splits == 1:
@@ -206,7 +206,7 @@ class _Scan:
         self._write_parts(splits, totals, is_last=True)
 
     def _write_parts(self, splits: int, layout: TensorDescription | None, is_last: bool) -> None:
-        """Write the kernel that leaves the totals of parts, or the one that stores results."""
+        """Write the kernel that stores the totals of splits, or the one that stores results."""
         code, group, lines = self.code, self.builder.processor.group, self.layout.shape[:-1]
         numbers = range(len(self.neutral))
         for number in numbers:
@@ -268,7 +268,7 @@ class _Scan:
             code.line(self.put(found, *outer, self.place("(first + j)")))
 
     def _share(self, total: list[str], group: int) -> None:
-        """Write what combines, for each work item, the totals of all up to it."""
+        """Write the inclusive scan of the work items' totals in local memory."""
         code = self.code
         mine = [f"shared{number}[LOCAL_ID]" for number in range(len(self.neutral))]
         self._assign(mine, total)
@@ -293,13 +293,13 @@ class _Scan:
         return [self.code.define(self.type, hint, value) for value in values]
 
     def _assign(self, names: Sequence[str], values: Sequence[str]) -> None:
-        """Assign numbers, the last one first: it is made of all of them."""
+        """Write assignments, the last one first, since its value depends on all names."""
         for name, value in reversed(list(zip(names, values, strict=True))):
             self.code.line(f"{name} = {value};")
 
 
 class _CumulativeScan(_Scan):
-    """A running sum, product or extremum."""
+    """The scan of a cumulative sum, product, extremum or logaddexp."""
 
     op: cumulative.CumulativeOp
 
@@ -310,21 +310,21 @@ class _CumulativeScan(_Scan):
         self.reduction = _REDUCTIONS[type(op)]
 
     def element(self, *at: str) -> tuple[str, ...]:
-        """Be the element."""
+        """Return the element."""
         return (self.get(self.args[0], *at[1:]),)
 
     def combined(self, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:
-        """Combine."""
+        """Return the combination by the op's combiner."""
         return (combined(self.code, self.reduction, self.dtype, x[0], y[0]),)
 
     def step(self, total: str, at: tuple[str, ...], number: str) -> str:
-        """Combine with the element."""
+        """Return the combination with the element."""
         (value,) = self._variables("value", [self.get(self.args[0], *at)])
         return combined(self.code, self.reduction, self.dtype, total, value)
 
 
 class _RecurrenceScan(_Scan):
-    """A linear recurrence; a stretch of it stands for a factor and a term."""
+    """The scan of a linear recurrence; the accumulator is a factor and a term."""
 
     op: cumulative.LinearRecurrenceOp
 
@@ -333,19 +333,19 @@ class _RecurrenceScan(_Scan):
         self.neutral = (literal(1, self.dtype), literal(0, self.dtype))
 
     def element(self, *at: str) -> tuple[str, ...]:
-        """Be weight and term; the first weight counts as 0."""
+        """Return weight and term of an element; the first weight is 0."""
         number, *places = at
         weight, term = (self.get(array, *places) for array in self.args)
         return f"({number} == 0 ? {literal(0, self.dtype)} : {weight})", term
 
     def combined(self, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:
-        """Multiply the factors, and carry the first term through the second stretch."""
+        """Return the product of the factors and the first term advanced by the second range."""
         factor = combined(self.code, "mul", self.dtype, x[0], y[0])
         carried = combined(self.code, "mul", self.dtype, y[0], x[1])
         return factor, combined(self.code, "add", self.dtype, carried, y[1])
 
     def step(self, total: str, at: tuple[str, ...], number: str) -> str:
-        """Weigh what there is and add the term."""
+        """Return the weighted accumulator plus the term."""
         weight, term = self._variables("value", [self.get(array, *at) for array in self.args])
         carried = combined(self.code, "mul", self.dtype, weight, total)
         both = combined(self.code, "add", self.dtype, carried, term)

@@ -1,10 +1,9 @@
-"""Rules for elements put by index; what goes to an index out of range is dropped.
+"""Lowering rules of scatters; updates at indices out of range are reported and dropped.
 
-On a serial device each work item has places of its own along the axis and takes the updates in
-order, so the result is the same every time; so it is with numbers of 64 bits where there are no
-atomics for them. Elsewhere each update is combined with what is there at once, and the order in
-which floats are added is free. Of updates that are ``set`` a first kernel finds the last one for
-each place, by its number; a second one stores those and no others.
+On a serial device each work item owns a range of the axis and applies its updates in order, so
+results are deterministic; the same holds for 64-bit elements on devices without atomics for them.
+Elsewhere updates are atomic, and the order of float additions is unspecified. For ``set`` a first
+kernel finds the last update of each index by its number, and a second one stores only those.
 """
 
 from __future__ import annotations
@@ -30,17 +29,16 @@ _WIDER = {"b": dtypes.int32, "i": dtypes.int32, "u": dtypes.uint32, "f": dtypes.
 
 
 def _total_dtype(op: gathering.ScatterOp, processor: Processor) -> DType:
-    """Return the dtype in which numbers are combined: atomics need 32 bits or 64."""
+    """Return the dtype of the accumulators: atomics need 32 or 64 bits."""
     if processor.is_serial or op.reduction == "set" or op.dtype.itemsize >= 4:
         return op.accumulator_dtype
     return _WIDER.get(op.dtype.kind, dtypes.float32)
 
 
 def _number_dtype(op: gathering.ScatterOp, processor: Processor) -> DType | None:
-    """Return the dtype of the numbers of updates that are set by several work items at once.
+    """Return the dtype of update numbers for ``set`` on parallel devices.
 
-    None where no kernel compares them: where one work item takes them all in order, or there is
-    but one.
+    None where no kernel compares them: there is a single update, or one work item applies all.
     """
     count = op.args[1].axes.size
     if op.reduction != "set" or processor.is_serial or count == 1:
@@ -52,7 +50,7 @@ def _number_dtype(op: gathering.ScatterOp, processor: Processor) -> DType | None
 
 @needs_scratch(gathering.ScatterOp)
 def scatter_scratch(op: gathering.ScatterOp, processor: Processor) -> int:
-    """Return the bytes of the numbers that are combined, or of the last update for each place."""
+    """Return the bytes of wider accumulators, or of the last update's number for each index."""
     number = _number_dtype(op, processor)
     if number is not None:
         return op.axes.shape[op.position] * number.itemsize
@@ -62,7 +60,7 @@ def scatter_scratch(op: gathering.ScatterOp, processor: Processor) -> int:
 
 @rules.on_type(gathering.ScatterOp)
 def scatter_rule(op: gathering.ScatterOp, lowering: Lowering) -> None:
-    """Copy the first operand unless it is in place, then put into it."""
+    """Copy the first operand unless the scatter is in place, then apply the updates."""
     x, out = lowering.args[0], lowering.out
     dtype = _total_dtype(op, lowering.processor)
     if not out.size:
@@ -82,7 +80,7 @@ def scatter_rule(op: gathering.ScatterOp, lowering: Lowering) -> None:
 
 
 class _ScatterKernel:
-    """The kernel that puts updates into a target."""
+    """Builds the kernel that applies the updates."""
 
     def __init__(
         self, op: gathering.ScatterOp, lowering: Lowering, target: TensorDescription
@@ -102,7 +100,7 @@ class _ScatterKernel:
         self.target = self.builder.array("out", self.found.tensor, written=True)
 
     def write(self) -> None:
-        """Write the kernel for the kind of device."""
+        """Write the kernel for the processor and the reduction."""
         processor = self.builder.processor
         if processor.is_serial:
             self._write_shares()
@@ -114,7 +112,7 @@ class _ScatterKernel:
             self._write_atomics()
 
     def _write_set(self) -> None:
-        """Store those updates that are the last ones for their places."""
+        """Write the kernel of ``set``, which stores the last update of each index."""
         dtype = _number_dtype(self.op, self.builder.processor)
         if dtype is not None:
             self._write_last(dtype)
@@ -124,7 +122,7 @@ class _ScatterKernel:
             self._write_shares()
 
     def _write_shares(self) -> None:
-        """Let each work item look at all indices, and take those at its own places."""
+        """Write loops in which a work item reads all indices and applies those in its range."""
         builder, code, kind = self.builder, self.builder.code, self.kind
         shapes = [self.found.shape(role) for role in (BEFORE, INDEXED, AFTER)]
         rows, count, width = map(prod, shapes)
@@ -158,13 +156,13 @@ class _ScatterKernel:
         code.line(self.target.set(both, *at))
 
     def _update(self, places: tuple[str, ...]) -> str:
-        """Write an update in the dtype in which numbers are combined."""
+        """Write an update, converted to the accumulators' dtype."""
         emitter, dtype = Emitter(self.builder.code), self.target.dtype
         value = emitter.converted(self.source.dtype, dtype, self.source.get(*places))
         return self.builder.code.define(f"const {emitter.type(dtype)}", "new", value)
 
     def _write_atomics(self) -> None:
-        """Combine each update at once."""
+        """Write an atomic update for each element."""
 
         def combine(places: tuple[str, ...], place: str) -> None:
             new = self._update(places)
@@ -175,11 +173,11 @@ class _ScatterKernel:
         self._write_points(combine)
 
     def _write_each(self) -> None:
-        """Store each update: no two are for one place."""
+        """Write a store for each element, without conflicts between updates."""
         self._write_points(self._combine)
 
     def _write_last(self, dtype: DType) -> None:
-        """Find the number of the last update for each place, then store the updates with these."""
+        """Write the search for each index's last update, and the kernel that stores those."""
         last = _last_updates(self.op, self.lowering, dtype)
         numbers = self.builder.array("last", last)
         shape = self.found.shape(INDEXED)
@@ -192,7 +190,7 @@ class _ScatterKernel:
         self._write_points(store)
 
     def _write_points(self, put: Callable[[tuple[str, ...], str], None]) -> None:
-        """Write a loop over all updates whose indices are in range."""
+        """Write a parallel loop over the updates with indices in range."""
         builder = self.builder
 
         def body(at: tuple[str, ...], emitter: Emitter) -> None:
@@ -205,7 +203,7 @@ class _ScatterKernel:
 
 
 def _number(shape: Sequence[int], at: Sequence[str]) -> str:
-    """Return the place of a point in row-major order."""
+    """Return the flat row-major index of a point."""
     terms = [
         name if step == 1 else f"{name} * {step}"
         for name, step in zip(at, row_major(shape, 1), strict=True)
@@ -215,10 +213,10 @@ def _number(shape: Sequence[int], at: Sequence[str]) -> str:
 
 
 def _last_updates(op: gathering.ScatterOp, lowering: Lowering, dtype: DType) -> TensorDescription:
-    """Write kernels that find, for each place along the axis, the last index that means it.
+    """Write kernels that find the last update of each index along the axis.
 
-    They give its number in row-major order, or -1 where none does. The numbers are those of
-    indices, not of elements: what lies before and after the axis goes the same way.
+    The result holds its flat number among the indices, or -1 for no update. Updates are numbered by
+    index, not by element, since the other dimensions share the indices.
     """
     last = lowering.scratch((op.axes.shape[op.position],), dtype)
     clearing = lowering.kernel("no update")

@@ -1,4 +1,4 @@
-"""The rule for places in a sorted vector."""
+"""The lowering rule of searchsorted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft_c.source.values import Emitter
 
 @rules.on_type(sorting.SearchSortedOp)
 def search_sorted_rule(op: sorting.SearchSortedOp, lowering: Lowering) -> None:
-    """Halve the stretch that is left to search."""
+    """Write a binary search for each value."""
     ordered, values = lowering.args
     builder = lowering.kernel("search sorted")
     code, kind = builder.code, index_type(is_wide(ordered))

@@ -1,4 +1,4 @@
-"""Ranks: unsigned integers in the order of values, in which NaN is above all and 0 equals -0."""
+"""Sort keys: unsigned integers in the order of values; NaN is the greatest, 0 equals -0."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from weft_c.source.values import register_type
 
 
 def sort_key_dtype(dtype: DType) -> DType:
-    """Return the dtype of the rank of a value."""
+    """Return the dtype of the sort keys of a dtype."""
     return dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
 
 
 def sort_key_type(dtype: DType) -> str:
-    """Return the type of a rank."""
+    """Return the C type of the sort keys of a dtype."""
     return register_type(sort_key_dtype(dtype))
 
 
 def sort_key(code: Code, dtype: DType, value: str, descending: bool = False) -> str:
-    """Return the rank of a value, or that in reversed order."""
+    """Return the sort key of a value, in reverse order if `descending`."""
     rank = code.call(f"weft_rank_{register_type(dtype)}", value)
     return f"~{rank}" if descending else rank
 
@@ -28,10 +28,10 @@ def sort_key(code: Code, dtype: DType, value: str, descending: bool = False) -> 
 def reduce_highest_key(
     builder: KernelBuilder, types: tuple[str, str], rank: str, place: str
 ) -> None:
-    """Write what finds the highest rank that a work item of a group has, and its first place.
+    """Write the reduction of a group's sort keys to the highest one, with its first position.
 
-    They are left in ``ranks[0]`` and ``places[0]``, which the group shares, of the given types; a
-    barrier must come before they are written again.
+    The results are in ``ranks[0]`` and ``places[0]`` in local memory, of the given types. A barrier
+    must precede the next write to them.
     """
     code, group = builder.code, builder.processor.group
     for type_, hint in zip(types, ("ranks", "places"), strict=True):

@@ -1,8 +1,8 @@
-"""Rules for sorting: ranks are sorted together with the places they come from.
+"""Lowering rules of sort, argsort and top-k: sort keys are sorted with their positions.
 
-On a serial device a work item sorts by digits, or keeps the few that are asked for. Elsewhere a
-group sorts a line by Batcher's bitonic network, in its own memory where the line fits there; of a
-longer line it looks for one element after the other where few are asked for.
+On a serial device a work item uses a radix sort, or insertion for a small top-k. Elsewhere a work
+group uses Batcher's bitonic network, in local memory if the line fits, or repeated selection for a
+small top-k of a longer line.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from weft_c.source.index_types import index_dtype, index_type, is_wide, needs_wi
 from weft_c.source.values import Emitter, register_type
 
 MAX_INSERTED = 32
-"""The most elements that are kept in order while looking along a line."""
+"""The largest top-k by insertion."""
 
 MAX_SELECTED = 64
-"""The most elements for which a group looks along a line, once for each."""
+"""The largest top-k by repeated selection."""
 
 _COST = 16
-"""How many points an element that is sorted counts for."""
+"""The weight of a sorted element in points of a parallel loop."""
 
 
 def _next_power_of_two(length: int) -> int:
-    """Return the least power of two that is no less than a length."""
+    """Return the least power of two that is at least `length`."""
     return 1 << (length - 1).bit_length()
 
 
 def _place_dtype(length: int, processor: Processor) -> DType:
-    """Return the dtype of places along a line, and of a network's counters.
+    """Return the dtype of positions along a line, and of a network's counters.
 
-    These go up to twice as many as a network has slots.
+    The counters go up to twice the number of slots of the network.
     """
     return index_dtype(
         needs_wide_counter(length if processor.is_serial else 2 * _next_power_of_two(length))
@@ -70,7 +70,7 @@ def _uses_selection(op: sorting.SortingOp, processor: Processor) -> bool:
 
 
 def _concurrent_lines(count: int, length: int, processor: Processor) -> int:
-    """Return how many lines are sorted at the same time."""
+    """Return how many lines are sorted concurrently."""
     if processor.is_serial:
         return min(count, serial_items(count * length * _COST, processor))
     return min(count, processor.units)
@@ -78,7 +78,7 @@ def _concurrent_lines(count: int, length: int, processor: Processor) -> int:
 
 @needs_scratch(sorting.ArgsortOp, sorting.SortOp, sorting.TopKIndicesOp)
 def sorting_scratch(op: sorting.SortingOp, processor: Processor) -> int:
-    """Return the bytes of ranks and places, twice on serial devices."""
+    """Return the bytes of sort keys and positions, doubled on serial devices."""
     x = op.args[0]
     length = x.axes.shape[op.position]
     if not x.axes.size or _uses_insertion(op, processor) or _uses_selection(op, processor):
@@ -92,7 +92,7 @@ def sorting_scratch(op: sorting.SortingOp, processor: Processor) -> int:
 
 @rules.on_type(sorting.ArgsortOp, sorting.SortOp, sorting.TopKIndicesOp)
 def sorting_rule(op: sorting.SortingOp, lowering: Lowering) -> None:
-    """Sort each line; store the places, or the elements that come from there."""
+    """Sort each line; store the positions, or the elements at those positions."""
     if lowering.out.size:
         sort = _SortKernel(op, lowering)
         if _uses_insertion(op, lowering.processor):
@@ -106,7 +106,7 @@ def sorting_rule(op: sorting.SortingOp, lowering: Lowering) -> None:
 
 
 class _SortKernel:
-    """A kernel that sorts lines."""
+    """Builds a kernel that sorts lines."""
 
     def __init__(self, op: sorting.SortingOp, lowering: Lowering) -> None:
         self.op = op
@@ -129,22 +129,22 @@ class _SortKernel:
         self.concurrent_lines = _concurrent_lines(self.count, self.length, self.builder.processor)
 
     def rank(self, *at: str) -> str:
-        """Return the rank of an element."""
+        """Return the sort key of an element."""
         return sort_key(self.code, self.x.dtype, self.x.get(*at), self.op.descending)
 
     def store(self, outer: tuple[str, ...], number: str, place: str) -> str:
-        """Return the statement that stores what is at a place of the sorted line."""
+        """Return the statement that stores result `number`, the element at a position or that."""
         value = self.elements.get(*outer, place) if self.takes_elements else place
         return self.out.set(value, *outer, number)
 
     def scratch(self, hint: str, dtype: DType, slots: int) -> Callable[[str], Address]:
-        """Return where the memory of a line that is being sorted begins."""
+        """Return a function that gives the address of a work item's or group's scratch memory."""
         memory = self.lowering.scratch((self.concurrent_lines, slots), dtype)
         array = self.builder.array(hint, memory, written=True)
         return lambda number: array.at(number, "0")
 
     def write_insertion(self) -> None:
-        """Keep the first elements in order while looking along each line."""
+        """Write a top-k by insertion into a sorted array of k elements."""
         code, kind, few = self.code, index_type(self.wide), self.kept
 
         def body(at: tuple[str, ...], emitter: Emitter) -> None:
@@ -168,7 +168,7 @@ class _SortKernel:
         parallel_for(self.builder, self.lines, body, wide=self.wide, cost=self.length)
 
     def write_selection(self) -> None:
-        """Let a group look for the first element of each line, then for the next in order."""
+        """Write a top-k by repeated search for the next element, a work group for each line."""
         code, kind = self.code, self.place_type
         with work_group_loop(self.builder, self.count) as line:
             outer = unravel_index(code, self.lines, line, "i64")
@@ -190,7 +190,7 @@ class _SortKernel:
                 code.line("BARRIER();")
 
     def write_radix_sort(self) -> None:
-        """Let each work item sort whole lines."""
+        """Write a radix sort of whole lines by each work item."""
         code, kind, n = self.code, index_type(self.wide), self.length
         dtype = sort_key_dtype(self.x.dtype)
         memory = [
@@ -218,7 +218,7 @@ class _SortKernel:
         launch(self.builder, self.concurrent_lines)
 
     def write_network(self) -> None:
-        """Let each group sort a line, filled up to a power of two with what comes last."""
+        """Write a bitonic sort of each line by a work group, padded to a power of two."""
         code, kind, slots = self.code, self.place_type, _next_power_of_two(self.length)
         dtype = self.x.dtype
         groups = None

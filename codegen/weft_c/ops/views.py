@@ -1,4 +1,4 @@
-"""Elements as bits, for what only moves them, and arrays seen with fewer dimensions."""
+"""Views of layouts: elements as unsigned integers for copies, and collapsed dimensions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
 
 def bits(tensor: TensorDescription) -> TensorDescription:
-    """Return the elements of a tensor as unsigned integers of their size."""
+    """Return a layout with the elements as unsigned integers of the same size."""
     return tensor.with_dtype(_BITS[tensor.dtype.itemsize])
 
 
 def bits_of(value: Any, dtype: DType) -> int:
-    """Return the bits of a number."""
+    """Return the bits of a scalar of a dtype as an integer."""
     return int(np.asarray(value).astype(dtype).view(_BITS[dtype.itemsize]))
 
 
 def merge_dims(tensor: TensorDescription, groups: Sequence[Sequence[int]]) -> TensorDescription:
-    """Return a tensor whose dimensions in each group, which must allow it, are one."""
+    """Return a tensor with the dimensions of each group merged; strides must allow it."""
     return replace(
         tensor,
         shape=tuple(prod(tensor.shape[place] for place in group) for group in groups),
@@ -39,9 +39,9 @@ def merge_dims(tensor: TensorDescription, groups: Sequence[Sequence[int]]) -> Te
 def collapse_dims(
     *tensors: TensorDescription, roles: Sequence[Hashable] | None = None
 ) -> tuple[list[TensorDescription], tuple[tuple[int, ...], ...]]:
-    """Return tensors of one shape with dimensions joined where all allow it, and the groups.
+    """Return tensors of one shape with dimensions collapsed where all allow it, and the groups.
 
-    Dimensions of different roles are not joined; those of length 1 are left out.
+    Dimensions of different roles are not merged; those of length 1 are dropped.
     """
     shape = tensors[0].shape
     groups = collapse(shape, roles or [0] * len(shape), [each.strides for each in tensors])

@@ -1,4 +1,4 @@
-"""The rule for sums of overlapping windows."""
+"""The lowering rule of fold: sums of overlapping windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_c.source.values import Emitter, literal
 
 @rules.on_type(windows.FoldOp)
 def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
-    """Add up, for each element of the result, the elements of windows that lie on it."""
+    """Sum the elements of all windows that cover an element of the result."""
     (x,) = lowering.args
     builder = lowering.kernel("fold")
     code, dtype = builder.code, accumulator_dtype(op.dtype)
@@ -40,7 +40,7 @@ def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
         code.line(out.set(emitter.converted(dtype, op.dtype, total), *at[: len(op.spans)]))
 
     def window_at(stack: ExitStack, place: str, span: Span, size: int) -> list[str]:
-        """Write a loop over the elements of windows that lie on a place: window and element."""
+        """Write a loop over the windows that cover an index; returns window and element."""
         count, step, length, gap = span
         if is_whole(span, size):
             return [place, "0"] if length == 1 else ["0", place]

@@ -1,4 +1,4 @@
-"""How work is spread over work items where `each_point` does not fit."""
+"""Work-sharing loops for kernels with several loops or with scratch memory for each work item."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from weft_c.loops.parallel import (
 from weft_c.lowering import KernelBuilder
 
 Point = Callable[[tuple[str, ...]], None]
-"""Writes what happens at a point, given its index along each dimension."""
+"""Writes the body of a loop, given the index of a point along each dimension."""
 
 
 def work_items(points: int, builder: KernelBuilder) -> int:
-    """Return the number of work items for so many points."""
+    """Return the number of work items for some points."""
     processor = builder.processor
     find = serial_items if processor.is_serial else parallel_items
     return find(max(points, 1), processor)
 
 
 def launch(builder: KernelBuilder, items: int) -> None:
-    """End a kernel and launch it with `work_items`."""
+    """End a kernel and launch it with the result of `work_items`."""
     builder.launch(items, 1 if builder.processor.is_serial else builder.processor.group)
 
 
 def share_points(
     builder: KernelBuilder, shape: Sequence[int], items: int, body: Point, kind: str
 ) -> None:
-    """Write a loop over points that so many work items share; a kernel may have several."""
+    """Write a loop over points that `items` work items share; a kernel may have several."""
     shape = tuple(shape) or (1,)
     if 0 in shape:
         return

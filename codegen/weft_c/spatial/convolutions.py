@@ -1,7 +1,7 @@
-"""Convolutions and their adjoints.
+"""Lowering rules of convolutions and their gradients.
 
-Serial devices compute them directly, from copies of the images with zeros around them; others as
-products of matrices whose elements are looked up in the images.
+Serial devices use direct convolution on zero-padded copies of the images; other devices, and large
+filters or strides, use implicit GEMM.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from weft_c.spatial.implicit_gemm import (
 )
 
 MAX_TAPS = 1024
-"""With more elements in a filter, tables of them are not worth their text."""
+"""The most elements of a filter for direct convolution, which has tables of them."""
 
 MAX_PHASES = 9
-"""With more phases of the stride, kernels for each of them are not worth their text."""
+"""The most phases of the stride for direct convolution, which has loops for each."""
 
 
 @rules.on_type(ConvolutionOp, ConvolutionInputOp, ConvolutionFilterOp)
 def convolve(op: BilinearConvolutionOp, lowering: Lowering) -> None:
-    """Write outputs from images and filters, or what they come from."""
+    """Lower a convolution, or its gradient of the input or of the filter."""
     if not lowering.out.size:
         return
     processor, g = lowering.processor, geometry_of(op)
@@ -60,7 +60,7 @@ def convolve(op: BilinearConvolutionOp, lowering: Lowering) -> None:
 
 @needs_scratch(ConvolutionOp, ConvolutionInputOp, ConvolutionFilterOp)
 def convolution_bytes(op: BilinearConvolutionOp, processor: Processor) -> int:
-    """Return the scratch memory of a convolution or an adjoint."""
+    """Return the bytes of scratch memory of a convolution or a gradient."""
     g = geometry_of(op)
     if not op.axes.size:
         return 0
@@ -76,7 +76,7 @@ def convolution_bytes(op: BilinearConvolutionOp, processor: Processor) -> int:
 
 
 def is_direct(op: BilinearConvolutionOp, g: Geometry, processor: Processor) -> bool:
-    """Whether a convolution is computed from copies of the images, whose elements are not many."""
+    """Whether direct convolution is used; its padded copies are indexed in 32 bits."""
     is_short = not isinstance(op, ConvolutionInputOp) or prod(g.sliding.stride) <= MAX_PHASES
     is_filled = all(each.axes.size for each in op.args)
     if not processor.is_serial or not is_short or not is_filled or g.taps > MAX_TAPS:

@@ -1,7 +1,7 @@
-"""Correlations on serial devices: outputs from images, and images from outputs.
+"""Direct convolution on serial devices: of images, and its gradient of the input.
 
-A work item takes an image, copies its channels with zeros around them, and makes a tile of results
-in registers at a time: some filters, and along each of them vectors of neighbouring windows.
+A work item copies the channels of an image with zero padding, and computes a tile of results in
+registers at a time: some filters, and for each of them vectors of neighbouring windows.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ from weft_c.spatial.geometry import OutputPhase, Planes
 from weft_c.spatial.padded_copies import copy_planes
 
 REGISTERS = 26
-"""The vectors of sums that are kept at a time."""
+"""The most vectors of sums in registers."""
 
 MIN_TASKS = 2
-"""The tasks for each unit, before an image is a task for several work items."""
+"""The tasks for each compute unit, below which the results of an image are split."""
 
 
 @dataclass(frozen=True)
 class DirectConvolution:
-    """Results from planes and filters.
+    """The sizes of a direct convolution.
 
     Attributes
     ----------
     batch, groups
-        The images, and the groups of their channels.
+        The number of images, and of groups of channels.
     channels, results
-        The channels of a group that are read, and those that are made.
-    planes, sweeps
-        What is copied, and how it is seen.
+        The input and output channels of a group.
+    planes, output_phases The padded copies, and the phases of the results that read them.
     """
 
     batch: int
@@ -47,7 +46,7 @@ class DirectConvolution:
     output_phases: tuple[OutputPhase, ...]
 
     def parts(self, processor: Processor) -> int:
-        """Return in how many parts the results of an image are cut."""
+        """Return the number of parts of an image's results."""
         wanted = MIN_TASKS * processor.units
         return max(1, min(-(-wanted // (self.batch * self.groups)), self.results // 8))
 
@@ -58,7 +57,7 @@ class DirectConvolution:
 
     @property
     def elements(self) -> int:
-        """The elements that a work item copies, and room after them for a vector."""
+        """The elements of a work item's copies, with room for a vector."""
         return self.channels * self.planes.size + 4 * VECTOR
 
     def scratch(self, acc: Accumulator, processor: Processor) -> int:
@@ -77,7 +76,7 @@ class OutputTile:
 
 
 def best_tile(results: int, output_phase: OutputPhase, planes: Planes, lanes: int) -> OutputTile:
-    """Return the tile that computes a sweep in the fewest cycles."""
+    """Return the tile that computes an output phase in the fewest cycles."""
     *_, height, width = (1, *output_phase.counts)
     pitch = planes.pitches[-2] if len(planes.pitches) > 1 else width
     found: list[tuple[float, OutputTile]] = []
@@ -100,12 +99,12 @@ def write_direct_convolution(
     acc: Accumulator,
     is_transposed: bool,
 ) -> None:
-    """Write the kernel; filters are (results, channels, ...), or transposed the other way round."""
+    """Write the kernel; filters are (results, channels, ...), or the reverse if transposed."""
     _DirectConvolutionKernel(lowering, task, acc, is_transposed).write()
 
 
 class _DirectConvolutionKernel(KernelBuilder):
-    """The kernel that is being written."""
+    """Builds the kernel of a direct convolution."""
 
     def __init__(
         self,
@@ -155,7 +154,7 @@ class _DirectConvolutionKernel(KernelBuilder):
     def write_phase(
         self, at: tuple[str, str, str], number: int, output_phase: OutputPhase, window: OutputTile
     ) -> None:
-        """Write the loops over the tiles of a sweep; the last ones overlap those before them."""
+        """Write the loops over the tiles of an output phase; the last ones overlap others."""
         code, task = self.code, self.task
         *outer, height, width = (1, *output_phase.counts)
         down, across = -(-height // window.rows), -(-width // window.columns)
@@ -173,7 +172,7 @@ class _DirectConvolutionKernel(KernelBuilder):
                 self.sums(at, number, output_phase, window, indices, o)
 
     def clamped(self, hint: str, number: str, size: int, length: int) -> str:
-        """Write where a tile begins, so that it ends inside."""
+        """Write the start of a tile, clamped so that the tile is inside."""
         start = f"{number} * {size}"
         if length % size == 0:
             return self.code.define("const i32", hint, start)
@@ -189,7 +188,7 @@ class _DirectConvolutionKernel(KernelBuilder):
         indices: tuple[str, ...],
         o: str,
     ) -> None:
-        """Write one tile."""
+        """Write the sums of one tile."""
         code, task, acc = self.code, self.task, self.acc
         vector = acc.type(self.lanes)
         code.line(f"{vector} c[{window.filters}][{window.vectors}];")
@@ -208,7 +207,7 @@ class _DirectConvolutionKernel(KernelBuilder):
         self.store(at, output_phase, window, indices, o)
 
     def term(self, group: str, number: int, window: OutputTile, start: str, o: str) -> None:
-        """Write one term of all sums of a tile."""
+        """Write the update of all sums of a tile by one term."""
         code, task, acc = self.code, self.task, self.acc
         code.line(
             f"GLOBAL const {acc.scalar_type} *const seen = {self.planes} + {start}"
@@ -239,7 +238,7 @@ class _DirectConvolutionKernel(KernelBuilder):
         indices: tuple[str, ...],
         o: str,
     ) -> None:
-        """Write how the lanes that are results are put in their places."""
+        """Write the stores of the lanes that are results."""
         code, task = self.code, self.task
         *outer, j = indices
         pitch = task.planes.pitches[-2] if len(indices) > 1 else 0
@@ -264,7 +263,7 @@ class _DirectConvolutionKernel(KernelBuilder):
 
 
 def _places(indices: list[str], output_phase: OutputPhase, last: bool = False) -> list[str]:
-    """Return where results lie."""
+    """Return the indices of results of an output phase."""
     axes = list(zip(output_phase.first, output_phase.step, strict=True))
     axes = axes[-1:] if last else axes[: len(indices)]
     return [
@@ -274,7 +273,7 @@ def _places(indices: list[str], output_phase: OutputPhase, last: bool = False) -
 
 
 def _runs(first: int, end: int, lanes: int, is_run: bool) -> list[tuple[int, int]]:
-    """Return lanes in runs that one instruction stores, none of which crosses a vector."""
+    """Return lanes in runs that one instruction stores, none across two vectors."""
     found = []
     while first < end:
         room = min(lanes - first % lanes, end - first)

@@ -1,8 +1,9 @@
-"""Filters' adjoints on serial devices: sums of products of images and outputs over all windows.
+"""Filter gradients of convolutions on serial devices: sums of products over all windows.
 
-A work item copies some images and their outputs, in such a way that windows that are neighbours
-are so in both, and adds products of vectors up for a tile of filters and their elements. Where a
-row of outputs ends there are zeros, so a value that is not finite may reach the elements beside it.
+A work item copies some images and their output gradients, such that neighbouring windows are
+contiguous in both, and accumulates products of vectors for a tile of filters and filter elements.
+Rows of output gradients are padded with zeros, whose products turn non-finite elements of images
+into NaN in neighbouring sums.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from weft_c.spatial.geometry import Geometry, Planes, forward
 from weft_c.spatial.padded_copies import copy_planes
 
 CACHED = 1 << 17
-"""The elements that are copied at a time."""
+"""The elements of images and outputs that are copied at a time, for the cache."""
 
 SPLIT = 4
-"""The parts of the images for each unit at most."""
+"""The most splits of the batch for each compute unit."""
 
 
 @dataclass(frozen=True)
 class FilterGradient:
-    """How the sums over all windows are cut.
+    """The blocking of a filter gradient.
 
     Attributes
     ----------
     geometry
-        The lengths.
+        The geometry of the convolution.
     lanes
-        Those of vectors.
+        The lanes of vectors.
     parts, cuts
-        In how many parts images, and filters, are cut for work items.
+        The number of splits of the batch, and of parts of the filters, for work items.
     """
 
     geometry: Geometry
@@ -51,12 +52,12 @@ class FilterGradient:
 
     @property
     def images(self) -> Planes:
-        """How images are copied."""
+        """The padded copies of images."""
         return forward(self.geometry)[0]
 
     @property
     def outputs(self) -> Planes:
-        """How outputs are copied: with the pitches of the images."""
+        """The copies of output gradients, with the pitches of the images."""
         counts, sizes = self.geometry.counts, self.images.sizes
         rank = len(counts)
         whole = (counts[0], *sizes[1:])
@@ -64,28 +65,28 @@ class FilterGradient:
 
     @property
     def length(self) -> int:
-        """The elements of a copied output, whole vectors."""
+        """The elements of a channel of copied output gradients, in whole vectors."""
         return -(-self.outputs.size // self.lanes) * self.lanes
 
     @property
     def of_image(self) -> int:
-        """The elements that are copied of an image."""
+        """The copied elements of an image."""
         return self.geometry.channels * self.images.size
 
     @property
     def of_output(self) -> int:
-        """The elements that are copied of the outputs of an image."""
+        """The copied elements of an image's output gradients."""
         return self.geometry.filters * self.length
 
     @property
     def together(self) -> int:
-        """How many images are copied at a time."""
+        """The number of images that are copied at a time."""
         most = -(-self.geometry.batch // self.parts)
         return max(1, min(most, CACHED // (self.of_image + self.of_output)))
 
     @property
     def elements(self) -> int:
-        """The elements that a work item copies, and room for a vector after each kind."""
+        """The elements of a work item's copies, with room for a vector after each of the two."""
         return self.together * (self.of_image + self.of_output) + 2 * VECTOR
 
     def scratch(self, acc: Accumulator) -> int:
@@ -98,7 +99,7 @@ class FilterGradient:
 def plan_filter_gradient(
     geometry: Geometry, acc: Accumulator, processor: Processor
 ) -> FilterGradient:
-    """Return how sums over all windows are cut."""
+    """Return the blocking of a filter gradient for a processor."""
     parts = max(1, min(geometry.batch, SPLIT * processor.units))
     cuts = max(1, min(-(-2 * processor.units // parts), geometry.filters // 4))
     return FilterGradient(geometry, acc.lanes, parts, cuts)
@@ -109,7 +110,7 @@ def write_filter_gradient(
     sums: FilterGradient,
     acc: Accumulator,
 ) -> None:
-    """Write the kernels; the operands are images and outputs."""
+    """Write the kernels; the operands are images and output gradients."""
     g = sums.geometry
     shape = (g.groups * g.filters, g.channels, g.taps)
     out = lowering.out.cast(shape)
@@ -123,7 +124,7 @@ def write_filter_gradient(
 
 
 class _FilterGradientKernel(KernelBuilder):
-    """The kernel that adds products up."""
+    """Builds the kernel of a filter gradient."""
 
     def __init__(
         self,
@@ -176,7 +177,7 @@ class _FilterGradientKernel(KernelBuilder):
         self.launch(sums.parts * sums.cuts)
 
     def copy(self) -> None:
-        """Write the copy of an image and its outputs."""
+        """Write the copy of an image and its output gradients."""
         code, sums, g = self.code, self.sums, self.g
         target = f"{self.seen} + each * {sums.of_image}"
         channels = (f"group * {g.channels}", g.channels)
@@ -233,7 +234,7 @@ class _FilterGradientKernel(KernelBuilder):
                 self.store(part, is_first)
 
     def store(self, part: str, is_first: str) -> None:
-        """Write how a sum is put in its place, or added to what is there."""
+        """Write the store of a sum, or its addition to the sum of earlier images."""
         code, g, acc = self.code, self.g, self.acc
         total = "added[r][t]"
         if self.sums.lanes > 1:
@@ -257,7 +258,7 @@ class _FilterGradientKernel(KernelBuilder):
 
 
 def _tile(filters: int, elements: int) -> tuple[int, int]:
-    """Return the filters and elements of a tile that take the fewest cycles."""
+    """Return the filters and filter elements of the tile that takes the fewest cycles."""
     found = []
     for rows in range(1, min(filters, 8) + 1):
         for columns in range(1, min(elements, REGISTERS // rows, 12) + 1):

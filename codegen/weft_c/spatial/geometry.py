@@ -1,4 +1,4 @@
-"""The geometry of a convolution as kernels need it: lengths, and which elements meet."""
+"""The geometry of convolutions: sizes, padded copies of images, and taps of filters."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from weft.support.locks import cached_property
 
 @dataclass(frozen=True)
 class Geometry:
-    """The lengths of a convolution.
+    """The sizes of a convolution.
 
     Attributes
     ----------
     batch, groups
-        The images, and the groups that channels are cut in.
+        The number of images, and of groups of channels.
     channels, filters
-        Those of a group.
+        The input and output channels of a group.
     lengths, counts
-        The spatial lengths of the images, and of the outputs.
+        The spatial sizes of the images, and of the outputs.
     sliding
-        The windows.
+        Kernel size, stride, padding and dilation.
     """
 
     batch: int
@@ -41,12 +41,12 @@ class Geometry:
 
     @property
     def taps(self) -> int:
-        """The elements of a window in one channel."""
+        """The elements of a filter in one channel."""
         return prod(self.sliding.kernel)
 
 
 def geometry_of(op: BilinearConvolutionOp) -> Geometry:
-    """Return the geometry of a convolution or of one of its adjoints."""
+    """Return the geometry of a convolution or of one of its gradients."""
     first, second, result = (each.axes.shape for each in (*op.args, op))
     if isinstance(op, ConvolutionOp):
         images, filters, outputs = first, second, result
@@ -63,21 +63,21 @@ def geometry_of(op: BilinearConvolutionOp) -> Geometry:
 
 @dataclass(frozen=True)
 class Planes:
-    """How the images of a channel are copied: with zeros around, and apart by strides.
+    """The layout of a zero-padded copy of images, split into the phases of the stride.
 
-    Along each axis, element q of phase f is that of the image at ``q * step + f - before``; so
-    windows that are a step apart see neighbours.
+    Along each axis, element q of phase f is element ``q * step + f - before`` of the image, so
+    neighbouring windows read neighbouring elements.
 
     Attributes
     ----------
     lengths
-        Those of an image.
+        The spatial sizes of an image.
     step, before
-        For each axis.
+        The stride and the leading padding of each axis.
     phases
-        For each axis those that are copied.
+        The phases of each axis that filters read.
     sizes
-        For each axis the elements of a phase.
+        The elements of a phase along each axis.
     """
 
     lengths: Numbers
@@ -88,7 +88,7 @@ class Planes:
 
     @cached_property
     def pitches(self) -> Numbers:
-        """The distance of neighbours along each axis."""
+        """The strides of a phase in elements."""
         return tuple(prod(self.sizes[place + 1 :]) for place in range(len(self.sizes)))
 
     @property
@@ -97,7 +97,7 @@ class Planes:
         return prod(map(len, self.phases)) * prod(self.sizes)
 
     def place(self, phases: Numbers, elements: Numbers) -> int:
-        """Return where the element of a phase lies."""
+        """Return the offset of an element of a phase in a channel."""
         number = 0
         for several, phase in zip(self.phases, phases, strict=True):
             number = number * len(several) + several.index(phase)
@@ -107,17 +107,17 @@ class Planes:
 
 @dataclass(frozen=True)
 class OutputPhase:
-    """Results that see planes through the same taps.
+    """The results with the same phase of the stride, which have the same taps.
 
     Attributes
     ----------
     counts
-        The results along each axis.
+        The number of results along each axis.
     first, step
-        Along each axis the place of the first of them, and their distance.
+        The index of the first result along each axis, and their step.
     taps
-        For each term of a channel the number of the filter's element, and where in the planes the
-        first result finds its factor.
+        For each tap the index of the filter's element, and the offset in the planes of the image
+        element that the first result reads.
     """
 
     counts: Numbers
@@ -127,7 +127,7 @@ class OutputPhase:
 
 
 def forward(geometry: Geometry) -> tuple[Planes, tuple[OutputPhase, ...]]:
-    """Return how outputs see planes of images."""
+    """Return the planes of the images and the single phase of the outputs."""
     kernel, stride, padding, dilation = geometry.sliding
     axes = list(zip(kernel, stride, dilation, geometry.counts, strict=True))
     planes = Planes(
@@ -149,7 +149,7 @@ def forward(geometry: Geometry) -> tuple[Planes, tuple[OutputPhase, ...]]:
 
 @dataclass(frozen=True)
 class _Line:
-    """The results of a phase along one axis: how many, the first, and what they meet."""
+    """A phase of results along one axis: their number, the first index, and the taps."""
 
     count: int
     first: int
@@ -157,7 +157,7 @@ class _Line:
 
 
 def transposed(geometry: Geometry) -> tuple[Planes, tuple[OutputPhase, ...]]:
-    """Return how images see planes of outputs, for each phase of the stride."""
+    """Return the planes of the outputs and the phases of the images, for the input gradient."""
     lines = [_lines(geometry, place) for place in range(len(geometry.lengths))]
     places = [[at for line in several for _, at in line.taps] for several in lines]
     before = tuple(max(0, -min(several, default=0)) for several in places)

@@ -1,4 +1,4 @@
-"""Convolutions as products of matrices whose elements are looked up in images and outputs."""
+"""Implicit GEMM: convolutions as matrix products whose elements are looked up in images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft_c.spatial.geometry import Geometry
 def product_lengths(
     op: BilinearConvolutionOp, g: Geometry
 ) -> tuple[tuple[int, ...], int, int, int]:
-    """Return the batch of the product that a convolution is, and its rows, columns and terms."""
+    """Return the batch shape, rows, columns and terms of a convolution's matrix product."""
     if isinstance(op, ConvolutionOp):
         return (g.batch, g.groups), g.filters, prod(g.counts), g.channels * g.taps
     if isinstance(op, ConvolutionInputOp):
@@ -29,7 +29,7 @@ def product_lengths(
 def result_of_product(
     op: BilinearConvolutionOp, g: Geometry, out: TensorDescription
 ) -> TensorDescription:
-    """Return the result in the shape of the product."""
+    """Return the convolution's result in the shape of the product."""
     batch, m, n, _ = product_lengths(op, g)
     found = out.cast((*batch, m, n))
     assert found is not None, "results are contiguous"
@@ -39,7 +39,7 @@ def result_of_product(
 def matmul_operands(
     op: BilinearConvolutionOp, g: Geometry, lowering: Lowering, acc: Accumulator
 ) -> MatmulOperands:
-    """Return the product that a convolution, or an adjoint, is."""
+    """Return the operands of the matrix product of a convolution or a gradient."""
     kind = index_type(is_wide(*lowering.args, lowering.out))
     batch, m, n, k = product_lengths(op, g)
     made = _Lookup(g, lowering.args, acc, kind)
@@ -53,7 +53,7 @@ def matmul_operands(
 def write_implicit_product(
     lowering: Lowering, product: MatmulOperands, out: TensorDescription, acc: Accumulator
 ) -> None:
-    """Write a loop over the sums of a product."""
+    """Write a loop over the sums of a product, without tiles."""
     builder = lowering.kernel("convolution")
     target, code = builder.array("out", out, written=True), builder.code
 
@@ -70,7 +70,7 @@ def write_implicit_product(
 
 
 class _Lookup:
-    """Finds what meets in a product."""
+    """Loads the operands' elements from images, filters and outputs."""
 
     def __init__(
         self,
@@ -82,35 +82,35 @@ class _Lookup:
         self.g, self.args, self.acc, self.kind = geometry, args, acc, kind
 
     def filter_row(self, builder: KernelBuilder, at: Index, i: str, k: str) -> str:
-        """Return an element of filter i of a group."""
+        """Return element k of filter i of a group."""
         g = self.g
         channel, *tap = self._unravel(builder, (g.channels, *g.sliding.kernel), k)
         row = f"{at[1]} * {g.filters} + {i}"
         return self.acc.load(builder.array("filters", self.args[1]), row, channel, *tap)
 
     def filter_column(self, builder: KernelBuilder, at: Index, i: str, k: str) -> str:
-        """Return an element for channel i of some filter of a group."""
+        """Return the filter element of input channel i and term k."""
         g = self.g
         number, *tap = self._unravel(builder, (g.filters, *g.sliding.kernel), k)
         row = f"{at[1]} * {g.filters} + {number}"
         return self.acc.load(builder.array("filters", self.args[1]), row, i, *tap)
 
     def output_row(self, builder: KernelBuilder, at: Index, i: str, k: str) -> str:
-        """Return an output of filter i of a group."""
+        """Return the output gradient of filter i at window k."""
         g = self.g
         image, *window = self._unravel(builder, (g.batch, *g.counts), k)
         row = f"{at[0]} * {g.filters} + {i}"
         return self.acc.load(builder.array("delta", self.args[1]), image, row, *window)
 
     def seen_column(self, builder: KernelBuilder, at: Index, k: str, j: str) -> str:
-        """Return what window j sees at a place of a channel."""
+        """Return the image element that window j reads for term k; 0 in the padding."""
         g = self.g
         channel, *tap = self._unravel(builder, (g.channels, *g.sliding.kernel), k)
         window = self._unravel(builder, g.counts, j)
         return self._seen(builder, at[0], f"{at[1]} * {g.channels} + {channel}", window, tap)
 
     def seen_row(self, builder: KernelBuilder, at: Index, k: str, j: str) -> str:
-        """Return what a window sees at place j of the channels."""
+        """Return the image element that window k reads for filter element j; 0 in the padding."""
         g = self.g
         image, *window = self._unravel(builder, (g.batch, *g.counts), k)
         channel, *tap = self._unravel(builder, (g.channels, *g.sliding.kernel), j)
@@ -136,7 +136,7 @@ class _Lookup:
         return f"({' && '.join(inside)} ? {value} : 0)"
 
     def laid_out(self, builder: KernelBuilder, at: Index, k: str, j: str) -> str:
-        """Return the output that a filter's element lays out at place j of an image."""
+        """Return the output gradient that reaches element j of an image by term k, or 0."""
         g = self.g
         number, *tap = self._unravel(builder, (g.filters, *g.sliding.kernel), k)
         image = self._unravel(builder, g.lengths, j)

@@ -1,4 +1,4 @@
-"""Copies of images with zeros around them, so that windows need no bounds."""
+"""Zero-padded copies of images, in which windows need no bounds checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling and its adjoints: each element of a result gathers what it needs."""
+"""Lowering rules of pooling and its gradients: each element of a result is gathered."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from weft_c.spatial.vectorised_pooling import (
 Indices = Sequence[str]
 
 UNROLLED = 16
-"""The most elements of a window that are written out one by one."""
+"""The most elements of an unrolled window."""
 
 
 @rules.on_type(MaxPoolOp)
 def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
-    """Take the largest element of each window, or NaN."""
+    """Compute the maximum of each window; NaN propagates."""
     builder, x, out = _kernel(lowering, "max_pool")
     code, kind = builder.code, register_type(op.dtype)
 
@@ -60,7 +60,7 @@ def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
 
 @rules.on_type(MaxPoolIndexOp)
 def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
-    """Find the first largest element of each window, or the first NaN."""
+    """Compute the position of each window's first maximum, or of its first NaN."""
     builder, x, out = _kernel(lowering, "max_pool_index")
     code, kind, counter = builder.code, register_type(x.dtype), kind_of(op, lowering)
 
@@ -84,7 +84,7 @@ def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
 
 @rules.on_type(AvgPoolOp)
 def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
-    """Divide the sum of each window by the number of elements that count."""
+    """Compute the mean of each window over the elements that count."""
     builder, x, out = _kernel(lowering, "avg_pool")
     code, kind = builder.code, register_type(accumulator_dtype(op.dtype))
     counter = kind_of(op, lowering)
@@ -122,7 +122,7 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
 
 @rules.on_type(MaxPoolInputOp)
 def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
-    """Give each element its share of the windows in which it is the largest."""
+    """Distribute the gradients of windows over their maxima."""
     if are_tiles(op):
         tensors = (*lowering.args, lowering.out)
         is_long = op.args[2].axes.shape[-1] >= MIN_WINDOWS
@@ -152,7 +152,7 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
 
 @needs_scratch(MaxPoolInputOp)
 def share_bytes(op: MaxPoolInputOp, processor: Processor) -> int:
-    """Return the scratch memory for the shares of windows that may overlap."""
+    """Return the bytes of the shares of overlapping windows."""
     if are_tiles(op):
         return 0
     windows: int = prod(op.args[2].axes.shape)
@@ -160,7 +160,7 @@ def share_bytes(op: MaxPoolInputOp, processor: Processor) -> int:
 
 
 def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
-    """Write what each of the largest elements of a window gets; infinite or NaN if that is NaN."""
+    """Write the share of each maximum of a window; infinite or NaN for a maximum of NaN."""
     delta, x, maxima = lowering.args
     shares = lowering.scratch(maxima.shape, accumulator_dtype(op.dtype))
     builder = lowering.kernel("max_pool_shares")
@@ -183,7 +183,7 @@ def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
 
 
 def are_tiles(op: MaxPoolInputOp) -> bool:
-    """Whether each element is in one window, and windows are small."""
+    """Whether windows tile the images without overlap, and are small enough to unroll."""
     axes = zip(op.axes.shape[2:], op.args[2].axes.shape[2:], *op.sliding, strict=True)
     is_tiled = all(
         n == count * step and size == step and gap == 1 and not any(pair)
@@ -193,7 +193,7 @@ def are_tiles(op: MaxPoolInputOp) -> bool:
 
 
 def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
-    """Share out window by window."""
+    """Write the gradients of tiling windows, window by window."""
     delta, x, maxima = lowering.args
     builder = lowering.kernel("max_pool_input")
     code, kind = builder.code, register_type(accumulator_dtype(op.dtype))
@@ -236,7 +236,7 @@ def _loop(stack: ExitStack, code: Code, kind: str, length: int) -> str:
 
 
 def _places(code: Code, op: PoolingOp, kind: str, window: Indices) -> list[tuple[str, ...]]:
-    """Write where the elements of a window without padding lie."""
+    """Write the indices of all elements of a window without padding."""
     starts = [
         code.define(f"const {kind}", "start", f"{i} * {step}")
         for i, step in zip(window, op.stride, strict=True)
@@ -253,7 +253,7 @@ def _places(code: Code, op: PoolingOp, kind: str, window: Indices) -> list[tuple
 def _each_tap(
     code: Code, op: PoolingOp, kind: str, window: Indices, take: Callable[[Indices], None]
 ) -> None:
-    """Write what happens at each element of a window: one by one, or in loops."""
+    """Write a body for each element of a window, unrolled or in loops."""
     if prod(op.kernel) <= UNROLLED and not any(map(any, op.padding)):
         for places in _places(code, op, kind, window):
             take(places)
@@ -270,7 +270,7 @@ def _taps(
     window: Indices,
     bounds: Sequence[tuple[int, int]] | None = None,
 ) -> list[str]:
-    """Open loops over the elements of a window inside the images, or inside other bounds."""
+    """Open loops over the elements of a window inside the images, or inside `bounds`."""
     axes = zip(window, *op.sliding, strict=True)
     images = op.args[1] if isinstance(op, MaxPoolInputOp) else op.args[0]
     found = []
@@ -293,7 +293,7 @@ def _windows(
     element: Indices,
     counts: Sequence[int],
 ) -> list[str]:
-    """Open loops over the windows that an element is in."""
+    """Open loops over the windows that contain an element."""
     found = []
     for h, count, size, step, (before, _), gap in zip(element, counts, *op.sliding, strict=True):
         tap = _loop(stack, code, kind, size)
@@ -302,7 +302,7 @@ def _windows(
 
 
 def _window(code: Code, kind: str, offset: str, step: int, count: int) -> str:
-    """Write which window begins so far into the images, and go on if there is none."""
+    """Write the index of the window that begins at an offset; continue if there is none."""
     name = code.define(f"const {kind}", "offset", offset)
     apart = f" || {name} % {step}" if step > 1 else ""
     code.line(f"if ({name} < 0{apart} || {name} / {step} >= {count}) continue;")

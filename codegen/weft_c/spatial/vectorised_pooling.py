@@ -1,8 +1,7 @@
-"""Pooling on serial devices, several neighbouring windows at a time.
+"""Vectorised pooling on serial devices: vectors of neighbouring windows.
 
-The elements that neighbouring windows have at the same place lie a stride apart: they are found in
-vectors of neighbours, as many as the stride, and put together. The last vector of a row overlaps
-the one before.
+The elements at the same position of neighbouring windows are a stride apart. They are shuffled out
+of as many contiguous vectors as the stride. The last vector of a row overlaps its predecessor.
 """
 
 from __future__ import annotations
@@ -23,30 +22,30 @@ from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
 from weft_c.source.values import Emitter
 
 MAX_STRIDE = 3
-"""The largest distance of windows for which vectors of neighbours are worth it."""
+"""The largest stride for which the shuffles pay off."""
 
 MAX_TAPS = 8
-"""The most elements of a window along a row that are written out one by one."""
+"""The most elements of a window along a row."""
 
 MIN_WINDOWS = 4
-"""The fewest windows that are worth a vector."""
+"""The fewest windows for a vector."""
 
 
 def suits_vectors(op: PoolingOp, processor: Processor, *tensors: TensorDescription) -> bool:
-    """Whether there are vectors for the elements of neighbouring windows."""
+    """Whether the elements of neighbouring windows can be processed in vectors."""
     is_near = all(each.strides[-1] == each.dtype.itemsize for each in tensors)
     is_short = op.stride[-1] <= MAX_STRIDE and op.kernel[-1] <= MAX_TAPS
     return processor.lanes > 1 and op.dtype.name == "float32" and is_near and is_short
 
 
 def kind_of(op: PoolingOp, lowering: Lowering) -> str:
-    """Return the type of indices, and of what counts the elements of a window."""
+    """Return the C type of indices and of counters of a window's elements."""
     is_large = needs_wide_counter(prod(op.kernel))
     return index_type(is_large or is_wide(*lowering.args, lowering.out))
 
 
 def inner_windows(op: MaxPoolOp) -> tuple[int, int]:
-    """Return the windows of a row, from the first to their end, whose vectors lie inside it."""
+    """Return the bounds of the windows of a row whose vectors are inside the row."""
     step, (before, _) = op.stride[-1], op.padding[-1]
     length, count = op.args[0].axes.shape[-1], op.axes.shape[-1]
     last_group = (op.kernel[-1] - 1) * op.dilation[-1] // step
@@ -54,13 +53,13 @@ def inner_windows(op: MaxPoolOp) -> tuple[int, int]:
 
 
 def has_vector_windows(op: MaxPoolOp) -> bool:
-    """Whether there are enough windows of that kind for a vector."""
+    """Whether `inner_windows` are enough for a vector."""
     first, end = inner_windows(op)
     return end - first >= MIN_WINDOWS
 
 
 def write_max_rows(op: MaxPoolOp, lowering: Lowering, builder: KernelBuilder, single: Body) -> None:
-    """Take the largest elements of windows; `single` writes it for windows near an edge."""
+    """Write the maxima of windows in vectors; `single` writes those of windows at a border."""
     x = builder.array("x", lowering.args[0])
     out = builder.array("out", lowering.out, written=True)
     acc, code = accumulator(op.dtype, builder.processor), builder.code
@@ -91,7 +90,7 @@ def _largest(
     lanes: int,
     kind: str,
 ) -> str:
-    """Write the largest elements of neighbouring windows."""
+    """Write the maxima of a vector of windows, and return their name."""
     outer, place = windows
     vector, step = acc.type(lanes), op.stride[-1]
     best = code.define(vector, "best", f"({vector})(-INFINITY)")
@@ -117,7 +116,7 @@ def _largest(
 
 
 def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
-    """Share the adjoints of windows that tile the images out among their largest elements."""
+    """Write the gradients of tiling windows over their maxima, in vectors."""
     delta, x, maxima = lowering.args
     builder = lowering.kernel("max_pool_input")
     given, seen = builder.array("delta", delta), builder.array("x", x)
@@ -157,7 +156,7 @@ def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
 
 @contextmanager
 def _vectors(code: Code, kind: str, first: int, end: int) -> Iterator[tuple[str, int]]:
-    """Open a loop over the vectors of windows; gives where one begins, and its lanes."""
+    """Open a loop over vectors of windows; yields the first window and the lanes."""
     lanes = VECTOR
     while lanes > end - first:
         lanes //= 2
@@ -172,7 +171,7 @@ def _vectors(code: Code, kind: str, first: int, end: int) -> Iterator[tuple[str,
 
 
 def _apart(code: Code, acc: Accumulator, place: Address, step: int, lanes: int) -> list[str]:
-    """Write a run of neighbours, and return as many vectors, whose elements lie a step apart."""
+    """Write the loads of `step` contiguous vectors; return vectors of elements a step apart."""
     kind = acc.type(lanes)
     runs = [
         code.define(
@@ -188,7 +187,7 @@ def _apart(code: Code, acc: Accumulator, place: Address, step: int, lanes: int) 
 def _store_together(
     code: Code, acc: Accumulator, place: Address, vectors: Sequence[str], lanes: int
 ) -> None:
-    """Write vectors so that their elements take turns."""
+    """Write the stores of vectors with interleaved elements."""
     step = len(vectors)
     for q in range(step):
         elements = [(n % step) * lanes + n // step for n in range(q * lanes, (q + 1) * lanes)]
@@ -197,7 +196,7 @@ def _store_together(
 
 
 def _gathered(vectors: Sequence[str], elements: Iterable[int], lanes: int) -> str:
-    """Return a vector of some elements of several."""
+    """Return a vector of selected elements of several vectors."""
     if len(vectors) == 1:
         return vectors[0]
     parts = [f"{vectors[e // lanes]}.s{e % lanes:x}" for e in elements]
