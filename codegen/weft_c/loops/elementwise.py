@@ -31,13 +31,16 @@ class ElementWiseKernel(KernelBuilder):
 
     Attributes
     ----------
-    nest The loops of the kernel.
+    nest
+        The loops of the kernel.
     loads
         By the number of a value, the layout that it is read from, one dimension for each loop:
         operands and combined reductions.
-    cached_rows By the number of a value, the name of the array that caches it along a row.
-    vector_loads, vector_stores By number, the addresses in registers that replace those in memory
-    within a vectorised access.
+    cached_rows
+        By the number of a value, the name of the array that caches it along a row.
+    vector_loads, vector_stores
+        By number, the addresses in registers that replace those in memory within a vectorised
+        access.
     vector_loop
         The loop that is vectorised, the innermost one by default.
     """

@@ -27,7 +27,8 @@ class Accumulator:
     ----------
     dtype
         The dtype of the operands.
-    sum_dtype The dtype of the sums in scratch memory.
+    sum_dtype
+        The dtype of the sums in scratch memory.
     lanes
         The sums in a variable: the lanes of a vector, or 1.
     """

@@ -74,7 +74,8 @@ class CompensatedAccumulator:
     ----------
     dtype
         The dtype of both.
-    emitter The emitter of both, scalars or vectors.
+    emitter
+        The emitter of both, scalars or vectors.
     total, error
         The names of the rounded total and of the accumulated rounding error.
     """

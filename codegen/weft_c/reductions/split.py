@@ -185,8 +185,8 @@ class _SplitReduction:
 
     Attributes
     ----------
-    variances By number, the sums of deviations that are computed together with the sum of their
-    mean.
+    variances
+        By number, the sums of deviations that are computed together with the sum of their mean.
     """
 
     def __init__(self, lowering: Lowering, nest: LoopNest, splits: int) -> None:

@@ -43,7 +43,8 @@ class Variance:
         The sum that the mean is computed from.
     mean
         The mean of all points.
-    deviations The sum of the deviations themselves, if the kernel computes it; else None.
+    deviations
+        The sum of the deviations themselves, if the kernel computes it; else None.
     """
 
     squares: int

@@ -24,7 +24,7 @@ class CopiedStorage(DeviceBufferStorage, Generic[MemoryT]):
 
     Attributes
     ----------
-    lender
+    memory_provider
         Returns the memory of a buffer that owns none; it may be different memory each time.
     constant
         The value of a constant's buffer.

@@ -45,7 +45,8 @@ class DeviceTransformer(Transformer):
         The open device.
     processor
         The properties that kernels are generated for.
-    workspace_pool The memory that programs use in turn: arenas, and copies of arrays.
+    workspace_pool
+        The memory that programs use in turn: arenas, and copies of arrays.
     """
 
     device: OpenDevice

@@ -46,7 +46,7 @@ class Function:
         The lines between its braces.
     group
         The work items of a work group.
-    inner
+    callees
         The functions that it calls.
     calls
         The names of the helpers that it calls.

@@ -35,7 +35,8 @@ class DirectConvolution:
         The number of images, and of groups of channels.
     channels, results
         The input and output channels of a group.
-    planes, output_phases The padded copies, and the phases of the results that read them.
+    planes, output_phases
+        The padded copies, and the phases of the results that read them.
     """
 
     batch: int
