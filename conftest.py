@@ -36,15 +36,15 @@ pytest-xdist's workers waiting."""
 
 
 WORKERS = 4
-"""At least so many processes share the tests, for PoCL keeps each kernel that ran in memory: for
-one process these tests have more than Linux lets it map (weft_opencl/mappings.py)."""
+"""At least so many processes share all tests, for PoCL keeps each kernel that ran in memory: for
+one process they have more than Linux lets it map (weft_opencl/mappings.py)."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Have a process for each core, but not too few; the fast tier has few kernels."""
+    """Have a process for each core, but not too few; the lower tiers have fewer kernels."""
     cores = os.cpu_count() or 1
-    return cores if config.getoption("--tier") == "fast" else max(WORKERS, cores)
+    return max(WORKERS, cores) if config.getoption("--tier") == "all" else max(2, cores)
 
 
 @pytest.hookimpl(trylast=True)

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from weft import plugins
+from weft_pytest import is_left_out
+
 TIERS = FAST, TEST, ALL = ("fast", "test", "all")
 """Each runs what the one before it does, and more."""
 
@@ -61,6 +64,15 @@ LONG = frozenset({
     "test_a_short_run_learns_on_each_backend[opencl]",
     "test_it_trains_and_writes_and_tells[opencl]",
     "test_prompts_are_compiled_for_few_lengths[grouped-opencl]",
+    "test_a_slow_one_is_imported_only_for_its_own_users",
+    "test_passes_are_listed_with_what_they_do",
+    "test_its_pass_takes_part_as_long_as_it_is_enabled",
+    "test_a_probe_that_never_comes_back_is_given_up",
+    "test_what_is_wrong_is_pinned_to_its_case",
+    "test_a_run_writes_both_forms_of_its_report",
+    "test_the_ini_file_and_marks_choose",
+    "test_shaping_keeps_values_and_ranks",
+    "test_two_hundred_transformers_leave_nothing",
     # Large graphs and arrays.
     "test_all_orders_are_equally_likely[opencl]",
     "test_c38_a_chain_of_20000_ops[opencl]",
@@ -80,12 +92,14 @@ SHARES = {
     "test_cuda_kit_rows": 3, "test_cuda_sources": 16, "test_epilogues": 20,
     "test_kernel_groups": 2, "test_larger_shapes": 4, "test_loop_nests_and_reductions": 8,
     "test_matmul_kernels": 6, "test_opencl_rounds": 4, "test_ops_lines": 12, "test_ops_moving": 6,
-    "test_results_are_the_same_with_counters_of_64_bits": 24, "test_spatial": 12,
+    "test_results_are_the_same_with_counters_of_64_bits": 24,
     "test_vectorised_access": 6, "test_work_groups": 16, "test_prologues": 6, "test_variance": 5,
     "test_long_sums": 6, "test_functions_name_the_helpers_that_they_call": 5,
     "test_scatter_without_atomics_of_64_bits": 8,
     "test_arrays_of_any_shape_and_dtype_pass_the_edge": 6,
-    "test_rows_in_a_rarer_dtype": 40,
+    "test_rows_in_a_rarer_dtype": 40, "test_interrupts": 6,
+    "test_second_derivative_is_a_central_difference": 3, "test_layout": 2, "test_spatial": 16,
+    "test_popxl_arguments": 2,
     # The same on each backend, or once for each of many functions.
     "test_a_seed_gives_the_same_numbers_on_every_backend_and_compiled_again": 3,
     "test_all_orders_are_equally_likely": 3, "test_an_error_anywhere_leaves_states_as_they_were": 6,
@@ -144,7 +158,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is above the tier, what is in the lower one, and the other tenths."""
     tier, below = config.getoption("--tier"), config.getoption("--above")
     tenth = config.getoption("--tenth")
-    left = [*items]
+    # A test of a backend without its device could only be skipped; `weft doctor` says why.
+    left = [item for item in items if not _is_without_device(item, config)]
     if tier != ALL:
         left = members(items, tier)
     if below is not None:
@@ -156,6 +171,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = set(left)
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = left
+
+
+def _is_without_device(item: pytest.Item, config: pytest.Config) -> bool:
+    backend = _parameters(item).get("backend")
+    return backend in plugins.names(plugins.BACKENDS) and is_left_out(config, backend)
 
 
 def members(items: Sequence[pytest.Item], tier: str) -> list[pytest.Item]:

@@ -144,11 +144,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     config = metafunc.config
     is_of_kit = metafunc.definition.get_closest_marker(MARK) is not None
-    names = [name for name in backends(config) if not is_of_kit or not _is_left_out(config, name)]
+    names = [name for name in backends(config) if not is_of_kit or not is_left_out(config, name)]
     metafunc.parametrize("backend", names, indirect=True, scope="session")
 
 
-def _is_left_out(config: pytest.Config, backend: str) -> bool:
+def is_left_out(config: pytest.Config, backend: str) -> bool:
     """Whether a backend has no device, or lacks a package, and was not asked for by name."""
     status = status_of(config, backend)
     return not (status.usable or status.is_broken or backend in named_by(config))
