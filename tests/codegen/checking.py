@@ -1,4 +1,4 @@
-"""What tests of rules in C compare with: the references of ops, and a compiler for CUDA."""
+"""Checks of generated C: results against the ops' references, and compilation as CUDA C."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.transforms.capture import capture
 
 
 def numbers(dtype, *shape):
-    """Return numbers of a dtype, few enough to have ties, of both signs where there are any."""
+    """Return small numbers of a dtype, with ties, of both signs where the dtype has them."""
     dtype = dtypes.as_dtype(dtype)
     values = np.random.default_rng([7, *shape]).integers(-4, 5, shape)
     if dtypes.is_float(dtype):
@@ -23,7 +23,7 @@ def numbers(dtype, *shape):
 
 
 def check(build, *arrays, processor, exact=True, passes=()):
-    """Compare what a graph computes with what it means; with "cuda" only compile it.
+    """Compare the results of generated code with the reference; with "cuda" only compile it.
 
     `processor` is one, or the name of one of `PROCESSORS`.
     """
@@ -58,7 +58,7 @@ EVERY = ["bool", "int8", "uint16", "int32", "uint64", "int64", "float16", "bfloa
 
 
 def awkward(dtype, *shape):
-    """Return numbers with NaN, infinities and zeros of both signs, where there are such."""
+    """Return numbers with NaN, infinities and signed zeros, where the dtype has them."""
     values = numbers(dtype, *shape)
     if dtypes.is_float(dtypes.as_dtype(dtype)):
         flat = values.reshape(-1)

@@ -1,4 +1,4 @@
-"""NVIDIA's compiler for CUDA C at run time, which needs neither a driver nor a GPU."""
+"""NVRTC, the run-time compiler of CUDA C, which needs neither a driver nor a GPU."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from weft_cupy.compiler import OPTIONS
 
 ARCHITECTURES = ("sm_80", "compute_90")
-"""Machine code of the first, which takes most of the time, and of the second only PTX."""
+"""Machine code for the first, which takes most of the time, and only PTX for the second."""
 NEWEST = "sm_90"
-"""What there is machine code for too, of fewer sources."""
+"""Architectures for which fewer sources are compiled."""
 QUICKLY = ("--Ofast-compile=max",)
-"""Without optimisation: what is refused is the same, and machine code comes six times as fast."""
+"""Options without optimisation: the same errors, six times as fast."""
 HARMLESS = ("-diag-suppress=177", "-diag-suppress=186")
-"""Names without use, and unsigned numbers compared with 0, as functions for all types have them."""
+"""Ignored warnings: unused names, and comparisons of unsigned numbers with 0."""
 
 
 @cache
@@ -37,25 +37,25 @@ def library() -> Any:
 
 
 def complaints(source: str, architectures: Sequence[str] = ARCHITECTURES) -> str:
-    """Return what the compiler says of a source for architectures; nothing if it is content."""
+    """Return the compiler's log of a source for all architectures; empty without complaints."""
     return "\n".join(log_of(source, each, QUICKLY + HARMLESS) for each in architectures).strip()
 
 
 def log_of(source: str, architecture: str = ARCHITECTURES[0], options: Sequence[str] = ()) -> str:
-    """Compile a source; returns the compiler's complaints, which are empty where it had none."""
+    """Compile a source; returns the compiler's log, empty without complaints."""
     log, ptx = _compiled(source, architecture, options)
     return log or ("" if ptx else "failed without a word")
 
 
 class Usage(NamedTuple):
-    """What a kernel takes of a multiprocessor: registers for each thread, bytes for each block."""
+    """The resources of a kernel: registers for each thread, shared bytes for each block."""
 
     registers: int
     shared: int
 
 
 def usage_of(source: str, architecture: str) -> dict[str, Usage]:
-    """Return what the assembler says that kernels take, by name; none if it does not make code."""
+    """Return the resources of kernels by name, as the assembler reports; none without code."""
     log, _ = _compiled(source, architecture, (*QUICKLY, *HARMLESS, "--ptxas-options=-v"))
     return {
         name: Usage(int(registers), sum(map(int, re.findall(r"(\d+) bytes smem", others))))
@@ -67,7 +67,7 @@ _USED = re.compile(r"entry function '(\w+)'[\s\S]*?Used (\d+) registers(.*)")
 
 
 def ptx_of(source: str) -> str:
-    """Return the PTX of a source, optimised as it is for a GPU."""
+    """Return the optimised PTX of a source."""
     log, ptx = _compiled(source, "compute_90", ())
     assert ptx, log
     return ptx

@@ -1,4 +1,4 @@
-"""A machine that runs the launches of a plan in OpenCL, whatever processor they are for."""
+"""Runs the launches of a plan in OpenCL, for any processor."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ VECTORISED = replace(PARALLEL, access_bytes=16)
 SHUFFLING = replace(VECTORISED, dialect=replace(OPENCL, warp=32))
 CUDA_PARALLEL = Processor(CUDA, is_serial=False, units=132, access_bytes=16)
 PROCESSORS = {
-    "serial": SERIAL, "parallel": PARALLEL, "bundles": VECTORISED, "shuffling": SHUFFLING,
+    "serial": SERIAL, "parallel": PARALLEL, "vectors": VECTORISED, "shuffling": SHUFFLING,
 }  # fmt: skip
 
 
 @cache
 def device():
-    """Return the device that the backend takes, which is the same for all tests."""
+    """Return the device that the backend selects."""
     return choose(None)
 
 
@@ -52,12 +52,12 @@ def queue():
 
 
 def built(text):
-    """Return a program, which passes values in memory where the device has no sub-groups."""
+    """Return a built program; shuffles are emulated where the device has no sub-groups."""
     return device().build(text if device().verdict.warp else without_sub_groups(text), "a test")
 
 
 def without_sub_groups(text):
-    """Return a source in which work items pass each other values through local memory."""
+    """Return a source with sub-group shuffles replaced by local memory."""
     shuffle = r"const (\w+) (\w+) = SHUFFLE_XOR\((\w+), (\d+)\);"
     kinds = {found[1] for found in re.finditer(shuffle, text)}
     passing = (
@@ -70,7 +70,7 @@ def without_sub_groups(text):
 
 
 FUSING = ("decompose", "merge-equal", "simple-prune", "constant-folding", "fusion", "dead-code")
-"""The passes that make kernels of a graph."""
+"""The passes that fuse a graph into kernels."""
 
 
 def plan_of(results, *parameters, processor, passes=()):
@@ -121,7 +121,7 @@ class Memory:
         return self.places[None if base.kind == ARENA else base]
 
     def argument(self, layout, alignment):
-        """Return a buffer that begins where an argument points to."""
+        """Return a sub-buffer that begins at the address of an argument."""
         if layout is None:
             return self.device.get_sub_region(0, 4)
         first, _ = byte_range(layout)
@@ -134,7 +134,7 @@ class Memory:
 
 
 def run(results, *parameters, arrays=(), processor=SERIAL, passes=()):
-    """Return the results of ops, and whether a kernel has reported an error."""
+    """Run a graph; returns its results, and whether a kernel reported an error."""
     plan = plan_of(results, *parameters, processor=processor, passes=passes)
     plan.verify()
     work, text = work_of(plan, processor)

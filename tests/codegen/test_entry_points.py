@@ -1,4 +1,4 @@
-"""Entries: functions that are cases of few kernels, where each kernel takes a driver long."""
+"""Entry points: functions as cases of few kernels, for drivers with a cost for each kernel."""
 
 from __future__ import annotations
 

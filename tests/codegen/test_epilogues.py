@@ -1,4 +1,4 @@
-"""What follows a product is computed in its kernel, from each sum while it is in a register."""
+"""Epilogues: ops after a matrix product are fused into its kernel."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def turned(x):
 
 
 def operands(name, dtype="float32"):
-    """Return the factors, a row, and a tensor of the shape of the product."""
+    """Return the operands, a row, and a tensor of the shape of the product."""
     x, y = SHAPES[name]
     return [
         numbers(dtype, *x),
@@ -130,7 +130,7 @@ def test_transposed_factors_and_operands(name, processor):
 
 
 def titles(results, *parameters, processor=SERIAL):
-    """Return what the steps of a plan are, kernels by their titles."""
+    """Return the kinds of a plan's steps, kernels by their titles."""
     plan = plan_of(results, *parameters, processor=processor, passes=FUSING)
     return [
         each.op.kernel.title if isinstance(each.op, FusedOp) else type(each.op).__name__
@@ -201,7 +201,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_product_that_a_blas_makes_stays_apart(name):
+def test_a_product_computed_by_a_blas_is_not_fused(name):
     processor, (m, k, n), dtype, expected = MAKERS[name]
     x, y = weft.placeholder((m, k), dtype=dtype), weft.placeholder((k, n), dtype=dtype)
     apart = ["MatmulOp", "multiply_add"]
@@ -209,7 +209,7 @@ def test_a_product_that_a_blas_makes_stays_apart(name):
     assert found == (["matmul_multiply_add"] if expected else apart)
 
 
-def test_a_batch_that_meets_one_matrix_is_for_a_blas():
+def test_a_batch_that_shares_a_matrix_is_for_a_blas():
     x, y = weft.placeholder((64, 1, 80)), weft.placeholder((80, 90))
     repeated = weft.broadcast(weft.reshape(y, (1, 80, 90)), (64, 80, 90))
     product = MatmulOp(x, repeated)
@@ -219,8 +219,8 @@ def test_a_batch_that_meets_one_matrix_is_for_a_blas():
 
 @both
 @pytest.mark.parametrize(("m", "n"), [(41, 60), (1, 301), (1, 288), (30, 45), (1, 31)])
-def test_a_result_lies_where_an_operand_did(m, n, processor):
-    """The last tile overlaps the one before, along rows or columns: what both have is made once."""
+def test_a_result_in_an_operand_s_memory(m, n, processor):
+    """The last tile overlaps its predecessor along rows or columns: each sum is stored once."""
 
     def build(x, y, full):
         return weft.cumsum(weft.relu(x @ y + weft.cumsum(full, 1)), 1)

@@ -1,4 +1,4 @@
-"""Functions name the helpers that they call: nothing looks for these in their text but this."""
+"""Functions list the helpers that they call; here the lists are compared with their text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from weft_c.source.helpers import HELPERS
 CALL = re.compile(r"\bweft_\w+(?=\()")
 TARGETS = {**PROCESSORS, "cuda": CUDA_PARALLEL}
 FEWER = 16
-"""One row in so many is looked at with each processor and dtype, others with others."""
+"""The stride of the rows that are checked with each processor and dtype."""
 
 
 def functions_of(case, processor):
-    """Return the functions of a case; none if it has ops that devices cannot compute."""
+    """Return the functions of a case; none if it has unsupported ops."""
     try:
         plan = plan_of(case.results, *case.placeholders, processor=processor, passes=FUSING)
         work = [

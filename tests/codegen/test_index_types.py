@@ -1,4 +1,4 @@
-"""Counters, places and indices of 64 bits, where there are too many elements for 32."""
+"""Counters, positions and indices of 64 bits, for tensors with too many elements for 32."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from weft_c.source import index_types
 from weft_c.source.code import Code
 
 MANY = 2**31 + 5008
-"""So many that their numbers have more than 31 bits."""
+"""A count whose indices have more than 31 bits."""
 
 NEARLY = 2**31 - 16
-"""So many that a counter of 32 bits holds their numbers, but not those a step beyond the last."""
+"""A count that a counter of 32 bits holds, but not a step beyond the last element."""
 
 HALF = 2**30
-"""So many that a sorting network counts to twice as many."""
+"""A count whose sorting network counts up to twice as many slots."""
 
 FEW = 200
 """A number of elements that tests have memory for."""
@@ -194,7 +194,7 @@ GRAPHS = {
     "fold": (with_folded_batch, lambda n: [("float32", n, 3)]),
     "search": (searched, lambda n: [("uint8", n), ("uint8", 30)]),
 }  # fmt: skip
-"""By name: what builds results, and dtypes and shapes for a number of elements."""
+"""By name: a function that builds results, and the dtypes and shapes for a number of elements."""
 
 FUSED = ("a line reduced", "rows reduced", "columns reduced", "points", "product and more")
 
@@ -205,7 +205,7 @@ def passes_of(name):
 
 @pytest.fixture
 def few_are_many(monkeypatch):
-    """Let counters of 32 bits be for no more than a few things."""
+    """Limit counters of 32 bits to small counts."""
     monkeypatch.setattr(index_types, "MAX_NARROW", 100)
 
 
@@ -239,7 +239,7 @@ def test_no_counter_of_32_bits_is_compared_with_what_it_cannot_hold(name, proces
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_few_elements_are_counted_with_32_bits(name, processor):
-    """But by groups, which count what they take turns at with 64."""
+    """Work-group loops count their iterations in 64 bits."""
     source = source_of(name, FEW, PROCESSORS[processor])
     loops = [each for each in LOOP.findall(source) if each[0] == "i64"]
     assert all("GROUP_ID" in first or "begin" in name for _, name, first, _, _ in loops)
@@ -252,7 +252,7 @@ FUNCTIONS = re.compile(r"^(?=FUNCTION|__kernel|extern)", re.MULTILINE)
 
 
 def too_narrow(source):
-    """Yield the loops of a source whose counters have 32 bits, and would need more."""
+    """Yield the loops of a source whose counters of 32 bits are too narrow."""
     for function in FUNCTIONS.split(source):
         kinds = {name: kind for kind, name in DEFINITION.findall(function)}
         for kind, name, first, bound, change in LOOP.findall(function):

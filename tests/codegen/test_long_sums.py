@@ -1,4 +1,4 @@
-"""Long reductions in the forms for parallel devices and for serial ones; see the kit's module."""
+"""Rounding errors of long reductions in generated code; see the kit's module of long sums."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_is_not_finite_stays(form, value, shape):
 
 @pytest.mark.parametrize(("length", "is_cut"), [(BLOCK, False), (8 * BLOCK, True)])
 @FORMS
-def test_only_long_sums_are_put_aside(form, length, is_cut):
+def test_only_long_sums_are_compensated(form, length, is_cut):
     x = weft.placeholder((length, 2, 100_000))
     plan = plan_of([weft.sum(x, axis=0)], x, processor=PROCESSORS[form], passes=FUSING)
-    assert ("aside" in work_of(plan, PROCESSORS[form])[1]) is is_cut
+    assert ("compensated" in work_of(plan, PROCESSORS[form])[1]) is is_cut

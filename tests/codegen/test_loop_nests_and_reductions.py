@@ -1,6 +1,6 @@
-"""Kernels in C: maps, and sweeps in rows, in columns, by groups and in parts.
+"""Kernels in C: pointwise kernels, and reductions of rows and columns, by groups and in splits.
 
-Each against the meaning of its ops, as written for a processor and for a GPU, and as CUDA.
+Results are compared with the ops' references, for serial and parallel processors and as CUDA C.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MAPS = {
     "several results": ((50,), lambda x: (weft.exp(x), weft.exp(x) + 1, x > 0)),
 }
 
-SWEEPS = {
+REDUCTIONS = {
     "softmax of rows": ((9, 70), weft.softmax),
     "softmax of short rows": ((300, 5), weft.softmax),
     "softmax of columns": ((70, 64), lambda x: weft.softmax(x, 0)),
@@ -89,9 +89,9 @@ def test_maps(name, processor):
 
 
 @with_vectors
-@pytest.mark.parametrize("name", SWEEPS)
-def test_sweeps(name, processor):
-    shape, build = SWEEPS[name]
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions(name, processor):
+    shape, build = REDUCTIONS[name]
     values = np.random.default_rng(1).standard_normal(shape).astype(np.float32) / 2
     check(build, values, processor=processor, exact=False, passes=FUSING)
 
@@ -143,14 +143,14 @@ def test_any_reduction_in_any_layout(data):
     axes = data.draw(st.sets(st.integers(0, rank - 1), max_size=rank))
     order = data.draw(st.permutations(range(rank)))
     values = numbers("int32", *shape)
-    for processor in ("serial", "parallel", "bundles"):
+    for processor in ("serial", "parallel", "vectors"):
         check(
             lambda x: weft.sum(weft.transpose(x, tuple(order)) * 2 + 1, axis=tuple(axes)),
             values, processor=processor, passes=FUSING,
         )  # fmt: skip
 
 
-def framed(shape, axis, order=None):
+def nest_of(shape, axis, order=None):
     x = weft.placeholder(shape)
     x = x if order is None else weft.transpose(x, order)
     total = weft.sum(x, axis=axis)
@@ -178,32 +178,32 @@ SWEPT = [
 
 
 @pytest.mark.parametrize(("shape", "axis", "order", "serial", "parallel"), SWEPT)
-def test_the_layout_decides_how_a_kernel_sweeps(shape, axis, order, serial, parallel):
-    found = framed(shape, axis, order)
+def test_the_layout_decides_on_the_kind_of_reduction_loops(shape, axis, order, serial, parallel):
+    found = nest_of(shape, axis, order)
     assert choose_reduction_loops(found, SERIAL) is serial
     assert choose_reduction_loops(found, PARALLEL) is parallel
 
 
 def test_neighbouring_dimensions_are_one_loop():
-    found = framed((3, 4, 5, 6), (2, 3))
+    found = nest_of((3, 4, 5, 6), (2, 3))
     assert (found.kept, found.reduced) == ((12,), (30,))
 
 
 @pytest.mark.parametrize(
     ("rows", "reduced", "parts"), [(1, 10**6, 24), (100, 10**6, 1), (1, 99, 1)]
 )
-def test_few_rows_are_cut_into_parts(rows, reduced, parts):
+def test_few_rows_are_split(rows, reduced, parts):
     assert count_splits(rows, reduced, SERIAL) == parts
 
 
-def test_columns_that_are_swept_once_are_cut_rather_than_narrow():
-    assert split_count(framed((4096, 4096), 0), SERIAL) == 4
-    assert split_count(framed((4096, 40_000), 0), SERIAL) == 1
-    assert split_count(framed((1000, 4096), 0), SERIAL) == 1
+def test_single_pass_column_reductions_are_split_rather_than_narrow():
+    assert split_count(nest_of((4096, 4096), 0), SERIAL) == 4
+    assert split_count(nest_of((4096, 40_000), 0), SERIAL) == 1
+    assert split_count(nest_of((1000, 4096), 0), SERIAL) == 1
 
 
-def test_the_last_part_may_be_shorter():
-    found = framed((10_007,), 0)
+def test_the_last_split_may_be_shorter():
+    found = nest_of((10_007,), 0)
     cut = split_reduced_loop(found, 4, {1: found.results[0]})
     assert (cut.kept, cut.reduced, cut.ragged) == ((4,), (2502,), 10_007)
     assert cut.covered == found.operands

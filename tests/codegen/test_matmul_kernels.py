@@ -1,4 +1,4 @@
-"""Products of matrices in C, against the op's reference; serial, parallel and as CUDA."""
+"""Matrix products in C against the op's reference: serial, parallel and as CUDA C."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_integers_wrap_around(processor):
 @both
 @pytest.mark.parametrize("rows", [1, 9])
 @pytest.mark.parametrize("columns", [1, 33])
-def test_a_batch_that_meets_one_matrix_is_one_product(rows, columns, processor):
+def test_a_batch_that_shares_a_matrix_is_one_product(rows, columns, processor):
     def build(x, y):
         return MatmulOp(x, weft.broadcast(y, (4, 900, columns)))
 
@@ -94,7 +94,7 @@ def test_slices_with_steps(processor):
 
 
 def work(m, k, n, processor, dtype="float32"):
-    """Return what computes a product."""
+    """Return the launches of a product."""
     x, y = weft.placeholder((m, k), dtype=dtype), weft.placeholder((k, n), dtype=dtype)
     return work_of(plan_of([MatmulOp(x, y)], x, y, processor=processor), processor)[0]
 
@@ -129,7 +129,7 @@ def test_the_device_multiplies_large_matrices_with_vectors():
         assert kernel.items > 1
 
 
-def test_long_sums_are_cut_into_parts_where_there_are_few_tiles():
+def test_long_sums_are_split_where_there_are_few_tiles():
     parallel = replace(SERIAL, is_serial=False, units=100, dialect=OPENCL)
     titles = [each.function.title for each in work(32, 20000, 32, parallel)]
     assert titles == ["matmul", "add_parts"]
@@ -158,7 +158,7 @@ def test_a_single_row_needs_no_copies(name):
 
 
 @pytest.mark.parametrize("rows", ["a single row", "several rows"])
-def test_the_scratch_that_is_told_covers_every_layout(rows):
+def test_the_declared_scratch_covers_every_layout(rows):
     m = 1 if rows == "a single row" else 9
 
     def build(x, y, y_columns):

@@ -1,4 +1,4 @@
-"""Rules in C that work along lines, against the ops' references; serial, parallel and as CUDA."""
+"""Scans, searches and sorting in C against the ops' references: serial, parallel, as CUDA C."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_scans(name, processor):
     check(build, numbers("int32", *shape), processor=processor)
 
 
-def test_only_long_lines_are_cut_into_parts():
+def test_only_long_lines_are_split():
     for shape, launches in (((5000,), 2), ((300,), 1), ((70, 5000), 1)):
         x = weft.placeholder(shape)
         plan = plan_of([cumulative.cumsum(x, 0)], x, processor=PROCESSORS["parallel"])
@@ -149,7 +149,7 @@ def test_sorts(name, descending, processor):
 @everywhere
 @pytest.mark.parametrize("length", [1, 2, 8, 9, 63, 1000, 3000])
 def test_sorts_of_lengths(length, processor):
-    """The longest one does not fit into the memory of a group."""
+    """The longest line does not fit into local memory."""
     values = np.random.default_rng(7).normal(size=(3, length)).astype(np.float32)
     check(lambda x: [weft.argsort(x), weft.sort(x)], values, processor=processor)
 
@@ -166,7 +166,7 @@ def test_sorts_of_dtypes(dtype, processor):
 @everywhere
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("dtype", EVERY)
-def test_places_in_a_sorted_vector(dtype, side, processor):
+def test_positions_in_a_sorted_vector(dtype, side, processor):
     ordered = np.sort(awkward(dtype, 50).astype(np.float64)).astype(dtypes.as_dtype(dtype))
     check(
         lambda v, x: sorting.SearchSortedOp(v, x, side=side),
@@ -197,7 +197,7 @@ def test_folds(spans, shape, dtype, processor):
 
 
 @both
-def test_the_host_solves_and_sees(processor, capsys):
+def test_decompositions_and_effects_on_the_host(processor, capsys):
     a = np.random.default_rng(7).normal(size=(2, 3, 3)).astype(np.float32)
     b = np.random.default_rng(7).normal(size=(2, 3, 1)).astype(np.float32)
     a[1] = 0

@@ -1,4 +1,4 @@
-"""Rules in C that move elements, against the ops' references; serial, parallel and as CUDA."""
+"""Copies, gathers and scatters in C against the ops' references: serial, parallel, as CUDA C."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ IN_PLACE = {
 @everywhere
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_updates_in_place(name, processor):
-    """The operand is read by nothing else, and the result has its memory."""
+    """The result reuses the memory of the operand, which has no other reader."""
 
     def build(x, i):
         return weft.contiguous(IN_PLACE[name](weft.contiguous(x), i))

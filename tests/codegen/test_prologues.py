@@ -1,4 +1,4 @@
-"""What makes the first operand of a product is computed in its kernel, where that reads it once."""
+"""Prologues: ops before a matrix product are fused where its kernel reads each element once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PROLOGUES = {each.__name__: each for each in (activation, shifted, shared, const
 
 
 def operands(name, dtype="float32"):
-    """Return the factors, and a row, a column and a tensor for the first."""
+    """Return the operands, and a row, a column and a tensor for the first."""
     x, y = SHAPES[name]
     shapes = x, y, (x[-1],), (*x[:-1], 1), x
     return [numbers(dtype, *shape) for shape in shapes]
@@ -70,7 +70,7 @@ def check_prologue(name, before, processor, dtype="float32", exact=True):
 
 
 def titles(results, *parameters, processor=SERIAL):
-    """Return what the steps of a plan are, kernels by their titles."""
+    """Return the kinds of a plan's steps, kernels by their titles."""
     plan = plan_of(results, *parameters, processor=processor, passes=FUSING)
     return [
         each.op.kernel.title if isinstance(each.op, FusedOp) else type(each.op).__name__
@@ -105,7 +105,7 @@ def test_functions_before_and_after(name, processor):
 
 
 @both
-def test_a_batch_that_meets_one_matrix(processor):
+def test_a_batch_that_shares_a_matrix(processor):
     def build(x, y):
         return MatmulOp(weft.relu(x) - 1, weft.broadcast(y, (4, 90, 6)))
 
@@ -181,7 +181,7 @@ def test_a_vector_is_not_computed_before_a_product(m, n, processor):
 
 @both
 def test_random_prologues(processor):
-    """Values that are used several times, constants, and rows and columns that repeat."""
+    """Values with several uses, constants, and broadcast rows and columns."""
     random = np.random.default_rng(0)
     for _ in range(12):
         m, k, n = random.integers(2, 70), random.integers(1, 300), random.integers(2, 9)

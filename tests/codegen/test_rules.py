@@ -1,4 +1,4 @@
-"""Which ops there are rules for in C."""
+"""The ops with lowering rules in C."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NO_STEPS = (
     storage.ReadOp, results.ResultOp, control.SequentialOp, control.ParallelOp,
     ComputationOp,
 )  # fmt: skip
-"""Ops that a plan has no steps for."""
+"""Ops without steps in a plan."""
 
 COMPLEX = (complex_parts.RealOp, complex_parts.ImagOp, complex_parts.ComplexOp)
 
 
 def below(kind):
-    """Yield the classes of weft's own that have a class as their base, and no others below."""
+    """Yield weft's own leaf classes below a class."""
     for each in kind.__subclasses__():
         if each.__subclasses__():
             yield from below(each)

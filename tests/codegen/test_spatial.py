@@ -1,4 +1,4 @@
-"""Convolutions and pooling in C, against the ops' references; serial, parallel and as CUDA."""
+"""Convolutions and pooling in C against the ops' references: serial, parallel and as CUDA C."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ POOLS = {
 
 
 def three(attributes):
-    """Return what builds a convolution and both of its adjoints."""
+    """Return a function that builds a convolution and both of its gradients."""
 
     def build(x, w, delta):
         y = weft.conv(x, w, **attributes)
@@ -97,7 +97,7 @@ def test_strides_with_many_phases(processor):
 
 
 @both
-def test_what_lies_beyond_an_image_does_not_reach_it(processor):
+def test_padding_does_not_reach_the_image(processor):
     images, filters = numbers("float32", 2, 3, 9, 10), numbers("float32", 4, 3, 3, 3)
     images[1] = np.inf
     build = lambda x, w: weft.conv(x, abs(w) + 1, padding=1)  # noqa: E731

@@ -1,4 +1,4 @@
-"""Sums of squared distances from a mean: long rows are read once, in blocks that fit a cache."""
+"""One-pass variance: long rows are read once, in blocks that fit a cache."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_is_not_finite_has_no_variance(value):
 
 
 def planned(build, count):
-    """Return the plan of a function of so many long rows, and its kernels."""
+    """Return the plan of a function of some long rows, and its kernels."""
     parameters = [weft.placeholder((LONG,)) for _ in range(count)]
     plan = plan_of([build(*parameters)], *parameters, processor=SERIAL, passes=FUSING)
     return plan, [step.op.kernel for step in plan.steps if isinstance(step.op, FusedOp)]
@@ -92,14 +92,14 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_sums_are_no_moments(name):
+def test_other_sums_are_no_variances(name):
     _, kernels = planned(OTHERS[name], 2)
     assert kernels
     assert not any(map(find_variances, kernels))
 
 
 class Loops:
-    """As much of a frame as its division into blocks needs."""
+    """The attributes of a loop nest that its division into blocks needs."""
 
     def __init__(self, *reduced):
         self.reduced = reduced

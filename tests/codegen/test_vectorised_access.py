@@ -1,4 +1,4 @@
-"""Kernels in C: neighbouring elements loaded and stored at once, where all of them are aligned."""
+"""Vectorised accesses: neighbouring elements are loaded and stored at once if aligned."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def source_of(build, *shapes, dtype="float32", processor=VECTORISED, passes=FUSI
 
 
 def vector_types_in(source):
-    """Return the types of bundles that a source has, such as ``f32_by_4``."""
+    """Return the vector types that a source declares, such as ``f32_by_4``."""
     return set(re.findall(r"} (\w+_by_\d+);", source))
 
 
 def exponentials(count):
-    """Return a function that takes so many of them of each element."""
+    """Return a function that applies `count` exponentials to each element."""
 
     def build(x):
         for _ in range(count):
@@ -62,7 +62,7 @@ def at(places):
 
 
 def block_of(x, shape):
-    """Return a block that begins where only a call says."""
+    """Return a block with a dynamic start."""
     starts = [weft.cast(weft.sum(weft.zeros((2,))), "int32") for _ in shape]
     return weft.dynamic_slice(x, starts, shape)
 
@@ -81,7 +81,7 @@ MAPS = {
     "a matrix, of any rows": ("float32", [(7, 5)], lambda x: x + 1, {"f32_by_4"}),
     "aligned part": ("float32", [(64,)], lambda x: x[4:] + 1, {"f32_by_4"}),
     "odd part": ("float32", [(64,)], lambda x: x[1:] + 1, set()),
-    "half a bundle on": ("float32", [(64,)], lambda x: x[2:] + 1, set()),
+    "half a vector on": ("float32", [(64,)], lambda x: x[2:] + 1, set()),
     "odd part, and not": ("float32", [(64,)], lambda x: x[1:] + x[:-1], set()),
     "aligned columns": ("float32", [(8, 64)], lambda x: x[:, 4:12] + 1, {"f32_by_4"}),
     "odd columns": ("float32", [(8, 64)], lambda x: x[:, 1:9] + 1, set()),
@@ -101,7 +101,7 @@ MAPS = {
 }  # fmt: skip
 
 NARROW = {"f32_by_4", "u16_by_4"}
-SWEEPS = {
+REDUCTIONS = {
     "long rows": ((9, 1024), weft.softmax, {"f32_by_4"}),
     "odd rows": ((9, 1023), weft.softmax, set()),
     "short rows": ((300, 12), weft.softmax, {"f32_by_4"}),
@@ -158,34 +158,34 @@ MOVES = {
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_maps_have_bundles_where_all_is_aligned(name):
+def test_maps_use_vector_accesses_where_all_is_aligned(name):
     dtype, shapes, build, expected = MAPS[name]
     assert vector_types_in(source_of(build, *shapes, dtype=dtype)) == expected
     values = [awkward(dtype, *shape) for shape in shapes]
-    check(build, *values, processor="bundles", exact=False, passes=FUSING)
+    check(build, *values, processor="vectors", exact=False, passes=FUSING)
 
 
-@pytest.mark.parametrize("name", SWEEPS)
-def test_sweeps_have_bundles_where_rows_are_aligned(name):
-    shape, build, expected = SWEEPS[name]
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_use_vector_accesses_where_rows_are_aligned(name):
+    shape, build, expected = REDUCTIONS[name]
     assert vector_types_in(source_of(build, shape)) == expected
     values = np.random.default_rng(2).standard_normal(shape).astype(np.float32) / 2
-    check(build, values, processor="bundles", exact=False, passes=FUSING)
+    check(build, values, processor="vectors", exact=False, passes=FUSING)
 
 
 @pytest.mark.parametrize("name", MOVES)
-def test_moves_have_bundles_where_all_is_aligned(name):
+def test_moves_use_vector_accesses_where_all_is_aligned(name):
     shapes, build, expected = MOVES[name]
     source = source_of(build, *shapes, passes=())
     assert {each for each in vector_types_in(source) if each.startswith("u")} == expected
-    check(build, *[numbers("float32", *shape) for shape in shapes], processor="bundles")
+    check(build, *[numbers("float32", *shape) for shape in shapes], processor="vectors")
 
 
 @pytest.mark.parametrize("dtype", EVERY)
 def test_every_dtype_moves_and_adds_up_in_columns(dtype):
     check(
         lambda x: [weft.contiguous(x[::2]), weft.concat([x, x], 0), weft.max(x, axis=0)],
-        numbers(dtype, 70, 48), processor="bundles",
+        numbers(dtype, 70, 48), processor="vectors",
     )  # fmt: skip
 
 
@@ -201,7 +201,7 @@ def test_every_dtype_at_every_length(dtype):
     values = [numbers(dtype, length) for length in LENGTHS]
     check(
         lambda *given: list(build(*given)), *values, numbers(dtype, 1),
-        processor="bundles", passes=FUSING,
+        processor="vectors", passes=FUSING,
     )  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def test_every_length(length):
     values = numbers("int32", length)
     check(
         lambda x: [x * 2 + 1, x > 1, weft.sum(x), weft.sum(x * x)],
-        values, processor="bundles", passes=FUSING,
+        values, processor="vectors", passes=FUSING,
     )  # fmt: skip
 
 
@@ -222,19 +222,19 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_no_bundles_on(name):
+def test_no_vector_accesses_on(name):
     source = source_of(lambda x: (x + 1, weft.sum(x)), (64,), processor=OTHERS[name])
     assert "_by_" not in source
 
 
-def test_bundles_are_no_longer_than_what_addresses_are_aligned_to():
+def test_vectors_are_no_wider_than_the_alignment_of_addresses():
     processor = replace(VECTORISED, alignment=8)
     assert vector_types_in(source_of(lambda x: x + 1, (64,), processor=processor)) == {"f32_by_2"}
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.data())
-def test_every_bundle_is_aligned(data):
+def test_every_vector_access_is_aligned(data):
     shape = data.draw(st.lists(st.sampled_from([24, 6, 7, 1]), min_size=1, max_size=3))
     x = weft.placeholder(shape, dtype=data.draw(st.sampled_from(["float32", "float64", "int8"])))
     start, step = st.sampled_from([0, 0, 1, 4]), st.sampled_from([1, 1, 1, 2, -1])
@@ -263,7 +263,7 @@ def test_every_bundle_is_aligned(data):
         assert not np.any((layout.offset + np.array(firsts) @ layout.strides) % nbytes)
 
 
-WHOLE_BUNDLES = {
+WHOLE_VECTORS = {
     "map": ((1100, 4096), lambda x: x + 1),
     "rows": ((1100, 4096), lambda x: x - weft.max(x, axis=1, keepdims=True)),
     "columns": ((100, 4096), lambda x: x - weft.max(x, axis=0)),
@@ -274,9 +274,9 @@ WHOLE_BUNDLES = {
 
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", ["int8", "float16", "bfloat16", "int32", "float32", "float64"])
-@pytest.mark.parametrize("name", WHOLE_BUNDLES)
+@pytest.mark.parametrize("name", WHOLE_VECTORS)
 def test_cuda_moves_sixteen_bytes_at_once(name, dtype):
-    shape, build = WHOLE_BUNDLES[name]
+    shape, build = WHOLE_VECTORS[name]
     ptx = nvrtc.ptx_of(source_of(build, shape, dtype=dtype, processor=CUDA_PARALLEL))
     for access in ("ld", "st"):
         found = set(re.findall(rf"\b{access}\.global\.\w+\.?\w*", ptx))

@@ -1,4 +1,4 @@
-"""Kernels in C: what a group of work items does together, where one would go a long way alone."""
+"""Work-group kernels: long reductions, searches and sorts by the work items of a group."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from weft_c.reductions.split import MIN_WORK_GROUP_ROW
 from weft_c.reductions.work_group import MIN_COALESCED
 
 MANY = replace(VECTORISED, units=16)
-"""A device with so many units that a group combines the parts of a single row."""
+"""A device with so many units that a work group combines the splits of a single row."""
 
 MANY_SHUFFLING = replace(SHUFFLING, units=16)
-"""Such a device whose work items pass each other values in registers."""
+"""Such a device with warp shuffles."""
 
 LONGEST = 131_101
 
@@ -62,7 +62,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("processor", [MANY, MANY_SHUFFLING])
 @pytest.mark.parametrize("name", WHOLE)
-def test_whole_reductions_in_many_parts(name, processor):
+def test_whole_reductions_in_many_splits(name, processor):
     values = np.random.default_rng(3).standard_normal(LONGEST).astype(np.float32)
     check(WHOLE[name], values, processor=processor, exact=False, passes=FUSING)
 
@@ -79,7 +79,7 @@ def test_whole_reductions_of_a_dtype(dtype, processor):
 
 
 @pytest.mark.parametrize(("processor", "is_group"), [(MANY, True), (PARALLEL, False)])
-def test_a_group_combines_many_parts(processor, is_group):
+def test_a_group_combines_many_splits(processor, is_group):
     launches, source = work(weft.sum, (LONGEST,), processor=processor)
     (_, parts), (title, groups) = launches
     assert (title, groups) == ("sum_of_all", 1)
@@ -123,7 +123,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_columns_are_cut_for_all_units(name):
+def test_columns_are_split_for_all_units(name):
     shape, expected = COLUMNS[name]
     launches, _ = work(lambda x: weft.sum(x, axis=0), shape)
     assert launches == expected
@@ -132,7 +132,7 @@ def test_columns_are_cut_for_all_units(name):
 
 
 ROWS = [(1, 64), (7, 64), (8, 64), (1001, 64), (9, 70), (5, 128), (6, 200), (3, 256), (3, 1000)]
-"""Rows of which a group takes several together, and some of which there are none left over."""
+"""Rows of which a work group reduces several together, with and without a remainder."""
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_nothing_is_added_up(shape, axis):
     check(lambda x: weft.sum(x, axis=axis), np.zeros(shape, np.float32), processor=MANY)
 
 
-def test_a_steady_result_waits_for_those_who_read_what_it_takes_the_place_of():
+def test_an_invariant_result_waits_for_readers_of_the_memory_it_overwrites():
     x, y = weft.placeholder((9, 100)), weft.placeholder((9, 1))
     results = [x / weft.sum(x, axis=1, keepdims=True), weft.sum(x, axis=1, keepdims=True) + y]
     plan = plan_of(results, x, y, processor=PARALLEL, passes=FUSING)
@@ -193,7 +193,7 @@ PEAKS = [0, 1, 4095, 4096, 65_536, LONGEST - 1]
 
 
 @pytest.mark.parametrize("dtype", EVERY)
-def test_an_extremum_is_found_in_parts(dtype):
+def test_an_extremum_is_found_in_splits(dtype):
     values = numbers(dtype, LONGEST)
 
     def build(x):
@@ -219,7 +219,7 @@ def test_the_first_of_equal_peaks_is_found(place, peak):
     [((LONGEST,), 0, [32, 1]), ((5, 10_000), 1, [10, 5]), ((200, 10_000), 1, [128]),
      ((10_000, 5), 0, [10, 5])],
 )  # fmt: skip
-def test_long_lines_are_searched_in_parts(shape, axis, groups):
+def test_long_lines_are_searched_in_splits(shape, axis, groups):
     launches, _ = work(lambda x: weft.argmax(x, axis=axis), shape)
     assert [count for _, count in launches] == groups
     check(lambda x: weft.argmax(x, axis=axis), numbers("float32", *shape), processor=MANY)

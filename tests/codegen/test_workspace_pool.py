@@ -1,4 +1,4 @@
-"""Memory that programs of a transformer use one after the other."""
+"""The workspace pool: memory that the programs of a transformer use in turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOM = 100
 
 
 class Device(OpenDevice):
-    """A device with little memory, which is never asked for more."""
+    """A device with little memory."""
 
     processor: Any = None
 
@@ -33,7 +33,7 @@ class Device(OpenDevice):
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 2 * ROOM)), max_size=30))
-def test_a_stretch_is_as_large_as_the_largest_that_was_asked_for(
+def test_a_block_is_as_large_as_the_largest_request(
     asked: list[tuple[str, int]],
 ) -> None:
     device = Device()

@@ -61,11 +61,11 @@ class VectorAccess:
         for number in self.reads:
             source = self._vector_view(builder.source(number), "const ")
             kind = _vector_type(builder, source.dtype, self.count)
-            vector = code.define(f"const {kind}", "bundle", source.at(*indices).element)
+            vector = code.define(f"const {kind}", "vector", source.at(*indices).element)
             builder.vector_loads[number] = Address(f"{vector}.of", element)
         stores = []
         for result in self.results:
-            target, vector = self._vector_view(builder.stored(result)), code.name("bundle")
+            target, vector = self._vector_view(builder.stored(result)), code.name("vector")
             code.line(f"{_vector_type(builder, target.dtype, self.count)} {vector};")
             stores.append(f"{target.at(*indices).element} = {vector};")
             builder.vector_stores[result] = Address(f"{vector}.of", element)

@@ -106,7 +106,7 @@ class _RegisterTileKernel:
         self.in_vectors = epilogue.takes_vectors(self.builder)
         # The epilogue is written once for a tile, not for each of its vectors.
         fits = is_stored and self.in_vectors and not has_rest and self.k <= depth
-        self.spilled_sums = "" if fits else self._scratch("aside", self.tile.rows * width)
+        self.spilled_sums = "" if fits else self._scratch("spilled", self.tile.rows * width)
         self.partial_sums = self._partial_sum_array() if self.k > depth else None
 
     def _has_vectors(self) -> bool:
@@ -134,7 +134,7 @@ class _RegisterTileKernel:
         layout = self.epilogue.target
         if layout is None:
             layout = self.lowering.scratch(self.epilogue.shape, self.acc.sum_dtype)
-        return self.builder.array("waiting", layout, written=True)
+        return self.builder.array("partial", layout, written=True)
 
     def write(self) -> None:
         """Write the loops over parts of the result, blocks of terms, panels and tiles."""

@@ -90,7 +90,7 @@ class Accumulators(ABC):
         counts = emitter.is_vector or self.has_scalar_remainder(lanes)
         if counts and (is_put_aside or is_compensated(instruction)):
             if is_put_aside:
-                accumulator = self.declare(kind, "aside")
+                accumulator = self.declare(kind, "compensated")
                 lines.append(f"{accumulator} = {identity_element(instruction, emitter)};")
             error = self.declare(kind, "error")
             lines.append(f"{error} = {emitter.constant(0, dtype)};")

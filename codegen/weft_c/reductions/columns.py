@@ -189,7 +189,7 @@ class ColumnReductionLoops(ReductionLoops):
         kinds = {
             number: self.emitter.type(self.kernel.values[number].dtype) for number in invariants
         }
-        rows = {number: self.declare(kind, "steady") for number, kind in kinds.items()}
+        rows = {number: self.declare(kind, "invariant") for number, kind in kinds.items()}
         with self.each_column() as index:
             zeros = tuple("0" for _ in self.nest.reduced)
             names = self.at_place(invariants, (*self.outer, index, *zeros))

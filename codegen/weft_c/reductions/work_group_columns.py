@@ -97,7 +97,7 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
         if not numbers:
             return
         kinds = {n: register_type(self.kernel.values[n].dtype) for n in numbers}
-        held = {number: self.declare(kind, "steady") for number, kind in kinds.items()}
+        held = {number: self.declare(kind, "invariant") for number, kind in kinds.items()}
         with self.each_column(numbers, [], self.first_indices(kept)) as at:
             names = self.builder.compute(numbers, Emitter(self.code), at, self.uniforms)
             for number in numbers:
