@@ -159,11 +159,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tier, below = config.getoption("--tier"), config.getoption("--above")
     tenth = config.getoption("--tenth")
     # A test of a backend without its device could only be skipped; `weft doctor` says why.
-    left = [item for item in items if not _is_without_device(item, config)]
+    usable = left = [item for item in items if not _is_without_device(item, config)]
     if tier != ALL:
-        left = members(items, tier)
+        left = members(usable, tier)
     if below is not None:
-        lower = set(members(items, below))
+        lower = set(members(usable, below))
         left = [item for item in left if item not in lower]
     if tenth is not None:
         left = [item for item in left if checksum(item) % TENTHS == tenth]
