@@ -1,4 +1,4 @@
-"""Every error that weft raises: one hierarchy, each class also the built-in that fits it.
+"""Errors that weft raises: one hierarchy, each also the built-in exception that fits.
 
 A message says what happened, where (op, axes, dtypes, the user's file and line) and what to do.
 """

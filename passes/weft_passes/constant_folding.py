@@ -1,4 +1,4 @@
-"""ConstantFolding: ops whose operands are all constants become constants.
+"""ConstantFolding: replaces ops of constants by constants.
 
 A result is folded only if it is small, or no larger than what it was made from: a broadcast zero
 stays a view.

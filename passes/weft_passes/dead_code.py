@@ -1,4 +1,4 @@
-"""DeadCode: what nothing needs goes, beyond what leaving the graph's roots already drops.
+"""DeadCode: removes ops that no result or effect needs.
 
 An op that no root reaches is not part of a graph. What is left to drop: updates that write a
 state's own value back, and ordering edges of ops that are gone.

@@ -1,4 +1,4 @@
-"""Decompose: composites that the backend has no rule for become simpler ops."""
+"""Decompose: replaces composites without a rule on the backend by simpler ops."""
 
 from __future__ import annotations
 

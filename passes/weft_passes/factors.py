@@ -1,4 +1,4 @@
-"""Factors: which axes of two tensors correspond, whatever views lie between them.
+"""Axis splitting: the factors of axes that correspond in two tensors, through any views.
 
 The length of an axis is the product of the lengths of its factors, of which the last runs fastest.
 A transposition leaves the axes their factors, a reshape deals them out anew, a broadcast adds some.

@@ -1,4 +1,4 @@
-"""MergeEqual: ops of the same class, attributes and operands become one (value numbering)."""
+"""MergeEqual: value numbering; merges ops of equal class, attributes and operands."""
 
 from __future__ import annotations
 

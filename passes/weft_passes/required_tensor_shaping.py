@@ -1,4 +1,4 @@
-"""RequiredTensorShaping: no more axes than the backend's loops take.
+"""RequiredTensorShaping: reshapes tensors to the rank that the backend's loops take.
 
 Neighbouring axes become one where every operand's strides step through them evenly: down to one
 axis for elementwise ops, and to (kept, reduced) or (reduced, kept) for reductions. Strides are

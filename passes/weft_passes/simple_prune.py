@@ -1,4 +1,4 @@
-"""SimplePrune: arithmetic with 0, 1 and -1, constants, and logarithms of exponentials.
+"""SimplePrune: simplifies arithmetic with 0, 1, -1, constants, and log of exp.
 
 Always done: ``-c``, ``x + 0``, ``x - 0``, ``x * 1``, ``x * -1``, ``x / 1``, ``sum(c)``, ``x ** 1``,
 ``x ** 2``, and views that change nothing. Only with ``fast_math``: ``0 * x`` to 0, which loses NaN

@@ -1,4 +1,4 @@
-"""The gradients of calls, loops and choices: calls, and choices, of gradient graphs."""
+"""Adjoints of calls, loops and conditionals, built as calls of gradient graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Autodiff as a transform: from a graph to the graph of its gradients.
+"""Gradient graphs: turns a graph into the graph of its gradients.
 
 The gradient graph takes the gradients of the forward graph's outputs, and values of the forward
 graph that the adjoint rules read; it yields the gradients of the forward graph's inputs. What it

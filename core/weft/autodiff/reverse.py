@@ -1,4 +1,4 @@
-"""Gradients as graphs: one reverse walk over the adjoint rules of the ops.
+"""Reverse-mode differentiation: builds gradients as ops from the ops' adjoint rules.
 
 For ``y`` and an adjoint of y, the walk visits the ops from y backwards; each op's rule turns the
 adjoint of its result into shares for its operands, which add up. (Reverse accumulation; Griewank

@@ -1,4 +1,4 @@
-"""A compiled program as data: a document of text and numbers, and arrays; nothing to unpickle."""
+"""Artefacts: a compiled program as text, numbers and arrays, without pickles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding compiled programs again: in this process, and from disk.
+"""The compile cache: finds compiled programs in this process or on disk, and keeps new ones.
 
 What a program is found by says everything that its code depends on: the graph's structure, the
 backend and its options, the target, the passes, and the code that all of this is made by. Where

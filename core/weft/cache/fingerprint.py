@@ -1,4 +1,4 @@
-"""A fingerprint of the code that compiles: other code must not find what this one kept."""
+"""Fingerprints of the compiling code, so that another version never finds these programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describing a compiled program so that another process can make it again.
+"""Serialises compiled programs for other processes, and restores them.
 
 Ops, states and lines of source are named by their place in the graph's structure: the user's own
 stand behind them wherever a graph of that structure turns up.

@@ -1,4 +1,4 @@
-"""Compiled programs on disk: one file a key, safe for any number of processes at once.
+"""The cache folder: one file per key, safe for any number of processes.
 
 A file is written under another name in the same folder and then renamed, so it is there as a whole
 or not at all, and no lock is needed. It begins with its key and a digest of the rest; one that does

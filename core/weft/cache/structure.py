@@ -1,4 +1,4 @@
-"""The structure of a graph: a digest that equal graphs share, in any process and in any order.
+"""Structural digests of graphs, equal for equal graphs in any process and build order.
 
 It covers classes, attributes, axes, dtypes, operands, states, outputs, updates, effects and order;
 not names, lines of source, identity or the order of creation. Values count with their types: 1,

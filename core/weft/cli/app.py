@@ -1,4 +1,4 @@
-"""The ``weft`` command: what is installed, what of it works, and what to do about the rest."""
+"""The `weft` command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins looked at from outside: loaded, asked for devices and tried in processes of their own.
+"""Examines plugins from outside: loads them, probes devices, runs trials in processes.
 
 A plugin may end the process that imports it, or never come back. So the commands that list plugins
 have other processes do that, and say what became of them.

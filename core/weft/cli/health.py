@@ -1,4 +1,4 @@
-"""What ``weft doctor`` finds: versions, backends, plugins, variables, and what does not work."""
+"""Findings of `weft doctor`: versions, backends, plugins, variables, and their problems."""
 
 from __future__ import annotations
 

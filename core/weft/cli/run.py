@@ -1,4 +1,4 @@
-"""The command `weft run`: a graph from a file, computed once with arrays from files."""
+"""The command `weft run`: reads a graph from a file and runs it on arrays from files."""
 
 from __future__ import annotations
 

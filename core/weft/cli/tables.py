@@ -1,4 +1,4 @@
-"""What the ``weft`` command prints: tables for people, JSON for programs."""
+"""Output of the `weft` command: tables for people, JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One small program that a backend, with every plugin there is, must compile and run."""
+"""The trial program that `weft doctor` compiles and runs on each usable backend."""
 
 from __future__ import annotations
 

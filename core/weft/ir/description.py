@@ -1,4 +1,4 @@
-"""TensorDescription: where the elements of a tensor lie in a buffer, and the views of it.
+"""Tensor descriptions: shape, strides and offset of a tensor in a buffer, and views of it.
 
 Offsets and strides are in bytes. Every method returns a new description of the same buffer, or
 None where a view cannot express what was asked and a copy is needed.

@@ -1,4 +1,4 @@
-"""Dtypes and the one promotion table, the same on every backend.
+"""Dtypes and the promotion table, equal on every backend.
 
 Dtypes are NumPy's; ``bfloat16`` comes from ml_dtypes. Promotion is the array API's: within a kind
 the wider type wins, signed with unsigned gives the next wider signed type, complex over float over

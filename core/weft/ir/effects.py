@@ -1,4 +1,4 @@
-"""Recomputation without effects: what acts on the world acts once, where the user put it."""
+"""Strips effects from graphs that recompute values, so that each effect happens once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large constants were folded, so that what is kept of a program need not hold their values."""
+"""Sources of large folded constants, kept so that artefacts need not store their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph: the ops between inputs and outputs, with every effect made explicit; immutable.
+"""Graphs: immutable programs of ops between inputs and outputs, with explicit effects.
 
 A captured graph holds values only. A state enters as a `ReadOp`, the value it has when a call
 begins; what a call writes into it is listed in `updates` and happens when all reads are done. So

@@ -1,4 +1,4 @@
-"""The interpreter: the plain meaning of a graph, op by op with NumPy.
+"""The interpreter: evaluates a graph op by op with NumPy, as the reference.
 
 There are no passes, plans or memory reuse. In wide precision every float of the graph is a float64
 (every complex a complex128): what a backend computes in a narrower dtype is then compared with a

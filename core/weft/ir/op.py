@@ -1,4 +1,4 @@
-"""Op: one node of a graph, immutable in its structure, that knows the user's line.
+"""Ops: the nodes of a graph, immutable, each with the user's line that built it.
 
 An op class declares its attributes as annotated class fields; its arguments are positional ops.
 Traversal, rebuilding, printing and hashing are generic over the two.

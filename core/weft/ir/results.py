@@ -1,4 +1,4 @@
-"""Ops with several results, and the op that takes one of them."""
+"""Ops with several results, and the op that selects one of them."""
 
 from __future__ import annotations
 

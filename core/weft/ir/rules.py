@@ -1,4 +1,4 @@
-"""RuleTable: for each op class, how one backend computes it; open to plugins."""
+"""Rule tables: the lowering rule of each op class on one backend, open to plugins."""
 
 from __future__ import annotations
 

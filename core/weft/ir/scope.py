@@ -1,4 +1,4 @@
-"""The context in which ops are built: effect scopes, metadata, recorders, pinned reads.
+"""Build contexts: effect scopes, metadata, recorders and pinned reads.
 
 An effect scope is a token. Each state remembers, per scope, the op that wrote it last there; an op
 that reads the state stores that write as the version it saw. The root scope is shared by all

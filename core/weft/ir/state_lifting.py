@@ -1,4 +1,4 @@
-"""Closures: a graph that uses states as a function of values.
+"""State lifting: turns a graph that uses states into a function of values.
 
 States that are read become inputs, those that are written outputs; so nothing inside a called graph
 has an effect on a state. (Closure conversion, as compilers of functional languages do it.)

@@ -1,4 +1,4 @@
-"""Tensors that are stored: constants, placeholders and variables, and the write to one."""
+"""Stored tensors: constants, placeholders and variables, and assignment to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Target: what a backend can do, as passes and the plan need to know it."""
+"""Targets: the capabilities of a backend, as passes and the planner query them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorOp: an op that yields a tensor, with Python's operators, and CompositeOp."""
+"""Tensor ops with Python's operators, and composite ops."""
 
 from __future__ import annotations
 

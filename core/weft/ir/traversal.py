@@ -1,4 +1,4 @@
-"""Walks over ops and nested graphs: memory bounds their depth, never the interpreter's stack."""
+"""Walks over ops and nested graphs without recursion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views: which ops may show their first operand's memory, and the layouts that follow from it."""
+"""Views: ops that may share their first operand's memory, and the layouts they produce."""
 
 from __future__ import annotations
 

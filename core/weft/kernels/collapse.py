@@ -1,4 +1,4 @@
-"""Neighbouring dimensions of a domain that one loop can run over."""
+"""Collapses neighbouring dimensions of an iteration domain into one loop."""
 
 from __future__ import annotations
 

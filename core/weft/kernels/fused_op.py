@@ -1,4 +1,4 @@
-"""FusedOp: a kernel in a graph."""
+"""The fused op: a kernel as a node of a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From groups of ops to kernels, and from a graph to one in which kernels have their place."""
+"""Builds kernels from groups of ops, and the graph in which they replace those ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the axes of a value lie in the domain of a kernel.
+"""Indexing maps: the dimension of the iteration domain that indexes each axis of a value.
 
 A kernel runs over a domain, a box of indices. Every value in it has, for each of its axes, the
 dimension of the domain that indexes it, or None for an axis that is whole at every point of the

@@ -1,4 +1,4 @@
-"""Kernel: what one sweep over memory computes, as a list of instructions over a domain."""
+"""Kernels: instructions over an iteration domain, independent of any device."""
 
 from __future__ import annotations
 

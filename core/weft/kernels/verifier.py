@@ -1,4 +1,4 @@
-"""The rules that a kernel must keep, for those that passes build by hand."""
+"""The kernel verifier: checks the invariants of kernels that passes build."""
 
 from __future__ import annotations
 

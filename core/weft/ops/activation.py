@@ -1,4 +1,4 @@
-"""Activations: the nonlinear functions between the layers of a network.
+"""Activation functions.
 
 Where one has a kink, its gradient there is 0, or that of the side towards 0.
 """

@@ -1,4 +1,4 @@
-"""What arguments of normalisations and losses have in common: checks, axes, and reductions."""
+"""Argument checks, axes and reductions shared by normalisations and losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same elements arranged anew: flipped, rolled, repeated, split, put on diagonals."""
+"""Rearrangements of elements: flip, roll, repeat, split, diagonals."""
 
 from __future__ import annotations
 

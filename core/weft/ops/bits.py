@@ -1,4 +1,4 @@
-"""Bits of integers and bools: logic, shifts, and the same bits read as another dtype."""
+"""Bitwise logic, shifts and bitcasts of integers and bools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that call graphs: once, in loops, or one of two.
+"""Calls, loops and conditionals over graphs.
 
 A graph that is called may read and write states. The op then takes what they hold as further
 operands and yields what they are to hold as further results, which are written where the call

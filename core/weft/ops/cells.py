@@ -1,4 +1,4 @@
-"""Recurrent cells: one step of a plain, a gated, or a long short-term memory unit.
+"""Recurrent cells: one step of an RNN, a GRU or an LSTM.
 
 Formulas, the order of gates, and the shapes of weights, (gates * units, features), are PyTorch's.
 """

@@ -1,4 +1,4 @@
-"""Gradients limited in value or in norm, before an optimiser takes them."""
+"""Gradient clipping by value and by norm."""
 
 from __future__ import annotations
 

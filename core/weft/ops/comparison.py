@@ -1,4 +1,4 @@
-"""Comparisons, choices between two tensors, and logic."""
+"""Comparisons, selection and logic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Complex numbers: their real and imaginary parts, conjugates, and numbers made from parts.
+"""Real and imaginary parts, conjugates, and construction of complex numbers.
 
 Gradients: a function that is differentiable in the complex sense gets the product with its complex
 derivative, without conjugation. For the ops here and for `absolute`, whose complex derivative does

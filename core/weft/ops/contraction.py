@@ -1,4 +1,4 @@
-"""Sums of products in Einstein's notation, and the products of tensors that it names.
+"""Tensor contractions: einsum and the products defined by it.
 
 All are functions: an equation becomes views, sums, elementwise products and, for each pair of
 operands that share summed axes, one `DotOp`, which backends see as a plain matrix product.

@@ -1,4 +1,4 @@
-"""Order and observation: sequences, groups, printing, and ends of gradients."""
+"""Sequences, groups, printing, assertions and stopped gradients."""
 
 from __future__ import annotations
 

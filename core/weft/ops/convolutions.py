@@ -1,4 +1,4 @@
-"""Convolutions in one to three dimensions, transposed ones, and their adjoints.
+"""Convolutions and transposed convolutions in one to three dimensions, with their adjoints.
 
 As everywhere in networks, a convolution is a cross-correlation: filters are not turned around.
 Images have the axes N, C, then spatial ones; filters O, C / groups, then spatial ones.

@@ -1,4 +1,4 @@
-"""How long ops take, estimated from their sizes."""
+"""Cost model: the estimated time of an op, from its sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is distinct, true, or in a bin: how often, and where, up to a declared number of places."""
+"""Counting: unique values, nonzero positions and histograms, up to a declared size."""
 
 from __future__ import annotations
 

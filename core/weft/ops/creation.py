@@ -1,4 +1,4 @@
-"""Tensors made from nothing: one value everywhere, ranges, identities, meshes.
+"""Tensor creation: constants, ranges, identity matrices and meshes.
 
 Ranges of integers are int64, as the results of `argmax` are; everything else is float32 by default.
 """

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the loss of an unaligned sequence of labels.
+"""The loss of connectionist temporal classification (CTC).
 
 A network gives, at each time, a probability for each class, one of which is the blank. A path
 names a class at each time; without repeats, and then without blanks, it is a sequence of labels.

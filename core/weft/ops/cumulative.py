@@ -1,4 +1,4 @@
-"""Running sums, products and extrema along an axis.
+"""Cumulative sums, products and extrema along an axis.
 
 They are decomposed by doubling the reach of what has been combined (Hillis and Steele, Data
 Parallel Algorithms, 1986): the logarithm of the length as many elementwise steps.

@@ -1,4 +1,4 @@
-"""Linear systems: Cholesky's decomposition, solutions, inverses, determinants.
+"""Linear systems: Cholesky decomposition, solve, inverse, determinant.
 
 All take stacks of matrices along the last two positional axes. Matrices of integers and bool are
 taken as float32, those of 16-bit floats are solved in float32 and the result is cast back.

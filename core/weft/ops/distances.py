@@ -1,4 +1,4 @@
-"""Losses of numbers and vectors: distances from targets, likelihoods, margins, angles, overlaps."""
+"""Regression, likelihood, margin, similarity and overlap losses."""
 
 from __future__ import annotations
 

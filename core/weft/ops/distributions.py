@@ -1,4 +1,4 @@
-"""Random choices: integers, classes, orders, samples of distributions, and dropout.
+"""Random distributions, permutations and dropout.
 
 All come from `random_bits`: they are fresh at every call, repeat from the start, and take `seed`
 and `stream` as it does. Integers, orders and what is dropped are the same on every backend; floats

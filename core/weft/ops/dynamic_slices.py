@@ -1,4 +1,4 @@
-"""Slices that begin where integers say that only a call knows; their sizes are fixed."""
+"""Slices of fixed size whose start is known only at a call."""
 
 from __future__ import annotations
 

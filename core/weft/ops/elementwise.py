@@ -1,4 +1,4 @@
-"""Elementwise ops: each element of the result depends on the elements at the same place.
+"""Elementwise ops, their broadcasting and dtype promotion.
 
 Operands have the axes of the result, or none at all; what else broadcasts is an explicit
 `BroadcastOp`. Operands of one op share a dtype, except where the class says otherwise.

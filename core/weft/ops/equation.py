@@ -1,4 +1,4 @@
-"""Equations in Einstein's notation: taken apart, checked against operands, marked where wrong."""
+"""Einsum equations: parsing, and checks against the operands."""
 
 from __future__ import annotations
 

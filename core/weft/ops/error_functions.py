@@ -1,4 +1,4 @@
-"""Formulas for the error function and the normal distribution: long for float64, else short.
+"""Approximations of the error function and the normal distribution, per precision.
 
 The short ones are quotients of polynomials fitted for this library: by least squares in float64
 with Lawson's weights (C. L. Lawson, 1961), which tend to the least possible relative error, at

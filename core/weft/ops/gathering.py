@@ -1,4 +1,4 @@
-"""Elements taken and put by indices that are tensors themselves.
+"""Gather and scatter by index tensors.
 
 An index goes from 0 to length - 1, or from -length to -1 counted from the end. One that is out of
 range at a call ends it with IndexOutOfRange; a constant one is refused at once.

@@ -1,4 +1,4 @@
-"""Ops that run graphs: a call, a loop of known length, a choice, and a loop until a condition.
+"""Ops that run graphs: call, loop, conditional and while.
 
 The graph inside such an op is a function of its inputs alone; `weft.ops.calls` makes them.
 """

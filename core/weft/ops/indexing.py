@@ -1,4 +1,4 @@
-"""Slices: cut out of a tensor, and put into one."""
+"""Basic slicing, and updates of slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Initial weights: random numbers whose scale suits the number of inputs and outputs.
+"""Weight initialisers, scaled by fan-in and fan-out.
 
 Each takes the axes of a weight, so ``variable(axes, initial_value=glorot_uniform)`` calls it, and
 `functools.partial` gives it options. The *fan-in* of a weight is the number of inputs that each

@@ -1,4 +1,4 @@
-"""Tensors put together: padded, concatenated, stacked; and the one-hot code of an index."""
+"""Padding, concatenation, stacking and one-hot encoding."""
 
 from __future__ import annotations
 

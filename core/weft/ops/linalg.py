@@ -1,4 +1,4 @@
-"""Products of matrices and of tensors over shared axes, and what else matrices are asked for."""
+"""Matrix products, tensor products over shared axes, and related functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of probabilities: cross entropies, by labels or shares, from logits or logarithms."""
+"""Cross-entropy losses, from labels or probabilities, logits or logarithms."""
 
 from __future__ import annotations
 

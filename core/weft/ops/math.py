@@ -1,4 +1,4 @@
-"""Roots, powers, exponentials and logarithms, and the primitives of trigonometry."""
+"""Roots, powers, exponentials, logarithms, and the primitives of trigonometry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views and movement: the same elements under other axes, in another order, or repeated."""
+"""Views and data movement: reshape, transpose, broadcast, copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements taken and put by an index for each place, or by one for each of several axes."""
+"""Gather and scatter with indices into several axes."""
 
 from __future__ import annotations
 

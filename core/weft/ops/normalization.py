@@ -1,4 +1,4 @@
-"""Normalisation: to mean 0 and variance 1 over batches, layers, groups or instances; to norm 1."""
+"""Batch, layer, group, instance and RMS normalisation, and norms."""
 
 from __future__ import annotations
 

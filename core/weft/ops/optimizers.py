@@ -1,4 +1,4 @@
-"""Optimisers: from a loss, or gradients, to one op that makes one step of every variable.
+"""Optimisers: one op that updates every variable, from a loss or from gradients.
 
 All gradients, and all new values, are computed from the values before the step. What an optimiser
 remembers lies in persistent tensors, its slots, which begin at 0 and are named after the variable:

@@ -1,4 +1,4 @@
-"""Polynomials with numbers for coefficients, the stuff that approximations are made of."""
+"""Polynomials with constant coefficients, for approximations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling: the maximum, mean or p-norm of each window.
+"""Max, average and p-norm pooling.
 
 Images have the axes N, C, then one to three spatial ones; names may come in any order.
 """

@@ -1,4 +1,4 @@
-"""Softmax, its logarithm and its kin, and the schema by which losses know it."""
+"""Softmax, log-softmax and related functions, and the schema that losses look for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers from a counter: Philox 4x32-10, the same bits on every backend.
+"""Counter-based random bits: Philox 4x32-10, identical on every backend.
 
 The key is a seed and a stream; the counter is the element's number and the number of the call,
 which is a state. So values are fresh at every call, repeatable from the start, and independent of

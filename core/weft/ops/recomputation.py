@@ -1,4 +1,4 @@
-"""Recomputation: memory traded for time, where a gradient would keep a long chain of values.
+"""Gradient checkpointing: recomputes a region instead of keeping its values.
 
 Forward, a `CheckpointOp` is the value it marks. Its gradient does not read what lies between that
 value and the inputs: it computes it anew, from copies of the ops that start at barriers, which

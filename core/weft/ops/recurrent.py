@@ -1,4 +1,4 @@
-"""Recurrent layers: cells along a sequence, unrolled over its length, in one layer or several."""
+"""Recurrent layers: cells unrolled along a sequence, in one layer or several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which axes a reduction takes, and how the axes of its result are arranged."""
+"""The axes that a reduction takes, and the axes of its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions: many elements into one along some axes.
+"""Reductions along axes.
 
 By default all positional axes are reduced, and all named axes but the batch axis ``N`` and the
 recurrent axis ``REC``. `reduction_axes`, or `axis` as NumPy says, names those to reduce, `out_axes`

@@ -1,4 +1,4 @@
-"""Features of boxes within images."""
+"""Region features: RoI align."""
 
 from __future__ import annotations
 

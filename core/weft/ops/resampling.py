@@ -1,4 +1,4 @@
-"""Images in another resolution, and at freely chosen places."""
+"""Image resizing, and sampling at arbitrary positions."""
 
 from __future__ import annotations
 

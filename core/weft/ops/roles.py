@@ -1,4 +1,4 @@
-"""Named axes for operations that are defined over positional ones.
+"""Maps named axes to the positional ones that an operation is defined over.
 
 An operation such as a convolution is written once, for positional axes. A `Layout` says what the
 axes of its operands and results are for, role by role. `by_roles` finds the named axes that play

@@ -1,4 +1,4 @@
-"""Rounding, and what a float is: its sign, whether it is finite, its neighbours."""
+"""Rounding, and the sign, finiteness and neighbours of floats."""
 
 from __future__ import annotations
 

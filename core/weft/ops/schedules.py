@@ -1,4 +1,4 @@
-"""Learning rates that change with the number of the step, as tensors in the graph.
+"""Learning-rate schedules as tensors of the step number.
 
 The step is a scalar that counts from 0, such as a persistent tensor which each step of training
 increases. What comes out is a scalar, which every optimiser takes as its learning rate.

@@ -1,4 +1,4 @@
-"""Sorting, the largest elements, and places in what is sorted.
+"""Sorting, top-k and binary search.
 
 NaN counts as the largest number: it comes last, and first in descending order. Sorting is stable
 both ways: equal elements, and NaNs, stay in the order in which they were.

@@ -1,4 +1,4 @@
-"""The geometry of windows along spatial axes, which convolution, pooling and unfolding share.
+"""The geometry of sliding windows, shared by convolution, pooling and unfolding.
 
 Along each axis, windows of `kernel` elements, `dilation` apart, begin at every `stride`-th element
 of the padded operand. The spatial axes are the last ones.

@@ -1,4 +1,4 @@
-"""Special functions: the error function and its inverse, the gamma function, x log(y), sinc.
+"""Special functions: error function and its inverse, gamma functions, x log(y), sinc.
 
 All but xlogy are evaluated in float32 where the operand is a float of 16 bits.
 """

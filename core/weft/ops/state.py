@@ -1,4 +1,4 @@
-"""Writes of state: the whole of it, a slice, or one value everywhere; sums and averages kept there.
+"""State updates: whole, sliced or filled; running sums and averages.
 
 Each write is an effect: a computation does it if it names the write, or an op built after it.
 """

@@ -1,4 +1,4 @@
-"""Variances, quantiles, norms and the like: reductions that are made of others."""
+"""Variances, quantiles, norms and other composite reductions."""
 
 from __future__ import annotations
 

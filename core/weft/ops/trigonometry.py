@@ -1,4 +1,4 @@
-"""Angles and the functions of circles and hyperbolas that are made of sin, cos, tanh and atan.
+"""Trigonometric and hyperbolic functions composed of sin, cos, tanh and atan.
 
 Formulas that hold for complex numbers are used for real ones as well where nothing cancels in them;
 of complex numbers they give the principal values, exact to about half the digits near the branch

@@ -1,4 +1,4 @@
-"""The inverses of pooling: each window filled from the one number made of it."""
+"""Inverses of pooling."""
 
 from __future__ import annotations
 

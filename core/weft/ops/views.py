@@ -1,4 +1,4 @@
-"""Writes through a view: into the part of a state that slices, transposes and reshapes show."""
+"""Assignment through views of a state: slices, transposes and reshapes."""
 
 from __future__ import annotations
 

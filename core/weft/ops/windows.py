@@ -1,4 +1,4 @@
-"""Sliding windows over a tensor, a view, and the sum of overlapping windows, its adjoint."""
+"""Sliding windows as a view, and fold, its adjoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes: rewrites from graph to graph, and the pipeline that runs and checks them."""
+"""The interface of passes, and the pipeline that runs and checks them."""
 
 from __future__ import annotations
 

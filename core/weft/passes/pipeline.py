@@ -1,4 +1,4 @@
-"""The passes of one transformer, by name until they are needed."""
+"""The pipeline of one transformer: passes by name, loaded when needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusal: what a backend cannot run is an error before anything is compiled, op by op."""
+"""The unsupported-op check: reports every op that a backend lacks before compilation."""
 
 from __future__ import annotations
 

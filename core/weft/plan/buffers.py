@@ -1,4 +1,4 @@
-"""Buffer: a stretch of memory that a plan uses, of one of five kinds."""
+"""Buffers: the memory ranges of a plan, of five kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plans of called graphs: where they are kept, and what memory they take around them."""
+"""Callee plans: the plans of called graphs, and the memory that calls of them need."""
 
 from __future__ import annotations
 

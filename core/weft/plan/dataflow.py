@@ -1,4 +1,4 @@
-"""Dataflow: what a graph computes and which memory that takes, whatever the order of its steps.
+"""Dataflow of a graph and the memory that it needs, for any order of the steps.
 
 Nodes and buffers are numbered in the user's order. So the order of the steps, the lifetimes that
 follow from it and the addresses can be searched for on plain numbers.

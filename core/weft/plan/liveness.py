@@ -1,4 +1,4 @@
-"""Liveness: when each buffer of a flow is in use, for an order of its steps."""
+"""Liveness: the interval in which each buffer is in use, for one order of the steps."""
 
 from __future__ import annotations
 

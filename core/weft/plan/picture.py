@@ -1,4 +1,4 @@
-"""The picture of a plan: time across, the bytes of the arena up, one box a tensor; as SVG."""
+"""Draws a plan as SVG: steps across, arena bytes up, one box per tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placement: offsets for blocks of known size and lifetime in one arena.
+"""Placement: arena offsets for blocks of known size and lifetime.
 
 The smallest arena is NP-hard to find (dynamic storage allocation; Garey and Johnson, Computers and
 Intractability, SR2). Several heuristics are tried and the best is kept; the search stops at the

@@ -1,4 +1,4 @@
-"""Plan: the order of a graph's ops, and an address for everything they compute.
+"""Plans: the order of a graph's steps and an address for every value.
 
 Every value is a `TensorDescription` of a buffer: the arena, a state, an input, a constant, or a
 result, which is memory that the caller will own. Views take no memory; an op writes over an operand

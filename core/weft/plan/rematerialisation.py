@@ -1,4 +1,4 @@
-"""Rematerialisation: values computed again, late, so that the arena fits into a limit.
+"""Rematerialisation: recomputes values late, so that the arena fits a memory limit.
 
 At the step where the most bytes are in use, values wait that later steps read. Some are let go
 after their last reader up to that step, and computed again before the next one. Either single

@@ -1,4 +1,4 @@
-"""Repeated stretches of a plan, such as the layers of an encoder, found in linear time.
+"""Repeated blocks of steps, such as equal layers, found in linear time.
 
 Each step gets a number that leaves out which memory it touches. Where some numbers in a row have
 occurred before, the stretch that repeats at this distance is followed in both directions and then

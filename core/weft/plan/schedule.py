@@ -1,4 +1,4 @@
-"""Schedule: the order of a flow's steps that keeps the fewest bytes of the arena in use at once.
+"""Schedules: the order of steps with the smallest peak of live bytes.
 
 Finding the best order is NP-hard (Sethi, Complete register allocation problems, 1975), so several
 are made and the best is kept: the user's own, which wins ties; depth first, with the operand that

@@ -1,4 +1,4 @@
-"""Comparison: the steps of a plan without fusion beside those that fusion left, by kind."""
+"""Compares the steps of a plan with those of the plan without fusion, by kind."""
 
 from __future__ import annotations
 

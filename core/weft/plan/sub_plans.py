@@ -1,4 +1,4 @@
-"""What a step runs whose op runs graphs: their plans, at addresses in the memory around them.
+"""Expands call, loop and conditional steps into sub-plans placed in the caller's memory.
 
 A called graph has a plan of its own, made once. A frame puts it into the memory of the graph that
 calls: inputs lie where the operands do, outputs where the results do, and its arena is part of the

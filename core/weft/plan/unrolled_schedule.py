@@ -1,4 +1,4 @@
-"""Repetition: a schedule in which steps occur again becomes a graph with an op for each of them."""
+"""Unrolls a schedule with repeated steps into a graph with one op for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of a plan, checked independently of how the plan was made: by running it on addresses.
+"""The plan verifier: replays a plan on addresses, independently of the planner.
 
 Each range of bytes that a step writes is stamped with the value that lies there; each read must
 find the stamp of the value that it wants. What the planner says of lifetimes is not believed, it is

@@ -1,4 +1,4 @@
-"""How far a backend gets: installed, importable, with a device, usable; each with its reason."""
+"""Backend status: installed, importable, with a device, usable; each with its reason."""
 
 from __future__ import annotations
 

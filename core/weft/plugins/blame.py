@@ -1,4 +1,4 @@
-"""Whose code failed: the one place where an error out of a plugin gets the plugin's name.
+"""Blame: attributes an error to the plugin whose code raised it.
 
 Code of a plugin is called under `blaming`. What it raises becomes a `PluginError` that says which
 plugin of which distribution failed, what it was doing, and how to switch it off. An error that weft

@@ -1,4 +1,4 @@
-"""What plugins register, checked when it is registered: a class of the right kind, complete."""
+"""Checks what plugins register: the right kind of class, complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entry points of weft's groups, read from installed metadata without importing a plugin."""
+"""Entry points of weft's groups, read from metadata without importing a plugin."""
 
 from __future__ import annotations
 

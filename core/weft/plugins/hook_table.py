@@ -1,4 +1,4 @@
-"""The plugins that take part in weft's hooks, checked as they come in and called one by one."""
+"""The hook table: plugins that implement hooks, checked when added, called one by one."""
 
 from __future__ import annotations
 

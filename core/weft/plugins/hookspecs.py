@@ -1,4 +1,4 @@
-"""Every hook that a plugin may implement; this page is the whole extension interface.
+"""Hook specifications: every hook that a plugin may implement.
 
 A plugin is a module, or any other object, some of whose functions carry ``hookimpl``::
 

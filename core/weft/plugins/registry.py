@@ -1,4 +1,4 @@
-"""Loads a plugin when it is asked for, remembers what came of it, and calls hooks.
+"""The registry: loads plugins on demand, keeps their status, and calls hooks.
 
 A plugin asked for by name either loads or raises why it cannot. Plugins that nobody names, which
 are those of ``weft.ops``, ``weft.rules`` and ``weft.hooks``, are skipped with one warning each

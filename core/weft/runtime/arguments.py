@@ -1,4 +1,4 @@
-"""Arguments: what a call gives, checked and converted to the arrays that a program takes."""
+"""Call arguments: checked, and converted to the arrays that a program takes."""
 
 from __future__ import annotations
 

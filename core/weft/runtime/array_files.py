@@ -1,4 +1,4 @@
-"""Arrays in .npy and .npz files.
+"""Reads and writes arrays in .npy and .npz files.
 
 Files are not trusted: nothing in them is unpickled, and nothing is read before its header says that
 it fits.

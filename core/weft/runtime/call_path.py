@@ -1,4 +1,4 @@
-"""The way from a call to a program, generated so that a call only does what must wait for it.
+"""Generates the function between a call and its program: argument tests, results, lock.
 
 Per argument there is one test of type, dtype and shape; everything else takes the slow road of
 `Arguments.coerce`.

@@ -1,4 +1,4 @@
-"""Computations: results and parameters bound to a transformer, callable with arrays.
+"""Computations: results and parameters bound to a transformer, called with arrays.
 
 A computation compiles one `Program` for each solution of the lengths that were unknown.
 """

@@ -1,4 +1,4 @@
-"""Memory on a device: buffers, and the tensors that are views of them."""
+"""Device buffers, and the tensors that are views of them."""
 
 from __future__ import annotations
 

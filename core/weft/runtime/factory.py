@@ -1,4 +1,4 @@
-"""Choosing a backend: by argument, by context, by environment, or NumPy."""
+"""Chooses a backend by argument, context or environment, else NumPy."""
 
 from __future__ import annotations
 

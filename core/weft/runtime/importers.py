@@ -1,4 +1,4 @@
-"""Importers: what a plugin in the group ``weft.frontends`` registers to read graphs from files.
+"""Importers: read graphs from files, registered in the group ``weft.frontends``.
 
 `weft run` finds the importer of a file by its suffix::
 

@@ -1,4 +1,4 @@
-"""Initialisation: which states need a first value, and the computation that gives it to them."""
+"""Initialisation: the states that need a first value, and the computation that sets it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said where memory does not suffice: which tensors ask for most of it, and whose lines."""
+"""Builds out-of-memory messages: the largest tensors, with the user's lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs: one specialisation of a computation, with its graph, plan and generated code."""
+"""Programs: one specialisation of a computation, with graph, plan and generated code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory for large results: that of an earlier result if nobody holds it any more.
+"""The result pool: reuses the memory of large results that nobody holds any more.
 
 The first touch of fresh memory takes longer than most of what a call does with it. What the caller
 gets is a new array each time, a view of memory; whoever holds the array or any view of it holds

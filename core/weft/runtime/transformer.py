@@ -1,4 +1,4 @@
-"""Transformer: a backend at work. It holds state, compiles computations, and owns device memory.
+"""The transformer: a backend's life cycle. Compiles computations and owns their states.
 
 The life cycle is that of the Nervana Graph transformer: computations are created, initialisation
 runs the passes, describes tensors, transforms their allocation and then the computations, and runs

@@ -1,4 +1,4 @@
-"""Digests: short names for contents, the same in every process."""
+"""Digests: short names of contents, equal in every process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building and compiling make many objects that all stay: the collector only costs time then."""
+"""Pauses the garbage collector while graphs are built and compiled."""
 
 from __future__ import annotations
 

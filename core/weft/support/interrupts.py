@@ -1,4 +1,4 @@
-"""Interrupts held back: a call that writes states or shares its work is not cut short by Ctrl-C.
+"""Defers Ctrl-C until a call that writes states or shares work has ended.
 
 Python runs the handlers of signals in the main thread, after any call and at any turn of a loop.
 The one of Ctrl-C raises there, which would leave some states of a step new and others old, or a

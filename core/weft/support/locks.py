@@ -1,4 +1,4 @@
-"""Locks in forked processes, and properties that need none.
+"""Locks that a forked process renews, and cached properties without locks.
 
 A fork takes one thread along. A lock that another one holds then stays locked for ever in the new
 process, so locks are renewed there.

@@ -1,4 +1,4 @@
-"""A set that remembers the order of insertion."""
+"""A set in insertion order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quoting: what users named and wrote, as it may stand in generated code."""
+"""Quotes users' names and lines for generated code."""
 
 from __future__ import annotations
 

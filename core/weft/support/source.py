@@ -1,4 +1,4 @@
-"""Where in the user's program an op was written: the first frame outside weft and its plugins."""
+"""Finds the user's line that built an op: the first frame outside weft and its plugins."""
 
 from __future__ import annotations
 

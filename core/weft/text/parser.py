@@ -1,4 +1,4 @@
-"""Reading the printed form of a graph, which `weft.text` describes, back.
+"""Parses the printed form of a graph.
 
 It is parsed with `ast` and never executed.
 """

@@ -1,4 +1,4 @@
-"""The printed form of a graph, a typed program with source lines.
+"""Prints a graph as a typed program with source lines.
 
 The syntax is a subset of Python's, so that it reads like a program; `weft.text.parser` reads it. ::
 

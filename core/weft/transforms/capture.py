@@ -1,4 +1,4 @@
-"""Capture: from ops as the user built them to a graph in which every effect is explicit.
+"""Capture: turns the user's ops into a graph in which every effect is explicit.
 
 Writes become values. An op that read a state after a write uses the value written; one that read
 it before uses the `ReadOp` of the state; what the last write of each state left is an update of the

@@ -1,4 +1,4 @@
-"""A computation as an op: results and parameters, captured before there is a transformer."""
+"""Computation ops: results and parameters captured before a transformer exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Called graphs as the graph they are called in: values saved from inside them, and their bodies.
+"""Inlines called graphs, and adds the inner values that gradients need to their outputs.
 
 A value that a gradient wants from inside a call becomes one more output of the graph that is
 called. A call that the backend does not make is replaced by the ops of its graph.

@@ -1,4 +1,4 @@
-"""Pruning: calls yield only what is used, and take only what that needs.
+"""Prunes unused results and operands of calls.
 
 Where many calls of a graph yield the same, one that uses a little less yields it too, so that there
 is one body for all of them: the gradient of the first of many layers is like those of the others,

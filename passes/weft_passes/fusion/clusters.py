@@ -1,4 +1,4 @@
-"""Clusters: groups of ops in the making, with ranks that keep the graph of them free of cycles.
+"""Clusters: groups of ops to fuse, with ranks that keep their graph acyclic.
 
 Every cluster has a rank, and so has every op in none. What reads a value from outside its own
 cluster has a higher rank than what makes it. So a path that leaves a cluster climbs and cannot come

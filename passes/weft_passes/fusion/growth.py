@@ -1,4 +1,4 @@
-"""The first sweep: each op joins the clusters of its operands, or starts one of its own."""
+"""First sweep of fusion: each op joins the clusters of its operands, or starts its own."""
 
 from __future__ import annotations
 

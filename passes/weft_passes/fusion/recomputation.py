@@ -1,4 +1,4 @@
-"""The third sweep: values that other clusters read are computed there, if that moves fewer bytes.
+"""Third sweep of fusion: recomputes values in the clusters that read them, to save bytes.
 
 A value may be computed in its readers' clusters in place of its own, with the ops that it needs.
 Where that computes an op several times, the op must be cheap. What only one matrix product reads,

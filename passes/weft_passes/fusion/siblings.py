@@ -1,4 +1,4 @@
-"""The second sweep: clusters that read the same value become one, which reads it once."""
+"""Second sweep of fusion: merges clusters that read the same value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The choice of a form for each region: the one in which it moves the fewest bytes."""
+"""Chooses for each region the form that moves the fewest bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies: made where they save more than they cost, and dropped where they do not.
+"""Adds copies that save more than they cost, and drops the others.
 
 No copy is there for its meaning: values do not change, and what a result or a state needs the plan
 adds by itself. So a `ContiguousOp`, whoever asked for it, is judged by the bytes that it moves.

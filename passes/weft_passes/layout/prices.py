@@ -1,4 +1,4 @@
-"""Prices: what the views around a region cost in each form that it could be computed in.
+"""Prices of the views around a region, for each form of it.
 
 A price is in bytes: whatever takes longer than reading each operand once, in a row, is counted as
 the bytes that could have been moved in a row meanwhile.

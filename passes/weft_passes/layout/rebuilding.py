@@ -1,4 +1,4 @@
-"""Rebuilding a graph whose regions are computed in the forms that were chosen for them."""
+"""Rebuilds a graph with its regions in the chosen forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regions: elementwise ops and reductions that run over the same indices, seen through views."""
+"""Regions: elementwise ops and reductions over the same indices, seen through views."""
 
 from __future__ import annotations
 
