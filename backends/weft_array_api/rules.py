@@ -1,4 +1,4 @@
-"""How each primitive is computed with the functions of the array API standard, 2023.12.
+"""Lowering rules of primitives to functions of the array API standard, 2023.12.
 
 A rule takes the op, the array library and the operands' arrays, and returns a new array. What the
 standard lacks or leaves open (reading bits as another dtype, complex numbers from parts, linear

@@ -1,4 +1,4 @@
-"""cuBLAS, called as it is: CuPy's own calls refuse to be part of a CUDA graph.
+"""cuBLAS through its C interface, since CuPy's functions cannot be captured in a CUDA graph.
 
 Names and numbers are those of cublas_v2.h and library_types.h.
 """

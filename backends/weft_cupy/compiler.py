@@ -1,4 +1,4 @@
-"""NVRTC, called as it is: modules that CuPy compiles take subnormal numbers for zero.
+"""NVRTC through its C interface, since CuPy's modules flush subnormal numbers to zero.
 
 CuPy ends every list of options with ``-ftz=true``, and of options that contradict NVRTC takes the
 last one.

@@ -1,4 +1,4 @@
-"""Device: a GPU, opened; the memory that is taken from it, and the stream that work is given to."""
+"""An open GPU: its stream and its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing a device: the one that is named, else the first one that can be used."""
+"""Chooses a GPU: the named one, else the first that is usable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CuPy, NVIDIA's driver and NVRTC, none of which is loaded before a device is asked for."""
+"""Loads CuPy, NVIDIA's driver and NVRTC when a device is first asked for."""
 
 from __future__ import annotations
 

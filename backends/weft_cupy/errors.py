@@ -1,4 +1,4 @@
-"""What the error codes of CUDA and cuBLAS mean to a user."""
+"""Messages for the error codes of CUDA and cuBLAS."""
 
 from __future__ import annotations
 

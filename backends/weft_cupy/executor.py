@@ -1,4 +1,4 @@
-"""CUDAKernelGroup: the executor of a program; each stretch of launches becomes a CUDA graph."""
+"""CUDAKernelGroup: runs a program; each segment of launches becomes a CUDA graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The edge between a program and the caller's arrays, which are copied in and out."""
+"""Host I/O: copies the caller's arrays to the GPU and results back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BLAS with one thread, for as long as calls run that split their work over our own.
+"""Limits the BLAS to one thread while calls share work over weft's own pool.
 
 BLAS's own threads wait for more work by spinning for a while after a matrix product, which takes
 the processors from everything else that a call does in several threads.

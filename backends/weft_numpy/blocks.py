@@ -1,4 +1,4 @@
-"""The code of a program: blocks of source, each compiled once, and the calls of them in order.
+"""Generated code in blocks, each compiled once, and the sequence of calls to them.
 
 A block is the source of a function ``bind`` that takes fixed memory and values and returns ``run``.
 Its names are its own, so stretches of a program that differ in their memory only, such as the

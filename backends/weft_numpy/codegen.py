@@ -1,4 +1,4 @@
-"""From the steps of a plan to the source of Python functions of NumPy calls.
+"""Generates Python functions of NumPy calls from the steps of a plan.
 
 The source has a function ``bind`` that takes the arrays of fixed memory and returns ``run``, which
 takes inputs and results. Everything that is known before a call, views included, is bound once.

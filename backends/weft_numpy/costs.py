@@ -1,4 +1,4 @@
-"""What computing takes, roughly: enough to tell what is worth a tile or a thread.
+"""The cost model that decides on tiles and threads.
 
 Times are of one thread, on processors with 8 to 16 floats a vector.
 """

@@ -1,4 +1,4 @@
-"""What generated code should know about the machine: how many threads, how large a cache."""
+"""The machine: number of threads and size of caches."""
 
 from __future__ import annotations
 

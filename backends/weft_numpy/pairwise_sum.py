@@ -1,4 +1,4 @@
-"""Adding: sums of arrays whose rounding errors do not grow with the number of elements.
+"""Pairwise summation in blocks, for axes along which NumPy would sum one by one.
 
 NumPy adds up pairs of pairs along the axis whose elements lie closest to each other, and one
 element after the other along any other axis. So long axes are added up in blocks.

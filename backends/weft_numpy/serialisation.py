@@ -1,4 +1,4 @@
-"""Generated code as JSON, so that another process need not generate it."""
+"""Serialises generated code as JSON for the compile cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threads that share the work of calls: one pool for the process, started as it is needed.
+"""The thread pool that shares the work of calls: one per process, started on demand.
 
 Work is cut into numbered parts, which the caller and the workers take from one iterator. A worker
 that has not begun when the caller finds no part left is not waited for, so on a busy machine a call

@@ -1,4 +1,4 @@
-"""Device: a device of an OpenCL platform, opened, and the memory that is taken from it."""
+"""An open OpenCL device, and its memory."""
 
 from __future__ import annotations
 

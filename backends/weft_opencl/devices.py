@@ -1,4 +1,4 @@
-"""Choosing a device: the one that is named, else the best one that works."""
+"""Chooses a device: the named one, else the best that works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenCL drivers of this machine, with Intel's CPU runtime from a Python package among them.
+"""OpenCL drivers of this machine, including Intel's CPU runtime from a Python package.
 
 Nothing here is done before a device is asked for.
 """

@@ -1,4 +1,4 @@
-"""What OpenCL's error codes mean to a user."""
+"""Messages for OpenCL's error codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenCLKernelGroup: the executor of a program, with everything bound that can be bound once."""
+"""OpenCLKernelGroup: runs a program; arguments are bound once where possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The edge between a program and the caller's arrays: used in place, or copied in and out."""
+"""Host I/O: uses the caller's arrays in place, or copies them in and out."""
 
 from __future__ import annotations
 

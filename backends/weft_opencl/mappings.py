@@ -1,4 +1,4 @@
-"""How many kernels a process can still load, where a driver never gives one back.
+"""Counts memory mappings, to stop before a driver runs out of them.
 
 PoCL maps a shared library for each kernel that runs. It means to close those of long ago, but
 counts two users of a library for each run and takes one back, so all stay (3.1, with threads; its

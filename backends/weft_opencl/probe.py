@@ -1,4 +1,4 @@
-"""Probing a device in a process of its own, since drivers may end the process that asks them.
+"""Probes a device in a process of its own, since a driver may end it.
 
 Run as a script, with the number of a platform and the place of a device there. It imports nothing
 of weft and prints one line of JSON: the fields of a `Verdict`.

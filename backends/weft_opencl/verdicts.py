@@ -1,4 +1,4 @@
-"""Whether a device works: found out once for a driver's version, and remembered on disk."""
+"""Probe results per driver version, kept on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the arrays of a kernel are: in memory of the plan, or a tile of that."""
+"""Buffers of a kernel's arrays: in the plan's memory, or tiles of it."""
 
 from __future__ import annotations
 

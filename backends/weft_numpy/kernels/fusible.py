@@ -1,4 +1,4 @@
-"""What can be in a kernel, and which ops are kernels by themselves because they are large."""
+"""Selects the ops that kernels may contain, and large ops that are kernels by themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies: some instructions of a kernel on one tile, and the scratch memory they need."""
+"""Loop bodies: instructions of a kernel on one tile, and their scratch memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a reduction of a tile is computed: BLAS adds up rows, NumPy does everything else."""
+"""Reductions of a tile: the BLAS sums rows, NumPy reduces the rest."""
 
 from __future__ import annotations
 

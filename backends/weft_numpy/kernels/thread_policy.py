@@ -1,4 +1,4 @@
-"""Who shares the work of a program among threads: our pool, or BLAS's own threads.
+"""Decides whether our pool or the BLAS's threads share the work of a program.
 
 Not both: BLAS's threads wait for more work by spinning, which takes the processors from the pool.
 BLAS packs an operand once for all of its threads, where tiles of a product are packed one by one,

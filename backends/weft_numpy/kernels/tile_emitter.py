@@ -1,4 +1,4 @@
-"""Code for tiles: a function with a loop over tiles, in which rules write as they always do."""
+"""Emits functions with a loop over tiles, through the rules' usual interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions with a loop over tiles, and kernels that are one such loop."""
+"""Tile loops, and kernels that consist of one."""
 
 from __future__ import annotations
 

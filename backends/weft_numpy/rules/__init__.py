@@ -1,4 +1,4 @@
-"""How each op becomes NumPy calls that write into memory they are given; a module a family."""
+"""Lowering rules to NumPy calls that write into given memory; one module per family."""
 
 from weft_numpy.rules import (
     convolutions,

@@ -1,4 +1,4 @@
-"""The rule for ops that threads compute block by block, with scratch memory from the plan."""
+"""The rule of ops that threads compute in blocks, with scratch memory from the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for functions of one or two numbers: one ufunc each, where NumPy's is the faster way.
+"""Rules of unary and binary functions: one ufunc each, where that is the faster way.
 
 `logaddexp` is left to its decomposition, which takes a third of the time of NumPy's.
 """

@@ -1,4 +1,4 @@
-"""Rules for elements taken and put by index."""
+"""Rules of gather and scatter."""
 
 from __future__ import annotations
 

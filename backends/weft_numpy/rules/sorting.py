@@ -1,4 +1,4 @@
-"""Rules for sorting, and for running sums, products and extrema."""
+"""Rules of sorting and cumulative ops."""
 
 from __future__ import annotations
 

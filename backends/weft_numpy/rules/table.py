@@ -1,4 +1,4 @@
-"""The table that the modules of this package, and plugins, put their rules into."""
+"""The rule table of the NumPy backend."""
 
 from weft.ir.rules import RuleTable
 

@@ -1,4 +1,4 @@
-"""Rules for sums of overlapping windows: whole tensors of one element of each, one by one.
+"""The rule of fold: sums of overlapping windows, one element of each window at a time.
 
 NumPy's reductions over the few elements of a window are ten times slower.
 """

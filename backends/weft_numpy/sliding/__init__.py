@@ -1,1 +1,1 @@
-"""Work on windows that slide over images: convolution and pooling, in blocks."""
+"""Sliding windows: convolution and pooling in blocks of images."""

@@ -1,4 +1,4 @@
-"""Work on blocks of arrays, shared among threads, each with scratch memory of its own."""
+"""Work on blocks of arrays, shared by threads that each have scratch memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions that keep the size of images, with a matrix product for each image.
+"""Convolutions that preserve the image size: one matrix product per image.
 
 Products of the few windows of one image are small enough for BLAS to compute them as they lie,
 without packing them first; one call computes those of several images.

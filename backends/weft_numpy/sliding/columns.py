@@ -1,4 +1,4 @@
-"""Windows over a few images as columns of matrices, in scratch memory.
+"""Im2col for a few images at a time, in scratch memory.
 
 Columns of all images of a block are one matrix with gaps, as in `lattice`: they are copied in long
 runs, but the outputs have to be copied too, which closes the gaps. Or each image has a matrix of

@@ -1,4 +1,4 @@
-"""Images laid out so that sliding windows over them are runs of memory.
+"""Image layouts in which sliding windows are contiguous runs.
 
 Every axis gets a pitch: its length and as many zeros as windows see beyond it, which the end of one
 line shares with the beginning of the next. Then the elements that the windows meet at one of their

@@ -1,4 +1,4 @@
-"""Images under windows that keep their size, where a place in a window is a shift of the image.
+"""Windows that preserve the image size, as shifted images.
 
 With stride 1 and windows centred on the elements, window number n of an image meets element n + s
 at one of its places, where s depends on the place alone, if the elements of an image are numbered

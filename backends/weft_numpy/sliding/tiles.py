@@ -1,4 +1,4 @@
-"""The adjoint of maxima where windows tile the images: as many elements as windows have.
+"""The adjoint of max pooling for windows that tile the images.
 
 Windows of a few elements make short loops, in which NumPy takes most of the time to begin. So what
 windows have one of is repeated for each of their elements, and everything else is computed for
