@@ -1,4 +1,4 @@
-"""The CuPy backend: one program in CUDA C a computation, on NVIDIA GPUs."""
+"""The CuPy backend: compiles each computation to a program in CUDA C, for NVIDIA GPUs."""
 
 from __future__ import annotations
 

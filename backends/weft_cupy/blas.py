@@ -1,6 +1,6 @@
-"""cuBLAS through its C interface, since CuPy's functions cannot be captured in a CUDA graph.
+"""cuBLAS by its C interface, since CuPy's calls cannot be captured in CUDA graphs.
 
-Names and numbers are those of cublas_v2.h and library_types.h.
+Names and constants are those of cublas_v2.h and library_types.h.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_32F_FAST_TF32 = 68, 70, 77
 _DEFAULT_ALGORITHM = -1
 _SUMS_IN_FULL = 16
-"""CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of sums are not added in 16 bits."""
+"""CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: split sums are not added in 16 bits."""
 _FIRST_WITH_LARGE_WORKSPACE = 90
 _WORKSPACE, _LARGE_WORKSPACE = 4 << 20, 32 << 20
-"""What cuBLAS's documentation asks for; memory that it took itself could not be captured."""
+"""The sizes that cuBLAS's documentation recommends; its own allocations cannot be captured."""
 
 
 @cache
 def library() -> Any:
-    """Return cuBLAS, from a Python package or the system; None where there is none."""
+    """Return cuBLAS, from a Python package or the system; None if it is not installed."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -51,11 +51,10 @@ def library() -> Any:
 
 
 class Blas:
-    """cuBLAS at work in a queue; made and used while the device is the current one.
+    """A handle of cuBLAS for a stream; created and used while the device is current.
 
-    Products of 16-bit floats are made by tensor cores with sums in float32, those of float32 in
-    float32, or by tensor cores in TF32 where values may change. What is not closed is given back
-    when nothing refers to it any more.
+    Products of 16-bit floats use tensor cores with sums in float32; those of float32 use float32,
+    or TF32 on tensor cores with `fast_math`. An unclosed handle is destroyed by a finaliser.
     """
 
     def __init__(self, queue: Queue, fast_math: bool) -> None:
@@ -71,7 +70,7 @@ class Blas:
         self.handle = ctypes.c_void_p()
         _checked(self.library.cublasCreate_v2, ctypes.byref(self.handle))
         self._destroy = weakref.finalize(self, _destroy, self.library, device, self.handle)
-        self._destroy.atexit = False  # the driver may have ended by then
+        self._destroy.atexit = False  # the driver may be shut down by then
         try:
             _checked(self.library.cublasSetStream_v2, self.handle, queue.stream.ptr)
             place = self.workspace.address
@@ -82,9 +81,9 @@ class Blas:
             raise
 
     def product(self, gemm: Gemm, dtype: DType, x: int, y: int, out: int) -> Callable[[], None]:
-        """Return what multiplies matrices at some addresses, in order with all else.
+        """Return a function that multiplies matrices at some addresses, in stream order.
 
-        It raises CuBLASError.
+        The function raises CuBLASError.
         """
         kind = _TYPES[dtype.name]
         scalar = ctypes.c_double if dtype.name == "float64" else ctypes.c_float
@@ -108,7 +107,7 @@ class Blas:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Give handle and workspace back."""
+        """Destroy the handle and release the workspace."""
         self._destroy()
         self.workspace.release()
 

@@ -1,7 +1,6 @@
-"""NVRTC through its C interface, since CuPy's modules flush subnormal numbers to zero.
+"""NVRTC by its bindings, since modules that CuPy compiles flush subnormal numbers to zero.
 
-CuPy ends every list of options with ``-ftz=true``, and of options that contradict NVRTC takes the
-last one.
+CuPy appends ``-ftz=true`` to the options, and of contradicting options NVRTC takes the last one.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from weft_cupy import drivers
 from weft_cupy.errors import build_error
 
 OPTIONS = ("--std=c++17", "-ftz=false")
-"""What programs are compiled with, beside the architecture."""
+"""The compiler options besides the architecture."""
 
 
 def compiled(source: str, name: str, capability: int, device: str, cache: Cache | None) -> bytes:
-    """Return the machine code of a program for a compute capability, kept in a cache if given.
+    """Return the machine code of a program for a compute capability, cached if a cache is given.
 
-    It is PTX, which the driver compiles, for devices that are newer than NVRTC. Raises BackendError
-    with the compiler's log and the lines.
+    For devices newer than NVRTC it is PTX, which the driver compiles. Raises BackendError with the
+    compiler's log and an excerpt.
     """
     nvrtc = drivers.nvrtc()
     architecture, is_machine_code = _architecture(capability)

@@ -1,4 +1,4 @@
-"""An open GPU: its stream and its memory."""
+"""Device, Memory and Queue: an open GPU, its memory, and a stream."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from weft_cupy.errors import CuBLASError, explained, is_lost
 GROUP = 256
 """The threads of a block."""
 ALIGNMENT = 256
-"""Bytes: what CUDA aligns memory to."""
+"""The alignment of CUDA's allocations, in bytes."""
 ACCESS = 16
-"""Bytes: the most that a thread loads or stores at once."""
+"""The width of vectorised accesses, in bytes."""
 
 
 class Device(OpenDevice):
-    """A GPU, opened: the facts that matter, and what of its memory is in use.
+    """An open GPU: its properties, and the memory allocated on it.
 
     Attributes
     ----------
     cupy
         The module `cupy`.
     handle
-        The device, as CuPy has it; within ``with device.handle:`` it is the current one.
+        The `cupy.cuda.Device`; ``with device.handle:`` makes it the current one.
     has_blas
-        Whether there is cuBLAS.
+        Whether cuBLAS is available.
     """
 
     def __init__(self, cupy: Any, candidate: Candidate, has_blas: bool) -> None:
@@ -53,7 +53,7 @@ class Device(OpenDevice):
 
     @cached_property
     def processor(self) -> Processor:
-        """The device as kernels see it."""
+        """The properties that kernels are generated for."""
         facts = self.candidate.facts
         return Processor(
             dialect=CUDA,
@@ -68,7 +68,7 @@ class Device(OpenDevice):
 
     @contextmanager
     def current(self, doing: str) -> Iterator[None]:
-        """Let it be the current device; raises BackendError for CUDA's errors."""
+        """Make it the current device; translates CUDA's errors to BackendError."""
         try:
             with self.handle:
                 yield
@@ -76,7 +76,7 @@ class Device(OpenDevice):
             raise self.failed(error, doing) from error
 
     def failed(self, error: Exception, doing: str) -> BackendError:
-        """Return the error to raise for one of CuPy's, and take note of a device that is lost."""
+        """Translate an error of CuPy, and record whether the device is lost."""
         if isinstance(error, CuBLASError) and error.is_of_device:
             error = self._reported() or error
         found = explained(error, self.name, doing)
@@ -85,7 +85,7 @@ class Device(OpenDevice):
         return found
 
     def _reported(self) -> Exception | None:
-        """Return the error that CUDA has to report of what was started before; None for none."""
+        """Return the error that CUDA reports for earlier work; None for none."""
         try:
             with self.handle:
                 self.cupy.cuda.runtime.deviceSynchronize()
@@ -94,15 +94,15 @@ class Device(OpenDevice):
         return None
 
     def memory(self, nbytes: int, what: str) -> Memory:
-        """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
+        """Allocate uninitialised memory; raises DeviceMemoryError if there is not enough."""
         self.require_possible(nbytes, what)
         with self.current(f"making {nbytes} bytes for {what}"):
             return Memory(self, self.cupy.cuda.Memory(max(nbytes, 1)))
 
     def build(self, source: str, name: str, cache: Cache | None) -> Any:
-        """Return a built module; raises BackendError with the compiler's log and the lines.
+        """Compile and load a module; raises BackendError with the compiler's log and an excerpt.
 
-        Its machine code is kept in a cache, if there is one.
+        Machine code is cached if there is a cache.
         """
         code = compiled(source, name, self.candidate.capability, self.name, cache)
         with self.current(f"loading {name}"):
@@ -112,14 +112,14 @@ class Device(OpenDevice):
 
 
 class Memory(DeviceMemory):
-    """Memory of a device, which is given back to the driver when it is released.
+    """Device memory, returned to the driver when it is released.
 
-    It is not from CuPy's pool, which would keep it from other programs.
+    It is not from CuPy's pool, which would withhold freed memory from other libraries.
 
     Attributes
     ----------
     address
-        Where it begins.
+        The address of its first byte.
     """
 
     def __init__(self, device: Device, raw: Any) -> None:
@@ -128,16 +128,16 @@ class Memory(DeviceMemory):
         super().__init__(device, int(raw.size))
 
     def release(self) -> None:
-        """Give the memory back; a second time does nothing."""
+        """Release the memory; further calls do nothing."""
         self._raw = None
         super().release()
 
 
 class Queue:
-    """A stream: copies, kernels and calls of libraries in the order in which it is given them.
+    """A stream: copies, kernels and library calls, executed in order.
 
-    But for `wait` nothing waits, except that CUDA itself waits for copies to memory of the host
-    that is not pinned.
+    All methods but `wait` are asynchronous, except that CUDA blocks for copies to host memory that
+    is not pinned.
     """
 
     def __init__(self, device: Device) -> None:
@@ -147,7 +147,7 @@ class Queue:
             self.stream = device.cupy.cuda.Stream(non_blocking=True)
 
     def upload(self, address: int, source: Bytes) -> None:
-        """Copy bytes of the host to an address."""
+        """Copy an array of the host to an address."""
         kind = self._runtime.memcpyHostToDevice
         place = source.ctypes.data
         self._runtime.memcpyAsync(address, place, source.nbytes, kind, self.stream.ptr)
@@ -163,9 +163,9 @@ class Queue:
         self._runtime.memsetAsync(address, 0, nbytes, self.stream.ptr)
 
     def wait(self) -> None:
-        """Wait for everything given so far."""
+        """Wait until the stream is idle."""
         self.stream.synchronize()
 
     def close(self) -> None:
-        """Give the stream back."""
+        """Release the stream."""
         self.stream = None

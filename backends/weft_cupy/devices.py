@@ -1,4 +1,4 @@
-"""Chooses a GPU: the named one, else the first that is usable."""
+"""Device selection: the requested GPU, else the first usable one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ VARIABLE = "WEFT_CUPY_DEVICE"
 _opened: dict[int, Device] = {}
 _after_fork = ""
 _FORKED = (
-    "this process was forked from one that had used CUDA, which does not live through that: start "
+    "this process was forked from one that had used CUDA, which does not survive a fork: start "
     "processes by the method 'spawn', or before CUDA is first used"
 )
 _WITHOUT_BLAS = "without cuBLAS, so weft's own kernels multiply: pip install nvidia-cublas"
 
 
 def choose(wanted: int | str | None) -> Device:
-    """Return the device that is wanted, or that the environment names, or the first that works.
+    """Return the requested device, from the option or the environment, or the first usable one.
 
-    It is opened; the process has one of each. Raises ArgumentError and BackendError as `best` does.
+    Opens the device, once in a process. Raises ArgumentError and BackendError as `best` does.
     """
     found = best(wanted)
     if found.number not in _opened:
@@ -34,10 +34,9 @@ def choose(wanted: int | str | None) -> Device:
 
 
 def best(wanted: int | str | None) -> Candidate:
-    """Return the device that `choose` takes, without opening it.
+    """Return the device that `choose` selects, without opening it.
 
-    Raises ArgumentError if there is none of that name, and BackendError if there is one but it
-    cannot be used, or if there is none at all.
+    Raises ArgumentError if no device has the requested name, and BackendError if none is usable.
     """
     wanted, source = requested_device(wanted, VARIABLE)
     if _after_fork:
@@ -57,7 +56,7 @@ def best(wanted: int | str | None) -> Candidate:
 
 
 def trouble_with(candidate: Candidate) -> str:
-    """Return why a device cannot be used; nothing if it can.
+    """Return why a device is not usable; empty if it is.
 
     Raises BackendError where NVRTC is missing.
     """
@@ -77,7 +76,7 @@ def _matches(candidate: Candidate, wanted: str) -> bool:
 
 
 def summary() -> tuple[str | None, str]:
-    """Return the device that would be chosen, with what is to be known; or None and why not."""
+    """Return the device that would be selected with notes, or None and the reason."""
     try:
         chosen = best(None)
         notes = [
@@ -93,7 +92,7 @@ def summary() -> tuple[str | None, str]:
 
 
 def _give_up() -> None:
-    """Let nobody use CUDA in a process forked after it was started: every call would fail."""
+    """Disable CUDA in a process forked after its first use, where every call would fail."""
     global _after_fork
     if _opened:
         _after_fork = _FORKED

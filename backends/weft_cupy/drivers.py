@@ -1,4 +1,4 @@
-"""Loads CuPy, NVIDIA's driver and NVRTC when a device is first asked for."""
+"""CuPy, NVIDIA's driver and NVRTC, which are loaded when a device is first requested."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Candidate:
     Attributes
     ----------
     number
-        Its number in the driver's order.
+        Its index in the driver's order.
     name
         Its name.
     facts
@@ -40,7 +40,7 @@ class Candidate:
 
 @cache
 def cupy() -> Any:
-    """Return the module `cupy`; raises BackendError that says what to install without it."""
+    """Return the module `cupy`; raises BackendError with instructions if it is missing."""
     try:
         import cupy
     except ModuleNotFoundError as error:
@@ -53,7 +53,7 @@ def cupy() -> Any:
 
 
 def candidates() -> tuple[Candidate, ...]:
-    """Return the devices in the driver's order, the fastest of which comes first.
+    """Return the devices in the driver's order, which begins with the fastest.
 
     Raises BackendError where there is no CuPy, no driver or no device.
     """
@@ -92,7 +92,7 @@ def _why_none(error: Any) -> str:
 
 @cache
 def nvrtc() -> Any:
-    """Return CuPy's bindings of NVRTC; raises BackendError without it."""
+    """Return CuPy's bindings of NVRTC; raises BackendError if NVRTC is missing."""
     cupy()
     try:
         from cupy_backends.cuda.libs import nvrtc
@@ -107,5 +107,5 @@ def nvrtc() -> Any:
 
 @cache
 def architectures() -> tuple[int, ...]:
-    """Return the compute capabilities that NVRTC compiles for; raises BackendError without it."""
+    """Return the compute capabilities that NVRTC supports; BackendError if NVRTC is missing."""
     return tuple(map(int, nvrtc().getSupportedArchs()))

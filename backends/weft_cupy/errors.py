@@ -1,4 +1,4 @@
-"""Messages for the error codes of CUDA and cuBLAS."""
+"""Translation of the error codes of CUDA and cuBLAS to weft's errors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LOST = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719})
 _CUBLAS_OUT_OF_MEMORY = 3
 """CUBLAS_STATUS_ALLOC_FAILED."""
 _CUBLAS_OF_DEVICE = frozenset({13, 14})
-"""CUBLAS_STATUS_EXECUTION_FAILED and CUBLAS_STATUS_INTERNAL_ERROR: CUDA knows more."""
+"""CUBLAS_STATUS_EXECUTION_FAILED and CUBLAS_STATUS_INTERNAL_ERROR: CUDA reports details."""
 
 _PLACE = re.compile(r"\((\d+)\): (?:catastrophic )?error")
-"""A line, as NVRTC names it."""
+"""A line number in a log of NVRTC."""
 
 
 class CuBLASError(Exception):
@@ -33,7 +33,7 @@ class CuBLASError(Exception):
     Attributes
     ----------
     code
-        What it returned, a number of cublasStatus_t.
+        The cublasStatus_t that the call returned.
     """
 
     def __init__(self, function: str, code: int) -> None:
@@ -42,17 +42,17 @@ class CuBLASError(Exception):
 
     @property
     def is_of_device(self) -> bool:
-        """Whether something went wrong on the device, which CUDA reports at the next chance."""
+        """Whether the error occurred on the device, for which CUDA reports details."""
         return self.code in _CUBLAS_OF_DEVICE
 
 
 def is_lost(error: Any) -> bool:
-    """Whether an error of CUDA's is one after which the process cannot use the device."""
+    """Whether the process cannot use the device any more after an error of CUDA."""
     return getattr(error, "status", None) in _LOST
 
 
 def explained(error: Any, device: str, doing: str) -> BackendError:
-    """Return the error to raise for one of CuPy's that came up while doing something."""
+    """Translate an error of CuPy; `doing` says what failed."""
     said = str(error).strip()
     if _is_out_of_memory(error):
         return DeviceMemoryError(
@@ -74,11 +74,11 @@ def _is_out_of_memory(error: Any) -> bool:
 
 
 def build_error(log: str, source: str, device: str, name: str) -> BackendError:
-    """Return the error for source that does not build, with the compiler's log and the lines."""
+    """Return the error for source that fails to compile, with the log and an excerpt."""
     refused = f"NVRTC refused the program of {name} for {device}"
     return device_errors.build_error(refused, "NVRTC", log, source, lines_in(log))
 
 
 def lines_in(log: str) -> list[int]:
-    """Return the numbers of the lines in which a log names errors."""
+    """Return the line numbers of the errors in a log."""
     return [int(place) for place in _PLACE.findall(log)]

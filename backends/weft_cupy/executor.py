@@ -1,4 +1,4 @@
-"""CUDAKernelGroup: runs a program; each segment of launches becomes a CUDA graph."""
+"""CUDAKernelGroup: the executor of a program, which captures segments as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from weft_cupy.transformer import CuPyTransformer
 
 WORD = 4
-"""The bytes of an error word."""
+"""The size of an error word, in bytes."""
 
 
 class CUDAKernelGroup(GPUKernelGroup):
-    """The executor of a program on a GPU, where each argument is an address."""
+    """The executor of a program on a GPU; arguments of kernels are addresses."""
 
     device: Device
     host_io: CuPyHostIO
@@ -42,40 +42,40 @@ class CUDAKernelGroup(GPUKernelGroup):
         self._module: Any = None
 
     def load(self, text: str) -> None:
-        """Build the source; raises BackendError if that fails."""
+        """Compile the source; raises BackendError if that fails."""
         self._module = self.device.build(text, self.program.name, self.transformer.code_cache)
 
     def run(self, arrays: Arrays) -> None:
-        """Start everything in the stream, and wait for it."""
+        """Start all segments in the stream, and wait for the results."""
         with self.device.handle, self.queue.stream:
             super().run(arrays)
 
     def abandon(self) -> None:
-        """Wait for what runs: it may use the caller's memory."""
+        """Wait for running work, ignoring its errors: it may use the caller's memory."""
         with suppress(*self.device.errors), self.device.handle:
             self.wait()
 
     def wait(self) -> None:
-        """Wait for everything in the stream."""
+        """Wait until the stream is idle."""
         self.queue.wait()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release the module and all memory."""
         self._module = None
         super().close()
 
     # Binding
 
     def make_host_io(self) -> CuPyHostIO:
-        """Return the copies of the caller's arrays."""
+        """Return the transfers by copies of the caller's arrays."""
         return CuPyHostIO(self.workspace_pool, self.queue, self.program.captured)
 
     def bind_segment(self, segment: Segment, is_last: bool) -> CapturedSegment:
-        """Return a segment; reading error words and copies for the host wait by themselves."""
+        """Bind a segment; reads of error words and copies to the host synchronise themselves."""
         return CapturedSegment(self, segment, is_last)
 
     def bind_launch(self, launch: Launch, word: int | None) -> Callable[[], Any]:
-        """Find the address of every argument of a launch."""
+        """Bind the addresses of a launch's arguments."""
         if isinstance(launch, LibraryCall):
             return self._product(launch)
         kernel = self._module.get_function(launch.function.name)
@@ -89,7 +89,7 @@ class CUDAKernelGroup(GPUKernelGroup):
         return partial(kernel, (launch.items // group,), (group,), args)
 
     def launch_again(self, launch: Launch) -> None:
-        """Start a launch by itself; all that report an error do so in the first word."""
+        """Start one launch; errors are reported in the first word."""
         self.bind_launch(launch, 0)()
 
     def _product(self, work: LibraryCall) -> Callable[[], Any]:
@@ -101,7 +101,7 @@ class CUDAKernelGroup(GPUKernelGroup):
         return self.transformer.blas.product(found, dtype, *addresses)
 
     def _base(self, layout: TensorDescription) -> int:
-        """Return where the buffer begins that a tensor lies in."""
+        """Return the address of the buffer that contains a tensor."""
         if layout.base.kind in (INPUT, RESULT):
             return self.host_io.addresses[self.array_number(layout)]
         memory: Memory = self.memory_of(layout)
@@ -110,7 +110,7 @@ class CUDAKernelGroup(GPUKernelGroup):
     # Error words
 
     def make_error_words(self) -> Memory:
-        """Return memory for the error words."""
+        """Allocate the error words."""
         return self.device.memory(len(self.reports) * WORD, "error words")
 
     def _word(self, word: int | None) -> int:
@@ -118,11 +118,11 @@ class CUDAKernelGroup(GPUKernelGroup):
         return self.error_words.address + word * WORD
 
     def clear_error_words(self) -> None:
-        """Let all error words be 0."""
+        """Set all error words to 0."""
         self.queue.clear(self._word(0), len(self.reports) * WORD)
 
     def read_error_words(self) -> list[int]:
-        """Return the error words, once all work before has ended."""
+        """Return the error words, after all earlier work has ended."""
         found = np.empty(len(self.reports), np.int32)
         self.queue.download(found, self._word(0))
         self.queue.wait()
@@ -131,10 +131,10 @@ class CUDAKernelGroup(GPUKernelGroup):
 
 
 class CapturedSegment(BoundSegment):
-    """A segment, bound: its launches run one by one at first, then as a CUDA graph.
+    """A bound segment whose launches run one by one in the first call, then as a CUDA graph.
 
-    The first time loads their code, which cannot be done while a graph is made; the second time
-    makes the graph, which serves every later call until memory moves and all is bound again.
+    The first call loads the code of kernels, which is impossible during capture. The second call
+    captures the graph, which later calls replay until memory moves and arguments are bound again.
     """
 
     def __init__(self, group: CUDAKernelGroup, segment: Segment, is_last: bool) -> None:
@@ -144,7 +144,7 @@ class CapturedSegment(BoundSegment):
         self._graph: Any = None
 
     def launch(self) -> None:
-        """Give everything to the stream, which is the current one."""
+        """Start the launches in the current stream."""
         if not self._has_run:
             super().launch()
             self._has_run = True
@@ -153,12 +153,12 @@ class CapturedSegment(BoundSegment):
             self._graph.launch(self.stream)
 
     def _captured(self) -> Any:
-        """Return the launches as a graph, without running them."""
+        """Capture the launches as a graph, without running them."""
         self.stream.begin_capture()
         try:
             super().launch()
         except BaseException:
-            with suppress(Exception):  # what was captured so far is dropped
+            with suppress(Exception):  # drops the partial capture
                 self.stream.end_capture()
             raise
         return self.stream.end_capture()

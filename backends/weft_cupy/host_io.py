@@ -1,4 +1,4 @@
-"""Host I/O: copies the caller's arrays to the GPU and results back."""
+"""Transfers between a program and the caller's arrays, by copies."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from weft_cupy.device import ALIGNMENT, Memory, Queue
 
 
 class CuPyHostIO(HostIO):
-    """Copies of a call's arrays, in one stretch of memory that all programs use.
+    """Transfers by copies in one block of the workspace pool.
 
-    The caller's memory is not pinned for the copies: CUDA does that piece by piece, as they run.
+    The caller's memory is not pinned: CUDA stages the copies in pinned memory itself.
     """
 
     def __init__(self, workspace_pool: WorkspacePool[Memory], queue: Queue, graph: Graph) -> None:
@@ -27,7 +27,7 @@ class CuPyHostIO(HostIO):
         what = "copies of the caller's arrays"
         begin = workspace_pool.reserve("copies", sum(spaces), what).address
         self.addresses: list[int] = list(accumulate(spaces, initial=begin))[:-1]
-        """Where the copy of each array begins: of the inputs, then of the results."""
+        """The address of the copy of each array: inputs, then results."""
         filled = [number for number, size in enumerate(self.sizes) if size]
         self._sources = [number for number in filled if number < self.inputs]
         self._targets = [number for number in filled if number >= self.inputs]
@@ -43,7 +43,7 @@ class CuPyHostIO(HostIO):
             self.queue.download(bytes_of(arrays[number]), self.addresses[number])
 
     def read(self, number: int, arrays: Arrays) -> Bytes:
-        """Return the bytes of an array as the device has them."""
+        """Return the bytes of the device's copy of an array."""
         if number < self.inputs:
             return bytes_of(arrays[number])
         found = np.empty(self.sizes[number], np.uint8)
@@ -53,7 +53,7 @@ class CuPyHostIO(HostIO):
         return found
 
     def write(self, number: int, start: int, bytes_: Bytes) -> None:
-        """Write bytes to the device's copy, from a place on."""
+        """Write bytes to the device's copy from byte `start` on."""
         if bytes_.size:
             self.queue.upload(self.addresses[number] + start, bytes_)
             self.queue.wait()

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class CuPyStorage(CopiedStorage[Memory]):
-    """A buffer of the device."""
+    """A device buffer."""
 
     transformer: CuPyTransformer
 
     def make_memory(self) -> Memory:
-        """Return zeroed memory; raises DeviceMemoryError if there is not enough."""
+        """Allocate zeroed memory; raises DeviceMemoryError if there is not enough."""
         transformer = self.transformer
         memory = transformer.device.memory(self.bytes, self.name)
         with transformer.device.current(f"clearing {self.name}"):
@@ -27,7 +27,7 @@ class CuPyStorage(CopiedStorage[Memory]):
         return memory
 
     def read(self, start: int, size: int) -> Bytes:
-        """Return a copy of a stretch of the bytes, once all work before has ended."""
+        """Return a copy of a range of bytes, after all earlier work has ended."""
         address, queue = self.memory.address + start, self.transformer.queue
         found = np.empty(size, np.uint8)
         if size:
@@ -37,11 +37,11 @@ class CuPyStorage(CopiedStorage[Memory]):
         return found
 
     def space(self, start: int, size: int) -> Bytes:
-        """Return memory of the host."""
+        """Return an uninitialised array of the host."""
         return np.empty(size, np.uint8)
 
     def write(self, start: int, bytes_: Bytes) -> None:
-        """Write bytes from a place on."""
+        """Write bytes from byte `start` on."""
         address, queue = self.memory.address + start, self.transformer.queue
         if bytes_.size:
             with self.transformer.device.current(f"writing {self.name}"):

@@ -27,8 +27,8 @@ class CuPyTransformer(DeviceTransformer):
     Parameters
     ----------
     device
-        The GPU: its number in the driver's order, or a part of its name. Without it what
-        ``WEFT_CUPY_DEVICE`` says, else the first that can be used.
+        The GPU: its index in the driver's order, or a part of its name. The default is the value of
+        ``WEFT_CUPY_DEVICE``, else the first usable one.
     """
 
     transformer_name = "cupy"
@@ -42,12 +42,12 @@ class CuPyTransformer(DeviceTransformer):
 
     @classmethod
     def probe(cls) -> tuple[str | None, str]:
-        """Return the device that would be chosen, or None and why there is none."""
+        """Return the device that would be selected, or None and the reason."""
         return summary()
 
     @cached_property
     def blas(self) -> Blas:
-        """CuBLAS, which is asked for when the first program has a product for it."""
+        """CuBLAS, loaded when a program first needs it."""
         return Blas(self.queue, self.fast_math)
 
     def device_buffer_storage(self, nbytes: int, name: str) -> CuPyStorage:
@@ -55,12 +55,12 @@ class CuPyTransformer(DeviceTransformer):
         return CuPyStorage(self, nbytes, name)
 
     def make_workspace(self, nbytes: int, what: str) -> Memory:
-        """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
+        """Allocate uninitialised memory; raises DeviceMemoryError if there is not enough."""
         return self.device.memory(nbytes, what)
 
     @property
     def code_cache(self) -> Cache | None:
-        """Where machine code is kept; None where nothing is."""
+        """The cache of machine code; None if caching is off."""
         return None if self.compile_cache.option is False or is_off() else self.compile_cache.cache
 
     def kernel_group(self, program: Program) -> CUDAKernelGroup:
@@ -70,7 +70,7 @@ class CuPyTransformer(DeviceTransformer):
     def give_back(
         self, groups: Iterable[GPUKernelGroup], buffers: Iterable[CopiedStorage[Any]]
     ) -> None:
-        """Give back what executors hold, buffers, cuBLAS if it was used, and the stream."""
+        """Release executors, buffers, the handle of cuBLAS if it was used, and the stream."""
         with suppress(*self.device.errors), self.device.handle:
             super().give_back(groups, buffers)
             if "blas" in self.__dict__:

@@ -1,4 +1,4 @@
-"""The OpenCL backend: one program in OpenCL C a computation, on any device that has a driver."""
+"""The OpenCL backend: compiles each computation to a program in OpenCL C."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WEFT_API = "1.0"
 
 @hookimpl
 def weft_register_backends(register: Callable[[str, Any], None]) -> None:
-    """Register the backend; no driver is opened."""
+    """Register the backend; no driver is loaded."""
     from weft_opencl.transformer import OpenCLTransformer
 
     register("opencl", OpenCLTransformer)

@@ -1,4 +1,4 @@
-"""An open OpenCL device, and its memory."""
+"""Device and Memory: an open OpenCL device, and its buffers."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from weft_opencl.errors import build_error, explained, is_lost
 from weft_opencl.verdicts import Verdict
 
 _building = renewed(threading.Lock())
-"""Held while warnings are off, which they are for all threads."""
+"""Held while warnings are disabled, since that affects all threads."""
 SMALLEST_ALIGNMENT = 128
-"""Bytes: two cache lines, whatever a driver says."""
+"""The minimal alignment in bytes, two cache lines; drivers may report less."""
 GROUP = 256
-"""The work items in a group of devices that are no CPU, where they can have as many."""
+"""The work items of a group on devices other than CPUs, unless their maximum is lower."""
 ACCESS = 16
-"""Bytes: the most that a work item of a GPU loads or stores at once."""
+"""The width of vectorised accesses on GPUs, in bytes."""
 CASES = 8
-"""The functions in a kernel of PoCL: more save little, and may be compiled for nothing."""
+"""The functions merged into a kernel of PoCL: more save little, and may be compiled in vain."""
 
 _INT64_ATOMICS = "cl_khr_int64_base_atomics"
 
 
 class Device(OpenDevice):
-    """An opened device: the facts that matter, its context, and what of its memory is in use.
+    """An open OpenCL device: its properties, its context, and the memory allocated on it.
 
     Attributes
     ----------
     cl
         The module `pyopencl`.
     handle
-        The device, as pyopencl has it.
+        The `pyopencl.Device`.
     context
-        The context; the process has one for each device, and another one once that is lost.
+        The context; the process has one for each device, and a new one after it is lost.
     verdict
-        What a probe has found out.
+        The result of probing the device.
     """
 
     def __init__(self, cl: Any, handle: Any, verdict: Verdict) -> None:
@@ -61,15 +61,15 @@ class Device(OpenDevice):
 
     @property
     def has_host_memory(self) -> bool:
-        """Whether the device has no memory of its own but that of the host."""
+        """Whether the device works in the host's memory."""
         return bool(self.handle.host_unified_memory)
 
     @property
     def access_bytes(self) -> int:
-        """The bytes that a work item best loads or stores at once.
+        """The width of vectorised accesses in bytes; 0 for scalar accesses.
 
-        Elements on a CPU, whose compiler makes vectors of neighbouring work items. GPUs call single
-        elements their preferred width, which is that of their arithmetic.
+        CPUs use scalar accesses, since their compilers vectorise across work items. The preferred
+        width that GPUs report is that of arithmetic, so it is ignored.
         """
         handle, kinds = self.handle, self.cl.device_type
         has_vectors = handle.type & kinds.GPU or handle.preferred_vector_width_float > 1
@@ -77,12 +77,12 @@ class Device(OpenDevice):
 
     @property
     def group(self) -> int:
-        """The work items of a group: a power of two, since sums in groups halve again and again."""
+        """The work items of a group: a power of two, as tree reductions need."""
         return 1 << min(GROUP, int(self.handle.max_work_group_size)).bit_length() - 1
 
     @cached_property
     def processor(self) -> Processor:
-        """The device as kernels see it."""
+        """The properties that kernels are generated for."""
         handle = self.handle
         return Processor(
             dialect=replace(OPENCL, warp=self.verdict.warp),
@@ -99,24 +99,24 @@ class Device(OpenDevice):
         )
 
     def queue(self) -> Any:
-        """Return a new queue, which runs what it is given in order; raises BackendError."""
+        """Return a new in-order queue; raises BackendError if that fails."""
         try:
             return self.cl.CommandQueue(self.context, self.handle)
         except self.cl.Error as error:
             raise self.failed(error, "making a queue") from error
 
     def failed(self, error: Exception, doing: str) -> BackendError:
-        """Return the error to raise for one of pyopencl's, and take note if the context is lost."""
+        """Translate an error of pyopencl, and record whether the context is lost."""
         found = explained(error, self.name, doing)
         if is_lost(error):
             self.lost = found.problem
         return found
 
     def build(self, source: str, name: str) -> Any:
-        """Return a built program; raises BackendError with the compiler's log and the lines."""
+        """Compile a program; raises BackendError with the compiler's log and an excerpt."""
         cl = self.cl
-        # pyopencl keeps binaries and, where it fails, source on disk; drivers have such caches of
-        # their own. It does neither for a program that was looked at before it is built, and warns.
+        # pyopencl caches binaries, and the source of failed builds, on disk; drivers have caches of
+        # their own. A query of the program before the build disables both, with a warning.
         with _building, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = cl.Program(self.context, source)
@@ -130,7 +130,7 @@ class Device(OpenDevice):
         raise build_error(log, source, self.name, name)
 
     def memory(self, nbytes: int, what: str, shared: bool) -> Memory:
-        """Return memory, zeroed if it is the host's own, which it is where that is shared.
+        """Allocate memory: zeroed host memory if `shared`, else uninitialised device memory.
 
         Raises DeviceMemoryError if there is not enough.
         """
@@ -146,7 +146,7 @@ class Device(OpenDevice):
         return self.memory_of(raw[start : start + size], what)
 
     def memory_of(self, host: Bytes, what: str, is_read_only: bool = False) -> Memory:
-        """Return memory that is an array of the host; raises DeviceMemoryError if that fails."""
+        """Return a buffer on an array of the host; raises DeviceMemoryError if that fails."""
         flags = self.cl.mem_flags
         access = flags.READ_ONLY if is_read_only else flags.READ_WRITE
         return self._memory(what, access | flags.USE_HOST_PTR, host.nbytes, host)
@@ -160,7 +160,7 @@ class Device(OpenDevice):
 
 
 QUIET = ["-w"]
-"""Options of compilers: no warnings, whose number PoCL's prints on the terminal."""
+"""Compiler options: no warnings, since PoCL prints their number on the terminal."""
 
 
 def described(handle: Any) -> str:
@@ -169,14 +169,14 @@ def described(handle: Any) -> str:
 
 
 class Memory(DeviceMemory):
-    """A buffer of a device, counted among its live bytes until it is released.
+    """A buffer of a device, counted in its live bytes until it is released.
 
     Attributes
     ----------
     buffer
         The buffer.
     host
-        The bytes, where they are the host's own; else None.
+        The bytes of a buffer in the host's memory; else None.
     """
 
     def __init__(self, device: Device, buffer: Any, host: Bytes | None) -> None:
@@ -187,7 +187,7 @@ class Memory(DeviceMemory):
         super().__init__(device, self._size)
 
     def part(self, start: int, size: int) -> Any:
-        """Return the bytes from a start, which is aligned, as a buffer; equal ones are one."""
+        """Return the sub-buffer of `size` bytes from an aligned start; equal ones are shared."""
         if start == 0 and size >= self._size:
             return self.buffer
         found = self._parts.get((start, size))
@@ -196,7 +196,7 @@ class Memory(DeviceMemory):
         return found
 
     def release(self) -> None:
-        """Give the memory back; a second time does nothing."""
+        """Release the memory; further calls do nothing."""
         self._size = 0
         super().release()
         self._parts.clear()

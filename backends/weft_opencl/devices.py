@@ -1,4 +1,4 @@
-"""Chooses a device: the named one, else the best that works."""
+"""Device selection: the requested device, else the best one that works."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _opened: dict[tuple[int, int], Device] = {}
 _choosing = threading.RLock()
 _after_fork = ""
 _FORKED = (
-    "this process was forked from one that had used OpenCL, whose drivers do not live through "
-    "that: start processes by the method 'spawn', or before OpenCL is first used"
+    "this process was forked from one that had used OpenCL, whose drivers do not survive a "
+    "fork: start processes by the method 'spawn', or before OpenCL is first used"
 )
 
 
 def choose(wanted: int | str | None) -> Device:
-    """Return the device that is wanted, or that the environment names, or the best that works.
+    """Return the requested device, from the option or the environment, or the best that works.
 
-    It is opened. Raises ArgumentError and BackendError as `best` does.
+    Opens the device. Raises ArgumentError and BackendError as `best` does.
     """
     with _choosing:
         found, verdict = best(wanted)
@@ -37,10 +37,9 @@ def choose(wanted: int | str | None) -> Device:
 
 
 def best(wanted: int | str | None) -> tuple[Candidate, Verdict]:
-    """Return the device that `choose` takes, without opening it.
+    """Return the device that `choose` selects, without opening it.
 
-    Raises ArgumentError if there is none of that name, and BackendError if there is one but it does
-    not work, or if there is none at all.
+    Raises ArgumentError if no device has the requested name, and BackendError if none works.
     """
     wanted, source = requested_device(wanted, VARIABLE)
     if _after_fork:
@@ -61,13 +60,13 @@ def best(wanted: int | str | None) -> tuple[Candidate, Verdict]:
         troubles.append(f"  {each}: {verdict.wrong}")
     what = f"the OpenCL device {wanted}" if wanted is not None else "any OpenCL device"
     raise BackendError(
-        f"{what} cannot be used:\n" + "\n".join(troubles) + "\nonce that is mended, run: weft "
+        f"{what} cannot be used:\n" + "\n".join(troubles) + "\nonce that is fixed, run: weft "
         f"doctor, which tries again; {drivers.HOW_TO_GET_A_DRIVER}"
     )
 
 
 def opened(candidate: Candidate, verdict: Verdict) -> Device:
-    """Return an opened device; the process has one for each, until it is lost."""
+    """Open a device; the process opens each device once, until it is lost."""
     key = (candidate.platform, candidate.place)
     found = _opened.get(key)
     if found is None or found.lost or found.handle != candidate.handle:
@@ -80,9 +79,9 @@ def opened(candidate: Candidate, verdict: Verdict) -> Device:
 
 
 def ranked(found: Iterable[Candidate]) -> list[Candidate]:
-    """Return devices, the best first: GPUs with memory of their own, then others, then CPUs.
+    """Return devices, the best first: discrete GPUs, then other GPUs and devices, then CPUs.
 
-    Of CPU runtimes Intel's comes first, which starts kernels several times as quickly, PoCL last.
+    Of CPU runtimes Intel's comes first, whose launches are several times as fast, PoCL last.
     """
     kinds = drivers.opencl().device_type
 
@@ -98,7 +97,7 @@ def ranked(found: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _matches(candidate: Candidate, wanted: str) -> bool:
-    """Whether a device is what a number, a part of a name, or ``platform:device`` says."""
+    """Whether a device matches a number, a part of a name, or ``platform:device``."""
     if wanted.isdecimal():
         return candidate.number == int(wanted)
     if wanted.casefold() in candidate.device_name.casefold():
@@ -117,9 +116,9 @@ def _is_called(wanted: str, number: int, name: str) -> bool:
 
 
 def summary() -> tuple[str | None, str]:
-    """Return the device that would be chosen with what is to be known of others; or why none is.
+    """Return the device that would be selected with notes on others, or None and the reason.
 
-    Devices that did not work are tried again.
+    Devices that did not work are probed again.
     """
     try:
         found = drivers.candidates()
@@ -136,7 +135,7 @@ def summary() -> tuple[str | None, str]:
 
 
 def _give_up() -> None:
-    """Let nobody use OpenCL in a process forked after it was started: it would wait forever."""
+    """Disable OpenCL in a process forked after its first use, where calls would block forever."""
     global _after_fork, _choosing
     _choosing = threading.RLock()
     if drivers.candidates.cache_info().currsize:

@@ -1,6 +1,6 @@
-"""OpenCL drivers of this machine, including Intel's CPU runtime from a Python package.
+"""The OpenCL drivers of this machine, including Intel's CPU runtime from a Python package.
 
-Nothing here is done before a device is asked for.
+Drivers are loaded when a device is first requested.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ HOW_TO_GET_A_DRIVER = (
 
 @dataclass(frozen=True)
 class Candidate:
-    """A device that a driver lists; whether it works is another question.
+    """A device that a driver lists, which may not work.
 
     Attributes
     ----------
     number
-        Its place among the devices of all platforms.
+        Its index among the devices of all platforms.
     platform, place
-        The number of its platform, and its place there.
+        The index of its platform, and its index there.
     handle
-        The device, as pyopencl has it.
+        The `pyopencl.Device`.
     """
 
     number: int
@@ -65,7 +65,7 @@ class Candidate:
 
     @property
     def driver(self) -> tuple[str, ...]:
-        """What a driver's behaviour depends on."""
+        """The names and versions that identify the driver."""
         platform, handle = self.handle.platform, self.handle
         found = (platform.name, platform.version, handle.name, handle.driver_version)
         return tuple(map(str, found))
@@ -76,7 +76,7 @@ class Candidate:
 
 @cache
 def opencl() -> Any:
-    """Return the module `pyopencl`; raises BackendError that says what to install without it."""
+    """Return the module `pyopencl`; raises BackendError with instructions if it is missing."""
     try:
         import pyopencl
     except ModuleNotFoundError as error:
@@ -129,12 +129,12 @@ def candidates() -> tuple[Candidate, ...]:
 def _devices(cl: Any, platform: Any) -> list[Any]:
     try:
         return list(platform.get_devices())
-    except cl.Error:  # a driver without a device says so by an error
+    except cl.Error:  # drivers without a device report it as an error
         return []
 
 
 def _broken() -> list[str]:
-    """Return which drivers are there but do not load, and why they do not."""
+    """Return the installed drivers that do not load, with the reasons."""
     intel = trouble_with_intel(())
     found = [intel] if intel else []
     for entry in _entries(Path(os.environ.get(_VENDORS) or _SYSTEM)):
@@ -146,14 +146,14 @@ def _broken() -> list[str]:
 
 
 def intel_library() -> Path | None:
-    """Return where a Python package has put Intel's CPU runtime; None if it is not installed."""
+    """Return the path of Intel's CPU runtime from a Python package; None if not installed."""
     roots = (sys.prefix, site.getuserbase(), sys.base_prefix)
     paths = (Path(root) / "lib" / _INTEL_LIBRARY for root in roots)
     return next((path for path in paths if path.exists()), None)
 
 
 def trouble_with_intel(found: tuple[Candidate, ...]) -> str:
-    """Return what keeps Intel's CPU runtime from loading; nothing if it is loaded or not there."""
+    """Return why Intel's CPU runtime does not load; empty if it is loaded or not installed."""
     library = intel_library()
     if library is None or any(each.platform_name == INTEL for each in found):
         return ""
@@ -162,11 +162,11 @@ def trouble_with_intel(found: tuple[Candidate, ...]) -> str:
 
 @contextmanager
 def threads_on_cores() -> Iterator[None]:
-    """Let PoCL start its threads on a core each, where the process may use all cores.
+    """Pin PoCL's threads to cores in the ``with`` block, if the process may use all cores.
 
-    They wait by sleeping, and after other work Linux wakes two of them on one core again and again,
-    where they take turns. Where the process is kept to some cores, which PoCL does not look at, or
-    its variable is set, nothing is done.
+    PoCL's threads sleep while they wait, and Linux often wakes two of them on the same core.
+    Nothing is done if the process is restricted to some cores, which PoCL ignores, or if PoCL's
+    variable is set.
     """
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     if _POCL_AFFINITY in os.environ or allowed != set(range(os.cpu_count() or 0)):
@@ -181,10 +181,10 @@ def threads_on_cores() -> Iterator[None]:
 
 @contextmanager
 def intel_runtime_among_drivers() -> Iterator[None]:
-    """Let the loader find Intel's CPU runtime too, if a Python package has brought it.
+    """Make Intel's CPU runtime from a Python package visible to the loader of drivers.
 
-    The loader reads the environment when the platforms are first asked for. The package's own
-    entry names a folder of the machine where it was built.
+    The loader reads the environment when platforms are first listed. The package's own entry refers
+    to a folder of the machine where it was built.
     """
     library = intel_library()
     known = os.environ.get(_VENDORS)
@@ -210,6 +210,6 @@ def _is_listed(library: Path, entries: Path) -> bool:
 
 
 def _entries(path: Path) -> list[Path]:
-    """Return the files that name drivers' libraries: those in a folder, or the one itself."""
+    """Return the files that name drivers' libraries: those in a folder, or the file itself."""
     files = sorted(path.glob("*.icd")) if path.is_dir() else [path]
     return [each for each in files if each.is_file()]

@@ -1,4 +1,4 @@
-"""Messages for OpenCL's error codes."""
+"""Translation of OpenCL's error codes to weft's errors."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _TOO_LARGE = -61
 _LOST = (-2, -33, -34, -36, -9999)
 """CL_DEVICE_NOT_AVAILABLE, CL_INVALID_DEVICE, CL_INVALID_CONTEXT, CL_INVALID_COMMAND_QUEUE.
 
-The last one is NVIDIA's for a kernel that read or wrote outside of a buffer.
+The last one is NVIDIA's code for an access outside of a buffer.
 """
 
 _PLACE = re.compile(r"(\d+):\d+:\s")
-"""A line and a column, as compilers made with Clang name them."""
+"""A line and a column in the logs of compilers based on Clang."""
 
 
 def is_lost(error: Any) -> bool:
-    """Whether an error is one after which a context cannot be used any more."""
+    """Whether the context cannot be used any more after an error."""
     return getattr(error, "code", None) in _LOST
 
 
 def explained(error: Any, device: str, doing: str) -> BackendError:
-    """Return the error to raise for one of pyopencl's that came up while doing something."""
+    """Translate an error of pyopencl; `doing` says what failed."""
     code = getattr(error, "code", None)
     said = str(error).strip()
     if code in _OUT_OF_MEMORY or code == _TOO_LARGE or isinstance(error, MemoryError):
@@ -46,12 +46,12 @@ def explained(error: Any, device: str, doing: str) -> BackendError:
 
 
 def build_error(log: str, source: str, device: str, name: str) -> BackendError:
-    """Return the error for source that does not build, with the compiler's log and the lines."""
+    """Return the error for source that fails to compile, with the log and an excerpt."""
     refused = f"the compiler of {device} refused the program of {name}"
     return device_errors.build_error(refused, "the driver", log, source, lines_in(log))
 
 
 def lines_in(log: str) -> list[int]:
-    """Return the numbers of the lines in which a log names errors."""
+    """Return the line numbers of the errors in a log."""
     errors = [_PLACE.search(line) for line in log.splitlines() if "error" in line]
     return [int(place[1]) for place in errors if place]

@@ -1,4 +1,4 @@
-"""OpenCLKernelGroup: runs a program; arguments are bound once where possible."""
+"""OpenCLKernelGroup: the executor of a program on an OpenCL device."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class OpenCLKernelGroup(GPUKernelGroup):
     """The executor of a program on an OpenCL device.
 
-    Where the device shares the host's memory, kernels work on the caller's arrays, or on those that
-    are laid out for that; else on copies in memory that the group keeps.
+    On devices that share the host's memory, kernels access the caller's arrays in place, as far as
+    their layouts allow; else they access copies in the workspace pool.
     """
 
     device: Device
@@ -43,7 +43,7 @@ class OpenCLKernelGroup(GPUKernelGroup):
         self._kernels: dict[Launch, Any] = {}
 
     def load(self, text: str) -> None:
-        """Build the source and make the kernels; raises BackendError if that fails.
+        """Compile the source and create the kernels; raises BackendError if that fails.
 
         Raises DeviceMemoryError where the process has no room for the kernels.
         """
@@ -60,7 +60,7 @@ class OpenCLKernelGroup(GPUKernelGroup):
             raise self.device.failed(error, doing) from error
 
     def _kernel(self, built: Any, name: str) -> Any:
-        """Return a kernel that runs a function, and is given nothing where only others look."""
+        """Create the kernel of a function; arguments of other cases are set to null."""
         entry = self._entry_points[name]
         kernel = self.cl.Kernel(built, entry.name)
         if entry.has_cases:
@@ -70,13 +70,13 @@ class OpenCLKernelGroup(GPUKernelGroup):
         return kernel
 
     def make_host_io(self) -> OpenCLHostIO:
-        """Return the edge: the caller's arrays themselves where the device shares their memory."""
+        """Return the transfers: in place where the device shares the host's memory, else copies."""
         if self.processor.shares_host:
             return SharedHostIO(self)
         return (MappedHostIO if self.maps_host else CopiedHostIO)(self)
 
     def bind_launch(self, launch: Launch, word: int | None) -> Callable[[], Any]:
-        """Bind the arguments of a launch, but for those in the caller's memory."""
+        """Bind the arguments of a launch, except those in the caller's memory."""
         assert isinstance(launch, GPUKernel), "the processor has no library"
         kernel = self._kernels[launch]
         first = int(self._entry_points[launch.function.name].has_cases)
@@ -94,35 +94,35 @@ class OpenCLKernelGroup(GPUKernelGroup):
         return self._enqueue(launch)
 
     def _enqueue(self, launch: Launch) -> Callable[[], Any]:
-        """Return what enqueues a launch with the arguments that its kernel has then."""
+        """Return a function that enqueues a launch with the current arguments of its kernel."""
         assert isinstance(launch, GPUKernel), "the processor has no library"
         sizes = (launch.items,), (launch.function.group,)
         return partial(self.cl.enqueue_nd_range_kernel, self.queue, self._kernels[launch], *sizes)
 
     def bind_segment(self, segment: Segment, is_last: bool) -> BoundSegment:
-        """Return a segment that waits where something is looked at, and for copies of results."""
+        """Bind a segment, which waits before reports, host work, and the return of results."""
         is_looked_at = is_last or segment.reports or isinstance(segment.host, HostCall)
         may_run = segment.kernels or self.has_control
         copies = is_last and not self.processor.shares_host
         return BoundSegment(self, segment, is_last, bool(copies or (is_looked_at and may_run)))
 
     def launch_again(self, launch: Launch) -> None:
-        """Enqueue a launch, whose arguments are still bound."""
+        """Enqueue a launch with its bound arguments."""
         self._enqueue(launch)()
 
     def wait(self) -> None:
-        """Wait for everything in the queue."""
+        """Wait until the queue is empty."""
         self.queue.finish()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release the kernels and all memory."""
         self._kernels = {}
         super().close()
 
-    # Error words, each in a place of its own that a buffer can begin at
+    # Error words, each at an aligned offset, where a sub-buffer can begin
 
     def make_error_words(self) -> Memory:
-        """Return memory for the error words."""
+        """Allocate the error words."""
         return self.device.memory(self._error_words_size, "error words", self.processor.shares_host)
 
     @property
@@ -130,7 +130,7 @@ class OpenCLKernelGroup(GPUKernelGroup):
         return len(self.reports) * self.processor.alignment
 
     def clear_error_words(self) -> None:
-        """Let all error words be 0."""
+        """Set all error words to 0."""
         if self.error_words.host is not None:
             self.error_words.host[:] = 0
         else:

@@ -1,4 +1,4 @@
-"""Host I/O: uses the caller's arrays in place, or copies them in and out."""
+"""Transfers between a program and the caller's arrays: in place, mapped, or copied."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class OpenCLHostIO(HostIO):
-    """What kernels are given for the arrays of a call, bound to their arguments."""
+    """Transfers of a call's arrays, which are bound to arguments of kernels."""
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
         super().__init__(group.program.captured)
@@ -28,11 +28,11 @@ class OpenCLHostIO(HostIO):
 
     @abstractmethod
     def bind(self, kernel: Any, index: int, number: int, start: int, size: int) -> None:
-        """Let an argument of a kernel be a stretch of an array."""
+        """Bind argument `index` of a kernel to a range of bytes of array `number`."""
 
 
 class Arguments:
-    """Arguments of kernels that are other buffers in each call."""
+    """Arguments of kernels that are set to other buffers in each call."""
 
     def __init__(self, arrays: int) -> None:
         self._arrays = arrays
@@ -40,7 +40,7 @@ class Arguments:
         self._args: list[tuple[Callable[[int, Any], None], int, int]] = []
 
     def add(self, kernel: Any, index: int, number: int, start: int, size: int) -> None:
-        """Take in one for an array; a stretch that begins later needs a buffer of its own."""
+        """Add an argument for a range of an array; one with a start needs a sub-buffer."""
         if start:
             wanted = (number, start, size)
             if wanted not in self._regions:
@@ -49,7 +49,7 @@ class Arguments:
         self._args.append((kernel.set_arg, index, number))
 
     def set(self, buffers: list[Any]) -> None:
-        """Set all to buffers, one for each array; those of stretches are added to them."""
+        """Set all arguments, given a buffer for each array; appends sub-buffers to the list."""
         for number, start, size in self._regions:
             buffers.append(buffers[number].get_sub_region(start, size))
         for set_arg, index, number in self._args:
@@ -57,7 +57,7 @@ class Arguments:
 
 
 class SharedHostIO(OpenCLHostIO):
-    """Kernels work on the caller's memory: a call makes buffers of it and sets arguments."""
+    """Transfers in place: each call creates buffers on the caller's memory and sets arguments."""
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
         super().__init__(group)
@@ -70,7 +70,7 @@ class SharedHostIO(OpenCLHostIO):
         self._arguments = Arguments(len(self.ops))
 
     def _maker(self, op: Any, flags: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
-        """Return what makes a buffer of an array of the caller."""
+        """Return a function that creates a buffer on an array of the caller."""
         group = self.group
         if not op.axes.size:
             return lambda array: self._nothing.buffer
@@ -78,39 +78,39 @@ class SharedHostIO(OpenCLHostIO):
         make = partial(group.cl.Buffer, group.device.context, flags, 0)
         if op.dtype.name != "bfloat16":
             return make
-        return lambda array: make(array.view(np.uint16))  # NumPy does not export the memory of it
+        return lambda array: make(array.view(np.uint16))  # NumPy does not export its buffer
 
     def bind(self, kernel: Any, index: int, number: int, start: int, size: int) -> None:
-        """Set the argument in each call."""
+        """Register the argument, which is set in each call."""
         self._arguments.add(kernel, index, number, start, size)
 
     def begin(self, arrays: Arrays) -> Any:
-        """Make buffers of the arrays and set the arguments that they are."""
+        """Create buffers on the arrays and set the arguments."""
         buffers = [make(array) for make, array in zip(self._buffers, arrays, strict=True)]
         self._arguments.set(buffers)
         return buffers
 
     def end(self, arrays: Arrays) -> None:
-        """Do nothing: results are in place."""
+        """Do nothing: results are in the caller's arrays."""
 
     def read(self, number: int, arrays: Arrays) -> Bytes:
-        """Return the bytes of the array itself."""
+        """Return the bytes of the array in place."""
         return bytes_of(arrays[number])
 
     def write(self, number: int, start: int, bytes_: Bytes) -> None:
-        """Do nothing: what was written is in place."""
+        """Do nothing: the bytes were written in place."""
 
     def release(self) -> None:
-        """Give memory back."""
+        """Release memory."""
         self._arguments = Arguments(len(self.ops))
         self._nothing.release()
 
 
 class CopiedHostIO(OpenCLHostIO):
-    """Kernels work on copies in memory of the device that all programs use.
+    """Transfers by copies in device memory, from the workspace pool.
 
-    Each copy has a buffer of its own, as devices limit the size of one: the largest the first, so
-    that buffers fit the copies of other programs too.
+    Each copy has its own buffer, since devices limit the size of a buffer. Buffers are assigned by
+    descending size, so that they fit the copies of other programs as well.
     """
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
@@ -121,7 +121,7 @@ class CopiedHostIO(OpenCLHostIO):
         self._copies: dict[int, Memory] = {}
 
     def copy_of(self, number: int) -> Memory:
-        """Return the memory for the copy of an array, made when it is first needed."""
+        """Return the memory for the copy of an array, allocated when it is first needed."""
         if number not in self._copies:
             name, what = ("copy", self._places[number]), f"a copy of {self.ops[number]}"
             self._copies[number] = self.group.workspace_pool.reserve(
@@ -130,15 +130,15 @@ class CopiedHostIO(OpenCLHostIO):
         return self._copies[number]
 
     def buffer(self, number: int) -> Any:
-        """Return what kernels are given for an array."""
+        """Return the buffer that kernels access for an array."""
         return self.copy_of(number).buffer
 
     def is_copied(self, number: int) -> bool:
-        """Whether there is anything to copy."""
+        """Whether an array has bytes to copy."""
         return self._sizes[number] > 0
 
     def bind(self, kernel: Any, index: int, number: int, start: int, size: int) -> None:
-        """Set the argument for good."""
+        """Set the argument once for all calls."""
         kernel.set_arg(index, self.copy_of(number).part(start, size))
 
     def begin(self, arrays: Arrays) -> Any:
@@ -157,7 +157,7 @@ class CopiedHostIO(OpenCLHostIO):
                 copy(queue, bytes_of(arrays[number]), self.buffer(number), is_blocking=False)
 
     def read(self, number: int, arrays: Arrays) -> Bytes:
-        """Return a copy of what the device has."""
+        """Return the bytes of the device's copy."""
         if number < self.inputs:
             return bytes_of(arrays[number])
         found = np.empty(self._sizes[number], np.uint8)
@@ -177,10 +177,10 @@ class InPlace(dict[int, Any]):
 
 
 class MappedHostIO(CopiedHostIO):
-    """Kernels work on those of the caller's arrays that fill pages, and on copies of the others.
+    """Transfers by mapping, for arrays that fill pages of memory, and by copies for others.
 
-    A buffer of an array shows what the host wrote before it was made. The host sees what kernels
-    wrote once the buffer has been mapped, which copies nothing where the device shares the memory.
+    A buffer on an array contains what the host wrote before its creation. Mapping the buffer makes
+    the kernels' results visible to the host, without a copy where memory is shared.
     """
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
@@ -191,24 +191,24 @@ class MappedHostIO(CopiedHostIO):
 
     @property
     def in_place(self) -> InPlace:
-        """Those of the call that runs, which alone holds them."""
+        """The buffers of the running call, which owns them."""
         return self._running() or InPlace()
 
     def buffer(self, number: int) -> Any:
-        """Return what kernels are given for an array: that itself, or the copy."""
+        """Return the buffer that kernels access: the array in place, or its copy."""
         in_place = self.in_place
         return in_place[number] if number in in_place else super().buffer(number)
 
     def is_copied(self, number: int) -> bool:
-        """Whether there is anything to copy."""
+        """Whether an array has bytes to copy."""
         return number not in self.in_place and super().is_copied(number)
 
     def bind(self, kernel: Any, index: int, number: int, start: int, size: int) -> None:
-        """Set the argument in each call."""
+        """Register the argument, which is set in each call."""
         self._arguments.add(kernel, index, number, start, size)
 
     def begin(self, arrays: Arrays) -> Any:
-        """Make buffers of the arrays that fit, copy other inputs, and set all arguments."""
+        """Create buffers on suitable arrays, copy other inputs, and set all arguments."""
         held = self._made(arrays)
         self._running = ref(held)
         buffers = [self.buffer(number) for number in range(len(arrays))]
@@ -216,7 +216,7 @@ class MappedHostIO(CopiedHostIO):
         return held, buffers, super().begin(arrays)
 
     def _made(self, arrays: Arrays) -> InPlace:
-        """Return buffers of arrays that fill pages, none of which overlaps another."""
+        """Return buffers on arrays that fill pages, without overlaps between buffers."""
         found = InPlace()
         made: dict[int, Bytes] = {}
         for number, array in enumerate(arrays):
@@ -232,7 +232,7 @@ class MappedHostIO(CopiedHostIO):
         return found
 
     def _fills_pages(self, array: np.ndarray[Any, Any]) -> bool:
-        """Whether drivers may use the memory as it is."""
+        """Whether drivers can use an array's memory without a copy."""
         start, size = _span(array)
         return bool(size and not start % mmap.PAGESIZE and not size % self._line)
 
@@ -242,7 +242,7 @@ class MappedHostIO(CopiedHostIO):
         return cl.Buffer(self.group.device.context, access | flags.USE_HOST_PTR, 0, bytes_)
 
     def end(self, arrays: Arrays) -> None:
-        """Let the results be in the caller's arrays, after all kernels."""
+        """Map or copy the results to the caller's arrays, after all kernels."""
         super().end(arrays)
         cl, queue = self.group.cl, self.group.queue
         for number, buffer in self.in_place.items():
@@ -254,5 +254,5 @@ class MappedHostIO(CopiedHostIO):
 
 
 def _span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """Return where a contiguous array begins, and its bytes."""
+    """Return the address and the size of a contiguous array, in bytes."""
     return array.__array_interface__["data"][0], array.nbytes

@@ -1,9 +1,8 @@
-"""Counts memory mappings, to stop before a driver runs out of them.
+"""Mappings: the limit on loaded kernels of PoCL, which never unmaps their libraries.
 
-PoCL maps a shared library for each kernel that runs. It means to close those of long ago, but
-counts two users of a library for each run and takes one back, so all stay (3.1, with threads; its
-device without them, `basic`, does it right). Linux limits the mappings of a process, and what needs
-another one then ends the process without a word.
+PoCL maps a shared library for each kernel that runs. Version 3.1 with threads leaks them: it takes
+two references for each run and drops one; its single-threaded device, `basic`, does not. Linux
+limits the mappings of a process, and beyond the limit the process ends without a message.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from pathlib import Path
 from weft_c.runtime.errors import DeviceMemoryError
 
 FOR_KERNEL = 5
-"""Mappings for each kernel: four segments of its library, and what the heap grows meanwhile."""
+"""The mappings for each kernel: four segments of its library, and one for heap growth."""
 SPARE = 4096
-"""Mappings that are left to everything else."""
+"""The mappings reserved for everything else."""
 _LIMIT = Path("/proc/sys/vm/max_map_count")
 _MAPPED = Path("/proc/self/maps")
 
 
 class Mappings:
-    """Keeps account of the mappings of this process, which are counted as seldom as can be."""
+    """Tracks the mappings of this process, and counts them only when an estimate is too high."""
 
     def __init__(self) -> None:
         self._counted = 0
         self._kernels_since = 0
 
     def make_room(self, kernels: int, device: str) -> None:
-        """Note that kernels will be loaded; raises DeviceMemoryError if there is no room."""
+        """Record that kernels will be loaded; raises DeviceMemoryError if there is no room."""
         self._kernels_since += kernels
         limit = _limit()
         if limit is None or self._expected <= limit:
@@ -50,7 +49,7 @@ class Mappings:
 
 
 MAPPINGS = Mappings()
-"""Those of this process."""
+"""The mappings of this process."""
 
 
 def _limit() -> int | None:

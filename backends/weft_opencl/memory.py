@@ -1,4 +1,4 @@
-"""Buffers of the OpenCL backend: the host's memory where the device shares it."""
+"""Buffers of the OpenCL backend, in host memory where the device shares it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class OpenCLStorage(CopiedStorage[Memory]):
-    """A buffer of the device. Sub-buffers of it are what kernels are given."""
+    """A device buffer; kernels access sub-buffers of it."""
 
     transformer: OpenCLTransformer
 
     def make_memory(self) -> Memory:
-        """Return zeroed memory; raises DeviceMemoryError if there is not enough."""
+        """Allocate zeroed memory; raises DeviceMemoryError if there is not enough."""
         transformer = self.transformer
         shared = transformer.processor.shares_host
         memory = transformer.device.memory(self.bytes, self.name, shared)
@@ -32,9 +32,9 @@ class OpenCLStorage(CopiedStorage[Memory]):
         return memory
 
     def read(self, start: int, size: int) -> Bytes:
-        """Return a stretch of the bytes: they themselves where the host shares them, else a copy.
+        """Return a range of bytes: a view where the host shares the memory, else a copy.
 
-        Waits for all work before.
+        Waits for all earlier work.
         """
         memory = self.memory
         if memory.host is not None:
@@ -48,12 +48,12 @@ class OpenCLStorage(CopiedStorage[Memory]):
         return bytes_
 
     def space(self, start: int, size: int) -> Bytes:
-        """Return the bytes themselves where the host shares them, else memory of the host."""
+        """Return a view where the host shares the memory, else an uninitialised array."""
         host = self.memory.host
         return np.empty(size, np.uint8) if host is None else host[start : start + size]
 
     def write(self, start: int, bytes_: Bytes) -> None:
-        """Write what `read` returned, and was changed, back to where it was."""
+        """Write the changed array that `read` or `space` returned back to the buffer."""
         memory = self.memory
         if memory.host is None and bytes_.size:
             self.transformer.enqueued(
@@ -63,10 +63,10 @@ class OpenCLStorage(CopiedStorage[Memory]):
 
 
 class OpenCLConstantStorage(OpenCLStorage):
-    """The memory of a constant: its own array where the device shares the host's memory."""
+    """The buffer of a constant: its own array where the device shares the host's memory."""
 
     def make_memory(self) -> Memory:
-        """Use the constant's array, or make memory that it is copied to later."""
+        """Use the constant's array, or allocate memory that it is copied to later."""
         transformer = self.transformer
         self.is_set = transformer.processor.shares_host
         if not self.is_set or not self.bytes:

@@ -1,7 +1,7 @@
-"""Probes a device in a process of its own, since a driver may end it.
+"""A probe of a device in a separate process, since faulty drivers may end the process.
 
-Run as a script, with the number of a platform and the place of a device there. It imports nothing
-of weft and prints one line of JSON: the fields of a `Verdict`.
+Runs as a script, with the index of a platform and of a device on it. It imports nothing of weft,
+and prints the fields of a `Verdict` as one line of JSON.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ void sums(__global const float *x, __global float *y, __global int *word) {
 LENGTH = 16 * 16
 
 SHUFFLING = {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"}
-"""The extensions by which work items pass each other values, so many as a kernel demands."""
+"""The extensions that sub-group shuffles of a required size need."""
 WARPS = (32, 16, 8, 64)
-"""How many that may be, the best first: no fewer than 32 share a row."""
+"""The sizes of sub-groups, the best first: at least 32 work items share a row."""
 EXCHANGE = """
 __kernel __attribute__((intel_reqd_sub_group_size({warp}), reqd_work_group_size(64, 1, 1)))
 void exchange(__global const float *x, __global float *y) {{
@@ -73,7 +73,7 @@ def probe(cl: Any, handle: Any) -> dict[str, Any]:
         and word[0] == 7
     )
     if not right:
-        return {"wrong": "a small kernel gives wrong numbers on it"}
+        return {"wrong": "it computes wrong results in a small kernel"}
     can_shuffle = SHUFFLING.issubset(handle.extensions.split())
     sizes = (warp for warp in WARPS if can_shuffle and _shuffles(cl, context, queue, warp))
     return {
@@ -85,12 +85,12 @@ def probe(cl: Any, handle: Any) -> dict[str, Any]:
 
 def _built(cl: Any, context: Any, source: str) -> Any:
     program = cl.Program(context, source)
-    program.get_info(cl.program_info.REFERENCE_COUNT)  # pyopencl would keep it on disk
+    program.get_info(cl.program_info.REFERENCE_COUNT)  # disables pyopencl's cache on disk
     return program.build()
 
 
 def _is_coherent(cl: Any, context: Any, queue: Any, lanes: Any) -> bool:
-    """Whether kernels and the host see at once what the other writes to the host's memory."""
+    """Whether host memory is coherent between kernels and the host."""
     import numpy as np
 
     flags = cl.mem_flags.USE_HOST_PTR
@@ -111,12 +111,12 @@ def _is_coherent(cl: Any, context: Any, queue: Any, lanes: Any) -> bool:
 
 
 def _shuffles(cl: Any, context: Any, queue: Any, warp: int) -> bool:
-    """Whether so many neighbouring work items can pass each other values."""
+    """Whether shuffles work in sub-groups of `warp` work items."""
     import numpy as np
 
     try:
         exchange = cl.Kernel(_built(cl, context, EXCHANGE.format(warp=warp)), "exchange")
-    except cl.Error:  # not so many
+    except cl.Error:  # unsupported size
         return False
     x = np.arange(LENGTH, dtype=np.float32)
     y = np.zeros_like(x)

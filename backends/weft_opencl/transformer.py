@@ -23,13 +23,13 @@ class OpenCLTransformer(DeviceTransformer):
     ----------
     device
         The device: its number among those that ``weft doctor`` lists, a part of its name, or
-        ``"platform:device"``, each a number or a part of a name. Without it what
-        ``WEFT_OPENCL_DEVICE`` says, else the best one that works.
+        ``"platform:device"``, each a number or a part of a name. The default is the value of
+        ``WEFT_OPENCL_DEVICE``, else the best device that works.
 
     Attributes
     ----------
     maps_host
-        Whether kernels may work on the host's arrays, if these are mapped before it sees results.
+        Whether kernels can access the host's arrays, given that results are mapped afterwards.
     """
 
     transformer_name = "opencl"
@@ -46,7 +46,7 @@ class OpenCLTransformer(DeviceTransformer):
 
     @classmethod
     def probe(cls) -> tuple[str | None, str]:
-        """Return the device that would be chosen, and why others are not usable."""
+        """Return the device that would be selected, and why others are not usable."""
         return summary()
 
     def device_buffer_storage(self, nbytes: int, name: str) -> OpenCLStorage:
@@ -58,7 +58,7 @@ class OpenCLTransformer(DeviceTransformer):
         return OpenCLConstantStorage(self, op.const.nbytes, f"constant {op.name}")
 
     def make_workspace(self, nbytes: int, what: str) -> Memory:
-        """Return memory with anything in it; raises DeviceMemoryError if there is not enough."""
+        """Allocate uninitialised memory; raises DeviceMemoryError if there is not enough."""
         return self.device.memory(nbytes, what, self.processor.shares_host)
 
     def kernel_group(self, program: Program) -> OpenCLKernelGroup:
@@ -66,7 +66,7 @@ class OpenCLTransformer(DeviceTransformer):
         return OpenCLKernelGroup(self, program)
 
     def enqueued(self, enqueue: Callable[..., Any], *args: Any, doing: str, **options: Any) -> None:
-        """Give the queue something to do and wait for it; raises BackendError if that fails."""
+        """Enqueue a command and wait for it; raises BackendError if that fails."""
         try:
             enqueue(self.queue, *args, **options)
             self.queue.finish()

@@ -1,4 +1,4 @@
-"""Probe results per driver version, kept on disk."""
+"""Verdicts on devices: the results of probing, cached on disk for each driver version."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from weft_opencl import drivers, probe
 from weft_opencl.drivers import Candidate
 
 PATIENCE = 120
-"""The seconds that a probe may take."""
+"""The time limit of a probe, in seconds."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found out about a device.
+    """The result of probing a device.
 
     Attributes
     ----------
     wrong
-        What is wrong with it; nothing if it works.
+        Why the device does not work; empty if it works.
     coherent
-        Whether kernels and the host see at once what the other writes to the host's memory,
-        wherever it begins.
+        Whether host memory of any alignment is coherent between kernels and the host.
     warp
-        How many neighbouring work items of a kernel pass each other values; 0 if they do not.
+        The size of sub-groups with working shuffles; 0 for none.
     """
 
     wrong: str
@@ -43,7 +42,7 @@ _known: dict[tuple[str, ...], Verdict] = {}
 
 
 def verdict_on(candidate: Candidate, again: bool = False) -> Verdict:
-    """Return the verdict on a device; `again` asks one anew that did not work before."""
+    """Return the verdict on a device; `again` probes again a device that did not work."""
     driver = candidate.driver
     found = _known.get(driver) or _remembered(driver)
     if found is None or (again and found.wrong):
@@ -64,7 +63,7 @@ def _remembered(driver: tuple[str, ...]) -> Verdict | None:
 
 
 def _read(text: str | bytes) -> Verdict | None:
-    """Return the verdict that a text is; None for a text of another version, or of a driver."""
+    """Parse a verdict; None for text of another version of weft, or output of a driver."""
     try:
         return Verdict(**json.loads(text))
     except (ValueError, TypeError):
@@ -77,7 +76,7 @@ def _remember(driver: tuple[str, ...], verdict: Verdict) -> None:
 
 
 def _probed(candidate: Candidate) -> Verdict:
-    """Probe a device in another process, which a driver may end."""
+    """Probe a device in another process."""
     command = [sys.executable, "-P", probe.__file__]
     command += [str(candidate.platform), str(candidate.place)]
     with drivers.intel_runtime_among_drivers():
@@ -97,7 +96,7 @@ def _probed(candidate: Candidate) -> Verdict:
 
 
 def _ended(status: int, stderr: str) -> str:
-    """Return what to say of a driver that ended the process."""
+    """Return the message for a driver that ended the process."""
     if status < 0:
         how = f"signal {-status}"
         if -status in signal.valid_signals():
