@@ -1,4 +1,4 @@
-"""A base for backends on array libraries that follow the array API standard."""
+"""The base of backends on array libraries that follow the array API standard."""
 
 from weft_array_api.transformer import ArrayTransformer
 

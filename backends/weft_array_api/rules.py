@@ -47,7 +47,7 @@ class ArrayLibrary:
     xp
         The namespace.
     device
-        What its functions take as `device`; None for their default.
+        The `device` argument of its functions; None for the default.
     """
 
     def __init__(self, xp: Any, device: Any = None) -> None:
@@ -65,12 +65,12 @@ class ArrayLibrary:
         return getattr(self.xp, dtype.name)
 
     def from_host(self, array: np.ndarray[Any, Any]) -> Array:
-        """Copy an array of NumPy to the device."""
+        """Copy a NumPy array to the device."""
         copied = np.array(array, order="C")
         return self.xp.asarray(copied, dtype=self.dtype(array.dtype), device=self.device)
 
     def to_host(self, array: Array) -> np.ndarray[Any, Any]:
-        """Return an array as one of NumPy."""
+        """Return an array as a NumPy array."""
         try:
             return np.asarray(array)
         except (TypeError, RuntimeError):
@@ -100,16 +100,16 @@ FUNCTIONS: dict[type[Any], str] = {
     bits.BitwiseXorOp: "bitwise_xor",
     linalg.MatmulOp: "matmul",
 }
-"""The primitives that are one function of the standard, which means the same."""
+"""The primitives that are a single function of the standard."""
 
 ORDERED: dict[type[Any], str] = {comparison.MaximumOp: "maximum", comparison.LessOp: "less"}
-"""The elementwise primitives that the standard has for numbers only, not for bool."""
+"""The elementwise primitives that the standard defines for numbers but not for bool."""
 
 BLOCK = 128
-"""The elements that are added up at once: a library may take one after the other."""
+"""The elements that are summed at once, since a library may sum sequentially."""
 
 WIDER = {"float32": "float64", "complex64": "complex128"}
-"""The dtypes in which factors are multiplied, where the library has them."""
+"""The dtypes in which products are accumulated, where the library has them."""
 
 
 @rules.on_type(*FUNCTIONS)
@@ -124,7 +124,7 @@ def _numbers(library: ArrayLibrary, dtype: dtypes.DType, x: Array) -> Array:
 
 @rules.on_type(*ORDERED)
 def ordered_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
-    """Call the function, on 0 and 1 in the place of bools."""
+    """Call the function, with bools as 0 and 1."""
     dtype = op.args[0].dtype
     function = getattr(library.xp, ORDERED[type(op)])
     result = function(_numbers(library, dtype, x), _numbers(library, dtype, y))
@@ -133,7 +133,7 @@ def ordered_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
 
 @rules.on_type(elementwise.FloorDivideOp, elementwise.ModOp)
 def quotient_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
-    """Call the function; integers divided by 0, which the standard leaves open, give 0."""
+    """Call the function; integer division by 0, undefined in the standard, gives 0."""
     xp = library.xp
     divide = xp.floor_divide if isinstance(op, elementwise.FloorDivideOp) else xp.remainder
     if not dtypes.is_integer(op.dtype):
@@ -144,7 +144,7 @@ def quotient_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
 
 @rules.on_type(math.PowerOp)
 def power_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
-    """Call the function; for integers, whose negative powers it lacks, as the op defines them."""
+    """Call the function; negative powers of integers follow the op's definition."""
     xp = library.xp
     if op.dtype.kind != "i":
         return xp.pow(x, y)
@@ -154,12 +154,12 @@ def power_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
 
 @rules.on_type(bits.ShiftOp)
 def shift_rule(op: Any, library: ArrayLibrary, x: Array, count: Array) -> Array:
-    """Call the function on counts it takes; the others move all bits out."""
+    """Call the function for valid counts; others shift all bits out."""
     xp, width = library.xp, op.dtype.itemsize * 8
     inside = (count >= 0) & (count < width)
     count = xp.where(inside, count, xp.full_like(count, width - 1))
     if isinstance(op, bits.ShiftRightOp):
-        # The sign is all that is left after the widest shift; of unsigned integers nothing.
+        # The widest shift leaves the sign only; nothing of unsigned integers.
         moved = xp.bitwise_right_shift(x, count)
         return moved if op.dtype.kind == "i" else xp.where(inside, moved, xp.zeros_like(moved))
     moved = xp.bitwise_left_shift(x, count)
@@ -168,7 +168,7 @@ def shift_rule(op: Any, library: ArrayLibrary, x: Array, count: Array) -> Array:
 
 @rules.on_type(elementwise.CastOp)
 def cast_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
-    """Convert."""
+    """Convert the dtype."""
     return library.xp.astype(x, library.dtype(op.dtype))
 
 
@@ -186,7 +186,7 @@ def transpose_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 @rules.on_type(movement.BroadcastOp)
 def broadcast_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
-    """Insert dimensions of length 1, then repeat."""
+    """Insert dimensions of length 1, then broadcast."""
     shape = [1] * op.rank
     for place, length in zip(op.dims, x.shape, strict=True):
         shape[place] = length
@@ -195,25 +195,25 @@ def broadcast_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 @rules.on_type(movement.IdentityOp)
 def identity_rule(op: Any, library: ArrayLibrary, x: Array, *others: Array) -> Array:
-    """Pass the first operand on."""
+    """Return the first operand."""
     return x
 
 
 @rules.on_type(results.ResultOp)
 def result_rule(op: Any, library: ArrayLibrary, values: Any) -> Array:
-    """Take one of several results."""
+    """Select one of several results."""
     return values[op.index]
 
 
 @rules.on_type(movement.IotaOp)
 def iota_rule(op: Any, library: ArrayLibrary) -> Array:
-    """Count along the axis."""
+    """Compute the index along the axis."""
     return library.from_host(op.reference())
 
 
 @rules.on_type(indexing.SliceOp)
 def slice_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
-    """Slice."""
+    """Slice the operand."""
     return x[indexing.python_slices(op.bounds)] if op.rank else x
 
 
@@ -229,13 +229,13 @@ def update_slice_rule(op: Any, library: ArrayLibrary, x: Array, value: Array) ->
 
 @rules.on_type(joining.ConcatOp)
 def concat_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
-    """Concatenate."""
+    """Concatenate the operands."""
     return library.xp.concat(args, axis=op.position)
 
 
 @rules.on_type(reduction.SumOp)
 def sum_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
-    """Add up in blocks, then their totals, so that errors grow with the logarithm of the length.
+    """Sum in blocks, then the blocks, so that errors grow with the logarithm of the length.
 
     Sums have the dtype of the result, of 0 and 1 in the place of bools.
     """
@@ -258,7 +258,7 @@ def sum_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 @rules.on_type(reduction.ProdOp)
 def prod_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
-    """Multiply in a wider dtype where there is one, of 0 and 1 in the place of bools."""
+    """Multiply in a wider dtype where there is one, with bools as 0 and 1."""
     x = _numbers(library, op.args[0].dtype, x)
     dtype = library.dtype(op.dtype)
     wide = WIDER.get(op.dtype.name, "")
@@ -270,7 +270,7 @@ def prod_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 @rules.on_type(reduction.MaxOp)
 def max_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
-    """Choose the largest; of bools, whether any is true."""
+    """Compute the maximum; of bools, whether any is true."""
     if dtypes.is_bool(op.dtype):
         return library.xp.any(x, axis=op.positions)
     return library.xp.max(x, axis=op.positions)
@@ -278,7 +278,7 @@ def max_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 @rules.on_type(reduction.ArgmaxOp)
 def argmax_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
-    """Find the largest."""
+    """Find the position of the maximum."""
     x = _numbers(library, op.args[0].dtype, x)
     found = library.xp.argmax(x, axis=op.positions[0])
     return library.xp.astype(found, library.dtype(op.dtype))
@@ -286,7 +286,7 @@ def argmax_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 @rules.on_type(gathering.TakeOp)
 def take_rule(op: Any, library: ArrayLibrary, x: Array, indices: Array) -> Array:
-    """Take, after the host has looked at the indices."""
+    """Gather, after a check of the indices on the host."""
     places = op.places(library.to_host(indices)) % max(x.shape[op.position], 1)
     flat = library.from_host(places.reshape(-1))
     taken = library.xp.take(x, flat, axis=op.position)
@@ -295,7 +295,7 @@ def take_rule(op: Any, library: ArrayLibrary, x: Array, indices: Array) -> Array
 
 @rules.on_type(sorting.ArgsortOp)
 def argsort_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
-    """Sort, 0 and 1 in the place of bools.
+    """Sort, with bools as 0 and 1.
 
     In descending order from the end to the beginning: NumPy lacks that argument of the standard.
     """
@@ -311,7 +311,7 @@ def argsort_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 @rules.on_type(control.EffectOp)
 def effect_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
-    """Hand the operands over to the host and pass the first one on."""
+    """Call the effect with the operands on the host, and return the first one."""
     op.perform(*map(library.to_host, args))
     return args[0]
 
@@ -319,6 +319,6 @@ def effect_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
 @rules.on_type(bits.BitcastOp, complex_parts.ComplexOp)
 @rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp, decompositions.DeterminantOp)
 def host_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
-    """Compute the reference on the host."""
+    """Call the NumPy reference on the host."""
     result = np.asarray(op.reference(*map(library.to_host, args)), op.dtype)
     return library.from_host(result)

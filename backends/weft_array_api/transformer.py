@@ -1,4 +1,4 @@
-"""ArrayTransformer: any namespace of the array API standard as a backend."""
+"""ArrayTransformer: a backend on any namespace of the array API standard."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from weft_array_api.rules import Array, ArrayLibrary, Rule, rules
 
 
 class ArrayBuffer(DeviceBufferStorage):
-    """One array of the library: a state or a constant. Other values live only while a call runs."""
+    """The array of a state or a constant. Other values live only during a call."""
 
     transformer: ArrayTransformer
     value: Array = None
 
     def allocate(self) -> None:
-        """Wait: arrays are made when they are first needed."""
+        """Do nothing: arrays are created when they are first needed."""
 
     def make_tensor(self, description: TensorDescription) -> ArrayTensor:
-        """Return a tensor that is the buffer's array."""
+        """Return a tensor on the buffer's array."""
         return ArrayTensor(self, description)
 
 
@@ -73,7 +73,7 @@ class ArrayTensor(DeviceTensor):
 
 
 class ArrayTransformer(Transformer):
-    """A backend made of a namespace of the array API standard, one function call an op.
+    """A backend on a namespace of the array API standard, with a function call for each op.
 
     Correct rather than fast: it computes op by op, in memory that the library manages. A subclass
     names the `namespace`. Rules for further ops go into the table `weft_array_api.rules.rules`, by
@@ -91,7 +91,7 @@ class ArrayTransformer(Transformer):
     Parameters
     ----------
     namespace
-        The namespace, for a class that names none.
+        The namespace, for a class without a default.
     device
         A device of the library; None for its default.
     """
@@ -106,12 +106,12 @@ class ArrayTransformer(Transformer):
 
     @classmethod
     def namespace(cls) -> Any:
-        """Return the namespace that transformers of this class use unless they are given one."""
+        """Return the default namespace of this class."""
         raise TypeError(f"{cls.__name__} names no array namespace: {cls.__name__}(namespace)")
 
     @cached_property
     def target(self) -> Target:
-        """Any rank and any strides; the dtypes that the library has."""
+        """The ops of the backend, and the dtypes of the library."""
         return Target(
             name=self.transformer_name,
             supports=_supports,
@@ -160,7 +160,7 @@ class ArrayTransformer(Transformer):
 
 
 class _Ops:
-    """The ops of a graph in their order, each with its rule and what nothing reads after it.
+    """The ops of a graph in order, each with its rule and the values that die after it.
 
     `called` keeps the functions of called graphs, each made once.
     """
@@ -179,7 +179,7 @@ class _Ops:
         self.ops = [(op, self._rule(op), dead.get(op, [])) for op in ops]
 
     def _rule(self, op: Op) -> Rule:
-        """Return what computes an op; one that runs graphs computes their ops."""
+        """Return the function that computes an op, or the graphs that it calls."""
         if not isinstance(op, GraphsOp):
             return rules[type(op)]
         for graph in op.graphs:
@@ -191,7 +191,7 @@ class _Ops:
         return run
 
     def compute(self, values: dict[Op, Array]) -> None:
-        """Compute all, beside what is there."""
+        """Compute all ops whose values are missing."""
         for op, rule, dead in self.ops:
             values[op] = rule(op, self.library, *[values[arg] for arg in op.args])
             for each in dead:
@@ -203,7 +203,7 @@ Called = Callable[[tuple[Array, ...]], tuple[Array, ...]]
 
 
 def _called(graph: Graph, library: ArrayLibrary, called: dict[Graph, Called]) -> Called:
-    """Return the function of a graph; `called` has those that are known already."""
+    """Return the function of a graph; `called` caches functions of graphs."""
     compute = _Ops(graph, library, called).compute
     constants = {op: library.from_host(op.const) for op in graph.ops if op.is_constant}
 
@@ -221,7 +221,7 @@ def _is_there(op: Op) -> bool:
 
 
 def _listing(graph: Graph) -> Iterator[str]:
-    """Yield a line for each op of a graph, then those of the graphs that they run."""
+    """Yield a line for each op of a graph, then those of the graphs that it calls."""
     yield from _ops_listed(graph)
     for each in reversed(called_graphs(graph)):
         yield f"{each.name}:"

@@ -1,4 +1,4 @@
-"""The NumPy backend: one generated Python function a computation, on any machine."""
+"""The NumPy backend: compiles each computation to Python functions of NumPy calls."""
 
 from __future__ import annotations
 

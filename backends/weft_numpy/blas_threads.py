@@ -1,7 +1,7 @@
-"""Limits the BLAS to one thread while calls share work over weft's own pool.
+"""Limits NumPy's BLAS to one thread while calls use weft's own threads.
 
-BLAS's own threads wait for more work by spinning for a while after a matrix product, which takes
-the processors from everything else that a call does in several threads.
+BLAS's threads spin for a while after a matrix product, which takes the cores from the other work of
+a call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class SingleThreadedBlas:
-    """The number of threads of NumPy's BLAS, which is one while any call needs that."""
+    """Limits NumPy's BLAS to one thread while any call needs that."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,7 +22,7 @@ class SingleThreadedBlas:
         self._before: list[tuple[Any, int]] = []
 
     def during(self, function: Callable[..., None], *args: Any) -> None:
-        """Call a function with one thread of BLAS; the last such call restores the number."""
+        """Call a function while BLAS has one thread; the last concurrent call restores it."""
         with self._lock:
             if not self._users:
                 self._limit()
@@ -52,14 +52,14 @@ class SingleThreadedBlas:
         self._before = []
 
     def _forget(self) -> None:
-        """Begin without users, as after a fork, in which no other thread's call goes on."""
+        """Reset after a fork, in which the calls of other threads do not continue."""
         self._lock = threading.Lock()
         self._users = 0
         self._restore()
 
 
 def _set(library: Any, count: int) -> None:
-    """Set a number of threads; newer versions of threadpoolctl let one thread alone do that.
+    """Set the number of BLAS threads, in any thread.
 
     Others are ignored where it is that of the process, as in OpenBLAS. Here the last call
     to end may be in another thread than the first to begin.
@@ -68,7 +68,7 @@ def _set(library: Any, count: int) -> None:
 
 
 blas = SingleThreadedBlas()
-"""The BLAS of this process."""
+"""The limit on the BLAS of this process."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=blas._forget)

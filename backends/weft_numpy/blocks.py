@@ -1,8 +1,8 @@
-"""Generated code in blocks, each compiled once, and the sequence of calls to them.
+"""The generated code of a program: blocks of source, compiled once each, and calls of them.
 
 A block is the source of a function ``bind`` that takes fixed memory and values and returns ``run``.
-Its names are its own, so stretches of a program that differ in their memory only, such as the
-layers of an encoder, are one block that is bound and called several times.
+Its names are local, so parts of a program that differ only in their memory, such as the layers of
+an encoder, share one block that is bound and called several times.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weft.support.locks import renewed
 from weft.support.quoting import harmless
 
 MARK = "<weft numpy"
-"""How the file names of generated code begin."""
+"""The prefix of the file names of generated code."""
 
 Run = Callable[..., None]
 
@@ -41,8 +41,8 @@ class Block:
     lines
         Its lines, without comments.
     arrays
-        The names that its second line gives to the arrays that it is bound to; that line is not
-        there if there are none.
+        The names that its second line gives to the arrays that it is bound to; without arrays that
+        line is missing.
     """
 
     lines: tuple[str, ...]
@@ -56,13 +56,13 @@ class Call:
     Attributes
     ----------
     block
-        The number of the block.
+        The index of the block.
     tensors, values
-        What the block is bound to.
+        The arrays and values that the block is bound to.
     callers
         The names of the inputs and results that it takes.
     origins
-        For each line of the block the op of the user that it is for, as a number; -1 for none.
+        For each line of the block the index of the user's op that it computes; -1 for none.
     """
 
     block: int
@@ -79,11 +79,11 @@ class Line:
     Attributes
     ----------
     text
-        Python, with braces where the call stands, if there is one.
+        Python, with braces in the place of the call, if there is one.
     call
         The call.
     depth
-        How far the line is indented.
+        The indentation of the line, in levels.
     """
 
     text: str = "{}"
@@ -97,22 +97,22 @@ class Line:
 
 
 BREAK = "break"
-"""How a line ends that leaves the loop around it."""
+"""The end of a line that leaves the enclosing loop."""
 
 DEEP = 16
-"""From this depth on, lines of the function that calls the blocks are in functions of their own."""
+"""The depth from which on lines of the calling function become separate functions."""
 
 
 @dataclass
 class Row:
-    """A line of text of that function, and the call that it makes."""
+    """A line of text of the calling function, and the call in it."""
 
     depth: int
     text: str
     call: Call | None = None
 
     def is_deeper(self, depth: int) -> bool:
-        """Whether the row may leave a function together with all that is as deep."""
+        """Whether the row can move to a separate function with all rows of its depth."""
         return self.depth > depth or (self.depth == depth and not self.text.endswith(BREAK))
 
 
@@ -127,13 +127,13 @@ class Code:
     blocks
         The text of each block.
     lines
-        What runs, in order: calls of blocks, and the loops and choices around them.
+        The lines in order: calls of blocks, and the loops and conditionals around them.
     names
-        What the blocks find in their module: functions and dtypes.
+        The global names of the blocks: functions and dtypes.
     locations
-        The user's line behind each number in `Call.origins`.
+        The user's line of each index in `Call.origins`.
     is_atomic
-        Whether an interrupt leaves all states old or all of them new, wherever it lands.
+        Whether an interrupt at any point leaves all states old or all of them new.
     """
 
     signature: list[str]
@@ -145,16 +145,16 @@ class Code:
 
     @property
     def calls(self) -> list[Call]:
-        """The calls of blocks, in the order in which they are written."""
+        """The calls of blocks, in the order of the lines."""
         return [line.call for line in self.lines if line.call is not None]
 
     @property
     def is_single(self) -> bool:
-        """Whether one block is all there is."""
+        """Whether the program is a single call."""
         return len(self.lines) == 1
 
     def listing(self) -> str:
-        """Return everything as one text: each block once, then the calls with their arrays."""
+        """Return the listing of the program: each block once, then the calls with their arrays."""
         first = self.first_calls()
         texts = [self.block_text(call)[0] for call in first]
         if self.is_single:
@@ -180,7 +180,7 @@ class Code:
         return [found[number] for number in range(len(self.blocks))]
 
     def block_text(self, call: Call) -> tuple[str, list[int]]:
-        """Return a block with the user's lines as comments, and each line's place in `origins`."""
+        """Return a block with the user's lines as comments, and each line's index in `origins`."""
         lines: list[str] = []
         places: list[int] = []
         location = None
@@ -200,7 +200,7 @@ class Code:
         return "\n".join(lines) + "\n", places
 
     def _named_states(self, call: Call) -> str:
-        """Return which states the names in a block stand for, of those that the user named."""
+        """Return the names in a block that refer to states which the user named."""
         names = self.blocks[call.block].arrays
         return ", ".join(
             f"{name} is {harmless(tensor.base.owner.label)}"
@@ -209,14 +209,14 @@ class Code:
         )
 
     def memory(self, call: Call) -> str:
-        """Return the names in a block, each with what it stands for in a call."""
+        """Return the names in a block with the memory that they refer to in a call."""
         names = self.blocks[call.block].arrays
         return ", ".join(
             f"{name} {_address(tensor)}" for name, tensor in zip(names, call.tensors, strict=True)
         )
 
     def where(self, call: Call, place: int) -> str:
-        """Return the comment with the user's line for a line of a block; empty if it has none."""
+        """Return the comment with the user's line for a line of a block; empty for none."""
         here = self.locations.get(call.origins[place])
         return "" if here is None else comment(here)
 
@@ -245,7 +245,7 @@ def _address(tensor: TensorDescription) -> str:
 
 
 class CompiledBlock:
-    """The compiled text of a block, with a file name under which tracebacks find its lines."""
+    """The compiled text of a block, with a file name by which tracebacks find its lines."""
 
     def __init__(self, text: str, places: list[int]) -> None:
         self.filename = f"{MARK} {digest_of(text.encode())[:12]}>"
@@ -261,7 +261,7 @@ _compiling = renewed(threading.RLock())
 
 
 def compiled(text: str, places: list[int]) -> CompiledBlock:
-    """Return a text compiled; one that another living program has is not compiled again."""
+    """Compile a text, or return the compiled text of another live program."""
     with _compiling:
         found = _compiled.get(text)
         if found is None:
@@ -283,7 +283,7 @@ class Linked:
         self.join = None if code.is_single else self._joined()
 
     def _joined(self) -> Callable[[list[Run]], Run]:
-        """Compile the function that runs all lines; `rows` has what is on each line of its text."""
+        """Compile the function that runs all lines; `rows` are the lines of its text."""
         names = [f"block{call.block}_{number}" for number, call in enumerate(self.code.calls)]
         runs = iter(names)
         body = []
@@ -305,7 +305,7 @@ class Linked:
         return found
 
     def bound(self, array: Callable[[TensorDescription], Any]) -> Run:
-        """Return the function that runs everything in the memory that `array` shows."""
+        """Return the function that runs the program in the memory that `array` returns views of."""
         runs = [
             self.binds[call.block](list(map(array, call.tensors)), call.values)
             for call in self.code.calls
@@ -329,13 +329,13 @@ class Linked:
 
 
 _INTERRUPTS = {"holding": holding, "raise_pending": raise_pending}
-"""What loops look at."""
+"""The globals that loops use to check for interrupts."""
 
 
 def _functions(body: list[Row], signature: str) -> list[tuple[str, list[Row]]]:
-    """Return the functions that run some rows, the last one all of them; each by its name.
+    """Return functions by name that run some rows; the last one runs all of them.
 
-    Python nests 20 loops at most, so what is deeper becomes functions. A row that leaves a loop
+    Python limits nesting to 20 blocks, so deeper rows become functions. A row that leaves a loop
     stays in that loop.
     """
     found: list[tuple[str, list[Row]]] = []

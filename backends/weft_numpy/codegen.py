@@ -1,9 +1,9 @@
-"""Generates Python functions of NumPy calls from the steps of a plan.
+"""The code generator: from the steps of a plan to Python functions of NumPy calls.
 
 The source has a function ``bind`` that takes the arrays of fixed memory and returns ``run``, which
-takes inputs and results. Everything that is known before a call, views included, is bound once.
-Programs are cut where steps repeat, so that a repeated stretch is compiled once, and long ones in
-any case, because the interpreter's compiler is linear neither in time nor in memory.
+takes inputs and results. Values that are fixed before a call, including views, are bound once.
+Programs are divided where steps repeat, so that repeated blocks are compiled once. Long programs
+are divided in any case, since the time and memory of Python's compiler grow faster than linearly.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ CHUNK = 1000
 
 
 class How(Enum):
-    """How a statement writes its result, as an interrupt sees it, which lands after calls only."""
+    """How a statement writes its result, with respect to interrupts, which occur after calls."""
 
     ITEM = "an assignment to an item, after which nothing lands"
     CALL = "one call of a function in C"
     PARTS = "anything else"
 
 
-class Writing:
-    """Whether the states that statements in a row write are all old or all new at any interrupt.
+class StateWrites:
+    """Tracks whether consecutive statements leave states all old or all new at any interrupt.
 
-    So it is where nothing lands between the first write and the last.
+    They do if no interrupt can occur between the first write and the last.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Writing:
         self._has_begun = self._may_have_ended = False
 
     def add(self, how: How, writes_state: bool) -> None:
-        """Take in a statement."""
+        """Add a statement."""
         if writes_state:
             self.is_atomic &= not self._may_have_ended and how is not How.PARTS
             self._has_begun = True
@@ -65,17 +65,17 @@ class Writing:
 
 
 class Emitter:
-    """What a rule writes with: names of arrays, lines of code, and values bound before calls.
+    """The interface of rules: names of arrays, lines of code, and values bound before calls.
 
-    Names are those of one block: arrays and values are counted as they first appear, so that
-    blocks that do the same in other memory have the same text.
+    Names are local to a block and numbered in the order of their first use, so blocks that differ
+    only in their memory have the same text.
 
     Attributes
     ----------
     step
-        What is being written: an op, where its operands are and where its result goes.
+        The current step: an op, and the layouts of its operands and result.
     lent
-        The arrays that the caller hands over, and that may be others in each call.
+        The caller's arrays, which may differ between calls.
     """
 
     def __init__(self, module: Module, lent: Lent) -> None:
@@ -104,8 +104,8 @@ class Emitter:
     ) -> None:
         """Write one step by its rule.
 
-        `constants` gives the value of each operand, or None where it is not known now; without it,
-        the op's own operands tell.
+        `constants` gives the value of each operand, or None where it is unknown at compile time; by
+        default it is taken from the op's operands.
         """
         around = getattr(self, "step", step)
         self.step = step
@@ -121,23 +121,23 @@ class Emitter:
 
     @property
     def out(self) -> str:
-        """The name of the result's array, which is memory already."""
+        """The name of the result's array."""
         return self.name(self.step.out)
 
     def constant(self, index: int) -> Any:
-        """Return the array of an operand whose value is known now, or None."""
+        """Return the value of a constant operand, or None."""
         if self.constants is not None:
             return self.constants[index]
         operand = self.step.op.args[index]
         return operand.const if operand.is_constant else None
 
     def at(self, op: Op) -> None:
-        """Let the next lines stand for an op: its line in the user's file is shown above them."""
+        """Attribute the next lines to an op, whose line in the user's file is shown above them."""
         self.origin = op.order
         self.module.code.locations[op.order] = op.location
 
     def line(self, text: str, how: How = How.PARTS) -> None:
-        """Write a statement of the call, and say how it writes what it writes."""
+        """Write a statement; `how` says how it writes its result."""
         self.lines.append(text)
         self.origins.append(self.origin)
         self.module.writing.add(how, self.writes_state)
@@ -149,7 +149,7 @@ class Emitter:
         return not step.op.has_effect and any(out.base.kind == STATE for out in step.outs)
 
     def bind(self, value: Any, hint: str) -> str:
-        """Return a name under which the call finds a value that is known now."""
+        """Bind a value that is known at compile time, and return its name."""
         if isinstance(value, GLOBAL) and not getattr(value, "__closure__", None):
             return self.module.bind(value, hint, self.taken)
         found = self.values.get(id(value))
@@ -164,12 +164,12 @@ class Emitter:
         return found[0]
 
     def new_name(self, hint: str) -> str:
-        """Return a name that nothing in the block has."""
+        """Return a name that is new in the block."""
         number = self.counts[hint] = self.counts.get(hint, -1) + 1
         return f"{hint}{number}"
 
     def part(self, array: str, description: TensorDescription, expression: str) -> str:
-        """Return a name for a view of an array; made before calls if the array is fixed memory."""
+        """Return the name of a view of an array, created before calls if the array is fixed."""
         text = f"{array}{expression}"
         if not self._is_lent(description):
             return self.prepared(text, "part")
@@ -180,7 +180,7 @@ class Emitter:
         return found
 
     def prepared(self, expression: str, hint: str) -> str:
-        """Return a name for what an expression gives before calls."""
+        """Return the name of an expression's value, which is evaluated before calls."""
         found = self.made.get(expression)
         if found is None:
             found = self.made[expression] = self.new_name(hint)
@@ -189,9 +189,9 @@ class Emitter:
         return found
 
     def defined(self, name: str, lines: Sequence[str], origins: Sequence[float]) -> str:
-        """Return the name of a function, given the lines from its parameters on.
+        """Define a function, given its lines from the parameters on, and return its name.
 
-        Its name begins as given; one with the same lines is there only once.
+        `name` is the prefix of the name; functions with equal lines are defined once.
         """
         key = tuple(lines)
         found = self.made.get(key)
@@ -202,28 +202,28 @@ class Emitter:
         return found
 
     def number(self, value: Any, dtype: DType) -> str:
-        """Return the name of a number as an array of a dtype without axes."""
+        """Return the name of a scalar as an array of a dtype without axes."""
         return self.bind(self.module.number(value, dtype), "number")
 
     def filled(self, number: str, length: int) -> str:
-        """Return the name of a row of a number that `number` gave a name."""
+        """Return the name of a row that repeats a scalar named by `number`."""
         return self.prepared(f"{self.bind(np.full, 'full')}({length}, {number})", "row")
 
     def note_threads(self) -> None:
-        """Note that a step shares its work among threads, which BLAS then leaves to them."""
+        """Record that a step uses several threads, during which BLAS is limited to one."""
         self.bind(parallel_for, "parallel_for")
 
     def row(self, value: Any, like: TensorDescription, axis: int = -1) -> str:
-        """Return the name of a row of one number as long as an axis of an array, or of the number.
+        """Return the name of a row of a repeated scalar, as long as an axis, or of the scalar.
 
-        NumPy computes maxima with a row several times faster than with a number.
+        NumPy computes maxima with a row several times faster than with a scalar.
         """
         number = self.number(value, like.dtype)
         length = like.shape[axis] if like.shape else 0
         return self.filled(number, length) if 1 < length <= LONGEST_ROW else number
 
     def name(self, description: TensorDescription) -> str:
-        """Return the name of the array at a description."""
+        """Return the name of the array with a layout."""
         if self._is_lent(description):
             return self._caller_array(description)
         found = self.names.get(description)
@@ -233,12 +233,12 @@ class Emitter:
         return found
 
     def _is_lent(self, description: TensorDescription) -> bool:
-        """Whether memory belongs to the caller, and may be other in each call."""
+        """Whether memory belongs to the caller and may differ between calls."""
         base = description.base
         return base.kind in (INPUT, RESULT) and f"{LETTERS[base.kind]}{base.owner}" in self.lent
 
     def _caller_array(self, description: TensorDescription) -> str:
-        """Return the name of memory of the caller, or of a view of it that each call makes."""
+        """Return the name of a caller's array, or of a view of it that each call creates."""
         buffer = description.base
         given = f"{LETTERS[buffer.kind]}{buffer.owner}"
         shape, dtype = self.lent[given]
@@ -287,16 +287,16 @@ class Emitter:
 
 
 LONGEST_ROW = 2**16
-"""The most elements of a row of one number; a longer one would take too much memory."""
+"""The most elements of a row of a repeated scalar, to bound its memory."""
 
 Lent = dict[str, tuple[tuple[int, ...], DType]]
-"""Arrays that a function takes in each call: their shapes and dtypes by their names."""
+"""The arrays that a function takes in each call: shapes and dtypes by name."""
 
 LETTERS = {INPUT: "x", RESULT: "r", CONSTANT: "c", STATE: "s"}
-"""How names of arrays begin, by the kind of their memory; v in the arena."""
+"""The prefixes of arrays' names by the kind of their memory; ``v`` for the arena."""
 
 GLOBAL = (np.ufunc, FunctionType, BuiltinFunctionType, type(np.take), np.dtype, type)
-"""What blocks find in their module; other values, and closures, are bound to them like arrays."""
+"""Types of values that are globals of blocks; other values are bound like arrays."""
 
 
 class Module:
@@ -313,7 +313,7 @@ class Module:
         self.code = Code(list(self.lent))
         self.block_numbers: dict[Block, int] = {}
         self.bodies: dict[tuple[Graph, tuple[str, ...]], list[Line]] = {}
-        self.writing = Writing()
+        self.writing = StateWrites()
         self.find: Callable[[type[Op]], Any]
         self.is_cut = False
 
@@ -331,29 +331,29 @@ class Module:
         return found
 
     def number(self, value: Any, dtype: DType) -> Any:
-        """Return a number as an array of a dtype without axes, the same one each time."""
+        """Return a scalar as an array of a dtype without axes; equal scalars share one array."""
         made = np.asarray(value).astype(dtype)
         return self.numbers.setdefault((dtype, made.tobytes()), made)
 
     def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> Code:
-        """Return the code of steps, using the rules that `find` gives."""
+        """Return the code of steps; `find` returns the rule of a type of op."""
         self.find = find
-        self._write_bodies(steps)
-        stretches = _stretches(steps)
-        self.is_cut = len(stretches) > 1 or len(self._ends(steps)) > 1
-        self.code.lines = self._lines(stretches, self.lent)
+        self._write_callees(steps)
+        sequences = _split_at_calls(steps)
+        self.is_cut = len(sequences) > 1 or len(self._block_ends(steps)) > 1
+        self.code.lines = self._lines(sequences, self.lent)
         is_one_block = self.code.is_single or not self.program.captured.updates
         self.code.is_atomic = is_one_block and self.writing.is_atomic
         return self.code
 
-    def _ends(self, steps: Sequence[Step]) -> list[int]:
-        """Return where steps are cut; so few that no repeats could save enough are not."""
+    def _block_ends(self, steps: Sequence[Step]) -> list[int]:
+        """Return the ends of blocks; programs too short for repeats to pay off have one block."""
         return cuts(kinds(steps), CHUNK) if len(steps) > WORTH else [len(steps)]
 
-    def _lines(self, stretches: Sequence[Sequence[Step]], lent: Lent) -> list[Line]:
-        """Return the lines that run stretches of steps."""
+    def _lines(self, sequences: Sequence[Sequence[Step]], lent: Lent) -> list[Line]:
+        """Return the lines that run sequences of steps."""
         found: list[Line] = []
-        for steps in stretches:
+        for steps in sequences:
             if steps and steps[0].op.graphs:
                 found += [line for part in expand_step(steps[0]) for line in self._part(part)]
             else:
@@ -361,9 +361,9 @@ class Module:
         return found
 
     def _calls(self, steps: Sequence[Step], lent: Lent) -> Iterator[Call]:
-        """Yield calls of blocks, which are written if no block has their text yet."""
+        """Yield calls of blocks, which are added if their text is new."""
         start = 0
-        for end in self._ends(steps):
+        for end in self._block_ends(steps):
             emitter = Emitter(self, lent)
             for step in steps[start:end]:
                 is_kernel = self.kernels.has(step.op)
@@ -377,7 +377,7 @@ class Module:
             yield Call(self._block(block), list(emitter.names), values, taken, origins)
 
     def _block(self, block: Block) -> int:
-        """Return the number of a block."""
+        """Return the index of a block."""
         number = self.block_numbers.setdefault(block, len(self.block_numbers))
         if number == len(self.code.blocks):
             self.code.blocks.append(block)
@@ -386,10 +386,10 @@ class Module:
     # Graphs that are called
 
     def _part(self, part: Part) -> list[Line]:
-        """Return the lines of one part of what a step runs that runs graphs."""
+        """Return the lines of one part of a call, loop or conditional step."""
         match part:
             case sub_plans.Call(plan, frame):
-                return [_placed(line, frame) for line in self._body(plan, frame)]
+                return [_placed(line, frame) for line in self._callee_lines(plan, frame)]
             case sub_plans.Copy(step):
                 return [Line(call=call) for call in self._calls([step], {})]
             case sub_plans.Repeat(count, parts):
@@ -407,40 +407,40 @@ class Module:
         found = [line for part in parts for line in self._part(part)] or [Line("pass")]
         return [replace(line, depth=line.depth + 1) for line in found]
 
-    def _write_bodies(self, steps: Sequence[Step]) -> None:
-        """Write the graphs that called graphs call, those called first, at whatever depth."""
+    def _write_callees(self, steps: Sequence[Step]) -> None:
+        """Write the graphs that called graphs call, callees first."""
         known: set[Graph] = set()
         for graph in (graph for step in steps for graph in step.op.graphs):
             for each in called_graphs(graph, own=True):
                 if each not in known:
                     known.add(each)
                     for call in calls_of(plan_of(each)):
-                        self._body(call.plan, call.frame)
+                        self._callee_lines(call.plan, call.frame)
 
-    def _body(self, plan: Plan, frame: CallFrame) -> list[Line]:
-        """Return the lines of a called graph, in memory of its own but for results that are lent.
+    def _callee_lines(self, plan: Plan, frame: CallFrame) -> list[Line]:
+        """Return the lines of a called graph, in its own memory except for lent results.
 
-        They are written once for all calls that are lent the same.
+        They are written once for all calls with the same lent results.
         """
         key = plan.graph, tuple(_lenders(frame))
         found = self.bodies.get(key)
         if found is None:
             outputs = _lent(RESULT, plan.graph.outputs)
             lent = {name: outputs[name] for name in key[1]}
-            found = self.bodies[key] = self._lines(_stretches(plan.steps), lent)
+            found = self.bodies[key] = self._lines(_split_at_calls(plan.steps), lent)
         return found
 
     def _tested(self, flag: TensorDescription) -> Call:
-        """Return a call that gives the truth of a bool."""
+        """Return a call that returns the value of a bool."""
         return Call(self._block(TEST), [flag], [], [], [-1] * len(TEST.lines))
 
 
-def _stretches(steps: Sequence[Step]) -> list[Sequence[Step]]:
-    """Return stretches of steps that run no graphs, and steps that do, each by itself."""
+def _split_at_calls(steps: Sequence[Step]) -> list[Sequence[Step]]:
+    """Divide steps into sequences without called graphs, and single steps that call graphs."""
     found: list[Sequence[Step]] = []
     for runs_graphs, several in groupby(steps, lambda step: bool(step.op.graphs)):
-        stretch = list(several)
-        found += [[step] for step in stretch] if runs_graphs else [stretch]
+        sequence = list(several)
+        found += [[step] for step in sequence] if runs_graphs else [sequence]
     return found or [[]]
 
 
@@ -450,7 +450,7 @@ def _lent(kind: str, ops: Iterable[Op]) -> Lent:
 
 
 def _lenders(frame: CallFrame) -> dict[str, str]:
-    """Return for the names of a called graph's results those of the caller that are lent to it."""
+    """Return the caller's arrays that are lent to a called graph, by the names of its results."""
     outputs = enumerate(frame.outputs)
     return {f"r{n}": f"r{out.base.owner}" for n, out in outputs if out.base.kind == RESULT}
 
@@ -469,7 +469,7 @@ def _placed(line: Line, frame: CallFrame) -> Line:
 
 
 STOP = Line("if holding.is_pending: raise_pending()", depth=1)
-"""What a loop begins each round with, so that a long one can be interrupted in a call."""
+"""The first line of each iteration of a loop, which checks for interrupts."""
 
 TEST = Block(
     (
@@ -481,7 +481,7 @@ TEST = Block(
     ),
     ("v0",),
 )
-"""The block that gives the truth of a bool."""
+"""The block that returns the value of a bool."""
 
 SCOPE = {"__name__": "weft_numpy.generated", "ndarray": np.ndarray, "copyto": np.copyto}
-"""What all generated code finds in its module."""
+"""The globals of all generated code."""

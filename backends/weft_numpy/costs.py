@@ -1,4 +1,4 @@
-"""The cost model that decides on tiles and threads.
+"""Cost estimates of kernels, for decisions on tiles and threads.
 
 Times are of one thread, on processors with 8 to 16 floats a vector.
 """
@@ -19,13 +19,13 @@ FLOP = 0.004
 """Nanoseconds for a float32 operation of a matrix product."""
 
 MIN_THREADED = 80_000.0
-"""Nanoseconds of work from which several threads are worth waking."""
+"""The work in nanoseconds from which on several threads pay off."""
 
 MIN_THREADED_MATMUL = 160_000.0
-"""The same for matrix products, in which BLAS's own threads work as well, and at once."""
+"""The same for matrix products, which BLAS's own threads, already awake, compute as well."""
 
 MIN_ELEMENTS = 2**13
-"""The elements of a domain from which tiles or threads may be worth it."""
+"""The elements of a domain from which on tiles or threads may pay off."""
 
 _CHEAP = 0.1
 _ELEMENT: dict[type[Op], float] = {
@@ -39,7 +39,7 @@ _ELEMENT: dict[type[Op], float] = {
     elementwise.FloorDivideOp: 2.0,
     elementwise.ModOp: 2.0,
 }
-"""Nanoseconds for an element of float32, where that is not about the least."""
+"""Nanoseconds for an element of float32, for ops above the minimum."""
 
 _FUNCTION = 2.0
 """Nanoseconds for an element of any other function of floats, such as a sine."""
@@ -48,7 +48,7 @@ _SIMPLE = (elementwise.ArithmeticOp, elementwise.OrderedOp, elementwise.RealNumb
 
 
 def nanoseconds(values: KernelValues) -> float:
-    """Return how long one thread takes for a kernel."""
+    """Return the nanoseconds that one thread takes for a kernel."""
     kernel = values.kernel
     total = BYTE * sum(each.nbytes for each in (*values.operands, *values.results))
     for number, each in enumerate(kernel.body, len(kernel.operands)):
@@ -79,7 +79,7 @@ def product_flops(kernel: Kernel) -> float:
 
 
 def width(dtype: DType) -> float:
-    """Return how much longer it takes than float32."""
+    """Return the cost of a dtype relative to float32."""
     return max(dtype.itemsize / 4, 0.5)
 
 

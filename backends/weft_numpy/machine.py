@@ -1,4 +1,4 @@
-"""The machine: number of threads and size of caches."""
+"""The machine that code is generated for: its threads and cache."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ BLAS_VARIABLES = (
     "BLIS_NUM_THREADS",
     "OMP_NUM_THREADS",
 )
-"""Where users say how many threads their BLAS may start."""
+"""Environment variables that limit the threads of a BLAS."""
 
 DEFAULT_CACHE = 2**20
-"""Bytes, where the system does not tell."""
+"""The default cache size in bytes, where the system does not report it."""
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -32,11 +32,11 @@ class Machine:
     Attributes
     ----------
     threads
-        The most threads that a call runs in, its own included.
+        The most threads of a call, including its own.
     cache
-        The bytes of the cache that each processor has for itself.
+        The bytes of each core's private cache.
     blas_threads
-        The most threads that BLAS runs in, as far as the environment tells.
+        The most threads of BLAS, according to the environment.
     """
 
     threads: int
@@ -45,7 +45,7 @@ class Machine:
 
 
 def this_machine(threads: Any = None) -> Machine:
-    """Return what holds here, with the number of threads as given, or else as `default_threads`.
+    """Return this machine, with the given number of threads or `default_threads`.
 
     Raises ArgumentError if that is not a whole number of 1 or more.
     """
@@ -57,7 +57,7 @@ def this_machine(threads: Any = None) -> Machine:
 
 
 def default_threads() -> int:
-    """Return what ``WEFT_NUM_THREADS`` says, or the number of processors this process may use."""
+    """Return the value of ``WEFT_NUM_THREADS``, or the number of processors of this process."""
     text = os.environ.get(VARIABLE, "").strip()
     if text:
         if not text.isdecimal() or int(text) < 1:
@@ -74,7 +74,7 @@ def _processors() -> int:
 
 
 def _blas_threads() -> int:
-    """Return how many threads a BLAS starts with, without asking it, which takes milliseconds."""
+    """Return the initial threads of BLAS by the environment; a query takes milliseconds."""
     for variable in BLAS_VARIABLES:
         text = os.environ.get(variable, "").strip()
         if text.isdecimal() and int(text):

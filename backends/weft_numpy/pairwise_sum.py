@@ -1,7 +1,7 @@
-"""Pairwise summation in blocks, for axes along which NumPy would sum one by one.
+"""Pairwise sums of arrays, whose rounding errors grow slowly with the number of elements.
 
-NumPy adds up pairs of pairs along the axis whose elements lie closest to each other, and one
-element after the other along any other axis. So long axes are added up in blocks.
+NumPy sums pairwise along the axis with the smallest stride, and sequentially along any other axis.
+So long axes are summed in blocks.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from weft.ir.op import Op
 from weft.ops.reduction import ProdOp, SumOp
 
 BLOCK = 128
-"""The most elements that are added up one after the other."""
+"""The most elements that are summed sequentially."""
 
 BLAS_ROWS = 256
-"""The most rows that BLAS is asked to add up at once, since it may do so one after the other."""
+"""The most rows that BLAS sums at once, since it may do so sequentially."""
 
 _reduce: Any = np.add.reduce
 _ONES = {kind: np.ones(BLAS_ROWS, kind) for kind in ("float32", "float64")}
@@ -30,9 +30,9 @@ WIDER = {"float32": dtypes.float64, "complex64": dtypes.complex128}
 
 
 def accumulator_dtype(op: Op) -> DType:
-    """Return the dtype in which a reduction is computed: one that is wider for products.
+    """Return the dtype in which a reduction is computed, wider for products.
 
-    Each multiplication rounds the whole product, in whatever order they come.
+    Each multiplication rounds the whole product, in any order.
     """
     if not isinstance(op, SumOp | ProdOp):
         return op.dtype
@@ -41,7 +41,7 @@ def accumulator_dtype(op: Op) -> DType:
 
 
 def needs_pairwise(op: Op, layout: TensorDescription, axes: Sequence[int]) -> bool:
-    """Whether NumPy would round too often if a reduction were left to it."""
+    """Whether NumPy's own reduction would accumulate too many rounding errors."""
     if not isinstance(op, SumOp) or not dtypes.is_inexact(op.dtype):
         return False
     along = [abs(s) for s, n in zip(layout.strides, layout.shape, strict=True) if n > 1]
@@ -56,7 +56,7 @@ def needs_pairwise(op: Op, layout: TensorDescription, axes: Sequence[int]) -> bo
 
 
 def pairwise_sum(x: Any, axes: Sequence[int], dtype: Any, out: Any = None) -> Any:
-    """Add up along increasing axes, which stay with length 1 in the result, in blocks."""
+    """Sum along increasing axes in blocks; the axes are kept with length 1."""
     first, *others = axes
     for axis in reversed(others):
         x = _sum_along(x, axis, dtype)
@@ -64,12 +64,12 @@ def pairwise_sum(x: Any, axes: Sequence[int], dtype: Any, out: Any = None) -> An
 
 
 def pairwise_sum_into(x: Any, axes: Sequence[int], dtype: Any, out: Any) -> None:
-    """Add up along increasing axes, which `out` does not have."""
+    """Sum along increasing axes into `out`, which lacks them."""
     np.copyto(out, pairwise_sum(x, axes, dtype).reshape(out.shape), "unsafe")
 
 
 def _sum_along(x: Any, axis: int, dtype: Any, out: Any = None) -> Any:
-    """Add up along one axis, which stays with length 1."""
+    """Sum along one axis, which is kept with length 1."""
     strides = [abs(stride) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1]
     is_pairwise = 0 < abs(x.strides[axis]) == min(strides, default=0)
     while x.shape[axis] > BLOCK and not is_pairwise:
@@ -86,7 +86,7 @@ def _sum_along(x: Any, axis: int, dtype: Any, out: Any = None) -> Any:
 
 
 def blas_column_sum(x: Any, out: Any) -> None:
-    """Let BLAS add up the rows of matrices, so many at a time."""
+    """Sum the rows of matrices by BLAS, in blocks of rows."""
     ones = _ONES[x.dtype.name]
     while (rows := x.shape[-2]) > BLAS_ROWS:
         count, rest = divmod(rows, BLAS_ROWS)

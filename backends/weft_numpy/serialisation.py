@@ -1,4 +1,4 @@
-"""Serialises generated code as JSON for the compile cache."""
+"""Serialisation of generated code as JSON, for the compile cache."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from weft.cache.serialisation import Deserializer, Serializer
 from weft_numpy.blocks import Block, Call, Code, Line
 
 
-def packed(code: Code, packing: Serializer) -> Any:
+def serialise(code: Code, serializer: Serializer) -> Any:
     """Return code as JSON."""
     return {
         "signature": code.signature,
         "blocks": [[block.lines, block.arrays] for block in code.blocks],
         "atomic": code.is_atomic,
-        "names": [[name, packing.value(value)] for name, value in code.names.items()],
+        "names": [[name, serializer.value(value)] for name, value in code.names.items()],
         "lines": [
-            [line.text, line.depth, line.call and _packed_call(line.call, packing)]
+            [line.text, line.depth, line.call and _serialise_call(line.call, serializer)]
             for line in code.lines
         ],
     }
 
 
-def _packed_call(call: Call, packing: Serializer) -> Any:
-    origins = [packing.origin(origin) for origin in call.origins]
+def _serialise_call(call: Call, serializer: Serializer) -> Any:
+    origins = [serializer.origin(origin) for origin in call.origins]
     return [
         call.block,
-        [packing.tensor(tensor) for tensor in call.tensors],
-        packing.values(call.values),
+        [serializer.tensor(tensor) for tensor in call.tensors],
+        serializer.values(call.values),
         call.callers,
         [[origin, len(list(several))] for origin, several in groupby(origins)],
     ]
 
 
-def unpacked(unpacking: Deserializer) -> Code:
-    """Return the code that JSON describes."""
-    found = unpacking.code
+def deserialise(deserializer: Deserializer) -> Code:
+    """Return the code that `packed` returned as JSON."""
+    found = deserializer.code
     blocks = [Block(tuple(lines), tuple(arrays)) for lines, arrays in found["blocks"]]
     code = Code(found["signature"], blocks, is_atomic=found["atomic"])
-    code.names = {name: unpacking.value(value) for name, value in found["names"]}
+    code.names = {name: deserializer.value(value) for name, value in found["names"]}
     for text, depth, call in found["lines"]:
         code.lines.append(Line(text, depth=depth))
         if call is None:
             continue
         block, tensors, values, callers, runs = call
-        places = [unpacking.tensor(number) for number in tensors]
+        places = [deserializer.tensor(number) for number in tensors]
         origins = [origin for origin, count in runs for _ in range(count)]
-        made = Call(block, places, unpacking.values(values), callers, origins)
+        made = Call(block, places, deserializer.values(values), callers, origins)
         code.lines[-1].call = made
         for origin, _ in runs:
-            location = unpacking.location(origin)
+            location = deserializer.location(origin)
             if location is not None:
                 code.locations[origin] = location
     return code

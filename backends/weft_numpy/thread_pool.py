@@ -1,8 +1,8 @@
-"""The thread pool that shares the work of calls: one per process, started on demand.
+"""The thread pool of the process, whose threads share the work of calls.
 
-Work is cut into numbered parts, which the caller and the workers take from one iterator. A worker
-that has not begun when the caller finds no part left is not waited for, so on a busy machine a call
-takes no longer than if it did everything itself.
+Work is divided into numbered parts, which the caller and the workers take from one iterator. The
+caller does not wait for workers that have not begun when no part is left, so on a busy machine a
+call takes no longer than with a single thread.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Work = Callable[..., None]
 
 
 class _Job:
-    """The parts of one piece of work.
+    """A piece of work in parts.
 
     Attributes
     ----------
     tickets
-        The lane of each worker that may still begin; one begins by taking its ticket.
+        The scratch memory of each worker that may still begin; a worker begins by taking one.
     errors
-        What each worker that began met in the end: an error or None.
+        The outcome of each worker that began: an error or None.
     ended
         As many items, to wait for; an interrupt may take one and lose it.
     """
@@ -48,7 +48,7 @@ class _Job:
         self.ended: SimpleQueue[None] = SimpleQueue()
 
     def run(self, lane: int) -> BaseException | None:
-        """Do parts until none is left; after an error none is left for anybody."""
+        """Compute parts until none is left; after an error no thread takes another part."""
         try:
             self.work(self.parts, self.lanes[lane], *self.arrays)
         except BaseException as error:
@@ -58,14 +58,14 @@ class _Job:
         return None
 
     def join(self) -> None:
-        """Take part as a worker, unless the work is done."""
+        """Join as a worker, unless the work is done."""
         with suppress(IndexError):
             lane = self.tickets.pop()
             self.errors.append(self.run(lane))
             self.ended.put(None)
 
     def end(self, helpers: int) -> list[BaseException]:
-        """Let no more workers begin, wait for those that did, and return the errors they met."""
+        """Admit no more workers, wait for those that began, and return their errors."""
         with suppress(IndexError):
             while True:
                 self.tickets.pop()
@@ -86,7 +86,7 @@ class Pool:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin without workers, as after a fork, which takes no other thread along."""
+        """Reset after a fork, which does not copy the worker threads."""
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._growing = threading.Lock()
         self._count = 0
@@ -122,7 +122,7 @@ class Pool:
 
 
 def _serve(jobs: SimpleQueue[_Job]) -> None:
-    """Join in job after job; floating-point warnings are off, as they are in the caller's call."""
+    """Serve jobs, without floating-point warnings, as in the caller."""
     np.seterr(all="ignore")
     while True:
         jobs.get().join()
@@ -133,7 +133,7 @@ pool = Pool()
 
 
 def parallel_for(work: Work, count: int, lanes: Sequence[Any], *arrays: Any) -> None:
-    """Run work in the pool of this process, as `Pool.run` says, without an interrupt in between."""
+    """Run work in the pool of this process by `Pool.run`, with interrupts deferred."""
     held(pool.run, work, count, lanes, *arrays)
 
 

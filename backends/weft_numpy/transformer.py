@@ -30,18 +30,18 @@ from weft_numpy.codegen import CHUNK, SCOPE, Module
 from weft_numpy.machine import this_machine
 from weft_numpy.rules import rules
 from weft_numpy.rules.convolutions import is_product
-from weft_numpy.serialisation import packed, unpacked
+from weft_numpy.serialisation import deserialise, serialise
 from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:
     from weft_numpy.kernels.fusible import Kernels
 
 ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector register."""
+"""The alignment of memory in bytes: a cache line, and the widest vector register."""
 
 
 class NumPyDeviceTensor(DeviceTensor):
-    """A view of host memory; `array` is there once the buffer is allocated."""
+    """A view of host memory; `array` is set when the buffer is allocated."""
 
     array: np.ndarray[Any, Any]
 
@@ -68,19 +68,19 @@ class NumPyDeviceTensor(DeviceTensor):
 
 
 class NumPyDeviceBufferStorage(DeviceBufferStorage):
-    """A stretch of host memory, aligned to a cache line.
+    """A buffer in host memory, aligned to a cache line.
 
-    A state that has a constant as its initial value shares the memory of that until it is written.
+    A state with a constant as its initial value shares the constant's memory until it is written.
     """
 
     transformer: NumPyTransformer
     memory: np.ndarray[Any, Any]
     is_shared = False
     program: Program | None = None
-    """Whose values it holds, if it is an arena."""
+    """The program whose values an arena holds."""
 
     def allocate(self) -> None:
-        """Make zeroed, aligned memory, or take that of the initial value.
+        """Allocate zeroed, aligned memory, or share that of the initial value.
 
         Raises HostMemoryError if there is not enough.
         """
@@ -91,7 +91,7 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
             self.memory = self.zeros()
 
     def zeros(self) -> np.ndarray[Any, Any]:
-        """Return new, aligned memory; raises HostMemoryError if there is not enough."""
+        """Return new, aligned, zeroed memory; raises HostMemoryError if there is not enough."""
         try:
             raw = np.zeros(self.bytes + ALIGNMENT, np.uint8)
         except (MemoryError, ValueError) as error:  # too much for this host, or for any
@@ -110,7 +110,7 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
         return refused
 
     def own(self) -> None:
-        """Have memory that is not shared; programs that were bound to it are bound anew."""
+        """Replace shared memory by a copy; programs bound to it are bound again."""
         if not self.is_shared:
             return
         memory = self.zeros()
@@ -127,7 +127,7 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
 
 
 class NumPyConstantStorage(NumPyDeviceBufferStorage):
-    """The memory of a constant that is in the host's memory already."""
+    """The buffer of a constant: the constant's own array."""
 
     def __init__(self, transformer: Transformer, op: Op) -> None:
         super().__init__(transformer, op.const.nbytes, f"constant {op.name}")
@@ -162,8 +162,8 @@ class NumPyTransformer(Transformer):
     Parameters
     ----------
     threads
-        The most threads that share the work of a call; by default what ``WEFT_NUM_THREADS`` says,
-        or else as many as there are processors that this process may use.
+        The most threads of a call; by default the value of ``WEFT_NUM_THREADS``, else the number of
+        processors that this process may use.
     """
 
     transformer_name = "numpy"
@@ -179,14 +179,14 @@ class NumPyTransformer(Transformer):
 
     @cached_property
     def kernels(self) -> Kernels:
-        """The kernels of what is compiled; a program found in a cache needs no module of theirs."""
+        """The kernels of programs; imported on demand, since cached programs do not need them."""
         from weft_numpy.kernels.fusible import Kernels
 
         return Kernels(self.machine)
 
     @cached_property
     def target(self) -> Target:
-        """Any rank and any strides."""
+        """The ops and dtypes of the backend."""
         return Target(
             name="numpy",
             supports=_supports,
@@ -202,12 +202,12 @@ class NumPyTransformer(Transformer):
         )
 
     def close(self) -> None:
-        """Let go of all computations and memory; the transformer cannot be used again."""
+        """Release all computations and memory; the transformer cannot be used again."""
         super().close()
         self.idle_arenas.clear()
 
     def finish_transform(self) -> None:
-        """Forget the kernels, which have been written."""
+        """Drop the kernels after they have been written."""
         if "kernels" in vars(self):
             self.kernels.forget()
 
@@ -238,7 +238,7 @@ class NumPyTransformer(Transformer):
         """Do nothing: the buffer is the constant's array until it is written."""
 
     def run_registered_graph_passes(self, programs: Iterable[Program]) -> None:
-        """Run the passes, and decide for each program which threads share its work."""
+        """Run the passes, and choose the thread policy of each program."""
         programs = list(programs)
         super().run_registered_graph_passes(programs)
         for program in programs:
@@ -256,21 +256,21 @@ class NumPyTransformer(Transformer):
         """Return the rules."""
         return [self.machine, CHUNK, [(kind, rules[kind]) for kind in rules]]
 
-    def export(self, program: Program, packing: Serializer) -> Any:
+    def export(self, program: Program, serializer: Serializer) -> Any:
         """Return the generated code."""
-        return packed(program.code, packing)
+        return serialise(program.code, serializer)
 
-    def restore(self, program: Program, unpacking: Deserializer) -> Callable[..., None]:
+    def restore(self, program: Program, deserializer: Deserializer) -> Callable[..., None]:
         """Compile generated code and return the function."""
-        return self._runner(program, self._linked(program, unpacked(unpacking)))
+        return self._runner(program, self._linked(program, deserialise(deserializer)))
 
     def _linked(self, program: Program, code: Code) -> Linked:
-        """Compile code and make it that of a program."""
+        """Compile code and attach it to a program."""
         program.code, program.source = code, code.listing
         return Linked(code, SCOPE, program.name)
 
     def _runner(self, program: Program, linked: Linked) -> Callable[..., None]:
-        """Return a function that runs a program in an arena that nobody else uses meanwhile."""
+        """Return a function that runs a program in an arena of its own for each concurrent call."""
         key = program.name
         take, give = self.idle_arenas.pop, self.idle_arenas.append
 
@@ -294,7 +294,7 @@ class NumPyTransformer(Transformer):
         return run
 
     def _bound(self, arena: Arena | None, program: Program, linked: Linked) -> Arena:
-        """Return an arena that is large enough, with the program bound to it."""
+        """Return a large enough arena, with the program bound to it."""
         with self.state_lock:
             self.require_open()  # it may have been closed since the call began
             self._own_updated(program)
@@ -310,7 +310,7 @@ class NumPyTransformer(Transformer):
             return arena
 
     def _own_updated(self, program: Program) -> None:
-        """Let states that a program writes have memory of their own."""
+        """Give states that a program writes memory that is not shared."""
         for state, _ in program.captured.updates:
             tensor = self.state_tensors.get(state)
             if tensor is not None:
@@ -348,9 +348,9 @@ class NumPyTransformer(Transformer):
 
 
 def _held(whole: Callable[..., None], program: Program) -> Callable[..., None]:
-    """Return what runs a program, with interrupts held back where they would do harm.
+    """Return the function that runs a program, with interrupts deferred where necessary.
 
-    In a program that writes no state they land between steps, but not while threads are at one.
+    Programs that write no state can be interrupted between steps, but not while threads run one.
     """
     shares_work = parallel_for in program.code.names.values()
     if shares_work:

@@ -1,1 +1,1 @@
-"""Kernels on NumPy: loops over tiles that stay in a cache, shared among threads."""
+"""Fused kernels on NumPy: loops over tiles that fit a cache, distributed over threads."""

@@ -1,4 +1,4 @@
-"""Buffers of a kernel's arrays: in the plan's memory, or tiles of it."""
+"""The arrays of a kernel's loop body: arrays of the plan, or tiles of them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def workspace_array(
 
 
 def offsets(sizes: Sequence[int], start: int = 0) -> list[int]:
-    """Return where stretches of memory begin that lie one behind the other."""
+    """Return the offsets of consecutive blocks of memory, in bytes."""
     return list(accumulate(sizes, initial=start))[:-1]
 
 
 class UntiledBuffers:
-    """Buffers for a body whose only tile is everything.
+    """Buffers for a body with a single tile, the whole domain.
 
     Parameters
     ----------
     start
-        Where the body's scratch memory begins in the workspace.
+        The offset of the body's scratch memory in the workspace, in bytes.
     known
-        Where values are that neither are operands nor computed by the body.
+        The layouts of values that are neither operands nor computed by the body.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class UntiledBuffers:
         self.known = known or {}
 
     def value(self, number: int) -> TensorDescription:
-        """Return an operand, or a value known from elsewhere."""
+        """Return an operand, or another value computed before."""
         found = self.known.get(number)
         return self.values.operands[number] if found is None else found
 
@@ -67,7 +67,7 @@ class UntiledBuffers:
 
 
 class TileBuffers:
-    """Tiles of operands, of results and of other values that are known, and scratch memory."""
+    """Tiles of operands, results and values computed before, and scratch memory."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class TileBuffers:
         self.known = known
 
     def value(self, number: int) -> TensorDescription:
-        """Return the tile of an operand, or of a value known from elsewhere."""
+        """Return the tile of an operand, or of another value computed before."""
         array = self.known.get(number)
         if array is None:
             array = self.values.operands[number]

@@ -1,4 +1,4 @@
-"""Selects the ops that kernels may contain, and large ops that are kernels by themselves."""
+"""Kernels of a program: which ops can be fused, and which large ops are kernels by themselves."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from weft_numpy.rules.reduction import REDUCTIONS
 from weft_numpy.rules.table import rules
 
 MAX_PROLOGUE_COLUMNS = 256
-"""The most columns of a product whose first operand is computed in its tiles."""
+"""The most columns of a product with a prologue."""
 
 
 def fusible(op: Op) -> bool:
-    """Whether an op can be an instruction of a kernel."""
+    """Whether an op can be an instruction of a fused kernel."""
     if isinstance(op, VIEWS):
         return True
     if isinstance(op, MatmulOp):
@@ -52,7 +52,7 @@ def fusible(op: Op) -> bool:
 class Kernels:
     """The kernels of the programs that a transformer compiles.
 
-    A kernel is lowered when the plan asks for its scratch memory, and written later, when all
+    A kernel is lowered when the plan needs the size of its scratch memory, and written when all
     addresses are known.
     """
 
@@ -63,9 +63,9 @@ class Kernels:
         self.found: dict[Op, tuple[LoweredKernel, tuple[Op, ...]] | None] = {}
 
     def takes_prologue(self, product: Op) -> bool:
-        """Whether a product is so narrow that its prologue is best computed row by row.
+        """Whether a product is narrow enough for a prologue.
 
-        Each block of rows makes BLAS copy the second operand, and must fit into a cache.
+        BLAS packs the second operand for each block of rows, which must fit a cache.
         """
         *_, terms = product.args[0].axes.shape
         rows_bytes = MIN_MATMUL_ROWS * terms * product.dtype.itemsize * self.machine.threads
@@ -73,7 +73,7 @@ class Kernels:
         return is_narrow and fusible(product)
 
     def choose_threads(self, ops: Sequence[Op]) -> None:
-        """Decide for all ops of a program which threads share its work."""
+        """Choose between weft's threads and BLAS's threads for a program."""
         if prefers_blas_threads(ops, self.machine):
             kernels = [op.kernel for op in ops if isinstance(op, FusedOp)]
             self.single_threaded.update(
@@ -81,14 +81,14 @@ class Kernels:
             )
 
     def needs_single_thread(self, product: Op) -> bool:
-        """Whether BLAS's threads should keep out of a matrix product that they may share."""
+        """Whether a matrix product must run in one BLAS thread."""
         time = product_time(product)
         return (
             BLAS_THREADING_LIMIT < time < MIN_BLAS_THREADED and self._machine(product).threads > 1
         )
 
     def has(self, op: Op) -> bool:
-        """Whether an op is computed by a kernel; else its rule computes it."""
+        """Whether an op is computed by a kernel rather than by its rule."""
         return self._find(op) is not None
 
     def workspace(self, op: Op) -> int:
@@ -97,7 +97,7 @@ class Kernels:
         return workspace(op, self.machine) if found is None else found[0].workspace
 
     def write(self, op: Op, emit: Emitter) -> None:
-        """Write an op that is computed by a kernel, as its rule."""
+        """Write an op that is computed by a kernel."""
         found = self._find(op)
         assert found is not None, f"{op} is computed by its rule"
         lowered, operands = found
@@ -106,12 +106,12 @@ class Kernels:
         lowered.write(emit, emit.step.workspace)
 
     def forget(self) -> None:
-        """Let go of all kernels, which have been written."""
+        """Drop all kernels after they have been written."""
         self.found.clear()
         self.single_threaded.clear()
 
     def _machine(self, op: Op) -> Machine:
-        """Return the machine for an op, or for a copy of an op that a plan has added."""
+        """Return the machine for an op, or for a copy that a plan has added."""
         source = op.args[0] if isinstance(op, ContiguousOp) else op
         is_single = op in self.single_threaded or source in self.single_threaded
         return replace(self.machine, threads=1) if is_single else self.machine
@@ -135,20 +135,20 @@ class Kernels:
 
 
 def _is_overwritable(layout: TensorDescription) -> bool:
-    """Whether a plan may put a result in an operand's memory: no view, constant or argument."""
+    """Whether a result may reuse an operand's memory: it is no view, constant or argument."""
     is_lasting = layout.base.is_constant or isinstance(layout.base, ParameterOp)
     return not is_lasting and layout.is_contiguous and not layout.offset
 
 
 def _is_faster_as_kernel(op: Op, lowered: LoweredKernel) -> bool:
-    """Whether an op is faster as a kernel than by its rule: sums are, and what threads share."""
+    """Whether an op is faster as a kernel than by its rule: sums, and ops on several threads."""
     return not isinstance(lowered, UntiledKernel) and (
         lowered.threads > 1 or isinstance(op, ReductionOp)
     )
 
 
 def _single_op_kernel(op: Op) -> tuple[Kernel, tuple[Op, ...]] | None:
-    """Return an op as a kernel of its own, and its operands, if it may be worth that."""
+    """Return the kernel of a single op and its operands; None if it cannot pay off."""
     if isinstance(op, VIEWS) or not fusible(op):
         return None
     if isinstance(op, ReductionOp):

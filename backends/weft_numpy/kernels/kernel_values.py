@@ -17,8 +17,6 @@ from weft_numpy.kernels.tiling import CONTRACTED
 
 BLAS_ROW = 1024
 """The longest row, in elements, that BLAS sums at once; longer rows are split.
-
-So the row of ones that it multiplies by stays in the first-level cache, and errors stay small.
 """
 
 
@@ -43,7 +41,7 @@ class Dimension(NamedTuple):
 class KernelValues:
     """The values of a kernel over dimensions that are collapsed where strides allow.
 
-    Each value is an array with one axis per dimension, of length 1 where it does not vary.
+    Each value is an array with one axis per dimension, of length 1 where it is invariant.
 
     Attributes
     ----------
@@ -62,7 +60,7 @@ class KernelValues:
     before_product
         The prologue of the product: its instructions, and the operands they read by row.
     shared
-        For each result the operands whose memory it may have.
+        For each result the operands whose memory it may reuse.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Loop bodies: instructions of a kernel on one tile, and their scratch memory."""
+"""LoopBody: instructions of a kernel on one tile, and the scratch memory they need."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from weft_numpy.rules.reduction import REDUCTIONS
 from weft_numpy.rules.table import rules
 
 LINE = 64
-"""Bytes to which scratch arrays are aligned."""
+"""The alignment of scratch arrays, in bytes."""
 
 
 class Slot(NamedTuple):
-    """A stretch of scratch memory, seen as an array of a shape and dtype."""
+    """A block of scratch memory, as an array of a shape and dtype."""
 
     number: int
     varying: frozenset[int]
@@ -36,7 +36,7 @@ class Slot(NamedTuple):
 
 
 class Buffers(Protocol):
-    """Says where the arrays of a body are."""
+    """Returns the layouts of the arrays of a body."""
 
     def value(self, number: int) -> TensorDescription:
         """Return an operand, or another value that the body does not compute."""
@@ -49,7 +49,7 @@ class Buffers(Protocol):
 
 
 class LoopBody:
-    """Instructions that run one after the other on a tile.
+    """Instructions that run in sequence on a tile.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ class LoopBody:
     results
         The results to write, by their index among the kernel's.
     partial
-        The reductions among `numbers` whose value is what this tile contributes, in the dtype for
-        working with.
+        The reductions among `numbers` whose value is a tile's contribution, in the accumulator's
+        dtype.
     kept
         The values among `numbers` that are read after the body.
 
@@ -68,9 +68,9 @@ class LoopBody:
     buffers
         Where each value is computed: in a slot, or in a result, by its index.
     strategies
-        How each reduction goes.
+        The strategy of each reduction.
     slots
-        The bytes of each stretch of scratch memory, for a whole tile.
+        The bytes of each block of scratch memory, for a whole tile.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class LoopBody:
         return tuple(self.values.sources[arg] for arg in self.kernel.instruction(number).args)
 
     def dtype(self, number: int) -> DType:
-        """Return the dtype of a value here."""
+        """Return the dtype of a value in the body."""
         op = self.kernel.instruction(number).op
         return accumulator_dtype(op) if number in self.partial else op.dtype
 
     def _fold_products(self, numbers: list[int]) -> list[int]:
-        """Choose strategies, and leave out the factors' products that BLAS adds up as it goes."""
+        """Choose strategies, and drop products of factors that BLAS sums without storing them."""
         sources = [self.values.sources[self.kernel.outputs[index]] for index in self.results]
         uses: dict[int, int] = dict.fromkeys(sources, 2)
         for number in numbers:
@@ -138,7 +138,7 @@ class LoopBody:
         return last
 
     def _assign_results(self) -> None:
-        """Let a result be computed in place; copy it there in the end if that is not possible."""
+        """Compute results in place where possible; else they are copied in the end."""
         taken: set[int] = set()
         sources = {index: self.values.sources[self.kernel.outputs[index]] for index in self.results}
         known = [source for source in sources.values() if source not in self.place]
@@ -164,7 +164,7 @@ class LoopBody:
                 self.last[source] = len(self.numbers)
 
     def _may_write(self, index: int, number: int) -> bool:
-        """Whether nothing reads what layout under a result after a value is written there."""
+        """Whether a value can be written to a result's memory: no operand there is read later."""
         place = self.place[number]
         for under in self.values.shared[index]:
             last = self.last.get(under, -1)
@@ -176,7 +176,7 @@ class LoopBody:
         return True
 
     def overwrites(self, number: int, index: int) -> bool:
-        """Whether an instruction may be computed over one of its operands."""
+        """Whether an instruction may overwrite one of its operands."""
         op = self.kernel.instruction(number).op
         return (
             number not in self.strategies
@@ -185,7 +185,7 @@ class LoopBody:
         )
 
     def _chain_in_place(self) -> None:
-        """Compute values in the result that comes of them, as far back as nothing is in the way."""
+        """Compute chains of values in the memory of the result that they lead to."""
         for number in reversed(self.numbers):
             home = self.buffers.get(number)
             if not isinstance(home, int):
@@ -195,7 +195,7 @@ class LoopBody:
                 self.buffers[arg] = home
 
     def _reusable_operand(self, number: int) -> int | None:
-        """Return an operand that a value may be computed over, if there is one."""
+        """Return an operand that a value may overwrite, if there is one."""
         args = self.read(number)
         for arg in args:
             same = (
@@ -224,7 +224,7 @@ class LoopBody:
             emit.line(f"{emit.name(target)}[...] = {emit.name(layout)}", How.ITEM)
 
     def home(self, memory: Buffers, number: int) -> TensorDescription:
-        """Return where a value is."""
+        """Return the layout of a value."""
         home = self.buffers.get(number)
         if home is None:
             return memory.value(number)
@@ -249,7 +249,7 @@ class LoopBody:
 
 
 class _SlotAllocator:
-    """Gives values and temporaries scratch memory, which is used again as soon as it is free."""
+    """Allocates scratch memory of values and temporaries, reusing it when it is free."""
 
     def __init__(self, body: LoopBody) -> None:
         self.body = body
@@ -281,7 +281,7 @@ class _SlotAllocator:
                 self.free.append(home.number)
 
     def _over(self, number: int) -> Slot | None:
-        """Return the slot of an operand that the value may be computed over."""
+        """Return the slot of an operand that the value may overwrite."""
         body = self.body
         for arg in body.read(number):
             home = body.buffers.get(arg)
@@ -294,7 +294,7 @@ class _SlotAllocator:
         return None
 
     def _new(self, varying: frozenset[int], dtype: DType) -> Slot:
-        """Return a slot, in free memory that is large enough if there is any."""
+        """Return a slot, in free memory if a block is large enough."""
         wanted = self.body.nbytes(Slot(0, varying, dtype))
         fitting = [number for number in self.free if self.sizes[number] >= wanted]
         if fitting:

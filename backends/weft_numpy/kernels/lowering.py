@@ -1,4 +1,4 @@
-"""Lowers kernels to straight code, to one loop over tiles, or to several reduction loops."""
+"""Lowers kernels to straight-line code, to one loop over tiles, or to reduction loops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from weft_numpy.pairwise_sum import BLAS_ROWS
 
 
 class LoweredKernel(Protocol):
-    """A kernel that is ready to be written."""
+    """A lowered kernel, ready to be written."""
 
     values: KernelValues
     workspace: int
@@ -43,7 +43,7 @@ class LoweredKernel(Protocol):
 
 
 class UntiledKernel:
-    """A kernel whose only tile is everything, written into the program as it is."""
+    """A kernel without tiles, written as straight-line code."""
 
     threads = 1
 
@@ -65,7 +65,7 @@ class UntiledKernel:
 def lower(
     kernel: Kernel, args: Sequence[TensorDescription], preserved: Collection[int], machine: Machine
 ) -> LoweredKernel:
-    """Return how a kernel runs on operands with the planned layouts.
+    """Lower a kernel for operands with the planned layouts.
 
     The operands in `preserved` are never overwritten by a result.
     """
@@ -77,7 +77,7 @@ def lower(
 
 
 def _lower_tiled(values: KernelValues, machine: Machine) -> LoweredKernel | None:
-    """Return a kernel in tiles; None if that is not worth it."""
+    """Return a tiled kernel; None if tiles do not pay off."""
     enough = MIN_THREADED if values.product is None else MIN_THREADED_MATMUL
     threads = machine.threads if nanoseconds(values) >= enough else 1
     elements = _elements(values, machine)
@@ -94,7 +94,7 @@ def _lower_tiled(values: KernelValues, machine: Machine) -> LoweredKernel | None
 
 
 def _choose_tiling(values: KernelValues, elements: int, threads: int) -> tuple[Tiling | None, bool]:
-    """Return the tiles of a kernel, and whether several loops run over them."""
+    """Return the tiling of a kernel, and whether it needs several loops over tiles."""
     lengths, reduced = values.lengths, values.reduced
     if values.product is not None:
         is_possible = reduced <= {len(lengths) - 1}
@@ -116,7 +116,7 @@ def _choose_tiling(values: KernelValues, elements: int, threads: int) -> tuple[T
 
 
 def _elements(values: KernelValues, machine: Machine) -> int:
-    """Return how many elements a tile may have."""
+    """Return the most elements of a tile."""
     lengths = values.lengths
     body = _one_row_body(values)
     size = prod(lengths)
@@ -141,7 +141,7 @@ def _one_row_body(values: KernelValues) -> LoopBody:
 
 
 def _scratch(values: KernelValues, body: LoopBody) -> dict[int, int]:
-    """Return the bytes for an element of each scratch array that varies along all dimensions."""
+    """Return the bytes per element of each scratch array that varies along all dimensions."""
     everywhere = frozenset(range(len(values.lengths)))
     return {
         home.number: home.dtype.itemsize

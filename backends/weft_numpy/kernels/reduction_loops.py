@@ -1,9 +1,9 @@
-"""Kernels whose rows are too long to stay in a cache: a loop over tiles for each stage.
+"""Reduction loops: kernels whose rows exceed a cache, with a loop over tiles for each stage.
 
-In a reduction loop each tile adds its share to the totals of one split. The totals of the splits
-are added up after the loop, so results do not depend on which thread ran which tile. Then come the
-values that are invariant along the rows, at once. Values that vary along the rows are recomputed in
-every loop that needs them, unless they are a result that was stored already.
+In a reduction loop each tile updates the accumulators of one split. The splits are combined after
+the loop, so results do not depend on the scheduling of threads. Row-invariant values are then
+computed at once. Values that vary along the rows are recomputed in every loop that needs them,
+unless they are a result that was stored already.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from weft_numpy.rules.elementwise import OUT_BY_NAME
 from weft_numpy.rules.reduction import REDUCTIONS
 
 MAX_SPLITS = 32
-"""The parts of a sweep: enough to keep many threads busy."""
+"""The most splits of a reduction loop: enough for many threads."""
 
 
 class ReductionLoops:
-    """A kernel in several sweeps.
+    """A kernel with several reduction loops.
 
     Attributes
     ----------
@@ -52,13 +52,13 @@ class ReductionLoops:
         self.sweeps: list[LoopBody] = []
         for stage in range(self.kernel.stages + 1):
             self.between.append(self._between(stage))
-            self.sweeps.append(self._sweep(stage))
+            self.sweeps.append(self._loop_body(stage))
         self._place()
 
     def _max_splits(self) -> int:
-        """Return so many parts that their totals are few against the elements of the domain.
+        """Return the number of splits, such that accumulators are few relative to the domain.
 
-        There are more of them where a total would take what many tiles give one after the other.
+        There are more where one accumulator would take the contributions of many tiles.
         """
         values, tiling = self.values, self.tiling
         kept = prod(n for axis, n in enumerate(values.lengths) if axis not in values.reduced)
@@ -77,11 +77,11 @@ class ReductionLoops:
         ]
 
     def _is_kept(self, number: int) -> bool:
-        """Whether a value is the same all along the reduced dimensions."""
+        """Whether a value is invariant along the reduced dimensions."""
         return self.values.varying[number].isdisjoint(self.values.reduced)
 
     def _results(self, stage: int, is_kept: bool) -> list[int]:
-        """Return the results of a stage that are written between sweeps, or in one."""
+        """Return the results of a stage that are written between loops, or within one."""
         found = []
         for index, number in enumerate(self.kernel.outputs):
             layout = self.values.results[index]
@@ -94,7 +94,7 @@ class ReductionLoops:
         return found
 
     def _between(self, stage: int) -> LoopBody:
-        """Return what is computed before a sweep, from the totals of those before it."""
+        """Return the body between two loops, computed from the reductions of earlier ones."""
         numbers = [
             number
             for number in self._numbers(stage)
@@ -103,8 +103,8 @@ class ReductionLoops:
         results = self._results(stage, is_kept=True)
         return LoopBody(self.values, untiled(self.values.lengths), numbers, results, kept=numbers)
 
-    def _sweep(self, stage: int) -> LoopBody:
-        """Return what each tile does in a sweep."""
+    def _loop_body(self, stage: int) -> LoopBody:
+        """Return the body of a reduction loop."""
         totals = [
             number
             for number in self._numbers(stage)
@@ -119,7 +119,7 @@ class ReductionLoops:
         return LoopBody(self.values, self.tiling, numbers, results, partial=totals, kept=totals)
 
     def _needed(self, wanted: set[int], totals: set[int]) -> list[int]:
-        """Return the instructions of a tile for some values, those left out that are known."""
+        """Return the instructions for some values, without those computed before."""
         numbers = []
         first = len(self.kernel.operands)
         for number in reversed(range(first, first + len(self.kernel.body))):
@@ -133,7 +133,7 @@ class ReductionLoops:
     # Buffers
 
     def _place(self) -> None:
-        """Give everything its place in the workspace."""
+        """Assign offsets in the workspace."""
         self.at: dict[Any, int] = {}
         end = 0
         for stage, body in enumerate(self.between):
@@ -174,11 +174,11 @@ class ReductionLoops:
                 if self.kernel.instruction(source).stage < stage
             }
             if sweep.numbers or sweep.results:
-                self._write_sweep(emit, sweep, workspace, known)
+                self._write_loop(emit, sweep, workspace, known)
             for number in sorted(sweep.partial):
-                known[number] = self._write_total(emit, number, workspace)
+                known[number] = self._write_combination(emit, number, workspace)
 
-    def _write_sweep(
+    def _write_loop(
         self,
         emit: Emitter,
         body: LoopBody,
@@ -189,16 +189,16 @@ class ReductionLoops:
         body.write(loop.emit, loop.memory)
         inner = []
         for number in sorted(body.partial):
-            inner += self._write_share(loop, number, workspace)
+            inner += self._write_update(loop, number, workspace)
         start, last = f"part * {self.tiles}", f"(part + 1) * {self.tiles}"
         inner.append(f"for tile in range({start}, min({last}, {self.tiling.count})):")
         heads = ["for part in tiles:", *(f"{INDENT}{line}" for line in inner)]
         loop.finish(workspace, self.at["lanes"], heads, 2, self.parts)
 
-    def _write_share(
+    def _write_update(
         self, loop: TileLoop, number: int, workspace: TensorDescription | None
     ) -> list[str]:
-        """Add what a tile has to the total of its part; returns lines that reset it."""
+        """Write the update of a split's accumulator by a tile; returns lines that reset it."""
         op = self.kernel.instruction(number).op
         varying = self.values.varying[number]
         shape, dtype = self._kept_shape(number), self._total_dtype(number)
@@ -222,13 +222,13 @@ class ReductionLoops:
         share = loop.emit.name(loop.body.home(loop.memory, number))
         out = f"out={total}" if ufunc in OUT_BY_NAME else total
         loop.emit.line(f"{loop.emit.bind(ufunc, ufunc.__name__)}({total}, {share}, {out})")
-        nothing = loop.outer.number(_nothing(op, dtype), dtype)
+        nothing = loop.outer.number(_identity_element(op, dtype), dtype)
         return [f"{parameter} = parts_{name}[part]", f"{parameter}.fill({nothing})"]
 
-    def _write_total(
+    def _write_combination(
         self, emit: Emitter, number: int, workspace: TensorDescription | None
     ) -> TensorDescription:
-        """Add up the totals of all parts, and return where the value is."""
+        """Write the combination of all splits, and return the layout of the value."""
         op = self.kernel.instruction(number).op
         emit.at(op)
         shape, dtype = self._kept_shape(number), self._total_dtype(number)
@@ -249,8 +249,8 @@ class ReductionLoops:
         return value
 
 
-def _nothing(op: Any, dtype: DType) -> Any:
-    """Return the value that changes nothing when it is combined with others."""
+def _identity_element(op: Any, dtype: DType) -> Any:
+    """Return the identity element of a reduction."""
     known = {
         reduction.SumOp: 0,
         reduction.ProdOp: 1,

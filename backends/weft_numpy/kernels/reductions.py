@@ -1,4 +1,4 @@
-"""Reductions of a tile: the BLAS sums rows, NumPy reduces the rest."""
+"""Strategies of a tile's reductions: BLAS for sums of rows and columns, NumPy for others."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ from weft_numpy.pairwise_sum import (
 from weft_numpy.rules.reduction import REDUCTIONS
 
 MIN_BLAS_ROW = 16
-"""The fewest elements that BLAS is asked to add up."""
+"""The fewest elements of a row that BLAS sums."""
 
 MAX_WIDE_TOTAL = 1024
-"""The most elements that tiles add up in a dtype twice as wide."""
+"""The most accumulators in a dtype twice as wide."""
 
 COUNTING = (reduction.SumOp, reduction.ProdOp)
-"""Reductions for which it matters how often an element occurs."""
+"""Reductions whose value depends on the number of repetitions of an element."""
 
 
 @dataclass(frozen=True)
 class ReductionStrategy:
-    """How one reduction of a tile goes.
+    """The strategy of one reduction of a tile.
 
     Attributes
     ----------
     axes
         The axes of the tile that it runs over.
     factors
-        The two values whose products are added up, or the one that is reduced.
+        The two values whose products are summed, or the single value that is reduced.
     blas_rows
-        Whether BLAS adds up the last axis first.
+        Whether BLAS sums the last axis first.
     blas_columns
-        Whether BLAS adds up the axis before the last, which is the only one.
+        Whether BLAS sums the axis before the last, which is then the only one.
     broadcast
-        The dimensions of the operand after it was repeated where it does not vary; None if that
-        makes no difference.
+        The dimensions of the operand after broadcasting along invariant ones; None if that does not
+        matter.
     temporaries
-        The dimensions and dtype of each array that it needs meanwhile.
+        The dimensions and dtype of each temporary array.
     """
 
     axes: tuple[int, ...]
@@ -67,7 +67,7 @@ class ReductionStrategy:
 
 
 def total_dtype(op: Op, elements: int) -> DType:
-    """Return the dtype in which what tiles give is added up: twice as wide, if that is cheap."""
+    """Return the accumulator's dtype: twice as wide if that is cheap."""
     wide = accumulator_dtype(op)
     if not isinstance(op, COUNTING) or elements > MAX_WIDE_TOTAL:
         return wide
@@ -75,9 +75,9 @@ def total_dtype(op: Op, elements: int) -> DType:
 
 
 def products(values: KernelValues, tiling: Tiling, number: int) -> tuple[int, ...]:
-    """Return the values whose products a reduction could add up without computing its operand.
+    """Return the factors whose products a reduction could sum without storing them.
 
-    Empty if it could not: both must vary along the last axis.
+    Empty if there are none: both must vary along the last axis.
     """
     kernel = values.kernel
     made = values.sources[kernel.instruction(number).args[0]]
@@ -96,7 +96,7 @@ def products(values: KernelValues, tiling: Tiling, number: int) -> tuple[int, ..
 def choose_strategy(
     values: KernelValues, tiling: Tiling, number: int, factors: tuple[int, ...]
 ) -> ReductionStrategy:
-    """Return how a reduction goes; `factors` as `products` says, if they are used."""
+    """Return the strategy of a reduction; `factors` as returned by `products`, if used."""
     instruction = values.kernel.instruction(number)
     op = instruction.op
     made = values.sources[instruction.args[0]]
@@ -122,7 +122,7 @@ def choose_strategy(
 
 
 def _can_blas_rows(values: KernelValues, tiling: Tiling, number: int, made: int) -> bool:
-    """Whether BLAS can add up the last axis of a value."""
+    """Whether BLAS can sum the last axis of a value."""
     if not _is_float_sum(values, number, made):
         return False
     if not tiling.axes or tiling.axes[-1] not in values.reduced:
@@ -132,9 +132,9 @@ def _can_blas_rows(values: KernelValues, tiling: Tiling, number: int, made: int)
 
 
 def _can_blas_columns(values: KernelValues, tiling: Tiling, number: int, made: int) -> bool:
-    """Whether BLAS can add up the axis before the last of a value, and that is all.
+    """Whether BLAS can sum the axis before the last of a value, if no other is reduced.
 
-    It does so quickly, but in several threads if it is not told to use one, as it is for tiles.
+    It uses several threads unless it is limited to one, as for tiles.
     """
     if not _is_float_sum(values, number, made) or tiling.blocked is None or len(tiling.axes) < 2:
         return False
@@ -155,7 +155,7 @@ def _is_float_sum(values: KernelValues, number: int, made: int) -> bool:
 
 
 def _needs_broadcast(values: KernelValues, tiling: Tiling, number: int, made: int) -> bool:
-    """Whether the operand of a reduction has too few axes to be reduced as it is."""
+    """Whether the operand of a reduction must be broadcast first."""
     counted = set(tiling.axes) - (
         set() if isinstance(values.kernel.instruction(number).op, COUNTING) else values.reduced
     )

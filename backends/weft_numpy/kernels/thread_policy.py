@@ -1,8 +1,8 @@
-"""Decides whether our pool or the BLAS's threads share the work of a program.
+"""The thread policy of a program: weft's pool or BLAS's own threads.
 
-Not both: BLAS's threads wait for more work by spinning, which takes the processors from the pool.
-BLAS packs an operand once for all of its threads, where tiles of a product are packed one by one,
-and its threads are awake, so it is ahead where there is little but products.
+Only one of them is used, since BLAS's threads spin while they wait, which takes the cores from the
+pool. BLAS packs an operand once for all of its threads, while tiles of a product are packed one by
+one, and its threads are awake; so it is faster where most of the work is products.
 """
 
 from __future__ import annotations
@@ -30,39 +30,37 @@ from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import is_blocked
 
 MIN_BLAS_THREADED = 40_000.0
-"""Nanoseconds of a product in one thread below which BLAS's threads gain nothing worth having."""
+"""Nanoseconds of a product in one thread below which BLAS's threads do not pay off."""
 
 BLAS_THREADING_LIMIT = FLOP * 2 * 2**18
-"""The same for products that BLAS's threads do not share: OpenBLAS's limit is 2 ** 18 products of
-two numbers.
-"""
+"""The same for products that OpenBLAS computes in one thread: below 2 ** 18 multiplications."""
 
 PACKING_OVERHEAD = 1.1
-"""How much longer the tiles of a product take together than BLAS takes for all of it."""
+"""The time of a product in tiles relative to a single call of BLAS."""
 
 WAKE_UP = 30_000.0
-"""Nanoseconds until the pool's threads have begun and have been waited for."""
+"""Nanoseconds to start the pool's threads and to wait for them."""
 
 
 class Times(NamedTuple):
-    """The nanoseconds that one thread takes for a kernel: for its product, and for the rest."""
+    """The nanoseconds of a kernel in one thread: of its product, and of the rest."""
 
     product: float
     rest: float
 
     def in_pool(self, threads: int) -> float:
-        """Return the time if the pool's threads share what is large, and BLAS has one."""
+        """Return the time with the pool's threads and one thread of BLAS."""
         if self.product + self.rest < (MIN_THREADED_MATMUL if self.product else MIN_THREADED):
             return self.product + self.rest
         return (PACKING_OVERHEAD * self.product + self.rest) / threads + WAKE_UP
 
     def in_blas(self, threads: int) -> float:
-        """Return the time if BLAS's threads share the product."""
+        """Return the time with BLAS's threads."""
         return self.product / (threads if self.product > BLAS_THREADING_LIMIT else 1) + self.rest
 
 
 def prefers_blas_threads(ops: Iterable[Op], machine: Machine) -> bool:
-    """Whether the products of a program should be left to BLAS's threads, and the rest to one."""
+    """Whether BLAS's threads should compute the products of a program, and one thread the rest."""
     threads = machine.threads
     if threads == 1 or machine.blas_threads != threads:
         return False

@@ -1,4 +1,4 @@
-"""Emits functions with a loop over tiles, through the rules' usual interface."""
+"""TileEmitter: the emitter of a loop over tiles, whose arrays are views of a tile."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from weft_numpy.kernels.tiling import Tiling
 
 
 class Row(NamedTuple):
-    """An array of one number, as long as the last axis of a tile's array.
+    """A row of a repeated scalar, as long as the last axis of a tile's array.
 
     Attributes
     ----------
     number
-        The name of the number.
+        The name of the scalar.
     lengths
-        How long it is for a whole tile, and for the last.
+        Its length for a whole tile, and for the last tile.
     """
 
     number: str
@@ -45,7 +45,7 @@ class TileEmitter(Emitter):
     Attributes
     ----------
     lane
-        By name, what each thread has for itself: scratch arrays, views of them, and rows.
+        The arrays of each thread by name: scratch arrays, views of them, and rows.
     """
 
     def __init__(self, outer: Emitter, tiling: Tiling) -> None:
@@ -57,7 +57,7 @@ class TileEmitter(Emitter):
 
     @property
     def writes_state(self) -> bool:
-        """Never: the statement that calls the function does."""
+        """False: the statement that calls the function writes states."""
         return False
 
     def bind(self, value: Any, hint: str) -> str:
@@ -78,7 +78,7 @@ class TileEmitter(Emitter):
         return contiguous(self.tiling.shape(slot.varying), slot.dtype, name)
 
     def part(self, array: str, description: TensorDescription, expression: str) -> str:
-        """Return a name for a view, which is made beforehand if it is one of scratch memory."""
+        """Return the name of a view; views of scratch memory are created before the loop."""
         key = Part(array, expression)
         if array in self.lane:
             return self._in_scratch(key, "p")
@@ -88,7 +88,7 @@ class TileEmitter(Emitter):
         return self.found[key]
 
     def row(self, value: Any, like: TensorDescription, axis: int = -1) -> str:
-        """Return the name of a row of one number as long as an axis of an array of the tile."""
+        """Return the name of a row of a repeated scalar, as long as an axis of a tile's array."""
         length = like.shape[axis] if like.shape else 1
         tiling, rest = self.tiling, length
         if tiling.axes and tiling.axes[axis] == tiling.blocked and length == tiling.block:
@@ -103,14 +103,14 @@ class TileEmitter(Emitter):
 
 
 class TileViews:
-    """The arrays that a loop over tiles takes, and the view of each that belongs to a tile.
+    """The arrays of a loop over tiles, and their views for a tile.
 
     Attributes
     ----------
     parameters
-        By name, the arrays that the function takes, without axes that no tile needs.
+        The arrays that the function takes by name, without axes that tiles do not need.
     lines
-        The statements that make the views of one tile.
+        The statements that create the views of a tile.
     """
 
     def __init__(self, tiling: Tiling) -> None:
@@ -122,7 +122,7 @@ class TileViews:
     def view(
         self, name: str, array: TensorDescription, varying: Collection[int]
     ) -> TensorDescription:
-        """Return the view of an array that belongs to a tile; the view gets the name."""
+        """Return the view of an array for a tile, with the given name."""
         if name not in self.made:
             tiling = self.tiling
             kept = [axis for axis in range(len(array.shape)) if axis not in tiling.indexed]
@@ -157,7 +157,7 @@ class TileViews:
 
 
 def tile_index_lines(tiling: Tiling) -> list[str]:
-    """Return the statements that turn the number of a tile into indices."""
+    """Return the statements that unravel the number of a tile into indices."""
     names = [f"n{dimension}" for dimension in tiling.indexed]
     lengths = [tiling.lengths[dimension] for dimension in tiling.indexed]
     if tiling.blocks > 1:
@@ -176,19 +176,19 @@ def tile_index_lines(tiling: Tiling) -> list[str]:
 
 
 def scratch_line(lane: Sequence[str], tiling: Tiling) -> str:
-    """Return the statement that names what is in a lane, for this tile."""
+    """Return the statement that names the arrays of a thread for a tile."""
     which = f"lane[i == {tiling.block * (tiling.blocks - 1)}]" if tiling.remainder else "lane"
     return f"[{', '.join(lane)}] = {which}"
 
 
 Scratch = Callable[[Slot, tuple[int, ...]], TensorDescription]
-"""Gives the scratch memory of one thread for a slot, as an array of a shape."""
+"""Returns the expression of a thread's scratch memory for a slot, as an array of a shape."""
 
 
 def scratch_expression(
     emit: Emitter, entries: dict[str, Entry], tiling: Tiling, scratch: Scratch
 ) -> str:
-    """Return the expression for the lane of one thread: one list, or two if the last tile is less.
+    """Return the expression of a thread's arrays: a list, or two if the last tile is smaller.
 
     `emit` writes what is around the function.
     """

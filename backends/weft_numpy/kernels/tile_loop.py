@@ -1,4 +1,4 @@
-"""Tile loops, and kernels that consist of one."""
+"""TileLoop and TiledKernel: a function with a loop over tiles, and a kernel of one such loop."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ INDENT = "    "
 
 
 class TileLoop:
-    """A function that runs a body on one tile after the other, and the call of it.
+    """A function that runs a body on all tiles, and its call.
 
     Parameters
     ----------
     threads
-        How many threads share the tiles.
+        The number of threads that share the tiles.
     known
-        Where values are that neither are operands nor computed by the body.
+        The layouts of values that are neither operands nor computed by the body.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TileLoop:
         self.memory = TileBuffers(body.values, self.emit, self.views, known or {})
 
     def write(self, workspace: TensorDescription | None, start: int = 0) -> None:
-        """Write function and call; the threads' scratch memory begins at `start`."""
+        """Write function and call; the threads' scratch memory begins at byte `start`."""
         self.body.write(self.emit, self.memory)
         self.finish(workspace, start, ["for tile in tiles:"], 1, self.tiling.count)
 
@@ -62,7 +62,7 @@ class TileLoop:
         depth: int,
         count: int,
     ) -> None:
-        """Write function and call, the body under so many nested loops with the given heads."""
+        """Write function and call, with the body inside nested loops with the given heads."""
         entries = list(self.emit.lane)
         lane = [scratch_line(entries, self.tiling)] if entries else []
         each = lane if self.tiling.remainder else []

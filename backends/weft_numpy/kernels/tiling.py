@@ -1,4 +1,4 @@
-"""Tilings: how a kernel's iteration domain is cut into tiles that stay in cache."""
+"""Tilings: divisions of a kernel's iteration domain into tiles that fit a cache."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BLAS pack too much.
 CONTRACTED = -1
 """The contracted dimension of a matrix product, which is not in the iteration domain.
 
-Values of a prologue vary along it. They have an axis for it in the place of the last.
+Values of a prologue vary along it, and have an axis for it instead of the last one.
 """
 
 MIN_ROWS_PER_THREAD = 32
@@ -57,7 +57,7 @@ MIN_ROWS_PER_THREAD = 32
 
 @dataclass(frozen=True)
 class Tiling:
-    """A tiling: some dimensions are indexed, one is cut into blocks, the others are whole.
+    """A tiling: some dimensions are indexed, one is divided into blocks, the others are whole.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Lowering rules to NumPy calls that write into given memory; one module per family."""
+"""Lowering rules of ops to NumPy calls with given output memory; a module for each family."""
 
 from weft_numpy.rules import (
     convolutions,

@@ -1,4 +1,4 @@
-"""The rule of ops that threads compute in blocks, with scratch memory from the plan."""
+"""The lowering rule of ops that threads compute in blocks, with scratch memory of the plan."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from weft_numpy.rules.table import rules
 from weft_numpy.sliding.blocked import Blocked
 
 THREADS_FROM = 400_000.0
-"""Nanoseconds of work from which several threads are worth waking.
+"""The work in nanoseconds from which on several threads pay off.
 
-That is more than for the tiles of kernels: work in blocks takes many steps, and between two of them
-a thread waits for the lock of another.
+It is more than for the tiles of kernels: work in blocks takes many steps, and between two steps a
+thread waits for the interpreter lock.
 """
 
 M = TypeVar("M", bound=Callable[[Any, Machine], Blocked])
@@ -27,7 +27,7 @@ _makers = ClassTable[Callable[[Any, Machine], Blocked]]()
 
 
 def in_blocks(*kinds: type[Op]) -> Callable[[M], M]:
-    """Mark a function as what returns the work that computes an op on a machine."""
+    """Decorate a function that returns the work of an op on a machine."""
 
     def mark(make: M) -> M:
         for kind in kinds:
@@ -80,5 +80,5 @@ def _text(number: Any, emit: Emitter) -> str:
 
 
 def threads_for(nanoseconds: float, machine: Machine) -> int:
-    """Return how many threads should share work that takes one of them so long."""
+    """Return the number of threads for work of some nanoseconds."""
     return machine.threads if nanoseconds >= THREADS_FROM else 1

@@ -1,4 +1,4 @@
-"""Convolutions and their adjoints, in blocks of images."""
+"""Lowering rules of convolutions and their gradients, in blocks of images."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL_PRODUCT = 10**6
 """Multiplications of a product that OpenBLAS computes without packing its operands."""
 
 MANY_WINDOWS = 512
-"""With fewer windows, turning the filters around takes longer than it saves."""
+"""The fewest windows for which flipping the filters pays off."""
 
 
 def lengths_of(op: BilinearConvolutionOp) -> tuple[Numbers, Numbers, Numbers]:
@@ -45,7 +45,7 @@ def lengths_of(op: BilinearConvolutionOp) -> tuple[Numbers, Numbers, Numbers]:
 
 @in_blocks(ConvolutionOp)
 def forward(op: ConvolutionOp, machine: Machine) -> Blocked:
-    """Return what convolves images."""
+    """Return the work of a convolution."""
     if _keeps_size(op):
         return CentredForward(*_centred(op, machine))
     images, filters, _ = lengths_of(op)
@@ -55,7 +55,7 @@ def forward(op: ConvolutionOp, machine: Machine) -> Blocked:
 
 @in_blocks(ConvolutionFilterOp)
 def filters(op: ConvolutionFilterOp, machine: Machine) -> Blocked:
-    """Return what sums up filters."""
+    """Return the work of a filter gradient."""
     if _keeps_size(op):
         return CentredFilters(*_centred(op, machine))
     images, filters, _ = lengths_of(op)
@@ -65,7 +65,7 @@ def filters(op: ConvolutionFilterOp, machine: Machine) -> Blocked:
 
 @in_blocks(ConvolutionInputOp)
 def transposed(op: ConvolutionInputOp, machine: Machine) -> Blocked:
-    """Return what lays filters out, or convolves with filters turned around."""
+    """Return the work of a transposed convolution, or of a convolution with flipped filters."""
     if _keeps_size(op):
         return CentredTransposed(*_centred(op, machine))
     images, filters, outputs = lengths_of(op)
@@ -98,7 +98,7 @@ def _centred(op: BilinearConvolutionOp, machine: Machine) -> tuple[Any, ...]:
 
 
 def _keeps_size(op: BilinearConvolutionOp) -> bool:
-    """Whether a product for each image is as good as one of many, and its columns are cached."""
+    """Whether a product for each image is as fast as one of many, with columns in the cache."""
     (_, _, *lengths), (count, *rest), _ = lengths_of(op)
     windows, depth = prod(lengths), prod(rest)
     is_apart = op.groups == 1 and op.dtype == dtypes.accumulator_dtype(op.dtype)
@@ -118,7 +118,7 @@ def _has_gaps(op: BilinearConvolutionOp) -> bool:
 
 
 def is_product(op: BilinearConvolutionOp) -> bool:
-    """Whether a convolution is a product of matrices as they lie in memory, better decomposed."""
+    """Whether a convolution is a matrix product without copies, as its decomposition computes."""
     if isinstance(op, ConvolutionFilterOp):
         return False
     _, filters, outputs = lengths_of(op)

@@ -1,4 +1,4 @@
-"""Rules for linear systems, which NumPy's linear algebra solves."""
+"""Lowering rules of matrix decompositions, computed by numpy.linalg."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from weft_numpy.rules.table import rules
 @rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp)
 @rules.on_type(decompositions.DeterminantOp, decompositions.InverseOp)
 def decomposition_rule(op: Op, emit: Emitter) -> None:
-    """Call the reference, which turns NumPy's errors into NaN; no solver writes into memory."""
+    """Call the reference, which replaces NumPy's errors by NaN; solvers have no output argument."""
     reference = emit.bind(op.reference, "linear_algebra")
     emit.line(f"copyto({emit.out}, {reference}({', '.join(emit.args)}))")

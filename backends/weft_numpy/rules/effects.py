@@ -1,4 +1,4 @@
-"""The rule for ops that act on the host."""
+"""The lowering rule of effects."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from weft_numpy.rules.table import rules
 
 @rules.on_type(control.EffectOp)
 def effect_rule(op: control.EffectOp, emit: Emitter) -> None:
-    """Hand the operands over; the value is a view of the first."""
+    """Call the effect with the operands; the value is a view of the first."""
     run, perform = emit.bind(interruptible, "interruptible"), emit.bind(op.perform, "perform")
     emit.line(f"{run}({', '.join([perform, *emit.args])})")

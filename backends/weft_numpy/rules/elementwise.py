@@ -1,4 +1,4 @@
-"""Rules for elementwise ops: mostly one ufunc each."""
+"""Lowering rules of elementwise ops: mostly one ufunc each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SMALL_POWERS = {
     3: [("{x}", "{x}"), ("{out}", "{x}")],
     4: [("{x}", "{x}"), ("{out}", "{out}")],
 }
-"""The products, one after the other, that make a power."""
+"""The sequences of multiplications that compute a power."""
 
 INTEGER_OF_SIZE = {1: "i1", 2: "i2", 4: "i4", 8: "i8"}
 
@@ -80,7 +80,7 @@ def reciprocal_rule(op: Op, emit: Emitter) -> None:
 
 @rules.on_type(comparison.MaximumOp, comparison.MinimumOp)
 def extremum_rule(op: Op, emit: Emitter) -> None:
-    """Call the ufunc, with a row in the place of a number."""
+    """Call the ufunc, with a row instead of a scalar."""
     known = [emit.constant(index) for index in range(2)]
     args = [
         name if value is None or value.ndim else emit.row(value, emit.step.out)
@@ -97,10 +97,9 @@ def relu_rule(op: Op, emit: Emitter) -> None:
 
 @rules.on_type(math.PowerOp)
 def power_rule(op: Op, emit: Emitter) -> None:
-    """Multiply for small whole powers, which takes NumPy's function hundreds of times as long.
+    """Multiply for small integer powers, hundreds of times as fast as NumPy's function.
 
-    Other powers are left to the ufunc, and those of integers, some of which it refuses, to the
-    reference.
+    Other powers use the ufunc; powers of integers, some of which it refuses, the reference.
     """
     known = emit.constant(1)
     power = None if known is None or known.ndim else known.item()
@@ -136,7 +135,7 @@ def imag_rule(op: Op, emit: Emitter) -> None:
 
 @rules.on_type(complex_parts.ComplexOp)
 def complex_rule(op: Op, emit: Emitter) -> None:
-    """Write each part in its place."""
+    """Copy the real and the imaginary part."""
     for part, arg in zip(("real", "imag"), emit.args, strict=True):
         emit.line(f"copyto({emit.out}.{part}, {arg})")
 

@@ -1,4 +1,4 @@
-"""The rule for kernels."""
+"""The lowering rule of fused kernels."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from weft_numpy.rules.table import rules
 
 @rules.on_type(FusedOp)
 def fused_rule(op: FusedOp, emit: Emitter) -> None:
-    """Write the kernel as it was lowered."""
+    """Write the lowered kernel."""
     emit.module.kernels.write(op, emit)

@@ -1,4 +1,4 @@
-"""Rules of gather and scatter."""
+"""Lowering rules of gathers and scatters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Array = np.ndarray[Any, Any]
 
 @rules.on_type(gathering.TakeOp)
 def take_rule(op: gathering.TakeOp, emit: Emitter) -> None:
-    """Check the indices and take; NumPy's own check would need a copy of the result.
+    """Check the indices and gather; NumPy's own check would need a copy of the result.
 
-    Nor does it take from an operand that is not contiguous without copying the whole of it.
+    NumPy copies the whole of an operand that is not contiguous.
     """
     x, places = emit.args[0], _places(op, emit)
     if emit.step.args[0].is_contiguous:
@@ -39,9 +39,9 @@ def take_along_axis_rule(op: gathering.TakeAlongAxisOp, emit: Emitter) -> None:
 
 @rules.on_type(gathering.ScatterOp)
 def scatter_rule(op: gathering.ScatterOp, emit: Emitter) -> None:
-    """Copy the first operand unless it is in place, then put into it.
+    """Copy the first operand unless the scatter is in place, then apply the updates.
 
-    Floats of 16 bits are put into a copy in float32.
+    Floats of 16 bits are updated in a copy in float32.
     """
     x, _, updates = emit.args
     places = _places(op, emit)
@@ -70,7 +70,7 @@ def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, emit: Emitter) -> None
 
 @rules.on_type(dynamic_slices.DynamicUpdateSliceOp)
 def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, emit: Emitter) -> None:
-    """Copy the first operand unless it is in place, then write the block."""
+    """Copy the first operand unless the update is in place, then copy the block."""
     x, update, *starts = emit.args
     block = f"{emit.bind(op.block, 'block')}({', '.join(starts)})"
     if x != emit.out:
@@ -83,7 +83,7 @@ def _places(op: gathering.IndexedOp, emit: Emitter) -> str:
 
 
 def _put(ufunc: np.ufunc, position: int, target: Array, places: Array, updates: Array) -> Array:
-    """Combine updates with the elements of a contiguous array, as one vector.
+    """Combine updates with the elements of a contiguous array, flattened.
 
     NumPy's `at` is several times faster on vectors than on arrays of more dimensions.
     """

@@ -1,4 +1,4 @@
-"""Rules for views, copies, padding and joining."""
+"""Lowering rules of views, copies, padding and concatenation."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from weft_numpy.rules.table import rules
 
 @rules.on_type(movement.ContiguousOp)
 def copy_rule(op: Op, emit: Emitter) -> None:
-    """Copy; a small array by a fifth of the time of `copyto`."""
+    """Copy the operand; small arrays in a fifth of the time of `copyto`."""
     emit.line(f"{emit.out}[...] = {emit.args[0]}", How.ITEM)
 
 
 @rules.on_type(movement.TransposeOp, movement.BroadcastOp, indexing.SliceOp)
 @rules.on_type(bits.BitcastOp, movement.IdentityOp, windows.WindowsOp)
 def view_rule(op: Op, emit: Emitter) -> None:
-    """Write nothing: these are always views, which the plan describes."""
+    """Write nothing: the results are views, which the plan describes."""
 
 
 @rules.on_type(movement.ReshapeOp)
 def reshape_rule(op: Op, emit: Emitter) -> None:
-    """Copy into the result seen under the operand's shape, where strides allow no view."""
+    """Copy the operand to the result, viewed in the operand's shape."""
     shape = emit.step.args[0].shape
     target = emit.part(emit.out, emit.step.out, f".reshape({shape})")
     emit.line(f"copyto({target}, {emit.args[0]})")
@@ -35,7 +35,7 @@ def reshape_rule(op: Op, emit: Emitter) -> None:
 
 @rules.on_type(indexing.UpdateSliceOp)
 def update_slice_rule(op: Any, emit: Emitter) -> None:
-    """Copy the first operand unless it is in place, then write the slice."""
+    """Copy the first operand unless the update is in place, then copy the slice."""
     if emit.args[0] != emit.out:
         emit.line(f"copyto({emit.out}, {emit.args[0]})")
     emit.line(f"copyto({_slice(op.bounds, emit)}, {emit.args[1]})")
@@ -43,7 +43,7 @@ def update_slice_rule(op: Any, emit: Emitter) -> None:
 
 @rules.on_type(joining.PadOp)
 def pad_rule(op: Any, emit: Emitter) -> None:
-    """Fill, then copy the operand into the middle."""
+    """Fill the result, then copy the operand to its slice."""
     emit.line(f"{emit.out}.fill({emit.bind(np.asarray(op.fill, op.dtype)[()], 'fill')})")
     inner = op.inner_bounds(op.args[0].axes)
     emit.line(f"copyto({_slice(inner, emit)}, {emit.args[0]})")
@@ -51,7 +51,7 @@ def pad_rule(op: Any, emit: Emitter) -> None:
 
 @rules.on_type(joining.ConcatOp)
 def concat_rule(op: Any, emit: Emitter) -> None:
-    """Copy each operand into its part."""
+    """Copy each operand to its slice of the result."""
     for bounds, arg in zip(op.parts(), emit.args, strict=True):
         emit.line(f"copyto({_slice(bounds, emit)}, {arg})")
 
@@ -66,7 +66,7 @@ def _slice(bounds: indexing.Bounds, emit: Emitter) -> str:
 
 @rules.on_type(movement.IotaOp)
 def iota_rule(op: Op, emit: Emitter) -> None:
-    """Copy an index that was counted while compiling."""
+    """Copy an array that was computed at compile time."""
     with NeedsMemory(op.explain("its value is counted while compiling")):
         count = op.reference()
     emit.line(f"copyto({emit.out}, {emit.bind(count, 'index')})")

@@ -1,4 +1,4 @@
-"""Pooling and its adjoint, in blocks of images."""
+"""Lowering rules of pooling and its gradient, in blocks of images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_numpy.sliding.pooling import AvgPool, MaxPool, MaxPoolInput, Pooling
 from weft_numpy.sliding.tiles import MaxPoolTilesInput, are_tiles
 
 STEP = 0.25
-"""Nanoseconds for an element in one step of several."""
+"""Nanoseconds for an element in one step."""
 
 
 def _numbers(op: pooling.PoolingOp, images: Any, steps: int, machine: Machine) -> tuple[Any, ...]:
@@ -26,13 +26,13 @@ def _numbers(op: pooling.PoolingOp, images: Any, steps: int, machine: Machine) -
 
 @in_blocks(pooling.MaxPoolOp)
 def max_pool(op: pooling.MaxPoolOp, machine: Machine) -> MaxPool:
-    """Return what takes the maxima."""
+    """Return the work of a max-pool."""
     return MaxPool(*_numbers(op, op.args[0], 2, machine))
 
 
 @in_blocks(pooling.AvgPoolOp)
 def avg_pool(op: pooling.AvgPoolOp, machine: Machine) -> AvgPool:
-    """Return what adds up and divides; floats of 16 bits are added up in float32."""
+    """Return the work of an average-pool; floats of 16 bits accumulate in float32."""
     numbers = op.numbers(dtypes.accumulator_dtype(op.dtype))
     if (numbers == numbers.flat[0]).all():
         numbers = np.array(numbers.flat[0])
@@ -41,7 +41,7 @@ def avg_pool(op: pooling.AvgPoolOp, machine: Machine) -> AvgPool:
 
 @in_blocks(pooling.MaxPoolInputOp)
 def max_pool_input(op: pooling.MaxPoolInputOp, machine: Machine) -> Pooling:
-    """Return what splits the adjoints of maxima."""
+    """Return the work of the gradient of a max-pool."""
     numbers = _numbers(op, op, 4, machine)
     kind = MaxPoolTilesInput if are_tiles(op.axes.shape[2:], op.sliding) else MaxPoolInput
     return kind(*numbers)
@@ -49,5 +49,5 @@ def max_pool_input(op: pooling.MaxPoolInputOp, machine: Machine) -> Pooling:
 
 @rules.on_type(pooling.MaxPoolIndexOp)
 def max_pool_index_rule(op: pooling.MaxPoolIndexOp, emit: Emitter) -> None:
-    """Compare one element of all windows after the other, as the reference does."""
+    """Loop over the elements of a window, for all windows at once, as the reference does."""
     emit.line(f"copyto({emit.out}, {emit.bind(op.reference, 'max_pool_index')}({emit.args[0]}))")

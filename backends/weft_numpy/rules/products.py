@@ -1,4 +1,4 @@
-"""Rules for products of tensors."""
+"""Lowering rules of matrix products."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from weft_numpy.rules.table import rules
 
 @rules.on_type(linalg.MatmulOp)
 def matmul_rule(op: Op, emit: Emitter) -> None:
-    """Call the matrix product; transposed operands go to BLAS as they are.
+    """Call `numpy.matmul`; transposed operands are passed to BLAS without copies.
 
-    Floats of 16 bits, which BLAS lacks, are multiplied in float32: that is also far faster.
+    Floats of 16 bits, which BLAS lacks, are multiplied in float32, which is also far faster.
     """
     if emit.module.kernels.needs_single_thread(op):
         emit.note_threads()

@@ -1,4 +1,4 @@
-"""Rules for random numbers."""
+"""Lowering rules of random numbers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 
 PART = 2**15
-"""The number of elements whose words stay in the cache between the rounds."""
+"""The number of elements whose words stay in the cache between the rounds of Philox."""
 
 
 @rules.on_type(random.RandomBitsOp)
 def random_bits_rule(op: Any, emit: Emitter) -> None:
-    """Run Philox on parts that fit into the cache."""
+    """Run Philox on blocks that fit the cache."""
     fill = emit.bind(partial(_fill, (op.seed, op.stream)), "random_bits")
     emit.line(f"{fill}({emit.args[0]}, {emit.out})")
 

@@ -1,4 +1,4 @@
-"""Rules for reductions."""
+"""Lowering rules of reductions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REDUCTIONS: dict[type[Op], np.ufunc] = {
 
 @rules.on_type(*REDUCTIONS)
 def reduction_rule(op: Any, emit: Emitter) -> None:
-    """Call the ufunc's reduction along the axes, in a wider dtype or in blocks where it rounds."""
+    """Reduce by the ufunc along the axes, in a wider dtype or in blocks where it rounds."""
     ufunc = REDUCTIONS[type(op)]
     call = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
     axes = op.positions[0] if len(op.positions) == 1 else op.positions

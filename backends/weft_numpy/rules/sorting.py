@@ -1,4 +1,4 @@
-"""Rules of sorting and cumulative ops."""
+"""Lowering rules of sorting and scans."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from weft_numpy.rules.table import rules
 
 @rules.on_type(sorting.ArgsortOp, sorting.SearchSortedOp)
 def index_rule(op: Op, emit: Emitter) -> None:
-    """Call the reference, because NumPy has no such function that writes into given memory."""
+    """Call the reference, since NumPy's function has no output argument."""
     reference = emit.bind(op.reference, type(op).__name__.removesuffix("Op").lower())
     emit.line(f"copyto({emit.out}, {reference}({', '.join(emit.args)}))")
 
 
 @rules.on_type(sorting.SortOp)
 def sort_rule(op: sorting.SortOp, emit: Emitter) -> None:
-    """Sort the result in place; in descending order seen from the end."""
+    """Sort the result in place; for descending order a reversed view of it."""
     if op.dtype.kind == "V":
         # The order of NumPy's bfloat16 does not know NaN.
         index_rule(op, emit)
@@ -31,7 +31,7 @@ def sort_rule(op: sorting.SortOp, emit: Emitter) -> None:
 
 @rules.on_type(cumulative.CumulativeOp)
 def cumulative_rule(op: cumulative.CumulativeOp, emit: Emitter) -> None:
-    """Accumulate, over views from the end in reverse, and without the last if exclusive."""
+    """Accumulate by the ufunc; over reversed views if reverse, shifted by one if exclusive."""
     taken, filled, first = SLICES[op.exclusive, op.reverse]
     x = _part(emit, emit.args[0], emit.step.args[0], op.position, taken)
     out = _part(emit, emit.out, emit.step.out, op.position, filled)
@@ -53,7 +53,7 @@ SLICES = {
     (True, False): (":-1", "1:", ":1"),
     (True, True): (":0:-1", "-2::-1", "-1:"),
 }
-"""What is read and written where an op is exclusive, in reverse, and the place left to fill."""
+"""By exclusive and reverse: the slices that are read and written, and the one left to fill."""
 
 
 def _part(

@@ -1,4 +1,4 @@
-"""The rule table of the NumPy backend."""
+"""The table of lowering rules, which the modules of this package and plugins extend."""
 
 from weft.ir.rules import RuleTable
 

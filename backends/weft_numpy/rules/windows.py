@@ -1,4 +1,4 @@
-"""The rule of fold: sums of overlapping windows, one element of each window at a time.
+"""The lowering rule of fold: sums of overlapping windows, one window element at a time.
 
 NumPy's reductions over the few elements of a window are ten times slower.
 """
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _total(out: Array, dtype: DType) -> Array:
-    """Return zeros to add up in: the result itself, or wider ones."""
+    """Return the accumulator, filled with zeros: the result itself, or a wider array."""
     total = out if out.dtype == dtype else np.empty(out.shape, dtype)
     total.fill(0)
     return total
@@ -28,7 +28,7 @@ def _total(out: Array, dtype: DType) -> Array:
 
 @rules.on_type(windows.FoldOp)
 def fold_rule(op: windows.FoldOp, emit: Emitter) -> None:
-    """Add each part where it belongs; floats of 16 bits in float32."""
+    """Add each window element to its slice of the result; floats of 16 bits in float32."""
     fold = partial(_fold, list(op.parts()), dtypes.accumulator_dtype(op.dtype))
     emit.line(f"{emit.bind(fold, 'fold')}({emit.args[0]}, {emit.out})")
 

@@ -1,1 +1,1 @@
-"""Sliding windows: convolution and pooling in blocks of images."""
+"""Sliding windows over images: convolution and pooling, in blocks."""

@@ -1,4 +1,4 @@
-"""Work on blocks of arrays, shared by threads that each have scratch memory."""
+"""Blocked: the base of work on blocks of arrays, distributed over threads."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from weft_numpy.thread_pool import parallel_for
 Array = np.ndarray[Any, Any]
 
 CACHED = 1 << 20
-"""The bytes of the arrays of a block: a core's cache."""
+"""The bytes of the arrays of a block, which fit a core's cache."""
 
 LINE = 64
-"""Bytes: a cache line, to which every array is aligned."""
+"""The alignment of arrays in bytes, a cache line."""
 
 
 class Piece(NamedTuple):
-    """An array of scratch memory: how many elements of which dtype."""
+    """An array of scratch memory: its number of elements and dtype."""
 
     size: int
     dtype: DType
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it takes, up to the next cache line."""
+        """Its size in bytes, rounded up to a cache line."""
         return -(-self.size * self.dtype.itemsize // LINE) * LINE
 
 
 def shaped(memory: Array, *shape: int) -> Array:
-    """Return the beginning of an array with one axis under a shape."""
+    """Return the first elements of a flat array in a shape."""
     return memory[: math.prod(shape)].reshape(shape)
 
 
 class Blocked:
     """The base of work in blocks, which is called with arrays.
 
-    `prepare` gives it memory, once and before the first call.
+    `prepare` sets its memory once, before the first call.
 
     Parameters
     ----------
     numbers
-        What describes the work, the number of threads last.
+        The parameters of the work; the last one is the number of threads.
 
     Attributes
     ----------
     lanes
-        What each thread works with.
+        The scratch arrays of each thread.
     """
 
     lanes: list[Any]
@@ -64,11 +64,11 @@ class Blocked:
         raise NotImplementedError
 
     def lane(self, arrays: list[Array]) -> Any:
-        """Return what a thread works with, given its arrays."""
+        """Return the views that a thread works with, given its arrays."""
         return arrays
 
     def work(self, parts: Iterator[int], lane: Any, *arrays: Any) -> None:
-        """Do some numbered parts of the work."""
+        """Compute some numbered parts of the work."""
         raise NotImplementedError
 
     @property
@@ -77,7 +77,7 @@ class Blocked:
         return max(LINE, self.threads * sum(piece.nbytes for piece in self.pieces()))
 
     def prepare(self, memory: Array) -> Any:
-        """Return the same with memory, of `workspace` bytes."""
+        """Return the work with memory of `workspace` bytes."""
         start, self.lanes = 0, []
         pieces = self.pieces()
         for _ in range(self.threads):
@@ -90,6 +90,6 @@ class Blocked:
         return self
 
     def share(self, count: int, *arrays: Any) -> None:
-        """Let threads take so many parts; without images there are none."""
+        """Distribute parts over threads; without images there are none."""
         if count:
             parallel_for(self.work, count, self.lanes, *arrays)

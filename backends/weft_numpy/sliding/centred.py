@@ -1,7 +1,7 @@
-"""Convolutions that preserve the image size: one matrix product per image.
+"""Same-size convolutions, with a matrix product for each image.
 
-Products of the few windows of one image are small enough for BLAS to compute them as they lie,
-without packing them first; one call computes those of several images.
+Products of the few windows of one image are small enough for BLAS to compute without packing; one
+call computes those of several images.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from weft_numpy.sliding.blocked import CACHED, Array, Blocked, Piece, shaped
 from weft_numpy.sliding.shifts import Shifts
 
 LOADED = 1 << 19
-"""The bytes of copies of images that a thread makes at a time, if it is the only one."""
+"""The bytes of image copies at a time, with one thread."""
 
 LONG = 1 << 21
-"""The same with more threads: between two steps, one may wait for the lock of another."""
+"""The same with more threads, which wait for the interpreter lock between steps."""
 
 TURNED_FROM = 64
-"""The elements of a filter from which it pays to turn outputs around for a product."""
+"""The elements of a filter from which on transposing the outputs pays off."""
 
 
 class Centred(Blocked):
@@ -34,7 +34,7 @@ class Centred(Blocked):
     count, depth
         The number of filters, and that of the elements of one.
     images, step
-        A part takes so many images, and has columns for so many of them at a time.
+        The images of a part, and those that have columns at a time.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Centred(Blocked):
         return slice(number * self.images, min((number + 1) * self.images, self.batch))
 
     def steps(self, images: int) -> Iterator[slice]:
-        """Yield which images of a part have columns at a time."""
+        """Yield the images of a part that have columns at a time."""
         for start in range(0, images, self.step):
             yield slice(start, min(start + self.step, images))
 
@@ -76,7 +76,7 @@ class Centred(Blocked):
         return [copies, self.step * self.depth * shifts.size]
 
     def pieces(self) -> list[Piece]:
-        """Return arrays of the dtype that is computed in."""
+        """Return arrays of the computation's dtype."""
         return [Piece(size, self.dtype) for size in self.sizes()]
 
     def matrices(self, outputs: Array) -> Array:
@@ -88,7 +88,7 @@ class Centred(Blocked):
         return shaped(memory, images, self.depth, self.shifts.size)
 
     def gathered(self, x: Array, lane: list[Array]) -> Iterator[tuple[slice, Array]]:
-        """Yield some images after the other, with their columns."""
+        """Yield images with their columns."""
         copies = self.shifts.load(x, lane[0])
         runs = self.shifts.runs(copies)
         for images in self.steps(len(x)):
@@ -106,7 +106,7 @@ class CentredForward(Centred):
         self.share(self.parts, x, w.reshape(self.count, self.depth), self.matrices(out))
 
     def work(self, parts: Iterator[int], lane: list[Array], *operands: Array) -> None:
-        """Multiply the filters with columns."""
+        """Multiply the filters by columns."""
         x, w, out = operands
         for part in parts:
             outputs = out[self.part(part)]
@@ -127,14 +127,14 @@ class CentredTransposed(Centred):
         self.share(self.parts, self.matrices(delta), self._places_first(w), flat)
 
     def _places_first(self, w: Array) -> Array:
-        """Return transposed filters with a matrix of channels for each place in a window."""
+        """Return transposed filters with a matrix of channels for each tap."""
         by_place = w.reshape(self.count, self.channels, -1).transpose(2, 1, 0)
         ordered = shaped(self.lanes[0][0], *by_place.shape)
         np.copyto(ordered, by_place)
         return ordered.reshape(self.depth, self.count)
 
     def work(self, parts: Iterator[int], lane: list[Array], *operands: Array) -> None:
-        """Multiply the transposed filters with the outputs, and add the columns up."""
+        """Multiply the transposed filters by the outputs, and sum the columns."""
         delta, w, out = operands
         # With one filter it is an outer product, which BLAS is slow at.
         product = np.multiply if self.count == 1 else np.matmul
@@ -147,14 +147,14 @@ class CentredTransposed(Centred):
 
 
 class CentredFilters(Centred):
-    """The filters that images and outputs meet in.
+    """The filter gradient of a convolution.
 
-    They are added up in an order that does not depend on how threads run.
+    Sums do not depend on the scheduling of threads.
     """
 
     @property
     def turns(self) -> bool:
-        """Whether outputs are turned: a product with a transposed matrix takes longer."""
+        """Whether outputs are transposed first: a product with a transposed matrix takes longer."""
         return self.depth >= TURNED_FROM
 
     def sizes(self) -> list[int]:
@@ -175,7 +175,7 @@ class CentredFilters(Centred):
         return shaped(memory, count, self.depth, self.count)
 
     def work(self, parts: Iterator[int], lane: list[Array], *operands: Array) -> None:
-        """Multiply columns with outputs, and add up the products of each part."""
+        """Multiply columns by outputs, and sum the products of each part."""
         x, delta, sums = operands
         for part in parts:
             outputs = delta[self.part(part)].swapaxes(1, 2)

@@ -1,9 +1,9 @@
-"""Im2col for a few images at a time, in scratch memory.
+"""im2col: windows over a few images as columns of matrices, in scratch memory.
 
-Columns of all images of a block are one matrix with gaps, as in `lattice`: they are copied in long
-runs, but the outputs have to be copied too, which closes the gaps. Or each image has a matrix of
-its own without gaps: columns are copied in short runs, and outputs need no copy. That is better
-where filters have few elements, or windows do not overlap.
+The columns of all images of a block are one matrix with gaps, as in `lattice`: they are copied in
+long runs, but the outputs must be copied as well, without the gaps. Alternatively each image has a
+separate matrix without gaps: columns are copied in short runs, and outputs need no copy. That is
+faster where filters have few elements, or windows do not overlap.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from weft_numpy.sliding.blocked import CACHED, Array, shaped
 from weft_numpy.sliding.lattice import Lattice
 
 LEAST_COLUMNS = 256
-"""So many columns keep a matrix product busy, whatever the cache."""
+"""The fewest columns for an efficient matrix product, for any cache."""
 
 
 class Geometry:
-    """The lengths of a convolution, and how it is cut into blocks.
+    """The sizes of a convolution, and its division into blocks.
 
     Attributes
     ----------
@@ -33,9 +33,9 @@ class Geometry:
     groups, depth
         The number of groups, and of the elements of a filter.
     images
-        How many images a block takes.
+        The images of a block.
     rows
-        For each block of the same images its windows along the first axis.
+        For each block of the same images its range of windows along the first axis.
     has_gaps
         Whether the columns of all images are one matrix with gaps.
     """
@@ -76,7 +76,7 @@ class Geometry:
 
 
 def _cut(count: int, parts: int) -> list[range]:
-    """Return ranges that make up one of so many numbers, all but the last of equal length."""
+    """Divide a range into ranges of equal length; the last one may be shorter."""
     step = -(-count // parts)
     return [range(start, min(start + step, count)) for start in range(0, count, step)]
 
@@ -110,11 +110,11 @@ class Chunk:
         raise NotImplementedError
 
     def room(self, outputs: Array) -> Array:
-        """Return where to write such matrices."""
+        """Return memory for such matrices."""
         raise NotImplementedError
 
     def give(self, outputs: Array) -> None:
-        """Copy what was written to the outputs, unless it is there already."""
+        """Copy matrices to the outputs, unless they are views of them."""
 
 
 class SeparateChunk(Chunk):
@@ -167,7 +167,7 @@ class JoinedChunk(Chunk):
         ]
 
     def scatter(self) -> None:
-        """Add the columns to the images, for one place in a window after the other."""
+        """Add the columns to the images, one tap at a time."""
         for columns, elements in self.sources:
             for place in np.ndindex(columns.shape[1:-2]):
                 at = (slice(None), *place)
@@ -175,7 +175,7 @@ class JoinedChunk(Chunk):
                 np.add(target, columns[at], target)
 
     def close_gaps(self) -> None:
-        """Put zeros into columns that belong to no window."""
+        """Set the columns in gaps to zero."""
         for gap in self._gaps:
             gap.fill(0)
 
@@ -190,12 +190,12 @@ class JoinedChunk(Chunk):
         return self._outputs
 
     def give(self, outputs: Array) -> None:
-        """Leave the gaps out."""
+        """Copy the outputs without the gaps."""
         np.copyto(outputs, self._windows, "unsafe")
 
 
 class Block:
-    """Scratch memory laid out for some images.
+    """The scratch memory of a block of images.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ class Block:
     phases
         Pairs of a phase and its part of the run.
     chunks
-        Windows over the images, one part of them after the other.
+        The chunks of windows over the images, in order.
     """
 
     def __init__(self, geometry: Geometry, arrays: Sequence[Array], images: int) -> None:
@@ -239,7 +239,7 @@ class Lane:
     Attributes
     ----------
     filters
-        Arrays for as many numbers as the filters have: none, one or two.
+        The arrays with the size of the filters: none, one or two.
     """
 
     def __init__(self, geometry: Geometry, arrays: Sequence[Array]) -> None:

@@ -1,8 +1,8 @@
-"""Convolutions over blocks of images, in scratch memory that stays in the cache.
+"""Convolutions by im2col over blocks of images that fit the cache.
 
 The windows of a few images are copied to the columns of a matrix (see `columns`), and a matrix
-product makes the outputs of all of them. The transposed convolution multiplies first and adds the
-columns up; the filters are a product of columns and outputs.
+product computes their outputs. The transposed convolution multiplies first and sums the columns
+(col2im); the filter gradient is a product of columns and outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Convolution(Blocked):
     """
 
     arrays: ClassVar[int] = 3
-    """How many of the arrays that `Geometry.sizes` lists a thread needs."""
+    """The number of the arrays in `Geometry.sizes` that a thread needs."""
 
     lanes: list[Lane]
 
@@ -55,7 +55,7 @@ class Forward(Convolution):
         self.share(self.geometry.blocks, x, self.matrices(w), out)
 
     def work(self, parts: Iterator[int], lane: Lane, *operands: Array) -> None:
-        """Multiply the filters with columns."""
+        """Multiply the filters by columns."""
         x, w, out = operands
         for images, block, chunk, is_new in lane.steps(parts):
             if is_new:
@@ -67,15 +67,15 @@ class Forward(Convolution):
 
 
 class Mirrored(Forward):
-    """The transposed convolution with stride 1: a convolution with the filters turned around.
+    """The transposed convolution with stride 1: a convolution with flipped filters.
 
-    Its geometry is that of this convolution: its images are the outputs of the other.
+    Its geometry is that of the convolution with flipped filters, whose images are the outputs.
     """
 
     arrays = 4
 
     def matrices(self, w: Array) -> Array:
-        """Return the filters turned around, and channels and filters exchanged."""
+        """Return the flipped filters, with channels and filters exchanged."""
         geometry = self.geometry
         inner, outer = (n // geometry.groups for n in (geometry.channels, geometry.count))
         split = w.reshape(geometry.groups, inner, outer, *geometry.kernel)
@@ -96,7 +96,7 @@ class Transposed(Convolution):
         self.share(groups, delta, self.matrices(w).swapaxes(1, 2), is_finite, out)
 
     def work(self, parts: Iterator[int], lane: Lane, *operands: Any) -> None:
-        """Multiply the transposed filters with the outputs, and add the columns up."""
+        """Multiply the transposed filters by the outputs, and sum the columns."""
         delta, w, is_finite, out = operands
         # With one filter in a group it is an outer product, which BLAS is slow at.
         product = np.multiply if w.shape[-1] == 1 else np.matmul
@@ -114,7 +114,7 @@ class Transposed(Convolution):
 
 
 class Filters(Convolution):
-    """The filters that images and outputs meet in."""
+    """The filter gradient of a convolution."""
 
     arrays = 5
 
@@ -127,7 +127,7 @@ class Filters(Convolution):
         np.copyto(out.reshape(total.shape), total, "unsafe")
 
     def _sum(self, x: Array, delta: Array, is_exact: bool) -> Array:
-        """Return the sum over all blocks, in an order that does not depend on how threads run."""
+        """Return the sum over all blocks, independent of the scheduling of threads."""
         self.share(self.threads, x, delta, is_exact)
         first, *others = (self._total(lane) for lane in self.lanes)
         for each in others:
@@ -135,13 +135,13 @@ class Filters(Convolution):
         return first.swapaxes(1, 2)
 
     def _total(self, lane: Lane) -> Array:
-        """Return the sum of a part of the blocks: groups, elements of a filter, filters."""
+        """Return a part's sum, of shape (groups, elements of a filter, filters)."""
         geometry = self.geometry
         filters = geometry.count // geometry.groups
         return shaped(lane.filters[1], geometry.groups, geometry.depth, filters)
 
     def work(self, parts: Iterator[int], lane: Lane, *operands: Any) -> None:
-        """Add up the products of columns and outputs in each part of the blocks."""
+        """Sum the products of columns and outputs of each part."""
         x, delta, is_exact = operands
         for part in parts:
             total = self._total(self.lanes[part])

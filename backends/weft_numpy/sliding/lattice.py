@@ -1,13 +1,12 @@
-"""Image layouts in which sliding windows are contiguous runs.
+"""Lattice: a layout of images in which sliding windows are contiguous runs of memory.
 
-Every axis gets a pitch: its length and as many zeros as windows see beyond it, which the end of one
-line shares with the beginning of the next. Then the elements that the windows meet at one of their
-places lie as far apart as the windows themselves, so that they are one run, as if images had a
-single axis. Between the last window of a line and the first of the next there are places that are
-no windows; what is computed for them is left out.
+Every axis has a pitch: its length plus the zeros of the padding, which the end of one line shares
+with the beginning of the next. The elements that windows read at one tap then have the stride of
+the windows, so they form one run, as if images had a single axis. Positions between the last window
+of a line and the first of the next are gaps, whose results are dropped.
 
-Where windows lie a stride apart, a lattice that is split brings elements that far apart together
-first: they are a phase of their axis, and a place in a window always meets the same phase.
+For strides above 1, a split lattice groups the elements of each phase of the stride; a tap always
+reads the same phase.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from weft_numpy.sliding.blocked import Array
 
 
 class Phase(NamedTuple):
-    """Elements of an axis that lie a stride apart, and the places in a window that meet them.
+    """A phase of the stride along an axis: its elements, and the taps that read them.
 
     Attributes
     ----------
     elements, places
-        Which ones they are.
+        Slices of the axis, and of the taps.
     length, size
-        How many they are.
+        Their numbers.
     shift, gap
-        How far the element at the first place lies from the window's own one, counted in the
-        phase, and how much farther that at each next place.
+        The offset, in elements of the phase, from a window's first element to that of the first
+        tap, and the distance between the elements of consecutive taps.
     """
 
     elements: slice
@@ -47,12 +46,12 @@ class Phase(NamedTuple):
 
     @property
     def end(self) -> int:
-        """How far the element at the last place lies from the window's own."""
+        """The offset from a window's first element to that of the last tap."""
         return self.shift + (self.size - 1) * self.gap
 
 
 class Line(NamedTuple):
-    """One axis: its windows, how far apart they begin, how long lines are, and its phases."""
+    """One axis: its number of windows, their step, the length of lines, and its phases."""
 
     windows: int
     step: int
@@ -61,7 +60,7 @@ class Line(NamedTuple):
 
 
 def make_line(length: int, sliding: Sliding, is_split: bool) -> Line:
-    """Return how windows slide along an axis of so many elements, the only one of `sliding`."""
+    """Return the line of an axis, given its length and the sliding windows along it."""
     (size,), (stride,), ((before, _),), (dilation,) = sliding
     (windows,) = sliding.counts((length,))
     apart = stride if is_split else 1
@@ -82,7 +81,7 @@ def make_line(length: int, sliding: Sliding, is_split: bool) -> Line:
 
 
 class Lattice:
-    """Where elements of images, and windows over them, lie in a run of memory for each channel.
+    """The layout of images and windows in a run of memory for each channel.
 
     Attributes
     ----------
@@ -91,8 +90,8 @@ class Lattice:
     phases
         All combinations of phases of the axes.
     row, columns, image
-        The places from one window to the next along the first axis, those of all windows of an
-        image, and those from one image to the next.
+        The distance between windows along the first axis, the extent of all windows of an image,
+        and the distance between images, in positions of the run.
     """
 
     def __init__(self, lengths: Sequence[int], sliding: Sliding, is_split: bool) -> None:
@@ -110,28 +109,28 @@ class Lattice:
         self.end = max(self.image, max(self.columns, last + 1) + reach)
 
     def _offset(self, numbers: Iterable[int]) -> int:
-        """Return the offset of an element, given a number along each axis."""
+        """Return the offset of an element, given its index along each axis."""
         return sum(number * unit for number, unit in zip(numbers, self._units, strict=True))
 
     def _shift(self, phase: Sequence[Phase]) -> int:
-        """Return how far the first element that windows meet in a phase lies from their own."""
+        """Return the offset of the first tap of a phase."""
         return self._offset(each.shift for each in phase)
 
     def span(self, images: int) -> int:
-        """Return how many places the run of a channel has."""
+        """Return the length of a channel's run."""
         return self.margin + (images - 1) * self.image + self.end
 
     def elements(self, run: Array, phase: Sequence[Phase], images: int) -> Array:
-        """Return the elements of a phase in the runs of channels: images, channels, lengths."""
+        """Return the elements of a phase as an array (images, channels, lengths)."""
         inner = run[:, self.margin : self.margin + images * self.image]
         lines = inner.reshape(len(run), images, *self.pitches)
         used = (slice(each.length) for each in phase)
         return lines[(slice(None), slice(None), *used)].swapaxes(0, 1)
 
     def runs(self, run: Array, phase: Sequence[Phase], images: int, rows: range) -> Array:
-        """Return what windows meet in a phase: channels, places in a window, images, columns.
+        """Return the elements of windows in a phase as an array (channels, taps, images, columns).
 
-        The lattice must be split, so that windows are neighbours.
+        The lattice must be split, so that windows are contiguous.
         """
         start, sizes, strides = self._places(phase, rows, run.itemsize)
         return as_strided(
@@ -141,7 +140,7 @@ class Lattice:
         )
 
     def windows(self, run: Array, phase: Sequence[Phase], images: int, rows: range) -> Array:
-        """Return what windows meet: images, channels, places in a window, numbers of windows."""
+        """Return the elements of windows as an array (images, channels, taps, windows)."""
         start, sizes, strides = self._places(phase, rows, run.itemsize)
         steps = (step * run.itemsize for step in self._steps)
         return as_strided(
@@ -153,7 +152,7 @@ class Lattice:
     def _places(
         self, phase: Sequence[Phase], rows: range, unit: int
     ) -> tuple[int, list[int], list[int]]:
-        """Return where the first window meets a phase, and lengths and strides of its places."""
+        """Return the offset of the first window in a phase, and shape and strides of its taps."""
         pairs = list(zip(phase, self._units, strict=True))
         start = self.margin + self._shift(phase) + rows.start * self.row
         return (
@@ -163,15 +162,15 @@ class Lattice:
         )
 
     def inner(self, places: Array) -> Array:
-        """Return what belongs to windows: images, channels, numbers of windows.
+        """Return the positions of windows as an array (images, channels, windows).
 
-        That is a view of an array of channels, images, and as many places as `windows` gives.
+        It is a view of an array (channels, images, positions).
         """
         counts = (slice(count) for count in self.counts[1:])
         return self._lines(places)[(slice(None), slice(None), slice(None), *counts)].swapaxes(0, 1)
 
     def gaps(self, places: Array) -> Iterator[Array]:
-        """Yield views of what belongs to no window."""
+        """Yield views of the gaps."""
         lines = self._lines(places)
         for axis, (count, pitch) in enumerate(
             zip(self.counts[1:], self.pitches[1:], strict=True), 3

@@ -1,8 +1,8 @@
-"""Pooling over blocks of images, in scratch memory that stays in the cache.
+"""Pooling over blocks of images that fit the cache.
 
-NumPy is quick at whole arrays and slow at the few elements of a window, so one element of all
-windows is taken after the other. Maxima and sums are taken along one axis after the other, which
-takes fewer steps, and the first of them on whole lines.
+NumPy is fast on whole arrays and slow on the few elements of a window, so the loop is over taps,
+each for all windows at once. Maxima and sums are separable: they are reduced along one axis at a
+time, which takes fewer steps.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from weft_numpy.sliding.blocked import CACHED, Array, Blocked, Piece, shaped
 Where = tuple[slice, slice]
 
 LONG = 1 << 22
-"""The bytes of the arrays of a block that is shared among threads.
+"""The bytes of the arrays of a block, with several threads.
 
-A thread waits for another's lock between two steps, for as long as it takes to read 100 kB. So
-steps are long, though the blocks leave the cache.
+Between two steps a thread waits for the interpreter lock, about the time of reading 100 kB. So
+steps are long, although the blocks exceed the cache.
 """
 
 
@@ -36,13 +36,13 @@ class Pooling(Blocked):
     lengths, counts
         The spatial lengths of images, and the numbers of windows.
     images, channels
-        A block takes so many images, and so many of their channels.
+        The images of a block, and their channels.
     wide
-        The dtype that is computed in: float32 for floats of 16 bits.
+        The dtype of computation: float32 for floats of 16 bits.
     """
 
     arrays_of_images: int
-    """How many arrays of the images' size a block works with."""
+    """The number of arrays of the images' size in a block."""
 
     def __init__(
         self, shape: Numbers, kernel: Numbers, stride: Numbers, padding: Pairs, dilation: Numbers,
@@ -81,19 +81,19 @@ class Pooling(Blocked):
         )
 
     def size(self, *lengths: int) -> int:
-        """Return how many elements a block has for spatial lengths."""
+        """Return the elements of a block for some spatial lengths."""
         return self.images * self.channels * math.prod(lengths)
 
 
 class Taps(NamedTuple):
-    """How windows along one axis become one element each.
+    """The reduction of windows along one axis to one element each.
 
     Attributes
     ----------
     whole
-        Indices of elements that all windows have, at most two, to begin with.
+        Slices of elements that all windows have, at most two, which are combined first.
     rest
-        Pairs of an index of windows and one of their elements.
+        Pairs of slices of windows and of their elements.
     """
 
     whole: list[Any]
@@ -101,7 +101,7 @@ class Taps(NamedTuple):
 
 
 def make_taps(sliding: Sliding, place: int, length: int) -> Taps:
-    """Return the taps along one of the spatial axes, of so many elements."""
+    """Return the taps along one of the spatial axes, given its length."""
     along = sliding.along(place)
     (count,) = along.counts((length,))
     before = (slice(None),) * (2 + place)
@@ -115,7 +115,7 @@ def make_taps(sliding: Sliding, place: int, length: int) -> Taps:
 
 
 class Reduction(Pooling):
-    """The base of pooling by one ufunc, along one axis after the other."""
+    """The base of pooling by one ufunc, along one axis at a time."""
 
     arrays_of_images = 2
     combine: np.ufunc
@@ -126,21 +126,21 @@ class Reduction(Pooling):
 
     @property
     def initial(self) -> Any:
-        """What the ufunc makes of nothing."""
+        """The identity element of the ufunc."""
         raise NotImplementedError
 
     def pieces(self) -> list[Piece]:
-        """Return an array for what each axis but the last gives; more for 16 bits."""
+        """Return an array for the result of each axis but the last; more for 16 bits."""
         ends = range(0 if self.is_narrow else 1, len(self.lengths) + self.is_narrow)
         return [Piece(self.size(*self._lengths(end)), self.wide) for end in ends]
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the images are computed with in another dtype than their own."""
+        """Whether images are computed in another dtype than their own."""
         return False
 
     def _lengths(self, reduced: int) -> Numbers:
-        """Return the lengths after so many axes."""
+        """Return the spatial lengths after the reduction of `reduced` axes."""
         return (*self.counts[:reduced], *self.lengths[reduced:])
 
     def __call__(self, x: Array, out: Array) -> None:
@@ -179,11 +179,11 @@ class Reduction(Pooling):
             self.combine(target, source[elements], out=target)
 
     def finish(self, total: Array, out: Array) -> None:
-        """Make the result of what the last axis gives, which may be there already."""
+        """Compute the result from the last reduction, which may be in place already."""
 
 
 class MaxPool(Reduction):
-    """The largest element of each window."""
+    """The maximum of each window."""
 
     combine = np.maximum
 
@@ -199,7 +199,7 @@ class AvgPool(Reduction):
     Parameters
     ----------
     numbers
-        How many elements count in each window: an array of the numbers of windows, or a number.
+        The elements that count in each window: an array over the windows, or a scalar.
     """
 
     combine = np.add
@@ -212,18 +212,18 @@ class AvgPool(Reduction):
 
     @property
     def is_narrow(self) -> bool:
-        """Floats of 16 bits are added up in float32."""
+        """Whether the dtype is a float of 16 bits, which accumulates in float32."""
         return self.wide != self.dtype
 
     def finish(self, total: Array, out: Array) -> None:
-        """Divide."""
+        """Divide the sums by the counts."""
         np.divide(total, self.elements, total)
         if self.is_narrow:
             np.copyto(out, total, "unsafe")
 
 
 class MaxPoolInput(Pooling):
-    """The adjoint of the maxima of windows, split among the largest elements of each."""
+    """The gradient of a max-pool, divided among the maxima of each window."""
 
     arrays_of_images = 4
 
@@ -232,7 +232,7 @@ class MaxPoolInput(Pooling):
         self.taps = [(at, elements) for at, elements, _ in self.sliding.taps(self.lengths)]
 
     def pieces(self) -> list[Piece]:
-        """Return ones and zeros for the elements of windows, and a number for each window."""
+        """Return a mask of the elements of windows, and an array over the windows."""
         size = self.size(*self.counts)
         total = self.size(*self.lengths) if self.wide != self.dtype else 0
         return [
@@ -243,11 +243,11 @@ class MaxPoolInput(Pooling):
         ]
 
     def __call__(self, delta: Array, x: Array, maxima: Array, out: Array) -> None:
-        """Write the adjoint of the images."""
+        """Write the gradient of the images."""
         self.share(self.blocks, delta, x, maxima, out)
 
     def work(self, parts: Iterator[int], lane: list[Array], *arrays: Array) -> None:
-        """Find the largest elements, then give each its share."""
+        """Find the maxima, then add the share of each."""
         for part in parts:
             where = self.block(part)
             delta, x, maxima, out = (array[where] for array in arrays)
@@ -268,7 +268,7 @@ class MaxPoolInput(Pooling):
                 np.copyto(out, total, "unsafe")
 
     def _spread(self, chosen: Array, share: Array, total: Array) -> None:
-        """Write the sum of the shares of each element."""
+        """Add the shares of each element over the windows that contain it."""
         total.fill(0)
         for each, (at, elements) in zip(chosen, self.taps, strict=True):
             target, own = total[elements], each[at]

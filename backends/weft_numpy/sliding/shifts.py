@@ -1,11 +1,11 @@
-"""Windows that preserve the image size, as shifted images.
+"""Shifts: same-size windows with stride 1, where each tap is a shift of the image.
 
-With stride 1 and windows centred on the elements, window number n of an image meets element n + s
-at one of its places, where s depends on the place alone, if the elements of an image are numbered
-as they lie in memory. So the elements met at a place are one run of an image between zeros, except
-that such a run goes on where a line ends, into the next. Each place along all axes but the first
-has a copy of the images for itself, in which elements that would be met around such an end are
-zero; so columns of windows are copied in runs as long as images, and there are no gaps.
+With stride 1 and windows centred on the elements, window n reads element n + s at a tap, where s
+depends on the tap alone and elements are numbered in memory order. So the elements read at a tap
+are one run of an image between zeros, except that the run continues from the end of a line into the
+next. Each combination of taps along all axes but the first has its own copy of the images, in which
+elements that would be read across the end of a line are zero. Columns of windows are then copied in
+runs as long as images, without gaps.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from weft.ops.spatial import Numbers, Sliding
 from weft_numpy.sliding.blocked import Array, shaped
 
 Index = tuple[Any, ...]
-"""Into an array that ends in the axes of an image."""
+"""A slice or index for each spatial axis of an image."""
 
 
 def keeps_size(lengths: Numbers, sliding: Sliding) -> bool:
-    """Whether windows are centred on the elements, and all their places meet some."""
+    """Whether windows are centred on the elements, and every tap reads some element."""
     kernel, stride, padding, dilation = sliding
     reaches = [gap * (size // 2) for size, gap in zip(kernel, dilation, strict=True)]
     is_centred = all(size % 2 for size in kernel) and all(step == 1 for step in stride)
@@ -36,14 +36,14 @@ def keeps_size(lengths: Numbers, sliding: Sliding) -> bool:
 
 
 class Place(NamedTuple):
-    """IndexingMap in a window: one along the first axis, or one along all the others.
+    """A tap along the first axis, or a combination of taps along all others.
 
     Attributes
     ----------
     shift
-        How far the elements that windows meet there lie from their own.
+        The offset of the elements that it reads from the windows' own elements.
     far_elements, far_windows
-        Where elements are that no window meets in its own line, and windows that meet none.
+        The slices of elements that no window reads in its own line, and of windows that read none.
     """
 
     shift: int
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 
 def make_place(steps: Numbers, lengths: Numbers) -> Place:
-    """Return the place so many elements away along each axis."""
+    """Return the tap with an offset along each axis."""
     shift = sum(step * unit for step, unit in zip(steps, row_major(lengths, 1), strict=True))
     elements, windows = [], []
     for axis, (step, length) in enumerate(zip(steps, lengths, strict=True)):
@@ -66,14 +66,15 @@ def make_place(steps: Numbers, lengths: Numbers) -> Place:
 
 
 class Shifts:
-    """The shifts of all places in a window.
+    """The shifts of all taps.
 
     Attributes
     ----------
     lengths, size
-        The lengths of images, and the number of their elements.
+        The spatial lengths of images, and their number of elements.
     lines, copies
-        The places along the first axis, and along all the others: each has a copy of the images.
+        The taps along the first axis, and the combinations along all others, each with a copy of
+        the images.
     """
 
     def __init__(self, lengths: Numbers, kernel: Numbers, dilation: Numbers) -> None:
@@ -90,11 +91,11 @@ class Shifts:
 
     @property
     def copied(self) -> int:
-        """The elements of all copies of a channel of an image, with zeros around them."""
+        """The elements of all zero-padded copies of a channel of an image."""
         return len(self.copies) * self._span
 
     def load(self, x: Array, memory: Array) -> Array:
-        """Copy images: to images, channels, copies, elements with zeros around them."""
+        """Copy images to a zero-padded array (images, channels, copies, elements)."""
         copies = shaped(memory, *x.shape[:2], len(self.copies), self._span)
         copies.fill(0)
         for number, copy in enumerate(self.copies):
@@ -106,7 +107,7 @@ class Shifts:
         return copies
 
     def runs(self, copies: Array) -> Array:
-        """Return what windows meet: images, channels, lines, copies, windows."""
+        """Return the elements of windows as an array (images, channels, lines, copies, windows)."""
         start = self._margin + self.lines[0].shift
         apart = (self.lines[-1].shift - self.lines[0].shift) // max(len(self.lines) - 1, 1)
         *outer, copy, unit = copies.strides
@@ -117,11 +118,11 @@ class Shifts:
         )
 
     def add_up(self, columns: Array, out: Array) -> None:
-        """Add columns to the elements that their windows meet: the reverse of copying `runs`.
+        """Add columns to the elements that their windows read: the transpose of copying `runs`.
 
-        Columns are images, then lines, copies and channels together, windows; they are overwritten.
-        The result is images, channels, elements. Where windows that meet nothing in their line have
-        zeros, all channels can be shifted as one run.
+        Columns have the shape (images, lines * copies * channels, windows), and are overwritten.
+        The result has the shape (images, channels, elements). Windows that read nothing in their
+        line are set to zero, so that all channels can be shifted as one run.
         """
         places = len(self.lines), len(self.copies), *out.shape[1:]
         by_place = columns.reshape(len(columns), *places)
@@ -136,7 +137,7 @@ class Shifts:
                 self._add(total[:, number], copy, out)
 
     def _add(self, windows: Array, place: Place, total: Array) -> None:
-        """Add windows to the elements that they meet at a place."""
+        """Add windows to the elements that they read at a tap."""
         by_lengths = windows.reshape(*windows.shape[:-1], *self.lengths, copy=False)
         for far in place.far_windows:
             by_lengths[far] = 0

@@ -1,8 +1,7 @@
-"""The adjoint of max pooling for windows that tile the images.
+"""The gradient of a max-pool whose windows tile the images without overlap.
 
-Windows of a few elements make short loops, in which NumPy takes most of the time to begin. So what
-windows have one of is repeated for each of their elements, and everything else is computed for
-whole images, which lie in memory in one piece.
+Loops over the few elements of a window are dominated by NumPy's overhead. So values of windows are
+repeated for each of their elements, and the rest is computed on whole, contiguous images.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from weft_numpy.sliding.blocked import Array, Piece, shaped
 from weft_numpy.sliding.pooling import Pooling
 
 MOST_ELEMENTS = 255
-"""The elements of a window that a byte can count."""
+"""The most elements of a window, which a byte can count."""
 
 
 def are_tiles(lengths: Numbers, sliding: Sliding) -> bool:
-    """Whether each element belongs to exactly one window, none of which has too many."""
+    """Whether each element is in exactly one window, and windows are small."""
     kernel, stride, padding, dilation = sliding
     is_whole = all(n % size == 0 for n, size in zip(lengths, kernel, strict=True))
     is_dense = kernel == stride and all(n == 1 for n in dilation) and not any(map(any, padding))
@@ -30,7 +29,7 @@ def are_tiles(lengths: Numbers, sliding: Sliding) -> bool:
 
 
 class MaxPoolTilesInput(Pooling):
-    """The adjoint of the maxima of windows, split among the largest elements of each."""
+    """The gradient of a max-pool, divided among the maxima of each window."""
 
     arrays_of_images = 4
 
@@ -39,20 +38,20 @@ class MaxPoolTilesInput(Pooling):
         self.axes = [axis for axis, size in enumerate(self.sliding.kernel) if size > 1]
 
     def pieces(self) -> list[Piece]:
-        """Return numbers and counts for each element, and for what is left after each axis."""
+        """Return arrays of values and counts, for the elements and after each axis."""
         sizes = [self.size(*self._lengths(axis)) for axis in range(len(self.lengths) + 1)]
         return [Piece(size, dtype) for dtype in (self.wide, np.dtype(np.uint8)) for size in sizes]
 
     def _lengths(self, reduced: int) -> Numbers:
-        """Return the lengths after so many axes."""
+        """Return the spatial lengths after the reduction of `reduced` axes."""
         return (*self.counts[:reduced], *self.lengths[reduced:])
 
     def __call__(self, delta: Array, x: Array, maxima: Array, out: Array) -> None:
-        """Write the adjoint of the images."""
+        """Write the gradient of the images."""
         self.share(self.blocks, delta, x, maxima, out)
 
     def work(self, parts: Iterator[int], lane: list[Array], *arrays: Array) -> None:
-        """Find the largest elements, then give each its share."""
+        """Find the maxima, then write the share of each."""
         for part in parts:
             delta, x, maxima, out = (array[self.block(part)] for array in arrays)
             stages = [
@@ -68,7 +67,7 @@ class MaxPoolTilesInput(Pooling):
             np.multiply(out, self._repeated(share, numbers), out, casting="unsafe")
 
     def _repeated(self, source: Array, stages: Sequence[Array]) -> Array:
-        """Repeat numbers of windows for each element, along the last axis first."""
+        """Repeat values of windows for each element, along the last axis first."""
         for axis in reversed(self.axes):
             for place in self._places(axis):
                 np.copyto(stages[axis][place], source)
@@ -76,7 +75,7 @@ class MaxPoolTilesInput(Pooling):
         return source
 
     def _counted(self, stages: Sequence[Array]) -> Array:
-        """Add up the elements of windows, along the first axis first."""
+        """Sum the elements of windows, along the first axis first."""
         source = stages[0]
         for axis in self.axes:
             first, second, *others = (source[place] for place in self._places(axis))
@@ -88,7 +87,7 @@ class MaxPoolTilesInput(Pooling):
         return source
 
     def _places(self, axis: int) -> Iterator[tuple[slice, ...]]:
-        """Yield for each place in a window along an axis where the elements there are."""
+        """Yield the slices of the elements at each tap along an axis."""
         size = self.sliding.kernel[axis]
         for first in range(size):
             yield (*(slice(None),) * (2 + axis), slice(first, None, size))

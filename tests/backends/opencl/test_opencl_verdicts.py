@@ -142,4 +142,4 @@ def test_the_real_probe_finds_a_device_that_works(capsys: pytest.CaptureFixture[
 def test_the_probe_finds_wrong_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     handle: Any = next(e.handle for e in drivers.candidates() if not verdict_on(e).wrong)
     monkeypatch.setattr(probe, "SOURCE", probe.SOURCE.replace("+ 1.0f", "+ 1.01f"))
-    assert "wrong numbers" in probe.probe(drivers.opencl(), handle)["wrong"]
+    assert "wrong results" in probe.probe(drivers.opencl(), handle)["wrong"]
