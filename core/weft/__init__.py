@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft import errors, ops
 from weft.autodiff.gradient_graph import (
-    ExpectedConnection,
-    ExpectedConnectionType,
-    GradGraphInfo,
+    GradientGraph,
     autodiff,
 )
 from weft.autodiff.reverse import deriv, gradient_of, jvp
@@ -78,10 +76,8 @@ __all__ = [
     "ComputationOp",
     "DeviceBufferStorage",
     "DeviceTensor",
-    "ExpectedConnection",
-    "ExpectedConnectionType",
     "FlattenedAxis",
-    "GradGraphInfo",
+    "GradientGraph",
     "Graph",
     "GraphPass",
     "NumPyTransformer",

@@ -454,8 +454,8 @@ def linear() -> tuple[weft.Graph, Any, Any, Any]:
 def test_a_gradient_graph_says_what_it_takes_and_yields() -> None:
     graph, *_ = linear()
     info = weft.autodiff(graph)
-    kinds = [each.connection_type.name for each in info.expected_inputs]
-    assert kinds == ["FwdGrad", "Fwd", "Fwd"]
+    assert info.provided == graph.outputs
+    assert info.values == graph.inputs[:2]
     assert info.inputs == (graph.outputs[0], graph.inputs[0], graph.inputs[1])
     assert info.outputs == graph.inputs
     assert len(info.graph.inputs) == 3
@@ -467,7 +467,7 @@ def test_the_four_steps_of_the_document(transformer: Any) -> None:
     forward = call_op(graph, x, w, b)
     info = weft.autodiff(graph)
     seed = np.full((2, 2), 2, np.float32)
-    values = list(info.inputs_dict(forward).values())
+    values = list(info.saved_values(forward).values())
     backward = call_op(info.graph, weft.constant(seed), *values)
     run = transformer.computation([*forward.results, *backward.results], x, w, b)
     xs, ws, bs = (
@@ -478,7 +478,7 @@ def test_the_four_steps_of_the_document(transformer: Any) -> None:
     np.testing.assert_allclose(dx, seed @ ws.T)
     np.testing.assert_allclose(dw, xs.T @ seed)
     np.testing.assert_allclose(db, seed.sum(0))
-    by_parent = info.fwd_parent_ins_to_grad_parent_outs(forward, backward)
+    by_parent = info.operand_gradients(forward, backward)
     assert list(by_parent) == [x, w, b]
 
 

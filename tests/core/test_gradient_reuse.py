@@ -71,8 +71,8 @@ def yielded(transformer: Any, info: Any) -> list[Any]:
     """Return what a gradient graph yields for seeds of ones."""
     x, w = weft.placeholder((2,)), weft.placeholder((2,))
     forward = call_op(info.forward_graph, x, w)
-    seeds = [weft.constant(np.ones(2, np.float32)) for _ in info.provided()]
-    backward = call_op(info.graph, *seeds, *info.inputs_dict(forward).values())
+    seeds = [weft.constant(np.ones(2, np.float32)) for _ in info.provided]
+    backward = call_op(info.graph, *seeds, *info.saved_values(forward).values())
     found: list[Any] = transformer.computation([*backward.results], x, w)(X, W)
     return found
 
@@ -111,7 +111,7 @@ def test_a_call_in_which_some_gradients_arrive_runs_their_part() -> None:
     for recompute in (False, True):
         whole = weft.autodiff(called, recompute=recompute)
         part = whole.part(called.outputs[1:])
-        assert part.provided() == called.outputs[1:]
+        assert part.provided == called.outputs[1:]
         assert part.outputs == whole.outputs
         assert len(part.graph.ops) < len(whole.graph.ops)
         assert whole.part(called.outputs[1:]).graph is part.graph
@@ -134,7 +134,7 @@ def test_graphs_below_calls_loops_and_choices_are_reported(before: bool) -> None
     infos = weft.autodiff(top, return_all_grad_graphs=True)
     assert set(infos) == {leaf, then, step, middle, choosing, top}
     for graph, info in infos.items():
-        assert info.provided() == graph.outputs
+        assert info.provided == graph.outputs
     again = weft.autodiff(top, called_graphs_grad_info={then: infos[then]})
     inside = {each for called in again.graph.called for each in called.called}
     assert infos[then].graph in {each for called in inside for each in called.called}
@@ -143,7 +143,7 @@ def test_graphs_below_calls_loops_and_choices_are_reported(before: bool) -> None
 def test_an_output_that_is_there_twice_has_two_gradients(transformer: Any) -> None:
     called = graph_of(lambda a, c: (c, a, a), "called")
     info = weft.autodiff(called)
-    assert info.provided() == called.outputs
+    assert info.provided == called.outputs
     assert weft.autodiff(called, called.outputs) is info
     close(yielded(transformer, info), [[2, 2], [1, 1]])
     top = graph_of(lambda a, c: [weft.add(*weft.call(called, a * c, c)[1:])], "top")
@@ -281,7 +281,7 @@ def test_gradients_do_not_depend_on_earlier_requests(
                 return_all_grad_graphs=is_all,
             )
             known.update(found if is_all else {graph: found})
-    full = {each: info for each, info in known.items() if info.provided() == each.outputs}
+    full = {each: info for each, info in known.items() if info.provided == each.outputs}
     top = graphs[-1]
     numbers = Numbers(tree)
     wanted = slopes(lambda a, c: np.add(*numbers.call(len(tree) - 1, a, c)))

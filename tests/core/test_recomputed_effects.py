@@ -110,7 +110,7 @@ def test_a_gradient_graph_repeats_no_effect(name: str, recompute: bool, transfor
     graph = graph_of(function, "forward")
     info = weft.autodiff(graph, recompute=recompute)
     forward = call_op(graph, x)
-    values = info.inputs_dict(forward).values()
+    values = info.saved_values(forward).values()
     back = call_op(info.graph, np.ones(2, np.float32), *values)
     value, slope = transformer.computation([*forward.results, *back.results], x)(X)
     assert len(seen) == count

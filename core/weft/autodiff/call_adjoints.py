@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.autodiff.gradient_graph import GradGraphInfo, given_graphs, gradient_graph, like_parameter
+from weft.autodiff.gradient_graph import GradientGraph, given_graphs, gradient_graph, like_parameter
 from weft.autodiff.reverse import Missing
 from weft.ir import dtypes, scope, upcalls
 from weft.ir.graph import Graph
@@ -20,7 +20,7 @@ from weft.transforms.inlining import without_saved
 
 def _gradients_of_called(
     graph: Graph, adjoints: Mapping[Any, TensorOp], recompute: bool
-) -> GradGraphInfo:
+) -> GradientGraph:
     """Return the gradient graph for the adjoints that are there, or the part of a given one."""
     info = given_graphs.get().get(graph)
     if info is not None:
@@ -55,13 +55,13 @@ def _adjoints(
     """Return the adjoints of the inputs of one call of a graph."""
     adjoints = _by_op(graph, delta)
     info = _gradients_of_called(graph, adjoints, recompute)
-    provided = info.provided()
+    provided = info.provided
     for each in adjoints:
         if each not in provided:
             return [Missing(op, (op,), _refused(graph, each))] * len(graph.inputs)
     rest = dict(adjoints)
     seeds = [rest.pop(each) if each in rest else zeros_like(each) for each in provided]
-    inside = info.inputs[len(provided) :]
+    inside = info.values
     values = _values(op, inside, turn) if isinstance(op, LoopOp) else all_saved(op, inside)
     gradients = call_op(info.graph, *seeds, *values).results
     found: dict[Any, Any] = dict(zip(info.outputs, gradients, strict=True))
@@ -79,7 +79,7 @@ def _refused(graph: Graph, op: Op) -> str:
     )
 
 
-def _without_gradient(op: Op, info: GradGraphInfo, parameter: Any) -> Missing | None:
+def _without_gradient(op: Op, info: GradientGraph, parameter: Any) -> Missing | None:
     """Return what stands for the gradient of an input that a gradient graph does not yield."""
     if parameter in info.missing:
         return info.missing[parameter]

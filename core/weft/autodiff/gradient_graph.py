@@ -13,7 +13,6 @@ asks for the gradient graphs of all graphs gets some that fit every call, and on
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,10 +46,9 @@ from weft.ops.elementwise import (
 from weft.ops.graph_ops import CallOp, SavedOp, WhileOp
 from weft.ops.movement import zeros_like
 from weft.support.gc_pause import gc_paused
-from weft.support.locks import cached_property
 from weft.transforms.inlining import without_saved
 
-__all__ = ["ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "autodiff"]
+__all__ = ["GradientGraph", "autodiff"]
 
 CHEAP = (
     AddOp, CastOp, ComparisonOp, MaximumOp, MinimumOp, MultiplyOp, NegativeOp, SquareOp, SubtractOp,
@@ -59,39 +57,20 @@ CHEAP = (
 """The ops that take less time than to keep their result and read it again; views are cheap too."""
 
 
-class ExpectedConnectionType(enum.Enum):
-    """What stands behind an input or output of a gradient graph: a forward value or a gradient."""
-
-    Fwd = "Fwd"
-    FwdGrad = "FwdGrad"
-
-
-@dataclass(frozen=True)
-class ExpectedConnection:
-    """An input or output of a gradient graph.
-
-    Attributes
-    ----------
-    connection_type
-        Whether it is the value of a forward tensor, or the gradient of one.
-    fwd_tensor
-        An input, output or inner op of the forward graph.
-    """
-
-    connection_type: ExpectedConnectionType
-    fwd_tensor: Any
-
-
 @dataclass(frozen=True, eq=False)
-class GradGraphInfo:
+class GradientGraph:
     """A gradient graph, and what its inputs and outputs mean.
 
     Attributes
     ----------
     graph, forward_graph
         The gradient graph, and the one that was differentiated.
-    expected_inputs, expected_outputs
-        What each input and output of the gradient graph stands for, in their order.
+    provided
+        The forward tensors whose gradients are its first inputs.
+    values
+        The forward tensors whose values are its other inputs.
+    outputs
+        The forward inputs whose gradients are its outputs.
     missing
         For inputs of the forward graph that have no gradient, the op that is the reason, and the
         ops on the way to it.
@@ -101,39 +80,26 @@ class GradGraphInfo:
 
     graph: Graph
     forward_graph: Graph
-    expected_inputs: tuple[ExpectedConnection, ...]
-    expected_outputs: tuple[ExpectedConnection, ...]
+    provided: tuple[Any, ...]
+    values: tuple[Any, ...]
+    outputs: tuple[Any, ...]
     missing: Mapping[Any, Missing] = field(default_factory=dict, repr=False)
     independent: frozenset[Any] = field(default=frozenset(), repr=False)
-    _part: Callable[[tuple[Any, ...]], GradGraphInfo] | None = field(default=None, repr=False)
-    _parts: dict[frozenset[Any], GradGraphInfo] = field(default_factory=dict, repr=False)
+    _part: Callable[[tuple[Any, ...]], GradientGraph] | None = field(default=None, repr=False)
+    _parts: dict[frozenset[Any], GradientGraph] = field(default_factory=dict, repr=False)
 
-    @cached_property
+    @property
     def inputs(self) -> tuple[Any, ...]:
         """The forward tensors behind the inputs."""
-        return tuple(each.fwd_tensor for each in self.expected_inputs)
+        return (*self.provided, *self.values)
 
-    @cached_property
-    def outputs(self) -> tuple[Any, ...]:
-        """The forward tensors behind the outputs."""
-        return tuple(each.fwd_tensor for each in self.expected_outputs)
-
-    def provided(self) -> tuple[Any, ...]:
-        """Return the forward tensors whose gradients are inputs, which are the first inputs."""
-        return self._provided
-
-    @cached_property
-    def _provided(self) -> tuple[Any, ...]:
-        kind = ExpectedConnectionType.FwdGrad
-        return tuple(e.fwd_tensor for e in self.expected_inputs if e.connection_type is kind)
-
-    def part(self, provided: Collection[Any]) -> GradGraphInfo:
+    def part(self, provided: Collection[Any]) -> GradientGraph:
         """Return what a call runs in which only some of the gradients arrive, made once for each.
 
         It computes nothing for the others. What `autodiff` did not make has no part but itself.
         """
         key = frozenset(provided)
-        if self._part is None or not key < set(self.provided()):
+        if self._part is None or not key < set(self.provided):
             return self
         if key not in self._parts:
             self._parts[key] = self._part(tuple(provided))
@@ -145,32 +111,29 @@ class GradGraphInfo:
         """The gradient graph, and those of its parts that there are."""
         return (self.graph, *(part.graph for part in self._parts.values()))
 
-    def inputs_dict(self, fwd_call: CallOp) -> dict[Any, TensorOp]:
+    def saved_values(self, forward: CallOp) -> dict[Any, TensorOp]:
         """Return, for each input that is a forward value, what it is in a call.
 
         Raises ArgumentError unless the forward graph is what is called.
         """
-        self._require(fwd_call, self.forward_graph, "forward graph")
-        given = len(self.provided())
-        values = all_saved(fwd_call, self.inputs[given:])
-        return dict(zip(self.graph.inputs[given:], values, strict=True))
+        self._require(forward, self.forward_graph, "forward graph")
+        saved = all_saved(forward, self.values)
+        return dict(zip(self.graph.inputs[len(self.provided) :], saved, strict=True))
 
-    def fwd_graph_ins_to_grad_parent_outs(self, grad_call: CallOp) -> dict[Any, TensorOp]:
+    def gradients(self, backward: CallOp) -> dict[Any, TensorOp]:
         """Return, for inputs of the forward graph, their gradients in a call of the gradient graph.
 
         Raises ArgumentError unless the gradient graph is what is called.
         """
-        self._require(grad_call, self.graph, "gradient graph")
-        return dict(zip(self.outputs, grad_call.results, strict=True))
+        self._require(backward, self.graph, "gradient graph")
+        return dict(zip(self.outputs, backward.results, strict=True))
 
-    def fwd_parent_ins_to_grad_parent_outs(
-        self, fwd_call: CallOp, grad_call: CallOp
-    ) -> dict[TensorOp, TensorOp]:
-        """Return, for what a forward call was given, the gradients; summed where given twice."""
-        self._require(fwd_call, self.forward_graph, "forward graph")
+    def operand_gradients(self, forward: CallOp, backward: CallOp) -> dict[TensorOp, TensorOp]:
+        """Return, for operands of a forward call, their gradients; summed where given twice."""
+        self._require(forward, self.forward_graph, "forward graph")
         found: dict[TensorOp, TensorOp] = {}
-        for inner, gradient in self.fwd_graph_ins_to_grad_parent_outs(grad_call).items():
-            outer = fwd_call.args[fwd_call.graph.inputs.index(inner)]
+        for inner, gradient in self.gradients(backward).items():
+            outer = forward.args[forward.graph.inputs.index(inner)]
             found[outer] = add(found[outer], gradient) if outer in found else gradient
         return found
 
@@ -181,7 +144,7 @@ class GradGraphInfo:
             )
 
 
-Known = Mapping[Graph, GradGraphInfo]
+Known = Mapping[Graph, GradientGraph]
 
 
 given_graphs: ContextVar[Known] = ContextVar("weft_gradient_graphs", default=MappingProxyType({}))
@@ -206,7 +169,7 @@ def autodiff(
     return_all_grad_graphs: bool = False,
     recompute: bool = False,
 ) -> Any:
-    """Return the gradient graph of a graph, as `GradGraphInfo`.
+    """Return the gradient graph of a graph, as `GradientGraph`.
 
     Parameters
     ----------
@@ -245,7 +208,7 @@ def autodiff(
     required = _chosen(graph, "grads_required", graph.inputs, grads_required)
     known = _checked_known(called_graphs_grad_info)
     info, made = known.get(graph), {}
-    if info is None or (info.provided(), info.outputs) != (provided, required):
+    if info is None or (info.provided, info.outputs) != (provided, required):
         made = gradients_below(graph, known) if return_all_grad_graphs else {}
         with given({**known, **made}):
             info = gradient_graph(graph, provided, required, recompute)
@@ -284,7 +247,7 @@ def _inexact(ops: Iterable[Any]) -> tuple[Any, ...]:
     return tuple([op for op in ops if dtypes.is_inexact(op.dtype)])
 
 
-def _checked_known(given: Known | None) -> dict[Graph, GradGraphInfo]:
+def _checked_known(given: Known | None) -> dict[Graph, GradientGraph]:
     if given is None:
         return {}
     what = "called_graphs_grad_info"
@@ -293,7 +256,7 @@ def _checked_known(given: Known | None) -> dict[Graph, GradGraphInfo]:
     for graph, info in given.items():
         if not isinstance(graph, Graph):
             raise ArgumentError(f"{what} maps graphs, not {graph!r}")
-        if not isinstance(info, GradGraphInfo):
+        if not isinstance(info, GradientGraph):
             raise ArgumentError(
                 f"{what} maps {graph.name} to {info!r}: give what autodiff returned for it"
             )
@@ -313,13 +276,13 @@ def _missing_message(graph: Graph, missing: Mapping[Any, Missing]) -> str:
     return "\n".join(lines)
 
 
-def gradients_below(graph: Graph, known: Known) -> dict[Graph, GradGraphInfo]:
+def gradients_below(graph: Graph, known: Known) -> dict[Graph, GradientGraph]:
     """Return gradient graphs that fit every call of the graphs that a graph calls.
 
     They take the gradients of all outputs that hold floats. There are none for those of `known`,
     nor for what only these call.
     """
-    made: dict[Graph, GradGraphInfo] = {}
+    made: dict[Graph, GradientGraph] = {}
     for each in _below(graph, known):
         provided, required = _inexact(each.outputs), _inexact(each.inputs)
         if each not in known and provided and required:
@@ -353,7 +316,7 @@ def gradient_graph(
     provided: tuple[TensorOp, ...],
     required: tuple[TensorOp, ...],
     recompute: bool = False,
-) -> GradGraphInfo:
+) -> GradientGraph:
     """Return the gradient graph for some outputs or inner ops and some inputs; kept for the next.
 
     Inputs that have no gradient are in `missing`, and not among the outputs. Calls inside use the
@@ -363,12 +326,12 @@ def gradient_graph(
     used = [(each, known[each]) for each in _below(graph, known) if each in known] if known else ()
     key = (gradient_graph, provided, required, recompute, frozenset(used))
 
-    def differentiated() -> GradGraphInfo:
+    def differentiated() -> GradientGraph:
         with given(known), gc_paused(), scope.saved_user_deps():
             made = _Differentiation(graph, provided, recompute).info(required)
         return replace(made, _part=part)
 
-    def part(fewer: tuple[TensorOp, ...]) -> GradGraphInfo:
+    def part(fewer: tuple[TensorOp, ...]) -> GradientGraph:
         with given(dict(used)):
             return gradient_graph(graph, fewer, required, recompute)
 
@@ -391,7 +354,7 @@ class _Differentiation:
             adjoints[op] = add(adjoints[op], seed) if op in adjoints else seed
         self.adjoints = walk_back(order, adjoints, frozenset(graph.inputs))
 
-    def info(self, required: Sequence[TensorOp]) -> GradGraphInfo:
+    def info(self, required: Sequence[TensorOp]) -> GradientGraph:
         """Return the gradient graph for some inputs."""
         found = {op: self.adjoints.get(op) for op in required}
         missing = {op: a for op, a in found.items() if isinstance(a, Missing)}
@@ -401,8 +364,7 @@ class _Differentiation:
         values = self.ordered(gradients, values)
         parameters = {op: like_parameter(op, "") for op in values}
         made = self.rebuilt(gradients, parameters)
-        fwd, grad = ExpectedConnectionType.Fwd, ExpectedConnectionType.FwdGrad
-        return GradGraphInfo(
+        return GradientGraph(
             graph=without_saved(
                 Graph(
                     inputs=[*self.seeds, *parameters.values()],
@@ -412,11 +374,9 @@ class _Differentiation:
                 recomputed={made[op] for op in made if op in self.members and op.graphs},
             ),
             forward_graph=self.graph,
-            expected_inputs=(
-                *(ExpectedConnection(grad, op) for op in self.provided),
-                *(ExpectedConnection(fwd, op) for op in values),
-            ),
-            expected_outputs=tuple(ExpectedConnection(grad, op) for op in wanted),
+            provided=self.provided,
+            values=tuple(values),
+            outputs=tuple(wanted),
             missing=missing,
             independent=frozenset(op for op in self.graph.inputs if self.adjoints.get(op) is None),
         )

@@ -150,7 +150,7 @@ class Differentiation:
 
     def independent(self, core: Any) -> list[Tensor]:
         """Return inputs whose gradients depend on no gradient that is given: they are zero."""
-        seeds = (1 << len(core.provided())) - 1
+        seeds = (1 << len(core.provided)) - 1
         return [
             self.tensor(self.graph, fwd)
             for inputs, fwd in zip(dependence(core.graph), core.outputs, strict=True)
@@ -175,7 +175,7 @@ class Differentiation:
         `provided` are the outputs whose gradients it takes; those without gradients get an input
         that nothing reads.
         """
-        given = len(core.provided())
+        given = len(core.provided)
         pairs = zip(core.inputs[given:], core.graph.inputs[given:], strict=True)
         values = [(self.tensor(forward, op), parameter) for op, parameter in pairs]
         values.sort(key=lambda pair: pair[0].id)

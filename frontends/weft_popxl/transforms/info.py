@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import ExpectedConnectionType
 from weft_popxl.errors import refuse_type
 from weft_popxl.graph import Graph
 from weft_popxl.ops.call import CallSiteInfo
@@ -15,6 +15,13 @@ from weft_popxl.ops.repeat import RepeatInfo
 from weft_popxl.tensor import Tensor
 
 __all__ = ["ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "Known"]
+
+
+class ExpectedConnectionType(enum.Enum):
+    """What an input or output of a gradient graph stands for: a forward value or a gradient."""
+
+    Fwd = "Fwd"
+    FwdGrad = "FwdGrad"
 
 
 @dataclass(frozen=True)
