@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
 
 from weft.ir.graph import Graph
 from weft.ir.op import Op
@@ -37,17 +36,7 @@ def _key(op: Op) -> Hashable | None:
         if op.const.nbytes > SMALL:
             return None
         return (op.const.tobytes(), op.dtype, op.axes)
-    return (type(op), op.args, *[_hashable(getattr(op, name)) for name in op.fields])
-
-
-def _hashable(value: Any) -> Any:
-    # 1, 1.0 and True are equal as keys and yet different attributes, and so are 0.0 and -0.0.
-    if not isinstance(value, _NUMBERS):
-        return value
-    return (type(value), value if isinstance(value, int) else repr(value))
-
-
-_NUMBERS = (int, float, complex)
+    return (type(op), op.args, op.attribute_key)
 
 
 @hookimpl

@@ -68,14 +68,6 @@ class ReductionLoops:
         usual = max(min(MAX_SPLITS, prod(values.lengths) // (16 * max(kept, 1))), 1)
         return usual if kept <= MAX_WIDE_TOTAL else max(usual, -(-taken // BLOCK))
 
-    def _numbers(self, stage: int) -> list[int]:
-        first = len(self.kernel.operands)
-        return [
-            number
-            for number, each in enumerate(self.kernel.body, first)
-            if each.stage == stage and not isinstance(each.op, VIEWS)
-        ]
-
     def _is_kept(self, number: int) -> bool:
         """Whether a value is invariant along the reduced dimensions."""
         return self.values.varying[number].isdisjoint(self.values.reduced)
@@ -97,19 +89,17 @@ class ReductionLoops:
         """Return the body between two loops, computed from the reductions of earlier ones."""
         numbers = [
             number
-            for number in self._numbers(stage)
-            if self._is_kept(number) and not self.kernel.instruction(number).is_reduction
+            for number, each in enumerate(self.kernel.body, len(self.kernel.operands))
+            if each.stage == stage
+            and not (each.is_reduction or isinstance(each.op, VIEWS))
+            and self._is_kept(number)
         ]
         results = self._results(stage, is_kept=True)
         return LoopBody(self.values, untiled(self.values.lengths), numbers, results, kept=numbers)
 
     def _loop_body(self, stage: int) -> LoopBody:
         """Return the body of a reduction loop."""
-        totals = [
-            number
-            for number in self._numbers(stage)
-            if self.kernel.instruction(number).is_reduction
-        ]
+        totals = self.kernel.reductions_of(stage)
         results = self._results(stage, is_kept=False)
         sources = [self.values.sources[self.kernel.outputs[index]] for index in results]
         numbers = self._needed({*totals, *sources}, set(totals))
@@ -120,15 +110,10 @@ class ReductionLoops:
 
     def _needed(self, wanted: set[int], totals: set[int]) -> list[int]:
         """Return the instructions for some values, without those computed before."""
-        numbers = []
         first = len(self.kernel.operands)
-        for number in reversed(range(first, first + len(self.kernel.body))):
-            known = number in self.stored or (self._is_kept(number) and number not in totals)
-            if number in wanted and not known:
-                numbers.append(number)
-                args = self.kernel.instruction(number).args
-                wanted.update(self.values.sources[arg] for arg in args)
-        return numbers[::-1]
+        kept = {n for n in range(first, len(self.kernel.values)) if self._is_kept(n)}
+        needed = self.kernel.required_values(wanted, {*self.stored, *(kept - totals)})
+        return [number for number in needed if first <= number == self.values.sources[number]]
 
     # Buffers
 

@@ -73,19 +73,8 @@ class ElementWiseKernel(KernelBuilder):
 
     def required_values(self, targets: Iterable[int], uniforms: Iterable[int]) -> list[int]:
         """Return the values that `targets` depend on, without those in `uniforms`, in order."""
-        stop, found = set(uniforms), set[int]()
-        waiting = list(targets)
-        while waiting:
-            number = waiting.pop()
-            if number in found or number in stop:
-                continue
-            found.add(number)
-            if not self._is_read(number):
-                waiting.extend(self.kernel.instruction(number).args)
-        return sorted(found)
-
-    def _is_read(self, number: int) -> bool:
-        return number in self.loads or number in self.cached_rows
+        loaded = self.loads.keys() | self.cached_rows.keys()
+        return self.kernel.required_values(targets, set(uniforms), loaded)
 
     def is_loop_invariant(
         self, number: int, loops: Iterable[int], uniforms: Iterable[int] = ()

@@ -75,21 +75,12 @@ class ReductionLoops(Accumulators):
 
     def stage_values(self, stage: int) -> tuple[list[int], list[int]]:
         """Return the reductions of a stage, and the results that it stores at each point."""
-        numbers = range(len(self.kernel.operands), len(self.kernel.values))
         reductions = [
             number
-            for number in numbers
-            if number in self.needed
-            and number not in self.builder.loads
-            and self.kernel.instruction(number).is_reduction
-            and self.kernel.instruction(number).stage == stage
+            for number in self.kernel.reductions_of(stage)
+            if number in self.needed and number not in self.builder.loads
         ]
-        results = [
-            result
-            for result in self.results
-            if self.kernel.varies(self.kernel.outputs[result])
-            and self.kernel.instruction(self.kernel.outputs[result]).stage == stage
-        ]
+        results = [result for result in self.kernel.results_of(stage) if result in self.results]
         return reductions, results
 
     def write_stage(self, stage: int, kept: tuple[str, ...]) -> None:

@@ -203,25 +203,17 @@ class _SplitReduction:
 
     def write(self) -> None:
         kernel = self.kernel
-        reductions = {
-            number: kernel.instruction(number).stage
-            for number in range(len(kernel.operands), len(kernel.values))
-            if kernel.instruction(number).is_reduction
-        }
+        stages = [set(kernel.reductions_of(stage)) for stage in range(kernel.stages)]
         for number, variance in self.variances.items():
-            reductions[number] = reductions[variance.total]
-        results = dict(enumerate(kernel.outputs))
-        invariants = [result for result, number in results.items() if not kernel.varies(number)]
-        for stage in range(kernel.stages):
-            numbers = [number for number, each in reductions.items() if each == stage]
+            stages[kernel.instruction(number).stage].discard(number)
+            stages[kernel.instruction(variance.total).stage].add(number)
+        last = max(stage for stage, numbers in enumerate(stages) if numbers)
+        for stage, numbers in enumerate(stages):
             if numbers:
-                is_last = stage == max(reductions.values())
-                self.combine_splits(self.write_stage(numbers), invariants if is_last else [])
-            stored = [
-                result
-                for result, number in results.items()
-                if result not in invariants and kernel.instruction(number).stage == stage
-            ]
+                invariants = [r for r, n in enumerate(kernel.outputs) if not kernel.varies(n)]
+                partial = self.write_stage(sorted(numbers))
+                self.combine_splits(partial, invariants if stage == last else [])
+            stored = kernel.results_of(stage)
             if stored:
                 write_map(self.kernel_on(self.nest), stored)
 

@@ -11,7 +11,7 @@ import inspect
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from weft.errors import ArgumentError, ImmutableError, NotPicklable, WeftError
@@ -337,6 +337,11 @@ class Op:
         """Return the declared attributes by name."""
         return {name: getattr(self, name) for name in self.fields}
 
+    @property
+    def attribute_key(self) -> tuple[Hashable, ...]:
+        """The declared attributes as a key that tells 1 from 1.0 and True, and 0.0 from -0.0."""
+        return tuple([attribute_key(getattr(self, name)) for name in self.fields])
+
     def with_args(self, args: tuple[Any, ...]) -> Self:
         """Return the same op on other operands of the same axes and dtypes."""
         mine = self.__dict__.copy()
@@ -461,6 +466,18 @@ def with_op_metadata(function: F) -> F:
             return function(*args, **options)
 
     return tagged  # type: ignore[return-value]
+
+
+def attribute_key(value: Any) -> Hashable:
+    """Return a key that is equal for attributes of equal type and value only.
+
+    As keys, 1, 1.0 and True are equal, and so are 0.0 and -0.0; as attributes they differ.
+    """
+    if type(value) is tuple:
+        return tuple([attribute_key(each) for each in value])
+    if isinstance(value, int | float | complex):
+        return (type(value), value if isinstance(value, int) else repr(value))
+    return value  # type: ignore[no-any-return]
 
 
 def is_scalar(op: Op) -> bool:

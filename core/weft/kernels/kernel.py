@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -171,6 +171,43 @@ class Kernel:
         """The number of sweeps over the domain where a row is too long to stay in a cache."""
         return 1 + max((each.stage for each in self.body), default=0)
 
+    def reductions_of(self, stage: int) -> list[int]:
+        """Return the reductions that the loops of a stage accumulate."""
+        return [
+            number
+            for number, each in enumerate(self.body, len(self.operands))
+            if each.is_reduction and each.stage == stage
+        ]
+
+    def results_of(self, stage: int) -> list[int]:
+        """Return the results that the loops of a stage store at each point, by their index.
+
+        Results that are invariant along the reduced dimensions are stored after the loops.
+        """
+        return [
+            result
+            for result, number in enumerate(self.outputs)
+            if self.varies(number) and self.instruction(number).stage == stage
+        ]
+
+    def required_values(
+        self, targets: Iterable[int], known: Container[int] = (), loaded: Container[int] = ()
+    ) -> list[int]:
+        """Return the values to load or compute for `targets`, in order.
+
+        Values in `known` need neither. Values in `loaded` are read from memory, as operands are.
+        """
+        found = set[int]()
+        waiting = list(targets)
+        while waiting:
+            number = waiting.pop()
+            if number in found or number in known:
+                continue
+            found.add(number)
+            if number >= len(self.operands) and number not in loaded:
+                waiting.extend(self.instruction(number).args)
+        return sorted(found)
+
     @cached_property
     def key(self) -> Hashable:
         """What two kernels share that do the same to other operands: names and lines aside."""
@@ -253,7 +290,5 @@ def _operand_key(operand: Operand) -> Hashable:
 
 def _instruction_key(instruction: Instruction) -> Hashable:
     op = instruction.op
-    fields = (
-        () if isinstance(op, VIEWS) else tuple((type(v), repr(v)) for v in op.attributes().values())
-    )
+    fields = () if isinstance(op, VIEWS) else op.attribute_key
     return (type(op), fields, op.axes.shape, op.dtype.name, instruction.args, instruction.places)
