@@ -24,10 +24,37 @@ MIN_THREADED = 80_000.0
 MIN_THREADED_MATMUL = 160_000.0
 """The same for matrix products, which BLAS's own threads, already awake, compute as well."""
 
+MIN_BLAS_THREADED = 40_000.0
+"""Nanoseconds of a product in one thread below which BLAS's threads do not pay off."""
+
+BLAS_THREADING_LIMIT = FLOP * 2 * 2**18
+"""Nanoseconds of the largest product that OpenBLAS computes in one thread."""
+
+MIN_THREADED_BLOCKS = 400_000.0
+"""The work of a convolution or of pooling, in nanoseconds, from which on several threads pay off.
+
+It is more than for the tiles of kernels: work in blocks takes many steps, and between two steps a
+thread waits for the interpreter lock.
+"""
+
+WAKE_UP = 30_000.0
+"""Nanoseconds to start the pool's threads and to wait for them."""
+
+PACKING_OVERHEAD = 1.1
+"""The time of a product in tiles relative to a single call of BLAS."""
+
+COLUMN_COPY = 0.2
+"""Nanoseconds to copy an element to a column, or from one."""
+
+POOLING_STEP = 0.25
+"""Nanoseconds for an element in one step of pooling."""
+
 MIN_ELEMENTS = 2**13
 """The elements of a domain from which on tiles or threads may pay off."""
 
 _CHEAP = 0.1
+"""Nanoseconds for an element of any op that vectorises well."""
+
 _ELEMENT: dict[type[Op], float] = {
     math.ExpOp: 0.5,
     math.TanhOp: 0.4,

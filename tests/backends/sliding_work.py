@@ -28,7 +28,7 @@ def computed(
             patch.setattr(centred, name, cached)
         for name in ("CACHED", "LONG"):
             patch.setattr(pooling, name, cached)
-        patch.setattr(blocked, "THREADS_FROM", 0)
+        patch.setattr(blocked, "MIN_THREADED_BLOCKS", 0)
         patch.setattr(convolutions, "MANY_WINDOWS", 1)
         work = blocked.blocked(op, Machine(threads, 1 << 20))
         assert work is not None

@@ -18,14 +18,14 @@ from weft.ops.math import PowerOp
 from weft.ops.movement import ContiguousOp
 from weft.ops.reduction import ReductionOp
 from weft_numpy.codegen import Emitter
-from weft_numpy.costs import MIN_ELEMENTS, may_need_tiles
-from weft_numpy.kernels.lowering import LoweredKernel, UntiledKernel, lower
-from weft_numpy.kernels.thread_policy import (
+from weft_numpy.costs import (
     BLAS_THREADING_LIMIT,
     MIN_BLAS_THREADED,
-    prefers_blas_threads,
-    product_time,
+    MIN_ELEMENTS,
+    may_need_tiles,
 )
+from weft_numpy.kernels.lowering import LoweredKernel, UntiledKernel, lower
+from weft_numpy.kernels.thread_policy import prefers_blas_threads, product_time
 from weft_numpy.kernels.tiling import MATMUL_CACHE, MIN_MATMUL_ROWS
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import workspace

@@ -19,27 +19,19 @@ from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft.passes.unsupported import NOT_COMPUTED
 from weft_numpy.costs import (
+    BLAS_THREADING_LIMIT,
     FLOP,
+    MIN_BLAS_THREADED,
     MIN_THREADED,
     MIN_THREADED_MATMUL,
+    PACKING_OVERHEAD,
+    WAKE_UP,
     per_element,
     product_flops,
     width,
 )
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import is_blocked
-
-MIN_BLAS_THREADED = 40_000.0
-"""Nanoseconds of a product in one thread below which BLAS's threads do not pay off."""
-
-BLAS_THREADING_LIMIT = FLOP * 2 * 2**18
-"""The same for products that OpenBLAS computes in one thread: below 2 ** 18 multiplications."""
-
-PACKING_OVERHEAD = 1.1
-"""The time of a product in tiles relative to a single call of BLAS."""
-
-WAKE_UP = 30_000.0
-"""Nanoseconds to start the pool's threads and to wait for them."""
 
 
 class Times(NamedTuple):

@@ -10,16 +10,10 @@ import numpy as np
 from weft.ir.op import Op
 from weft.support.dispatch import ClassTable
 from weft_numpy.codegen import Emitter
+from weft_numpy.costs import MIN_THREADED_BLOCKS
 from weft_numpy.machine import Machine
 from weft_numpy.rules.table import rules
 from weft_numpy.sliding.blocked import Blocked
-
-THREADS_FROM = 400_000.0
-"""The work in nanoseconds from which on several threads pay off.
-
-It is more than for the tiles of kernels: work in blocks takes many steps, and between two steps a
-thread waits for the interpreter lock.
-"""
 
 M = TypeVar("M", bound=Callable[[Any, Machine], Blocked])
 
@@ -81,4 +75,4 @@ def _text(number: Any, emit: Emitter) -> str:
 
 def threads_for(nanoseconds: float, machine: Machine) -> int:
     """Return the number of threads for work of some nanoseconds."""
-    return machine.threads if nanoseconds >= THREADS_FROM else 1
+    return machine.threads if nanoseconds >= MIN_THREADED_BLOCKS else 1

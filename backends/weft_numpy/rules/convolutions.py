@@ -14,7 +14,7 @@ from weft.ops.convolutions import (
     ConvolutionOp,
 )
 from weft.ops.spatial import Numbers
-from weft_numpy.costs import FLOP
+from weft_numpy.costs import COLUMN_COPY, FLOP
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import in_blocks, threads_for
 from weft_numpy.sliding.blocked import CACHED, Blocked
@@ -22,9 +22,6 @@ from weft_numpy.sliding.centred import CentredFilters, CentredForward, CentredTr
 from weft_numpy.sliding.columns import LEAST_COLUMNS
 from weft_numpy.sliding.convolution import Filters, Forward, Mirrored, Transposed
 from weft_numpy.sliding.shifts import keeps_size
-
-COPY = 0.2
-"""Nanoseconds to copy an element to a column, or from one."""
 
 SMALL_PRODUCT = 10**6
 """Multiplications of a product that OpenBLAS computes without packing its operands."""
@@ -89,7 +86,7 @@ def _threads(op: BilinearConvolutionOp, machine: Machine) -> int:
     _, (count, *rest), outputs = lengths_of(op)
     windows, depth = outputs[0] * prod(outputs[2:]), prod(rest)
     copied = windows * (depth * op.groups + count)
-    return threads_for(COPY * copied + FLOP * 2 * windows * count * depth, machine)
+    return threads_for(COLUMN_COPY * copied + FLOP * 2 * windows * count * depth, machine)
 
 
 def _centred(op: BilinearConvolutionOp, machine: Machine) -> tuple[Any, ...]:

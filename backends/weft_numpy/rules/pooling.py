@@ -9,18 +9,16 @@ import numpy as np
 from weft.ir import dtypes
 from weft.ops import pooling
 from weft_numpy.codegen import Emitter
+from weft_numpy.costs import POOLING_STEP
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import in_blocks, threads_for
 from weft_numpy.rules.table import rules
 from weft_numpy.sliding.pooling import AvgPool, MaxPool, MaxPoolInput, Pooling
 from weft_numpy.sliding.tiles import MaxPoolTilesInput, are_tiles
 
-STEP = 0.25
-"""Nanoseconds for an element in one step."""
-
 
 def _numbers(op: pooling.PoolingOp, images: Any, steps: int, machine: Machine) -> tuple[Any, ...]:
-    threads = threads_for(STEP * steps * images.axes.size, machine)
+    threads = threads_for(POOLING_STEP * steps * images.axes.size, machine)
     return images.axes.shape, *op.sliding, images.dtype, threads
 
 
