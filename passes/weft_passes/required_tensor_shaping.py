@@ -28,7 +28,7 @@ from weft.ops.movement import BroadcastOp, ReshapeOp, cast_axes, transpose
 from weft.ops.reduction import ReductionOp
 from weft.passes.interface import GraphPass
 from weft.plugins import hookimpl
-from weft_passes.factors import View, dealt_out, flat, moved, moves, settled, view_of
+from weft_passes.axis_splitting import View, flat, moved, moves, redistributed, settled, view_of
 
 Shape = tuple[int, ...]
 IndexingMap = tuple[int, ...]
@@ -250,11 +250,11 @@ def _spread(x: BroadcastOp, shape: Shape) -> TensorOp:
         view = view_of(op, views) if isinstance(op, ReshapeOp | BroadcastOp) else None
         if view is not None:
             views[op] = view
-    target = None if x not in views else dealt_out(flat(settled(views[x].form)), shape)
+    target = None if x not in views else redistributed(flat(settled(views[x].split)), shape)
     if target is None:
         return cast_axes(x, shape)
     view = views[x]
-    return moved(view.root, moves(view.root_form, target), make_axes(shape))
+    return moved(view.root, moves(view.root_split, target), make_axes(shape))
 
 
 def _long(order: Iterable[int], lengths: Shape) -> list[int]:

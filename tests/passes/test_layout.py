@@ -16,7 +16,7 @@ from weft.plan.plan import make_plan
 from weft.testing.cases import difference, expectations
 from weft.testing.random_graphs import programs
 from weft.testing.reference import evaluate
-from weft_passes.factors import lengths
+from weft_passes.axis_splitting import lengths
 from weft_passes.layout.choice import Choice, candidates
 from weft_passes.layout.rebuilding import rebuilt
 from weft_passes.layout.regions import Regions
@@ -372,13 +372,13 @@ def test_values_stay_equal_to_the_bit(program):
 
 
 def in_forms(graph, choose):
-    """Return the graph with each region in the form that is chosen from its candidates."""
+    """Return the graph with each region in the axis split that is chosen from its candidates."""
     regions = Regions(graph)
     choice = Choice(regions)
     for region in dict.fromkeys(regions.regions.values()):
         crossings = [*choice.entering(region), *choice.leaving(region)]
-        region.form = choose(candidates(crossings, choice.own_forms(region)))
-        region.axes = weft.make_axes(lengths(region.form))
+        region.split = choose(candidates(crossings, choice.own_splits(region)))
+        region.axes = weft.make_axes(lengths(region.split))
     result = rebuilt(graph, regions)
     result.verify()
     return result
@@ -388,7 +388,7 @@ def in_forms(graph, choose):
 @given(program=programs_of_views(), data=st.data())
 def test_values_stay_the_same_in_whatever_form(program, data):
     graph = prepared(*program)
-    require_equal_bits(graph, in_forms(graph, lambda forms: data.draw(st.sampled_from(forms))))
+    require_equal_bits(graph, in_forms(graph, lambda splits: data.draw(st.sampled_from(splits))))
 
 
 def reduced_apart_and_joined():
@@ -434,7 +434,7 @@ def repeated_along_different_axes():
 )
 def test_values_stay_the_same_in_every_form(build, number):
     graph = prepared(*build())
-    result = in_forms(graph, lambda forms: forms[number % len(forms)])
+    result = in_forms(graph, lambda splits: splits[number % len(splits)])
     arrays = [
         np.random.default_rng(0).normal(size=op.axes.shape).astype(np.float32)
         for op in graph.inputs

@@ -44,7 +44,7 @@ def test_files_that_the_page_names_are_there() -> None:
 def test_names_of_the_code_that_the_page_gives_are_in_their_files() -> None:
     for name, path in (
         ("DEFAULT_PIPELINE", "core/weft/plugins/entrypoints.py"),
-        ("LOADERS", "tests/core/test_arrows.py"),
+        ("LOADERS", "tests/project/test_arrows.py"),
         ("REFUSALS", "core/weft/testing/table/activation.py"),
         ("WEFT_WRITE_GOLDEN", "tests/passes/test_golden.py"),
         ("known-first-party", "pyproject.toml"),

@@ -1,10 +1,9 @@
-"""Layout: views move to where they cost nothing.
+"""Layout: moves transpositions and reshapes to where they cost least.
 
-Elementwise ops that read one another through transpositions and reshapes, and the reductions of
-their values, form a region: all of them run over the same indices, which some know in another
-order, or joined in another way. A region is computed in one form, the one that moves the fewest
-bytes; so transpositions go on to matrix products and other ops that take any strides, reshapes get
-out of chains, and what was kept apart by views can be fused.
+Elementwise ops that are connected through transpositions and reshapes, and reductions of their
+values, form a region: they share an index space, up to the order and grouping of axes. A region is
+computed in the axis split that moves the fewest bytes. So transpositions reach matrix products and
+other ops that take any strides, reshapes leave chains, and ops that views separated can be fused.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from weft.ir.target import Target
 from weft.ops.movement import ReshapeOp, TransposeOp
 from weft.passes.interface import GraphPass
 from weft.plugins import hookimpl
-from weft_passes.layout.choice import choose_forms
+from weft_passes.layout.choice import choose_splits
 from weft_passes.layout.copies import with_worthy_copies, without_needless_copies
 from weft_passes.layout.rebuilding import rebuilt
 from weft_passes.layout.regions import Regions
@@ -25,16 +24,16 @@ __all__ = ["Layout"]
 
 
 class Layout(GraphPass):
-    """Compute what views keep apart in one form, and let the views go on."""
+    """Compute each region in one axis split, and move its views to the border."""
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
-        """Drop copies, choose the form of each region, and copy what is read often and badly."""
+        """Drop copies, choose axis splits, and copy operands that are often read with strides."""
         if graph.symbols:
             return graph
         graph = without_needless_copies(graph)
         if any(issubclass(kind, TransposeOp | ReshapeOp) for kind in graph.kinds):
             regions = Regions(graph)
-            choose_forms(regions)
+            choose_splits(regions)
             graph = rebuilt(graph, regions)
         return with_worthy_copies(graph)
 

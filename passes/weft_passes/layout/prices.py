@@ -1,4 +1,4 @@
-"""Prices of the views around a region, for each form of it.
+"""Prices of the views around a region, for each axis split of it.
 
 A price is in bytes: whatever takes longer than reading each operand once, in a row, is counted as
 the bytes that could have been moved in a row meanwhile.
@@ -12,7 +12,7 @@ from math import prod
 
 from weft.ir.description import TensorDescription, contiguous
 from weft.ops.reduction import ReductionOp
-from weft_passes.factors import Form, lengths, moves, restricted
+from weft_passes.axis_splitting import AxisSplit, lengths, moves, restricted
 from weft_passes.layout.regions import Regions
 from weft_passes.strides import last_row, suits_products
 
@@ -46,14 +46,14 @@ class Crossing:
 
     Attributes
     ----------
-    form
-        The form that it has, or is wanted in, outside; in the factors of the region.
+    split
+        Its axis split outside the region, in the factors of the region.
     lies
         How it lies in memory; of a value that leaves, only the dtype counts.
     leaves
         Whether it leaves.
     is_fused
-        Whether it need not go through memory if it has the region's form, but for axes of length 1.
+        Whether it stays in registers if it has the region's axis split, up to axes of length 1.
     is_callers
         Whether it is an argument or a result. Each call makes the view of it that is needed, and a
         result whose elements are in another order than they were computed is a copy.
@@ -61,21 +61,21 @@ class Crossing:
         Whether it goes into a matrix product, which takes transposed matrices as they are.
     """
 
-    form: Form
+    split: AxisSplit
     lies: TensorDescription
     leaves: bool
     is_fused: bool = False
     is_callers: bool = False
     is_factor: bool = False
 
-    def price(self, form: Form) -> int:
-        """Return what the crossing costs if the region is computed in a form."""
-        steps = moves(form, self.form) if self.leaves else moves(self.form, form)
+    def price(self, split: AxisSplit) -> int:
+        """Return the bytes that the crossing costs in an axis split of the region."""
+        steps = moves(split, self.split) if self.leaves else moves(self.split, split)
         if self.leaves and not steps:
             return 0
-        lies = contiguous(lengths(form), self.lies.dtype) if self.leaves else self.lies
+        lies = contiguous(lengths(split), self.lies.dtype) if self.leaves else self.lies
         price = 0
-        if self.is_fused and not self._keeps_rows(form):
+        if self.is_fused and not self._keeps_rows(split):
             price += STEP + 2 * lies.nbytes
         if self.is_callers and steps:
             price += STEP
@@ -91,21 +91,25 @@ class Crossing:
             return price if suits_products(lies) else price + copy_price(lies)
         return price + reading_price(lies)
 
-    def _keeps_rows(self, form: Form) -> bool:
-        inner, outer = (form, self.form) if self.leaves else (self.form, form)
+    def _keeps_rows(self, split: AxisSplit) -> bool:
+        inner, outer = (split, self.split) if self.leaves else (self.split, split)
         return restricted(outer, inner) == restricted(inner, inner)
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """An operand that another region reads too: in the same form, one sweep can serve both."""
+    """An operand of two regions: in equal axis splits they may share a kernel."""
 
-    form: Form
+    split: AxisSplit
     nbytes: int
 
-    def price(self, form: Form) -> int:
-        """Return what is read once more if the region is computed in a form."""
-        return 0 if restricted(form, self.form) == restricted(self.form, self.form) else self.nbytes
+    def price(self, split: AxisSplit) -> int:
+        """Return the bytes that are read again in an axis split of the region."""
+        return (
+            0
+            if restricted(split, self.split) == restricted(self.split, self.split)
+            else self.nbytes
+        )
 
 
 @dataclass(frozen=True)
@@ -115,14 +119,14 @@ class Reducing:
     op: ReductionOp
     regions: Regions
 
-    def price(self, form: Form) -> int:
-        """Return what it costs to reduce in a form, or to bring the operand out of it."""
+    def price(self, split: AxisSplit) -> int:
+        """Return the bytes that a reduction costs in an axis split of its region."""
         (x,) = self.op.args
-        places = self.regions.reduced_places(self.op, form)
+        places = self.regions.reduced_places(self.op, split)
         if places is None:
             return STEP + 2 * int(x.axes.size) * int(x.dtype.itemsize)
         long = [
-            (place in places, length) for place, length in enumerate(lengths(form)) if length > 1
+            (place in places, length) for place, length in enumerate(lengths(split)) if length > 1
         ]
         _, row = next(groupby(reversed(long), key=lambda each: each[0]))
         return int(x.axes.size) // prod(length for _, length in row) * RUN

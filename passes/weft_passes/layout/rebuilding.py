@@ -1,4 +1,4 @@
-"""Rebuilds a graph with its regions in the chosen forms."""
+"""Rebuilds a graph with its regions in the chosen axis splits."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from weft.ir.op import Op
 from weft.ir.tensor import TensorOp
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.reduction import ReductionOp
-from weft_passes.factors import Form, Move, moved, moves, settled, translated
+from weft_passes.axis_splitting import AxisSplit, Move, moved, moves, settled, translated
 from weft_passes.layout.regions import Region, Regions
 
 
 def rebuilt(graph: Graph, regions: Regions) -> Graph:
-    """Return the graph with its regions in their chosen forms; the very same if none has one."""
+    """Return the graph in the chosen axis splits; the same graph if there are none."""
     return _Rebuilding(regions).run(graph)
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What became of a value: a tensor, and the forms that it had and has."""
+    """A rebuilt value: its tensor, and its axis splits before and after."""
 
     tensor: TensorOp
-    form: Form
-    new_form: Form
+    split: AxisSplit
+    unsplit: AxisSplit
 
 
 class _Rebuilding:
-    """Rebuilds a graph in the chosen forms; views that nothing needs any more are not made."""
+    """Rebuilds a graph in the chosen axis splits, without views that became needless."""
 
     def __init__(self, regions: Regions) -> None:
         self.regions = regions
@@ -52,11 +52,11 @@ class _Rebuilding:
         return graph.mapped(self.new)
 
     def rebuild(self, op: Op) -> None:
-        """Put an op in the chosen form, or on operands as it knows them."""
+        """Rebuild an op in the axis split of its region, or with its own axes."""
         region = self.regions.regions.get(op)
         if op in self.regions.views and self.regions.views[op].root in self.values:
             return
-        if region is None or region.form is None:
+        if region is None or region.split is None:
             self.keep(op)
         elif isinstance(op, ElementwiseOp):
             self.rebuild_elementwise(op, region)
@@ -68,7 +68,7 @@ class _Rebuilding:
         self.new[op] = on_new_operands(op, {arg: self.original(arg) for arg in op.args})
 
     def rebuild_elementwise(self, op: ElementwiseOp, region: Region) -> None:
-        """Compute an op in the form of its region."""
+        """Compute an op in the axis split of its region."""
         with scope.replacing(op):
             args = tuple(self.operand(op, arg, region) for arg in op.args)
             if op.axes == region.axes:
@@ -77,10 +77,10 @@ class _Rebuilding:
                 self.put(op, type(op)(*args, **op.attributes()))
 
     def rebuild_reduction(self, op: ReductionOp, region: Region) -> None:
-        """Reduce in the form of the region, if it lets the axes to reduce apart."""
-        assert region.form is not None
+        """Reduce in the region's axis split, if that keeps the reduced axes separate."""
+        assert region.split is not None
         (x,) = op.args
-        places = self.regions.reduced_places(op, region.form)
+        places = self.regions.reduced_places(op, region.split)
         if places is None:
             self.keep(op)
             return
@@ -92,33 +92,33 @@ class _Rebuilding:
                 self.put(op, type(op)(operand, **{**op.attributes(), "positions": places}))
 
     def put(self, op: Op, made: Any) -> None:
-        """Remember what an op became, and in which form."""
-        forms = self.regions.result_forms(op)
-        assert forms is not None
-        if made.axes == op.axes and settled(forms[0]) == settled(forms[1]):
+        """Record an op's new value and its axis split."""
+        splits = self.regions.result_forms(op)
+        assert splits is not None
+        if made.axes == op.axes and settled(splits[0]) == settled(splits[1]):
             self.new[op] = made
         else:
-            self.values[op] = _Value(made, *forms)
+            self.values[op] = _Value(made, *splits)
 
     def operand(self, op: Op, arg: TensorOp, region: Region) -> TensorOp:
-        """Return an operand in the form of the region."""
+        """Return an operand in the axis split of the region."""
         if not arg.axes:
             return self.original(arg)
         read = self.regions.reads.get((op, arg))
         if read is None:
             root = self.regions.root(arg)
             return self.values[root].tensor if root in self.values else self.original(root)
-        assert region.form is not None
+        assert region.split is not None
         value = self.values.get(read.root)
-        as_before = settled(self.regions.forms[op]) == settled(region.form)
+        as_before = settled(self.regions.splits[op]) == settled(region.split)
         if value is None and as_before and arg.axes == region.axes:
             return self.original(arg)
-        tensor, form = self.original(read.root), read.form
+        tensor, split = self.original(read.root), read.split
         if value is not None:
-            found = translated(value.new_form, value.form, read.form)
+            found = translated(value.unsplit, value.split, read.split)
             if found is not None:
-                tensor, form = value.tensor, found
-        return self.moved(tensor, moves(form, region.form), region.axes)
+                tensor, split = value.tensor, found
+        return self.moved(tensor, moves(split, region.split), region.axes)
 
     def moved(self, x: TensorOp, steps: list[Move], axes: Axes) -> TensorOp:
         """Return a tensor after moves, the same for the same."""
@@ -138,10 +138,10 @@ class _Rebuilding:
         """Return a value of a region, or a view of one, under the axes that the graph knew."""
         if op in self.values:
             value = self.values[op]
-            return self.moved(value.tensor, moves(value.new_form, value.form), op.axes)
+            return self.moved(value.tensor, moves(value.unsplit, value.split), op.axes)
         view = self.regions.views[op]
         value = self.values[view.root]
-        found = translated(value.new_form, value.form, view.root_form)
+        found = translated(value.unsplit, value.split, view.root_split)
         if found is None:
-            return self.moved(self.original(view.root), moves(view.root_form, view.form), op.axes)
-        return self.moved(value.tensor, moves(found, view.form), op.axes)
+            return self.moved(self.original(view.root), moves(view.root_split, view.split), op.axes)
+        return self.moved(value.tensor, moves(found, view.split), op.axes)

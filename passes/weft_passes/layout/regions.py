@@ -10,14 +10,14 @@ from weft.ir.op import Op
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.movement import BroadcastOp, ReshapeOp, TransposeOp
 from weft.ops.reduction import ArgExtremumOp, ReductionOp
-from weft_passes.factors import (
-    Form,
+from weft_passes.axis_splitting import (
+    AxisSplit,
     View,
     align,
     flat,
-    new_form,
     renewed,
     settled,
+    unsplit,
     view_of,
 )
 
@@ -34,14 +34,14 @@ class Read:
         The op of the region, and its operand.
     root
         The op that the operand is a view of.
-    form
+    split
         The root's axes in the factors of the region.
     """
 
     op: Op
     arg: Op
     root: Op
-    form: Form
+    split: AxisSplit
 
 
 @dataclass(eq=False)
@@ -54,13 +54,13 @@ class Region:
         Elementwise ops, and reductions of what these compute or read.
     reads
         What they read that none of them computes at the same place.
-    form, axes
-        In which form they are to be computed; None for each in its own.
+    split, axes
+        The chosen axis split of its ops; None if each keeps its own.
     """
 
     ops: list[Op] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
-    form: Form | None = None
+    split: AxisSplit | None = None
     axes: Axes = field(default_factory=Axes)
 
 
@@ -71,7 +71,7 @@ class Regions:
     ----------
     views
         What each transposition, reshape and broadcast shows.
-    forms
+    splits
         The axes of each op in a region, in the region's factors; for a reduction, its operand's.
     regions
         The region of each op that is in one.
@@ -84,7 +84,7 @@ class Regions:
 
     def __init__(self, graph: Graph) -> None:
         self.views: dict[Op, View] = {}
-        self.forms: dict[Op, Form] = {}
+        self.splits: dict[Op, AxisSplit] = {}
         self.regions: dict[Op, Region] = {}
         self.reads: dict[tuple[Op, Op], Read] = {}
         self.uses: dict[Op, list[tuple[Op, Op | None]]] = {}
@@ -118,17 +118,17 @@ class Regions:
 
     def computes(self, op: Op) -> bool:
         """Whether an op is computed at the indices of a region."""
-        return op in self.forms and isinstance(op, ElementwiseOp)
+        return op in self.splits and isinstance(op, ElementwiseOp)
 
     def enter(self, op: Op) -> None:
         """Put an op into the region of its operands."""
         operands = dict.fromkeys(arg for arg in op.args if arg.axes)
         first = next((arg for arg in operands if self.computes(arg)), None)
         if first is None:
-            region, form = Region(), new_form(next(iter(operands)).axes)
+            region, split = Region(), unsplit(next(iter(operands)).axes)
         else:
-            region, form = self.regions[first], self.forms[first]
-        self.forms[op] = form
+            region, split = self.regions[first], self.splits[first]
+        self.splits[op] = split
         for arg in operands:
             if arg is not first:
                 region = self.read(op, arg, region)
@@ -137,22 +137,22 @@ class Regions:
 
     def read(self, op: Op, arg: Op, region: Region) -> Region:
         """Return the region of an op, joined with that of an operand; or note that it enters."""
-        form = self.forms[op]
-        if self.forms.get(arg) is form and self.computes(arg):
+        split = self.splits[op]
+        if self.splits.get(arg) is split and self.computes(arg):
             return region
-        root, root_form = arg, form
+        root, root_split = arg, split
         if arg in self.views:
             view = self.views[arg]
-            shown, below = renewed(view.form, view.root_form)
-            if align(shown, form):
-                root, root_form = view.root, below
-        if self.computes(root) and len(flat(settled(root_form))) == len(flat(settled(form))):
+            shown, below = renewed(view.split, view.root_split)
+            if align(shown, split):
+                root, root_split = view.root, below
+        if self.computes(root) and len(flat(settled(root_split))) == len(flat(settled(split))):
             other = self.regions[root]
-            if other is region and settled(self.forms[root]) == settled(root_form):
+            if other is region and settled(self.splits[root]) == settled(root_split):
                 return region
-            if other is not region and align(self.forms[root], root_form):
+            if other is not region and align(self.splits[root], root_split):
                 return self.joined(region, other)
-        read = self.reads[op, arg] = Read(op, arg, root, root_form)
+        read = self.reads[op, arg] = Read(op, arg, root, root_split)
         region.reads.append(read)
         self.note_use(arg, op)
         return region
@@ -165,37 +165,37 @@ class Regions:
         large.reads += small.reads
         return large
 
-    def result_forms(self, op: Op) -> tuple[Form, Form] | None:
-        """Return the form of an op's result in the graph as it is, and that which was chosen.
+    def result_forms(self, op: Op) -> tuple[AxisSplit, AxisSplit] | None:
+        """Return an op's axis splits: the one in the graph, and the chosen one.
 
         None for an op that is computed as it is.
         """
         region = self.regions.get(op)
-        if region is None or region.form is None:
+        if region is None or region.split is None:
             return None
-        form = self.forms[op]
+        split = self.splits[op]
         if not isinstance(op, ReductionOp):
-            return form, region.form
-        places = self.reduced_places(op, region.form)
+            return split, region.split
+        places = self.reduced_places(op, region.split)
         if places is None:
             return None
-        kept = tuple(form[place] for place in op.kept())
-        return kept, tuple(row for place, row in enumerate(region.form) if place not in places)
+        kept = tuple(split[place] for place in op.kept())
+        return kept, tuple(row for place, row in enumerate(region.split) if place not in places)
 
-    def reduced_places(self, op: ReductionOp, form: Form) -> tuple[int, ...] | None:
-        """Return the axes that a reduction reduces in a form of its region; None if it cannot.
+    def reduced_places(self, op: ReductionOp, split: AxisSplit) -> tuple[int, ...] | None:
+        """Return the reduced axes in an axis split of a region; None if it merges them with others.
 
         Axes of length 1 that its result does not have are reduced as well.
         """
-        form, own = settled(form), settled(self.forms[op])
+        split, own = settled(split), settled(self.splits[op])
         reduced = {factor for place in op.positions for factor in own[place]}
-        places = tuple(place for place, row in enumerate(form) if not reduced.isdisjoint(row))
-        rows = [form[place] for place in places]
+        places = tuple(place for place, row in enumerate(split) if not reduced.isdisjoint(row))
+        rows = [split[place] for place in places]
         if not rows or any(not reduced.issuperset(row) for row in rows):
             return None
         if isinstance(op, ArgExtremumOp):
             return places if rows == [own[op.positions[0]]] else None
-        short = [place for place, row in enumerate(form) if not row]
+        short = [place for place, row in enumerate(split) if not row]
         if len(short) != [own[place] for place in op.kept()].count(()):
             places = tuple(sorted((*places, *short)))
         return places

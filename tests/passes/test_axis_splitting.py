@@ -1,4 +1,4 @@
-"""Factors say what views show: moves between forms give what NumPy gives."""
+"""Factors say what views show: moves between axis splits give what NumPy gives."""
 
 from itertools import pairwise
 
@@ -14,16 +14,16 @@ from weft.ir.dtypes import float32
 from weft.ir.views import Layouts
 from weft.ops.movement import BroadcastOp, ReshapeOp, TransposeOp
 from weft.testing.reference import evaluate
-from weft_passes.factors import (
+from weft_passes.axis_splitting import (
     Factor,
     align,
     flat,
     lengths,
     moved,
     moves,
-    new_form,
     settled,
     translated,
+    unsplit,
     view_of,
 )
 from weft_passes.strides import last_row, suits_products
@@ -39,7 +39,7 @@ def counted(shape):
 
 
 @st.composite
-def forms(draw, factors):
+def axis_splits(draw, factors):
     """Draw axes, of which some have length 1, that consist of the given factors in any order."""
     order = draw(st.permutations(factors))
     cuts = sorted(draw(st.lists(st.integers(0, len(order)), max_size=4)))
@@ -48,18 +48,18 @@ def forms(draw, factors):
 
 
 @st.composite
-def pairs_of_forms(draw):
-    """Draw two forms, of which the second may have more factors."""
+def pairs_of_splits(draw):
+    """Draw two axis splits, of which the second may have more factors."""
     factors = [Factor(length) for length in draw(st.lists(st.sampled_from((2, 3, 4)), max_size=5))]
     present = (
         [factor for factor in factors if draw(st.booleans())] if draw(st.booleans()) else factors
     )
-    return draw(forms(present)), draw(forms(factors))
+    return draw(axis_splits(present)), draw(axis_splits(factors))
 
 
-def shown(array, form, target):
-    """Return an array of one form in another, by way of an axis for each factor."""
-    have, wanted = flat(form), flat(target)
+def shown(array, split, target):
+    """Return an array of one axis split in another, by way of an axis for each factor."""
+    have, wanted = flat(split), flat(target)
     order = [have.index(factor) for factor in wanted if factor in have]
     turned = array.reshape([factor.length for factor in have]).transpose(order)
     apart = turned.reshape([factor.length if factor in have else 1 for factor in wanted])
@@ -67,33 +67,33 @@ def shown(array, form, target):
 
 
 @settings(deadline=None)
-@given(pair=pairs_of_forms())
+@given(pair=pairs_of_splits())
 def test_moves_lead_from_one_form_to_another(pair):
-    form, target = pair
-    array = counted(lengths(form))
-    x = weft.placeholder(lengths(form))
-    op = moved(x, moves(form, target), make_axes(lengths(target)))
+    split, target = pair
+    array = counted(lengths(split))
+    x = weft.placeholder(lengths(split))
+    op = moved(x, moves(split, target), make_axes(lengths(target)))
     assert op.axes.shape == lengths(target)
-    np.testing.assert_array_equal(value_of(op, x, array), shown(array, form, target))
+    np.testing.assert_array_equal(value_of(op, x, array), shown(array, split, target))
 
 
 @settings(deadline=None)
-@given(pair=pairs_of_forms())
+@given(pair=pairs_of_splits())
 def test_moves_describe_views_as_well(pair):
-    form, target = pair
-    array = counted(lengths(form))
-    lies = contiguous(lengths(form), float32)
-    for kind, given_ in moves(form, target):
+    split, target = pair
+    array = counted(lengths(split))
+    lies = contiguous(lengths(split), float32)
+    for kind, given_ in moves(split, target):
         lies = lies and getattr(lies, kind)(*given_)
     if lies is not None:
         view = np.ndarray(lies.shape, lies.dtype, array, lies.offset, lies.strides)
-        np.testing.assert_array_equal(view, shown(array, form, target))
+        np.testing.assert_array_equal(view, shown(array, split, target))
 
 
 def test_the_same_form_needs_no_move():
-    form = new_form(make_axes((2, 1, 3)))
-    assert moves(form, form) == []
-    assert [kind for kind, _ in moves(form, form[::-1])] == ["transpose"]
+    split = unsplit(make_axes((2, 1, 3)))
+    assert moves(split, split) == []
+    assert [kind for kind, _ in moves(split, split[::-1])] == ["transpose"]
 
 
 @st.composite
@@ -137,7 +137,7 @@ def test_a_view_is_known_by_its_form(data, shape):
             break
         known[op] = view
     again = [
-        moved(view.root, moves(view.root_form, view.form), op.axes) for op, view in known.items()
+        moved(view.root, moves(view.root_split, view.split), op.axes) for op, view in known.items()
     ]
     assert all(view.root is graph.inputs[0] for view in known.values())
     both = graph.replace(outputs=[*known, *again])
@@ -166,7 +166,7 @@ def test_common_factors_are_found_where_lengths_divide(one, other, expected):
 
 
 def test_a_form_is_translated_by_what_is_known_of_one_tensor():
-    known, other = new_form(make_axes((4, 6))), new_form(make_axes((4, 6)))
+    known, other = unsplit(make_axes((4, 6))), unsplit(make_axes((4, 6)))
     assert translated(known[::-1], known, other) == settled(other[::-1])
     a, b = (Factor(2), Factor(3)), (Factor(3), Factor(2))
     assert translated((a,), (a,), (b,)) is None

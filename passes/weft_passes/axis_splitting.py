@@ -1,9 +1,8 @@
-"""Axis splitting: the factors of axes that correspond in two tensors, through any views.
+"""Axis splitting: tracks the factors of axes through transpositions, reshapes and broadcasts.
 
-The length of an axis is the product of the lengths of its factors, of which the last runs fastest.
-A transposition leaves the axes their factors, a reshape deals them out anew, a broadcast adds some.
-So a view is known by the factors of its axes, and the way from one view to another by those of
-both.
+The length of an axis is the product of the lengths of its factors, the last of which varies
+fastest. A transposition permutes axes, a reshape regroups their factors, a broadcast adds factors.
+So the factors of its axes determine a view, and those of two views the ops between them.
 """
 
 from __future__ import annotations
@@ -31,35 +30,35 @@ class Factor:
 
 
 Row = tuple[Factor, ...]
-Form = tuple[Row, ...]
+AxisSplit = tuple[Row, ...]
 """The factors of each axis; none for an axis of length 1."""
 
 Move = tuple[str, tuple[Any, ...]]
 """A method of `TensorDescription` that gives a view, and its arguments."""
 
 
-def new_form(axes: Axes) -> Form:
+def unsplit(axes: Axes) -> AxisSplit:
     """Return axes of a factor each."""
     return tuple((Factor(length),) if length != 1 else () for length in axes.shape)
 
 
-def flat(form: Form) -> Row:
+def flat(split: AxisSplit) -> Row:
     """Return all factors in order."""
-    return tuple([factor for row in form for factor in row])
+    return tuple([factor for row in split for factor in row])
 
 
-def lengths(form: Form) -> tuple[int, ...]:
+def lengths(split: AxisSplit) -> tuple[int, ...]:
     """Return the lengths of the axes."""
-    return tuple([prod([factor.length for factor in row]) for row in form])
+    return tuple([prod([factor.length for factor in row]) for row in split])
 
 
-def settled(form: Form) -> Form:
-    """Return a form in the factors that have no parts by now."""
-    for row in form:
+def settled(split: AxisSplit) -> AxisSplit:
+    """Return an axis split in terms of factors that are not split further."""
+    for row in split:
         for factor in row:
             if factor.parts:
-                return tuple([tuple(_final(row)) for row in form])
-    return form
+                return tuple([tuple(_final(row)) for row in split])
+    return split
 
 
 def _final(row: Row) -> Iterator[Factor]:
@@ -78,19 +77,21 @@ def _final(row: Row) -> Iterator[Factor]:
             yield factor
 
 
-def renewed(*forms: Form) -> tuple[Form, ...]:
-    """Return the same forms in factors of their own."""
-    forms = tuple(map(settled, forms))
-    copies = {factor: Factor(factor.length) for form in forms for factor in flat(form)}
-    return tuple(tuple(tuple(copies[factor] for factor in row) for row in form) for form in forms)
+def renewed(*splits: AxisSplit) -> tuple[AxisSplit, ...]:
+    """Return copies of axis splits with factors of their own."""
+    splits = tuple(map(settled, splits))
+    copies = {factor: Factor(factor.length) for split in splits for factor in flat(split)}
+    return tuple(
+        tuple(tuple(copies[factor] for factor in row) for row in split) for split in splits
+    )
 
 
-def align(form: Form, other: Form) -> bool:
-    """Let the axes of a form consist of another's factors, of which some may be split for it.
+def align(split: AxisSplit, other: AxisSplit) -> bool:
+    """Express an axis split in the factors of another, splitting factors of both as needed.
 
     The two have no factor in common. False, with nothing done, where lengths do not divide.
     """
-    pairs = list(zip(settled(form), settled(other), strict=True))
+    pairs = list(zip(settled(split), settled(other), strict=True))
     refined = [_refinement(*([each.length for each in row] for row in pair)) for pair in pairs]
     if any(found is None for found in refined):
         return False
@@ -100,17 +101,20 @@ def align(form: Form, other: Form) -> bool:
     return True
 
 
-def restricted(form: Form, other: Form) -> Form:
-    """Return the axes longer than 1 that are left of a form if only another's factors are."""
+def restricted(split: AxisSplit, other: AxisSplit) -> AxisSplit:
+    """Return an axis split without factors that another lacks, and without axes of length 1."""
     left = set(flat(settled(other)))
-    rows = (tuple(factor for factor in row if factor in left) for row in settled(form))
+    rows = (tuple(factor for factor in row if factor in left) for row in settled(split))
     return tuple(row for row in rows if row)
 
 
-def translated(form: Form, known: Form, other: Form) -> Form | None:
-    """Return a form in the factors of another, given one tensor's axes in both; None if none is."""
-    form, known = renewed(form, known)
-    return settled(form) if align(known, other) else None
+def translated(split: AxisSplit, known: AxisSplit, other: AxisSplit) -> AxisSplit | None:
+    """Return an axis split in the factors of another; None if they do not divide.
+
+    `known` and `other` are the axes of one tensor in both.
+    """
+    split, known = renewed(split, known)
+    return settled(split) if align(known, other) else None
 
 
 def _refinement(one: Sequence[int], other: Sequence[int]) -> list[int] | None:
@@ -142,20 +146,20 @@ def _split(row: Row, found: Sequence[int] | None) -> list[Factor]:
     return result
 
 
-def dealt_out(row: Row, shape: Sequence[int]) -> Form | None:
+def redistributed(row: Row, shape: Sequence[int]) -> AxisSplit | None:
     """Return factors, split where that is needed, as axes of the given lengths."""
     long = [length for length in shape if length != 1]
     found = _refinement([factor.length for factor in row], long)
     if found is None:
         return None
     rest = iter(_split(row, found))
-    form = []
+    split = []
     for length in shape:
         axis: list[Factor] = []
         while prod(factor.length for factor in axis) < length:
             axis.append(next(rest))
-        form.append(tuple(axis))
-    return tuple(form)
+        split.append(tuple(axis))
+    return tuple(split)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +167,8 @@ class View:
     """A tensor as moves show it: the op below them, and the axes of the two in common factors."""
 
     root: TensorOp
-    form: Form
-    root_form: Form
+    split: AxisSplit
+    root_split: AxisSplit
 
 
 def view_of(op: Op, views: dict[Op, View]) -> View | None:
@@ -178,34 +182,34 @@ def view_of(op: Op, views: dict[Op, View]) -> View | None:
     if x in views:
         below = views[x]
     else:
-        form = new_form(x.axes)
-        below = View(x, form, form)
-    form = settled(below.form)
+        split = unsplit(x.axes)
+        below = View(x, split, split)
+    split = settled(below.split)
     if isinstance(op, TransposeOp):
-        found: Form | None = tuple(form[place] for place in op.permutation)
+        found: AxisSplit | None = tuple(split[place] for place in op.permutation)
     elif isinstance(op, BroadcastOp):
-        found = _repeated(op, form)
+        found = _repeated(op, split)
     else:
-        found = dealt_out(flat(form), op.axes.shape)
-    return None if found is None else View(below.root, found, below.root_form)
+        found = redistributed(flat(split), op.axes.shape)
+    return None if found is None else View(below.root, found, below.root_split)
 
 
-def _repeated(op: BroadcastOp, form: Form) -> Form:
-    rows = list(new_form(op.axes))
-    for place, axis, row in zip(op.dims, op.args[0].axes, form, strict=True):
+def _repeated(op: BroadcastOp, split: AxisSplit) -> AxisSplit:
+    rows = list(unsplit(op.axes))
+    for place, axis, row in zip(op.dims, op.args[0].axes, split, strict=True):
         if axis.length != 1:
             rows[place] = row
     return tuple(rows)
 
 
-def moves(form: Form, target: Form) -> list[Move]:
-    """Return what turns a tensor of one form into one of another; factors it lacks are repeated."""
-    form, target = settled(form), settled(target)
-    if form == target:
+def moves(split: AxisSplit, target: AxisSplit) -> list[Move]:
+    """Return the views that turn one axis split into another; missing factors are broadcast."""
+    split, target = settled(split), settled(target)
+    if split == target:
         return []
-    if len(form) == len(target) and set(form) == set(target):
-        return [("transpose", (_permutation(form, target),))]
-    have = flat(form)
+    if len(split) == len(target) and set(split) == set(target):
+        return [("transpose", (_permutation(split, target),))]
+    have = flat(split)
     present = set(have)
     pieces = [run for row in target for run in _pieces(row, present)]
     kept = [place for place, piece in enumerate(pieces) if piece and piece[0] in present]
@@ -213,7 +217,7 @@ def moves(form: Form, target: Form) -> list[Move]:
     units = _common_runs(have, flat(wanted))
     place_of = {factor: place for place, factor in enumerate(flat(wanted))}
     order = tuple(sorted(range(len(units)), key=lambda index: place_of[units[index][0]]))
-    shape = lengths(form)
+    shape = lengths(split)
     steps: list[Move] = []
     if order != tuple(range(len(units))):
         if lengths(units) != shape:
@@ -230,11 +234,11 @@ def moves(form: Form, target: Form) -> list[Move]:
     return steps
 
 
-def _permutation(form: Form, target: Form) -> tuple[int, ...]:
+def _permutation(split: AxisSplit, target: AxisSplit) -> tuple[int, ...]:
     """Return, for each axis of the target, its place; axes of length 1 keep their order."""
     places: dict[Row, list[int]] = {}
-    for place in reversed(range(len(form))):
-        places.setdefault(form[place], []).append(place)
+    for place in reversed(range(len(split))):
+        places.setdefault(split[place], []).append(place)
     return tuple(places[row].pop() for row in target)
 
 
@@ -243,7 +247,7 @@ def _pieces(row: Row, present: set[Factor]) -> list[Row]:
     return [tuple(run) for _, run in groupby(row, key=present.__contains__)] or [()]
 
 
-def _common_runs(have: Row, wanted: Row) -> Form:
+def _common_runs(have: Row, wanted: Row) -> AxisSplit:
     """Return a row cut where the next factor is not the next in the other row as well."""
     after = dict(pairwise(wanted))
     runs: list[list[Factor]] = []

@@ -398,10 +398,10 @@ def test_errors_name_the_line_of_the_graph_at_hand(
         number = function.__code__.co_firstlineno + line
         with pytest.raises(error) as caught:
             made(*arguments)
-        assert f"test_reuse.py:{number} " in "\n".join(caught.value.__notes__)
-        assert f"test_reuse.py:{number} " in made.source
+        assert f"test_program_reuse.py:{number} " in "\n".join(caught.value.__notes__)
+        assert f"test_program_reuse.py:{number} " in made.source
         if error is CheckFailed:
-            assert f'test_reuse.py", line {number}\n' in f"{caught.value}\n"
+            assert f'test_program_reuse.py", line {number}\n' in f"{caught.value}\n"
 
 
 class PickOp(CompositeOp):
@@ -425,8 +425,8 @@ def test_an_op_that_a_pass_made_names_the_line_of_the_graph_at_hand() -> None:
     with pytest.raises(IndexError) as caught:
         made(here)(np.zeros((4, 2)), [9])
     text = "\n".join([str(caught.value), *caught.value.__notes__])
-    assert f'test_reuse.py", line {here.lineno}' in text
-    assert f"test_reuse.py:{here.lineno} " in text
+    assert f'test_program_reuse.py", line {here.lineno}' in text
+    assert f"test_program_reuse.py:{here.lineno} " in text
     assert str(there.lineno) not in text.replace(str(here.lineno), "")
 
 
