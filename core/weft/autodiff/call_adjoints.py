@@ -18,10 +18,10 @@ from weft.ops.movement import zeros_like
 from weft.transforms.inlining import without_saved
 
 
-def _gradients_of_called(
+def _called_gradient_graph(
     graph: Graph, adjoints: Mapping[Any, TensorOp], recompute: bool
 ) -> GradientGraph:
-    """Return the gradient graph for the adjoints that are there, or the part of a given one."""
+    """Return the gradient graph of a called graph, given or derived, for the present adjoints."""
     info = given_graphs.get().get(graph)
     if info is not None:
         return info.part(adjoints)
@@ -29,8 +29,8 @@ def _gradients_of_called(
     return gradient_graph(graph, tuple(adjoints), required, recompute)
 
 
-def _by_op(graph: Graph, delta: Mapping[Any, TensorOp]) -> dict[Op, TensorOp]:
-    """Return adjoints by the op that they are of; an output that is there twice gets the sum."""
+def _adjoints_by_op(graph: Graph, delta: Mapping[Any, TensorOp]) -> dict[Op, TensorOp]:
+    """Return the adjoint of each inner op; those of a repeated output are summed."""
     found: dict[Op, TensorOp] = {}
     for key, adjoint in delta.items():
         op = graph.outputs[key] if isinstance(key, int) else key
@@ -52,13 +52,13 @@ def _adjoints(
     turn: int = 0,
     recompute: bool = False,
 ) -> list[Any]:
-    """Return the adjoints of the inputs of one call of a graph."""
-    adjoints = _by_op(graph, delta)
-    info = _gradients_of_called(graph, adjoints, recompute)
+    """Return the adjoints of a graph's inputs for one call, or one iteration of a loop."""
+    adjoints = _adjoints_by_op(graph, delta)
+    info = _called_gradient_graph(graph, adjoints, recompute)
     provided = info.provided
     for each in adjoints:
         if each not in provided:
-            return [Missing(op, (op,), _refused(graph, each))] * len(graph.inputs)
+            return [Missing(op, (op,), _refusal(graph, each))] * len(graph.inputs)
     rest = dict(adjoints)
     seeds = [rest.pop(each) if each in rest else zeros_like(each) for each in provided]
     inside = info.values
@@ -66,12 +66,12 @@ def _adjoints(
     gradients = call_op(info.graph, *seeds, *values).results
     found: dict[Any, Any] = dict(zip(info.outputs, gradients, strict=True))
     return [
-        found[each] if each in found else _without_gradient(op, info, each) for each in graph.inputs
+        found[each] if each in found else _zero_or_missing(op, info, each) for each in graph.inputs
     ]
 
 
-def _refused(graph: Graph, op: Op) -> str:
-    """Return what is said of a call whose gradient graph does not take an adjoint."""
+def _refusal(graph: Graph, op: Op) -> str:
+    """Return the error text for an adjoint that a given gradient graph does not take."""
     return (
         f"is a call of {graph.name}, whose gradient graph in called_graphs_grad_info takes no "
         f"gradient of output {graph.outputs.index(op)}, {op}, but there is one: differentiate "
@@ -79,8 +79,8 @@ def _refused(graph: Graph, op: Op) -> str:
     )
 
 
-def _without_gradient(op: Op, info: GradientGraph, parameter: Any) -> Missing | None:
-    """Return what stands for the gradient of an input that a gradient graph does not yield."""
+def _zero_or_missing(op: Op, info: GradientGraph, parameter: Any) -> Missing | None:
+    """Return the adjoint of an input that a gradient graph has no output for: zero or missing."""
     if parameter in info.missing:
         return info.missing[parameter]
     if parameter in info.independent or not dtypes.is_inexact(parameter.dtype):
@@ -95,7 +95,7 @@ def _without_gradient(op: Op, info: GradientGraph, parameter: Any) -> Missing | 
 
 
 def _values(op: LoopOp, inside: Sequence[TensorOp], turn: int) -> list[TensorOp]:
-    """Return what ops of a graph are in a round of a loop."""
+    """Return the values of a graph's ops in one iteration of a loop."""
     return [_value(op, inner, turn) for inner in inside]
 
 
@@ -112,21 +112,24 @@ def _value(op: LoopOp, inner: TensorOp, turn: int) -> TensorOp:
 
 @upcalls.adjoints_of_loop.provide
 def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
-    """Return the adjoints of a loop's operands: one gradient call for each round, last first."""
+    """Return the adjoints of a loop's operands: a gradient call for each iteration, last first."""
     carried = len(op.graph.outputs)
     found: list[Any] = [None] * len(op.args)
     now: dict[Any, Any] = {key: value for key, value in delta.items() if isinstance(key, int)}
     inside = {key: value for key, value in delta.items() if not isinstance(key, int)}
     for turn in reversed(range(op.count)):
         here = {inner: value for (inner, at), value in inside.items() if at == turn}
-        shares = _adjoints(op, op.graph, {**now, **here}, turn)
-        for index, share in enumerate(shares[carried:], carried):
-            if share is not None:
-                found[index] = share if found[index] is None else _sum(found[index], share)
-        broken = next((share for share in shares[:carried] if isinstance(share, Missing)), None)
+        adjoints = _adjoints(op, op.graph, {**now, **here}, turn)
+        for index, each in enumerate(adjoints[carried:], carried):
+            if each is not None:
+                found[index] = each if found[index] is None else _sum(found[index], each)
+        broken = next(
+            (each for each in adjoints[:carried] if isinstance(each, Missing)),
+            None,
+        )
         if broken is not None and turn:
             return [broken] * len(op.args)
-        now = {key: share for key, share in enumerate(shares[:carried]) if share is not None}
+        now = {key: each for key, each in enumerate(adjoints[:carried]) if each is not None}
     for index in range(carried):
         found[index] = now.get(index)
     return found
@@ -140,32 +143,30 @@ def _sum(one: Any, other: Any) -> Any:
 
 @upcalls.adjoints_of_cond.provide
 def adjoints_of_cond(op: CondOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
-    """Return the adjoints of the operands of a choice: a choice of calls of gradient graphs.
+    """Return the adjoints of a conditional's operands: a conditional over gradient graphs.
 
-    Nothing is kept for the graph that did not run: gradient graphs compute again what they need.
-    For one that was given and takes values from inside, the graph is called again.
+    No values are saved, since only one branch ran: gradient graphs recompute the values they read.
+    The branch is called again for a given gradient graph that reads inner values.
     """
-    inputs, shares, again = [], [], []
+    inputs, adjoints, recomputed_calls = [], [], []
     for graph in op.graphs:
         seeds = {key: like_parameter(graph.outputs[key], "Gradient___") for key in delta}
         own = [like_parameter(each, "") for each in graph.inputs]
         with scope.replacing(op):
             forward = CallOp(*own, graph=graph)
-        again.append(forward)
+        recomputed_calls.append(forward)
         inputs.append([*seeds.values(), *own])
-        shares.append(_adjoints(forward, graph, seeds, recompute=True))
-    found = [(side, share) for side, row in enumerate(shares) for share in row]
-    gradients = [(side, share) for side, share in found if isinstance(share, TensorOp)]
+        adjoints.append(_adjoints(forward, graph, seeds, recompute=True))
+    found = [(side, each) for side, row in enumerate(adjoints) for each in row]
+    gradients = [(side, each) for side, each in found if isinstance(each, TensorOp)]
     chosen = [
         without_saved(
             Graph(
                 inputs=inputs[number],
-                outputs=[
-                    share if side == number else zeros_like(share) for side, share in gradients
-                ],
+                outputs=[each if side == number else zeros_like(each) for side, each in gradients],
                 name=f"{graph.name}_bwd",
             ),
-            recomputed=again,
+            recomputed=recomputed_calls,
         )
         for number, graph in enumerate(op.graphs)
     ]
@@ -173,5 +174,5 @@ def adjoints_of_cond(op: CondOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
     results = iter(cond_op(op.args[0], chosen[0], chosen[1], *args).results)
     return [
         None,
-        *(next(results) if isinstance(share, TensorOp) else share for _, share in found),
+        *(next(results) if isinstance(each, TensorOp) else each for _, each in found),
     ]

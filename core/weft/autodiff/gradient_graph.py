@@ -1,14 +1,14 @@
 """Gradient graphs: turns a graph into the graph of its gradients.
 
-The gradient graph takes the gradients of the forward graph's outputs, and values of the forward
-graph that the adjoint rules read; it yields the gradients of the forward graph's inputs. What it
-reads from inside is decided by bytes: a value that cheap ops make of others is computed again where
-that keeps less. (PopXL's `autodiff`; reverse accumulation as in `weft.autodiff.reverse`.)
+The inputs of a gradient graph are the gradients of the forward graph's outputs, and the forward
+values that the adjoint rules read. Its outputs are the gradients of the forward graph's inputs.
+Values of cheap ops are recomputed from their operands where that saves fewer bytes. (PopXL's
+`autodiff`; reverse accumulation as in `weft.autodiff.reverse`.)
 
-Gradient graphs are kept with their forward graph, by what was asked for and by the gradient graphs
-that were given for graphs below. So a graph is differentiated once for each set of outputs whose
-gradients arrive, however often it is called, and what was asked before changes no result. Whoever
-asks for the gradient graphs of all graphs gets some that fit every call, and one for each graph.
+Gradient graphs are cached on their forward graph. The key is the request and the gradient graphs
+given for called graphs. So a graph is differentiated once for each set of outputs with gradients,
+however often it is called, and earlier requests change no result. A request for the gradient graphs
+of all graphs returns one for each graph, which fits every call.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ CHEAP = (
     AddOp, CastOp, ComparisonOp, MaximumOp, MinimumOp, MultiplyOp, NegativeOp, SquareOp, SubtractOp,
     WhereOp,
 )  # fmt: skip
-"""The ops that take less time than to keep their result and read it again; views are cheap too."""
+"""The ops that are cheaper to recompute than to save; views are cheap too."""
 
 
 @dataclass(frozen=True, eq=False)
 class GradientGraph:
-    """A gradient graph, and what its inputs and outputs mean.
+    """A gradient graph, and the forward tensors of its inputs and outputs.
 
     Attributes
     ----------
     graph, forward_graph
-        The gradient graph, and the one that was differentiated.
+        The gradient graph, and the differentiated graph.
     provided
         The forward tensors whose gradients are its first inputs.
     values
@@ -72,10 +72,10 @@ class GradientGraph:
     outputs
         The forward inputs whose gradients are its outputs.
     missing
-        For inputs of the forward graph that have no gradient, the op that is the reason, and the
-        ops on the way to it.
+        For inputs of the forward graph without a gradient, the op without an adjoint rule, and the
+        path to it.
     independent
-        Inputs of the forward graph whose gradient is zero, whether it was required or not.
+        Inputs of the forward graph whose gradient is zero, required or not.
     """
 
     graph: Graph
@@ -90,13 +90,13 @@ class GradientGraph:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The forward tensors behind the inputs."""
+        """The forward tensors of the inputs."""
         return (*self.provided, *self.values)
 
     def part(self, provided: Collection[Any]) -> GradientGraph:
-        """Return what a call runs in which only some of the gradients arrive, made once for each.
+        """Return the gradient graph for a subset of the outputs' gradients, derived once.
 
-        It computes nothing for the others. What `autodiff` did not make has no part but itself.
+        It computes nothing for the others. One that `autodiff` did not derive has no other parts.
         """
         key = frozenset(provided)
         if self._part is None or not key < set(self.provided):
@@ -108,13 +108,13 @@ class GradientGraph:
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """The gradient graph, and those of its parts that there are."""
+        """The gradient graph, and the parts derived so far."""
         return (self.graph, *(part.graph for part in self._parts.values()))
 
     def saved_values(self, forward: CallOp) -> dict[Any, TensorOp]:
-        """Return, for each input that is a forward value, what it is in a call.
+        """Return, for each input that is a forward value, its value in a call.
 
-        Raises ArgumentError unless the forward graph is what is called.
+        Raises ArgumentError unless it is a call of the forward graph.
         """
         self._require(forward, self.forward_graph, "forward graph")
         saved = all_saved(forward, self.values)
@@ -123,13 +123,13 @@ class GradientGraph:
     def gradients(self, backward: CallOp) -> dict[Any, TensorOp]:
         """Return, for inputs of the forward graph, their gradients in a call of the gradient graph.
 
-        Raises ArgumentError unless the gradient graph is what is called.
+        Raises ArgumentError unless it is a call of the gradient graph.
         """
         self._require(backward, self.graph, "gradient graph")
         return dict(zip(self.outputs, backward.results, strict=True))
 
     def operand_gradients(self, forward: CallOp, backward: CallOp) -> dict[TensorOp, TensorOp]:
-        """Return, for operands of a forward call, their gradients; summed where given twice."""
+        """Return the gradients of a forward call's operands, summed for repeated operands."""
         self._require(forward, self.forward_graph, "forward graph")
         found: dict[TensorOp, TensorOp] = {}
         for inner, gradient in self.gradients(backward).items():
@@ -148,12 +148,12 @@ Known = Mapping[Graph, GradientGraph]
 
 
 given_graphs: ContextVar[Known] = ContextVar("weft_gradient_graphs", default=MappingProxyType({}))
-"""The gradient graphs that were given for graphs that are called."""
+"""The gradient graphs given for called graphs."""
 
 
 @contextmanager
 def given(known: Known) -> Iterator[None]:
-    """Use some gradient graphs for calls, which are not differentiated then."""
+    """Use gradient graphs for the calls of their graphs, which are then not differentiated."""
     token = given_graphs.set(known)
     try:
         yield
@@ -169,32 +169,34 @@ def autodiff(
     return_all_grad_graphs: bool = False,
     recompute: bool = False,
 ) -> Any:
-    """Return the gradient graph of a graph, as `GradientGraph`.
+    """Return the gradient graph of a graph, as a `GradientGraph`.
 
     Parameters
     ----------
     graph
-        A graph without states, as `capture` makes one; its variables are inputs.
+        A graph without states, as `capture` returns it; its variables are inputs.
     grads_provided
-        The outputs whose gradients the gradient graph takes; by default those that hold floats, one
-        that is listed twice as two.
+        The outputs whose gradients the gradient graph takes; by default all of a float dtype, a
+        repeated one twice.
     grads_required
-        The inputs whose gradients it yields, in that order; by default those that hold floats.
+        The inputs whose gradients it yields, in that order; by default all of a float dtype.
     called_graphs_grad_info
-        Gradient graphs that are there already, for graphs that this one calls. These are not
-        differentiated again.
+        Gradient graphs of called graphs, which are not differentiated again.
     return_all_grad_graphs
-        Whether to return a mapping that has the gradient graphs of called graphs as well. These
-        take the gradients of all outputs that hold floats, so that they fit other calls too; a call
-        in which only some arrive runs a part.
+        Whether to return a mapping with the gradient graphs of called graphs as well. These take
+        the gradients of all outputs of a float dtype, so that they fit other calls too; a call with
+        only some of them runs a part.
     recompute
-        Whether the gradient graph takes no values from inside the forward graph, but computes them
-        again from its inputs. Effects, such as printing, are never repeated.
+        Whether the gradient graph recomputes inner values of the forward graph from its inputs,
+        rather than taking them as inputs. Effects, such as printing, are never repeated.
 
-    Raises ArgumentError for arguments of other kinds, for a tensor that is none of the graph's and
-    for a gradient graph of another graph, and GradientError where a required gradient does not
-    exist, or one that was given for a called graph leaves out what arrives or is required; the
-    message lists which, and why.
+    Raises
+    ------
+    ArgumentError
+        For arguments of other types, tensors of other graphs, and gradient graphs of other graphs.
+    GradientError
+        If a required gradient does not exist, or the given gradient graph of a called graph lacks a
+        provided or required gradient. The message lists each with the reason.
     """
     if not isinstance(graph, Graph):
         raise ArgumentError(f"autodiff takes a graph, not {graph!r}")
@@ -277,10 +279,10 @@ def _missing_message(graph: Graph, missing: Mapping[Any, Missing]) -> str:
 
 
 def gradients_below(graph: Graph, known: Known) -> dict[Graph, GradientGraph]:
-    """Return gradient graphs that fit every call of the graphs that a graph calls.
+    """Return gradient graphs that fit every call, for all graphs that a graph calls.
 
-    They take the gradients of all outputs that hold floats. There are none for those of `known`,
-    nor for what only these call.
+    They take the gradients of all outputs of a float dtype. Graphs in `known` are left out, and
+    graphs that only these call.
     """
     made: dict[Graph, GradientGraph] = {}
     for each in _below(graph, known):
@@ -292,9 +294,9 @@ def gradients_below(graph: Graph, known: Known) -> dict[Graph, GradientGraph]:
 
 
 def _below(graph: Graph, known: Known) -> list[Graph]:
-    """Return the graphs that are called through ops with gradients, those called first.
+    """Return the graphs called through differentiable ops, callees first.
 
-    Those that are known are among them, but not what they call.
+    The known graphs are among them, but not their callees.
     """
 
     def called(each: Any) -> Sequence[Any]:
@@ -317,10 +319,10 @@ def gradient_graph(
     required: tuple[TensorOp, ...],
     recompute: bool = False,
 ) -> GradientGraph:
-    """Return the gradient graph for some outputs or inner ops and some inputs; kept for the next.
+    """Return the gradient graph for some outputs or inner ops and some inputs, from the cache.
 
-    Inputs that have no gradient are in `missing`, and not among the outputs. Calls inside use the
-    gradient graphs that are `given`.
+    Inputs without a gradient are in `missing`, and not among the outputs. Inner calls use the
+    `given` gradient graphs.
     """
     known = given_graphs.get()
     used = [(each, known[each]) for each in _below(graph, known) if each in known] if known else ()
@@ -339,7 +341,7 @@ def gradient_graph(
 
 
 class _Differentiation:
-    """One walk back through a graph, and the graph of what it built."""
+    """A reverse walk through a graph, and the gradient graph built from it."""
 
     def __init__(self, graph: Graph, provided: Sequence[TensorOp], recompute: bool) -> None:
         self.graph = graph
@@ -382,11 +384,11 @@ class _Differentiation:
         )
 
     def is_forward(self, op: Op) -> bool:
-        """Whether an op is one of the forward graph, or a value from inside a call of it."""
+        """Whether an op belongs to the forward graph, or is a saved value of one of its calls."""
         return op in self.members or (isinstance(op, SavedOp) and op.args[0] in self.members)
 
     def activations(self, gradients: Sequence[Op]) -> list[Any]:
-        """Return the forward values that the gradients read, or cheaply follow from."""
+        """Return the forward values that the gradients read, or the operands of cheap ones."""
         read = postorder(gradients, lambda op: () if self.is_forward(op) else op.args)
         kept: dict[Op, None] = {}
         for op in read:
@@ -395,7 +397,7 @@ class _Differentiation:
         return list(kept)
 
     def keep(self, op: Op, kept: dict[Op, None]) -> None:
-        """Keep an op's value, or what it follows from cheaply if that takes fewer bytes."""
+        """Save an op's value, or the values that cheap ops compute it from if these are smaller."""
         base = postorder([op], lambda each: each.args if _is_cheap(each) else ())
         ends = [
             each
@@ -410,9 +412,9 @@ class _Differentiation:
             kept[op] = None
 
     def rebuilt(self, gradients: Sequence[Op], parameters: Mapping[Any, Any]) -> dict[Op, Any]:
-        """Return what stands for each op in the gradient graph, where it reads parameters.
+        """Return the ops rebuilt on the gradient graph's parameters.
 
-        Effects of the forward graph are none of the gradient graph's.
+        Recomputed ops lose their effects.
         """
         made: dict[Op, Any] = dict(parameters)
         for op in postorder(gradients, lambda op: () if op in parameters else op.args):
@@ -426,7 +428,7 @@ class _Differentiation:
         return made
 
     def ordered(self, gradients: Sequence[Op], values: Sequence[Any]) -> list[Any]:
-        """Return the forward values that are really read: inputs first, in their order."""
+        """Return the forward values that are read: inputs first, in their order."""
         ends = {*values, *self.graph.inputs}
         read = set(postorder(gradients, lambda op: () if op in ends else op.args))
         first = [op for op in self.graph.inputs if op in read]

@@ -1,9 +1,9 @@
 """Reverse-mode differentiation: builds gradients as ops from the ops' adjoint rules.
 
-For ``y`` and an adjoint of y, the walk visits the ops from y backwards; each op's rule turns the
-adjoint of its result into shares for its operands, which add up. (Reverse accumulation; Griewank
-and Walther, Evaluating Derivatives, chapter 3.) Rules run with the reads of the forward op pinned,
-so that a gradient reads the state that the forward computation read.
+Given an adjoint of ``y``, the walk visits the ops from y backwards. Each op's rule turns the
+adjoint of its result into contributions to the adjoints of its operands, which are summed. (Reverse
+accumulation; Griewank and Walther, Evaluating Derivatives, chapter 3.) Rules run with the reads of
+the forward op pinned, so that a gradient reads the same version of a state as the forward op.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from weft.support.gc_pause import gc_paused
 
 
 class Missing:
-    """Marks an adjoint that cannot be had, because an op on the way has no rule.
+    """Marks an adjoint that does not exist, because an op on the path has no rule.
 
     Attributes
     ----------
     op, path
-        That op, and the ops between it and the one whose adjoint it were.
+        The op without a rule, and the ops from it back to the operand.
     problem
-        What is said of the op.
+        The error text about that op.
     """
 
     def __init__(self, op: Op, path: tuple[Op, ...], problem: str = "has no gradient") -> None:
@@ -41,18 +41,18 @@ class Missing:
         self.problem = problem
 
     def through(self, op: Op) -> Missing:
-        """Return what the adjoints of the operands of an op are marked with."""
+        """Return the mark with an op added to the path."""
         return Missing(self.op, (*self.path, op), self.problem)
 
 
 @upcalls.deriv.provide
 def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
-    """Return an op for the derivative of `y` with respect to `x`; nothing is computed.
+    """Return an op for the derivative of `y` with respect to `x`.
 
-    The result has the axes and dtype of `x`; it is zero where y does not depend on x. `error` is
-    the adjoint of y, with y's axes in any order; without it y must be a scalar. For a state, the
-    derivative is with respect to the value that the ops between them read. Raises GradientError (a
-    ValueError) where no gradient exists.
+    The result has the axes and dtype of `x`; it is zero if y does not depend on x. `error` is the
+    adjoint of y, with y's axes in any order; without it y must be a scalar. The derivative with
+    respect to a state is for the value that the ops between them read. Raises GradientError (a
+    ValueError) if no gradient exists.
     """
     _check(y, x)
     error = None if error is None else as_op(error, y.dtype if _is_number(error) else None)
@@ -65,7 +65,7 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
     adjoints = _adjoints(y, error)
     found = adjoints.get(x)
     if found is None:
-        _refuse_bypassed(y, x, adjoints)
+        _check_not_bypassed(y, x, adjoints)
     if isinstance(found, Missing):
         path = " <- ".join(f"{op}" for op in found.path[-8:])
         raise GradientError(
@@ -78,16 +78,16 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
 
 
 def jvp(y: TensorOp, x: TensorOp, tangent: TensorOp) -> TensorOp:
-    """Return an op for the change of `y` when `x` changes in the direction of `tangent`.
+    """Return an op for the directional derivative of `y` as `x` changes along `tangent`.
 
-    The result has the axes and dtype of `y`, `tangent` has the axes of `x`. It costs two reverse
-    walks and no rules of its own: the derivative by x is linear in the adjoint of y, and the
-    derivative of that by the adjoint is the one wanted. (The trick is due to J. Townsend, 2017.)
-    Raises what `deriv` raises.
+    The result has the axes and dtype of `y`; `tangent` has the axes of `x`. It takes two reverse
+    walks and needs no forward rules: the vector-Jacobian product is linear in the adjoint of y, and
+    its derivative by the adjoint is the Jacobian-vector product (J. Townsend, 2017). Raises the
+    errors of `deriv`.
     """
     _check(y, x)
     tangent = as_op(tangent, x.dtype if _is_number(tangent) else None)
-    # An operand of the walk, whose value nothing reads: the result does not depend on it.
+    # The value of this adjoint is irrelevant: the result does not depend on it.
     adjoint = zeros_like(y)
     if not x.axes.agrees_with(tangent.axes):
         raise AxesError(x.explain(f"tangent has {tangent.axes}, but must have the axes {x.axes}"))
@@ -99,14 +99,14 @@ _overrides: dict[type[Op], Rule] = {}
 
 
 def gradient_of(kind: type[Op]) -> Callable[[Rule], Rule]:
-    """Decorate a function as the gradient of an op class, in the place of the one it has.
+    """Register a function as the gradient rule of an op class, overriding its own.
 
-    It is called as ``rule(op, delta, *args)`` and returns what `Op.generate_adjoints` does: for
-    each operand an op with its share of the adjoint `delta`, or None. It holds for subclasses
-    without a gradient of their own, from now on and everywhere, so it is meant for op classes of
-    one's own and for those that lack a gradient. For one place in a graph write
-    ``x + stop_gradient(f(x) - x)``, which has the value of f and the gradient of x. Raises
-    ArgumentError for anything but an op class, and for a second rule.
+    The function is called as ``rule(op, delta, *args)`` and returns the same as
+    `Op.generate_adjoints`: for each operand an op with the contribution of the adjoint `delta`, or
+    None. The rule is global and covers subclasses without their own gradient, so it is meant for
+    new op classes and for those without a gradient. To override the gradient of a single expression
+    write ``x + stop_gradient(f(x) - x)``, which has the value of f and the gradient of x.
+    Raises ArgumentError for anything but an op class, and for a second rule.
     """
     if not (isinstance(kind, type) and issubclass(kind, Op)):
         raise ArgumentError(f"gradient_of takes an op class, not {kind!r}")
@@ -120,7 +120,7 @@ def gradient_of(kind: type[Op]) -> Callable[[Rule], Rule]:
 
 
 def _rule_of(kind: type[Op]) -> Rule | None:
-    """Return the nearest override, unless the class has a gradient of its own that is nearer."""
+    """Return the override of the nearest base class, unless a nearer one defines a gradient."""
     for base in kind.__mro__:
         if base in _overrides:
             return _overrides[base]
@@ -141,8 +141,8 @@ def _check(y: Any, x: Any) -> None:
             raise GradientError(op.explain(f"a derivative {what} {op.dtype} values does not exist"))
 
 
-def _refuse_bypassed(y: TensorOp, x: TensorOp, adjoints: dict[Op, Any]) -> None:
-    """Refuse a derivative that is only zero because a loss took what `x` was made from instead."""
+def _check_not_bypassed(y: TensorOp, x: TensorOp, adjoints: dict[Op, Any]) -> None:
+    """Refuse a derivative by probabilities that a loss bypassed by reading their logits."""
     kinds = getattr(x.meaning, "bypassed_by", ())
     if not kinds or x.meaning.args[0] not in adjoints:
         return
@@ -151,14 +151,14 @@ def _refuse_bypassed(y: TensorOp, x: TensorOp, adjoints: dict[Op, Any]) -> None:
         if isinstance(op.meaning, kinds) and op.meaning.args[0] is logits:
             raise GradientError(
                 x.explain(
-                    f"{op} was computed from the logits {logits}, not from this: differentiate "
+                    f"{op} was computed from the logits {logits}, not from it: differentiate "
                     "with respect to the logits"
                 )
             )
 
 
 def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
-    """Return the adjoints of everything that y depends on, made once for each error."""
+    """Return the adjoints of everything that y depends on, cached for each error."""
     cache: dict[Any, dict[Op, Any]] = y.__dict__.setdefault("_adjoints", {})
     found = cache.get(error)
     if found is None:
@@ -178,36 +178,36 @@ def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
 
 
 def reverse_walk(y: Op, delta: TensorOp, stops: Iterable[Op] = ()) -> dict[Op, Any]:
-    """Return the adjoint of every op that `y` depends on, not going beyond `stops`."""
+    """Return the adjoint of every op that `y` depends on, without going past `stops`."""
     ends = frozenset(stops)
     order = postorder([y], lambda op: () if op in ends else operands(op))
     return walk_back(order, {y: delta}, ends)
 
 
 def walk_back(order: Sequence[Op], adjoints: dict[Op, Any], ends: Collection[Op]) -> dict[Op, Any]:
-    """Add to some adjoints those of the ops before, not going beyond `ends`.
+    """Propagate adjoints to all ops of a postorder, without going past `ends`.
 
-    `order` has each op after its operands. An op with several results has a mapping of adjoints, by
-    the index of the result or the key of the saved value.
+    `order` has each op after its operands. The adjoint of an op with several results is a mapping
+    from the index of the result, or the key of the saved value.
     """
     for op in reversed(order):
         adjoint = adjoints.get(op)
         meaning = op.meaning
         if adjoint is None or op in ends or not meaning.args:
             continue
-        key = _key_of_result(op)
+        key = _result_key(op)
         if key is not None:
             _add_to_results(op, adjoints, key, adjoint)
             continue
-        shares = _shares(op, meaning, adjoint)
-        for arg, share in zip(meaning.args, shares, strict=True):
-            if share is not None and arg.is_tensor and dtypes.is_inexact(arg.dtype):
-                adjoints[arg] = _accumulated(op, arg, adjoints.get(arg), share)
+        contributions = _contributions(op, meaning, adjoint)
+        for arg, contribution in zip(meaning.args, contributions, strict=True):
+            if contribution is not None and arg.is_tensor and dtypes.is_inexact(arg.dtype):
+                adjoints[arg] = _accumulate(op, arg, adjoints.get(arg), contribution)
     return adjoints
 
 
-def _key_of_result(op: Op) -> Any:
-    """Return what the adjoint of one of several results is known by; None for any other op."""
+def _result_key(op: Op) -> Any:
+    """Return the key of one of several results, or of a saved value; None for any other op."""
     if isinstance(op, ResultOp):
         return op.index
     return getattr(op, "key", None) if op.args and isinstance(op.args[0], TupleOp) else None
@@ -219,10 +219,10 @@ def _add_to_results(op: Op, adjoints: dict[Op, Any], key: Any, adjoint: Any) -> 
     if isinstance(found, Missing) or isinstance(adjoint, Missing):
         adjoints[made] = found if isinstance(found, Missing) else adjoint
     else:
-        found[key] = _accumulated(op, op, found.get(key), adjoint)
+        found[key] = _accumulate(op, op, found.get(key), adjoint)
 
 
-def _shares(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
+def _contributions(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
     if isinstance(adjoint, Missing):
         return [adjoint.through(op)] * len(meaning.args)
     with scope.pinned_reads(meaning):
@@ -235,23 +235,23 @@ def _shares(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
             return [Missing(op, (op,))] * len(meaning.args)
 
 
-def _accumulated(op: Op, arg: Op, sofar: Any, share: Any) -> Any:
-    if isinstance(sofar, Missing) or isinstance(share, Missing):
-        return sofar if isinstance(sofar, Missing) else share
-    if not isinstance(share, TensorOp) or share.dtype != arg.dtype:
-        share = cast(share, arg.dtype)
-    if not share.axes and arg.axes:
-        share = broadcast(share, arg.axes)
-    if share.axes != arg.axes:
+def _accumulate(op: Op, arg: Op, total: Any, delta: Any) -> Any:
+    if isinstance(total, Missing) or isinstance(delta, Missing):
+        return total if isinstance(total, Missing) else delta
+    if not isinstance(delta, TensorOp) or delta.dtype != arg.dtype:
+        delta = cast(delta, arg.dtype)
+    if not delta.axes and arg.axes:
+        delta = broadcast(delta, arg.axes)
+    if delta.axes != arg.axes:
         raise GradientError(
-            op.explain(f"its generate_adjoints gave {share.axes} for an operand with {arg.axes}")
+            op.explain(f"generate_adjoints returned {delta.axes} for an operand with {arg.axes}")
         )
-    return share if sofar is None else add(sofar, share)
+    return delta if total is None else add(total, delta)
 
 
 @upcalls.adjoints_through.provide
 def adjoints_through(y: TensorOp, delta: TensorOp, args: Iterable[Op]) -> list[Any]:
-    """Return the adjoints of `args`, differentiating what lies between them and `y`."""
+    """Return the adjoints of `args`, by differentiating the ops between them and `y`."""
     wanted = list(args)
     adjoints = reverse_walk(y, delta, wanted)
     for arg in wanted:
