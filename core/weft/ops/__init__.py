@@ -1,4 +1,4 @@
-"""The catalogue of ops, one module a family; every op class and function is exported here."""
+"""The catalogue of ops, one module per family; exports every op class and function."""
 
 from weft.ir import storage
 from weft.ir.storage import *

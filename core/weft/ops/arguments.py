@@ -1,4 +1,4 @@
-"""Argument checks, axes and reductions shared by normalisations and losses."""
+"""Argument checks, and the axes and reductions that normalisations and losses share."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from weft.ops.movement import BroadcastOp, broadcast, transpose
 from weft.ops.reduction import MeanOp, SumOp
 
 REDUCTIONS = ("mean", "sum", "none")
-"""The ways to make one number of many losses, or to leave them."""
+"""The reductions of losses."""
 
 
 def as_number(value: Any) -> float:
-    """Return a number as a float, infinite if it is too large; NaN for what is no real number."""
+    """Return a real number as a float, infinite on overflow; NaN for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return math.nan
     try:
@@ -46,7 +46,7 @@ def checked_number(
 
 
 def whole_number(function: str, what: str, value: Any, low: float = -math.inf) -> int:
-    """Return a Python integer; raises ArgumentError for anything else, and below a limit."""
+    """Return an integer as an int; raises ArgumentError for other values or below a limit."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -66,7 +66,7 @@ def checked_order(function: str, p: Any) -> float:
 
 
 def of_axes(function: str, what: str, value: Any, axes: Axes) -> TensorOp:
-    """Return a tensor with these axes, in this order, or without any."""
+    """Return a tensor transposed to these axes, or a scalar unchanged."""
     op = as_op(value)
     if not op.axes or op.axes == axes:
         return op
@@ -77,17 +77,17 @@ def of_axes(function: str, what: str, value: Any, axes: Axes) -> TensorOp:
 
 
 def spread(value: TensorOp, x: TensorOp, places: tuple[int, ...]) -> TensorOp:
-    """Return a tensor that has the axes of x at some places, or none, with all of them."""
+    """Broadcast a tensor with the axes of x at `places`, or a scalar, to the axes of x."""
     return BroadcastOp(value, target_axes=x.axes, dims=places if value.axes else ())
 
 
 def without(axes: Axes, position: int) -> Axes:
-    """Return the axes but for one."""
+    """Return the axes without the one at a position."""
     return Axes((*axes[:position], *axes[position + 1 :]))
 
 
 def class_position(function: str, x: TensorOp, axis: Any) -> int:
-    """Return the place of the classes: that given, or of the axis named C, or the last."""
+    """Return the position of the class axis: the given one, the axis named C, or the last."""
     if axis is None and x.axes.is_named:
         axis = x.axes.channel_axis
     elif axis is None and x.axes:
@@ -99,7 +99,7 @@ def class_position(function: str, x: TensorOp, axis: Any) -> int:
 
 
 def repeated_over(function: str, what: str, factors: Any, losses: TensorOp) -> TensorOp:
-    """Return factors of losses repeated over all their axes."""
+    """Return factors of losses, broadcast to the axes of the losses."""
     op = as_op(factors, losses.dtype if isinstance(factors, int | float) else None)
     try:
         return broadcast(op, losses.axes)
@@ -111,9 +111,9 @@ def repeated_over(function: str, what: str, factors: Any, losses: TensorOp) -> T
 def paired(
     function: str, x: Any, targets: Any, kind: type[ElementwiseOp] = FloatOp
 ) -> tuple[TensorOp, ...]:
-    """Return predictions and targets of the same axes, or scalars, in one dtype that `kind` takes.
+    """Return predictions and targets of the same axes, or scalars, in a common dtype of `kind`.
 
-    The targets get the predictions' order of axes. Raises AxesError for axes that only one has:
+    The targets take the predictions' order of axes. Raises AxesError if only one has an axis:
     alignment by name would pair each prediction with every target.
     """
     given: list[Any] = [v if isinstance(v, bool | int | float) else as_op(v) for v in (x, targets)]
@@ -130,8 +130,8 @@ def reduced(
 ) -> TensorOp:
     """Return the mean or the sum of losses over all axes, or the losses themselves.
 
-    With the weights that are in the losses already, the mean is over their sum. Raises
-    ArgumentError for other reductions.
+    The mean of weighted losses is their sum divided by the sum of `weights`. Raises ArgumentError
+    for other reductions.
     """
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         problem = f"the reduction {reduction!r} must be one of {', '.join(map(repr, REDUCTIONS))}"

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def _part(x: TensorOp, position: int, start: Any, length: Any, step: int = 1) -> TensorOp:
-    """Return evenly spaced elements along one axis, the whole of the others."""
+    """Return a strided slice along one axis."""
     bounds: list[Any] = [(0, axis.length, 1) for axis in x.axes]
     bounds[position] = (start, length, step)
     return SliceOp(x, bounds=tuple(bounds))
@@ -57,7 +57,7 @@ def _known_length(function: str, x: TensorOp, position: int) -> int:
 
 
 def flip(x: Any, axis: Any = None) -> TensorOp:
-    """Return the elements in reversed order along an axis or several, by default along all."""
+    """Return the tensor with its elements reversed along one or more axes, by default along all."""
     op: TensorOp = as_op(x)
     for place in range(op.rank) if axis is None else op.axes.positions(axis):
         length = op.axes[place].length
@@ -66,11 +66,11 @@ def flip(x: Any, axis: Any = None) -> TensorOp:
 
 
 def roll(x: Any, shift: Any, axis: Any = None) -> TensorOp:
-    """Return the elements moved on by `shift` places along an axis; what falls out comes back in.
+    """Return the tensor shifted circularly by `shift` elements along an axis.
 
-    With several axes, `shift` is one number for all, or one for each. Without an axis the elements
-    are moved in row-major order. Along an axis of unknown length, a call whose axis is shorter than
-    the shift raises AxesError.
+    With several axes, `shift` is one number for all, or one for each. Without an axis the flattened
+    tensor is shifted. Along an axis of unknown length, a call with an axis shorter than the shift
+    raises AxesError.
     """
     op: TensorOp = as_op(x)
     if axis is None:
@@ -97,10 +97,10 @@ def _rolled(x: TensorOp, place: int, count: int) -> TensorOp:
 
 
 def tile(x: Any, repetitions: Any) -> TensorOp:
-    """Return the tensor repeated as a whole, the given number of times along each axis.
+    """Return the tensor tiled: repeated as a whole, the given number of times along each axis.
 
-    A number, or fewer than there are axes, count for the last axes; more add axes in front, which
-    named tensors cannot have.
+    Fewer numbers than axes apply to the last axes. More add leading axes, which is an error for
+    named tensors.
     """
     x = as_op(x)
     given = (repetitions,) if hasattr(repetitions, "__index__") else repetitions
@@ -125,10 +125,10 @@ def tile(x: Any, repetitions: Any) -> TensorOp:
 
 
 def repeat(x: Any, repeats: Any, axis: Any = None) -> TensorOp:
-    """Return each element repeated, one after the other, along an axis.
+    """Return the tensor with each element repeated along an axis.
 
-    `repeats` is one number, or a list of one for each element. Without an axis, the elements are
-    taken in row-major order.
+    `repeats` is one number, or a list with one for each element. Without an axis the tensor is
+    flattened.
     """
     x = as_op(x)
     if axis is None:
@@ -156,7 +156,7 @@ def _repeated_each(x: TensorOp, repeats: Any, place: int) -> TensorOp:
 
 
 def squeeze(x: Any, axis: Any = None) -> TensorOp:
-    """Return the tensor without axes of length 1: those given, or all there are."""
+    """Return the tensor without axes of length 1: the given ones, or all."""
     x = as_op(x)
     if axis is None:
         places = tuple(place for place, each in enumerate(x.axes) if each.length == 1)
@@ -164,20 +164,20 @@ def squeeze(x: Any, axis: Any = None) -> TensorOp:
         places = x.axes.positions(axis)
     for place in places:
         if x.axes[place].length != 1:
-            problem = f"only an axis of length 1 can go, not {x.axes[place]!r} of {x.axes}"
+            problem = f"only axes of length 1 can be removed, not {x.axes[place]!r} of {x.axes}"
             raise AxesError(explain("squeeze", problem, (x,)))
     return cast_axes(x, Axes(each for place, each in enumerate(x.axes) if place not in places))
 
 
 def unsqueeze(x: Any, axis: Any) -> TensorOp:
-    """Return the tensor with axes of length 1 more, at places in the result.
+    """Return the tensor with new axes of length 1, at given positions of the result.
 
-    For named tensors, whose new axes need names, there is `expand_dims`.
+    Named tensors need names for new axes: use `expand_dims`.
     """
     x = as_op(x)
     given = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     if x.axes.is_named and given:
-        problem = f"a new axis needs a name beside {x.axes}: use expand_dims(x, make_axis(1, name))"
+        problem = f"a new axis of {x.axes} needs a name: use expand_dims(x, make_axis(1, name))"
         raise AxesError(explain("unsqueeze", problem, (x,)))
     rank = x.rank + len(given)
     frame = make_axes((1,) * rank)
@@ -187,7 +187,7 @@ def unsqueeze(x: Any, axis: Any) -> TensorOp:
 
 
 def moveaxis(x: Any, source: Any, destination: Any) -> TensorOp:
-    """Return the tensor with an axis, or several, moved to other places; the others keep order."""
+    """Return the tensor with one or more axes moved; the others keep their order."""
     x = as_op(x)
     sources, goals = x.axes.positions(source), x.axes.positions(destination)
     if len(sources) != len(goals):
@@ -200,7 +200,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> TensorOp:
 
 
 def swapaxes(x: Any, first: Any, second: Any) -> TensorOp:
-    """Return the tensor with two axes exchanged."""
+    """Return the tensor with two axes swapped."""
     x = as_op(x)
     order = list(range(x.rank))
     a, b = x.axes.position(first), x.axes.position(second)
@@ -209,7 +209,7 @@ def swapaxes(x: Any, first: Any, second: Any) -> TensorOp:
 
 
 def broadcast_arrays(*tensors: Any) -> list[TensorOp]:
-    """Return tensors repeated until all have the same axes, aligned by name or from the right."""
+    """Return tensors broadcast to common axes, aligned by name or from the right."""
     ops = as_ops(tensors)
     if not ops:
         return []
@@ -221,10 +221,10 @@ def broadcast_arrays(*tensors: Any) -> list[TensorOp]:
 
 
 def split(x: Any, parts: Any, axis: Any = 0) -> list[TensorOp]:
-    """Return parts of the tensor along an axis: a number of equal ones, or ones of given lengths.
+    """Return the tensor split along an axis, into equal parts or parts of given lengths.
 
-    A list gives the lengths of the parts, which add up to that of the axis, not the places between
-    them, as it does in NumPy.
+    A list gives the lengths of the parts, which must add up to the length of the axis; in NumPy it
+    gives the split points.
     """
     x = as_op(x)
     place = x.axes.position(axis)
@@ -233,8 +233,8 @@ def split(x: Any, parts: Any, axis: Any = 0) -> list[TensorOp]:
         count = whole_number("split", "parts", parts, 1)
         if length % count:
             problem = (
-                f"{x.axes[place]!r} of {x.axes} has no {count} parts of equal lengths: give a list "
-                "of lengths, or use chunk"
+                f"{x.axes[place]!r} of {x.axes} does not divide into {count} equal parts: give a "
+                "list of lengths, or use chunk"
             )
             raise AxesError(explain("split", problem, (x,)))
         lengths = [length // count] * count
@@ -252,7 +252,7 @@ def split(x: Any, parts: Any, axis: Any = 0) -> list[TensorOp]:
 def chunk(x: Any, count: int, axis: Any = 0) -> list[TensorOp]:
     """Return at most `count` parts of equal length along an axis; the last may be shorter.
 
-    As in PyTorch, they have the length of the axis over `count`, rounded up.
+    As in PyTorch, a part has the length of the axis divided by `count`, rounded up.
     """
     x = as_op(x)
     place = x.axes.position(axis)
@@ -268,25 +268,25 @@ def _parts(x: TensorOp, place: int, lengths: list[int]) -> list[TensorOp]:
 
 
 def unstack(x: Any, axis: Any = 0) -> list[TensorOp]:
-    """Return the tensors at each index of an axis, which is dropped."""
+    """Return the slices at each index of an axis, without that axis."""
     x = as_op(x)
     place = x.axes.position(axis)
     return [slice_along_axis(x, place, i) for i in range(_known_length("unstack", x, place))]
 
 
 def tril(x: Any, k: int = 0) -> TensorOp:
-    """Return matrices with zeros above a diagonal, the k-th above the main one.
+    """Return the lower triangle of matrices: zeros above the k-th diagonal.
 
-    The last two axes are those of the matrices.
+    The matrices are along the last two axes. Diagonal 0 is the main one, positive ones are above.
     """
     x = as_op(x)
     return where(below_diagonal(_last_two("tril", x), "tril", k), x, constant(0, dtype=x.dtype))
 
 
 def triu(x: Any, k: int = 0) -> TensorOp:
-    """Return matrices with zeros below a diagonal, the k-th above the main one.
+    """Return the upper triangle of matrices: zeros below the k-th diagonal.
 
-    The last two axes are those of the matrices.
+    The matrices are along the last two axes. Diagonal 0 is the main one, positive ones are above.
     """
     x = as_op(x)
     below = below_diagonal(_last_two("triu", x), "triu", whole_number("triu", "k", k) - 1)
@@ -295,14 +295,14 @@ def triu(x: Any, k: int = 0) -> TensorOp:
 
 def _last_two(function: str, x: TensorOp) -> Axes:
     if x.rank < 2:
-        raise AxesError(explain(function, f"{x.axes} is no matrix, it needs two axes", (x,)))
+        raise AxesError(explain(function, f"a matrix needs two axes, not {x.axes}", (x,)))
     return x.axes[-2:]
 
 
 def diag(x: Any, k: int = 0) -> TensorOp:
-    """Return a matrix with a vector on its k-th diagonal above the main one, or that of a matrix.
+    """Return a matrix with a vector on its k-th diagonal, or the k-th diagonal of a matrix.
 
-    The matrix is square, positional, and zero elsewhere.
+    The new matrix is square, positional, and zero elsewhere.
     """
     x = as_op(x)
     k = whole_number("diag", "k", k)

@@ -41,7 +41,7 @@ __all__ = [
 def _bits(dtype: DType) -> DType:
     if not (dtypes.is_bool(dtype) or dtypes.is_integer(dtype)):
         raise DTypeError(
-            f"only bool and integers have bits to combine, not {dtype}: compare first, as in "
+            f"bitwise ops take bool and integers, not {dtype}: compare first, as in "
             "(x > 0) & (y > 0)"
         )
     return dtype
@@ -49,40 +49,40 @@ def _bits(dtype: DType) -> DType:
 
 def _integer(dtype: DType) -> DType:
     if not dtypes.is_integer(dtype):
-        raise DTypeError(f"only integers are shifted, not {dtype}")
+        raise DTypeError(f"shifts take integers, not {dtype}")
     return dtype
 
 
 class BitwiseOp(ElementwiseOp):
-    """Ops on the bits of integers, or on bools; they have no gradient."""
+    """Bitwise ops on integers or bools; they have no gradient."""
 
     operand_dtype = staticmethod(_bits)
 
     def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return [None] * len(args)
 
 
 class BitwiseAndOp(BitwiseOp):
-    """The bits that both have."""
+    """The bitwise AND."""
 
     reference = meaning(np.bitwise_and)
 
 
 class BitwiseOrOp(BitwiseOp):
-    """The bits that either has."""
+    """The bitwise OR."""
 
     reference = meaning(np.bitwise_or)
 
 
 class BitwiseXorOp(BitwiseOp):
-    """The bits that just one of both has."""
+    """The bitwise XOR."""
 
     reference = meaning(np.bitwise_xor)
 
 
 class BitwiseNotOp(BitwiseOp, CompositeOp):
-    """The bits that the operand lacks; the order of values is reversed."""
+    """The bitwise NOT, which reverses the order of values."""
 
     reference = meaning(np.bitwise_not)
 
@@ -93,25 +93,25 @@ class BitwiseNotOp(BitwiseOp, CompositeOp):
 
 
 class ShiftOp(BitwiseOp):
-    """Ops that move the bits of integers; a count below 0 or beyond the width moves all out."""
+    """Shifts of integers; a count below 0 or beyond the width shifts all bits out."""
 
     operand_dtype = staticmethod(_integer)
 
 
 class ShiftLeftOp(ShiftOp):
-    """The bits moved towards the higher ones; zeros follow."""
+    """The left shift, filled with zeros."""
 
     reference = meaning(np.left_shift)
 
 
 class ShiftRightOp(ShiftOp):
-    """The bits moved towards the lower ones; the sign follows, zeros in unsigned integers."""
+    """The right shift: arithmetic for signed integers, logical for unsigned ones."""
 
     reference = meaning(np.right_shift)
 
 
 class BitcastOp(TensorOp):
-    """The same bits read as another dtype of the same size.
+    """The bits reinterpreted as another dtype of the same size.
 
     Attributes
     ----------
@@ -122,59 +122,59 @@ class BitcastOp(TensorOp):
     target: str
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check that sizes agree; bool is refused, most bits are none."""
+        """Check that sizes agree; bool is refused, because most bit patterns are no bool."""
         (x,) = self.args
         target = dtypes.as_dtype(self.target)
         if x.dtype.itemsize != target.itemsize or dtypes.bool_ in (x.dtype, target):
-            raise DTypeError(f"the bits of {x.dtype} cannot be read as {target}")
+            raise DTypeError(f"the bits of {x.dtype} cannot be reinterpreted as {target}")
         return x.axes, target
 
     def reference(self, x: Any) -> Any:
-        """View the bits of the declared dtype, also where floats are wider for comparison."""
+        """View the bits of the declared dtype, even if the reference computes in wider floats."""
         bits = np.ascontiguousarray(x, self.args[0].dtype)
         return bits.view(dtypes.as_dtype(self.target)).astype(self.dtype).reshape(np.shape(x))
 
     def view(self, operand: TensorDescription) -> TensorDescription:
-        """Always a view."""
+        """Return the operand's layout in the target dtype."""
         return operand.with_dtype(dtypes.as_dtype(self.target))
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return (None,)
 
 
 def bitwise_and(x: Any, y: Any) -> TensorOp:
-    """Return the bits that both have; of bools, whether both are true."""
+    """Return the bitwise AND; of bools, the logical one."""
     return build(BitwiseAndOp, x, y)
 
 
 def bitwise_or(x: Any, y: Any) -> TensorOp:
-    """Return the bits that either has; of bools, whether one is true."""
+    """Return the bitwise OR; of bools, the logical one."""
     return build(BitwiseOrOp, x, y)
 
 
 def bitwise_xor(x: Any, y: Any) -> TensorOp:
-    """Return the bits that just one of both has; of bools, whether they differ."""
+    """Return the bitwise XOR; of bools, the logical one."""
     return build(BitwiseXorOp, x, y)
 
 
 def bitwise_not(x: Any) -> TensorOp:
-    """Return the bits that x lacks; of bools, the opposite."""
+    """Return the bitwise NOT; of bools, the logical one."""
     return build(BitwiseNotOp, x)
 
 
 def shift_left(x: Any, count: Any) -> TensorOp:
-    """Return x with its bits moved up by counts; a count outside the width gives 0."""
+    """Return x shifted left by `count` bits; a count outside the width gives 0."""
     return build(ShiftLeftOp, x, count)
 
 
 def shift_right(x: Any, count: Any) -> TensorOp:
-    """Return x with its bits moved down by counts, filled up with the sign."""
+    """Return x shifted right by `count` bits, filled with the sign."""
     return build(ShiftRightOp, x, count)
 
 
 def bitcast(x: Any, dtype: Any) -> TensorOp:
-    """Return the same bits as another dtype of the same size; raises DTypeError for others."""
+    """Return the bits reinterpreted as a dtype of the same size; raises DTypeError for others."""
     op, target = as_op(x), dtypes.as_dtype(dtype)
     return op if op.dtype == target else BitcastOp(op, target=target.name)
 

@@ -1,8 +1,7 @@
 """Calls, loops and conditionals over graphs.
 
-A graph that is called may read and write states. The op then takes what they hold as further
-operands and yields what they are to hold as further results, which are written where the call
-stands.
+A called graph may read and write states. The op then takes their values as further operands and
+yields their new values as further results, which are written at the call.
 """
 
 from __future__ import annotations
@@ -40,36 +39,35 @@ G = TypeVar("G", bound=GraphsOp)
 
 
 def call(graph: Graph, *args: Any) -> tuple[TensorOp, ...]:
-    """Return the outputs of a graph for some inputs, as `capture` makes one.
+    """Return the outputs of a call of a graph; `capture` returns such graphs.
 
-    Arguments are cast and broadcast to the inputs. States that the graph reads have the value that
-    they have where the call stands, and are written there; whoever computes one of the results has
-    them written. Raises ArgumentError for a wrong number of arguments, AxesError and DTypeError for
-    one that does not fit.
+    Arguments are cast and broadcast to the inputs. States are read and written at the call;
+    computing any result performs the writes. Raises ArgumentError for a wrong number of arguments,
+    AxesError and DTypeError for one that does not fit.
     """
     return call_op(graph, *args).results
 
 
 def call_op(graph: Graph, *args: Any) -> CallOp:
-    """Return the op behind `call`."""
+    """Return the op of `call`."""
     function = _function("call", graph)
     op = CallOp(*_operands("call", graph, args), *function.reads, graph=function.graph)
     return _with_writes(op, len(graph.outputs), function.writes)
 
 
 def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
-    """Return what a graph yields when it is called `count` times, each time on its last outputs.
+    """Return the outputs of a graph after `count` iterations, each on the outputs of the last.
 
-    The first arguments, as many as there are outputs, are the inputs of the first call; the others
-    are the same in each. ``count`` is at least 0, and with 0 the first arguments are returned.
-    Raises as `call` does, and AxesError or DTypeError where outputs do not fit the inputs.
+    The loop carries as many values as the graph has outputs. The first arguments are their initial
+    values; the others are loop-invariant. ``count`` is at least 0; 0 gives the initial values.
+    Raises the errors of `call`, and AxesError or DTypeError if the outputs do not fit the inputs.
     """
     count = whole_number("loop", "the count", count, 0)
     return loop_op(graph, count, *args).results if count else _not_at_all(graph, args)
 
 
 def loop_op(graph: Graph, count: int, *args: Any) -> LoopOp:
-    """Return the op behind `loop`, which runs at least once."""
+    """Return the op of `loop`, for at least one iteration."""
     function = _function("loop", graph)
     operands = _operands("loop", graph, args)
     carried, _ = _split("loop", graph, operands)
@@ -85,10 +83,10 @@ def cond(
     then_args: Iterable[Any] = (),
     else_args: Iterable[Any] = (),
 ) -> tuple[TensorOp, ...]:
-    """Return the outputs of one graph where a bool is true, else those of another.
+    """Return the outputs of one graph if a bool is true, else those of another.
 
-    Only the one that is chosen runs where the backend can choose. Both have outputs of the same
-    axes and dtypes. Raises as `call` does.
+    Only the chosen graph runs, if the backend can branch. The outputs of both have the same axes
+    and dtypes. Raises the errors of `call`.
     """
     return cond_op(condition, then_graph, else_graph, then_args, else_args).results
 
@@ -100,7 +98,7 @@ def cond_op(
     then_args: Iterable[Any] = (),
     else_args: Iterable[Any] = (),
 ) -> CondOp:
-    """Return the op behind `cond`."""
+    """Return the op of `cond`."""
     one, other = _function("cond", then_graph), _function("cond", else_graph)
     writes = tuple(dict.fromkeys((*one.writes, *other.writes)))
     count = len(then_graph.outputs)
@@ -118,17 +116,17 @@ def cond_op(
 
 
 def while_loop(condition: Graph, body: Graph, *args: Any) -> tuple[TensorOp, ...]:
-    """Return what a graph yields when it is called on its last outputs while a condition holds.
+    """Return the outputs of a graph iterated on its own outputs while a condition holds.
 
-    Both graphs take all arguments. The first of them, as many as the body has outputs, are what the
-    first call gets; the others are the same in each. Neither graph may use states, and there is no
-    gradient. Raises as `loop` does.
+    Both graphs take all arguments. The loop carries as many values as the body has outputs; the
+    first arguments are their initial values, the others are loop-invariant. Neither graph may use
+    states, and there is no gradient. Raises the errors of `loop`.
     """
     return while_op(condition, body, *args).results
 
 
 def while_op(condition: Graph, body: Graph, *args: Any) -> WhileOp:
-    """Return the op behind `while_loop`."""
+    """Return the op of `while_loop`."""
     for graph in (condition, body):
         if _function("while_loop", graph).reads:
             names = ", ".join(str(state) for state in function_of(graph).reads)
@@ -141,16 +139,15 @@ _REPEATABLE = (CallOp, LoopOp)
 
 
 def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
-    """Return the value that an op of a called graph has in one call of it.
+    """Return the value of an inner op of a called graph, in one call of it.
 
-    For a loop `turn` says in which round. Raises ArgumentError for an op that is none of the
-    graph's.
+    For a loop, `turn` is the iteration. Raises ArgumentError for ops outside the graph.
     """
     return all_saved(of, [op], turn)[0]
 
 
 def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[TensorOp]:
-    """Return for each of several ops what `saved` does."""
+    """Return `saved` for each of several ops."""
     if not isinstance(of, _REPEATABLE):
         raise ArgumentError(explain("saved", f"takes a call or a loop, not {of!r}", ()))
     graph = of.graph
@@ -175,7 +172,7 @@ def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[Tens
 
 def _function(name: str, graph: Any) -> Function:
     if not isinstance(graph, Graph):
-        problem = f"takes a graph, as weft.capture(results, parameters) makes one, not {graph!r}"
+        problem = f"takes a graph, as weft.capture(results, parameters) returns it, not {graph!r}"
         raise ArgumentError(explain(name, problem, ()))
     function = function_of(graph)
     _require_own_scope(name, graph, function)
@@ -183,7 +180,7 @@ def _function(name: str, graph: Any) -> Function:
 
 
 def _require_own_scope(name: str, graph: Graph, function: Function) -> None:
-    """Refuse a graph whose writes belong to the program around it as well: they would run there."""
+    """Refuse a graph whose writes would also run in the surrounding program."""
     token = scope.current.get().scope
     for state in function.writes:
         write = state.last_write(token)
@@ -196,7 +193,7 @@ def _require_own_scope(name: str, graph: Graph, function: Function) -> None:
 
 
 def _branch(args: Any) -> tuple[Any, ...]:
-    """Return the arguments of one graph of a choice."""
+    """Return the arguments of one branch of a conditional."""
     if isinstance(args, Op | str) or not isinstance(args, Iterable):
         problem = f"the arguments of each graph come in a list, as in [x, y], not {args!r}"
         raise ArgumentError(explain("cond", problem, [args] if isinstance(args, Op) else []))
@@ -204,7 +201,7 @@ def _branch(args: Any) -> tuple[Any, ...]:
 
 
 def _operands(name: str, graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
-    """Return arguments as operands of the axes and dtypes of a graph's inputs."""
+    """Return arguments cast and broadcast to the inputs of a graph."""
     if len(args) != len(graph.inputs):
         inputs = ", ".join(str(op.source) for op in graph.inputs) or "none"
         problem = f"{graph.name} has {len(graph.inputs)} inputs ({inputs}), not {len(args)}"
@@ -247,10 +244,10 @@ def _is_number(value: Any) -> bool:
 def _split(
     name: str, graph: Graph, operands: tuple[TensorOp, ...]
 ) -> tuple[tuple[TensorOp, ...], tuple[TensorOp, ...]]:
-    """Return the operands that a loop replaces by results, and the others."""
+    """Return the loop-carried operands, and the loop-invariant ones."""
     count = len(graph.outputs)
     if count > len(operands):
-        problem = f"{graph.name} has {count} outputs for {len(operands)} inputs that they feed"
+        problem = f"{graph.name} has {count} outputs, but only {len(operands)} inputs to carry"
         raise ArgumentError(explain(name, problem, operands))
     return operands[:count], operands[count:]
 
@@ -269,7 +266,7 @@ def _reordered(
 
 
 def _with_writes(op: G, count: int, states: tuple[Any, ...]) -> G:
-    """Write states where a call stands, and let its results bring that along."""
+    """Write states at a call, and make its results depend on the writes."""
     results = op.results
     writes: list[Any] = [
         AssignOp(state, value) for state, value in zip(states, results[count:], strict=True)

@@ -1,6 +1,7 @@
 """Recurrent cells: one step of an RNN, a GRU or an LSTM.
 
-Formulas, the order of gates, and the shapes of weights, (gates * units, features), are PyTorch's.
+The formulas, the order of gates and the shapes of weights, (gates * units, features), follow
+PyTorch.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ RNN_GATES, GRU_GATES, LSTM_GATES = 1, 3, 4
 
 
 class Functions(NamedTuple):
-    """What the formula of a step is written in, so that it holds for arrays and for tensors."""
+    """The functions in the formula of a step, for NumPy arrays or for tensors."""
 
     product: Callable[[Any, Any], Any]
     sigmoid: Callable[[Any], Any]
@@ -56,7 +57,7 @@ _ALL = slice(None)
 
 
 class Step(NamedTuple):
-    """What one step takes: the projected input, the states before, and the recurrent weights."""
+    """The operands of one step: projected input, previous states, and recurrent weights."""
 
     x: Any
     states: Sequence[Any]
@@ -64,7 +65,7 @@ class Step(NamedTuple):
     bias: Any = None
 
     def product(self, functions: Functions, hidden: Any, rows: slice = _ALL) -> Any:
-        """Return the product of a hidden state and some rows of the weights, plus their bias."""
+        """Return the product of a hidden state and rows of the weights, plus their bias."""
         result = functions.product(hidden, self.weight[rows])
         return result if self.bias is None else result + self.bias[rows]
 
@@ -109,14 +110,14 @@ def lstm_step(functions: Functions, given: Step) -> list[Any]:
 
 
 class LstmState(NamedTuple):
-    """What a long short-term memory carries from step to step."""
+    """The state that an LSTM carries from step to step."""
 
     hidden: TensorOp
     cell: TensorOp
 
 
 def of_one_dtype(function: str, required: Sequence[Any], optional: Sequence[Any]) -> list[Any]:
-    """Return operands as positional tensors of one float dtype; None stays where it may be."""
+    """Return operands as positional tensors of one float dtype; optional ones may be None."""
     ops = [*map(as_op, required), *(None if x is None else as_op(x) for x in optional)]
     known = [x for x in ops if x is not None]
     require_positional(function, *known)
@@ -134,11 +135,11 @@ class Weights(NamedTuple):
 
     @property
     def units(self) -> Any:
-        """The length of a state."""
+        """The number of units of a state."""
         return self.hidden_weight.axes.lengths[-1] if self.hidden_weight.axes else None
 
     def check(self, function: str, gates: int, units: Any, features: Any) -> None:
-        """Raise AxesError unless the shapes are those for so many gates, units and features."""
+        """Raise AxesError unless the shapes match the numbers of gates, units and features."""
         rows = gates * units if isinstance(units, int) else None
         wanted = [(rows, features), (rows, units), (rows,), (rows,)]
         for name, x, shape in zip(self._fields, self, wanted, strict=True):
@@ -150,7 +151,7 @@ class Weights(NamedTuple):
                 raise AxesError(explain(function, problem, (x,)))
 
     def projected(self, x: TensorOp, *biases: TensorOp | None) -> TensorOp:
-        """Return the input of all steps times its weights, in one product, plus biases."""
+        """Return the input projection of all steps as one product, plus biases."""
         result = matmul(x, matrix_transpose(self.input_weight))
         for bias in biases:
             result = result if bias is None else result + bias
@@ -160,7 +161,7 @@ class Weights(NamedTuple):
 def _step(
     function: str, gates: int, x: Any, states: Sequence[Any], weights: Sequence[Any], *biases: Any
 ) -> Step:
-    """Return what one step takes, its operands checked against each other."""
+    """Return the operands of one step, after a check of their shapes."""
     op, *rest = of_one_dtype(function, (x, *states, *weights), biases)
     before, found = rest[: len(states)], Weights(*rest[len(states) :])
     found.check(function, gates, found.units, op.axes[-1].length if op.axes else None)
@@ -175,7 +176,7 @@ def _step(
 
 
 def checked_activation(function: str, activation: Any) -> str:
-    """Return the name of an activation; raises ArgumentError for another."""
+    """Return the name of an activation; raises ArgumentError for an unknown one."""
     if activation not in _ACTIVATIONS:
         problem = f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}"
         raise ArgumentError(explain(function, problem, ()))
@@ -183,7 +184,7 @@ def checked_activation(function: str, activation: Any) -> str:
 
 
 def check_flags(function: str, **flags: Any) -> None:
-    """Raise ArgumentError for anything but True and False."""
+    """Raise ArgumentError unless all flags are bools."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             problem = f"{name} must be True or False, not {value!r}"
@@ -191,7 +192,7 @@ def check_flags(function: str, **flags: Any) -> None:
 
 
 WEIGHTS = ("gates+ features+", "gates+ units+", "gates+", "gates+")
-"""The roles of the weights and biases of one layer; those of rows are the gates times the units."""
+"""The roles of the weights and biases of one layer; an axis of gates has gates * units rows."""
 _STATE = "batch? units+"
 _CELL = Layout(
     "batch? features+", _STATE, *WEIGHTS, results=["batch? units"], same={"units": "features"}
@@ -214,14 +215,14 @@ def rnn_cell(
 ) -> TensorOp:
     """Return the next hidden state, ``activation(W x + b + U hidden + c)``.
 
-    Inputs lie as (..., features), states as (..., units), the `input_weight` W as (units,
-    features), the `hidden_weight` U as (units, units), biases as (units,). The activation is
-    ``tanh`` or ``relu`` (Elman: Finding structure in time, 1990).
+    Shapes: inputs (..., features), states (..., units), `input_weight` W (units, features),
+    `hidden_weight` U (units, units), biases (units,). The activation is ``tanh`` or ``relu``
+    (Elman: Finding structure in time, 1990).
 
-    Named axes may lie in any order. Those of `x` are the `batch`, by default N, and the `features`,
-    all others; those of states the batch and the `units`. Weights have the `gates`, which is the
-    axis of rows, beside features or units, or lie as above without names. The result has the
-    units in place of the features.
+    Named axes may be in any order. The axes of `x` are the `batch`, by default N, and the
+    `features`, all others. The axes of states are the batch and the `units`. Weights have the axis
+    of rows, called `gates`, and the features or units; or they are positional as above. The result
+    has the units in place of the features.
     """
     activation = checked_activation("rnn_cell", activation)
 
@@ -246,9 +247,10 @@ def gru_cell(
     """Return the next hidden state of a gated recurrent unit.
 
     ``r = sigmoid(Wr x + br + Ur h + cr)``, z likewise, ``n = tanh(Wn x + bn + r * (Un h + cn))``;
-    the result is ``(1 - z) * n + z * h``. Without `linear_before_reset`, as in the paper, n has
-    ``Un (r * h) + cn`` (Cho and others: Learning phrase representations, 2014). Weights have the
-    rows of r, then of z, then of n; for shapes see `rnn_cell`, with 3 * units rows.
+    the result is ``(1 - z) * n + z * h``. Without `linear_before_reset`, n contains
+    ``Un (r * h) + cn``, as in the paper (Cho and others: Learning phrase representations, 2014).
+    The rows of weights are those of r, then of z, then of n; for shapes see `rnn_cell`, with
+    3 * units rows.
     """
     check_flags("gru_cell", linear_before_reset=linear_before_reset)
 
@@ -274,8 +276,8 @@ def lstm_cell(
 
     ``i = sigmoid(Wi x + bi + Ui h + ci)``, f and o likewise, g with tanh;
     ``cell' = f * cell + i * g`` and ``hidden' = o * tanh(cell')`` (Hochreiter and Schmidhuber,
-    1997; Gers and others, 2000). Weights have the rows of i, then of f, g and o; for shapes see
-    `rnn_cell`, with 4 * units rows.
+    1997; Gers and others, 2000). The rows of weights are those of i, then of f, g and o; for shapes
+    see `rnn_cell`, with 4 * units rows.
     """
 
     def apply(x: Any, hidden: Any, cell: Any, *weights: Any) -> LstmState:

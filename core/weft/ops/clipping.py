@@ -23,9 +23,9 @@ __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
 
 
 def clip_by_value(x: Any, low: Any, high: Any) -> TensorOp:
-    """Return x, such as a gradient, with what is below `low` or above `high` set to that bound.
+    """Return a gradient or other tensor, clipped elementwise to the range from `low` to `high`.
 
-    The gradient flows where x was kept. NaN stays.
+    The gradient is 1 where x is within the bounds, else 0. NaN is kept.
     """
     both_known = isinstance(low, int | float) and isinstance(high, int | float)
     if both_known and not low <= high:
@@ -35,17 +35,17 @@ def clip_by_value(x: Any, low: Any, high: Any) -> TensorOp:
 
 
 def clip_by_norm(x: Any, limit: float) -> TensorOp:
-    """Return x, such as a gradient, scaled down to a Euclidean norm of `limit` if its is larger.
+    """Return a gradient or other tensor, scaled down to a Euclidean norm of at most `limit`.
 
-    The norm is that of all elements; it may be larger than the dtype holds.
+    The norm is over all elements; it may exceed the range of the dtype.
     """
     return _clipped("clip_by_norm", [x], limit)[0]
 
 
 def clip_by_global_norm(gradients: Sequence[Any], limit: float) -> list[TensorOp]:
-    """Return gradients as a list, scaled down together to a norm of `limit` if theirs is larger.
+    """Return a list of gradients, scaled down by one factor to a joint norm of at most `limit`.
 
-    The norm is that of all elements of all of them (Pascanu, Mikolov and Bengio: On the difficulty
+    The norm is over all elements of all gradients (Pascanu, Mikolov and Bengio: On the difficulty
     of training recurrent neural networks, 2013).
     """
     if isinstance(gradients, Op) or not isinstance(gradients, Sequence):
@@ -60,7 +60,7 @@ def _clipped(function: str, tensors: list[Any], limit: float) -> list[TensorOp]:
     ops = [x for each in tensors for x in align(FloatOp, each)]
     wide = [cast(x, accumulator_dtype(x.dtype)) for x in ops if x.axes.size != 0]
     dtype = reduce(dtypes.promote, (x.dtype for x in wide), dtypes.float32)
-    # The largest element is divided out first, so that no square overflows; in the end it cancels.
+    # Elements are divided by the largest first, so that no square overflows; the factor cancels.
     top = constant(limit, dtype=dtype)
     for x in wide:
         size = absolute(cast(x, dtype))

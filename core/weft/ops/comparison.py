@@ -55,19 +55,19 @@ __all__ = [
 
 
 class ComparisonOp(ElementwiseOp):
-    """Ops that yield bool and have no gradient: it is zero wherever it exists."""
+    """Comparisons: ops that yield bool and have no gradient."""
 
     def result_dtype(self, operand: DType) -> DType:
-        """Be bool."""
+        """Return bool."""
         return dtypes.bool_
 
     def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return [None] * len(args)
 
 
 class OrderOp(ComparisonOp, OrderedOp):
-    """Comparisons of which is the larger; complex numbers are refused."""
+    """Comparisons by order; complex numbers are refused."""
 
 
 class LogicalNotOp(ComparisonOp, CompositeOp):
@@ -81,7 +81,7 @@ class LogicalNotOp(ComparisonOp, CompositeOp):
 
 
 class MaximumOp(OrderedOp):
-    """The larger of two; NaN if either is. At a tie the gradient flows to the first."""
+    """The elementwise maximum; NaN if either is NaN. At ties the gradient goes to the first."""
 
     reference = meaning(np.maximum)
 
@@ -92,12 +92,12 @@ class MaximumOp(OrderedOp):
 
 
 class MinimumOp(OrderedOp, CompositeOp):
-    """The smaller of two; NaN if either is. At a tie the gradient flows to the first."""
+    """The elementwise minimum; NaN if either is NaN. At ties the gradient goes to the first."""
 
     reference = meaning(np.minimum)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Take the first if it is less or NaN; a second that is NaN is taken as not greater."""
+        """Select the first if it is less or NaN, else the second, which may be NaN."""
         return where(logical_or(less(x, y), not_equal(x, x)), x, y)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
@@ -107,13 +107,13 @@ class MinimumOp(OrderedOp, CompositeOp):
 
 
 class EqualOp(ComparisonOp):
-    """Whether two are equal; NaN equals nothing."""
+    """Elementwise equality; NaN equals nothing."""
 
     reference = meaning(np.equal)
 
 
 class NotEqualOp(ComparisonOp, CompositeOp):
-    """Whether two differ; NaN differs from all."""
+    """Elementwise inequality; NaN differs from everything."""
 
     reference = meaning(np.not_equal)
 
@@ -123,62 +123,62 @@ class NotEqualOp(ComparisonOp, CompositeOp):
 
 
 class GreaterOp(OrderOp, CompositeOp):
-    """Whether the first is greater."""
+    """Whether the first operand is greater."""
 
     reference = meaning(np.greater)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Ask whether the second is less."""
+        """Swap the operands of less."""
         return LessOp(y, x)
 
 
 class GreaterEqualOp(OrderOp, CompositeOp):
-    """Whether the first is greater or equal."""
+    """Whether the first operand is greater or equal."""
 
     reference = meaning(np.greater_equal)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Ask whether the second is less or equal."""
+        """Swap the operands of less_equal."""
         return LessEqualOp(y, x)
 
 
 class LessOp(OrderOp):
-    """Whether the first is less."""
+    """Whether the first operand is less."""
 
     reference = meaning(np.less)
 
 
 class LessEqualOp(OrderOp, CompositeOp):
-    """Whether the first is less or equal."""
+    """Whether the first operand is less or equal."""
 
     reference = meaning(np.less_equal)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Ask both; not greater would be wrong for NaN."""
+        """Compare with less and equal; the negation of greater would be wrong for NaN."""
         return logical_or(LessOp(x, y), EqualOp(x, y))
 
 
 class WhereOp(ElementwiseOp):
-    """The second operand where the first, a bool, is true, and the third elsewhere."""
+    """The second operand where the condition, the first operand, is true; the third elsewhere."""
 
     reference = meaning(np.where)
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check the condition and that both choices share a dtype."""
+        """Check that the condition is bool and that both alternatives share a dtype."""
         condition, x, y = self.args
         if not dtypes.is_bool(condition.dtype) or x.dtype != y.dtype:
             raise DTypeError(
-                f"where takes bool, and two of one dtype, not {condition.dtype}, "
+                f"where takes a bool and two operands of one dtype, not {condition.dtype}, "
                 f"{x.dtype}, {y.dtype}"
             )
         return self._common_axes(), x.dtype
 
     def may_overwrite(self, index: int) -> bool:
-        """Only the second operand: the condition and the third are read to the end."""
+        """Allow the second operand only: the condition and the third are read to the end."""
         return index == 1
 
     def partials(self, delta: TensorOp, condition: TensorOp, x: TensorOp, y: TensorOp) -> Any:
-        """Send the adjoint to the choice that was taken."""
+        """Send the adjoint to the selected operand."""
         return None, where(condition, delta, 0), where(condition, 0, delta)
 
 
@@ -197,35 +197,35 @@ def _as_bool(x: Any) -> TensorOp:
 
 
 def logical_and(x: Any, y: Any) -> TensorOp:
-    """Return whether both are true, that is, not 0."""
+    """Return the logical AND; numbers other than 0 are true."""
     return bitwise_and(_as_bool(x), _as_bool(y))
 
 
 def logical_or(x: Any, y: Any) -> TensorOp:
-    """Return whether either is true, that is, not 0."""
+    """Return the logical OR; numbers other than 0 are true."""
     return bitwise_or(_as_bool(x), _as_bool(y))
 
 
 def logical_xor(x: Any, y: Any) -> TensorOp:
-    """Return whether just one of both is true, that is, not 0."""
+    """Return the logical XOR; numbers other than 0 are true."""
     return bitwise_xor(_as_bool(x), _as_bool(y))
 
 
 def maximum(x: Any, y: Any) -> TensorOp:
-    """Return the larger of x and y."""
+    """Return the elementwise maximum of x and y."""
     return build(MaximumOp, x, y)
 
 
 def minimum(x: Any, y: Any) -> TensorOp:
-    """Return the smaller of x and y."""
+    """Return the elementwise minimum of x and y."""
     return build(MinimumOp, x, y)
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> TensorOp:
-    """Return x limited to the range from `min` to `max`; a limit that is None is not there.
+    """Return x clipped to the range from `min` to `max`; None is no limit.
 
-    Where the limits cross, `max` wins; where one is NaN, so is the result. At a limit itself the
-    gradient still flows to x.
+    If the limits cross, `max` wins. A limit of NaN gives NaN. The gradient flows to x up to and
+    including the limits.
     """
     x = as_op(x) if min is None else maximum(x, min)
     return x if max is None else minimum(x, max)
@@ -262,7 +262,7 @@ def less_equal(x: Any, y: Any) -> TensorOp:
 
 
 def where(condition: Any, x: Any, y: Any) -> TensorOp:
-    """Return x where the condition is true and y elsewhere; a number counts as true if not 0."""
+    """Return x where the condition is true and y elsewhere; numbers other than 0 are true."""
     if isinstance(condition, bool):
         raise ArgumentError(
             f"where: the condition is the Python value {condition}, not a tensor: == and != "

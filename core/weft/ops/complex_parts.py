@@ -1,9 +1,8 @@
 """Real and imaginary parts, conjugates, and construction of complex numbers.
 
-Gradients: a function that is differentiable in the complex sense gets the product with its complex
-derivative, without conjugation. For the ops here and for `absolute`, whose complex derivative does
-not exist, the adjoint of z = x + iy for a real result u is ∂u/∂x - i ∂u/∂y, as in JAX; following
-its conjugate, u grows fastest.
+Gradients: the adjoint of a holomorphic function is multiplied by the complex derivative, without
+conjugation. The ops here and `absolute` are not holomorphic. The adjoint of z = x + iy for a real
+result u is ∂u/∂x - i ∂u/∂y, as in JAX; its conjugate is the direction of steepest ascent.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ __all__ = [
 
 
 class PartOp(ElementwiseOp):
-    """The base of ops that take one part of complex numbers."""
+    """The base of the real and imaginary part."""
 
     def result_dtype(self, operand: DType) -> DType:
-        """Be the float of half the size; raises DTypeError for real operands."""
+        """Return the float of half the size; raises DTypeError for real operands."""
         if operand.kind != "c":
-            raise DTypeError(f"{operand} numbers have no real and imaginary parts")
+            raise DTypeError(f"real and imaginary parts need a complex dtype, not {operand}")
         return real_dtype(operand)
 
 
@@ -55,7 +54,7 @@ class RealOp(PartOp):
     reference = meaning(np.real)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """The adjoint as a real part."""
+        """Return the adjoint as the real part of a complex number."""
         return (complex(delta, 0),)
 
 
@@ -65,36 +64,36 @@ class ImagOp(PartOp):
     reference = meaning(np.imag)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """The negated adjoint as an imaginary part."""
+        """Return the negated adjoint as the imaginary part of a complex number."""
         return (complex(0, -delta),)
 
 
 class ComplexOp(FloatOp):
-    """The complex numbers of two reals; of float32 complex64, of float64 complex128."""
+    """Complex numbers from two real operands: complex64 of float32, complex128 of float64."""
 
     @staticmethod
     def operand_dtype(dtype: DType) -> DType:
-        """Take what is no float64 as float32."""
+        """Return float64 for float64, else float32."""
         FloatOp.operand_dtype(dtype)
         return dtype if dtype == dtypes.float64 else dtypes.float32
 
     def result_dtype(self, operand: DType) -> DType:
-        """Be complex, of twice the size."""
+        """Return the complex dtype of twice the size."""
         return dtypes.complex128 if operand == dtypes.float64 else dtypes.complex64
 
     def reference(self, x: Any, y: Any) -> Any:
-        """Set both parts; a sum would turn an infinite imaginary part into NaN."""
+        """Assign both parts; a sum would turn an infinite imaginary part into NaN."""
         result = np.empty(self.axes.shape, self.dtype)
         result.real, result.imag = x, y
         return result
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """The real part, and the imaginary part negated."""
+        """Return the real part of the adjoint, and its negated imaginary part."""
         return RealOp(delta), -ImagOp(delta)
 
 
 class ConjOp(ArithmeticOp, CompositeOp):
-    """The number with its imaginary part negated."""
+    """The complex conjugate."""
 
     reference = meaning(np.conjugate)
 
@@ -103,12 +102,12 @@ class ConjOp(ArithmeticOp, CompositeOp):
         return ComplexOp(RealOp(x), -ImagOp(x)) if x.dtype.kind == "c" else x
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """The conjugate of the adjoint."""
+        """Return the conjugate of the adjoint."""
         return (conj(delta),)
 
 
 def real(x: Any) -> TensorOp:
-    """Return the real part of x; a real number is its own."""
+    """Return the real part of x; real numbers are unchanged."""
     (x,) = align(ElementwiseOp, x)
     return RealOp(x) if x.dtype.kind == "c" else x
 
@@ -120,15 +119,15 @@ def imag(x: Any) -> TensorOp:
 
 
 def complex(real: Any, imag: Any) -> TensorOp:
-    """Return the complex numbers of real and imaginary parts.
+    """Return complex numbers from real and imaginary parts.
 
-    Of float64 they are complex128, of anything else complex64. Raises DTypeError for complex parts.
+    The dtype is complex128 for float64, else complex64. Raises DTypeError for complex parts.
     """
     return build(ComplexOp, real, imag)
 
 
 def conj(x: Any) -> TensorOp:
-    """Return x with its imaginary part negated; a real number is its own conjugate."""
+    """Return the complex conjugate of x; real numbers are unchanged."""
     (x,) = align(ArithmeticOp, x)
     return ConjOp(x) if x.dtype.kind == "c" else x
 

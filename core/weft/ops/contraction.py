@@ -1,7 +1,7 @@
 """Tensor contractions: einsum and the products defined by it.
 
-All are functions: an equation becomes views, sums, elementwise products and, for each pair of
-operands that share summed axes, one `DotOp`, which backends see as a plain matrix product.
+All are functions, not ops. An equation becomes views, sums, elementwise products and, for each pair
+of operands with shared summed axes, a `DotOp`, which reaches backends as a matrix product.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 UNKNOWN_SIZE = 128
-"""What stands for an unknown length where the order of contractions is chosen."""
+"""The assumed size of an unknown length in the search for the order of contractions."""
 
 
 class Term(NamedTuple):
-    """A factor with one label for each axis, no label twice."""
+    """A factor with a distinct label for each axis."""
 
     op: TensorOp
     labels: tuple[str, ...]
@@ -46,7 +46,7 @@ class Term(NamedTuple):
         return transpose(self.op, tuple(self.labels.index(label) for label in labels))
 
     def summed(self, kept: set[str]) -> Term:
-        """Return the term summed over the axes whose labels nobody keeps."""
+        """Return the term summed over the axes whose labels are not in `kept`."""
         gone = tuple(i for i, label in enumerate(self.labels) if label not in kept)
         if not gone:
             return self
@@ -54,24 +54,24 @@ class Term(NamedTuple):
 
 
 def einsum(equation: str, *operands: Any) -> TensorOp:
-    """Return the sum of products that an equation in Einstein's notation names.
+    """Return the contraction of tensors by an equation in Einstein's notation.
 
-    Each operand has a term of letters, one for each axis; ``...`` stands for the axes that are
-    left, which broadcast. After the arrow stand the axes of the result; letters that are not there
-    are summed over. Without an arrow the result has the ellipsis, then the letters that occur once,
-    in alphabetical order. A letter that is twice in one term takes the diagonal. Axes of length 1
-    broadcast.
+    The equation has a term for each operand, with a letter for each axis; ``...`` stands for the
+    remaining axes, which broadcast. The term after the arrow gives the axes of the result; letters
+    missing there are summed over. Without an arrow the result has the axes of the ellipsis, then
+    the letters that occur once, in alphabetical order. A letter repeated in a term takes the
+    diagonal. Axes of length 1 broadcast.
 
-    Three and more operands are contracted in pairs, in the order that opt_einsum (Smith and Gray,
-    2018) finds cheapest; unknown lengths count as 128 there. Bool counts as int32; for floats of
-    16 bits each step adds up in float32, and yields 16 bits.
+    Three or more operands are contracted in pairs, in the order that opt_einsum (Smith and Gray,
+    2018) finds cheapest, with 128 for unknown lengths. Bool counts as int32. Each contraction of
+    16-bit floats accumulates in float32 and yields 16 bits.
 
-    If operands have named axes, so has the result: a letter stands for one name. A term whose
-    letters are all names of its operand's axes takes them by name, whatever their order; otherwise
-    letters count by place.
+    The result has named axes if the operands have; a letter stands for one name. If all letters of
+    a term are axis names of its operand, they select axes by name, in any order; otherwise by
+    position.
 
-    Raises ArgumentError for an equation that is malformed or does not fit the number of operands,
-    AxesError where ranks or lengths do not fit.
+    Raises ArgumentError if the equation is malformed or has the wrong number of terms, and
+    AxesError if ranks or lengths do not fit.
 
     >>> import weft
     >>> x, y = weft.placeholder((5, 2, 3)), weft.placeholder((5, 3, 4))
@@ -98,7 +98,7 @@ def einsum(equation: str, *operands: Any) -> TensorOp:
 
 
 def _by_letter(x: TensorOp, term: list[Symbol]) -> TensorOp:
-    """Return an operand in the order of its term, if all letters are names of its axes."""
+    """Return an operand transposed to its term, if all letters are names of its axes."""
     if not x.axes.is_named:
         return x
     letters = [symbol.text for symbol in term if symbol.text != ELLIPSIS]
@@ -110,7 +110,7 @@ def _by_letter(x: TensorOp, term: list[Symbol]) -> TensorOp:
 
 
 def _contracted(terms: list[Term], result: tuple[str, ...], axes: dict[str, Axis]) -> TensorOp:
-    """Return the sum of products of positional factors, with the axes of a result in order."""
+    """Return the contraction of positional factors, with the axes of the result in order."""
     terms = [
         term.summed({*result, *_labels_of(terms[:number] + terms[number + 1 :])})
         for number, term in enumerate(terms)
@@ -127,7 +127,7 @@ def _labels_of(terms: Sequence[Term]) -> list[str]:
 
 
 def _reduced(x: TensorOp, labels: tuple[str, ...], axes: dict[str, Axis]) -> Term:
-    """Return an operand with diagonals taken, and without the axes that it only broadcasts."""
+    """Return an operand with diagonals taken, without the axes of length 1 that broadcast."""
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)
@@ -144,7 +144,7 @@ def _reduced(x: TensorOp, labels: tuple[str, ...], axes: dict[str, Axis]) -> Ter
 def _path(
     terms: Sequence[Term], result: tuple[str, ...], axes: dict[str, Axis]
 ) -> Sequence[tuple[int, int]]:
-    """Return which two terms to join, step by step; what comes of them is put last."""
+    """Return the pair of terms to contract at each step; the result becomes the last term."""
     if len(terms) < 3:
         return [(0, 1)][: len(terms) - 1]
     from opt_einsum.paths import auto
@@ -163,7 +163,7 @@ def _stand_in(length: Any) -> int:
 
 
 def _joined(x: Term, y: Term, kept: Sequence[str], result: tuple[str, ...]) -> Term:
-    """Return the product of two terms, summed over the labels that nobody keeps."""
+    """Return the contraction of two terms over the labels that are not in `kept`."""
     shared = [label for label in x.labels if label in y.labels]
     summed = [label for label in shared if label not in kept]
     if not summed:
@@ -184,7 +184,7 @@ def _joined(x: Term, y: Term, kept: Sequence[str], result: tuple[str, ...]) -> T
 
 
 def _product(x: Term, y: Term, result: tuple[str, ...]) -> Term:
-    """Return the product of two terms at each place of the axes of both."""
+    """Return the elementwise product of two terms, broadcast to the axes of both."""
     labels = (*x.labels, *(label for label in y.labels if label not in x.labels))
     if set(labels) == set(result):
         labels = result
@@ -204,9 +204,10 @@ def _spread(x: Term, labels: tuple[str, ...], target: Axes) -> TensorOp:
 
 
 def multi_dot(operands: Sequence[Any]) -> TensorOp:
-    """Return the product of two matrices or more, multiplied in the cheapest order.
+    """Return the product of two or more matrices, multiplied in the cheapest order.
 
-    The first may be a row and the last a column, each of one axis. See `einsum`.
+    The first operand may be a row vector and the last a column vector, each with one axis. See
+    `einsum`.
     """
     if not isinstance(operands, list | tuple) or not 2 <= len(operands) <= len(LETTERS) - 1:
         problem = f"takes a list of 2 to {len(LETTERS) - 1} matrices, not {operands!r}"
@@ -226,10 +227,10 @@ def multi_dot(operands: Sequence[Any]) -> TensorOp:
 
 
 def tensordot(x: Any, y: Any, axes: Any = 2) -> TensorOp:
-    """Return the sum of products over pairs of axes; the result has what is left of x, then of y.
+    """Return the tensor contraction over pairs of axes; the rest of x comes first, then of y.
 
-    `axes` is the number of the last axes of `x` and first ones of `y` that are summed over, or two
-    lists of axes, of `x` and of `y`, that belong together. Named axes may have different names.
+    `axes` is a number n, for the last n axes of `x` and the first n of `y`, or a pair of lists with
+    the axes of `x` and the corresponding ones of `y`. Named axes may have different names.
     """
     x, y = as_factors("tensordot", x, y)
     places = _paired_places(x, y, axes)
@@ -258,7 +259,7 @@ def _paired_places(x: TensorOp, y: TensorOp, axes: Any) -> Any:
 
 
 def _outer(kind: str, x: TensorOp, y: TensorOp) -> TensorOp:
-    """Return the products of each element with each: the axes of x, then those of y."""
+    """Return the outer product: the axes of x, then those of y."""
     axes = explained(kind, (x, y), Axes, (*x.axes, *y.axes))
     spread = (
         each if not each.axes else BroadcastOp(each, target_axes=axes, dims=tuple(dims))
@@ -268,9 +269,9 @@ def _outer(kind: str, x: TensorOp, y: TensorOp) -> TensorOp:
 
 
 def outer(x: Any, y: Any) -> TensorOp:
-    """Return the products of each element of one vector with each of another.
+    """Return the outer product of two vectors.
 
-    Takes one axis each, named or not; `tensordot(x, y, 0)` takes any number.
+    The vectors may be named; `tensordot(x, y, 0)` takes tensors of any rank.
     """
     x, y = as_factors("outer", x, y)
     if x.rank != 1 or y.rank != 1:
@@ -280,10 +281,10 @@ def outer(x: Any, y: Any) -> TensorOp:
 
 
 def inner(x: Any, y: Any) -> TensorOp:
-    """Return the sum of products over the last axis of both; a scalar multiplies.
+    """Return the contraction over the last axis of both; a scalar multiplies.
 
-    The result has what is left of `x`, then of `y`, as in NumPy; `vecdot` conjugates complex
-    numbers, and this does not.
+    The result has the other axes of `x`, then of `y`, as in NumPy. Complex numbers are not
+    conjugated, unlike in `vecdot`.
     """
     x, y = as_factors("inner", x, y)
     require_positional("inner", x, y)
@@ -293,9 +294,9 @@ def inner(x: Any, y: Any) -> TensorOp:
 
 
 def vecdot(x: Any, y: Any, axis: Any = -1) -> TensorOp:
-    """Return the sum of products along one axis of both; the other axes broadcast.
+    """Return the dot product along one axis of both; the other axes broadcast.
 
-    A place is counted in each operand, a name must be in both. Complex numbers of `x` are
+    The axis is a position in each operand, or a name in both. Complex numbers of `x` are
     conjugated.
     """
     x, y = as_factors("vecdot", x, y)
@@ -313,9 +314,9 @@ def vecdot(x: Any, y: Any, axis: Any = -1) -> TensorOp:
 
 
 def kron(x: Any, y: Any) -> TensorOp:
-    """Return Kronecker's product: blocks of `y`, one for each element of `x` and scaled by it.
+    """Return the Kronecker product: a block of `y` for each element of `x`, scaled by it.
 
-    Of two ranks, the smaller one gets leading axes of length 1, as in NumPy.
+    The operand of the smaller rank gets leading axes of length 1, as in NumPy.
     """
     x, y = as_factors("kron", x, y)
     require_positional("kron", x, y)

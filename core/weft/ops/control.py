@@ -35,10 +35,10 @@ __all__ = [
 
 
 class SequentialOp(TensorOp):
-    """Its members run in order, each op once; the value is the last member's.
+    """A sequence: its members run in order, each op once; the value is the last member's.
 
-    Inside, a read sees the writes of members before it, whatever it saw when it was built; ops
-    outside are not affected.
+    A read inside sees the writes of earlier members, even those built after it. Ops outside are not
+    affected.
     """
 
     def __init__(self, *args: Op, **options: Any) -> None:
@@ -50,10 +50,10 @@ class SequentialOp(TensorOp):
         return self.args[-1].axes, self.args[-1].dtype
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp | None]:
-        """Pass the adjoint on to the last member.
+        """Send the adjoint to the last member.
 
-        Raises GradientError if that reads, inside the sequence, a value written after it was built:
-        its rules would use the value from before.
+        Raises GradientError if that member reads a value written after it was built: its rules
+        would read the older value.
         """
         writes: dict[Op, Op] = {}
         ran: set[Op] = set()
@@ -67,39 +67,39 @@ class SequentialOp(TensorOp):
                 if op not in ran and state in writes and read is not writes[state]:
                     raise GradientError(
                         op.explain(
-                            f"inside a sequence it reads {state} as written after it was built, so "
-                            "it has no gradient there: build it after the write"
+                            f"reads {state}, which the sequence writes, but was built before the "
+                            "write, so it has no gradient: build it after the write"
                         )
                     )
         return [*([None] * (len(args) - 1)), delta]
 
 
 class ParallelOp(Op):
-    """Its members all run, in no particular order; it yields no tensor."""
+    """A group: its members all run, in any order; it yields no tensor."""
 
     has_effect = True
 
 
 class EffectOp(IdentityOp):
-    """The first operand, for the sake of something that the host does whenever it is computed.
+    """The first operand, with a side effect on the host whenever it is computed.
 
-    A class says what in `perform`. The effect happens even if nothing uses the value.
+    A subclass defines the effect in `perform`. It happens even if the value is unused.
     """
 
     has_effect = True
 
     def perform(self, *values: Any) -> None:
-        """Act on the operands' values, given as NumPy arrays; an exception ends the call."""
+        """Perform the effect on NumPy arrays of the operands; an exception ends the call."""
         raise NotImplementedError
 
     def reference(self, x: Any, *others: Any) -> Any:
-        """Perform the effect and pass the first operand on."""
+        """Perform the effect and return the first operand."""
         self.perform(x, *others)
         return x
 
 
 class PrintOp(EffectOp):
-    """The operand, which is printed whenever it is computed.
+    """The operand, printed whenever it is computed.
 
     Attributes
     ----------
@@ -116,12 +116,12 @@ class PrintOp(EffectOp):
 
 
 class AssertOp(EffectOp):
-    """The first operand; the call raises CheckFailed unless the second, bools, is all true.
+    """The first operand; the call raises CheckFailed unless the second, a bool, is true everywhere.
 
     Attributes
     ----------
     message
-        What the error says.
+        The text of the error.
     """
 
     message: str
@@ -133,7 +133,7 @@ class AssertOp(EffectOp):
         return super().infer()
 
     def perform(self, *values: Any) -> None:
-        """Raise an error that says where the condition is false."""
+        """Raise an error with the positions where the condition is false."""
         _, condition = values
         if not np.all(condition):
             raise CheckFailed(self.explain(f"{self.message}{_places(~np.asarray(condition))}"))
@@ -143,7 +143,7 @@ class CheckFiniteOp(EffectOp):
     """The operand; the call raises CheckFailed if it holds NaN or an infinity."""
 
     def perform(self, *values: Any) -> None:
-        """Raise an error that says where."""
+        """Raise an error with the positions of NaN and infinity."""
         (value,) = values
         if dtypes.is_inexact(self.dtype):
             wrong = ~np.isfinite(value)
@@ -152,7 +152,7 @@ class CheckFiniteOp(EffectOp):
 
 
 def _places(wrong: Any) -> str:
-    """Return how many elements are wrong and the first places of them; nothing for a scalar."""
+    """Return the number of wrong elements and their first positions; empty for a scalar."""
     if not wrong.ndim:
         return ""
     first = ", ".join(str(tuple(place)) for place in np.argwhere(wrong)[:3].tolist())
@@ -160,19 +160,19 @@ def _places(wrong: Any) -> str:
 
 
 class StopGradientOp(IdentityOp):
-    """The operand, through which no gradient flows."""
+    """The operand, as a constant for differentiation."""
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return (None,)
 
 
 def sequential(ops: Iterable[Any]) -> Op:
     """Run ops in order and return the value of the last, which may yield no tensor.
 
-    Inside, ops read what was written before their turn. A computation that also returns an op which
-    the sequence computes on the way gives the value that it had there; `value_of` an op, built
-    outside, gives that from outside.
+    Ops inside read the values that earlier members wrote. If a computation also returns an inner op
+    of the sequence, that result is its value inside the sequence; `value_of` the op, built outside,
+    is its value outside.
     """
     members = tuple(
         op if isinstance(op, Op) else as_op(op) for op in listed("sequential", ops, object)
@@ -183,7 +183,7 @@ def sequential(ops: Iterable[Any]) -> Op:
 
 
 def doall(ops: Iterable[Op]) -> ParallelOp:
-    """Return an op that runs all the given ones and yields nothing."""
+    """Return an op that runs all given ops and yields nothing."""
     return ParallelOp(*listed("doall", ops))
 
 
@@ -193,7 +193,7 @@ def print_op(x: Any, prefix: str | None = None) -> TensorOp:
 
 
 def assert_op(x: Any, condition: Any, message: str = "the condition is false") -> TensorOp:
-    """Return the tensor; a call that computes it raises CheckFailed unless a condition is all true.
+    """Return the tensor; computing it raises CheckFailed unless a condition is true everywhere.
 
     The condition is bool, of any shape. The error carries the message and the line of this call.
     """
@@ -206,15 +206,15 @@ def assert_op(x: Any, condition: Any, message: str = "the condition is false") -
 
 
 def check_finite(x: Any) -> TensorOp:
-    """Return the tensor; a call that computes it raises CheckFailed if it is not finite.
+    """Return the tensor; computing it raises CheckFailed if an element is not finite.
 
-    The error says how many elements are NaN or infinite, and where the first of them are.
+    The error has the number of elements that are NaN or infinite, and the first positions.
     """
     return CheckFiniteOp(as_op(x))
 
 
 def stop_gradient(x: Any) -> TensorOp:
-    """Return the tensor, through which no gradient flows."""
+    """Return the tensor, as a constant for differentiation."""
     return StopGradientOp(as_op(x))
 
 

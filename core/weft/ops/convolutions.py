@@ -1,11 +1,11 @@
 """Convolutions and transposed convolutions in one to three dimensions, with their adjoints.
 
-As everywhere in networks, a convolution is a cross-correlation: filters are not turned around.
-Images have the axes N, C, then spatial ones; filters O, C / groups, then spatial ones.
+As usual in neural networks, a convolution is a cross-correlation: filters are not flipped. Images
+have the axes (N, C, spatial), filters (O, C / groups, spatial).
 
-It is linear in the images and in the filters, so three ops are closed under differentiation: from
-images and filters to outputs; from outputs and filters to images, the transposed convolution; and
-from images and outputs to filters. The adjoints of each are the two others.
+A convolution is bilinear, so three ops are closed under differentiation: from images and filters to
+outputs (convolution), from outputs and filters to images (transposed convolution), and from images
+and outputs to filters (filter gradient). The adjoints of each are the two others.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ Lengths = tuple[Any, ...]
 
 
 class BilinearConvolutionOp(CompositeOp):
-    """The base of the three ops on images, filters and outputs of a convolution.
+    """The base of the convolution, its transpose and its filter gradient.
 
     Attributes
     ----------
     stride, dilation
-        For each spatial axis the step between windows, and that between the elements of one.
+        For each spatial axis the step between windows, and between the elements of a window.
     padding
-        For each spatial axis the number of zeros before and after the images.
+        For each spatial axis the number of zeros before and after the image.
     groups
-        The number of equal parts of the channels; each has filters of its own.
+        The number of groups of channels; each has its own filters.
     """
 
     stride: Numbers
@@ -64,19 +64,19 @@ class BilinearConvolutionOp(CompositeOp):
     groups: int
 
     def sliding(self, kernel: Any) -> Sliding:
-        """Return the windows that filters of these spatial lengths look through."""
+        """Return the windows for filters of these spatial lengths."""
         return Sliding(tuple(kernel), self.stride, self.padding, self.dilation)
 
     def geometry(self) -> dict[str, Any]:
-        """Return the attributes that all three ops of a convolution share."""
+        """Return the attributes that the three ops share."""
         return {name: getattr(self, name) for name in BilinearConvolutionOp.fields}
 
     def operand_lengths(self) -> tuple[Lengths, Lengths]:
-        """Return the lengths of both operands, once dtypes and numbers of axes are right."""
+        """Return the lengths of both operands, after a check of dtypes and ranks."""
         first, second = self.args
         if first.dtype != second.dtype or dtypes.is_bool(first.dtype):
             problem = f"not {first.dtype} and {second.dtype}"
-            raise DTypeError(f"a convolution needs numbers of one dtype, {problem}")
+            raise DTypeError(f"a convolution needs operands of one numeric dtype, {problem}")
         rank = len(self.stride) + 2
         if any(x.axes.is_named or x.rank != rank for x in self.args):
             raise AxesError(
@@ -86,7 +86,7 @@ class BilinearConvolutionOp(CompositeOp):
         return first.axes.lengths, second.axes.lengths
 
     def check(self, images: Lengths, filters: Lengths, outputs: Lengths) -> None:
-        """Refuse lengths that do not fit together."""
+        """Raise AxesError if the lengths do not fit together."""
         if filters[0] != outputs[1]:
             raise AxesError(f"{filters[0]} filters do not fit outputs of {outputs[1]} channels")
         if images[1] != filters[1] * self.groups or filters[0] % self.groups:
@@ -99,7 +99,7 @@ class BilinearConvolutionOp(CompositeOp):
             raise AxesError(f"the outputs have the lengths {wanted}, not {outputs}")
 
     def grouped_filters(self, w: TensorOp, batch: Any) -> TensorOp:
-        """Return for each image and group a matrix: filters, elements of a window."""
+        """Return the filters as matrices (N, groups, filters, window elements)."""
         count, channels, *kernel = w.axes.lengths
         size = product((channels, *kernel))
         matrices = cast_axes(w, (self.groups, floor_divide(count, self.groups), size))
@@ -111,7 +111,7 @@ class ConvolutionOp(BilinearConvolutionOp):
     """The convolution of images with filters."""
 
     def infer(self) -> tuple[Axes, DType]:
-        """Count the windows."""
+        """Return the axes of the outputs: images, filters, and windows along each spatial axis."""
         images, filters = self.operand_lengths()
         counts = self.sliding(filters[2:]).counts(images[2:])
         outputs = (images[0], filters[0], *counts)
@@ -119,7 +119,7 @@ class ConvolutionOp(BilinearConvolutionOp):
         return make_axes(outputs), self.args[0].dtype
 
     def reference(self, x: Any, w: Any) -> Any:
-        """Add up the products with the elements of a filter, one after the other."""
+        """Sum the products over the taps of a filter."""
         x, w = _split(x, 1, self), _split(w, 0, self)
         outputs, counts = self.axes.shape[:2], self.axes.shape[2:]
         result = _split(np.zeros((*outputs, *counts), x.dtype), 1, self)
@@ -129,7 +129,7 @@ class ConvolutionOp(BilinearConvolutionOp):
         return result.reshape(self.axes.shape).astype(self.dtype)
 
     def decompose(self, x: TensorOp, w: TensorOp) -> TensorOp:
-        """Multiply the filters of each group with the windows as columns."""
+        """Multiply the filters of each group by the windows as columns (im2col)."""
         batch = x.axes.lengths[0]
         windows = swapped(windows_over(x, self.sliding(w.axes.lengths[2:])), len(self.stride))
         filters = self.grouped_filters(w, batch)
@@ -138,7 +138,7 @@ class ConvolutionOp(BilinearConvolutionOp):
         return cast_axes(MatmulOp(filters, matrices), self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, w: TensorOp) -> Any:
-        """Convolve the adjoint transposed with the filters, and the images with the adjoint."""
+        """Return the transposed convolution of the adjoint, and the filter gradient."""
         geometry = self.geometry()
         return (
             ConvolutionInputOp(delta, w, lengths=x.axes.lengths[2:], **geometry),
@@ -147,12 +147,12 @@ class ConvolutionOp(BilinearConvolutionOp):
 
 
 class ConvolutionInputOp(BilinearConvolutionOp):
-    """The transposed convolution of outputs with filters: each is laid out and they add up.
+    """The transposed convolution: the adjoint of a convolution in its images.
 
     Attributes
     ----------
     lengths
-        The spatial lengths of the result, which the outputs alone do not tell.
+        The spatial lengths of the result, which the stride leaves open.
     """
 
     lengths: tuple[Any, ...]
@@ -165,7 +165,7 @@ class ConvolutionInputOp(BilinearConvolutionOp):
         return make_axes(images), self.args[0].dtype
 
     def reference(self, delta: Any, w: Any) -> Any:
-        """Add up what the elements of a filter lay out, one after the other."""
+        """Sum the products over the taps of a filter, scattered to the image."""
         delta, w = _split(delta, 1, self), _split(w, 0, self)
         result = _split(np.zeros(self.axes.shape, w.dtype), 1, self)
         for windows, elements, place in self.sliding(w.shape[3:]).taps(self.axes.shape[2:]):
@@ -174,7 +174,7 @@ class ConvolutionInputOp(BilinearConvolutionOp):
         return result.reshape(self.axes.shape).astype(self.dtype)
 
     def decompose(self, delta: TensorOp, w: TensorOp) -> TensorOp:
-        """Multiply the transposed filters of each group with the outputs, and fold the columns."""
+        """Multiply the transposed filters by the outputs, and fold the columns (col2im)."""
         batch, _, *counts = delta.axes.lengths
         kernel = w.axes.lengths[2:]
         filters = matrix_transpose(self.grouped_filters(w, batch))
@@ -184,7 +184,7 @@ class ConvolutionInputOp(BilinearConvolutionOp):
         return folded_into(self.axes, swapped(windows, len(counts)), self.sliding(kernel))
 
     def generate_adjoints(self, delta: TensorOp, outputs: TensorOp, w: TensorOp) -> Any:
-        """Convolve the adjoint with the filters, and with the outputs."""
+        """Return the convolution of the adjoint, and the filter gradient."""
         geometry = self.geometry()
         return (
             ConvolutionOp(delta, w, **geometry),
@@ -193,7 +193,7 @@ class ConvolutionInputOp(BilinearConvolutionOp):
 
 
 class ConvolutionFilterOp(BilinearConvolutionOp):
-    """The filters that images and outputs meet in: for each element, the sum of their products.
+    """The filter gradient: the adjoint of a convolution in its filters.
 
     Attributes
     ----------
@@ -211,7 +211,7 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
         return make_axes(filters), self.args[0].dtype
 
     def reference(self, x: Any, delta: Any) -> Any:
-        """Sum up the products for one element of a filter after the other."""
+        """Compute each tap of the filters as a sum of products."""
         x, delta = _split(x, 1, self), _split(delta, 1, self)
         result = _split(np.zeros(self.axes.shape, x.dtype), 0, self)
         for windows, elements, place in self.sliding(self.kernel).taps(x.shape[3:]):
@@ -222,7 +222,7 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
         return result.reshape(self.axes.shape).astype(self.dtype)
 
     def decompose(self, x: TensorOp, delta: TensorOp) -> TensorOp:
-        """Multiply, for each group, the outputs with the windows over all images at once."""
+        """Multiply the outputs of each group by the windows, for all images at once."""
         _, count, *outputs = delta.axes.lengths
         spatial = len(outputs)
         columns = product((x.axes.lengths[0], *outputs))
@@ -235,7 +235,7 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
         return cast_axes(MatmulOp(rows, matrix_transpose(matrices)), self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, outputs: TensorOp) -> Any:
-        """Convolve the outputs transposed with the adjoint, and the images with the adjoint."""
+        """Return the transposed convolution of the outputs, and the convolution of the images."""
         geometry = self.geometry()
         return (
             ConvolutionInputOp(outputs, delta, lengths=x.axes.lengths[2:], **geometry),
@@ -244,7 +244,7 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
 
 
 def _split(x: Any, place: int, op: BilinearConvolutionOp) -> Any:
-    """Return an array, in the dtype to add up in, with an axis split in groups and the rest."""
+    """Return an array in the accumulator dtype, with an axis split into groups."""
     wide = np.asarray(x, accumulator_dtype(op.dtype))
     length = x.shape[place] // op.groups
     return wide.reshape(*x.shape[:place], op.groups, length, *x.shape[place + 1 :])
@@ -278,20 +278,21 @@ def conv(
 ) -> TensorOp:
     """Return the convolution of images with filters, in one to three dimensions.
 
-    Images `x` have the axes (N, C, spatial ones), filters `w` (O, C / groups, as many spatial ones)
-    and the result (N, O, numbers of windows); dtypes are promoted, bool counts as int32. It is a
-    cross-correlation: filters are not turned around. Named axes may lie in any order: those called
-    N, C, D, H, W and K are taken, or those given as `batch`, `channels`, `spatial` and `filters`,
-    and the result lies as `x` does, with the filters' axis in place of the channels. Along D, H and
-    W filters have axes of the same names, or T, R and S.
+    Images `x` have the axes (N, C, spatial), filters `w` (O, C / groups, spatial) and the result
+    (N, O, windows). Dtypes are promoted; bool counts as int32. It is a cross-correlation: filters
+    are not flipped.
 
-    `stride` (the step between windows) and `dilation` (that between elements of one) are integers,
-    or lists with one for each spatial axis. `padding` is the number of zeros around the images: a
-    count, or a list with a count or a pair (before, after) for each spatial axis; or ``valid`` for
-    none; or ``same`` for so much that there are as many windows as elements, divided by the stride
-    and rounded up: an odd one lies after the images, for ``same_lower`` before them. With `groups`,
-    the channels and the filters are split in so many equal parts that do not meet; as many groups
-    as channels make it depthwise. `bias` has one number for each filter.
+    Named axes may be in any order. They are N, C, D, H, W and K by default; `batch`, `channels`,
+    `spatial` and `filters` name others. The result has the order of `x`, with the axis of filters
+    in place of the channels. The spatial axes of filters are D, H and W, or T, R and S.
+
+    `stride` (the step between windows) and `dilation` (the step between elements of a window) are
+    integers, or lists with one for each spatial axis. `padding` is the number of zeros around the
+    image: a number, or a list with a number or a pair (before, after) for each spatial axis.
+    ``valid`` is no padding. ``same`` pads so that the number of windows is the length divided by
+    the stride, rounded up; an odd zero comes after the image, for ``same_lower`` before it.
+    `groups` splits channels and filters into independent groups; as many groups as channels make a
+    depthwise convolution. `bias` has one number for each filter.
     """
     apply = _Convolution("conv", SPATIAL, stride, padding, dilation, groups)
     return by_roles("conv", _FORWARD, (x, w, bias), axes, apply)
@@ -307,7 +308,7 @@ def conv1d(
     bias: Any = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
-    """Return the convolution of images with one spatial axis, (N, C, W); see `conv`."""
+    """Return the convolution of images (N, C, W) with one spatial axis; see `conv`."""
     apply = _Convolution("conv1d", (1,), stride, padding, dilation, groups)
     return by_roles("conv1d", _FORWARD, (x, w, bias), axes, apply)
 
@@ -322,7 +323,7 @@ def conv2d(
     bias: Any = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
-    """Return the convolution of images with two spatial axes, (N, C, H, W); see `conv`."""
+    """Return the convolution of images (N, C, H, W) with two spatial axes; see `conv`."""
     apply = _Convolution("conv2d", (2,), stride, padding, dilation, groups)
     return by_roles("conv2d", _FORWARD, (x, w, bias), axes, apply)
 
@@ -337,7 +338,7 @@ def conv3d(
     bias: Any = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
-    """Return the convolution of images with three spatial axes, (N, C, D, H, W); see `conv`."""
+    """Return the convolution of images (N, C, D, H, W) with three spatial axes; see `conv`."""
     apply = _Convolution("conv3d", (3,), stride, padding, dilation, groups)
     return by_roles("conv3d", _FORWARD, (x, w, bias), axes, apply)
 
@@ -353,13 +354,12 @@ def conv_transpose(
     bias: Any = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
-    """Return the transposed convolution: each element of x lays a filter out, and they add up.
+    """Return the transposed convolution, the adjoint of `conv` in the images.
 
-    It is the adjoint of `conv` in the images. `x` has the axes (N, C, spatial ones), `w` (C,
-    O / groups, as many spatial ones) and the result (N, O, spatial ones) of lengths ``(n - 1) *
-    stride + dilation * (kernel - 1) + 1``, less the `padding`, a count or a list as for `conv`, and
-    plus `output_padding`, an integer below the stride or a list, after the images. Named axes are
-    taken as by `conv`.
+    `x` has the axes (N, C, spatial), `w` (C, O / groups, spatial) and the result (N, O, spatial).
+    The spatial lengths of the result are ``(n - 1) * stride + dilation * (kernel - 1) + 1``, minus
+    the `padding`, plus `output_padding` at the end. `padding` is a number or a list as for `conv`;
+    `output_padding` is an integer below the stride, or a list. For named axes see `conv`.
     """
 
     def apply(x: Any, w: Any, bias: Any) -> TensorOp:
@@ -369,7 +369,7 @@ def conv_transpose(
         _check_filters(use, groups)
         if isinstance(padding, str):
             raise use.refusal(
-                f"padding must be counts, not {padding!r}: lengths decide what is same"
+                f"padding must be numbers, not {padding!r}: the lengths determine 'same'"
             )
         sliding = use.sliding(counts, list(w.axes.lengths[2:]), stride, padding, dilation)
         extra = use.numbers("output_padding", output_padding, len(counts), 0)
@@ -377,7 +377,7 @@ def conv_transpose(
             raise use.refusal(
                 f"output_padding {extra} must be less than the stride {sliding.stride}"
             )
-        # What is not cut off at the end need not be added there.
+        # Output padding first undoes the padding cut off at the end.
         pairs = zip(sliding.padding, extra, strict=True)
         ends = [(before, after - more) for (before, after), more in pairs]
         cut = sliding._replace(padding=tuple((before, max(after, 0)) for before, after in ends))
@@ -398,7 +398,7 @@ def conv_transpose(
 
 @dataclass(frozen=True)
 class _Convolution:
-    """A convolution of positional operands, to be called with images, filters and bias."""
+    """A convolution of positional operands: a function of images, filters and bias."""
 
     function: str
     ranks: tuple[int, ...]

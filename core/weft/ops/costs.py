@@ -9,14 +9,14 @@ from weft.ops.convolutions import BilinearConvolutionOp
 from weft.ops.linalg import MatmulOp
 
 PRODUCTS_PER_ELEMENT = 64
-"""How many products of a matrix multiplication take the time of an element of another op."""
+"""The products of a matrix multiplication in the time of one elementwise element."""
 
 
 def work_of(op: Op) -> int:
-    """Return about how long an op takes, in elements of an elementwise op.
+    """Return the estimated time of an op, in elements of an elementwise op.
 
-    The square root of three sizes is the number of products of matrices; for a convolution it is a
-    few times less.
+    The number of products of a matrix multiplication is the square root of the product of the three
+    sizes; for a convolution that is a few times too low.
     """
     works = [_work(each) for each in op.contained or (op,)]
     return sum(works)

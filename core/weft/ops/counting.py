@@ -39,16 +39,16 @@ __all__ = [
 
 
 class Occurrences(NamedTuple):
-    """Where a mask is true, up to a declared number of times.
+    """The positions where a mask is true, up to a declared number.
 
     Attributes
     ----------
     running
-        For each place of the mask, how often it was true up to there.
+        The running count of true elements.
     places
-        The first places where it is true; the length of the mask where it is true no more.
+        The first positions where it is true, followed by the length of the mask.
     number
-        How often it is true.
+        The number of true elements.
     """
 
     running: TensorOp
@@ -57,7 +57,7 @@ class Occurrences(NamedTuple):
 
 
 def _occurrences(function: str, mask: TensorOp, size: Any) -> Occurrences:
-    """Return where a flat mask is true."""
+    """Return the positions where a flat mask is true."""
     wanted = make_axes((whole_number(function, "size", size, 0),))
     counts = cast(mask, dtypes.int64)
     running = CumsumOp(counts, position=0, reverse=False, exclusive=False)
@@ -66,12 +66,12 @@ def _occurrences(function: str, mask: TensorOp, size: Any) -> Occurrences:
 
 
 def _taken_or(x: TensorOp, places: TensorOp, fill_value: Any) -> TensorOp:
-    """Return the elements of a vector at places; at its length, the value to fill up with."""
+    """Return the elements of a vector at positions; its length gives the fill value."""
     return TakeOp(pad(x, [(0, 1)], fill_value), places, position=0)
 
 
 class Unique(NamedTuple):
-    """The distinct elements of a tensor, where they are, how often, and their number."""
+    """The distinct elements of a tensor, with inverse indices, counts, and their number."""
 
     values: TensorOp
     inverse: TensorOp
@@ -82,11 +82,11 @@ class Unique(NamedTuple):
 def unique(x: Any, size: int, fill_value: Any = 0) -> Unique:
     """Return the distinct elements in ascending order, their indices, counts, and their number.
 
-    That is four tensors: `values` of length `size`, filled up with `fill_value`; `inverse`, with
-    x's axes, the index of each element among the values; `counts`, how often each value occurs, 0
-    for those filled up; and `number`, a scalar. All but the values are int64. If there are more
-    than `size` distinct elements, the first are kept; the inverse counts them all, as the number
-    does. NaNs count as one element, the largest. The gradient of a value goes to its first place.
+    The results are four tensors: `values` of length `size`, padded with `fill_value`; `inverse`,
+    with x's axes, the index of each element among the values; `counts`, the occurrences of each
+    value, 0 for padding; and `number`, a scalar. All but the values are int64. If there are more
+    than `size` distinct elements, the smallest are kept; inverse and number refer to all. All NaNs
+    count as one value, the largest. The gradient of a value goes to its first occurrence.
     """
     x = as_op(x)
     elements = flat(x)
@@ -97,29 +97,29 @@ def unique(x: Any, size: int, fill_value: Any = 0) -> Unique:
     running, firsts, number = _occurrences("unique", is_new, size)
     values = _taken_or(ordered, firsts, fill_value)
     ends = SearchSortedOp(running, add(_index(firsts.axes), 1), side="right")
-    # The order that sorts the order leads back.
+    # The argsort of a permutation is its inverse.
     back = ArgsortOp(order, position=0, descending=False)
     inverse = cast_axes(TakeOp(running, back, position=0) - 1, x.axes)
     return Unique(values, inverse, ends - firsts, number)
 
 
 class Nonzero(NamedTuple):
-    """The indices of the elements that are not 0, a row for each axis, and their number."""
+    """The indices of the nonzero elements, a row for each axis, and their number."""
 
     indices: TensorOp
     number: TensorOp
 
 
 def nonzero(x: Any, size: int, fill_value: int = 0) -> Nonzero:
-    """Return the indices of the elements that are not 0, in row-major order, and their number.
+    """Return the indices of the nonzero elements, in row-major order, and their number.
 
-    The indices are a tensor of int64 with a row for each axis of x and `size` columns, the number
-    is an int64 scalar. Columns that are left hold `fill_value`; if there are more than `size`
-    elements, the first are kept. NaN is not 0.
+    The indices are an int64 tensor with a row for each axis of x and `size` columns; the number is
+    an int64 scalar. Unused columns hold `fill_value`; of more than `size` elements the first are
+    kept. NaN counts as nonzero.
     """
     x = as_op(x)
     if not x.axes or not x.axes[1:].is_static:
-        problem = f"the lengths of all axes but the first must be known, and one must be: {x.axes}"
+        problem = f"needs at least one axis, and known lengths of all but the first: {x.axes}"
         raise AxesError(explain("nonzero", problem, (x,)))
     _, rest, number = _occurrences("nonzero", flat(truth(x)), size)
     is_there = less(_index(rest.axes), number)
@@ -131,7 +131,7 @@ def nonzero(x: Any, size: int, fill_value: int = 0) -> Nonzero:
 
 
 class MaskedSelect(NamedTuple):
-    """The elements that a mask selects, and their number."""
+    """The elements selected by a mask, and their number."""
 
     values: TensorOp
     number: TensorOp
@@ -140,8 +140,8 @@ class MaskedSelect(NamedTuple):
 def masked_select(x: Any, mask: Any, size: int, fill_value: Any = 0) -> MaskedSelect:
     """Return the elements where a mask is true, in row-major order, and their number (int64).
 
-    The elements are a vector of length `size`, filled up with `fill_value`; if there are more, the
-    first are kept. x and the mask, true where it is not 0, are broadcast.
+    The elements are a vector of length `size`, padded with `fill_value`; of more elements the first
+    are kept. x and the mask are broadcast; the mask is true where it is not 0.
     """
     x, mask = as_op(x), truth(as_op(mask))
     axes = broadcast_axes(x.axes, mask.axes)
@@ -150,19 +150,20 @@ def masked_select(x: Any, mask: Any, size: int, fill_value: Any = 0) -> MaskedSe
 
 
 def bincount(x: Any, length: int, weights: Any = None) -> TensorOp:
-    """Return how often each integer from 0 to `length` - 1 occurs, as int64, or their weights' sum.
+    """Return the count of each integer from 0 to `length` - 1, or the sum of its weights.
 
-    Integers outside that range are left out. `weights` has the axes of x; the sums have its dtype.
+    Integers outside that range are ignored. Counts are int64. `weights` has the axes of x; the sums
+    have its dtype.
     """
     x = as_op(x)
     number = whole_number("bincount", "length", length, 0)
     if not dtypes.is_integer(x.dtype):
-        raise DTypeError(explain("bincount", f"integers are counted, not {x.dtype}", (x,)))
+        raise DTypeError(explain("bincount", f"takes integers, not {x.dtype}", (x,)))
     weights = as_op(np.int64(1) if weights is None else weights)
     if weights.axes and weights.axes != x.axes:
         problem = f"the weights have {weights.axes}, but must have {x.axes}"
         raise AxesError(explain("bincount", problem, (x, weights)))
-    # What is outside goes to one more place, which is cut off.
+    # Integers outside the range go to an extra bin, which is cut off.
     bins = cast(flat(x), dtypes.int64)
     is_inside = less_equal(0, bins) & less(bins, number)
     into = broadcast(constant(0, dtype=weights.dtype), make_axes(number + 1))
@@ -172,17 +173,17 @@ def bincount(x: Any, length: int, weights: Any = None) -> TensorOp:
 
 
 class Histogram(NamedTuple):
-    """How many elements lie in each bin, and the edges of the bins."""
+    """The number of elements in each bin, and the edges of the bins."""
 
     counts: TensorOp
     edges: TensorOp
 
 
 def histogram(x: Any, bins: int, range: tuple[float, float], weights: Any = None) -> Histogram:
-    """Return how many elements lie in each of equal bins of a range, and the edges of the bins.
+    """Return the number of elements in each of equal bins of a range, and the edges of the bins.
 
-    Each bin holds its lower edge, the last one its upper edge too; elements outside, and NaN, are
-    left out. See `bincount` for dtype and weights.
+    A bin includes its lower edge, the last bin its upper edge too. Elements outside the range and
+    NaN are ignored. For dtype and weights see `bincount`.
     """
     (x,) = align(FloatOp, x)
     number = whole_number("histogram", "bins", bins, 0)

@@ -1,6 +1,6 @@
 """Tensor creation: constants, ranges, identity matrices and meshes.
 
-Ranges of integers are int64, as the results of `argmax` are; everything else is float32 by default.
+Ranges of integers are int64, like the results of `argmax`; the default of the others is float32.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ __all__ = [
 
 
 def full(axes: Any, value: Any, dtype: Any = None) -> TensorOp:
-    """Return a tensor with one value everywhere: a number, or a tensor that is broadcast.
+    """Return a tensor filled with a number, or with a tensor that is broadcast.
 
-    It is a view that takes no memory. Without a dtype it has the value's, float32 for numbers.
+    It is a view without memory of its own. The default dtype is that of the value, float32 for
+    numbers.
     """
     if isinstance(value, Op):
         op = as_op(value) if dtype is None else cast(value, dtype)
@@ -61,28 +62,27 @@ def ones(axes: Any, dtype: Any = dtypes.DEFAULT) -> TensorOp:
 
 
 def full_like(x: Any, value: Any, dtype: Any = None) -> TensorOp:
-    """Return a tensor with one value everywhere that has the axes of another, and its dtype."""
+    """Return a tensor filled with a value, with the axes and, by default, the dtype of x."""
     x = as_op(x)
     return full(x.axes, value, x.dtype if dtype is None else dtype)
 
 
 def zeros_like(x: Any, dtype: Any = None) -> TensorOp:
-    """Return zeros with the axes of a tensor, and its dtype unless another is given."""
+    """Return zeros with the axes and, by default, the dtype of x."""
     return full_like(x, 0, dtype)
 
 
 def ones_like(x: Any, dtype: Any = None) -> TensorOp:
-    """Return ones with the axes of a tensor, and its dtype unless another is given."""
+    """Return ones with the axes and, by default, the dtype of x."""
     return full_like(x, 1, dtype)
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> TensorOp:
-    """Return numbers from start, or 0, until before stop, with a step between them.
+    """Return evenly spaced numbers from start (by default 0) up to, but not including, stop.
 
-    Integers give int64, floats float32, unless a dtype is given. The length is known when the graph
-    is built, except that `stop` may be an unknown length (as in ``x.axes[0].length``), or an axis,
-    along which the result counts. Start, stop and step are numbers, no tensors. Raises DTypeError
-    where an integer dtype cannot hold them all.
+    The default dtype is int64 for integers, float32 for floats. Start, stop and step are numbers,
+    not tensors. `stop` may also be an unknown length (as in ``x.axes[0].length``), or an axis,
+    which the result then has. Raises DTypeError if an integer dtype cannot hold all the numbers.
     """
     if stop is None:
         start, stop = 0, start
@@ -107,7 +107,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Te
 
 
 def _checked_range(start: Any, stop: Any, step: Any) -> list[Any]:
-    """Return integers as int, floats as float, and a stop that is an unknown length as it is."""
+    """Return start, stop and step as int or float; stop may be an unknown length."""
     found: list[Any] = []
     for what, number in (("start", start), ("stop", stop), ("step", step)):
         if what == "stop" and isinstance(number, Length):
@@ -125,10 +125,12 @@ def _checked_range(start: Any, stop: Any, step: Any) -> list[Any]:
 
 
 def _steps(numbers: list[Any], is_whole: bool) -> Any:
-    """Return how many numbers there are from start until before stop."""
+    """Return the number of elements of a range."""
     start, stop, step = numbers
     if isinstance(stop, Length) and not is_whole:
-        raise ArgumentError(f"arange: only integers count up to an unknown length {stop}")
+        raise ArgumentError(
+            f"arange: up to an unknown length {stop}, start and step must be integers"
+        )
     if not is_whole:
         return max(0, math.ceil((stop - start) / step))
     count = floor_divide(stop - start + step - (1 if step > 0 else -1), step)
@@ -138,7 +140,7 @@ def _steps(numbers: list[Any], is_whole: bool) -> Any:
 def _require_fit(numbers: list[Any], length: Any, target: DType) -> None:
     """Check that the first and the last number fit the dtype."""
     if dtypes.is_bool(target) or target.kind == "c":
-        raise DTypeError(f"arange counts in integers or floats, not in {target}")
+        raise DTypeError(f"arange takes an integer or float dtype, not {target}")
     if dtypes.is_integer(target) and length != 0:
         start, _, step = numbers
         last = start if isinstance(length, Length) else start + (length - 1) * step
@@ -146,7 +148,7 @@ def _require_fit(numbers: list[Any], length: Any, target: DType) -> None:
 
 
 def _working_dtype(target: DType) -> DType:
-    """Return the dtype to count in: float32 for floats of 16 bits, 64 bits for integers."""
+    """Return the dtype of the computation: float32 for 16-bit floats, 64 bits for integers."""
     if dtypes.is_float(target):
         return dtypes.float32 if target.itemsize == 2 else target
     return dtypes.uint64 if target == dtypes.uint64 else dtypes.int64
@@ -155,11 +157,11 @@ def _working_dtype(target: DType) -> DType:
 def linspace(
     start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None
 ) -> TensorOp:
-    """Return `num` numbers at equal distances from start to stop, which is the last one.
+    """Return `num` evenly spaced numbers from start to stop.
 
-    Without `endpoint`, stop would be one more. Start and stop are numbers, or scalar tensors, into
-    which gradients flow; both ends are exact. `num` may be an axis. The dtype is that of start and
-    stop, float32 for numbers; it must be a float.
+    Stop is the last number, or with `endpoint` False the number after the last. Start and stop are
+    numbers, or scalar tensors, which get gradients; both ends are exact. `num` may be an axis. The
+    dtype is that of start and stop, float32 for numbers; it must be a float.
     """
     axis = (
         make_axes(num)[0]
@@ -169,10 +171,10 @@ def linspace(
     target = common_dtype((start, stop)) if dtype is None else dtypes.as_dtype(dtype)
     target = target if dtype is not None or dtypes.is_inexact(target) else dtypes.DEFAULT
     if not dtypes.is_float(target):
-        raise DTypeError(f"linspace divides, it needs a float dtype, not {target}: cast the result")
+        raise DTypeError(f"linspace needs a float dtype, not {target}: cast the result")
     first, last = (_end("linspace", end, target) for end in (start, stop))
     if not isinstance(axis.length, int):
-        raise AxesError(f"linspace needs a known number of points, not {axis!r}")
+        raise AxesError(f"linspace needs an axis of known length, not {axis!r}")
     return cast(_between(first, last, axis, axis.length - bool(endpoint)), target)
 
 
@@ -180,13 +182,13 @@ def _end(function: str, value: Any, dtype: DType) -> TensorOp:
     working = _working_dtype(dtype)
     end = cast(value, working) if isinstance(value, Op) else as_op(value, working)
     if end.axes:
-        problem = f"it goes between two scalars, not {end.axes}"
+        problem = f"start and stop must be scalars, not {end.axes}"
         raise AxesError(explain(function, problem, (end,)))
     return end
 
 
 def _between(start: TensorOp, stop: TensorOp, axis: Axis, steps: int) -> TensorOp:
-    """Count from the nearer of both ends, so that both are exact."""
+    """Interpolate from the nearer end, so that both ends are exact."""
     axes = Axes((axis,))
     if steps < 1:
         return broadcast(start, axes)
@@ -197,18 +199,20 @@ def _between(start: TensorOp, stop: TensorOp, axis: Axis, steps: int) -> TensorO
 
 
 def eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = dtypes.DEFAULT) -> TensorOp:
-    """Return a matrix with ones on a diagonal, the k-th above the main one, and zeros elsewhere.
+    """Return a matrix with ones on the k-th diagonal and zeros elsewhere.
 
-    Rows and columns are lengths, or axes; without columns there are as many as rows.
+    Diagonal 0 is the main one, positive ones are above. Rows and columns are lengths or axes; the
+    default is a square matrix.
     """
     row, column = _row_and_column(_matrix_axes("eye", rows, columns), "eye", k)
     return cast(equal(row, column), dtype)
 
 
 def tri(rows: Any, columns: Any = None, k: int = 0, dtype: Any = dtypes.DEFAULT) -> TensorOp:
-    """Return a matrix with ones on and below a diagonal, the k-th above the main one, else zeros.
+    """Return a matrix with ones on and below the k-th diagonal and zeros elsewhere.
 
-    Rows and columns are lengths, or axes; without columns there are as many as rows.
+    Diagonal 0 is the main one, positive ones are above. Rows and columns are lengths or axes; the
+    default is a square matrix.
     """
     row, column = _row_and_column(_matrix_axes("tri", rows, columns), "tri", k)
     return cast(greater_equal(row, column), dtype)
@@ -216,14 +220,14 @@ def tri(rows: Any, columns: Any = None, k: int = 0, dtype: Any = dtypes.DEFAULT)
 
 def _matrix_axes(function: str, rows: Any, columns: Any) -> Axes:
     if columns is None and isinstance(rows, Axis) and rows.name is not None:
-        raise AxesError(f"{function}: columns need a name beside {rows!r}: give their axis too")
+        raise AxesError(f"{function}: columns need a name as {rows!r} has one: give their axis too")
     if isinstance(rows, tuple | list):
-        raise ArgumentError(f"{function} takes rows and columns one by one, not {rows!r}")
+        raise ArgumentError(f"{function} takes rows and columns as two arguments, not {rows!r}")
     return make_axes((rows, rows if columns is None else columns))
 
 
 def _row_and_column(axes: Axes, function: str, k: Any) -> tuple[TensorOp, TensorOp]:
-    """Return at each place of a matrix its row, moved down by k, and its column."""
+    """Return the row index plus k, and the column index, of each element of a matrix."""
     offset = whole_number(function, "k", k)
     row, column = (
         IotaOp(target_axes=Axes((axis,)), target_dtype=dtypes.int64, position=0) for axis in axes
@@ -236,22 +240,22 @@ def _row_and_column(axes: Axes, function: str, k: Any) -> tuple[TensorOp, Tensor
 
 
 def below_diagonal(axes: Axes, function: str, k: Any) -> TensorOp:
-    """Return, as bool, which places of a matrix lie on or below its k-th diagonal."""
+    """Return the bool mask of the elements on or below the k-th diagonal of a matrix."""
     return greater_equal(*_row_and_column(axes, function, k))
 
 
 def meshgrid(*vectors: Any, indexing: str = "xy") -> list[TensorOp]:
-    """Return, for each vector, a tensor that has it along one axis and repeats it along the others.
+    """Return coordinate tensors from coordinate vectors, each broadcast along the other axes.
 
     With ``"ij"`` the axes are in the vectors' order; with ``"xy"``, as in NumPy, the first two are
-    swapped. They keep their names.
+    swapped. Axes keep their names.
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing must be 'xy' or 'ij', not {indexing!r}")
     ops = [as_op(vector) for vector in vectors]
     for op in ops:
         if op.rank != 1:
-            raise AxesError(explain("meshgrid", f"it takes vectors, not {op.axes}", ops))
+            raise AxesError(explain("meshgrid", f"takes vectors, not {op.axes}", ops))
     order = list(range(len(ops)))
     if indexing == "xy":
         order[:2] = reversed(order[:2])

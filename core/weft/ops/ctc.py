@@ -1,12 +1,12 @@
 """The loss of connectionist temporal classification (CTC).
 
-A network gives, at each time, a probability for each class, one of which is the blank. A path
-names a class at each time; without repeats, and then without blanks, it is a sequence of labels.
-The loss is minus the logarithm of the probability of all paths that are the given labels. (Graves,
-Fernandez, Gomez and Schmidhuber, 2006.)
+A network gives class probabilities at each time; one class is the blank. A path has a class for
+each time. Merging repeats and then dropping blanks turns a path into a label sequence. The loss is
+the negative log probability of all paths for the given labels. (Graves, Fernandez, Gomez and
+Schmidhuber, 2006.)
 
-The states of the recursion are the labels with a blank before, between and after them: from one
-time to the next a path stays, moves on by one state, or skips a blank between labels that differ.
+The states of the recursion are the labels with blanks before, between and after them. From one time
+to the next a path keeps its state, advances by one, or skips a blank between different labels.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ from weft.ops.roles import LabelRoles, Layout, by_roles
 __all__ = ["CtcLossOp", "CtcOp", "CtcPosteriorOp", "ctc_loss"]
 
 IMPOSSIBLE = -1e30
-"""Stands for the logarithm of 0: a sum of it stays finite, and far below other logarithms."""
+"""A finite stand-in for log 0: sums of it stay finite, and far below other logarithms."""
 
 
 class Lattice(NamedTuple):
-    """What the recursions run over, for T times, N samples and S states.
+    """The operands of the recursions, for T times, N samples and S states.
 
     Attributes
     ----------
     classes
         The class of each state, (N, S).
     emissions
-        The logarithm of the probability of each state at each time, (T, N, S).
+        The log probability of each state at each time, (T, N, S).
     is_on
-        Whether a time counts for a sample, (T, N, S).
+        Whether a time is within the length of a sample, (T, N, S).
     skips
-        0 for states that may be reached from the last but one, else `IMPOSSIBLE`, (N, S).
+        0 for states reachable from the state two before, else `IMPOSSIBLE`, (N, S).
     starts, ends
-        0 where a path is before the first time, and may be after the last; likewise.
+        0 for the initial state and for final states, else `IMPOSSIBLE`, (N, S).
     """
 
     classes: TensorOp
@@ -85,11 +85,11 @@ class Lattice(NamedTuple):
     ends: TensorOp
 
     def at(self, time: int) -> tuple[TensorOp, TensorOp]:
-        """Return which samples are on at a time, and the emissions."""
+        """Return the mask of samples within their length at a time, and the emissions."""
         return tensor_slice(self.is_on, (time,)), tensor_slice(self.emissions, (time,))
 
     def forward(self) -> list[TensorOp]:
-        """Return before, and after each time the probability of having come to each state."""
+        """Return the forward log probabilities of each state, initially and after each time."""
         found = [self.starts]
         for time in range(self.emissions.axes[0].length):
             is_on, emission = self.at(time)
@@ -99,7 +99,7 @@ class Lattice(NamedTuple):
         return found
 
     def backward(self) -> list[TensorOp]:
-        """Return after each time the probability of coming from each state to an end."""
+        """Return the backward log probabilities of each state, after each time."""
         found, skips = [self.ends], _shifted(self.skips, -2)
         for time in range(self.emissions.axes[0].length - 1, 0, -1):
             is_on, emission = self.at(time)
@@ -109,7 +109,7 @@ class Lattice(NamedTuple):
         return found[::-1]
 
     def total(self, last: TensorOp) -> TensorOp:
-        """Return the logarithm of the probability of all paths, (N,), from that of each state."""
+        """Return the log probability of all paths, (N,), from the last forward probabilities."""
         ended = last + self.ends
         top = stop_gradient(MaxOp(ended, positions=(1,)))
         powers = exp(ended - spread(top, ended, (0,)))
@@ -117,13 +117,13 @@ class Lattice(NamedTuple):
 
 
 def _shifted(x: TensorOp, by: int, fill: float = IMPOSSIBLE) -> TensorOp:
-    """Return states moved to later ones, or with a negative number to earlier ones."""
+    """Return values shifted to later states, or with a negative number to earlier ones."""
     widths, kept = ((by, 0), slice(0, -by)) if by > 0 else ((0, -by), slice(-by, None))
     return tensor_slice(pad(x, [(0, 0), widths], fill), (slice(None), kept))
 
 
 def _log_sum(*parts: TensorOp) -> TensorOp:
-    """Return the logarithm of the sum of exponentials; none flows through what is subtracted."""
+    """Return the logarithm of the sum of exponentials; the maximum gets no gradient."""
     top = parts[0]
     for part in parts[1:]:
         top = maximum(top, part)
@@ -135,15 +135,15 @@ def _log_sum(*parts: TensorOp) -> TensorOp:
 
 
 class CtcOp(CompositeOp):
-    """The base of the loss and of its gradient.
+    """The base of the CTC loss and of its gradient.
 
-    Operands are logarithms of probabilities (T, N, C), labels (N, L), and for each sample how many
-    times and how many labels count, all int64. Floats of 16 bits are computed in float32.
+    Operands are log probabilities (T, N, C), labels (N, L), input lengths (N,) and label lengths
+    (N,); all but the first are int64. 16-bit floats are computed in float32.
 
     Attributes
     ----------
     blank
-        The class that stands for no label.
+        The class of the blank.
     """
 
     blank: int
@@ -165,7 +165,7 @@ class CtcOp(CompositeOp):
         return x.axes, x.dtype
 
     def lattice(self, x: TensorOp, labels: TensorOp, times: TensorOp, counts: TensorOp) -> Lattice:
-        """Return what the recursions run over."""
+        """Return the operands of the recursions."""
         lengths = (x.axes[0].length, labels.axes[1].length)
         if not all(isinstance(length, int) for length in lengths):
             raise AxesError(
@@ -188,7 +188,7 @@ class CtcOp(CompositeOp):
         return Lattice(classes, emissions, is_on, skips, starts, ends)
 
     def _states(self, x: TensorOp, labels: TensorOp, counts: TensorOp) -> TensorOp:
-        """Return the class of each state: blanks, and between them labels, as far as they count."""
+        """Return the class of each state: blanks, with the labels between them."""
         samples, length = labels.axes.lengths
         counted = less(_count_along(labels.axes, 1), spread(counts, labels, (0,)))
         beyond = labels - size_of(x.axes[2:], labels.dtype)
@@ -198,7 +198,7 @@ class CtcOp(CompositeOp):
         return update_slice(blanks, (slice(None), slice(1, None, 2)), labels)
 
     def walks(self, x: Any, labels: Any, times: Any, counts: Any) -> Iterator[Walk]:
-        """Yield in NumPy the walk of each sample that has as many labels as count."""
+        """Yield the NumPy recursion of each sample with a valid label length."""
         for sample, (time, count) in enumerate(zip(times, counts, strict=True)):
             if 0 <= count <= labels.shape[1]:
                 classes = np.full(2 * count + 1, self.blank)
@@ -210,17 +210,17 @@ class CtcOp(CompositeOp):
 
 
 class Walk:
-    """The recursion in NumPy for one sample, of which all labels and times count.
+    """The recursion in NumPy for one sample, cut to its lengths.
 
     Attributes
     ----------
     sample, classes
-        Its number, and the class of each state.
+        The index of the sample, and the class of each state.
     ahead, back
-        The logarithm of the probability of having come to each state, before and after each time;
-        and of coming from it to an end, after each time.
+        The forward log probability of each state, initially and after each time; and the backward
+        one, after each time.
     total
-        That of all paths.
+        The log probability of all paths.
     """
 
     def __init__(self, sample: int, classes: Any, emissions: Any, blank: int) -> None:
@@ -232,7 +232,7 @@ class Walk:
 
 
 def _walked(emissions: Any, classes: Any, blank: int) -> tuple[Any, Any]:
-    """Return where a walk is before and after each time, and that without the time's emission."""
+    """Return the forward log probabilities, and those without the emission of the time."""
     rows = np.full((len(emissions) + 1, len(classes)), -np.inf, emissions.dtype)
     steps = np.full_like(emissions, -np.inf)
     rows[0, 0] = 0
@@ -246,15 +246,15 @@ def _walked(emissions: Any, classes: Any, blank: int) -> tuple[Any, Any]:
 
 
 class CtcLossOp(CtcOp):
-    """Minus the logarithm of the probability of all paths, for each sample; infinite for none."""
+    """The negative log probability of all paths, for each sample; infinite without a path."""
 
     def infer(self) -> tuple[Axes, DType]:
-        """Keep the samples only."""
+        """Return the axis of samples."""
         axes, dtype = super().infer()
         return axes[1:2], dtype
 
     def reference(self, x: Any, labels: Any, times: Any, counts: Any) -> Any:
-        """Walk ahead."""
+        """Compute the forward recursion for each sample."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         losses = np.full(x.shape[1], np.inf, wide.dtype)
         for walk in self.walks(wide, labels, times, counts):
@@ -262,22 +262,22 @@ class CtcLossOp(CtcOp):
         return losses.astype(self.dtype)
 
     def decompose(self, *args: TensorOp) -> TensorOp:
-        """Walk ahead, all samples at once."""
+        """Compute the forward recursion for all samples at once."""
         lattice = self.lattice(*args)
         total = lattice.total(lattice.forward()[-1])
         return cast(where(_is_possible(total), negative(total), math.inf), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> Any:
-        """Take the posterior, negated."""
+        """Return the negated posterior times the adjoint."""
         posterior = CtcPosteriorOp(*args, blank=self.blank)
         return negative(posterior * spread(delta, posterior, (1,))), None, None, None
 
 
 class CtcPosteriorOp(CtcOp):
-    """The share of all paths that is in each class at each time; 0 where there are no paths."""
+    """The posterior probability of each class at each time, given the labels; 0 without a path."""
 
     def reference(self, x: Any, labels: Any, times: Any, counts: Any) -> Any:
-        """Walk ahead and back, and meet."""
+        """Combine the forward and backward recursion for each sample."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         result = np.zeros_like(wide)
         for walk in self.walks(wide, labels, times, counts):
@@ -288,7 +288,7 @@ class CtcPosteriorOp(CtcOp):
         return result.astype(self.dtype)
 
     def decompose(self, *args: TensorOp) -> TensorOp:
-        """Walk ahead and back, all samples at once, and meet."""
+        """Combine the forward and backward recursion for all samples at once."""
         x = args[0]
         lattice = self.lattice(*args)
         if not x.axes[0].length:
@@ -311,9 +311,9 @@ def _count_along(axes: Axes, position: int) -> TensorOp:
 
 
 def _emissions(x: TensorOp, classes: TensorOp) -> TensorOp:
-    """Return the logarithm of the probability of each state at each time."""
+    """Return the log probability of each state at each time."""
     times, samples, length = x.axes.lengths
-    # Taken from a table, a class out of range is found, and never becomes one of another sample.
+    # A lookup detects classes out of range, which must not index into another sample's row.
     within = TakeOp(_count_along(make_axes((length,)), 0), classes, position=0)
     rows = _count_along(classes.axes, 0) * size_of(x.axes[2:], dtypes.int64)
     taken = TakeOp(cast_axes(x, (times, samples * length)), rows + within, position=1)
@@ -337,23 +337,23 @@ def ctc_loss(
     zero_infinity: bool = False,
     **axes: Unpack[LabelRoles],
 ) -> TensorOp:
-    """Return minus the logarithm of the probability that a sequence of classes is of given labels.
+    """Return the CTC loss: the negative log probability of label sequences.
 
-    `log_probabilities` are those of each class at each time (T, N, C), as by `log_softmax`. The
-    labels (N, L) are integers, and none is the blank. Of each sample count the first
-    `input_lengths` times and the first `label_lengths` labels; what comes after may be anything. By
-    default all count, as do all times where the input length is more than T.
+    `log_probabilities` (T, N, C) are those of each class at each time, as `log_softmax` returns
+    them. The labels (N, L) are integers other than the blank. `input_lengths` and `label_lengths`
+    are the valid times and labels of each sample, by default all; the rest is ignored. Input
+    lengths above T count as T.
 
-    A sample whose labels need more times than there are, or more than L labels, has an infinite
-    loss, or with `zero_infinity` 0, and gradient 0. For ``"mean"`` each loss is divided by its
-    number of labels (1 for none); ``"sum"`` and ``"none"`` leave it. A call with a label that is no
-    class raises IndexOutOfRange.
+    The loss is infinite, or with `zero_infinity` 0, and its gradient 0, if the labels need more
+    than T times, or the label length exceeds L. For ``"mean"`` each loss is divided by its label
+    length (1 for length 0); ``"sum"`` and ``"none"`` do not divide. A call with a label outside the
+    classes raises IndexOutOfRange.
 
-    T and L must be known when it is compiled: the recursion has a few ops for each time. (Graves,
+    T and L must be known at compilation: the recursion has a few ops for each time. (Graves,
     Fernandez, Gomez and Schmidhuber, 2006.)
 
-    Named axes may lie in any order: the `time`, by default REC, the `batch`, by default N, the
-    `classes`, by default Y or C, and the `places` of labels, which are left.
+    Named axes may be in any order: `time`, by default REC, `batch`, by default N, `classes`, by
+    default Y or C, and `places` for the remaining axis of labels.
     """
 
     def apply(x: Any, labels: Any, times: Any, counts: Any) -> TensorOp:

@@ -1,7 +1,7 @@
 """Cumulative sums, products and extrema along an axis.
 
-They are decomposed by doubling the reach of what has been combined (Hillis and Steele, Data
-Parallel Algorithms, 1986): the logarithm of the length as many elementwise steps.
+The decomposition is a parallel prefix scan in a logarithmic number of elementwise steps (Hillis and
+Steele, Data Parallel Algorithms, 1986).
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ __all__ = [
 
 
 class RunningOp(CompositeOp):
-    """The base of ops in which each element depends on those before it along an axis.
+    """The base of scans: each element depends on the elements before it along an axis.
 
     Attributes
     ----------
     position
-        The place of that axis.
+        The position of that axis.
     reverse
-        Whether to begin at the end of the axis.
+        Whether to scan from the end of the axis.
     """
 
     position: int
     reverse: bool
 
     def infer(self) -> tuple[Axes, DType]:
-        """Keep axes and dtype; operands must agree in both."""
+        """Return the axes and dtype, which all operands must share."""
         first = self.args[0]
         for x in self.args[1:]:
             if x.axes != first.axes or x.dtype != first.dtype:
                 raise AxesError(f"{first.dtype} {first.axes} and {x.dtype} {x.axes} differ")
         if not 0 <= self.position < first.rank:
-            raise AxesError(f"{self.position} is no place among {first.axes}")
+            raise AxesError(f"{self.position} is no position in {first.axes}")
         return first.axes, first.dtype
 
     @property
@@ -75,9 +75,9 @@ class RunningOp(CompositeOp):
         return axis.length
 
     def moved(self, x: TensorOp, fill: Any, back: bool = False) -> TensorOp:
-        """Return the tensor moved on by one place; `back` moves it towards the beginning.
+        """Return the tensor shifted by one element along the scan, or with `back` against it.
 
-        `fill` takes the place that becomes free.
+        The vacant element becomes `fill`.
         """
         to_end = self.reverse == back
         widths = [(0, 0)] * x.rank
@@ -86,7 +86,7 @@ class RunningOp(CompositeOp):
         return SliceOp(pad(x, widths, fill), bounds=bounds)
 
     def reach(self, by: int) -> tuple[Bounds, Bounds]:
-        """Return the slices of elements with another one `by` places before, and of those."""
+        """Return the slice of elements with a predecessor `by` before, and of the predecessors."""
         rest = self.length - by
         ends = self._bounds(0, rest), self._bounds(by, rest)
         return ends if self.reverse else ends[::-1]
@@ -96,31 +96,31 @@ class RunningOp(CompositeOp):
         bounds[self.position] = (start, length, 1)
         return tuple(bounds)
 
-    def turned(self, x: Any) -> Any:
-        """Return, in NumPy, the array with the axis first and counted from the beginning."""
+    def scan_order(self, x: Any) -> Any:
+        """Return a NumPy array with the axis first, in the direction of the scan."""
         front = np.moveaxis(x, self.position, 0)
         return front[::-1] if self.reverse else front
 
-    def turned_back(self, x: Any) -> Any:
-        """Undo `turned`."""
+    def from_scan_order(self, x: Any) -> Any:
+        """Undo `scan_order`."""
         return np.moveaxis(x[::-1] if self.reverse else x, 0, self.position)
 
 
 class LinearRecurrenceOp(RunningOp):
-    """Of weights a and terms b, the running y with ``y[k] = a[k] y[k - 1] + b[k]``.
+    """The linear recurrence ``y[k] = a[k] y[k - 1] + b[k]`` of weights a and terms b.
 
-    The first element is b's, whatever the first weight.
+    The first element is that of b; the first weight is ignored.
     """
 
     def reference(self, weights: Any, terms: Any) -> Any:
-        """Go along the axis."""
-        factors, result = self.turned(weights), np.array(self.turned(terms))
+        """Iterate along the axis."""
+        factors, result = self.scan_order(weights), np.array(self.scan_order(terms))
         for k in range(1, len(result)):
             result[k] += factors[k] * result[k - 1]
-        return self.turned_back(result)
+        return self.from_scan_order(result)
 
     def decompose(self, weights: TensorOp, terms: TensorOp) -> TensorOp:
-        """Double the distance over which the recurrence holds."""
+        """Double the number of combined steps until they cover the axis."""
         by = 1
         while by < self.length:
             here, before = self.reach(by)
@@ -132,25 +132,25 @@ class LinearRecurrenceOp(RunningOp):
         return terms
 
     def generate_adjoints(self, delta: TensorOp, weights: TensorOp, terms: TensorOp) -> Any:
-        """Run the other way round, with each weight at the place before."""
+        """Run the recurrence in reverse, with the weights shifted by one."""
         share = backwards(self, self.moved(weights, 0, back=True), delta)
         return share * self.moved(self, 0), share
 
 
 def backwards(op: RunningOp, weights: TensorOp, delta: TensorOp) -> TensorOp:
-    """Return the adjoint summed up against an op's direction, weighted with each step."""
+    """Return the linear recurrence of an adjoint against the direction of an op."""
     return LinearRecurrenceOp(weights, delta, position=op.position, reverse=not op.reverse)
 
 
 class CumulativeOp(RunningOp):
-    """The base of ops that combine, for each element, all up to it along an axis.
+    """The base of cumulative reductions along an axis.
 
-    Floats of 16 bits are combined in float32.
+    16-bit floats are combined in float32.
 
     Attributes
     ----------
     exclusive
-        Whether the element itself is left out, so that nothing is combined at the first.
+        Whether each result excludes its own element; the first is then the neutral element.
     """
 
     exclusive: bool
@@ -159,28 +159,28 @@ class CumulativeOp(RunningOp):
 
     @staticmethod
     def nothing(dtype: DType) -> Any:
-        """Return what no elements are combined to."""
+        """Return the neutral element."""
         raise NotImplementedError
 
     def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
-        """Return the adjoint of x where the op is not exclusive."""
+        """Return the adjoint of x for the inclusive op."""
         raise NotImplementedError
 
     def inclusive(self, x: TensorOp) -> TensorOp:
-        """Return the same op of x that leaves no element out."""
+        """Return the inclusive op on x."""
         return type(self)(x, position=self.position, reverse=self.reverse, exclusive=False)
 
     def reference(self, x: Any) -> Any:
-        """Accumulate."""
-        wide = self.turned(np.asarray(x, accumulator_dtype(self.dtype)))
+        """Accumulate with the NumPy ufunc."""
+        wide = self.scan_order(np.asarray(x, accumulator_dtype(self.dtype)))
         result = self.ufunc.accumulate(wide, axis=0, dtype=wide.dtype)
         if self.exclusive and len(result):
             first = np.full_like(result[:1], self.nothing(self.dtype))
             result = np.concatenate([first, result[:-1]])
-        return self.turned_back(result).astype(self.dtype)
+        return self.from_scan_order(result).astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Double the number of elements that are combined."""
+        """Double the number of combined elements until they cover the axis."""
         total = cast(x, accumulator_dtype(self.dtype))
         by = 1
         while by < self.length:
@@ -192,7 +192,7 @@ class CumulativeOp(RunningOp):
         return self.moved(result, self.nothing(self.dtype)) if self.exclusive else result
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Take an exclusive op for one that was moved on by one place."""
+        """Differentiate the inclusive op, shifted by one for an exclusive op."""
         if self.exclusive:
             delta = self.moved(delta, 0, back=True)
         wide = accumulator_dtype(self.dtype)
@@ -207,11 +207,11 @@ class CumsumOp(CumulativeOp):
 
     @staticmethod
     def nothing(dtype: DType) -> Any:
-        """0."""
+        """Return 0."""
         return 0
 
     def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
-        """Sum up the other way round."""
+        """Sum the adjoint in reverse."""
         return CumsumOp(delta, position=self.position, reverse=not self.reverse, exclusive=False)
 
 
@@ -223,13 +223,13 @@ class CumprodOp(CumulativeOp):
 
     @staticmethod
     def nothing(dtype: DType) -> Any:
-        """1."""
+        """Return 1."""
         return 1
 
     def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
-        """Multiply what comes before by the adjoint of what comes after.
+        """Multiply the exclusive product by a reverse recurrence of the adjoint.
 
-        Nothing is divided, so it is exact where elements are zero, at every order.
+        There is no division, so derivatives of every order are exact at zeros.
         """
         before = CumprodOp(x, position=self.position, reverse=self.reverse, exclusive=True)
         return before * backwards(self, self.moved(x, 0, back=True), delta)
@@ -239,13 +239,13 @@ class RunningExtremumOp(CumulativeOp):
     """The base of running extrema; their gradient goes to the first of equal elements."""
 
     def infer(self) -> tuple[Axes, DType]:
-        """Refuse what has no order."""
+        """Refuse complex numbers, which have no order."""
         if self.args[0].dtype.kind == "c":
             raise DTypeError(f"{self.args[0].dtype} numbers have no order: take real() or imag()")
         return super().infer()
 
     def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
-        """Sum the adjoint up over the places at which an element stays the result."""
+        """Sum the adjoint over the run of elements where an extremum holds."""
         result = self.inclusive(x)
         follower = self.moved(result, 0, back=True)
         stays = equal(result, follower) | isnan(result)
@@ -261,7 +261,7 @@ class CummaxOp(RunningExtremumOp):
 
     @staticmethod
     def nothing(dtype: DType) -> Any:
-        """The least number."""
+        """Return the least number."""
         return dtypes.least(dtype)
 
 
@@ -273,7 +273,7 @@ class CumminOp(RunningExtremumOp):
 
     @staticmethod
     def nothing(dtype: DType) -> Any:
-        """The greatest number."""
+        """Return the greatest number."""
         return dtypes.greatest(dtype)
 
 
@@ -285,13 +285,13 @@ class LogCumSumExpOp(CumulativeOp):
 
     @staticmethod
     def nothing(dtype: DType) -> Any:
-        """The logarithm of 0."""
+        """Return the logarithm of 0."""
         return -np.inf
 
     def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
-        """Sum up the other way round, with the share that each sum has in the next one.
+        """Run a reverse recurrence with the ratio of each sum to the next as weight.
 
-        Neither that share, nor an element's in its own sum, is above 1. No share is that of 0 in 0.
+        These ratios, and that of an element to its sum, are at most 1. The ratio of 0 to 0 is 0.
         """
         total = self.inclusive(x)
         divisor = where(equal(total, -np.inf), 0, total)
@@ -300,10 +300,10 @@ class LogCumSumExpOp(CumulativeOp):
 
 
 def place(function: str, x: TensorOp, axis: Any) -> int:
-    """Return the place of the axis that a function works along; None stands for the only one."""
+    """Return the position of the axis of a function; None is allowed for a vector."""
     try:
         if axis is None and x.rank != 1:
-            raise ArgumentError(f"say along which axis of {x.axes}, as in axis=0")
+            raise ArgumentError(f"needs an axis of {x.axes}, as in axis=0")
         return x.axes.position(0 if axis is None else axis)
     except (ArgumentError, AxesError) as error:
         raise type(error)(explain(function, error.problem, (x,))) from None
@@ -317,38 +317,38 @@ def _accumulate(
 
 
 def cumsum(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
-    """Return the running sum along an axis, of the elements up to each one.
+    """Return the cumulative sum along an axis.
 
-    `exclusive` leaves the element itself out, `reverse` begins at the end; `axis` may be left out
-    for a vector. Integers keep their dtype and wrap around, bool gives int32.
+    `exclusive` leaves out the element itself; `reverse` sums from the end. A vector needs no
+    `axis`. Integers keep their dtype and wrap around; bool gives int32.
     """
     (x,) = align(ArithmeticOp, x)
     return _accumulate(CumsumOp, "cumsum", x, axis, exclusive, reverse)
 
 
 def cumprod(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
-    """Return the running product along an axis, of the elements up to each one; see `cumsum`.
+    """Return the cumulative product along an axis; see `cumsum`.
 
-    The gradient is exact where elements are zero.
+    The gradient is exact at zeros.
     """
     (x,) = align(ArithmeticOp, x)
     return _accumulate(CumprodOp, "cumprod", x, axis, exclusive, reverse)
 
 
 def cummax(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
-    """Return the running maximum along an axis, of the elements up to each one; see `cumsum`.
+    """Return the cumulative maximum along an axis; see `cumsum`.
 
-    NaN from the first NaN on. With `exclusive` the first is minus infinity, or the dtype's least
-    number. The gradient goes to the element that was taken, the first among equal ones.
+    The result is NaN from the first NaN on. With `exclusive` its first element is minus infinity,
+    or the least number of the dtype. The gradient goes to the maximum, the first among ties.
     """
     return _accumulate(CummaxOp, "cummax", as_op(x), axis, exclusive, reverse)
 
 
 def cummin(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
-    """Return the running minimum along an axis, of the elements up to each one; see `cumsum`.
+    """Return the cumulative minimum along an axis; see `cumsum`.
 
-    NaN from the first NaN on. With `exclusive` the first is infinity, or the dtype's greatest
-    number. The gradient goes to the element that was taken, the first among equal ones.
+    The result is NaN from the first NaN on. With `exclusive` its first element is infinity, or the
+    greatest number of the dtype. The gradient goes to the minimum, the first among ties.
     """
     return _accumulate(CumminOp, "cummin", as_op(x), axis, exclusive, reverse)
 
@@ -356,10 +356,10 @@ def cummin(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = Fa
 def logcumsumexp(
     x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False
 ) -> TensorOp:
-    """Return the logarithm of the running sum of exponentials along an axis; see `cumsum`.
+    """Return the logarithm of the cumulative sum of exponentials along an axis; see `cumsum`.
 
-    Without overflow. Minus infinity counts as the logarithm of 0, with gradient 0 where there is
-    nothing else; integers count as float32.
+    It does not overflow. Minus infinity is the logarithm of 0; a sum of 0 has gradient 0. Integers
+    count as float32.
     """
     (x,) = align(FloatOp, x)
     return _accumulate(LogCumSumExpOp, "logcumsumexp", x, axis, exclusive, reverse)

@@ -1,14 +1,14 @@
 """Linear systems: Cholesky decomposition, solve, inverse, determinant.
 
-All take stacks of matrices along the last two positional axes. Matrices of integers and bool are
-taken as float32, those of 16-bit floats are solved in float32 and the result is cast back.
+All take stacks of matrices in the last two positional axes. Integer and bool matrices are cast to
+float32. Matrices of 16-bit floats are solved in float32 and the result is cast back.
 
-A backend may compute the primitives on the host, by `reference`, where its device has no solver.
-Nothing is raised at a call, because a device cannot: a singular system, and a matrix that is not
-positive definite, give NaN, the other matrices of a stack what they would give alone.
+A backend without a solver on its device may compute the primitives on the host, by `reference`.
+Calls raise no errors, because a device cannot: a singular matrix, or one that is not positive
+definite, gives NaN, without an effect on the other matrices of the stack.
 
-There are no QR, singular value and eigenvalue decompositions: they need primitives of their own,
-which no backend has yet, and cannot be made from those here by a fixed number of ops.
+There are no QR, singular value and eigenvalue decompositions. They need primitives that no backend
+has yet, and do not decompose into a fixed number of the present ones.
 """
 
 from __future__ import annotations
@@ -58,11 +58,10 @@ __all__ = [
 
 
 class CholeskyOp(TensorOp):
-    """The lower triangular L with L Lᴴ = x, for matrices that are Hermitian (real: symmetric).
+    """The lower triangular Cholesky factor L with L Lᴴ = x, of Hermitian matrices.
 
     Only the lower triangle of `x` is read. A matrix that is not positive definite gives NaN on and
-    below the diagonal, and 0 above it as ever. A backend without a solver may run `reference` on
-    the host.
+    below the diagonal. A backend without a solver may run `reference` on the host.
     """
 
     def infer(self) -> tuple[Axes, DType]:
@@ -72,14 +71,14 @@ class CholeskyOp(TensorOp):
         return x.axes, x.dtype
 
     def reference(self, x: Any) -> Any:
-        """Decompose, with NaN in place of an error."""
+        """Factorize, with NaN in place of an error."""
         return np.tril(_or_nan(np.linalg.cholesky, x))
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """L⁻ᵀ P L⁻¹, where P is the lower triangle of Lᵀ delta with half its diagonal.
+        """L⁻ᵀ P L⁻¹, where P is the lower triangle of Lᵀ delta with its diagonal halved.
 
-        It is made Hermitian, as changes of the operand are. (Murray, Differentiation of the
-        Cholesky decomposition, 2016; Giles, 2008.)
+        The result is made Hermitian, like the operand. (Murray, Differentiation of the Cholesky
+        decomposition, 2016; Giles, 2008.)
         """
         turned = matrix_transpose(self)
         product = MatmulOp(turned, delta)
@@ -90,11 +89,11 @@ class CholeskyOp(TensorOp):
 
 
 class SolveOp(TensorOp):
-    """The solution x of a x = b, for each place of equal leading axes.
+    """The solution x of a x = b, for stacks of matrices with equal leading axes.
 
-    Each column of the matrices `b` is a system of its own. If a matrix `a` is singular, so that
-    elimination with partial pivoting meets a pivot of 0, its solution is NaN everywhere. A backend
-    without a solver may run `reference` on the host.
+    The columns of `b` are independent right-hand sides. If `a` is singular, that is, if elimination
+    with partial pivoting finds a pivot of 0, the solution is NaN. A backend without a solver may
+    run `reference` on the host.
     """
 
     def infer(self) -> tuple[Axes, DType]:
@@ -114,9 +113,9 @@ class SolveOp(TensorOp):
 class DeterminantOp(TensorOp):
     """The sign of the determinant and the logarithm of its absolute value, along a new last axis.
 
-    That axis has length 2. The logarithm cannot overflow where the determinant would. A singular
-    matrix has sign 0 and logarithm minus infinity, and a gradient that is NaN; complex matrices
-    have a sign of absolute value 1. A backend without a solver may run `reference` on the host.
+    The new axis has length 2. The logarithm does not overflow where the determinant would. A
+    singular matrix has sign 0, logarithm minus infinity, and gradient NaN. The sign of complex
+    matrices has absolute value 1. A backend without a solver may run `reference` on the host.
     """
 
     def infer(self) -> tuple[Axes, DType]:
@@ -126,13 +125,13 @@ class DeterminantOp(TensorOp):
         return Axes((*x.axes[:-2], Axis(2))), x.dtype
 
     def reference(self, x: Any) -> Any:
-        """Eliminate."""
+        """Call NumPy's slogdet."""
         return np.stack(np.linalg.slogdet(x), axis=-1).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """The adjoint of the logarithm times the inverse, transposed (Jacobi's formula).
+        """The adjoint of the logarithm times the transposed inverse (Jacobi's formula).
 
-        The logarithm of a complex determinant has an imaginary part, the angle of the sign.
+        The imaginary part of the logarithm of a complex determinant is the angle of the sign.
         """
         share = delta[..., 1]
         if x.dtype.kind == "c":
@@ -142,7 +141,7 @@ class DeterminantOp(TensorOp):
 
 
 class InverseOp(CompositeOp):
-    """The inverse of square matrices; NaN everywhere for a singular one, as in `SolveOp`."""
+    """The inverse of square matrices; NaN for a singular one, as in `SolveOp`."""
 
     def infer(self) -> tuple[Axes, DType]:
         """Check for square matrices of a dtype that solvers have."""
@@ -165,14 +164,14 @@ class InverseOp(CompositeOp):
 
 
 class TriangularSolveOp(CompositeOp):
-    """The solution x of a x = b, where only one triangle of `a` is read and the other is 0.
+    """The solution x of a x = b for triangular `a`; the other triangle is not read.
 
-    NaN everywhere if there is a 0 on the diagonal, as in `SolveOp`.
+    The solution is NaN if there is a 0 on the diagonal, as in `SolveOp`.
 
     Attributes
     ----------
     lower
-        Whether that is the triangle below the diagonal, which belongs to both.
+        Whether `a` is lower triangular, else upper.
     """
 
     lower: bool
@@ -197,7 +196,7 @@ class TriangularSolveOp(CompositeOp):
 
 def _check_square(x: TensorOp) -> None:
     if x.rank < 2 or x.axes.is_named or x.axes[-2].length != x.axes[-1].length:
-        raise AxesError(f"needs square matrices along two last positional axes, not {x.axes}")
+        raise AxesError(f"needs square matrices in the last two positional axes, not {x.axes}")
     if not dtypes.is_inexact(x.dtype) or x.dtype.itemsize == 2:
         raise DTypeError(f"solvers take float32, float64 and complex numbers, not {x.dtype}")
 
@@ -206,13 +205,13 @@ def _check_system(a: TensorOp, b: TensorOp) -> tuple[Axes, DType]:
     _check_square(a)
     if b.rank != a.rank or b.axes[:-1].lengths != a.axes[:-1].lengths or b.dtype != a.dtype:
         raise AxesError(
-            f"a system of {a.dtype} {a.axes} cannot have the right sides {b.dtype} {b.axes}"
+            f"the right-hand sides {b.dtype} {b.axes} do not fit the matrices {a.dtype} {a.axes}"
         )
     return b.axes, b.dtype
 
 
 def _or_nan(function: Callable[..., Any], *stacks: Any) -> Any:
-    """Return a function of stacks of matrices, with NaN for each matrix that it refuses."""
+    """Call a function on stacks of matrices, with NaN for matrices that raise LinAlgError."""
     try:
         return function(*stacks)
     except np.linalg.LinAlgError:
@@ -222,7 +221,7 @@ def _or_nan(function: Callable[..., Any], *stacks: Any) -> Any:
 
 
 def _places(axes: Axes) -> tuple[TensorOp, TensorOp]:
-    """Return the numbers of row and column at each place of matrices with these two axes."""
+    """Return the row and column index of each element of matrices with these two axes."""
     rows, columns = (
         IotaOp(target_axes=axes, target_dtype=dtypes.int64, position=place) for place in (0, 1)
     )
@@ -235,14 +234,14 @@ def _identity_like(x: TensorOp) -> TensorOp:
 
 
 def _triangle(x: TensorOp, lower: bool, offset: int = 0) -> TensorOp:
-    """Return the matrices with zeros outside the triangle up to a diagonal, as in NumPy's tril."""
+    """Return the lower or upper triangle up to a diagonal, as NumPy's tril and triu."""
     rows, columns = _places(x.axes[-2:])
     inside = less_equal(columns, rows + offset) if lower else less_equal(rows + offset, columns)
     return where(broadcast(inside, x.axes), x, 0)
 
 
 def _operands(kind: str, *operands: Any) -> tuple[list[TensorOp], DType]:
-    """Return operands in a dtype that solvers have, and the dtype that the result is cast to."""
+    """Return operands in a dtype of the solvers, and the dtype of the result."""
     factors = as_factors(kind, *operands)
     require_positional(kind, *factors)
     require_matrices(kind, factors[0])
@@ -251,11 +250,10 @@ def _operands(kind: str, *operands: Any) -> tuple[list[TensorOp], DType]:
 
 
 def cholesky(x: Any) -> TensorOp:
-    """Return the lower triangular matrix whose product with its transpose is x.
+    """Return the lower triangular Cholesky factor of symmetric positive definite matrices.
 
-    `x` must be symmetric and positive definite (complex: Hermitian); only its lower triangle is
-    read. A matrix that is not positive definite gives NaN on and below the diagonal. The gradient
-    is symmetric.
+    Complex matrices must be Hermitian. Only the lower triangle is read. A matrix that is not
+    positive definite gives NaN on and below the diagonal. The gradient is symmetric.
     """
     (x,), dtype = _operands("cholesky", x)
     return cast(CholeskyOp(x), dtype)
@@ -264,8 +262,8 @@ def cholesky(x: Any) -> TensorOp:
 def solve(a: Any, b: Any) -> TensorOp:
     """Return the solution x of the linear systems a x = b.
 
-    `a` holds square matrices; `b` is one vector, or holds matrices whose columns are systems of
-    their own. Leading axes broadcast. A singular matrix gives NaN everywhere.
+    `a` is a stack of square matrices. `b` is a vector, or a stack of matrices whose columns are
+    right-hand sides. Leading axes broadcast. A singular matrix gives NaN.
     """
     (a, b), dtype = _operands("solve", a, b)
     return cast(_solved("solve", SolveOp, a, b), dtype)
@@ -274,7 +272,7 @@ def solve(a: Any, b: Any) -> TensorOp:
 def triangular_solve(a: Any, b: Any, lower: bool = True, transposed: bool = False) -> TensorOp:
     """Return the solution x of a x = b for triangular matrices; with `transposed`, of aᵀ x = b.
 
-    Only the triangle of `a` that `lower` says is read. Otherwise as `solve`.
+    Only the lower triangle of `a` is read, or without `lower` the upper one. Otherwise as `solve`.
     """
     (a, b), dtype = _operands("triangular_solve", a, b)
     _require_bool("triangular_solve", lower=lower, transposed=transposed)
@@ -286,7 +284,7 @@ def triangular_solve(a: Any, b: Any, lower: bool = True, transposed: bool = Fals
 def cholesky_solve(factor: Any, b: Any, lower: bool = True) -> TensorOp:
     """Return the solution x of a x = b from the Cholesky factor of a.
 
-    `factor` is L with a = L Lᴴ, or with ``lower=False`` the U with a = Uᴴ U. Otherwise as `solve`.
+    `factor` is L with a = L Lᴴ, or for ``lower=False`` U with a = Uᴴ U. Otherwise as `solve`.
     """
     (factor, b), dtype = _operands("cholesky_solve", factor, b)
     _require_bool("cholesky_solve", lower=lower)
@@ -305,9 +303,9 @@ def _require_bool(kind: str, **flags: Any) -> None:
 def _solved(
     kind: str, solver: Callable[..., TensorOp], a: TensorOp, b: TensorOp, **fields: Any
 ) -> TensorOp:
-    """Return a solver's op on operands whose leading axes are broadcast."""
+    """Return a solver's op on operands with broadcast leading axes."""
     if not b.axes:
-        raise AxesError(explain(kind, "the right side must be a vector or matrices", (a, b)))
+        raise AxesError(explain(kind, "the right-hand side must be a vector or matrices", (a, b)))
     sides = cast_axes(b, (*b.axes, 1)) if b.rank == 1 else b
     head = explained(kind, (a, b), broadcast_axes, a.axes[:-2], sides.axes[:-2])
     result = solver(
@@ -319,9 +317,9 @@ def _solved(
 
 
 def inverse(x: Any) -> TensorOp:
-    """Return the inverse of square matrices; NaN everywhere for a singular one.
+    """Return the inverse of square matrices; NaN for a singular one.
 
-    `solve` is faster and more exact than a product with an inverse.
+    `solve` is faster and more accurate than a product with an inverse.
     """
     (x,), dtype = _operands("inverse", x)
     return cast(InverseOp(x), dtype)
@@ -348,9 +346,9 @@ def _sign_and_log(x: TensorOp) -> tuple[TensorOp, TensorOp]:
 
 
 def logdet(x: Any) -> TensorOp:
-    """Return the logarithm of the determinant: NaN if that is negative, minus infinity if 0.
+    """Return the logarithm of the determinant: NaN if negative, minus infinity if 0.
 
-    It does not overflow where the determinant would. Of complex matrices it is complex.
+    It does not overflow where the determinant would. It is complex for complex matrices.
     """
     (x,), dtype = _operands("logdet", x)
     sign, size = _sign_and_log(x)
@@ -368,10 +366,10 @@ def det(x: Any) -> TensorOp:
 
 
 def matrix_power(x: Any, n: int) -> TensorOp:
-    """Return square matrices multiplied with themselves n times, or their inverses -n times.
+    """Return the n-th power of square matrices, by repeated squaring.
 
-    `n` is an integer; 0 gives identities. By repeated squaring. Integers keep their dtype unless n
-    is negative, bool counts as int32.
+    `n` is an integer; 0 gives identity matrices, negative powers those of the inverse. Integers
+    keep their dtype unless n is negative; bool counts as int32.
     """
     (x,), power = as_factors("matrix_power", x), whole_number("matrix_power", "n", n)
     require_matrices("matrix_power", x)

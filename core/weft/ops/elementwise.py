@@ -350,7 +350,7 @@ class FloorDivideOp(RealNumberOp):
     reference = meaning(np.floor_divide)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[None, None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return None, None
 
 

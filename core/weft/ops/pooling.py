@@ -239,7 +239,7 @@ class MaxPoolIndexOp(PoolingOp):
         return ArgmaxOp(flat, positions=(0,))
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return (None,)
 
 

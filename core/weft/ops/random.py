@@ -122,7 +122,7 @@ class RandomBitsOp(CompositeOp):
         return cast_axes(reshape(bits, (-1,))[:size], self.axes)
 
     def generate_adjoints(self, delta: TensorOp, call: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return (None,)
 
 

@@ -192,7 +192,7 @@ class ArgExtremumOp(ExtremumOp):
         return dtypes.int64
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return (None,)
 
 
@@ -232,7 +232,7 @@ class AnyOp(ReductionOp, CompositeOp):
         return greater(SumOp(truth(x), positions=self.positions), 0)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return (None,)
 
 

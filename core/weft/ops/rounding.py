@@ -62,7 +62,7 @@ class RoundingOp(RealNumberOp):
     """Ops that give whole numbers; the gradient is 0, which it is wherever it exists."""
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return (None,)
 
 
@@ -177,7 +177,7 @@ class SignbitOp(FloatOp, CompositeOp):
         return less(_as_bits(x), 0)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return (None,)
 
 

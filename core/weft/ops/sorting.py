@@ -85,7 +85,7 @@ class ArgsortOp(SortingOp):
         return sorted_indices(x, self.position, self.descending)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return (None,)
 
 
@@ -135,7 +135,7 @@ class TopKIndicesOp(SortingOp, CompositeOp):
         return SliceOp(order, bounds=tuple((0, axis.length, 1) for axis in self.axes))
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return (None,)
 
 
@@ -186,7 +186,7 @@ class SearchSortedOp(CompositeOp):
         return _precedes(x, y)
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[None, None]:
-        """Let nothing flow."""
+        """Return None: there is no gradient."""
         return None, None
 
 
