@@ -31,7 +31,7 @@ from weft.ops.elementwise import (
     square,
     subtract,
 )
-from weft.ops.error_functions import short_tail
+from weft.ops.error_functions import normal_tail
 from weft.ops.indexing import tensor_slice
 from weft.ops.math import exp, expm1, log1p, tanh
 from weft.ops.polynomials import Coefficients, polynomial
@@ -320,7 +320,7 @@ class GeluOp(FloatOp, CompositeOp):
             return cast(x * self._chance(x), self.dtype)
         size = minimum(absolute(x), _FAR)
         is_short = x.dtype == dtypes.float32
-        tail = short_tail(size) if is_short else erfc(size * math.sqrt(0.5)) * 0.5
+        tail = normal_tail(size) if is_short else erfc(size * math.sqrt(0.5)) * 0.5
         return cast(maximum(x, 0) - size * tail, self.dtype)
 
     def _chance(self, x: TensorOp) -> TensorOp:

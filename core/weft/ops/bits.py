@@ -41,7 +41,7 @@ __all__ = [
 def _bits(dtype: DType) -> DType:
     if not (dtypes.is_bool(dtype) or dtypes.is_integer(dtype)):
         raise DTypeError(
-            f"bitwise ops take bool and integers, not {dtype}: compare first, as in "
+            f"bitwise ops take only bool and integers, not {dtype}: compare first, as in "
             "(x > 0) & (y > 0)"
         )
     return dtype

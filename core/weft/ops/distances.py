@@ -50,19 +50,20 @@ __all__ = [
 
 
 def mse_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorOp:
-    """Return the squared distances of predictions from targets: their mean, unless asked otherwise.
+    """Return the squared error of predictions and targets, by default its mean.
 
-    Both have the same axes (named ones in any order), or one is a scalar; AxesError otherwise.
-    `reduction` is ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. Integers count as float32.
+    Both have the same axes (named ones in any order), or one is a scalar; otherwise AxesError is
+    raised. `reduction` is ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. Integers count as
+    float32.
     """
     x, t = paired("mse_loss", predictions, targets)
     return reduced("mse_loss", square(x - t), reduction)
 
 
 def l1_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorOp:
-    """Return the absolute distances of predictions from targets, reduced as by `mse_loss`.
+    """Return the absolute error of predictions and targets, reduced as by `mse_loss`.
 
-    The gradient of a distance of 0 is 0.
+    The gradient of an error of 0 is 0.
     """
     x, t = paired("l1_loss", predictions, targets)
     return reduced("l1_loss", absolute(x - t), reduction)
@@ -71,7 +72,7 @@ def l1_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorOp
 def huber_loss(
     predictions: Any, targets: Any, delta: float = 1.0, reduction: str = "mean"
 ) -> TensorOp:
-    """Return d² / 2 for a distance d of at most delta, else delta (d - delta / 2).
+    """Return the Huber loss: d² / 2 for an error d of at most delta, else delta (d - delta / 2).
 
     It is reduced as by `mse_loss`. (Huber, 1964.)
     """
@@ -88,9 +89,9 @@ def _huber(distance: TensorOp, delta: float) -> TensorOp:
 def smooth_l1_loss(
     predictions: Any, targets: Any, beta: float = 1.0, reduction: str = "mean"
 ) -> TensorOp:
-    """Return d² / (2 beta) for a distance d of at most beta, else d - beta / 2.
+    """Return the smooth L1 loss: d² / (2 beta) for an error d of at most beta, else d - beta / 2.
 
-    That is the `huber_loss` over beta; with beta 0 it is the `l1_loss`. (Girshick, 2015.)
+    That is the `huber_loss` divided by beta; for beta 0 it is the `l1_loss`. (Girshick, 2015.)
     """
     x, t = paired("smooth_l1_loss", predictions, targets)
     beta = checked_number("smooth_l1_loss", "beta", beta)
@@ -107,11 +108,11 @@ def poisson_nll_loss(
     epsilon: float = 1e-8,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return minus the logarithm of the likelihood of counts t, Poisson-distributed.
+    """Return the negative log likelihood of Poisson-distributed counts t.
 
-    Predictions x are logarithms of rates, for ``exp(x) - t x``; or, without `log_input`, rates, for
-    ``x - t log(x + epsilon)``. `full` adds Stirling's formula for log(t!) where t is more than 1.
-    It is reduced as by `mse_loss`.
+    Predictions x are log rates, with the loss ``exp(x) - t x``; or, without `log_input`, rates,
+    with ``x - t log(x + epsilon)``. `full` adds Stirling's approximation of log(t!) for t above 1.
+    The loss is reduced as by `mse_loss`.
     """
     function = "poisson_nll_loss"
     x, t = paired(function, predictions, targets)
@@ -133,11 +134,11 @@ def gaussian_nll_loss(
     epsilon: float = 1e-6,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return minus the logarithm of the likelihood of targets around predicted means.
+    """Return the negative log likelihood of targets, normally distributed around predicted means.
 
     That is ``(log(variance) + (x - t)² / variance) / 2``; `full` adds ``log(2 pi) / 2``. The
-    variance is broadcast to the predictions, and no less than `epsilon`; below, its gradient is 0.
-    The result is reduced as by `mse_loss`. (Nix and Weigend, 1994.)
+    variance is broadcast to the predictions and clipped to at least `epsilon`, below which its
+    gradient is 0. The loss is reduced as by `mse_loss`. (Nix and Weigend, 1994.)
     """
     function = "gaussian_nll_loss"
     x, t = paired(function, predictions, targets)
@@ -149,9 +150,9 @@ def gaussian_nll_loss(
 
 
 def hinge_loss(scores: Any, targets: Any, margin: float = 1.0, reduction: str = "mean") -> TensorOp:
-    """Return ``max(0, margin - t x)`` for scores x and targets t, which are -1 or 1.
+    """Return the hinge loss ``max(0, margin - t x)`` of scores x and targets t, which are -1 or 1.
 
-    It is reduced as by `mse_loss`; at the kink the gradient is 0.
+    It is reduced as by `mse_loss`. The gradient at the kink is 0.
     """
     x, t = paired("hinge_loss", scores, targets)
     return reduced("hinge_loss", maximum(0, _margin("hinge_loss", margin) - t * x), reduction)
@@ -166,11 +167,11 @@ def multi_margin_loss(
     axis: Any = None,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return the mean over classes of ``max(0, margin - x[label] + x)^p``, the label left out.
+    """Return the multi-class hinge loss: the mean over classes of ``max(0, margin - x[y] + x)^p``.
 
-    The sum over all other classes is divided by the number of all. Classes, labels and weights are
-    as for `nll_loss`, but for the mean, which is over the number of labels. At the kink the
-    gradient is 0. (Crammer and Singer, 2001.)
+    The sum leaves out the label y, but is divided by the number of all classes. Classes, labels and
+    weights are as for `nll_loss`, except that a mean divides by the number of labels. The gradient
+    at the kink is 0. (Crammer and Singer, 2001.)
     """
     function = "multi_margin_loss"
     labels = as_indices(labels)
@@ -189,11 +190,11 @@ def multi_margin_loss(
 
 
 def cosine_similarity(x: Any, y: Any, axis: Any = -1, epsilon: float = 1e-8) -> TensorOp:
-    """Return the cosine of the angle between vectors along an axis, or several.
+    """Return the cosine similarity of vectors along one or more axes.
 
-    That is the sum of products of both, each over its length or over epsilon, whichever is larger;
-    so 0 for a vector of zeros. Other axes are broadcast. Floats of 16 bits are computed in float32.
-    Raises AxesError for an axis that only one has, or with another length.
+    That is the dot product of both vectors, each divided by its norm or by epsilon, whichever is
+    larger; so a zero vector gives 0. Other axes are broadcast. 16-bit floats are computed in
+    float32. Raises AxesError if an axis of vectors is missing in one operand or has another length.
     """
     given = as_op(x), as_op(y)
     x, y = align(FloatOp, x, y)
@@ -205,7 +206,7 @@ def cosine_similarity(x: Any, y: Any, axis: Any = -1, epsilon: float = 1e-8) -> 
 
 
 def _vector_positions(x: TensorOp, y: TensorOp, aligned: Axes, axis: Any) -> tuple[int, ...]:
-    """Return the places, among aligned axes, of the axes of vectors, which both operands have."""
+    """Return the positions of the vectors' axes among the aligned axes; both must have them."""
     if aligned.is_named:
         vectors = [x.axes[place] for place in x.axes.positions(axis)]
         y.axes.positions(vectors)
@@ -221,10 +222,10 @@ def _vector_positions(x: TensorOp, y: TensorOp, aligned: Axes, axis: Any) -> tup
 def cosine_embedding_loss(
     x: Any, y: Any, targets: Any, margin: float = 0.0, axis: Any = -1, reduction: str = "mean"
 ) -> TensorOp:
-    """Return 1 - cosine where x and y are to match, by targets 1, else ``max(0, cosine - margin)``.
+    """Return ``1 - cosine`` for pairs with target 1, and ``max(0, cosine - margin)`` for target -1.
 
-    The cosine is the `cosine_similarity` along an axis, which targets, 1 or -1, lack. It is reduced
-    as by `mse_loss`; at the kink the gradient is 0, and none flows to the targets.
+    The cosine is the `cosine_similarity` along an axis; targets have the remaining axes. The loss
+    is reduced as by `mse_loss`. The gradient is 0 at the kink; targets have none.
     """
     function = "cosine_embedding_loss"
     cosine = cosine_similarity(x, y, axis)
@@ -244,9 +245,9 @@ def triplet_loss(
 ) -> TensorOp:
     """Return ``max(0, distance(anchor, positive) - distance(anchor, negative) + margin)``.
 
-    Distances are p-norms of differences along an axis, with p as for `normalize`; a distance of 0
-    has gradient 0, and so has the kink. All three have the same axes. It is reduced as by
-    `mse_loss`. (Schroff, Kalenichenko and Philbin, 2015.)
+    Distances are p-norms of differences along an axis, with p as for `normalize`. The gradient is 0
+    for a distance of 0 and at the kink. All three operands have the same axes. The loss is reduced
+    as by `mse_loss`. (Schroff, Kalenichenko and Philbin, 2015.)
     """
     function = "triplet_loss"
     p, margin = checked_order(function, p), _margin(function, margin)
@@ -272,11 +273,11 @@ def dice_loss(
     epsilon: float = 1.0,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return ``1 - (2 sum(y t) + epsilon) / (sum(y) + sum(t) + epsilon)``, the lack of overlap.
+    """Return the Dice loss ``1 - (2 sum(y t) + epsilon) / (sum(y) + sum(t) + epsilon)``.
 
-    Sums are over axes, by default over all but those named ``N`` and ``REC``; what is left is
-    reduced as by `mse_loss`. Floats of 16 bits are computed in float32. (Milletari, Navab and
-    Ahmadi, 2016, without squares.)
+    The sums are over `axes`, by default over all but those named ``N`` and ``REC``. The loss is
+    reduced over the others as by `mse_loss`. 16-bit floats are computed in float32. (Milletari,
+    Navab and Ahmadi, 2016, without squares.)
     """
     function = "dice_loss"
     y, t = paired(function, predictions, targets)

@@ -1,11 +1,11 @@
 """Random distributions, permutations and dropout.
 
-All come from `random_bits`: they are fresh at every call, repeat from the start, and take `seed`
-and `stream` as it does. Integers, orders and what is dropped are the same on every backend; floats
-are the same but for the rounding of functions such as the logarithm.
+All use `random_bits`: samples are new at every call, reproducible from the start, and depend on
+`seed` and `stream` as described there. Integers, permutations and dropout masks are the same on
+every backend. Floats differ by the rounding of functions such as the logarithm.
 
-Distributions that are drawn by rejection, such as gamma and Poisson, are missing: a graph has no
-loop that ends when a sample is accepted.
+Distributions that need rejection sampling, such as gamma and Poisson, are missing: it needs a loop
+that ends when a sample is accepted.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ _WORDS = 2**32
 
 
 class DropoutOp(CompositeOp):
-    """The operand with each element set to 0 by chance, or else divided by the chance to stay.
+    """Dropout: sets elements to 0 at random, and divides the others by the probability to keep.
 
-    The second operand is the number of the call. It decides with seed and stream what is dropped,
-    as `RandomBitsOp` does, so the gradient drops the same without having stored it.
+    The second operand is the number of the call. With seed and stream it determines the mask, as in
+    `RandomBitsOp`, so the gradient recomputes the mask instead of storing it.
 
     Attributes
     ----------
     rate
-        The chance of 0, from 0 to less than 1.
+        The probability of 0, from 0 to less than 1.
     seed, stream
         The key of the random bits.
     """
@@ -85,43 +85,43 @@ class DropoutOp(CompositeOp):
         """Keep the operand's axes and dtype."""
         x, call = self.args
         if not dtypes.is_inexact(x.dtype):
-            raise DTypeError(f"only floats can be scaled, not {x.dtype}: cast them")
+            raise DTypeError(f"dropout takes floats, not {x.dtype}: cast them")
         if call.axes or call.dtype != dtypes.uint32:
             raise AxesError(f"the call's number is a uint32 scalar, not {call.dtype} {call.axes}")
         return x.axes, x.dtype
 
     def may_overwrite(self, index: int) -> bool:
-        """The first operand's memory will do."""
+        """Allow the first operand."""
         return index == 0
 
     @property
     def scale(self) -> float:
-        """What the elements that stay are multiplied by."""
+        """The factor of kept elements."""
         return 1 / (1 - self.rate)
 
     def reference(self, x: Any, call: Any) -> Any:
-        """Compare random bits with the rate."""
+        """Compute the mask by comparing random bits with the rate."""
         bits = bits_of(self.axes.size, call, (self.seed, self.stream)).reshape(self.axes.shape)
         stays = bits >= np.uint64(_threshold(self.rate))
         return np.where(stays, x * np.asarray(self.scale, self.dtype), np.zeros((), self.dtype))
 
     def decompose(self, x: TensorOp, call: TensorOp) -> TensorOp:
-        """Compare random bits with the rate."""
+        """Compute the mask by comparing random bits with the rate."""
         bits = RandomBitsOp(call, target_axes=x.axes, seed=self.seed, stream=self.stream)
         drops = less(bits, constant(_threshold(self.rate), dtype=dtypes.uint32))
         return where(drops, 0, x * self.scale)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, call: TensorOp) -> Any:
-        """Drop and scale the adjoint alike."""
+        """Apply the same dropout to the adjoint."""
         return DropoutOp(delta, call, **self.attributes()), None
 
 
 def _threshold(chance: float) -> int:
-    """Return how many of the 2³² words are taken to say yes."""
+    """Return the number of 32-bit words, out of 2³², that give True with this probability."""
     return int(chance * _WORDS)
 
 
-def _chance(function: str, name: str, value: Any) -> float:
+def _probability(function: str, name: str, value: Any) -> float:
     if isinstance(value, int | float) and 0 <= value <= 1:
         return float(value)
     problem = f"{name} must be a number from 0 to 1, not {value!r}"
@@ -131,16 +131,16 @@ def _chance(function: str, name: str, value: Any) -> float:
 def dropout(
     x: Any, rate: float, training: bool = True, seed: int = 0, stream: int | None = None
 ) -> TensorOp:
-    """Return x with each element set to 0 with chance `rate`, and the others scaled to make up.
+    """Return x with each element set to 0 with probability `rate`, and the others scaled.
 
-    They are divided by ``1 - rate``, so the mean stays; without `training` x comes back as it is.
-    Integers count as float32. The gradient drops the same elements. (Srivastava, Hinton,
-    Krizhevsky, Sutskever and Salakhutdinov: Dropout, 2014.)
+    The kept elements are divided by ``1 - rate``, which preserves the mean. Without `training` x is
+    returned unchanged. Integers count as float32. The gradient drops the same elements.
+    (Srivastava, Hinton, Krizhevsky, Sutskever and Salakhutdinov: Dropout, 2014.)
     """
     if not isinstance(training, bool):
         problem = f"training must be True or False when the graph is built, not {training!r}"
         raise ArgumentError(explain("dropout", problem, ()))
-    chance, key = _chance("dropout", "rate", rate), key_of("dropout", seed, stream)
+    chance, key = _probability("dropout", "rate", rate), key_of("dropout", seed, stream)
     (op,) = align(InexactOp, x)
     if not training or chance == 0:
         return op
@@ -152,18 +152,18 @@ def dropout(
 def bernoulli(
     p: Any, axes: Any = None, dtype: Any = "bool", seed: int = 0, stream: int | None = None
 ) -> TensorOp:
-    """Return True with chance `p`, a number or a tensor, for each element of axes.
+    """Return Bernoulli samples: True with probability `p`, a number or a tensor.
 
-    Without `axes` those of `p` are taken; else it must fit them. A chance counts in steps of 2⁻³²,
-    below 0 as 0 and above 1 as 1. No gradient flows to it.
+    `p` is broadcast to `axes`, by default its own. It has a resolution of 2⁻³² and is clipped to
+    the range from 0 to 1. It has no gradient.
     """
     if isinstance(p, int | float):
         target = axes_of(() if axes is None else axes)
-        yes: TensorOp = constant(_threshold(_chance("bernoulli", "p", p)), dtype=dtypes.uint64)
+        yes: TensorOp = constant(_threshold(_probability("bernoulli", "p", p)), dtype=dtypes.uint64)
     else:
         chance = as_op(p)
         if not dtypes.is_float(chance.dtype):
-            problem = f"p must be a chance, a float, not {chance.dtype}"
+            problem = f"p must be a probability, a float, not {chance.dtype}"
             raise DTypeError(explain("bernoulli", problem, (chance,)))
         target = chance.axes if axes is None else axes_of(axes)
         chance = as_op(parameter("bernoulli", "p", chance, target))
@@ -180,11 +180,11 @@ def randint(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return integers drawn evenly from low to high - 1, fresh at every call; see `random_bits`.
+    """Return uniformly distributed integers from low to high - 1; see `random_bits`.
 
-    They are the upper half of the product of 64 random bits and the range, which may be 2³² at
-    most: no chance is off by more than 2⁻⁶⁴. (Lemire: Fast random integer generation in an
-    interval, 2019; without its rejection.)
+    They are the upper half of the product of 64 random bits and the size of the range, at most 2³².
+    The error of each probability is at most 2⁻⁶⁴. (Lemire: Fast random integer generation in an
+    interval, 2019; without the rejection step.)
     """
     target, kind = axes_of(axes), dtypes.as_dtype(dtype)
     lowest, count = _range(low, high, kind)
@@ -196,9 +196,9 @@ def randint(
 
 
 def _range(low: Any, high: Any, dtype: DType) -> tuple[int, int]:
-    """Return the lowest integer and how many there are; raises for bounds that do not fit."""
+    """Return the lowest integer and the size of the range; raises for invalid bounds."""
     if not dtypes.is_integer(dtype):
-        problem = f"the result must be integers, not {dtype}: cast it, or take uniform"
+        problem = f"the results must be integers, not {dtype}: cast them, or use uniform"
         raise DTypeError(explain("randint", problem, ()))
     limits = np.iinfo(dtype)
     for bound in (low, high):
@@ -207,19 +207,16 @@ def _range(low: Any, high: Any, dtype: DType) -> tuple[int, int]:
             raise ArgumentError(explain("randint", problem, ()))
     lowest, end = int(low.__index__()), int(high.__index__())
     if not (limits.min <= lowest < end <= limits.max + 1) or end - lowest > _WORDS:
-        problem = (
-            f"from {lowest} to below {end} there must be 1 to 2**32 integers, and {dtype} must "
-            "hold each"
-        )
+        problem = f"from {lowest} to below {end} there must be 1 to 2**32 integers that fit {dtype}"
         raise ArgumentError(explain("randint", problem, ()))
     return lowest, end - lowest
 
 
 def categorical(logits: Any, axis: Any = -1, seed: int = 0, stream: int | None = None) -> TensorOp:
-    """Return along an axis an index drawn with the chances ``softmax(logits)``, as int64.
+    """Return indices along an axis, drawn with the probabilities ``softmax(logits)``, as int64.
 
-    It is the index of the largest sum of a logit and a number of the Gumbel distribution (Gumbel,
-    1954), so an index of logit -inf is drawn only where all are. No gradient flows to the logits.
+    The index is the argmax of the logits plus Gumbel noise (Gumbel, 1954). An index of logit -inf
+    is drawn only if all are -inf. The logits have no gradient.
     """
     (x,) = align(FloatOp, logits)
     position = place("categorical", x, axis)
@@ -229,10 +226,10 @@ def categorical(logits: Any, axis: Any = -1, seed: int = 0, stream: int | None =
 
 
 def permutation(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
-    """Return the indices below x in random order, as int64; of a tensor, what `shuffle` gives.
+    """Return the integers below x in random order, as int64; a tensor is shuffled by `shuffle`.
 
-    `x` is a number, or an axis, which the result then has. All orders are equally likely: indices
-    are sorted by 64 random bits each, the same on every backend.
+    `x` is a number, or an axis, which the result then has. All permutations are equally likely: the
+    integers are sorted by 64 random bits each. The result is the same on every backend.
     """
     if not isinstance(x, int | Axis | Length) or isinstance(x, bool):
         return shuffle(x, axis, seed, stream)
@@ -243,9 +240,9 @@ def permutation(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None)
 
 
 def shuffle(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
-    """Return the slices of x along an axis in random order, see `permutation`.
+    """Return the slices of x along an axis in random order; see `permutation`.
 
-    The order is the same for everything along that axis, and the gradient follows it.
+    All other axes share one permutation. The gradient is permuted back.
     """
     op = as_op(x)
     position = place("shuffle", op, axis)
@@ -262,9 +259,9 @@ def _sample(
     seed: int,
     stream: int | None,
 ) -> TensorOp:
-    """Return ``standard(u) * scale + loc`` for numbers u strictly between 0 and 1.
+    """Return ``standard(u) * scale + loc`` for uniform numbers u strictly between 0 and 1.
 
-    These are the middles of 2²³ equal steps, each exact in float32.
+    The numbers u are the midpoints of 2²³ equal intervals, exact in float32.
     """
     target, working = axes_of(axes), float_to_compute_in(function, dtype)
     if isinstance(scale, int | float) and not scale >= 0:
@@ -282,9 +279,9 @@ def exponential(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return numbers of the exponential distribution, whose mean is `scale`; see `random_bits`.
+    """Return exponentially distributed samples of mean `scale`; see `random_bits`.
 
-    By inversion: minus the logarithm of a uniform number.
+    By inversion: the negative logarithm of a uniform number.
     """
     return _sample("exponential", lambda u: negative(log(u)), axes, 0.0, scale, dtype, seed, stream)
 
@@ -297,9 +294,9 @@ def gumbel(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return numbers of the Gumbel distribution, that of the largest of many; see `random_bits`.
+    """Return Gumbel-distributed samples; see `random_bits`.
 
-    By inversion. Their mean is ``loc + 0.5772 * scale``, their variance ``(pi * scale)² / 6``.
+    By inversion. The mean is ``loc + 0.5772 * scale``, the variance ``(pi * scale)² / 6``.
     """
     return _sample("gumbel", _standard_gumbel, axes, loc, scale, dtype, seed, stream)
 
@@ -316,9 +313,9 @@ def laplace(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return numbers of the Laplace distribution, exponential on both sides; see `random_bits`.
+    """Return Laplace-distributed samples; see `random_bits`.
 
-    By inversion. Their mean is `loc`, their variance ``2 * scale²``.
+    By inversion. The mean is `loc`, the variance ``2 * scale²``.
     """
     return _sample("laplace", _standard_laplace, axes, loc, scale, dtype, seed, stream)
 
@@ -338,11 +335,11 @@ def truncated_normal(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return normally distributed numbers, but for those outside of bounds; see `random_bits`.
+    """Return samples of the truncated normal distribution; see `random_bits`.
 
-    `loc` and `scale` are those before the truncation; `low` and `high` count in standard deviations
-    from `loc`, and may be infinite. By inversion, with quantiles exact to 1e-7; also far from the
-    middle, where few numbers lie.
+    `loc` and `scale` are the mean and standard deviation before the truncation. The bounds `low`
+    and `high` are in standard deviations from `loc`, and may be infinite. By inversion, with
+    quantiles accurate to 1e-7, also in the tails.
     """
     for bound in (low, high):
         if isinstance(bound, bool) or not isinstance(bound, int | float):
@@ -351,10 +348,10 @@ def truncated_normal(
     if not low < high:
         problem = f"low must be below high, not {low} and {high}"
         raise ArgumentError(explain("truncated_normal", problem, ()))
-    # Chances near 1 have no digits left, so an interval far above 0 is mirrored.
+    # Probabilities near 1 lose precision, so an interval above 0 is mirrored.
     side = -1.0 if low + high > 0 else 1.0
     first, last = sorted((side * low, side * high))
-    below, inside = _share_below(first), _share_below(last) - _share_below(first)
+    below, inside = _normal_cdf(first), _normal_cdf(last) - _normal_cdf(first)
 
     def standard(u: TensorOp) -> TensorOp:
         x = _normal_quantile(u * inside + below)
@@ -363,17 +360,17 @@ def truncated_normal(
     return _sample("truncated_normal", standard, axes, loc, scale, dtype, seed, stream)
 
 
-def _share_below(x: float) -> float:
-    """Return the normal distribution function."""
+def _normal_cdf(x: float) -> float:
+    """Return the cumulative distribution function of the normal distribution."""
     return 0.5 * erfc(-x / 2**0.5)
 
 
-# By ever lower powers, above and below the line; for |p - 1/2| up to 0.425, and p down to exp(-25).
+# Numerators and denominators, highest power first; for |p - 1/2| up to 0.425, and p from exp(-25).
 _MIDDLE = (
     (59.109374720, 159.29113202, 50.434271938, 3.3871327179),
     (67.187563600, 78.757757664, 17.895169469, 1.0),
 )
-_FLANK = (
+_INTERMEDIATE = (
     (0.17023821103, 1.3067284816, 2.7568153900, 1.4234372777),
     (0.12021132975, 0.73700164250, 1.0),
 )
@@ -384,14 +381,16 @@ _TAIL = (
 
 
 def _normal_quantile(p: TensorOp) -> TensorOp:
-    """Return x below which a normal number lies with chance p, strictly between 0 and 1.
+    """Return the quantile of the normal distribution for p strictly between 0 and 1.
 
-    Three quotients of polynomials (Wichura: The percentage points of the normal distribution,
-    algorithm AS 241, 1988, PPND7). Unlike `erfinv` they keep their digits where p is close to 0.
+    Three rational functions (Wichura: The percentage points of the normal distribution, algorithm
+    AS 241, 1988, PPND7). Unlike `erfinv` they stay accurate for p close to 0.
     """
     centred = p - 0.5
     depth = sqrt(negative(log(minimum(p, 1.0 - p))))
-    outside = where(less(depth, 5.0), _quotient(_FLANK, depth - 1.6), _quotient(_TAIL, depth - 5.0))
+    outside = where(
+        less(depth, 5.0), _quotient(_INTERMEDIATE, depth - 1.6), _quotient(_TAIL, depth - 5.0)
+    )
     outside = where(greater(centred, 0), outside, negative(outside))
     middle = centred * _quotient(_MIDDLE, 0.180625 - square(centred))
     return where(less(absolute(centred), 0.425), middle, outside)

@@ -1,4 +1,4 @@
-"""Dot-product attention, its masks, its cache of keys and values, and embedding tables.
+"""Dot-product attention, its masks, its key-value cache, and embedding tables.
 
 Tensors have the positional axes (..., heads, sequence, depth).
 """
@@ -46,19 +46,18 @@ __all__ = [
 
 
 class AttentionOp(CompositeOp):
-    """For each query the mean of the values, weighted by how well their keys fit the query.
+    """Scaled dot-product attention: a weighted mean of the values for each query.
 
-    The weights are ``softmax(scale * query keyᵀ + bias)`` along the keys; where all are excluded,
-    the result is 0. Operands are query, key and value, and then, if there are such, a mask (bool,
-    True where a query may look) and a bias, both with the axes (..., heads, queries, keys). Keys
-    and values may have fewer heads, each for as many consecutive ones of the query. Floats of 16
-    bits are computed in float32. (Vaswani and others: Attention is all you need, 2017; Ainslie and
-    others: GQA, 2023.)
+    The weights are ``softmax(scale * query keyᵀ + bias)`` along the keys. A query with all keys
+    masked gives 0. Operands are query, key, value, and optionally a mask (bool, True for keys to
+    attend to) and a bias, both with the axes (..., heads, queries, keys). Keys and values may have
+    fewer heads, each shared by consecutive heads of the query. 16-bit floats are computed in
+    float32. (Vaswani and others: Attention is all you need, 2017; Ainslie and others: GQA, 2023.)
 
     Attributes
     ----------
     is_causal
-        Whether a query looks at no later key; the last query is as late as the last key.
+        Whether later keys are masked; the last query is aligned with the last key.
     scale
         The factor of the products of queries and keys.
     """
@@ -67,7 +66,7 @@ class AttentionOp(CompositeOp):
     scale: float
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check the axes against each other."""
+        """Check that axes and dtypes fit together."""
         query, key, value, *extras = self.args
         ranks = {query.rank, key.rank, value.rank}
         if len(ranks) != 1 or query.rank < 3:
@@ -84,30 +83,32 @@ class AttentionOp(CompositeOp):
             raise DTypeError(f"a mask is bool and a bias {query.dtype}, not {kinds}")
         for x in extras:
             if x.axes != self.score_axes:
-                raise AxesError(f"{x.axes} of a mask or bias are not {self.score_axes}")
+                raise AxesError(f"a mask or bias must have {self.score_axes}, not {x.axes}")
         return Axes((*query.axes[:-1], value.axes[-1])), query.dtype
 
     def _check_pairs(self, query: Axes, key: Axes, value: Axes) -> None:
         if query[:-3] != key[:-3] or key[:-1] != value[:-1]:
             raise AxesError(
-                f"key {key} and value {value} must agree but for the depth, and in the leading "
-                f"axes with the query {query}"
+                f"key {key} and value {value} may differ in depth only, and their leading axes "
+                f"must be those of the query {query}"
             )
         if query[-1] != key[-1]:
             raise AxesError(f"query {query} and key {key} differ in depth")
         heads, groups = query[-3].length, key[-3].length
         both_known = isinstance(heads, int) and isinstance(groups, int)
         if heads != groups and not (both_known and groups and heads % groups == 0):
-            raise AxesError(f"{heads} heads of the query are no multiple of {groups} of the key")
+            raise AxesError(
+                f"the number of heads of the query, {heads}, is no multiple of the key's, {groups}"
+            )
 
     @property
     def score_axes(self) -> Axes:
-        """The axes of the products of all queries and keys."""
+        """The axes of the attention scores."""
         query, key = self.args[0].axes, self.args[1].axes
         return Axes((*query[:-1], key[-2]))
 
     def reference(self, query: Any, key: Any, value: Any, *extras: Any) -> Any:
-        """Weigh the values."""
+        """Compute the weighted mean of the values."""
         wide = accumulator_dtype(self.dtype)
         repeats = query.shape[-3] // key.shape[-3] if key.shape[-3] else 1
         key, value = (np.repeat(np.asarray(x, wide), repeats, axis=-3) for x in (key, value))
@@ -123,7 +124,7 @@ class AttentionOp(CompositeOp):
         return (powers / np.where(total == 0, 1, total) @ value).astype(self.dtype)
 
     def decompose(self, *args: TensorOp) -> TensorOp:
-        """Weigh the values."""
+        """Multiply the weights by the values."""
         query, key, value = self._wide(*args[:3])
         weights = self._grouped(self._weights(query, key, args[3:]))
         return cast(cast_axes(MatmulOp(weights, value), self.axes), self.dtype)
@@ -132,14 +133,14 @@ class AttentionOp(CompositeOp):
         return [cast(x, accumulator_dtype(self.dtype)) for x in operands]
 
     def _grouped(self, x: TensorOp) -> TensorOp:
-        """Return a tensor with all queries that share keys along one axis."""
+        """Return a tensor with the heads that share keys merged into the axis of queries."""
         *batch, groups = self.args[1].axes[:-2]
         repeats = x.axes[-3].length // groups.length if groups.length else 1
         rows = x.axes[-2].length * repeats
         return cast_axes(x, (*(axis.length for axis in batch), groups, rows, x.axes[-1]))
 
     def _weights(self, query: TensorOp, key: TensorOp, extras: Sequence[TensorOp]) -> TensorOp:
-        """Return the weights with all heads of the query."""
+        """Return the attention weights, for all heads of the query."""
         products = MatmulOp(self._grouped(query * self.scale), matrix_transpose(key))
         scores = cast_axes(products, self.score_axes)
         may_exclude_all = bool(extras)
@@ -147,7 +148,7 @@ class AttentionOp(CompositeOp):
             is_mask = dtypes.is_bool(x.dtype)
             scores = where(x, scores, -math.inf) if is_mask else add(scores, cast(x, scores.dtype))
         if self.is_causal:
-            scores = where(_not_later(self.score_axes), scores, -math.inf)
+            scores = where(_causal_mask(self.score_axes), scores, -math.inf)
             excess = self.score_axes[-1].length - self.score_axes[-2].length
             may_exclude_all = may_exclude_all or not (isinstance(excess, int) and excess >= 0)
         if scores.axes[-1].length == 0:
@@ -161,7 +162,7 @@ class AttentionOp(CompositeOp):
         return where(looks, SoftmaxOp(where(looks, scores, 0), positions=positions), 0)
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp | None]:
-        """Differentiate the products and the softmax, from weights that are computed anew."""
+        """Differentiate the products and the softmax, with recomputed weights."""
         query, key, value, slopes, result = self._wide(*args[:3], delta, self)
         weights = self._grouped(self._weights(query, key, args[3:]))
         slopes, result = self._grouped(slopes), self._grouped(result)
@@ -179,8 +180,8 @@ class AttentionOp(CompositeOp):
         ]
 
 
-def _not_later(axes: Axes) -> TensorOp:
-    """Return, for scores of these axes, whether the key is not later than the query."""
+def _causal_mask(axes: Axes) -> TensorOp:
+    """Return the causal mask for scores of these axes: whether the key is not after the query."""
     square = Axes(axes[-2:])
     row, column = (
         IotaOp(target_axes=square, target_dtype=dtypes.int32, position=place) for place in (0, 1)
@@ -189,7 +190,7 @@ def _not_later(axes: Axes) -> TensorOp:
     if isinstance(excess, Length):
         queries, keys = (size_of(Axes((axis,)), dtypes.int32) for axis in square)
         excess = keys - queries
-    # As the gradient builds this too, it says nothing that a pass would simplify: both are merged.
+    # The gradient builds this mask too; in its simplest form both are merged by CSE.
     last = row if isinstance(excess, int) and excess == 0 else row + excess
     allowed = greater_equal(last, column)
     return BroadcastOp(allowed, target_axes=axes, dims=(len(axes) - 2, len(axes) - 1))
@@ -241,24 +242,25 @@ def attention(
     scale: float | None = None,
     **axes: Unpack[AttentionRoles],
 ) -> TensorOp:
-    """Return for each query the mean of values, weighted by ``softmax(scale query keyᵀ + bias)``.
+    """Return scaled dot-product attention, ``softmax(scale query keyᵀ + bias) value``.
 
-    Operands lie as (..., heads, sequence, depth), or (sequence, depth) for one head; leading axes
-    broadcast. Keys and values may have fewer heads, a divisor of the query's: each serves as many
-    consecutive ones. The result has the query's axes, but the value's depth.
+    Operands have the shape (..., heads, sequence, depth), or (sequence, depth) for one head;
+    leading axes broadcast. The number of heads of keys and values may be a divisor of the query's;
+    consecutive heads of the query then share a key. The result has the axes of the query, with the
+    depth of the value.
 
-    `mask` is bool, True where a query may look at a key, or floats, which are added as a `bias` is;
-    both broadcast to (..., heads, queries, keys). With `is_causal` a query looks at no later key,
-    where the last query is as late as the last key: that suits a cache, whose keys are more. A
-    query that may look nowhere gives 0. `scale` is 1 / sqrt(depth) unless given.
+    `mask` is bool, True for keys to attend to, or floats that are added like a `bias`. Both
+    broadcast to (..., heads, queries, keys). `is_causal` masks later keys; the last query is
+    aligned with the last key, which suits a cache with more keys than queries. A query with all
+    keys masked gives 0. `scale` is by default 1 / sqrt(depth).
 
-    Named axes may lie in any order: the `time` of queries, by default REC, that of `keys`, by
-    default the same name, `heads` where they are given, the `features`, and the `depth` of values,
-    by default of the same name. The others are the `batch`, N unless given, and are aligned by
-    name. The result lies as `query` does.
+    Named axes may be in any order: the `time` of queries, by default REC; the sequence of `keys`,
+    by default of the same name; `heads`, if given; the `features`; and the `depth` of values, by
+    default of the same name. The others are the `batch`, by default N, aligned by name. The result
+    has the order of `query`.
 
-    Integers count as float32, floats of 16 bits are computed in float32. Raises AxesError for
-    shapes that do not fit, DTypeError for other masks, and ArgumentError for other options.
+    Integers count as float32; 16-bit floats are computed in float32. Raises AxesError for shapes
+    that do not fit, DTypeError for masks of other dtypes, and ArgumentError for invalid options.
     """
 
     def apply(query: Any, key: Any, value: Any, mask: Any, bias: Any) -> TensorOp:
@@ -283,7 +285,7 @@ def _attention(
 
 
 def _aligned(given: Sequence[TensorOp], extras: Sequence[TensorOp]) -> list[TensorOp]:
-    """Return the operands of an `AttentionOp`: of one dtype, with common leading axes."""
+    """Return the operands of an `AttentionOp`, in one dtype and with common leading axes."""
     masks = [x for x in extras if dtypes.is_bool(x.dtype)]
     biases = [x for x in extras if not dtypes.is_bool(x.dtype)]
     for x in biases:
@@ -313,12 +315,12 @@ def _scale(query: TensorOp) -> float:
 
 
 def update_cache(cache: Any, new: Any, position: Any, axis: Any = -2) -> TensorOp:
-    """Return a state in which new slices along an axis have replaced those from a position on.
+    """Write new slices into a state along an axis, starting at a position, and return the state.
 
-    It is a write: whatever computation uses the result makes it. `position` is an integer, or an
-    integer scalar such as a state. Slices that would reach beyond the end are put before it, as by
-    `dynamic_update_slice`. Raises StateError if the cache is no state, and no
-    view of one that `assign` takes.
+    The write happens in every computation that uses the result. `position` is an integer, or an
+    integer scalar such as a state. A position too close to the end is moved back, as by
+    `dynamic_update_slice`. Raises StateError unless the cache is a state, or a view of one that
+    `assign` takes.
     """
     new, at = as_op(new), _position("update_cache", position)
     held = Place("update_cache", cache).value
@@ -330,7 +332,7 @@ def update_cache(cache: Any, new: Any, position: Any, axis: Any = -2) -> TensorO
 
 
 def _position(function: str, position: Any) -> Any:
-    """Return a place in a sequence: an integer, or an integer scalar."""
+    """Return a position in a sequence: an integer, or an integer scalar."""
     if not isinstance(position, TensorOp):
         return whole_number(function, "position", position, low=0)
     if position.axes or not dtypes.is_integer(position.dtype):
@@ -350,15 +352,15 @@ def attention_with_cache(
     scale: float | None = None,
     **axes: Unpack[AttentionRoles],
 ) -> TensorOp:
-    """Return the causal `attention` of new queries over all keys up to now, which two states hold.
+    """Return the causal `attention` of new queries, with keys and values cached in two states.
 
-    New keys and values are written into the caches at `position`, the number of those that came
-    before, by `update_cache`; their sequences are as long as the new queries'. A query looks at
-    all keys before it and its own. So one computation decodes token by token: name the caches as
-    states of shape (..., heads, longest sequence, depth), and let a state count the position.
+    `update_cache` writes the new keys and values into the caches at `position`, the number of
+    earlier ones; there are as many new keys as queries. A query attends to all earlier keys and its
+    own. So one computation decodes token by token, with states of shape (..., heads, maximal
+    sequence, depth) as caches, and a state that counts the position.
 
-    Named axes are taken as by `attention`, `time` from queries and what is new, `keys` from the
-    caches.
+    For named axes see `attention`: `time` is the sequence of queries and new keys, `keys` that of
+    the caches.
     """
 
     def apply(query: Any, key: Any, value: Any, *rest: Any) -> TensorOp:
@@ -398,13 +400,13 @@ def multi_head_attention(
     scale: float | None = None,
     **axes: Unpack[ProjectionRoles],
 ) -> TensorOp:
-    """Return the `attention` of several heads between projections of query, key, value and result.
+    """Return multi-head attention, with linear projections of query, key, value and result.
 
-    Operands lie as (..., sequence, features). `weights` are the matrices for query, key, value and
-    result, each of shape (features after, features before) as PyTorch has them, and `biases` a
-    vector for each, or None. What comes out for query, key and value is split evenly among the
-    `heads`, of which keys and values may have fewer, `key_heads`. See `attention` for the rest, and
-    for named axes; the weights may lie as above without names.
+    Operands have the shape (..., sequence, features). `weights` are the matrices for query, key,
+    value and result, of shape (output features, input features) as in PyTorch; `biases` are four
+    vectors or Nones. The projections are split evenly among the `heads`; keys and values may have
+    fewer heads, `key_heads`. For the rest and for named axes see `attention`; the weights may also
+    be positional.
     """
     count = whole_number("multi_head_attention", "heads", heads, low=1)
     fewer = whole_number("multi_head_attention", "key_heads", key_heads or heads, low=1)
@@ -429,17 +431,19 @@ def multi_head_attention(
 
 def _four(name: str, several: Any) -> list[Any]:
     if not isinstance(several, list | tuple) or len(several) != 4:
-        problem = f"{name} must list one each for query, key, value and result, not {several!r}"
+        problem = (
+            f"{name} must be a list of four, for query, key, value and result, not {several!r}"
+        )
         raise ArgumentError(explain("multi_head_attention", problem, ()))
     return list(several)
 
 
 def _projected(x: TensorOp, weight: Any, bias: Any) -> TensorOp:
-    """Return the product of the last axis with the last of a matrix, plus a bias."""
+    """Return a linear projection of the last axis."""
     matrix = as_op(weight)
     require_positional("multi_head_attention", x, matrix)
     if x.rank < 2 or matrix.rank != 2 or x.axes[-1] != matrix.axes[-1]:
-        problem = f"a matrix {matrix.axes} does not project the features of {x.axes}"
+        problem = f"the weights {matrix.axes} do not fit the features of {x.axes}"
         raise AxesError(explain("multi_head_attention", problem, (x, matrix)))
     result = matmul(x, matrix_transpose(matrix))
     return result if bias is None else result + bias
@@ -456,22 +460,22 @@ def _split_heads(x: TensorOp, heads: int) -> TensorOp:
 
 
 def embedding(table: Any, indices: Any, padding_index: int | None = None) -> TensorOp:
-    """Return the rows of a table at indices: its first axis gives way to the indices' axes.
+    """Return the rows of a table at indices, whose axes replace the first axis of the table.
 
     As `take` along that axis: indices are integers, and a call with one out of range raises
-    IndexOutOfRange. The gradient adds up in the rows that were taken; that at `padding_index`
-    gets none.
+    IndexOutOfRange. The gradient is summed into the rows taken; the row at `padding_index` gets
+    none.
     """
     rows, places = as_op(table), as_indices(indices)
     if not rows.axes:
-        problem = "the table needs an axis to take along, it is a scalar"
+        problem = "the table needs an axis, but is a scalar"
         raise AxesError(explain("embedding", problem, (rows,)))
     result = take(rows, places, 0)
     if padding_index is None:
         return result
     padding, length = whole_number("embedding", "padding_index", padding_index), rows.axes[0].length
     if not isinstance(length, int) or not -length <= padding < length:
-        problem = f"padding_index {padding} is no row of a table with {length}"
+        problem = f"padding_index {padding} is out of range for a table of {length} rows"
         raise AxesError(explain("embedding", problem, (rows,)))
     wide = cast(places, dtypes.int64)
     is_padding = logical_or(equal(wide, padding % length), equal(wide, padding % length - length))

@@ -1,4 +1,4 @@
-"""Slices of fixed size whose start is known only at a call."""
+"""Dynamic slices: slices of static size with start indices computed at a call."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ __all__ = [
 class DynamicBlockOp(CompositeOp):
     """The base of ops on a block of the first operand.
 
-    The last operands are one integer for each axis, at which the block begins, moved as little as
-    needed for all of it to lie inside.
+    The last operands are the start indices, an integer for each axis. They are clamped so that the
+    block lies inside.
     """
 
     def lengths(self) -> tuple[Any, ...]:
@@ -43,23 +43,23 @@ class DynamicBlockOp(CompositeOp):
         raise NotImplementedError
 
     def starts(self) -> tuple[TensorOp, ...]:
-        """Return the operands at which the block begins."""
+        """Return the operands that are start indices."""
         return self.args[-self.args[0].rank :] if self.args[0].rank else ()
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check the block and where it begins; subclasses say what the result is."""
+        """Check the lengths of the block and its start indices."""
         x, lengths = self.args[0], self.lengths()
         if len(lengths) != x.rank or any(map(_exceeds, lengths, x.axes.lengths)):
             raise AxesError(f"a block of lengths {lengths} does not lie inside {x.axes}")
         for start in self.starts():
             if start.axes or not dtypes.is_integer(start.dtype):
                 raise DTypeError(
-                    f"a block begins at integer scalars, not at {start.dtype} {start.axes}"
+                    f"start indices must be integer scalars, not {start.dtype} {start.axes}"
                 )
         return x.axes, x.dtype
 
     def block(self, *starts: Any) -> tuple[slice, ...]:
-        """Return the block as slices, from the values of the starts."""
+        """Return the slices of the block for given start indices."""
         shape, lengths = self.args[0].axes.shape, self.lengths()
         first = [
             min(max(int(start), 0), size - length)
@@ -67,8 +67,8 @@ class DynamicBlockOp(CompositeOp):
         ]
         return tuple(slice(at, at + length) for at, length in zip(first, lengths, strict=True))
 
-    def moving(self) -> list[tuple[int, int, TensorOp]]:
-        """Return place, length and first index for each axis that the block does not span."""
+    def partial_axes(self) -> list[tuple[int, int, TensorOp]]:
+        """Return position, length and clamped start for each axis that the block does not span."""
         x = self.args[0]
         return [
             (place, length, _clamped(start, size - length))
@@ -85,17 +85,17 @@ class DynamicSliceOp(DynamicBlockOp):
     Attributes
     ----------
     sizes
-        Its length along each axis.
+        The length of the block along each axis.
     """
 
     sizes: tuple[Any, ...]
 
     def lengths(self) -> tuple[Any, ...]:
-        """Take the declared sizes."""
+        """Return the declared sizes."""
         return self.sizes
 
     def infer(self) -> tuple[Axes, DType]:
-        """Give each axis its new length and keep its name."""
+        """Return the axes with the lengths of the block."""
         axes, dtype = super().infer()
         if len(self.args) != 1 + len(axes):
             raise AxesError(f"{len(self.args) - 1} starts for the {len(axes)} axes {axes}")
@@ -106,14 +106,14 @@ class DynamicSliceOp(DynamicBlockOp):
         return x[self.block(*starts)]
 
     def decompose(self, x: TensorOp, *starts: TensorOp) -> TensorOp:
-        """Take along one axis after the other."""
+        """Gather along one axis after the other."""
         x = nameless(x)
-        for place, length, start in self.moving():
+        for place, length, start in self.partial_axes():
             x = TakeOp(x, add(_count(length), start), position=place)
         return cast_axes(x, self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, *starts: TensorOp) -> Any:
-        """Put the adjoint into zeros."""
+        """Write the adjoint into zeros."""
         return DynamicUpdateSliceOp(zeros_like(x), delta, *starts), *(None for _ in starts)
 
 
@@ -121,7 +121,7 @@ class DynamicUpdateSliceOp(DynamicBlockOp):
     """The first operand with a block of it replaced by the second."""
 
     def lengths(self) -> tuple[Any, ...]:
-        """Take the lengths of the second operand."""
+        """Return the lengths of the second operand."""
         lengths: tuple[Any, ...] = self.args[1].axes.lengths
         return lengths
 
@@ -136,7 +136,7 @@ class DynamicUpdateSliceOp(DynamicBlockOp):
         return axes, dtype
 
     def may_overwrite(self, index: int) -> bool:
-        """The block can be written into the first operand."""
+        """Allow the first operand: the block can be written into it."""
         return index == 0
 
     def reference(self, x: Any, update: Any, *starts: Any) -> Any:
@@ -146,10 +146,10 @@ class DynamicUpdateSliceOp(DynamicBlockOp):
         return result
 
     def decompose(self, x: TensorOp, update: TensorOp, *starts: TensorOp) -> TensorOp:
-        """Spread the second operand over the first, and choose it inside the block."""
+        """Gather the second operand over the first, and select it inside the block."""
         inside: TensorOp | None = None
         update = nameless(update)
-        for place, length, start in self.moving():
+        for place, length, start in self.partial_axes():
             if not length:
                 return x
             index = subtract(_count(x.axes.shape[place]), start)
@@ -163,14 +163,14 @@ class DynamicUpdateSliceOp(DynamicBlockOp):
     def generate_adjoints(
         self, delta: TensorOp, x: TensorOp, update: TensorOp, *starts: TensorOp
     ) -> Any:
-        """Zero the adjoint inside the block for the first operand, cut it out for the second."""
+        """Return the adjoint with zeros in the block, and the block of the adjoint."""
         outside = DynamicUpdateSliceOp(delta, zeros_like(update), *starts)
         inside = DynamicSliceOp(delta, *starts, sizes=self.lengths())
         return outside, inside, *(None for _ in starts)
 
 
 def _exceeds(length: Any, size: Any) -> bool:
-    """Whether a block is longer than its axis; not said before both lengths are known."""
+    """Whether a block is longer than its axis; False while a length is unknown."""
     if isinstance(length, Length) or isinstance(size, Length):
         return False
     return not 0 <= length <= size
@@ -187,7 +187,7 @@ def _clamped(start: TensorOp, room: int) -> TensorOp:
 
 
 def _starts(function: str, x: TensorOp, starts: Any) -> list[TensorOp]:
-    """Return where a block begins as one op for each axis of x."""
+    """Return the start indices as an op for each axis of x."""
     if isinstance(starts, Op):
         vector = as_op(starts)
         length = vector.axes[0].length if vector.rank == 1 else None
@@ -206,11 +206,11 @@ def _starts(function: str, x: TensorOp, starts: Any) -> list[TensorOp]:
 
 
 def dynamic_slice(x: Any, starts: Any, sizes: Sequence[Any]) -> TensorOp:
-    """Return a block of x that begins at integers which a call computes.
+    """Return a block of x of static size, with start indices computed at a call.
 
-    `starts` are one integer or scalar op for each axis, or a vector; `sizes` are fixed, None takes
-    the whole axis. A block that would reach outside is moved until it lies inside, as by XLA, so a
-    negative start is taken as 0, and no call fails.
+    `starts` has an integer or scalar op for each axis, or is a vector; `sizes` are static, None for
+    the whole axis. Start indices are clamped so that the block lies inside, as in XLA; a negative
+    one counts as 0, and no call fails.
     """
     x = as_op(x)
     found = _starts("dynamic_slice", x, starts)
@@ -224,10 +224,9 @@ def dynamic_slice(x: Any, starts: Any, sizes: Sequence[Any]) -> TensorOp:
 
 
 def dynamic_update_slice(x: Any, update: Any, starts: Any) -> TensorOp:
-    """Return x with a block replaced that begins at integers which a call computes.
+    """Return x with a block replaced by `update`, with start indices computed at a call.
 
-    The block has the shape of `update`, which is cast to x's dtype; see `dynamic_slice` for
-    `starts`.
+    `update` is cast to the dtype of x. For `starts` see `dynamic_slice`.
     """
     x, update = as_op(x), as_op(update)
     return DynamicUpdateSliceOp(

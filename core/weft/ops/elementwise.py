@@ -1,7 +1,7 @@
 """Elementwise ops, their broadcasting and dtype promotion.
 
-Operands have the axes of the result, or none at all; what else broadcasts is an explicit
-`BroadcastOp`. Operands of one op share a dtype, except where the class says otherwise.
+Operands have the axes of the result, or are scalars; other broadcasting is an explicit
+`BroadcastOp`. The operands of an op share a dtype, unless the class says otherwise.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ __all__ = [
 
 
 def meaning(function: Callable[..., Any]) -> Any:
-    """Return a NumPy function in the form of an op's `reference`."""
+    """Return a NumPy function as the `reference` of an op."""
     return staticmethod(function)
 
 
@@ -78,7 +78,7 @@ class ElementwiseOp(TensorOp):
     """The base of all elementwise ops."""
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check that operands agree in axes, or are scalars, and in dtype."""
+        """Check that operands share a dtype, and share their axes or are scalars."""
         axes = self._common_axes()
         first = self.args[0].dtype
         for arg in self.args[1:]:
@@ -96,7 +96,7 @@ class ElementwiseOp(TensorOp):
         return axes
 
     def may_overwrite(self, index: int) -> bool:
-        """Any operand's memory will do."""
+        """Allow every operand."""
         return True
 
     def result_dtype(self, operand: DType) -> DType:
@@ -105,15 +105,15 @@ class ElementwiseOp(TensorOp):
 
     @staticmethod
     def operand_dtype(dtype: DType) -> DType:
-        """Return the dtype that operands promoted to `dtype` are converted to."""
+        """Return the dtype of operands for a promoted dtype."""
         return dtype
 
     def partials(self, delta: Any, *args: Any) -> Iterable[Any]:
-        """Return the adjoint's share of each operand before scalars are summed up."""
+        """Return the adjoint of each operand, before the sum over axes for scalars."""
         raise NotImplementedError
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp | None]:
-        """Return the partials, summed over all axes for operands that are scalars."""
+        """Return the partials, summed over all axes for scalar operands."""
         return [
             part
             if part is None or part.axes == arg.axes
@@ -131,7 +131,7 @@ def _number(dtype: DType) -> DType:
 def _ordered(dtype: DType) -> DType:
     if dtype.kind == "c":
         raise DTypeError(
-            f"{dtype} numbers have no order, so none is less and none is rounded: take real(), "
+            f"{dtype} numbers have no order, so they cannot be compared or rounded: take real(), "
             "imag() or absolute()"
         )
     return dtype
@@ -154,18 +154,18 @@ class ArithmeticOp(ElementwiseOp):
 def _float(dtype: DType) -> DType:
     if dtype.kind == "c":
         raise DTypeError(
-            f"this function takes no {dtype} numbers: take real(), imag() or absolute()"
+            f"complex numbers ({dtype}) are not supported: take real(), imag() or absolute()"
         )
     return _inexact(dtype)
 
 
 def real_dtype(dtype: DType) -> DType:
-    """Return the dtype of the parts of complex numbers, and any other as it is."""
+    """Return the dtype of the parts of complex numbers; real dtypes are unchanged."""
     return np.dtype(f"float{dtype.itemsize * 4}") if dtype.kind == "c" else dtype
 
 
 class OrderedOp(ElementwiseOp):
-    """Ops that compare; complex numbers are refused."""
+    """Ops that need an order; complex numbers are refused."""
 
     operand_dtype = staticmethod(_ordered)
 
@@ -194,11 +194,11 @@ class NegativeOp(ArithmeticOp, CompositeOp):
     reference = meaning(np.negative)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """0 - x for integers; for floats -1 times x, which makes -0 of 0."""
+        """Return 0 - x for integers, and -1 times x for floats, so that 0 gives -0."""
         return x * -1 if dtypes.is_inexact(x.dtype) else subtract(0, x)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Negate."""
+        """Negate the adjoint."""
         return (-delta,)
 
 
@@ -208,7 +208,7 @@ class AbsoluteOp(ArithmeticOp):
     reference = meaning(np.absolute)
 
     def result_dtype(self, operand: DType) -> DType:
-        """Be real."""
+        """Return the real dtype."""
         return real_dtype(operand)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -217,17 +217,17 @@ class AbsoluteOp(ArithmeticOp):
 
 
 class SignOp(ArithmeticOp, CompositeOp):
-    """-1, 0 or 1, and NaN for NaN; x / abs(x) for complex numbers.
+    """The sign: -1, 0 or 1, and NaN for NaN; x / abs(x) for complex numbers.
 
-    The gradient is 0 for real numbers, and at 0.
+    The gradient is 0 for real numbers and for complex 0.
     """
 
     reference = meaning(np.sign)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Compare with 0; NaN, which is neither more nor less, stays."""
+        """Compare with 0; NaN fails both comparisons and is kept."""
         if x.dtype.kind == "c":
-            # 0 / 1 is 0, with a gradient that is not NaN.
+            # Dividing 0 by 1 keeps the gradient from being NaN.
             is_zero = operators["equal"](x, 0)
             direction = x / absolute(operators["where"](is_zero, 1, x))
             return operators["where"](is_zero, 0, direction)
@@ -236,7 +236,7 @@ class SignOp(ArithmeticOp, CompositeOp):
         return choose(operators["less"](0, x), one, below)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> Iterable[Any]:
-        """Let nothing flow; through complex numbers, differentiate the quotient."""
+        """Return None for real numbers; for complex ones differentiate the quotient."""
         if x.dtype.kind == "c":
             return CompositeOp.generate_adjoints(self, delta, x)
         return (None,)
@@ -248,19 +248,19 @@ class SquareOp(ArithmeticOp, CompositeOp):
     reference = meaning(np.square)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Write it as a product."""
+        """Multiply the operand by itself."""
         return x * x
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """2 x."""
+        """Multiply the adjoint by 2 x."""
         return (delta * (x * 2),)
 
 
 class ReciprocalOp(InexactOp, CompositeOp):
-    """1 / x; infinite at 0."""
+    """The reciprocal 1 / x; infinite at 0."""
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Divide 1."""
+        """Divide 1 by the operand, as an op."""
         return divide(1, x)
 
     def reference(self, x: Any) -> Any:
@@ -268,12 +268,12 @@ class ReciprocalOp(InexactOp, CompositeOp):
         return np.divide(np.ones((), np.asarray(x).dtype), x)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """-1 / x²."""
+        """Multiply the adjoint by -1 / x²."""
         return (-(delta * square(self)),)
 
 
 class CastOp(ElementwiseOp):
-    """The elements in another dtype, as C converts them: floats are cut off towards zero.
+    """The elements converted to another dtype as in C: floats are truncated towards zero.
 
     A float outside the range of an integer dtype, or NaN, gives an unspecified integer.
 
@@ -286,17 +286,17 @@ class CastOp(ElementwiseOp):
     target_dtype: DType
 
     def result_dtype(self, operand: DType) -> DType:
-        """Take the declared dtype; raises DTypeError for complex to anything else."""
+        """Return the declared dtype; raises DTypeError for casts from complex to real."""
         if operand.kind == "c" and self.target_dtype.kind != "c":
             raise DTypeError(f"{operand} numbers do not fit {self.target_dtype}")
         return self.target_dtype
 
     def reference(self, x: Any) -> Any:
-        """Convert."""
+        """Call NumPy's astype."""
         return np.asarray(x).astype(self.target_dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp | None]:
-        """Cast the adjoint back; none flows into integers, the real part into real numbers."""
+        """Cast the adjoint back: None for integers, its real part for real operands."""
         if not dtypes.is_inexact(x.dtype):
             return (None,)
         is_widened = delta.dtype.kind == "c" and x.dtype.kind != "c"
@@ -309,7 +309,7 @@ class AddOp(ArithmeticOp):
     reference = meaning(np.add)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """1 and 1."""
+        """Return the adjoint for both operands."""
         return delta, delta
 
 
@@ -319,27 +319,27 @@ class SubtractOp(ArithmeticOp):
     reference = meaning(np.subtract)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """1 and -1."""
+        """Return the adjoint, and its negative."""
         return delta, -delta
 
 
 class MultiplyOp(ArithmeticOp):
-    """The product of two tensors, element by element."""
+    """The elementwise product of two tensors."""
 
     reference = meaning(np.multiply)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Y and x."""
+        """Multiply the adjoint by the other operand."""
         return delta * y, delta * x
 
 
 class DivideOp(InexactOp):
-    """The quotient; dividing by 0 gives an infinity, or NaN for 0 / 0."""
+    """The quotient; division by 0 gives an infinity, or NaN for 0 / 0."""
 
     reference = meaning(np.divide)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """1 / y and -x / y²."""
+        """Multiply the adjoint by 1 / y, and by -x / y²."""
         share = delta / y
         return share, -(share * self)
 
@@ -360,7 +360,7 @@ class ModOp(RealNumberOp):
     reference = meaning(np.mod)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """1 and -floor(x / y)."""
+        """Multiply the adjoint by 1, and by -floor(x / y)."""
         return delta, -(delta * floordivide(x, y))
 
 
@@ -370,7 +370,7 @@ Cast, Mod = CastOp, ModOp
 
 
 def cast(x: Any, dtype: Any) -> TensorOp:
-    """Return the elements in another dtype."""
+    """Return x converted to another dtype."""
     x, target = as_op(x), dtypes.as_dtype(dtype)
     return x if x.dtype == target else CastOp(x, target_dtype=target)
 
@@ -384,9 +384,9 @@ def _with_dtype(x: TensorOp, dtype: DType) -> TensorOp:
 
 
 def align(kind: type[ElementwiseOp], *operands: Any) -> tuple[TensorOp, ...]:
-    """Return operands brought to common axes and dtype; scalars stay scalars.
+    """Return operands broadcast and promoted to common axes and dtype; scalars stay scalars.
 
-    Raises AxesError or DTypeError, naming every operand and its line.
+    Raises AxesError or DTypeError, with every operand and its line in the message.
     """
     first, last = operands[0], operands[-1]
     try:
@@ -415,7 +415,7 @@ def _weak(value: Any, dtype: DType) -> DType | None:
 
 
 def common_dtype(operands: Iterable[Any]) -> DType:
-    """Return the promoted dtype of operands, in which Python numbers are weak."""
+    """Return the promoted dtype of operands; Python numbers are weakly typed."""
     strong: DType | None = None
     weak = []
     for x in operands:
@@ -432,7 +432,7 @@ def common_dtype(operands: Iterable[Any]) -> DType:
 
 
 def build(kind: type[ElementwiseOp], *operands: Any) -> TensorOp:
-    """Return an op of a class on aligned operands."""
+    """Return an elementwise op on aligned operands."""
     return kind(*align(kind, *operands))
 
 
@@ -442,7 +442,7 @@ def negative(x: Any) -> TensorOp:
 
 
 def positive(x: Any) -> TensorOp:
-    """Return x as it is; bool as int32."""
+    """Return x unchanged, bool as int32."""
     return align(ArithmeticOp, x)[0]
 
 
@@ -452,7 +452,7 @@ def absolute(x: Any) -> TensorOp:
 
 
 def sign(x: Any) -> TensorOp:
-    """Return -1, 0 or 1."""
+    """Return the sign of x: -1, 0 or 1."""
     return build(SignOp, x)
 
 

@@ -17,14 +17,14 @@ TOKEN = re.compile(r"\s+|\.\.\.|->|.", re.DOTALL)
 
 
 class Symbol(NamedTuple):
-    """A letter or an ellipsis, and its place in the equation."""
+    """A letter or an ellipsis, and its position in the equation."""
 
     text: str
     place: int
 
 
 class Equation:
-    """An equation as it was written, taken apart; it refuses with a mark under what is wrong.
+    """A parsed equation, which marks the wrong symbol in its errors.
 
     Attributes
     ----------
@@ -61,11 +61,11 @@ class Equation:
         is_single = self.result is not None or text == ELLIPSIS
         if is_single and text in (each.text for each in term):
             where = "the result" if self.result is not None else "one operand"
-            raise self.refusal(ArgumentError, place, f"{text!r} stands twice in {where}")
+            raise self.refusal(ArgumentError, place, f"{text!r} is repeated in {where}")
         term.append(symbol)
 
     def refusal(self, kind: type[WeftError], place: int, problem: str) -> WeftError:
-        """Return an error of a class that shows the equation and marks a place in it."""
+        """Return an error with the equation and a mark at a position in it."""
         shown = f"{problem}\n  {self.text}\n  {' ' * place}^"
         return kind(explain("einsum", shown, self.operands))
 
@@ -78,13 +78,13 @@ class Equation:
         return inputs, self._result_labels(inputs)
 
     def _expanded(self, number: int) -> tuple[str, ...]:
-        """Return the labels of an operand; those of an ellipsis are counted from the right."""
+        """Return the labels of an operand; labels of an ellipsis are numbered from the right."""
         term, x = self.terms[number], self.operands[number]
         letters = sum(symbol.text != ELLIPSIS for symbol in term)
         count = x.rank - letters
         if count < 0 or (count and letters == len(term)):
             place = term[0].place if term else 0
-            problem = f"operand {number} has rank {x.rank}, but {letters} letters name its axes"
+            problem = f"operand {number} has rank {x.rank}, but its term has {letters} letters"
             raise self.refusal(AxesError, place, problem)
         return _expanded(term, count)
 
@@ -104,7 +104,7 @@ class Equation:
         return _expanded(self.result, hidden)
 
     def axes(self, inputs: list[tuple[str, ...]]) -> dict[str, Axis]:
-        """Return the axis that each label stands for; one of length 1 gives way to a longer one."""
+        """Return the axis of each label after broadcasting."""
         found: dict[str, Axis] = {}
         for number, labels in enumerate(inputs):
             mine: dict[str, Axis] = {}
@@ -120,7 +120,7 @@ class Equation:
         return found
 
     def names(self, inputs: list[tuple[str, ...]], result: tuple[str, ...]) -> list[Axis]:
-        """Return the named axes of the result, or none where no operand has names."""
+        """Return the named axes of the result, or none if all operands are positional."""
         if not any(x.axes.is_named for x in self.operands):
             return []
         names: dict[str, str] = {}
@@ -142,7 +142,7 @@ class Equation:
         return named
 
     def _of_label(self, label: str, number: int, problem: str) -> WeftError:
-        """Return an error about what a letter, or an ellipsis, stands for in an operand."""
+        """Return an error about a letter or ellipsis of an operand."""
         text = label if len(label) == 1 else ELLIPSIS
         place = next(each.place for each in self.terms[number] if each.text == text)
         return self.refusal(AxesError, place, f"{text!r} {problem}")

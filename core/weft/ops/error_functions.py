@@ -1,11 +1,11 @@
 """Approximations of the error function and the normal distribution, per precision.
 
-The short ones are quotients of polynomials fitted for this library: by least squares in float64
-with Lawson's weights (C. L. Lawson, 1961), which tend to the least possible relative error, at
-Chebyshev points. In exact arithmetic erf and erfc are off by less than 6e-9 of their value, the
-share of normal numbers by 9e-8 times 1 + x² / 4. The errors stated below, in units of the last
-place of float32, bound the largest of several million on the NumPy backend, subnormal numbers
-included; most of them is the rounding of exp, tanh and products.
+The float32 versions are rational functions, fitted for this library at Chebyshev points by least
+squares in float64 with Lawson's weights (C. L. Lawson, 1961), which approach the minimax relative
+error. In exact arithmetic the relative error of erf and erfc is below 6e-9, that of the normal tail
+below 9e-8 times 1 + x² / 4. The errors stated below, in units in the last place (ulp) of float32,
+bound the largest of several million measured on the NumPy backend, including subnormal numbers.
+Most of the error is the rounding of exp, tanh and products.
 """
 
 from __future__ import annotations
@@ -20,64 +20,63 @@ from weft.ops.math import exp, tanh
 from weft.ops.polynomials import Coefficients, polynomial, quotient
 from weft.ops.rounding import CopysignOp, FloorOp
 
-_FARTHEST = 30.0
-"""erfc is 0 beyond, also in float64."""
+_ERFC_LIMIT = 30.0
+"""erfc is 0 above this, also in float64."""
 
-# Of atanh(erf(x)) / x in x², for x up to 3.95.
+# atanh(erf(x)) / x as a function of x², for x up to 3.95.
 _ERF_ABOVE: Coefficients = (6.7039684709, 131.25083827, 861.14560063, 3472.7488899)
 _ERF_BELOW: Coefficients = (1.0, 72.909100688, 482.85935722, 3077.6435613)
-_ERF_FARTHEST = 4.0
-"""erf is 1 beyond, in float32."""
+_ERF_LIMIT = 4.0
+"""erf is 1 above this, in float32."""
 
-# Of erfc(x) exp(x²), for x up to 10.3.
+# erfc(x) exp(x²), for x up to 10.3.
 _ERFC_ABOVE: Coefficients = (0.564196062, 3.9365988913, 12.549055813, 21.220284656, 17.112253197)
 _ERFC_BELOW: Coefficients = (
     1.0, 6.9778780391, 22.735414941, 41.169173598, 40.529404808, 17.112253095,
 )  # fmt: skip
 
-# Of the share of normal numbers above x, times exp(x² / 2), for x up to 14.5; by least error where
-# it is weighted as that of x² in float32 is, by 1 + x² / 4.
+# The upper tail of the normal distribution times exp(x² / 2), for x up to 14.5; the error is
+# relative to that of x² in float32, 1 + x² / 4.
 _TAIL_ABOVE: Coefficients = (0.39883515889, 2.9578775934, 9.2742116556, 13.407460846)
 _TAIL_BELOW: Coefficients = (1.0, 7.4050043904, 24.379943667, 39.943495477, 26.814924069)
 
 
 def error_function(x: TensorOp) -> TensorOp:
-    """Return erf of float32 or float64, exact relative to itself.
+    """Return erf of float32 or float64, with a small relative error.
 
-    In float32 it is off by up to 4 units in the last place, more by what tanh is off. It is ±0 at
-    ±0, ±1 at infinities, and NaN at NaN.
+    In float32 the error is up to 4 ulp, plus that of tanh. It is ±0 at ±0, ±1 at infinities, and
+    NaN at NaN.
     """
     if x.dtype != dtypes.float32:
         return _exact_erf(x)
-    x2 = minimum(square(x), _ERF_FARTHEST**2)
+    x2 = minimum(square(x), _ERF_LIMIT**2)
     return tanh(x * quotient(x2, _ERF_ABOVE, _ERF_BELOW))
 
 
 def complement(x: TensorOp) -> TensorOp:
-    """Return erfc of float32 or float64, exact relative to itself down to the least number.
+    """Return erfc of float32 or float64, with a small relative error down to the least number.
 
-    In float32 it is off by up to 10 units in the last place. It is 1 at ±0, 0 and 2 at infinities,
-    and NaN at NaN.
+    In float32 the error is up to 10 ulp. It is 1 at ±0, 0 and 2 at infinities, and NaN at NaN.
     """
     if x.dtype != dtypes.float32:
         return _exact_erfc(x)
-    size = minimum(absolute(x), _FARTHEST)
+    size = minimum(absolute(x), _ERFC_LIMIT)
     far = _power(size) * quotient(size, _ERFC_ABOVE, _ERFC_BELOW)
     return where(less(x, 0), 2 - far, far)
 
 
-def short_tail(x: TensorOp) -> TensorOp:
-    """Return the share of normal numbers above x, which is float32 and between 0 and 40.
+def normal_tail(x: TensorOp) -> TensorOp:
+    """Return the upper tail of the normal distribution, for x in float32 between 0 and 40.
 
-    The error is mostly that of x², in units of the last place up to 6 for x up to 1, 12 up to 4, 30
-    up to 6, and 100 at 14, where the share ends in 0.
+    The error is mostly that of x²: up to 6 ulp for x up to 1, 12 up to 4, 30 up to 6, and 100 at
+    14, where the tail underflows.
     """
     return exp(square(x) * -0.5) * quotient(x, _TAIL_ABOVE, _TAIL_BELOW)
 
 
 def _power(size: TensorOp) -> TensorOp:
-    """Return exp(-x²), exact relative to itself, for x between 0 and `_FARTHEST`."""
-    # The square of a multiple of 1/16 is exact, so exp loses no digits of the square.
+    """Return exp(-x²) with a small relative error, for x between 0 and `_ERFC_LIMIT`."""
+    # The square of a multiple of 1/16 is exact, so exp amplifies no rounding error of it.
     coarse = FloorOp(size * 16) * (1 / 16)
     return exp(-square(coarse)) * exp((coarse - size) * (coarse + size))
 
@@ -115,14 +114,14 @@ _FAR_BELOW: Coefficients = (
 
 
 def _exact_erf(x: TensorOp) -> TensorOp:
-    """Return a quotient near 0, and 1 - erfc elsewhere."""
+    """Return a rational function near 0, and 1 - erfc elsewhere."""
     size = absolute(x)
     far = CopysignOp(1 - _far_erfc(size), x)
     return where(less(size, _NEAR_SPLIT), _near_erf(x), far)
 
 
 def _exact_erfc(x: TensorOp) -> TensorOp:
-    """Return a quotient times exp(-x²), and 1 - erf near 0."""
+    """Return a rational function times exp(-x²), and 1 - erf near 0."""
     size = absolute(x)
     far = _far_erfc(size)
     both = where(less(x, 0), 2 - far, far)
@@ -130,14 +129,14 @@ def _exact_erfc(x: TensorOp) -> TensorOp:
 
 
 def _near_erf(x: TensorOp) -> TensorOp:
-    """Return erf up to `_NEAR_SPLIT` on both sides."""
+    """Return erf for absolute values up to `_NEAR_SPLIT`."""
     x2 = square(x)
     return x * polynomial(x2, _NEAR_ABOVE) / polynomial(x2, _NEAR_BELOW)
 
 
 def _far_erfc(size: TensorOp) -> TensorOp:
-    """Return erfc from `_NEAR_SPLIT` on, exact relative to itself."""
-    size = minimum(size, _FARTHEST)
+    """Return erfc for values from `_NEAR_SPLIT` on, with a small relative error."""
+    size = minimum(size, _ERFC_LIMIT)
     middle = quotient(size, _MIDDLE_ABOVE, _MIDDLE_BELOW)
     z = 1 / square(size)
     rest = z * polynomial(z, _FAR_ABOVE) / polynomial(z, _FAR_BELOW)

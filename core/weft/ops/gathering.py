@@ -1,7 +1,7 @@
 """Gather and scatter by index tensors.
 
-An index goes from 0 to length - 1, or from -length to -1 counted from the end. One that is out of
-range at a call ends it with IndexOutOfRange; a constant one is refused at once.
+Indices are from 0 to length - 1, or from -length to -1, counted from the end. An index out of range
+raises IndexOutOfRange at the call, or at construction if it is constant.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ __all__ = [
 
 
 _ONE = Axes()
-"""The axes of one element."""
+"""The axes of a scalar."""
 
 
 class IndexedOp(TensorOp):
-    """The base of ops whose second operand holds indices along one axis of the first.
+    """The base of ops with indices along one axis of the first operand in the second.
 
     Attributes
     ----------
     position
-        The place of that axis.
+        The position of that axis.
     """
 
     position: int
     may_raise = True
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check the place of the axis and the indices; subclasses say what the result is."""
+        """Check the position of the axis, and the dtype and range of the indices."""
         x, indices = self.args[:2]
         if not 0 <= self.position < x.rank:
-            raise AxesError(f"{self.position} is no place among {x.axes}")
+            raise AxesError(f"{self.position} is no position in {x.axes}")
         if not dtypes.is_integer(indices.dtype):
             is_mask = dtypes.is_bool(indices.dtype)
-            hint = "where() and nonzero() take masks" if is_mask else "cast() makes some"
+            hint = "where() and nonzero() take masks" if is_mask else "cast() converts them"
             raise DTypeError(f"indices must be integers, not {indices.dtype}: {hint}")
         source = indices.args[0] if isinstance(indices, BroadcastOp) else indices
         if source.is_constant and isinstance(x.axes[self.position].length, int):
@@ -73,16 +73,16 @@ class IndexedOp(TensorOp):
         first = tuple(np.argwhere(wrong)[0].tolist())
         at = f" at {first} of the indices" if first else ""
         which = f"dimension {self.position}" if axis.name is None else f"axis {axis.name}"
-        legal = f"its indices go from {low} to {high}" if axis.length else "it has no indices"
+        legal = f"its indices go from {low} to {high}" if axis.length else "it has no elements"
         raise IndexOutOfRange(
             f"index {indices[first]}{at} is out of range for {which} of length {axis.length}: "
             f"{legal}"
         )
 
     def places(self, indices: Any) -> Any:
-        """Return the values of the indices as NumPy takes them.
+        """Return the indices in the dtype of NumPy's indexing.
 
-        Raises IndexOutOfRange, with the user's line, for one that is out of range.
+        Raises IndexOutOfRange, with the user's line, for an index out of range.
         """
         indices = np.asarray(indices)
         try:
@@ -93,56 +93,56 @@ class IndexedOp(TensorOp):
 
 
 class TakeOp(IndexedOp):
-    """The elements of the first operand at the indices in the second, along one axis.
+    """A gather: the elements of the first operand at the indices in the second, along one axis.
 
-    The axes of the indices take the place of that axis.
+    The axes of the indices replace that axis.
     """
 
     def infer(self) -> tuple[Axes, DType]:
-        """Put the indices' axes in the axis's place."""
+        """Replace the axis by the axes of the indices."""
         axes, dtype = super().infer()
         return taken_axes(axes, self.args[1].axes, self.position), dtype
 
     def reference(self, x: Any, indices: Any) -> Any:
-        """Take."""
+        """Call NumPy's take."""
         return np.take(x, self.places(indices), axis=self.position)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, indices: TensorOp) -> Any:
-        """Add the adjoint up at the indices."""
+        """Scatter-add the adjoint at the indices."""
         zeros = zeros_like(x)
         into = ScatterOp(zeros, indices, delta, position=self.position, reduction="add")
         return into, None
 
 
 class TakeAlongAxisOp(IndexedOp, CompositeOp):
-    """For each place of the second operand, the element of the first at the index there.
+    """A gather with an index for each element of the result, along one axis.
 
-    Both operands have the same axes, but for the length of one, which the index replaces.
+    Both operands have the same axes, except for the length of the indexed one.
     """
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check that the other axes agree, and take the indices' axes."""
+        """Check that the other axes agree, and return the axes of the indices."""
         axes, dtype = super().infer()
         indices = self.args[1].axes
         _require_same_others(axes, indices, self.position)
         return indices, dtype
 
     def reference(self, x: Any, indices: Any) -> Any:
-        """Take."""
+        """Call NumPy's take_along_axis."""
         return np.take_along_axis(x, self.places(indices), axis=self.position)
 
     def decompose(self, x: TensorOp, indices: TensorOp) -> TensorOp:
-        """Take from the flat tensor."""
+        """Gather from the flattened tensor."""
         linear = _linear_along(x.axes, indices, self.position)
         return cast_axes(TakeOp(_flat(x), linear, position=0), self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, indices: TensorOp) -> Any:
-        """Add the adjoint up at the indices."""
+        """Scatter-add the adjoint at the indices."""
         return put_along(zeros_like(x), indices, delta, self.position, "add"), None
 
 
 class Reduction(NamedTuple):
-    """How several numbers at one place become one, and the number that changes nothing."""
+    """The functions of a scatter reduction, and its neutral element."""
 
     ufunc: np.ufunc
     combine: Any
@@ -156,27 +156,26 @@ REDUCTIONS = {
     "max": Reduction(np.maximum, maximum, MaxOp, dtypes.least),
     "min": Reduction(np.minimum, minimum, MinOp, dtypes.greatest),
 }
-"""By name, the ways to put numbers where there are some already, besides ``set``."""
+"""The scatter reductions by name, besides ``set``."""
 
 
 class ScatterOp(IndexedOp, CompositeOp):
-    """The first operand with the third put at the indices in the second, along one axis.
+    """A scatter: the first operand with updates, the third, at the indices in the second.
 
-    It is the dual of `TakeOp`: the third operand has the axes that taking would give. Where indices
-    repeat, all count; of those that are ``set`` the last one in row-major order is kept. Floats of
-    16 bits are added up and multiplied in float32.
+    It is the dual of `TakeOp`: updates have the axes of a gather. Updates with repeated indices are
+    all combined; with ``set`` the last one in row-major order wins. 16-bit floats are added and
+    multiplied in float32.
 
     Attributes
     ----------
     reduction
-        What becomes of the element and those put there: ``set``, ``add``, ``mul``, ``max``,
-        ``min``.
+        How updates combine with the elements: ``set``, ``add``, ``mul``, ``max`` or ``min``.
     """
 
     reduction: str
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check that the third operand is what taking gives."""
+        """Check that updates have the axes and dtype of a gather."""
         axes, dtype = super().infer()
         _, indices, updates = self.args
         if self.reduction != "set" and self.reduction not in REDUCTIONS:
@@ -184,34 +183,32 @@ class ScatterOp(IndexedOp, CompositeOp):
             raise ArgumentError(f"unknown reduction {self.reduction!r}: use one of {known}")
         wanted = taken_axes(axes, indices.axes, self.position)
         if updates.axes != wanted or updates.dtype != dtype:
-            raise AxesError(
-                f"{updates.dtype} {updates.axes} cannot be put there: {dtype} {wanted} can"
-            )
+            raise AxesError(f"updates must be {dtype} {wanted}, not {updates.dtype} {updates.axes}")
         if dtypes.is_bool(dtype) and self.reduction in ("add", "mul"):
-            raise DTypeError(f"{self.reduction} needs numbers, not bool: cast them, or use max")
+            raise DTypeError(f"{self.reduction} takes numbers, not bool: cast them, or use max")
         if dtype.kind == "c" and self.reduction in ("max", "min"):
-            raise DTypeError(f"{dtype} numbers have no order: {self.reduction} needs one")
+            raise DTypeError(f"{dtype} numbers have no order, which {self.reduction} needs")
         return axes, dtype
 
     def may_overwrite(self, index: int) -> bool:
-        """The first operand's memory will do."""
+        """Allow the first operand."""
         return index == 0
 
     @property
     def accumulator_dtype(self) -> DType:
-        """The dtype in which numbers are combined."""
+        """The dtype of the reduction."""
         narrow = dtypes.is_float(self.dtype) and self.dtype.itemsize == 2
         return dtypes.float32 if narrow and self.reduction != "set" else self.dtype
 
     def places(self, indices: Any) -> Any:
-        """Return the values of the indices as NumPy takes them, in row-major order in memory.
+        """Return the indices for NumPy, as a C-contiguous array.
 
-        NumPy puts in the order of memory, so the last one in row-major order wins.
+        NumPy assigns in memory order, so the last update in row-major order wins.
         """
         return np.asarray(super().places(indices), order="C")
 
     def reference(self, x: Any, indices: Any, updates: Any) -> Any:
-        """Put."""
+        """Assign or combine with NumPy."""
         result = np.array(x, self.accumulator_dtype)
         at = (*(slice(None),) * self.position, self.places(indices))
         if self.reduction == "set":
@@ -222,7 +219,7 @@ class ScatterOp(IndexedOp, CompositeOp):
         return result.astype(self.dtype)
 
     def decompose(self, x: TensorOp, indices: TensorOp, updates: TensorOp) -> TensorOp:
-        """Compare each place with each index, and reduce over those that are equal."""
+        """Compare each position with each index, and reduce over the matching updates."""
         if indices.axes.size == 0:
             return x
         places = _flat(offsets(x.axes, self.position, indices))
@@ -258,7 +255,7 @@ class ScatterOp(IndexedOp, CompositeOp):
     def generate_adjoints(
         self, delta: TensorOp, x: TensorOp, indices: TensorOp, updates: TensorOp
     ) -> Any:
-        """Let each operand have its share: what was kept, added, or chosen, or its factor."""
+        """Return the adjoints of the operand and of the updates, by reduction."""
         if self.reduction == "add":
             return delta, None, self._taken(delta)
         if self.reduction == "set":
@@ -275,7 +272,7 @@ class ScatterOp(IndexedOp, CompositeOp):
         return ScatterOp(into, self.args[1], value, position=self.position, reduction=reduction)
 
     def _is_kept(self, indices: TensorOp) -> TensorOp:
-        """Return, for each update, whether it is the last one with its index."""
+        """Return a mask of the updates that are the last with their index."""
         flat = _flat(indices)
         number = IotaOp(target_axes=flat.axes, target_dtype=dtypes.int64, position=0)
         empty = broadcast(
@@ -294,10 +291,10 @@ class ScatterOp(IndexedOp, CompositeOp):
         return where(first, share, 0), None, where(others, self._taken(share), 0)
 
     def _adjoints_of_product(self, delta: TensorOp, x: TensorOp, updates: TensorOp) -> Any:
-        """Multiply by the product of all other factors, of which one at most may be 0.
+        """Multiply the adjoint by the product of all other factors.
 
-        The product of the factors that are not 0, over the factor itself, is right for the first
-        derivative at any point, and for second ones where no update is 0.
+        It is the product of the nonzero factors divided by the factor itself, or 0 if another
+        factor is 0. First derivatives are exact everywhere, second ones if no update is 0.
         """
         ones = broadcast(constant(1, dtype=x.dtype), x.axes)
         is_zero, x_is_zero = equal(updates, 0), equal(x, 0)
@@ -310,14 +307,14 @@ class ScatterOp(IndexedOp, CompositeOp):
 
 
 def taken_axes(axes: Axes, indices: Axes, position: int, count: int = 1) -> Axes:
-    """Return axes of which those from a place on, one or several, are replaced."""
+    """Return axes with one or more, from a position on, replaced by those of the indices."""
     end = position + count
     try:
         return Axes((*axes[:position], *indices, *axes[end:]))
     except AxesError as error:
         raise AxesError(
-            f"{error.problem}: the axes {indices} of the indices take the place of "
-            f"{axes[position:end]} in {axes}, give them names of their own (cast_axes, map_roles)"
+            f"{error.problem}: the axes {indices} of the indices replace {axes[position:end]} in "
+            f"{axes}, give them distinct names (cast_axes, map_roles)"
         ) from None
 
 
@@ -325,33 +322,33 @@ def _require_same_others(axes: Axes, indices: Axes, position: int) -> None:
     length = indices[position].length if len(indices) == len(axes) else None
     if with_length(axes, position, length) != indices:
         raise AxesError(
-            f"indices along {axes[position]!r} of {axes} have the same axes but for its length, "
-            f"not {indices}"
+            f"indices along {axes[position]!r} of {axes} must have the same axes, except for its "
+            f"length, not {indices}"
         )
 
 
 def with_length(axes: Axes, position: int, length: Any) -> Axes:
-    """Return the axes with one of another length."""
+    """Return the axes with the length of one replaced."""
     lengths = (length if i == position else axis.length for i, axis in enumerate(axes))
     return with_lengths(axes, lengths)
 
 
 def _grouped(axes: Axes, position: int) -> Axes:
-    """Return three axes: what lies before a place in one, the axis there, and the rest in one."""
+    """Return three axes: the merged axes before a position, the axis there, and those after."""
     before, after = axes[:position], axes[position + 1 :]
     return make_axes((before.size, axes[position].length, after.size))
 
 
 def _flat(x: TensorOp) -> TensorOp:
-    """Return the elements along one positional axis."""
+    """Return the flattened tensor."""
     return cast_axes(x, make_axes((x.axes.size,)))
 
 
 def offsets(axes: Axes, position: int, indices: TensorOp, unit: Axes = _ONE) -> TensorOp:
     """Return indices along an axis as int64 counted from 0, times the size of `unit`.
 
-    They are taken from a table, so that one out of range is found there, and never becomes another
-    element of a flat tensor.
+    The lookup in a table detects indices out of range, which must not address other elements of a
+    flattened tensor.
     """
     line = make_axes((axes[position].length,))
     table: TensorOp = IotaOp(target_axes=line, target_dtype=dtypes.int64, position=0)
@@ -361,7 +358,7 @@ def offsets(axes: Axes, position: int, indices: TensorOp, unit: Axes = _ONE) -> 
 
 
 def _linear_along(axes: Axes, indices: TensorOp, position: int) -> TensorOp:
-    """Return where the elements that indices along an axis mean lie in the flat tensor."""
+    """Return the flat indices of the elements that indices along an axis address."""
     target = _grouped(indices.axes, position)
     before, after = axes[position:], axes[position + 1 :]
     found = cast_axes(offsets(axes, position, nameless(indices), after), target)
@@ -373,21 +370,21 @@ def _linear_along(axes: Axes, indices: TensorOp, position: int) -> TensorOp:
 
 
 def nameless(x: TensorOp) -> TensorOp:
-    """Return the tensor with positional axes."""
+    """Return the tensor without axis names."""
     return cast_axes(x, make_axes(x.axes.lengths))
 
 
 def put_along(
     x: TensorOp, indices: TensorOp, updates: TensorOp, position: int, reduction: str
 ) -> TensorOp:
-    """Return a tensor with updates put at the indices that have their axes."""
+    """Return a scatter with an index for each update, along one axis."""
     linear = _linear_along(x.axes, indices, position)
     result = ScatterOp(_flat(x), linear, _flat(updates), position=0, reduction=reduction)
     return cast_axes(result, x.axes)
 
 
 def as_indices(value: Any) -> TensorOp:
-    """Return a tensor op as it is, and Python integers, also in lists, as int64."""
+    """Return indices as a tensor op; Python integers and lists of them become int64."""
     if isinstance(value, int | list | tuple) and not isinstance(value, bool):
         try:
             array = np.asarray(value)
@@ -402,27 +399,27 @@ def as_indices(value: Any) -> TensorOp:
 
 def _position(function: str, x: TensorOp, axis: Any) -> int:
     if axis is None and x.rank != 1:
-        raise AxesError(explain(function, f"say along which axis of {x.axes}: axis=0", (x,)))
+        raise AxesError(explain(function, f"needs an axis of {x.axes}, as in axis=0", (x,)))
     return x.axes.position(0 if axis is None else axis)
 
 
 def as_updates(function: str, value: Any, x: TensorOp, axes: Axes) -> TensorOp:
-    """Return what is put into a tensor with its dtype, broadcast to the axes that it needs."""
+    """Return updates in the dtype of x, broadcast to the required axes."""
     is_number = isinstance(value, bool | int | float | complex)
     op = as_op(value, x.dtype if is_number else None)
     try:
         return broadcast(cast(op, x.dtype), axes)
     except AxesError:
-        problem = f"updates of {op.axes} do not fit: these indices take {axes}"
+        problem = f"updates {op.axes} cannot be broadcast to {axes}"
         raise AxesError(explain(function, problem, (x, op))) from None
 
 
 def take(x: Any, indices: Any, axis: Any = None) -> TensorOp:
-    """Return the elements at indices along an axis, whose place the axes of the indices take.
+    """Return the elements at indices along an axis, which the axes of the indices replace.
 
-    Indices are integers of any dtype and shape, negative ones count from the end; a call with one
-    out of range raises IndexOutOfRange. `axis` may be left out for a vector. The gradient adds up
-    what comes from repeated indices.
+    Indices are integers of any dtype and shape; negative ones count from the end. A call with an
+    index out of range raises IndexOutOfRange. A vector needs no `axis`. The gradient sums over
+    repeated indices.
     """
     x = as_op(x)
     return TakeOp(x, as_indices(indices), position=_position("take", x, axis))
@@ -434,16 +431,15 @@ gather = take
 def scatter(
     x: Any, indices: Any, updates: Any, axis: Any = None, reduction: str = "set"
 ) -> TensorOp:
-    """Return x with updates put at indices along an axis: set, or combined with what is there.
+    """Return x with updates at indices along an axis, which replace elements or combine with them.
 
-    It is the dual of `take`, whose result has the axes that `updates` is broadcast to; they are
-    cast to x's dtype. `reduction` is ``set``, ``add``, ``mul``, ``max`` or ``min``. With ``set``,
-    of several updates with the same index the last one in row-major order wins; else all count.
-    Floats of 16 bits are added up in float32. A call with an index out of range raises
-    IndexOutOfRange.
+    It is the dual of `take`: `updates` are broadcast to the axes of its result, and cast to the
+    dtype of x. `reduction` is ``set``, ``add``, ``mul``, ``max`` or ``min``. Updates with repeated
+    indices are all combined; with ``set`` the last one in row-major order wins. 16-bit floats are
+    combined in float32. A call with an index out of range raises IndexOutOfRange.
 
-    The gradient of ``set`` goes to the update that was kept, that of ``max`` and ``min`` is split
-    evenly among ties. That of ``mul`` is exact at zeros too, its second derivative is not.
+    The gradient of ``set`` goes to the winning update, that of ``max`` and ``min`` is split evenly
+    among ties. That of ``mul`` is exact at zeros, but its second derivative is not.
     """
     x, indices = as_op(x), as_indices(indices)
     position = _position("scatter", x, axis)

@@ -1,6 +1,6 @@
 """Ops that run graphs: call, loop, conditional and while.
 
-The graph inside such an op is a function of its inputs alone; `weft.ops.calls` makes them.
+The graph of such an op is a pure function of its inputs. `weft.ops.calls` builds these ops.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from weft.ops.movement import IdentityOp
 from weft.support.locks import cached_property
 
 Adjoints = Mapping[Any, TensorOp]
-"""Adjoints of the results of an op: by their index, or by the op inside that `saved` names."""
+"""Adjoints of the results of an op, by their index or by the inner op of a saved value."""
 
 Evaluate = Callable[[Graph, tuple[Any, ...]], tuple[Any, ...]]
 """A function that returns the outputs of a graph for values of its inputs."""
 
 
 class GraphsOp(TupleOp):
-    """The base of ops that run graphs; its results are those of the graphs.
+    """The base of ops that run graphs; its results are the outputs of the graphs.
 
-    Calls are made once for each of them, so ops with equal graphs share the very same one.
+    Backends build one function for each graph, so ops with equal graphs share one graph.
     """
 
     _results: tuple[TensorOp, ...] | None = None
 
     @cached_property
     def has_effect(self) -> bool:
-        """Whether something inside acts on the world."""
+        """Whether an inner op has a side effect."""
         return any(graph.effects for graph in self.graphs)
 
     @cached_property
     def may_raise(self) -> bool:
-        """Whether something inside may end the call."""
+        """Whether an inner op may raise."""
         return any(graph.may_raise for graph in self.graphs)
 
     @cached_property
@@ -51,21 +51,21 @@ class GraphsOp(TupleOp):
 
     @property
     def results(self) -> tuple[TensorOp, ...]:
-        """The values of the outputs, as the user gets them."""
+        """The results as ops."""
         if self._results is None:
             self.__dict__.setdefault("_results", results_of(self))
         return self._results or ()
 
     def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the results for operands, by what computes the outputs of a graph for inputs."""
+        """Return the results for operands, using a function that evaluates graphs."""
         raise NotImplementedError
 
     def reference(self, *args: Any) -> tuple[Any, ...]:
-        """Run on the references of what is inside."""
+        """Run with the references of the inner ops."""
         return self.run(_evaluated, args)
 
     def generate_adjoints(self, delta: Any, *args: Any) -> Iterable[Any]:
-        """Refuse; subclasses that have gradients take the adjoints of their results by index."""
+        """Refuse; differentiable subclasses take the adjoints of their results by index."""
         raise NotImplementedError
 
 
@@ -75,14 +75,14 @@ class CallOp(GraphsOp):
     Attributes
     ----------
     graph
-        What is called; it has no states.
+        The called graph, without states.
     """
 
     graph: Any
 
     @property
     def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
-        """The one that is called."""
+        """The called graph."""
         return (self.graph,)
 
     def infer(self) -> tuple[Axes, Any]:
@@ -95,32 +95,32 @@ class CallOp(GraphsOp):
         return evaluate(self.graph, args)
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
-        """Call the gradient graph, which takes values from inside this call."""
+        """Call the gradient graph with saved values of this call."""
         adjoints: list[Any] = upcalls.adjoints_of_call(self, delta)
         return adjoints
 
 
 class LoopOp(GraphsOp):
-    """Calls of a graph, one after the other, each on the results of the one before.
+    """A loop with a static trip count, whose body is a graph.
 
-    The first operands, one for each output, are what the first call gets and the results replace;
-    the others are the same in each call.
+    The first operands, one for each output, are the initial values of the loop-carried ones; the
+    others are loop-invariant.
 
     Attributes
     ----------
     graph
-        What is called.
+        The body of the loop.
     count
-        How often; at least once.
+        The number of iterations, at least one.
     """
 
     graph: Any
     count: int
-    may_raise = True  # an interrupt, between rounds
+    may_raise = True  # an interrupt, between iterations
 
     @property
     def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
-        """The one that is called."""
+        """The body of the loop."""
         return (self.graph,)
 
     def infer(self) -> tuple[Axes, Any]:
@@ -130,27 +130,27 @@ class LoopOp(GraphsOp):
         return super().infer()
 
     def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Evaluate the graph again and again."""
+        """Evaluate the graph in each iteration."""
         carried = len(self.graph.outputs)
         for _ in range(self.count):
             args = (*evaluate(self.graph, args), *args[carried:])
         return args[:carried]
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
-        """Call the gradient graph for each round, the last first."""
+        """Call the gradient graph for each iteration, the last first."""
         adjoints: list[Any] = upcalls.adjoints_of_loop(self, delta)
         return adjoints
 
 
 class CondOp(GraphsOp):
-    """One of two graphs, which a bool chooses when the call happens.
+    """A conditional: a bool selects one of two graphs at the call.
 
-    Operands are the bool, then those of the first graph, then those of the second.
+    Operands are the bool, the inputs of the first graph, and the inputs of the second.
 
     Attributes
     ----------
     then_graph, else_graph
-        What is called where the bool is true, and where it is false.
+        The graph for true, and the graph for false.
     """
 
     then_graph: Any
@@ -158,11 +158,11 @@ class CondOp(GraphsOp):
 
     @property
     def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
-        """Both."""
+        """Both branches."""
         return (self.then_graph, self.else_graph)
 
     def infer(self) -> tuple[Axes, Any]:
-        """Check the bool, the operands, and that both graphs yield the same types."""
+        """Check the bool, the operands, and that both branches have the same outputs."""
         _check_bool("the condition", self.args[0])
         place = 1 + len(self.then_graph.inputs)
         _check_operands(self.then_graph, self.args[1:place])
@@ -174,40 +174,40 @@ class CondOp(GraphsOp):
         return super().infer()
 
     def operands_of(self, which: bool) -> tuple[TensorOp, ...]:
-        """Return the operands of one of the graphs."""
+        """Return the operands of one branch."""
         place = 1 + len(self.then_graph.inputs)
         return self.args[1:place] if which else self.args[place:]
 
     def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Evaluate the chosen graph."""
+        """Evaluate the selected graph."""
         condition, place = bool(args[0]), 1 + len(self.then_graph.inputs)
         chosen = args[1:place] if condition else args[place:]
         return evaluate(self.graphs[not condition], chosen)
 
     def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
-        """Choose between the gradient graphs, which compute anew what they need."""
+        """Build a conditional over the gradient graphs, which recompute saved values."""
         adjoints: list[Any] = upcalls.adjoints_of_cond(self, delta)
         return adjoints
 
 
 class WhileOp(GraphsOp):
-    """Calls of a graph, each on the results of the one before, as long as a condition holds.
+    """A while loop: a graph is the body, another one the condition.
 
-    Operands are as those of `LoopOp`; the condition sees all of them before each call. It has no
-    gradient.
+    Operands are those of `LoopOp`; the condition takes all of them before each iteration. The op
+    has no gradient.
 
     Attributes
     ----------
     condition
         A graph with a bool as its only output.
     body
-        What is called.
+        The body of the loop.
     """
 
     condition: Any
     body: Any
 
-    may_raise = True  # an interrupt, between rounds
+    may_raise = True  # an interrupt, between iterations
 
     @property
     def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
@@ -233,33 +233,33 @@ class WhileOp(GraphsOp):
 
 
 class SavedOp(TensorOp):
-    """The value that an op of a called graph has in one call of it.
+    """The value of an inner op of a called graph, in one call of it.
 
-    It is there until a graph is captured, which then has the called graph yield the value.
+    Capture replaces it by a further output of the called graph.
 
     Attributes
     ----------
     inner
         The op of the called graph.
     turn
-        The round of a loop, counted from 0.
+        The iteration of a loop, from 0.
     """
 
     inner: Any
     turn: int
 
     def infer(self) -> tuple[Axes, DType]:
-        """Take those of the inner op."""
+        """Return the axes and dtype of the inner op."""
         return self.inner.axes, self.inner.dtype
 
     @property
     def key(self) -> Any:
-        """What its adjoint is known by to the rule of the operand."""
+        """The key of its adjoint in the rule of the operand."""
         return (self.inner, self.turn) if isinstance(self.args[0], LoopOp) else self.inner
 
 
 class AfterOp(IdentityOp):
-    """The first operand, for which the writes that are the others have to happen as well."""
+    """The first operand, with a dependency on the writes that are the others."""
 
 
 def _check_operands(graph: Graph, args: tuple[TensorOp, ...]) -> None:
@@ -277,17 +277,17 @@ def _check_carried(graph: Graph) -> None:
     for output, parameter in zip(graph.outputs, graph.inputs, strict=False):
         if (output.axes.lengths, output.dtype) != (parameter.axes.lengths, parameter.dtype):
             raise AxesError(
-                f"{graph.name} yields {output.dtype} {output.axes} for its input "
+                f"{graph.name} carries {output.dtype} {output.axes} to its input "
                 f"{parameter.source}, which is {parameter.dtype} {parameter.axes}"
             )
 
 
 def _check_bool(what: str, op: TensorOp) -> None:
     if op.axes or not dtypes.is_bool(op.dtype):
-        raise DTypeError(f"{what} must be a bool without axes, not {op.dtype} {op.axes}")
+        raise DTypeError(f"{what} must be a bool scalar, not {op.dtype} {op.axes}")
 
 
 def _evaluated(graph: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Evaluate a graph, in wide precision if that is what its operands come in."""
+    """Evaluate a graph, in wide precision if its operands are wide."""
     wide = any(x.dtype != op.dtype for x, op in zip(args, graph.inputs, strict=True))
     return tuple(evaluate(graph, args, wide=wide)[0])

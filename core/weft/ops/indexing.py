@@ -29,7 +29,7 @@ Bounds = tuple[tuple[Any, Any, int], ...]
 
 
 class SliceOp(TensorOp):
-    """Evenly spaced elements along each axis.
+    """A strided slice along each axis.
 
     Attributes
     ----------
@@ -40,22 +40,22 @@ class SliceOp(TensorOp):
     bounds: Bounds
 
     def infer(self) -> tuple[Axes, DType]:
-        """Give each axis its new length and keep its name."""
+        """Return the axes with the lengths of the slices."""
         (x,) = self.args
         if len(self.bounds) != x.rank:
             raise AxesError(f"{len(self.bounds)} slices for the {x.rank} axes {x.axes}")
         return _sliced_axes(x.axes, self.bounds), x.dtype
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Put the adjoint into zeros."""
+        """Write the adjoint into zeros."""
         return (UpdateSliceOp(zeros_like(x), delta, bounds=self.bounds),)
 
     def reference(self, x: Any) -> Any:
-        """Slice."""
+        """Index with Python slices."""
         return x[python_slices(self.bounds)]
 
     def view(self, operand: TensorDescription) -> TensorDescription:
-        """Always a view."""
+        """Return the sliced layout of the operand."""
         return operand.slice(self.bounds)
 
 
@@ -71,19 +71,21 @@ class UpdateSliceOp(TensorOp):
     bounds: Bounds
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check that the second operand has the slice's axes."""
+        """Check that the second operand has the axes of the slice."""
         x, value = self.args
         wanted = _sliced_axes(x.axes, self.bounds)
         if value.axes != wanted or value.dtype != x.dtype:
-            raise AxesError(f"a slice of {x.dtype} {wanted} cannot take {value.dtype} {value.axes}")
+            raise AxesError(
+                f"a slice {x.dtype} {wanted} cannot be set to {value.dtype} {value.axes}"
+            )
         return x.axes, x.dtype
 
     def may_overwrite(self, index: int) -> bool:
-        """The slice can be written into the first operand."""
+        """Allow the first operand: the slice can be written into it."""
         return index == 0
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, value: TensorOp) -> Any:
-        """Cut the slice out of the adjoint for the second, and zero it for the first."""
+        """Return the adjoint with zeros in the slice, and the slice of the adjoint."""
         zeros = zeros_like(value)
         return UpdateSliceOp(delta, zeros, bounds=self.bounds), SliceOp(delta, bounds=self.bounds)
 
@@ -95,7 +97,7 @@ class UpdateSliceOp(TensorOp):
 
 
 def with_lengths(axes: Axes, lengths: Any) -> Axes:
-    """Return axes of the same names with other lengths; an axis that keeps its length is kept."""
+    """Return axes with the same names and other lengths."""
     return Axes(
         axis if axis.length == length else Axis(length, axis.name)
         for axis, length in zip(axes, lengths, strict=True)
@@ -103,7 +105,7 @@ def with_lengths(axes: Axes, lengths: Any) -> Axes:
 
 
 def python_slices(bounds: Bounds) -> tuple[slice, ...]:
-    """Return bounds as slices that Python indexing takes."""
+    """Return bounds as Python slices."""
     slices = []
     for start, length, step in bounds:
         stop = start + (length - 1) * step + (1 if step > 0 else -1)
@@ -124,8 +126,7 @@ def _sliced_axes(axes: Axes, bounds: Bounds) -> Axes:
 def bounds_of(item: slice, length: Any, what: str) -> tuple[Any, Any, int]:
     """Return a Python slice of an axis as ``(start, length, step)``.
 
-    Of an unknown length, only starts and stops counted from one end by integers can be taken, with
-    step 1 or -1.
+    For an unknown length, start and stop must count from the same end, with a step of 1 or -1.
     """
     for bound in (item.start, item.stop, item.step):
         if not (bound is None or isinstance(bound, Length) or _as_index(bound) is not None):
@@ -155,7 +156,7 @@ def _from_end(bound: Any, length: Any, default: Any) -> Any:
 def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> TensorOp:
     """Return a slice of the tensor: one slice or index for each axis; an index drops its axis.
 
-    `axes` renames what is left. Raises AxesError for an index out of range.
+    `axes` renames the remaining axes. Raises AxesError for an index out of range.
     """
     x = as_op(x)
     bounds, dropped = _bounds_and_dropped(x, slices)
@@ -167,12 +168,14 @@ def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> TensorOp:
 
 
 def one_for_each_axis(x: TensorOp, items: Any) -> tuple[Any, ...]:
-    """Return the items of an index with its ellipsis, and what is left out, written as slices."""
+    """Return an index with one item for each axis: ellipsis and missing items become slices."""
     if not isinstance(items, Sequence):
-        raise ArgumentError(x.explain(f"slices must list one for each axis, not {items!r}"))
+        raise ArgumentError(
+            x.explain(f"slices must be a list with one for each axis, not {items!r}")
+        )
     items = tuple(items)
     if any(item is None for item in items):
-        raise ArgumentError(x.explain(f"None is no index of {x.axes}: expand_dims adds an axis"))
+        raise ArgumentError(x.explain(f"None does not index {x.axes}: expand_dims adds an axis"))
     if any(item is Ellipsis for item in items):
         place = next(i for i, item in enumerate(items) if item is Ellipsis)
         fill = (slice(None),) * (x.rank - len(items) + 1)
@@ -218,14 +221,14 @@ def _instead_of(item: Any) -> str:
         return repr(item)
     what = f"{type(item).__name__} of {dtype}"
     if dtype.kind == "b":
-        return f"{what}: where() chooses by a mask, nonzero() gives the indices for take()"
+        return f"{what}: where() selects by a mask, nonzero() gives the indices for take()"
     if dtype.kind in "iu":
-        return f"{what}: take() takes and scatter() puts elements by indices that are tensors"
-    return f"{what}: cast() makes integers"
+        return f"{what}: take() and scatter() accept index tensors"
+    return f"{what}: cast() converts to integers"
 
 
 def _dtype_of(item: Any) -> DType | None:
-    """Return the dtype of a tensor, an array or a list; None for anything else."""
+    """Return the dtype of a tensor, array or list; None for other values."""
     if isinstance(item, list):
         try:
             item = np.asarray(item if item else np.empty(0, np.int64))
@@ -235,7 +238,7 @@ def _dtype_of(item: Any) -> DType | None:
 
 
 def is_index_tensor(item: Any) -> bool:
-    """Whether an item of an index holds several integers, or one that only a call will know."""
+    """Whether an item of an index is a tensor, array or list of integers."""
     dtype = _dtype_of(item)
     return dtype is not None and dtype.kind in "iu" and _as_index(item) is None
 
@@ -251,9 +254,9 @@ def getitem(x: TensorOp, item: Any) -> TensorOp:
 
 
 def _with_new_axes(x: TensorOp, items: tuple[Any, ...]) -> TensorOp:
-    """Return ``x[items]``, where each None stands for a new axis of length 1."""
+    """Return ``x[items]``, with a new axis of length 1 for each None."""
     if x.axes.is_named or any(map(is_index_tensor, items)):
-        problem = "None adds an axis beside positional axes and slices only: see expand_dims"
+        problem = "None takes positional axes and no index tensors: see expand_dims"
         raise AxesError(x.explain(problem))
     inner = getitem(x, tuple(part for part in items if part is not None))
     if not any(part is Ellipsis for part in items):
@@ -272,7 +275,7 @@ def _with_new_axes(x: TensorOp, items: tuple[Any, ...]) -> TensorOp:
 
 
 def slice_along_axis(x: Any, axis: Any, index: int) -> TensorOp:
-    """Return the tensor at one index of an axis, which is dropped."""
+    """Return the slice at one index of an axis, which is dropped."""
     x = as_op(x)
     slices: list[Any] = [slice(None)] * x.rank
     slices[x.axes.position(axis)] = index
@@ -280,7 +283,7 @@ def slice_along_axis(x: Any, axis: Any, index: int) -> TensorOp:
 
 
 def update_slice(x: Any, slices: Sequence[Any], value: Any) -> TensorOp:
-    """Return the tensor with a slice of it replaced by a value, which is broadcast and cast."""
+    """Return the tensor with a slice replaced by a value, which is broadcast and cast."""
     x = as_op(x)
     bounds, dropped = _bounds_and_dropped(x, slices)
     cut = _sliced_axes(x.axes, bounds)

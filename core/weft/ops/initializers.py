@@ -1,9 +1,9 @@
 """Weight initialisers, scaled by fan-in and fan-out.
 
-Each takes the axes of a weight, so ``variable(axes, initial_value=glorot_uniform)`` calls it, and
-`functools.partial` gives it options. The *fan-in* of a weight is the number of inputs that each
-output adds up: the length of the input axis times those of all axes that are neither input nor
-output, such as a filter's height and width; the *fan-out* likewise.
+Each is a function of the axes of a weight, as in ``variable(axes, initial_value=glorot_uniform)``;
+`functools.partial` sets its options. The *fan-in* of a weight is the number of inputs summed in
+each output: the length of the input axis times those of all axes that are neither input nor output,
+such as a filter's height and width. The *fan-out* is defined likewise.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ __all__ = [
 MODES = ("fan_in", "fan_out", "fan_avg")
 DISTRIBUTIONS = ("uniform", "normal", "truncated_normal")
 TRUNCATED_DEVIATION = 0.8796256610342398
-"""The standard deviation of a standard normal distribution that is cut off at -2 and 2."""
+"""The standard deviation of the standard normal distribution truncated to [-2, 2]."""
 
 
 def _places(function: str, axes: Axes, in_axes: Any, out_axes: Any) -> tuple[Any, Any]:
-    """Return the places of the inputs and of the outputs among the axes of a weight."""
+    """Return the positions of the input and the output axes of a weight."""
     found = [
         None if given is None else explained(function, (), axes.positions, given)
         for given in (in_axes, out_axes)
     ]
-    # As `conv` and recurrent layers take weights: outputs first, then inputs.
+    # The order of `conv` and recurrent layers: outputs first, then inputs.
     for number in (1, 0):
         if found[number] is None:
             taken = found[1 - number] or ()
             rest = [place for place in range(len(axes)) if place not in taken]
             found[number] = tuple(rest[:1])
     if not found[0] or not found[1] or set(found[0]) & set(found[1]):
-        problem = f"{axes} need an axis of inputs and another of outputs: say in_axes=, out_axes="
+        problem = f"{axes} need an axis of inputs and another of outputs: give in_axes=, out_axes="
         raise AxesError(explain(function, problem, ()))
     return found[0], found[1]
 
@@ -66,7 +66,7 @@ def _places(function: str, axes: Axes, in_axes: Any, out_axes: Any) -> tuple[Any
 def _fans(function: str, axes: Axes, in_axes: Any, out_axes: Any) -> tuple[int, int]:
     """Return the fan-in and the fan-out of a weight."""
     if not axes.is_static:
-        problem = f"the lengths of {axes} must be known: they say how large the numbers are"
+        problem = f"the lengths of {axes} must be known: they determine the variance"
         raise AxesError(explain(function, problem, ()))
     inputs, outputs = _places(function, axes, in_axes, out_axes)
     sizes = [product(axes[place].length for place in places) for places in (inputs, outputs)]
@@ -88,13 +88,13 @@ def variance_scaling(
 ) -> TensorOp:
     """Return random weights of mean 0 and variance ``scale / fan``.
 
-    The fan is, by the `mode`, that of inputs (``fan_in``), of outputs (``fan_out``), or the mean of
-    both (``fan_avg``). The `distribution` is ``uniform``, ``normal``, or ``truncated_normal``,
-    which is cut off at two standard deviations and widened to have the variance all the same.
+    The `mode` selects the fan: ``fan_in``, ``fan_out``, or their mean ``fan_avg``. The
+    `distribution` is ``uniform``, ``normal``, or ``truncated_normal``, which is truncated at two
+    standard deviations and scaled to the same variance.
 
-    `in_axes` and `out_axes` are axes, names, places or lists of them; by default the outputs are
-    the first axis that is not an input, and the inputs the first that is not an output. See
-    `random_bits` for `seed` and `stream`.
+    `in_axes` and `out_axes` are axes, names, positions or lists of them. The default output axis is
+    the first that is no input, the default input axis the first that is no output. For `seed` and
+    `stream` see `random_bits`.
     """
     return _scaled(
         "variance_scaling", axes, scale, mode, distribution, in_axes, out_axes, dtype, seed, stream
@@ -139,10 +139,10 @@ def glorot_uniform(
     axes: Any, gain: float = 1.0, in_axes: Any = None, out_axes: Any = None,
     dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
 ) -> TensorOp:  # fmt: skip
-    """Return weights drawn evenly from ``±gain * sqrt(6 / (fan_in + fan_out))``.
+    """Return weights drawn uniformly from ``±gain * sqrt(6 / (fan_in + fan_out))``.
 
-    Also called Xavier's (Glorot and Bengio: Understanding the difficulty of training deep
-    feedforward neural networks, 2010, equation 16). See `variance_scaling` for the rest.
+    Also called Xavier initialization (Glorot and Bengio: Understanding the difficulty of training
+    deep feedforward neural networks, 2010, equation 16). See `variance_scaling` for the rest.
     """
     scale = checked_number("glorot_uniform", "gain", gain) ** 2
     return _scaled("glorot_uniform", axes, scale, "fan_avg", "uniform", in_axes, out_axes, dtype,
@@ -153,7 +153,7 @@ def glorot_normal(
     axes: Any, gain: float = 1.0, in_axes: Any = None, out_axes: Any = None,
     dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
 ) -> TensorOp:  # fmt: skip
-    """Return normal weights of deviation ``gain * sqrt(2 / (fan_in + fan_out))``.
+    """Return normal weights of standard deviation ``gain * sqrt(2 / (fan_in + fan_out))``.
 
     Glorot and Bengio, 2010, equation 12. See `variance_scaling` for the rest.
     """
@@ -166,10 +166,11 @@ def he_uniform(
     axes: Any, slope: float = 0.0, mode: str = "fan_in", in_axes: Any = None, out_axes: Any = None,
     dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
 ) -> TensorOp:  # fmt: skip
-    """Return weights drawn evenly from ``±sqrt(6 / ((1 + slope²) fan))``; also called Kaiming's.
+    """Return weights drawn uniformly from ``±sqrt(6 / ((1 + slope²) fan))``.
 
-    They suit `relu`, or `leaky_relu` with that `slope`. He, Zhang, Ren and Sun: Delving deep into
-    rectifiers, 2015, equations 10, 14 and 15. See `variance_scaling` for the rest.
+    Also called Kaiming initialization, for `relu`, or `leaky_relu` with that `slope` (He, Zhang,
+    Ren and Sun: Delving deep into rectifiers, 2015, equations 10, 14 and 15). See
+    `variance_scaling` for the rest.
     """
     scale = 2 / (1 + checked_number("he_uniform", "slope", slope) ** 2)
     return _scaled("he_uniform", axes, scale, mode, "uniform", in_axes, out_axes, dtype, seed,
@@ -180,9 +181,9 @@ def he_normal(
     axes: Any, slope: float = 0.0, mode: str = "fan_in", in_axes: Any = None, out_axes: Any = None,
     dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
 ) -> TensorOp:  # fmt: skip
-    """Return normal weights of deviation ``sqrt(2 / ((1 + slope²) fan))``; also called Kaiming's.
+    """Return normal weights of standard deviation ``sqrt(2 / ((1 + slope²) fan))``.
 
-    See `he_uniform`.
+    Also called Kaiming initialization; see `he_uniform`.
     """
     scale = 2 / (1 + checked_number("he_normal", "slope", slope) ** 2)
     return _scaled("he_normal", axes, scale, mode, "normal", in_axes, out_axes, dtype, seed,
@@ -193,7 +194,7 @@ def lecun_uniform(
     axes: Any, in_axes: Any = None, out_axes: Any = None, dtype: Any = dtypes.DEFAULT,
     seed: int = 0, stream: int | None = None,
 ) -> TensorOp:  # fmt: skip
-    """Return weights drawn evenly from ``±sqrt(3 / fan_in)``.
+    """Return weights drawn uniformly from ``±sqrt(3 / fan_in)``.
 
     LeCun, Bottou, Orr and Müller: Efficient BackProp, 1998, section 4.6. See `variance_scaling` for
     the rest.
@@ -206,7 +207,7 @@ def lecun_normal(
     axes: Any, in_axes: Any = None, out_axes: Any = None, dtype: Any = dtypes.DEFAULT,
     seed: int = 0, stream: int | None = None,
 ) -> TensorOp:  # fmt: skip
-    """Return normal weights of deviation ``sqrt(1 / fan_in)``, as `selu` wants them.
+    """Return normal weights of standard deviation ``sqrt(1 / fan_in)``, for `selu`.
 
     LeCun and others, 1998; Klambauer and others: Self-normalizing neural networks, 2017. See
     `variance_scaling` for the rest.
@@ -223,12 +224,12 @@ def orthogonal(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return `gain` times a random matrix with orthonormal rows, or columns if those are fewer.
+    """Return `gain` times a random matrix with orthonormal rows, or columns if these are fewer.
 
-    The outputs, by default the first axis, are its rows, and all other axes its columns. All such
-    matrices are equally likely (Saxe, McClelland and Ganguli: Exact solutions to the nonlinear
-    dynamics of learning in deep linear neural networks, 2014; Mezzadri: How to generate random
-    matrices from the classical compact groups, 2007).
+    The rows are the output axes, by default the first; the columns are all other axes. The
+    distribution is uniform over such matrices (Saxe, McClelland and Ganguli: Exact solutions to the
+    nonlinear dynamics of learning in deep linear neural networks, 2014; Mezzadri: How to generate
+    random matrices from the classical compact groups, 2007).
     """
     target = axes_of(axes)
     gain = checked_number("orthogonal", "gain", gain)
@@ -237,7 +238,7 @@ def orthogonal(
     rows = () if chosen is None else explained("orthogonal", (), target.positions, chosen)
     columns = [place for place in range(len(target)) if place not in rows]
     if not rows or not columns or not target.is_static:
-        problem = f"{target} must have known lengths, an axis of outputs and another one"
+        problem = f"{target} must have known lengths, an axis of outputs and another axis"
         raise AxesError(explain("orthogonal", problem, ()))
     sizes = [math.prod(target[place].length for place in places) for places in (rows, columns)]
     drawn = normal(make_axes((max(sizes), min(sizes))), dtype=working, seed=seed, stream=stream)
@@ -250,15 +251,15 @@ def orthogonal(
 
 
 def _orthonormal(x: TensorOp) -> TensorOp:
-    """Return the factor Q of ``x = Q R``, R with a positive diagonal, for normal numbers x.
+    """Return the factor Q of the QR decomposition, R with a positive diagonal, for normal x.
 
-    By Cholesky's decomposition of ``xᵀ x``, repeated because rounding grows with the square of the
-    condition; it is shifted at first, so that it exists for any x (Fukaya and others: Shifted
-    Cholesky QR, 2020).
+    By Cholesky decomposition of ``xᵀ x``, repeated because the rounding error grows with the square
+    of the condition number. A shift in the first steps ensures that it exists for any x (Fukaya and
+    others: Shifted Cholesky QR, 2020).
     """
     rows, columns = x.axes.lengths
     shift = float(np.finfo(x.dtype).eps) * columns
-    largest = (math.sqrt(rows) + math.sqrt(columns)) ** 2  # of the eigenvalues, nearly
+    largest = (math.sqrt(rows) + math.sqrt(columns)) ** 2  # approximate largest eigenvalue
     for added in (shift * largest, shift, 0.0, 0.0):
         gram = matmul(matrix_transpose(x), x)
         if added:

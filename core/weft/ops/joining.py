@@ -37,24 +37,26 @@ __all__ = [
 
 
 class PadOp(CompositeOp):
-    """The operand with a constant around it.
+    """The operand padded with a constant.
 
     Attributes
     ----------
     widths
         For each axis the number of elements before and after.
     fill
-        The value around the operand.
+        The padding value.
     """
 
     widths: tuple[tuple[int, int], ...]
     fill: float
 
     def infer(self) -> tuple[Axes, DType]:
-        """Lengthen the axes."""
+        """Return the axes with the padded lengths."""
         (x,) = self.args
         if len(self.widths) != x.rank or any(min(pair) < 0 for pair in self.widths):
-            raise AxesError(f"padding {self.widths} must give two counts >= 0 for each of {x.axes}")
+            raise AxesError(
+                f"padding {self.widths} must be a pair of numbers >= 0 for each of {x.axes}"
+            )
         lengths = (
             before + axis.length + after
             for axis, (before, after) in zip(x.axes, self.widths, strict=True)
@@ -62,11 +64,11 @@ class PadOp(CompositeOp):
         return with_lengths(x.axes, lengths), x.dtype
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Cut the padding off."""
+        """Slice off the padding."""
         return (SliceOp(delta, bounds=self.inner_bounds(x.axes)),)
 
     def inner_bounds(self, axes: Axes) -> Bounds:
-        """Return where the operand lies inside the result."""
+        """Return the slice of the result that is the operand."""
         return tuple(
             (before, axis.length, 1) for axis, (before, _) in zip(axes, self.widths, strict=True)
         )
@@ -84,18 +86,18 @@ class PadOp(CompositeOp):
 
 
 class ConcatOp(TensorOp):
-    """Several tensors one after the other along one axis.
+    """The concatenation of tensors along one axis.
 
     Attributes
     ----------
     position
-        The place of that axis.
+        The position of that axis.
     """
 
     position: int
 
     def infer(self) -> tuple[Axes, DType]:
-        """Add up the lengths along the axis; everything else must agree."""
+        """Sum the lengths along the axis, and check that all others agree."""
         first = self.args[0]
         for x in self.args:
             others = Axes(axis for place, axis in enumerate(x.axes) if place != self.position)
@@ -111,7 +113,7 @@ class ConcatOp(TensorOp):
         return with_lengths(first.axes, lengths), first.dtype
 
     def parts(self) -> list[Bounds]:
-        """Return the slice of the result that each operand takes."""
+        """Return the slice of the result for each operand."""
         start: Any = 0
         found = []
         for x in self.args:
@@ -123,30 +125,30 @@ class ConcatOp(TensorOp):
         return found
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp]:
-        """Give each operand its slice of the adjoint."""
+        """Return the slice of the adjoint for each operand."""
         return [
             cast_axes(SliceOp(delta, bounds=bounds), x.axes)
             for x, bounds in zip(args, self.parts(), strict=True)
         ]
 
     def reference(self, *args: Any) -> Any:
-        """Concatenate."""
+        """Call NumPy's concatenate."""
         return np.concatenate(args, axis=self.position)
 
 
 def pad(x: Any, paddings: Any, value: Any = 0.0, mode: str = "constant") -> TensorOp:
-    """Return the tensor with more elements around it: a `value`, or copies of its own.
+    """Return the tensor padded with a `value`, or with elements of its own.
 
-    `paddings` gives for each axis a pair of counts before and after, or one count for both; or such
-    for some axes, in a dictionary. What is added depends on the mode:
+    `paddings` has for each axis the numbers of elements before and after, or one number for both;
+    or it is a dictionary from axes to these. The mode determines the padding:
 
     * ``constant``: the value;
-    * ``edge`` (or ``replicate``): the first and the last element;
-    * ``reflect``: the elements in reversed order, without the first and the last one;
-    * ``symmetric``: the same with them;
-    * ``wrap`` (or ``circular``): the elements of the other end.
+    * ``edge`` (or ``replicate``): the edge element;
+    * ``reflect``: the reflection, without the edge element;
+    * ``symmetric``: the reflection, with the edge element;
+    * ``wrap`` (or ``circular``): the elements of the opposite end.
 
-    Raises AxesError where the axis has too few elements; `reflect` needs one more than it adds.
+    Raises AxesError if the axis has too few elements; `reflect` needs one more than the padding.
     """
     op: TensorOp = as_op(x)
     widths = _widths(op, paddings)
@@ -157,7 +159,7 @@ def pad(x: Any, paddings: Any, value: Any = 0.0, mode: str = "constant") -> Tens
         known = ", ".join(["constant", *_BORDERS, *_SAME_MODE])
         problem = f"unknown mode of padding {mode!r}: use one of {known}"
     elif fill.shape:
-        problem = f"it takes one value, not an array of shape {fill.shape}"
+        problem = f"the value must be a scalar, not an array of shape {fill.shape}"
     elif mode != "constant" and fill:
         problem = f"padding by {mode} takes no value, got {value!r}"
     if problem is not None:
@@ -171,7 +173,7 @@ def pad(x: Any, paddings: Any, value: Any = 0.0, mode: str = "constant") -> Tens
 
 
 _SAME_MODE = {"replicate": "edge", "circular": "wrap"}
-"""Other names of modes, from PyTorch."""
+"""PyTorch's names of modes."""
 
 _BORDERS: dict[str, tuple[int, Callable[[Any, int, int], Bounds]]] = {
     "edge": (1, lambda n, before, after: ((0, 1, 1), (n - 1, 1, 1))),
@@ -179,16 +181,16 @@ _BORDERS: dict[str, tuple[int, Callable[[Any, int, int], Bounds]]] = {
     "symmetric": (0, lambda n, before, after: ((before - 1, before, -1), (n - 1, after, -1))),
     "wrap": (0, lambda n, before, after: ((n - before, before, 1), (0, after, 1))),
 }
-"""By mode, how many elements more than it adds an axis needs, and which it adds at both ends."""
+"""For each mode, the elements needed beyond the padding, and the bounds of both borders."""
 
 
 def _widths(x: TensorOp, paddings: Any) -> tuple[tuple[int, int], ...]:
-    """Return for each axis how many elements are added before and after."""
+    """Return the padding before and after each axis."""
     if isinstance(paddings, Mapping):
         given = {x.axes.position(axis): pair for axis, pair in paddings.items()}
         paddings = [given.get(place, 0) for place in range(x.rank)]
     if not isinstance(paddings, Sequence) or len(paddings) != x.rank:
-        problem = f"paddings must list a count or a pair for each axis, not {paddings!r}"
+        problem = f"paddings must be a list of a number or a pair for each axis, not {paddings!r}"
         raise ArgumentError(explain("pad", problem, (x,)))
     return tuple(_width(x, pair) for pair in paddings)
 
@@ -198,15 +200,15 @@ def _width(x: TensorOp, pair: Any) -> tuple[int, int]:
     is_pair = isinstance(both, Sequence) and len(both) == 2
     if not is_pair or not all(hasattr(n, "__index__") and not isinstance(n, bool) for n in both):
         raise ArgumentError(
-            explain("pad", f"padding is a count, or a pair of counts, not {pair!r}", (x,))
+            explain("pad", f"padding is a number, or a pair of numbers, not {pair!r}", (x,))
         )
     if min(both) < 0:
-        raise AxesError(explain("pad", f"padding adds 0 elements or more, not {pair!r}", (x,)))
+        raise AxesError(explain("pad", f"padding must be at least 0, not {pair!r}", (x,)))
     return int(both[0]), int(both[1])
 
 
 def _bordered(x: TensorOp, place: int, pair: tuple[int, int], mode: str) -> TensorOp:
-    """Return the tensor with elements of its own added at both ends of one axis."""
+    """Return the tensor padded along one axis with elements of its own."""
     length = x.axes[place].length
     surplus, borders = _BORDERS[mode]
     needed = 1 if mode == "edge" else max(pair) + surplus
@@ -233,9 +235,9 @@ def _border(x: TensorOp, place: int, bound: tuple[Any, Any, int], count: int) ->
 
 
 def concat(tensors: Sequence[Any], axis: Any = 0) -> TensorOp:
-    """Return tensors one after the other along an axis, given as an axis, name or place.
+    """Return the concatenation of tensors along an axis, given as an axis, name or position.
 
-    Named tensors are brought into the axis order of the first; dtypes are promoted.
+    Named tensors are transposed to the axis order of the first; dtypes are promoted.
     """
     xs = _listed("concat", tensors)
     dtype = xs[0].dtype
@@ -263,19 +265,19 @@ def _listed(function: str, tensors: Any) -> list[TensorOp]:
 
 
 def stack(tensors: Sequence[Any], axis: Any = None, pos: int = 0) -> TensorOp:
-    """Return tensors of equal axes along a new axis at place `pos`.
+    """Return tensors of equal axes stacked along a new axis at position `pos`.
 
     A named `axis` must have the number of tensors as its length.
     """
     xs = _listed("stack", tensors)
     if isinstance(axis, int):
-        raise ArgumentError(f"stack: axis= is the new axis, for its place say pos={axis}")
+        raise ArgumentError(f"stack: axis= is the new axis, its position is pos={axis}")
     if not all(xs[0].axes.agrees_with(x.axes) for x in xs):
         problem = "only tensors of equal axes can be stacked: broadcast() them first"
         raise AxesError(explain("stack", problem, xs))
     new = Axis(len(xs)) if axis is None else make_axes(axis)[0]
     if new.length != len(xs):
-        raise AxesError(f"axis {new!r} cannot number {len(xs)} tensors")
+        raise AxesError(f"axis {new!r} must have length {len(xs)}, the number of tensors")
     one = Axis(1, new.name)
     place = new_place("stack", xs[0], pos)
     result = concat([expand_dims(broadcast(x, xs[0].axes), one, place) for x in xs], place)
@@ -290,17 +292,17 @@ def one_hot(
     on_value: Any = 1,
     off_value: Any = 0,
 ) -> TensorOp:
-    """Return 1 where the index along a new axis, at place `pos`, equals the element, else 0.
+    """Return the one-hot encoding of integers along a new axis, at position `pos`.
 
-    An element outside the axis gives zeros only. `axis` is an axis, or a number of classes;
-    `on_value` and `off_value` take the place of 1 and 0.
+    `axis` is an axis, or a number of classes. An integer outside it gives zeros only. `on_value`
+    and `off_value` replace 1 and 0.
     """
     x, new = as_op(x), make_axes(axis)[0]
     if not dtypes.is_integer(x.dtype) or x.dtype.itemsize < dtypes.int32.itemsize:
-        # In fewer bits the count along the axis could wrap around and meet an element twice.
+        # In a narrower dtype the index along the axis could wrap around and match twice.
         x = operators["cast"](x, dtypes.int32)
     if x.axes.is_named and new.name is None:
-        problem = f"the new axis needs a name beside {x.axes}: give make_axis({new!r}, 'name')"
+        problem = f"the new axis of {x.axes} needs a name: give make_axis({new!r}, 'name')"
         raise AxesError(explain("one_hot", problem, (x,)))
     place = new_place("one_hot", x, pos)
     target = Axes((*x.axes[:place], new, *x.axes[place:]))

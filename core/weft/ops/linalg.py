@@ -1,4 +1,4 @@
-"""Matrix products, tensor products over shared axes, and related functions."""
+"""Matrix products, contractions over shared axes, diagonals and cross products."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ IndexingMap = tuple[int, ...]
 
 
 class MatmulOp(TensorOp):
-    """The matrix product of the last two axes, for each place of equal leading axes.
+    """The batched matrix product: of the last two axes, over equal leading axes.
 
-    The result has the first operand's axes with the last replaced by the second's last. Floats of
-    16 bits are added up in float32; integers wrap around.
+    The result has the first operand's axes, with the last replaced by the second's last. 16-bit
+    floats are accumulated in float32; integers wrap around.
     """
 
     def infer(self) -> tuple[Axes, DType]:
@@ -68,7 +68,7 @@ class MatmulOp(TensorOp):
         return np.matmul(np.asarray(x, wide), np.asarray(y, wide)).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> Any:
-        """Delta yᵀ and xᵀ delta."""
+        """Return delta yᵀ and xᵀ delta."""
         swap = (*range(x.rank - 2), x.rank - 1, x.rank - 2)
         turned_y = TransposeOp(y, permutation=swap)
         turned_x = TransposeOp(x, permutation=swap)
@@ -76,14 +76,14 @@ class MatmulOp(TensorOp):
 
 
 class DotOp(CompositeOp):
-    """The sum of products over contracted axes, for each place of the batched ones.
+    """A tensor contraction: the sum of products over contracted axes, batched over others.
 
-    The result's axes are the batched ones, what is left of the first operand, then of the second.
+    The result has the batch axes, the free axes of the first operand, then those of the second.
 
     Attributes
     ----------
     contracted, batched
-        Pairs of places, in the first and in the second operand, in corresponding order.
+        Positions of the axes in the first and in the second operand, in corresponding order.
     """
 
     contracted: tuple[IndexingMap, IndexingMap]
@@ -106,7 +106,7 @@ class DotOp(CompositeOp):
         return Axes((*batch, *rest)), x.dtype
 
     def free(self) -> tuple[IndexingMap, IndexingMap]:
-        """Return the places of each operand that are neither contracted nor batched."""
+        """Return the positions of the free axes of each operand."""
         x, y = self.args
         return (
             tuple(i for i in range(x.rank) if i not in self.contracted[0] + self.batched[0]),
@@ -114,7 +114,7 @@ class DotOp(CompositeOp):
         )
 
     def reference(self, x: Any, y: Any) -> Any:
-        """Contract with einsum."""
+        """Contract with NumPy's einsum."""
         letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
         left = list(letters[: np.ndim(x)])
         right = list(letters[np.ndim(x) : np.ndim(x) + np.ndim(y)])
@@ -128,7 +128,7 @@ class DotOp(CompositeOp):
         return total.astype(self.dtype)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Bring both into matrices (one a batch place) and multiply those."""
+        """Transpose and reshape both operands to batched matrices, and multiply these."""
         free_x, free_y = self.free()
         (contracted_x, contracted_y), (batched_x, batched_y) = self.contracted, self.batched
         left = _matrix(x, batched_x, free_x, contracted_x)
@@ -144,8 +144,8 @@ class DotOp(CompositeOp):
         columns = tuple(range(head + len(free_x), self.rank))
         dx = DotOp(delta, y, contracted=(columns, free_y), batched=(batch, self.batched[1]))
         dy = DotOp(x, delta, contracted=(free_x, rows), batched=(self.batched[0], batch))
-        # Contracted axes come back in the order of the operand that had them; written this way
-        # round, the usual layouts (rows, contracted) and (contracted, columns) need no transpose.
+        # Contracted axes have the order of the other operand. With this order of operands the usual
+        # layouts (rows, contracted) and (contracted, columns) need no transpose.
         paired_x = _sorted_pairs(self.contracted[1], self.contracted[0])
         paired_y = _sorted_pairs(self.contracted[0], self.contracted[1])
         return (
@@ -165,13 +165,13 @@ def _sorted_pairs(keys: IndexingMap, values: IndexingMap) -> IndexingMap:
 
 
 def _in_place(x: TensorOp, places: IndexingMap, axes: Axes) -> TensorOp:
-    """Return the tensor whose axis i belongs at ``places[i]``, with the given axes."""
+    """Return the tensor with axis i moved to ``places[i]``, and the given axes."""
     order = tuple(places.index(place) for place in range(len(places)))
     return cast_axes(transpose(x, order), axes)
 
 
 def as_factors(kind: str, *operands: Any) -> tuple[TensorOp, ...]:
-    """Return operands of one dtype, of which products can be added up: bool counts as int32."""
+    """Return the operands of a product in one numeric dtype; bool counts as int32."""
     dtype = explained(kind, operands, common_dtype, operands)
     if dtypes.is_bool(dtype):
         dtype = dtypes.int32
@@ -185,19 +185,21 @@ def _factor(x: Any, dtype: DType) -> TensorOp:
 
 
 def dot(x: Any, y: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
-    """Return the sum of products over shared axes.
+    """Return the contraction over shared axes.
 
-    Named axes: contracts those that both sides share except the batch axis ``N``, or just the
-    `reduction_axes`; shared axes that are not contracted run along in both. The result has them
-    first, then what is left of `x` and of `y`, or the order of `out_axes`. Positional axes: the
-    last of `x` with the last but one of `y` (or its only one), as in NumPy's dot. A scalar
-    multiplies. Bool counts as int32, and floats of 16 bits are added up in float32.
+    Named axes: the contracted axes are those shared by both operands, except the batch axis ``N``,
+    or only the `reduction_axes`. Other shared axes are batch axes. The result has the batch axes,
+    then the remaining ones of `x` and of `y`, or the order of `out_axes`. Positional axes: the last
+    axis of `x` is contracted with the last but one of `y` (or its only one), as in NumPy's dot. A
+    scalar multiplies. Bool counts as int32; 16-bit floats are accumulated in float32.
     """
     x, y = as_factors("dot", x, y)
     if not x.axes or not y.axes:
         return operators["multiply"](x, y)
     if x.axes.is_named != y.axes.is_named:
-        raise AxesError(explain("dot", f"named {x.axes} meet positional {y.axes}", (x, y)))
+        raise AxesError(
+            explain("dot", f"cannot combine named {x.axes} and positional {y.axes}", (x, y))
+        )
     if not x.axes.is_named:
         if reduction_axes is not None or out_axes is not None:
             raise ArgumentError(explain("dot", "reduction_axes and out_axes need names", (x, y)))
@@ -238,7 +240,7 @@ def require_matrices(kind: str, x: TensorOp) -> None:
     """Raise AxesError if there are fewer than two axes, or named ones."""
     require_positional(kind, x)
     if x.rank < 2:
-        problem = f"takes matrices along the last two axes, which {x.axes} lacks"
+        problem = f"takes matrices in the last two axes, not {x.axes}"
         raise AxesError(explain(kind, problem, (x,)))
 
 
@@ -252,13 +254,13 @@ _PRODUCT = Layout(
 def matmul(x: Any, y: Any, **axes: Unpack[MatrixRoles]) -> TensorOp:
     """Return the matrix product, by NumPy's rules for positional tensors.
 
-    One axis counts as a row on the left and as a column on the right; leading axes broadcast. Bool
-    counts as int32, integers wrap around, floats of 16 bits are added up in float32, and an empty
-    contraction gives zeros.
+    A vector is a row on the left and a column on the right; leading axes broadcast. Bool counts as
+    int32, integers wrap around, 16-bit floats are accumulated in float32, and an empty contraction
+    gives zeros.
 
-    Of named axes one is summed over: `contracted`, by default the only one that both share beside
-    the batch axis N, or the last of `x` beside a matrix without names. The others that both share
-    run along, and the result lies as `x` does, with the axes that only `y` has in place of the
+    For named tensors one axis is summed over: `contracted`, by default the only one that both share
+    besides the batch axis N, or the last axis of `x` if y is a positional matrix. Other shared axes
+    are batch axes. The result has the order of `x`, with the other axes of `y` in place of the
     contracted one. `dot` sums over all shared axes.
     """
     if is_named(x) or is_named(y):
@@ -268,7 +270,7 @@ def matmul(x: Any, y: Any, **axes: Unpack[MatrixRoles]) -> TensorOp:
 
 
 def _product_roles(x: TensorOp, y: TensorOp, given: MatrixRoles) -> Any:
-    """Return what the axes of named operands are for, as `by_roles` takes it."""
+    """Return the roles of the axes of named operands, for `by_roles`."""
     mine = x.axes.names
     theirs = y.axes.names if y.axes.is_named else ()
     shared = [name for name in mine if name in theirs]
@@ -280,11 +282,11 @@ def _product_roles(x: TensorOp, y: TensorOp, given: MatrixRoles) -> Any:
     else:
         summed = mine[-1:]
     if not theirs and y.rank != 2:
-        problem = f"beside named axes a matrix without names has two axes, not {y.axes}"
+        problem = f"a positional matrix has two axes, not {y.axes}"
         raise AxesError(explain("matmul", problem, (x, y)))
     if len(summed) != 1 and "contracted" not in given:
-        which = f"share {', '.join(map(str, summed))}" if summed else "share no axis beside N"
-        problem = f"the operands {which}: say by contracted= which one to sum over"
+        which = f"share {', '.join(map(str, summed))}" if summed else "share no axis besides N"
+        problem = f"the operands {which}: give the axis to sum over as contracted="
         raise AxesError(explain("matmul", problem, (x, y)))
     roles = {
         "batch": [name for name in shared if name not in summed],
@@ -298,13 +300,13 @@ def _product_roles(x: TensorOp, y: TensorOp, given: MatrixRoles) -> Any:
 def _matmul(x: Any, y: Any) -> TensorOp:
     x, y = as_factors("matmul", x, y)
     if not x.axes or not y.axes:
-        problem = "a matrix product takes one axis at least: dot, or *, multiplies by a scalar"
+        problem = "a matrix product takes no scalars: dot, or *, multiplies by a scalar"
         raise AxesError(explain("matmul", problem, (x, y)))
     left = cast_axes(x, (1, *x.axes.lengths)) if x.rank == 1 else x
     right = cast_axes(y, (*y.axes.lengths, 1)) if y.rank == 1 else y
     head = explained("matmul", (x, y), broadcast_axes, left.axes[:-2], right.axes[:-2])
     if right.rank == 2 and left.rank > 2:
-        # One product of many rows is faster than many products, and so is its gradient.
+        # A single product with many rows is faster than many products, also in the gradient.
         left = cast_axes(left, (product(left.axes[:-1].lengths), left.axes[-1].length))
         result: TensorOp = MatmulOp(left, right)
     else:
@@ -318,7 +320,7 @@ def _matmul(x: Any, y: Any) -> TensorOp:
 
 
 def matrix_transpose(x: Any) -> TensorOp:
-    """Return the tensor with its last two axes swapped; also `x.mT`. A view."""
+    """Return a view of the tensor with its last two axes swapped; also `x.mT`."""
     x = as_op(x)
     if x.rank < 2:
         raise AxesError(explain("matrix_transpose", f"takes two axes or more, not {x.axes}", (x,)))
@@ -326,11 +328,11 @@ def matrix_transpose(x: Any) -> TensorOp:
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> TensorOp:
-    """Return the diagonals of the matrices along two axes, by default the last, as a last axis.
+    """Return the diagonals of matrices in two axes, by default the last, as a new last axis.
 
-    `offset` counts diagonals to the right of the main one, or below it if negative; one outside
-    the matrix has no elements. A view where the matrices are contiguous. Unknown lengths must be
-    those of square matrices.
+    `offset` selects the diagonal: 0 is the main one, positive ones are above, negative ones below;
+    one outside the matrix is empty. It is a view if the matrices are contiguous. Matrices of
+    unknown lengths must be square.
     """
     x, places = as_op(x), whole_number("diagonal", "offset", offset)
     require_matrices("diagonal", x)
@@ -348,13 +350,15 @@ def _diagonal_length(x: TensorOp, rows: Any, columns: Any, offset: int) -> Any:
     if rows == columns and isinstance(rows, Length):
         return rows - abs(offset)
     if isinstance(rows, Length) or isinstance(columns, Length):
-        problem = f"{rows} by {columns} matrices have diagonals of unknown length: make them square"
+        problem = (
+            f"the diagonals of {rows} by {columns} matrices have unknown length: make them square"
+        )
         raise AxesError(explain("diagonal", problem, (x,)))
     return max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
 
 
 def trace(x: Any, offset: int = 0) -> TensorOp:
-    """Return the sum of each diagonal of the matrices along the last two axes; see `diagonal`.
+    """Return the trace of matrices in the last two axes; see `diagonal` for `offset`.
 
     Integers keep their dtype, bool gives int32.
     """
@@ -366,7 +370,7 @@ def trace(x: Any, offset: int = 0) -> TensorOp:
 def cross(x: Any, y: Any, axis: Any = -1) -> TensorOp:
     """Return the cross product of vectors of length 3 along an axis; other axes broadcast.
 
-    A place is counted in each operand, and in the result; a name must be in both.
+    The axis is a position in each operand and in the result, or a name in both.
     """
     x, y = as_factors("cross", x, y)
     if x.axes.is_named:
@@ -378,7 +382,7 @@ def cross(x: Any, y: Any, axis: Any = -1) -> TensorOp:
         [slice_along_axis(broadcast(each, axes), place, index) for index in range(3)]
         for each in (x, y)
     )
-    # Indices below 0 count from the end, so that i - 2 and i - 1 are the two after i, in a circle.
+    # Negative indices wrap around, so that i - 2 and i - 1 are the two cyclically after i.
     parts = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
     result = stack(parts, axes[place], place)
     if axes.is_named:
@@ -397,7 +401,7 @@ def _triples(x: TensorOp, axis: Any) -> TensorOp:
 
 
 def axis_last(x: TensorOp, place: int) -> TensorOp:
-    """Return the tensor with the axis at a place moved to the end."""
+    """Return the tensor with one axis moved to the end."""
     return transpose(x, (*(i for i in range(x.rank) if i != place), place))
 
 

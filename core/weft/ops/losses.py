@@ -1,4 +1,4 @@
-"""Cross-entropy losses, from labels or probabilities, logits or logarithms."""
+"""Cross-entropy losses of labels or probabilities, from logits or log probabilities."""
 
 from __future__ import annotations
 
@@ -74,63 +74,63 @@ SAFE_LOG_FLOOR = float(np.exp(SAFE_LOG_LOWEST))
 
 
 class SafeLogOp(InexactOp, CompositeOp):
-    """The logarithm of the operand or of exp(-50), whichever is larger; so never below -50."""
+    """The logarithm of the operand, clipped to at least -50."""
 
     def reference(self, x: Any) -> Any:
-        """Limit, then take the logarithm."""
+        """Clip, take the logarithm, and clip again."""
         dtype = np.asarray(x).dtype
         floor, lowest = np.asarray(SAFE_LOG_FLOOR, dtype), np.asarray(SAFE_LOG_LOWEST, dtype)
         return np.maximum(np.log(np.maximum(x, floor)), lowest)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Limit, take the logarithm, and limit it again: exp(-50) is 0 in float16."""
+        """Clip, take the logarithm, and clip again: exp(-50) is 0 in float16."""
         return maximum(log(maximum(x, SAFE_LOG_FLOOR)), SAFE_LOG_LOWEST)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / x above the limit, else 0."""
+        """Multiply the adjoint by 1 / x above the limit, else by 0."""
         return (where(greater(x, SAFE_LOG_FLOOR), delta / maximum(x, SAFE_LOG_FLOOR), 0),)
 
 
 class CrossEntropyLogitsOp(CompositeOp):
-    """The sum over some axes of ``-t log(softmax(x))``, computed from the logits x.
+    """The cross entropy with logits: the sum of ``-t log(softmax(x))`` over some axes.
 
-    Finite for any finite logits, and right for targets that do not sum to 1. Floats of 16 bits are
+    It is finite for finite logits, and correct for targets that do not sum to 1. 16-bit floats are
     computed in float32.
 
     Attributes
     ----------
     positions
-        The places of the axes that the softmax normalises; the result lacks them.
+        The positions of the axes of the softmax, which are summed over.
     """
 
     positions: tuple[int, ...]
 
     def infer(self) -> tuple[Axes, DType]:
-        """Drop the normalised axes; both operands share axes and dtype."""
+        """Return the other axes; both operands must share axes and dtype."""
         x, t = self.args
         if x.axes != t.axes or x.dtype != t.dtype:
             raise AxesError(f"logits {x.dtype} {x.axes} and targets {t.dtype} {t.axes} differ")
         return Axes(a for i, a in enumerate(x.axes) if i not in self.positions), x.dtype
 
     def reference(self, x: Any, t: Any) -> Any:
-        """Multiply the targets with the logarithms of the softmax."""
+        """Multiply the targets by the log softmax, and sum."""
         x, t = (np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, t))
         below = x - np.max(x, axis=self.positions, keepdims=True)
         total = np.log(np.sum(np.exp(below), axis=self.positions, keepdims=True))
         return np.sum(t * (total - below), axis=self.positions).astype(self.dtype)
 
     def decompose(self, x: TensorOp, t: TensorOp) -> TensorOp:
-        """Multiply the targets with the logarithms of the softmax."""
+        """Multiply the targets by the log softmax, and sum."""
         x, t = self.widened(x, t)
         total = SumOp(t * LogSoftmaxOp(x, positions=self.positions), positions=self.positions)
         return cast(negative(total), self.dtype)
 
     def widened(self, *operands: TensorOp) -> tuple[TensorOp, ...]:
-        """Return operands in the dtype in which sums are taken."""
+        """Return operands in the accumulator dtype."""
         return tuple(cast(each, accumulator_dtype(self.dtype)) for each in operands)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, t: TensorOp) -> Any:
-        """Softmax times the sum of targets minus targets; -log(softmax) for the targets."""
+        """Return softmax(x) sum(t) - t for the logits, and -log(softmax(x)) for the targets."""
         delta, x, t = self.widened(delta, x, t)
         total = repeated(SumOp(t, positions=self.positions), x, self.positions)
         spread = repeated(delta, x, self.positions)
@@ -140,7 +140,7 @@ class CrossEntropyLogitsOp(CompositeOp):
 
 
 def _label_problem(labels: Any, classes: int) -> str | None:
-    """Return what is wrong with the first label that is none of the classes."""
+    """Return the error text for the first label outside the classes; None if there is none."""
     if not labels.size or (labels.min() >= 0 and labels.max() < classes):
         return None
     first = tuple(np.argwhere((labels < 0) | (labels >= classes))[0].tolist())
@@ -149,13 +149,13 @@ def _label_problem(labels: Any, classes: int) -> str | None:
 
 
 class TakeLabelsOp(TakeAlongAxisOp):
-    """One element along an axis by its label, less the number of classes where that is below 0.
+    """A gather by labels, with the number of classes subtracted from negative labels.
 
-    So no label counts from the end, and an error can name each.
+    Negative labels are so out of range, and errors show the original label.
     """
 
     def places(self, indices: Any) -> Any:
-        """Return the indices as NumPy takes them; raises IndexOutOfRange that names a label."""
+        """Return the indices for NumPy; raises IndexOutOfRange with the label."""
         indices = np.asarray(indices)
         count = self.args[0].axes[self.position].length
         labels = np.where(indices < 0, indices + count, indices)
@@ -166,10 +166,10 @@ class TakeLabelsOp(TakeAlongAxisOp):
 
 
 class PickOp(IndexedOp, CompositeOp):
-    """For each label, the element at that place along one axis, which the result lacks.
+    """The element at each label along one axis, which the result lacks.
 
-    Labels count from 0; unlike other indices, those below are out of range. The gradient compares
-    each place along the axis with the label, which is faster than a scatter.
+    Unlike other indices, negative labels are out of range. The gradient compares the index along
+    the axis with the label, which is faster than a scatter.
     """
 
     def _check(self, indices: Any) -> None:
@@ -178,23 +178,23 @@ class PickOp(IndexedOp, CompositeOp):
             raise IndexOutOfRange(problem)
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check that the labels have the other axes."""
+        """Check that the labels have the remaining axes."""
         axes, dtype = super().infer()
         labels, others = self.args[1].axes, without(axes, self.position)
         if labels != others:
             raise AxesError(
-                f"labels for {axes} along {axes[self.position]!r} have {others}, not {labels}"
+                f"labels for {axes} along {axes[self.position]!r} must have {others}, not {labels}"
             )
         return labels, dtype
 
     def reference(self, x: Any, labels: Any) -> Any:
-        """Take."""
+        """Call NumPy's take_along_axis."""
         places = np.expand_dims(self.places(labels), self.position)
         taken = np.take_along_axis(x, places, self.position)
         return np.squeeze(taken, self.position)
 
     def decompose(self, x: TensorOp, labels: TensorOp) -> TensorOp:
-        """Move labels below 0 out of range, and take."""
+        """Move negative labels out of range, and gather."""
         axis = x.axes[self.position]
         labels = cast(labels, dtypes.int64)
         places = where(less(labels, 0), labels - size_of(Axes((axis,)), labels.dtype), labels)
@@ -204,31 +204,31 @@ class PickOp(IndexedOp, CompositeOp):
         return cast_axes(taken, self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, labels: TensorOp) -> Any:
-        """Put the adjoint where the label is."""
+        """Select the adjoint at the label, and 0 elsewhere."""
         here = is_label(x, labels, self.position)
         return where(here, repeated(delta, x, (self.position,)), 0), None
 
 
 def is_label(x: TensorOp, labels: TensorOp, position: int) -> TensorOp:
-    """Return, for each place along an axis of x, whether it is the label."""
+    """Return the mask of the labels along an axis of x."""
     axis = x.axes[position : position + 1]
     count = IotaOp(target_axes=axis, target_dtype=dtypes.int32, position=0)
     return equal(spread(count, x, (position,)), repeated(cast(labels, count.dtype), x, (position,)))
 
 
 class BinaryCrossEntropyLogitsOp(ElementwiseOp, CompositeOp):
-    """-t log(y) - (1 - t) log(1 - y) for y = sigmoid(x), computed from x without overflow."""
+    """The binary cross entropy with logits, -t log(y) - (1 - t) log(1 - y) for y = sigmoid(x)."""
 
     def reference(self, x: Any, t: Any) -> Any:
-        """max(x, 0) - x t + log(1 + exp(-abs x))."""
+        """Compute max(x, 0) - x t + log(1 + exp(-abs x)), which does not overflow."""
         return np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x)))
 
     def decompose(self, x: TensorOp, t: TensorOp) -> TensorOp:
-        """max(x, 0) - x t + log(1 + exp(-abs x))."""
+        """Compute max(x, 0) - x t + log(1 + exp(-abs x)), which does not overflow."""
         return maximum(x, 0) - x * t + log1p(exp(negative(absolute(x))))
 
     def partials(self, delta: TensorOp, x: TensorOp, t: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Sigmoid(x) - t, and -x for the targets."""
+        """Multiply the adjoint by sigmoid(x) - t, and by -x for the targets."""
         slope = (1 - t) * SigmoidOp(x) - t * SigmoidOp(negative(x))
         return delta * slope, negative(delta * x)
 
@@ -238,7 +238,7 @@ SigmoidOp.bypassed_by = (BinaryCrossEntropyLogitsOp,)
 
 
 def require_order(function: str, x: Any, targets: TensorOp) -> None:
-    """Refuse integers in the place of scores beside floats of other axes as targets."""
+    """Refuse swapped arguments: integer scores with float targets of other axes."""
     x = as_op(x)
     is_swapped = dtypes.is_integer(x.dtype) and dtypes.is_inexact(targets.dtype)
     if is_swapped and not _has_axes(targets, x.axes):
@@ -254,26 +254,26 @@ def _has_axes(x: TensorOp, axes: Axes) -> bool:
 
 
 def labels_for(function: str, x: TensorOp, labels: Any, position: int) -> TensorOp:
-    """Return labels as int64, with the axes of x but that of the classes, in its order."""
+    """Return labels as int64, transposed to the axes of x without that of the classes."""
     op = as_indices(labels)
     if not dtypes.is_integer(op.dtype):
-        problem = f"labels must be integers, not {op.dtype}: cast() makes some"
+        problem = f"labels must be integers, not {op.dtype}: cast() converts them"
         raise DTypeError(explain(function, problem, (x, op)))
     return cast(of_axes(function, "the labels", op, without(x.axes, position)), dtypes.int64)
 
 
 def safelog(x: Any) -> TensorOp:
-    """Return the logarithm, limited below at -50."""
+    """Return the logarithm, clipped to at least -50."""
     return build(SafeLogOp, x)
 
 
 def cross_entropy_multi(y: Any, t: Any, usebits: bool = False, out_axes: Any = None) -> TensorOp:
-    """Return the sum of ``-t log(y)`` over classes, in nats or, with `usebits`, in bits.
+    """Return the cross entropy: the sum of ``-t log(y)`` over classes, in nats or bits (`usebits`).
 
-    For the result of `softmax` it is computed from the logits, finite at any of them, and summed
-    over the axes that the softmax normalised; otherwise from `safelog`, over the default axes of
-    `softmax`. `out_axes` names the axes to keep instead. Targets have the axes of y in any order,
-    or none; raises AxesError for others.
+    If y is a `softmax`, the loss is computed from its logits, which keeps it finite, and summed
+    over the axes of the softmax. Otherwise it is computed by `safelog`, and summed over the default
+    axes of `softmax`. `out_axes` are the axes to keep instead. Targets have the axes of y in any
+    order, or are scalars; otherwise AxesError is raised.
     """
     y, t = paired("cross_entropy_multi", y, t, InexactOp)
     schema = y.find_schema(Softmax)
@@ -291,9 +291,10 @@ def cross_entropy_multi(y: Any, t: Any, usebits: bool = False, out_axes: Any = N
 
 
 def cross_entropy_binary_inner(y: Any, t: Any) -> TensorOp:
-    """Return ``-t log(y) - (1 - t) log(1 - y)``, from the logits where y is a sigmoid.
+    """Return the binary cross entropy ``-t log(y) - (1 - t) log(1 - y)``, elementwise.
 
-    Targets have the axes of y in any order, or none; raises AxesError for others.
+    If y is a `sigmoid`, it is computed from the logits. Targets have the axes of y in any order, or
+    are scalars; otherwise AxesError is raised.
     """
     return _binary_inner("cross_entropy_binary_inner", y, t)
 
@@ -308,13 +309,13 @@ def _binary_inner(function: str, y: Any, t: Any) -> TensorOp:
 def cross_entropy_binary(y: Any, t: Any, out_axes: Any = None) -> TensorOp:
     """Return the binary cross entropy summed over the default axes, or all but `out_axes`.
 
-    Targets have the axes of y in any order, or none; raises AxesError for others.
+    Targets have the axes of y in any order, or are scalars; otherwise AxesError is raised.
     """
     return reductions.sum(_binary_inner("cross_entropy_binary", y, t), out_axes=out_axes)
 
 
 def class_weights(function: str, weights: Any, x: TensorOp, position: int) -> TensorOp:
-    """Return one weight for each class along an axis of x, in its dtype."""
+    """Return the class weights, broadcast to the class axis and cast to the dtype of x."""
     axes = x.axes[position : position + 1]
     return broadcast(cast(of_axes(function, "the weights", weights, axes), x.dtype), axes)
 
@@ -329,7 +330,7 @@ def _by_label(
     position: int,
     reduction: str,
 ) -> TensorOp:
-    """Return minus the logarithm at each label, weighted, and mixed with the mean over classes."""
+    """Return the negative log likelihood of labels, with class weights and label smoothing."""
     labels = labels_for(function, logarithms, labels, position)
     counted: TensorOp | None = None
     factors: TensorOp | None = None
@@ -360,15 +361,15 @@ def nll_loss(
     axis: Any = None,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return minus the logarithm of the probability of each label: the negative log-likelihood.
+    """Return the negative log likelihood of labels.
 
-    Classes are along `axis`: by default the axis named ``C``, or the last place, as for
-    `log_softmax`. Labels are integers from 0, with all other axes; a call that computes the loss
-    raises IndexOutOfRange for one out of range. A label equal to `ignore_index` counts for nothing.
+    Classes are along `axis`, by default the axis named ``C`` or the last, as for `log_softmax`.
+    Labels are integers from 0, with all other axes. A call with a label out of range raises
+    IndexOutOfRange. A label equal to `ignore_index` is ignored.
 
-    `weights`, one for each class, multiply the losses of their class. `reduction` is ``"mean"``,
-    over the sum of the weights of all labels that count (NaN if that is 0), ``"sum"``, or
-    ``"none"`` for a loss for each label.
+    `weights`, one for each class, multiply the losses. `reduction` is ``"mean"``, which divides the
+    sum by the total weight of all labels that are not ignored (NaN if that is 0), ``"sum"``, or
+    ``"none"``.
     """
     labels = as_indices(labels)
     require_order("nll_loss", log_probabilities, labels)
@@ -388,12 +389,12 @@ def cross_entropy(
 ) -> TensorOp:
     """Return the cross entropy of targets and the softmax of logits along the axis of classes.
 
-    Integer targets are labels, and all is as for `nll_loss` of the `log_softmax`. Float targets are
-    shares of the classes, with the axes of the logits: the loss is ``-sum(t log softmax(x))``, each
-    class with its weight, and the mean is over the number of losses. Shares that do not sum to 1
-    are taken as they are; `ignore_index` is for labels only.
+    Integer targets are labels, as in `nll_loss` of the `log_softmax`. Float targets are class
+    probabilities, with the axes of the logits: the loss is ``-sum(t log softmax(x))``, with class
+    weights if given, and the mean divides by the number of losses. Probabilities are not
+    normalised; `ignore_index` is for labels only.
 
-    With `label_smoothing`, that part of each target is spread evenly over all classes (Szegedy and
+    `label_smoothing` is the part of each target that is spread evenly over all classes (Szegedy and
     others, 2016).
     """
     function = "cross_entropy"
@@ -408,12 +409,12 @@ def cross_entropy(
         return _by_label(function, x, targets, *options)
     if _has_axes(targets, without(x.axes, position)):
         problem = (
-            f"labels must be integers, not {targets.dtype}: cast() makes some; float targets are "
-            f"shares of the classes, with the axes {x.axes} of the logits"
+            f"labels must be integers, not {targets.dtype}: cast() converts them; float targets "
+            f"are class probabilities, with the axes {x.axes} of the logits"
         )
         raise DTypeError(explain(function, problem, (x, targets)))
     if ignore_index is not None:
-        problem = f"ignore_index is for labels, but the targets are {targets.dtype}: weigh them 0"
+        problem = f"ignore_index is for labels, not for {targets.dtype} targets: use weights of 0"
         raise ArgumentError(explain(function, problem, (x, targets)))
     x, t = paired(function, x, targets)
     if smoothing:
@@ -427,10 +428,11 @@ def cross_entropy(
 def binary_cross_entropy(
     y: Any, targets: Any, weights: Any = None, reduction: str = "mean"
 ) -> TensorOp:
-    """Return ``-t log(y) - (1 - t) log(1 - y)`` for probabilities y and targets t.
+    """Return the binary cross entropy, ``-t log(y) - (1 - t) log(1 - y)``, for probabilities y.
 
-    Where y is a `sigmoid` it is computed from the logits; else logarithms are limited at -50, as by
-    `safelog`. Weights are broadcast to the losses; the mean is over their number.
+    If y is a `sigmoid`, it is computed from the logits; otherwise logarithms are clipped to at
+    least -50, as by `safelog`. Weights are broadcast to the losses; the mean divides by the number
+    of losses.
     """
     y, t = paired("binary_cross_entropy", y, targets)
     losses = _binary_inner("binary_cross_entropy", y, t)
@@ -446,8 +448,8 @@ def binary_cross_entropy_with_logits(
 ) -> TensorOp:
     """Return the `binary_cross_entropy` of the sigmoid of logits, finite for any finite logits.
 
-    `pos_weight`, broadcast to the losses, multiplies the part with t: above 1 it raises recall,
-    below 1 precision.
+    `pos_weight`, broadcast to the losses, multiplies the term of positive targets: above 1 it
+    raises recall, below 1 precision.
     """
     function = "binary_cross_entropy_with_logits"
     x, t = paired(function, logits, targets)
@@ -474,10 +476,11 @@ def sigmoid_focal_loss(
     gamma: float = 2.0,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return the binary cross entropy of logits times (1 - p)^gamma, p being the target's share.
+    """Return the focal loss: the binary cross entropy of logits times (1 - p)^gamma.
 
-    So what is easy counts little. `alpha`, from 0 to 1 or None, weighs the targets 1, and 1 - alpha
-    the targets 0. Where p is rounded to 1 the loss and its gradient are 0. (Lin and others, 2017.)
+    p is the probability of the target, so easy examples count little. `alpha`, from 0 to 1 or None,
+    is the weight of targets 1, and 1 - alpha that of targets 0. If p is rounded to 1, the loss and
+    its gradient are 0. (Lin and others, 2017.)
     """
     function = "sigmoid_focal_loss"
     x, t = paired(function, logits, targets)
@@ -485,7 +488,7 @@ def sigmoid_focal_loss(
     losses: TensorOp = BinaryCrossEntropyLogitsOp(x, t)
     if gamma:
         wrong = SigmoidOp(negative(x)) * t + SigmoidOp(x) * (1 - t)
-        # Where a sigmoid is rounded to 0, powers below 1 have an infinite slope.
+        # If a sigmoid is rounded to 0, powers below 1 have an infinite derivative.
         is_zero = equal(wrong, 0)
         losses = losses * where(is_zero, 0, power(where(is_zero, 1, wrong), gamma))
     if alpha is not None:
@@ -497,12 +500,12 @@ def sigmoid_focal_loss(
 def kl_div(
     log_predictions: Any, targets: Any, log_target: bool = False, reduction: str = "mean"
 ) -> TensorOp:
-    """Return the divergence ``t (log(t) - x)`` of targets t from predictions with logarithms x.
+    """Return the Kullback-Leibler divergence ``t (log(t) - x)`` of targets t and log predictions x.
 
-    With `log_target` the targets are logarithms too. The sum over classes is the divergence of
-    Kullback and Leibler (1951); so besides the usual reductions there is ``"batchmean"``, the sum
-    over the length of the axis named ``N``, or of the first. A target of 0 gives 0, with gradient
-    0, where the slope is infinite.
+    With `log_target` the targets are log probabilities too. The divergence is the sum over classes
+    (Kullback and Leibler, 1951). Besides the usual reductions there is ``"batchmean"``: the sum
+    divided by the length of the axis named ``N``, or of the first. A target of 0 gives loss 0 and
+    gradient 0.
     """
     x, t = paired("kl_div", log_predictions, targets)
     share = exp(t) if log_target else t

@@ -183,7 +183,7 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
         "named": (lambda: weft.broadcast_arrays(_X, _NAMED), AxesError, "named axes"),
     },
     "squeeze": {
-        "length": (lambda: weft.squeeze(_X, 0), AxesError, "only an axis of length 1"),
+        "length": (lambda: weft.squeeze(_X, 0), AxesError, "only axes of length 1"),
         "axis": (lambda: weft.squeeze(_X, 4), AxesError, "out of range"),
     },
     "unsqueeze": {
@@ -194,7 +194,7 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
         "none": (lambda: weft.unsqueeze(_X, None), ArgumentError, "whole number"),
     },
     "split": {
-        "uneven": (lambda: weft.split(_X, 2, 1), AxesError, "no 2 parts of equal lengths"),
+        "uneven": (lambda: weft.split(_X, 2, 1), AxesError, "into 2 equal parts"),
         "lengths": (lambda: weft.split(_X, [1, 1], 1), AxesError, "do not add up"),
         "none": (lambda: weft.split(_X, 0), ArgumentError, "at least 1"),
         "negative": (lambda: weft.split(_X, [3, -1]), ArgumentError, "at least 0"),

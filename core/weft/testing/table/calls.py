@@ -105,7 +105,7 @@ REFUSALS = (
     Refusal("call", "dtype", lambda: weft.call(_GRAPH, _X, weft.placeholder((2, 3), "float64")),
             DTypeError, "use cast"),
     Refusal("loop", "count", lambda: weft.loop(_GRAPH, -1, _X, _X), ArgumentError, "at least 0"),
-    Refusal("loop", "carried", lambda: weft.loop(_MORE, 2, _X, _X), AxesError, "for its input"),
+    Refusal("loop", "carried", lambda: weft.loop(_MORE, 2, _X, _X), AxesError, "to its input"),
     Refusal("cond", "no-bool", lambda: weft.cond(_X, _GRAPH, _GRAPH, [_X, _X], [_X, _X]),
             DTypeError, "must be a bool"),
     Refusal("cond", "types", lambda: weft.cond(True, _GRAPH, _MORE, [_X, _X], [_X, _X]), AxesError,

@@ -199,7 +199,7 @@ REFUSALS: tuple[Refusal, ...] = (
             AxesError, "filters"),
     Refusal("conv_transpose", "padding",
             lambda: weft.conv_transpose(_images(*_x), _images(2, 3, 2, 2), padding="same"),
-            ArgumentError, "padding must be counts"),
+            ArgumentError, "padding must be numbers"),
     Refusal("conv_transpose", "all-padding",
             lambda: weft.conv_transpose(_images(1, 2, 1, 1), _images(2, 3, 2, 2), padding=1),
             AxesError, "leaves nothing"),

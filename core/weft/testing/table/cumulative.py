@@ -166,7 +166,7 @@ REFUSALS: tuple[Refusal, ...] = tuple(
     Refusal(name, case, partial(ours, x, axis), error, words)
     for name, (ours, _, _, _) in _KINDS.items()
     for case, x, axis, error, words in (
-        ("no-axis", _x(2, 3), None, ArgumentError, "say along which axis"),
+        ("no-axis", _x(2, 3), None, ArgumentError, "needs an axis"),
         ("scalar", _x(), 0, AxesError, "out of range"),
         ("far", _x(2, 3), 2, AxesError, f"{name}: dimension 2 is out of range"),
         ("name", _x(N, C), "H", AxesError, "unknown axis 'H'"),

@@ -217,7 +217,7 @@ def _refusals() -> list[Refusal]:
         for case, arguments, error, words in (
             ("oblong", (_OBLONG, _OBLONG), AxesError, "needs square matrices"),
             ("vector", (_VECTOR, _VECTOR), AxesError, "takes matrices"),
-            ("sides", (_SQUARE, _OBLONG), AxesError, "cannot have the right sides"),
+            ("sides", (_SQUARE, _OBLONG), AxesError, "do not fit the matrices"),
             ("scalar", (_SQUARE, 1.0), AxesError, "must be a vector or matrices"),
             ("leading", _LEADING, AxesError, f"{name}: .* do not broadcast"),
             ("named", (_NAMED, _VECTOR), AxesError, "takes positional axes"),

@@ -236,7 +236,7 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("randint", "wide", lambda: weft.randint((3,), 0, 2**32 + 1, "int64"), ArgumentError,
             "1 to 2\\*\\*32"),
     Refusal("randint", "dtype-range", lambda: weft.randint((3,), 0, 257, "uint8"), ArgumentError,
-            "uint8 must hold each"),
+            "that fit uint8"),
     Refusal("randint", "dtype", lambda: weft.randint((3,), 0, 2, "float32"), DTypeError,
             "must be integers, not float32"),
     Refusal("randint", "bound", lambda: weft.randint((3,), 0, 2.5), ArgumentError,

@@ -209,5 +209,5 @@ REFUSALS = (
     Refusal("where", "shapes", lambda: weft.where(_X, _X, _UNFIT), AxesError, "2, 3"),
     Refusal("cast", "dtype", lambda: weft.cast(_X, "float12"), DTypeError, "not a dtype of weft"),
     Refusal("cast", "complex", lambda: weft.cast(_Z, "float32"), DTypeError, "do not fit float32"),
-    Refusal("bitcast", "size", lambda: weft.bitcast(_X, "int16"), DTypeError, "cannot be read"),
+    Refusal("bitcast", "size", lambda: weft.bitcast(_X, "int16"), DTypeError, "reinterpreted"),
 )  # fmt: skip

@@ -251,7 +251,7 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
         "range": (lambda: weft.tensor_slice(_X, (2,)), AxesError, "index 2 is out of range"),
         "text": (lambda: weft.tensor_slice(_X, ("a",)), ArgumentError, "integer or a slice"),
         "step": (lambda: weft.tensor_slice(_X, (slice(0, 2, 0),)), ArgumentError, "not be 0"),
-        "tensor": (lambda: weft.tensor_slice(_X, (_WHOLE,)), ArgumentError, "take.. takes"),
+        "tensor": (lambda: weft.tensor_slice(_X, (_WHOLE,)), ArgumentError, "take.. and scatter"),
         "mask": (lambda: _X[_X > 0], ArgumentError, "where"),
         "floats": (lambda: _X[[0.5]], ArgumentError, "cast"),
     },
@@ -263,19 +263,19 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
     "update_slice": {
         "shape": (lambda: weft.update_slice(_X, (0,), [1, 2]), AxesError, "does not broadcast"),
         "complex": (lambda: weft.update_slice(_X, (0,), 1j), DTypeError, "do not fit float32"),
-        "tensor": (lambda: weft.update_slice(_X, (_WHOLE,), 0), ArgumentError, "scatter.. puts"),
+        "tensor": (lambda: weft.update_slice(_X, (_WHOLE,), 0), ArgumentError, "scatter.. accept"),
     },
     "pad": {
         "count": (lambda: weft.pad(_X, [1]), ArgumentError, "for each axis"),
-        "negative": (lambda: weft.pad(_X, [1, -1]), AxesError, "0 elements or more, not -1"),
-        "fraction": (lambda: weft.pad(_X, [1, 0.5]), ArgumentError, "a pair of counts, not 0.5"),
+        "negative": (lambda: weft.pad(_X, [1, -1]), AxesError, "at least 0, not -1"),
+        "fraction": (lambda: weft.pad(_X, [1, 0.5]), ArgumentError, "a pair of numbers, not 0.5"),
         "axis": (lambda: weft.pad(_NAMED, {"Z": 1}), AxesError, "unknown axis 'Z'"),
         "mode": (lambda: weft.pad(_X, [1, 1], mode="mirror"), ArgumentError, "edge, reflect"),
         "reflect": (lambda: weft.pad(_X, [2, 0], mode="reflect"), AxesError, "needs 3 elements"),
         "wrap": (lambda: weft.pad(_X, [0, 4], mode="wrap"), AxesError, "needs 4 elements"),
         "edge": (lambda: weft.pad(weft.zeros(0), [1], mode="edge"), AxesError, "needs 1 elements"),
         "value": (lambda: weft.pad(_X, [1, 1], 2, "wrap"), ArgumentError, "takes no value"),
-        "values": (lambda: weft.pad(_X, [1, 1], [1, 2]), ArgumentError, "one value"),
+        "values": (lambda: weft.pad(_X, [1, 1], [1, 2]), ArgumentError, "must be a scalar"),
         "infinity": (lambda: weft.pad(_WHOLE, [1], float("inf")), DTypeError, "infinity"),
     },
     "concat": {
@@ -288,8 +288,8 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
     "stack": {
         "axes": (lambda: weft.stack([_X, [[1.0]] * 4]), AxesError, "equal axes"),
         "place": (lambda: weft.stack([_X, _X], pos=3), AxesError, "out of range"),
-        "axis": (lambda: weft.stack([_X, _X], axis=1), ArgumentError, "say pos=1"),
-        "length": (lambda: weft.stack([_X, _X], axis=C), AxesError, "cannot number 2"),
+        "axis": (lambda: weft.stack([_X, _X], axis=1), ArgumentError, "position is pos=1"),
+        "length": (lambda: weft.stack([_X, _X], axis=C), AxesError, "must have length 2"),
         "empty": (lambda: weft.stack([]), ArgumentError, "at least one tensor"),
     },
     "one_hot": {
