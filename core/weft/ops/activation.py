@@ -1,6 +1,6 @@
 """Activation functions.
 
-Where one has a kink, its gradient there is 0, or that of the side towards 0.
+The gradient at a kink is 0, or that of the side towards 0.
 """
 
 from __future__ import annotations
@@ -73,21 +73,21 @@ __all__ = [
 ]
 
 _FAR = 40.0
-"""Further from 0 the smooth functions here are x or 0 to the last digit, and their slopes even."""
+"""Beyond this distance from 0 the smooth functions equal x or 0 exactly, with constant slope."""
 
 _FARTHEST = 100.0
-"""Further above 0 the slopes of x times a sigmoid are 1, also in float64."""
+"""Above this the derivative of x times a sigmoid is 1, also in float64."""
 
 _HIGHEST = 2.0**40
-"""That and its reciprocal make the first, also in float64."""
+"""Adding its reciprocal does not change it, also in float64."""
 
 SELU_SCALE = 1.0507009873554804934193349852946
 SELU_ALPHA = 1.6732632423543772848170429916717
-"""With these two, mean 0 and variance 1 are a fixed point (Klambauer et al., 2017)."""
+"""The constants for which mean 0 and variance 1 are a fixed point (Klambauer et al., 2017)."""
 
 
 def _number(function: str, name: str, value: Any, above: float = -math.inf) -> float:
-    """Return an argument as a float; raises ArgumentError if it is no number or too small."""
+    """Return an argument as a float; raises ArgumentError unless it is a number above a bound."""
     number = as_number(value)
     if number > above:
         return number
@@ -96,78 +96,78 @@ def _number(function: str, name: str, value: Any, above: float = -math.inf) -> f
 
 
 class ReluOp(RealNumberOp, CompositeOp):
-    """The larger of the operand and 0; its gradient at 0 is 0."""
+    """The rectifier max(x, 0); its gradient at 0 is 0."""
 
     def reference(self, x: Any) -> Any:
-        """Choose the larger."""
+        """Call NumPy's maximum."""
         return np.maximum(x, np.zeros((), np.asarray(x).dtype))
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Write it as a maximum."""
+        """Take the maximum with 0."""
         return maximum(x, 0)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 above 0, else 0."""
+        """Multiply the adjoint by 1 above 0, else by 0."""
         return (where(greater(self, 0), delta, 0),)
 
 
 class LeakyReluOp(FloatOp, CompositeOp):
-    """The operand above 0, and a part of it below; at 0 the gradient is that of below.
+    """The leaky rectifier: x above 0, else x times a slope, also for the gradient at 0.
 
     Attributes
     ----------
     negative_slope
-        The part.
+        The slope below 0.
     """
 
     negative_slope: float
 
     def reference(self, x: Any) -> Any:
-        """Choose by sign."""
+        """Select by sign in NumPy."""
         return np.where(np.greater(x, 0), x, x * np.asarray(self.negative_slope, x.dtype))
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Choose by sign."""
+        """Select by sign."""
         return where(greater(x, 0), x, x * self.negative_slope)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 above 0, else the slope."""
+        """Multiply the adjoint by 1 above 0, else by the slope."""
         return (where(greater(x, 0), delta, delta * self.negative_slope),)
 
 
 class EluOp(FloatOp, CompositeOp):
-    """The operand above 0, and alpha (exp(x) - 1) below; at 0 the gradient is that of below.
+    """The ELU: x above 0, else alpha (exp(x) - 1), also for the gradient at 0.
 
     Attributes
     ----------
     alpha
-        The limit below, negated.
+        The negated limit at minus infinity.
     """
 
     alpha: float
 
     def reference(self, x: Any) -> Any:
-        """Choose by sign."""
+        """Select by sign in NumPy."""
         alpha = np.asarray(self.alpha, x.dtype)
         return np.where(np.greater(x, 0), x, alpha * np.expm1(np.minimum(x, np.zeros_like(x))))
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Choose by sign."""
+        """Select by sign."""
         return where(greater(x, 0), x, expm1(minimum(x, 0)) * self.alpha)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 above 0, else alpha exp(x)."""
+        """Multiply the adjoint by 1 above 0, else by alpha exp(x)."""
         return (where(greater(x, 0), delta, delta * (exp(minimum(x, 0)) * self.alpha)),)
 
 
 class SigmoidOp(InexactOp, CompositeOp):
-    """The logistic function 1 / (1 + exp(-x)), exact relative to itself where it is tiny.
+    """The logistic function 1 / (1 + exp(-x)), with a small relative error where it is tiny.
 
-    Floats of 16 bits are computed in float32.
+    16-bit floats are computed in float32.
     """
 
     def reference(self, x: Any) -> Any:
-        """Divide; use the hyperbolic tangent for complex numbers, whose infinities make NaN."""
+        """Divide exponentials, or use tanh for complex numbers, whose infinities would give NaN."""
         x = np.asarray(x)
         if x.dtype.kind != "c":
             _, up, down = _half_values(x)
@@ -175,28 +175,28 @@ class SigmoidOp(InexactOp, CompositeOp):
         return np.tanh(x / 2) / 2 + np.asarray(0.5, x.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Divide exp(x / 2) by 2 cosh(x / 2), which cannot overflow; see `reference` otherwise."""
+        """Divide exp(x / 2) by 2 cosh(x / 2), which does not overflow, or use tanh."""
         if x.dtype.kind == "c":
             return tanh(x * 0.5) * 0.5 + 0.5
         _, up, down = _halves(wide(x))
         return cast(up / (up + down), self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Self (1 - self), which needs no x; off by a rounding of 1 where self is almost 1."""
+        """Multiply the adjoint by s (1 - s) for the result s, which is inexact for s near 1."""
         return (delta * (self - square(self)),)
 
 
 def _lowest(dtype: DType) -> float:
-    """Return how far below 0 a number may be for the exponential of its half to be in range."""
+    """Return the least number for which the exponential of its half is in range."""
     return -1400.0 if dtype == dtypes.float64 else -175.0
 
 
 def _halves(x: TensorOp) -> tuple[TensorOp, TensorOp, TensorOp]:
-    """Return x, exp(x / 2) and exp(-x / 2), of which products and quotients underflow late.
+    """Return x, exp(x / 2) and exp(-x / 2), whose products and quotients underflow late.
 
-    The logistic function is the first power over their sum. Far above 0, where the second no longer
-    counts, the first is a power of 2, with which large numbers can be multiplied exactly. Far below
-    0, where all that is made of them is 0, x is limited.
+    The logistic function is the first exponential divided by their sum. Far above 0, where the
+    second is negligible, the first is clipped to a power of 2, which multiplies without rounding.
+    Far below 0, where all results are 0, x is clipped.
     """
     x = maximum(x, _lowest(x.dtype))
     up = minimum(exp(x * 0.5), _HIGHEST)
@@ -204,7 +204,7 @@ def _halves(x: TensorOp) -> tuple[TensorOp, TensorOp, TensorOp]:
 
 
 def _half_values(x: Any) -> tuple[Any, Any, Any]:
-    """Return in NumPy, in at least float32, what `_halves` does."""
+    """Return `_halves` in NumPy, in at least float32."""
     wide = accumulator_dtype(np.asarray(x).dtype)
     x = np.maximum(np.asarray(x, wide), wide.type(_lowest(wide)))
     with np.errstate(over="ignore"):
@@ -216,36 +216,36 @@ class SoftplusOp(FloatOp, CompositeOp):
     """log(1 + exp(x)), without overflow."""
 
     def reference(self, x: Any) -> Any:
-        """Add exponentials, one of them 1."""
+        """Call NumPy's logaddexp with 0."""
         return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Add what the smaller exponential gives to the larger."""
+        """Add log1p of the smaller exponential to the maximum, without overflow."""
         return maximum(x, 0) + log1p(exp(-absolute(x)))
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Sigmoid."""
+        """Multiply the adjoint by the sigmoid."""
         return (delta * SigmoidOp(x),)
 
 
 class SiluOp(FloatOp, CompositeOp):
-    """X times its sigmoid (Elfwing et al., 2018), also where the sigmoid alone underflows.
+    """The SiLU, x sigmoid(x) (Elfwing et al., 2018), accurate where the sigmoid underflows.
 
-    Floats of 16 bits are computed in float32.
+    16-bit floats are computed in float32.
     """
 
     def reference(self, x: Any) -> Any:
-        """Divide and multiply by halves of the exponential."""
+        """Multiply x by exp(x / 2) / (exp(x / 2) + exp(-x / 2)), dividing first."""
         wide, up, down = _half_values(x)
         return (wide / (up + down) * up).astype(np.asarray(x).dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Divide and multiply by halves of the exponential."""
+        """Multiply x by exp(x / 2) / (exp(x / 2) + exp(-x / 2)), dividing first."""
         x, up, down = _halves(wide(x))
         return cast(x / (up + down) * up, self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """S (1 + x (1 - s)) for the sigmoid s; 0 and 1 far out."""
+        """Multiply the adjoint by s (1 + x (1 - s)) for the sigmoid s; 0 or 1 far from 0."""
         x, up, down = _halves(minimum(wide(x), _FARTHEST))
         share = reciprocal(up + down)
         slope = up * (share * (x * (down * share) + 1))
@@ -253,25 +253,25 @@ class SiluOp(FloatOp, CompositeOp):
 
 
 class MishOp(FloatOp, CompositeOp):
-    """X tanh(softplus(x)) (Misra, 2019), also where that hyperbolic tangent alone underflows.
+    """The Mish, x tanh(softplus(x)) (Misra, 2019), accurate where the tanh underflows.
 
-    Floats of 16 bits are computed in float32.
+    16-bit floats are computed in float32.
     """
 
     def reference(self, x: Any) -> Any:
-        """Divide and multiply by halves of what the quotient is made of."""
+        """Compute x (p² + 2 p) / (p² + 2 p + 2) for p = exp(x), reduced by sqrt(p)."""
         wide, up, down = _half_values(x)
         top = (up * up + 2) * up
         return (wide / (top + 2 * down) * top).astype(np.asarray(x).dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Write it as x (p² + 2 p) / (p² + 2 p + 2) for p = exp(x), divided by halves of p."""
+        """Compute x (p² + 2 p) / (p² + 2 p + 2) for p = exp(x), reduced by sqrt(p)."""
         x, up, down = _halves(wide(x))
         top = (square(up) + 2) * up
         return cast(x / (down * 2 + top) * top, self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """T + x (1 - t²) s for the hyperbolic tangent t and the sigmoid s; 0 and 1 far out.
+        """Multiply the adjoint by t + x (1 - t²) s for tanh t and sigmoid s; 0 or 1 far from 0.
 
         1 - t² is 4 (1 + p)² / (p² + 2 p + 2)² for p = exp(x).
         """
@@ -284,22 +284,22 @@ class MishOp(FloatOp, CompositeOp):
 
 
 class GeluOp(FloatOp, CompositeOp):
-    """X times the chance that a normal number is below x (Hendrycks and Gimpel, 2016).
+    """The GELU: x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
 
-    Without an approximation, float32 is off by up to 6 units in the last place from -1 up, and by
-    what x² is below: 12 to -4, 30 to -6, 100 to -14. The approximation is off by what its angle is
-    below: 60 to -5, 120 to -10. The value is 0 at ±0 and at -infinity.
+    The error in float32 is up to 6 ulp from -1 up. Below, the error of x² dominates: 12 ulp down to
+    -4, 30 to -6, 100 to -14; with the approximation that of its argument: 60 down to -5, 120 to
+    -10. The value is 0 at ±0 and at -infinity.
 
     Attributes
     ----------
     approximate
-        "none", or "tanh" for the paper's approximation of that chance.
+        "none", or "tanh" for the paper's approximation.
     """
 
     approximate: str
 
     def reference(self, x: Any) -> Any:
-        """Multiply with the chance, computed in float64."""
+        """Multiply by the distribution function, computed in float64."""
         wide = np.asarray(x, np.float64)
         if self.approximate == "tanh":
             _, up, down = _half_values(2 * _GELU_SCALE * (wide + _GELU_CUBE * wide**3))
@@ -310,10 +310,10 @@ class GeluOp(FloatOp, CompositeOp):
         return (wide * chance).astype(x.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Multiply with the chance; take the exact one from the larger of x and 0.
+        """Multiply by the approximate distribution function, or subtract a tail from max(x, 0).
 
-        What is taken is |x| times the chance to be further out: a part of x above 0, all below, so
-        that no digits are lost on either side.
+        The subtracted term is |x| times the upper tail at |x|: small above 0, and the whole result
+        below 0, so that there is no cancellation on either side.
         """
         x = wide(x)
         if self.approximate == "tanh":
@@ -329,7 +329,7 @@ class GeluOp(FloatOp, CompositeOp):
         return erfc(x * -math.sqrt(0.5)) * 0.5
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """The chance and x times its slope, which is 0 far out, where a square might overflow."""
+        """Multiply the adjoint by the distribution function plus x times the density."""
         x = wide(x)
         chance, near = self._chance(x), clip(x, -_FAR, _FAR)
         if self.approximate == "tanh":
@@ -343,39 +343,39 @@ class GeluOp(FloatOp, CompositeOp):
 
 _SHRUNK = 2.0
 _SHRINK: Coefficients = tuple(2 * k / math.factorial(2 * k + 1) for k in reversed(range(1, 15)))
-"""The power series of (x cosh(x) - sinh(x)) / x³ in x², and up to where it is used."""
+"""The power series of (x cosh(x) - sinh(x)) / x³ in x², used for |x| below `_SHRUNK`."""
 
 _GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 
 
 def _gelu_angle(x: TensorOp) -> TensorOp:
-    """Return that whose sigmoid is (1 + tanh) / 2 of the paper's angle, without cancellation."""
+    """Return twice the argument of the paper's tanh, since (1 + tanh(a)) / 2 is sigmoid(2 a)."""
     x = clip(x, -_FAR, _FAR)
     return (square(x) * _GELU_CUBE + 1) * x * (2 * _GELU_SCALE)
 
 
 def relu(x: Any) -> TensorOp:
-    """Return the larger of x and 0."""
+    """Return the rectifier max(x, 0)."""
     return build(ReluOp, x)
 
 
 def relu6(x: Any) -> TensorOp:
-    """Return x limited to the range from 0 to 6; its gradient at both limits is 0."""
+    """Return x clipped to the range from 0 to 6; the gradient at both limits is 0."""
     return minimum(6, relu(x))
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> TensorOp:
-    """Return x above 0, and `negative_slope` x below."""
+    """Return x where it is above 0, else `negative_slope` times x."""
     slope = _number("leaky_relu", "negative_slope", negative_slope)
     return LeakyReluOp(*align(LeakyReluOp, x), negative_slope=slope)
 
 
 def prelu(x: Any, weight: Any) -> TensorOp:
-    """Return x above 0, and `weight` x below.
+    """Return x where it is above 0, else `weight` times x.
 
-    The weight, a tensor that is usually trained, is broadcast to x: by name, or from the right, so
-    that one weight a channel of ``(N, C, H, W)`` has the shape ``(C, 1, 1)``. Raises AxesError for
-    one that has axes which x lacks.
+    The weight, usually a trained tensor, is broadcast to x by name or from the right; one weight
+    for each channel of ``(N, C, H, W)`` has the shape ``(C, 1, 1)``. Raises AxesError if it has
+    axes that x lacks.
     """
     axes = as_op(x).axes
     x, weight = align(FloatOp, x, weight)
@@ -386,17 +386,17 @@ def prelu(x: Any, weight: Any) -> TensorOp:
 
 
 def elu(x: Any, alpha: float = 1.0) -> TensorOp:
-    """Return x above 0, and `alpha` (exp(x) - 1) below (Clevert et al., 2016)."""
+    """Return x where it is above 0, else `alpha` (exp(x) - 1) (Clevert et al., 2016)."""
     return EluOp(*align(EluOp, x), alpha=_number("elu", "alpha", alpha))
 
 
 def selu(x: Any) -> TensorOp:
-    """Return `elu` with the scales that keep mean 0 and variance 1 (Klambauer et al., 2017)."""
+    """Return the scaled `elu` that preserves mean 0 and variance 1 (Klambauer et al., 2017)."""
     return elu(x, SELU_ALPHA) * SELU_SCALE
 
 
 def celu(x: Any, alpha: float = 1.0) -> TensorOp:
-    """Return x above 0, and `alpha` (exp(x / `alpha`) - 1) below (Barron, 2017).
+    """Return x where it is above 0, else `alpha` (exp(x / `alpha`) - 1) (Barron, 2017).
 
     Raises ArgumentError unless `alpha` is positive.
     """
@@ -406,10 +406,10 @@ def celu(x: Any, alpha: float = 1.0) -> TensorOp:
 
 
 def gelu(x: Any, approximate: str = "none") -> TensorOp:
-    """Return x times the chance that a normal number is below x.
+    """Return x times the normal distribution function of x.
 
-    With `approximate` "tanh" the chance is 0.5 + 0.5 tanh(sqrt(2 / π) (x + 0.044715 x³)), which
-    differs by less than 0.001. (Hendrycks and Gimpel, 2016.)
+    With `approximate` "tanh" the function is 0.5 + 0.5 tanh(sqrt(2 / π) (x + 0.044715 x³)), with an
+    error below 0.001. (Hendrycks and Gimpel, 2016.)
     """
     (x,) = align(GeluOp, x)
     if approximate not in ("none", "tanh"):
@@ -420,7 +420,7 @@ def gelu(x: Any, approximate: str = "none") -> TensorOp:
 
 
 def sigmoid(x: Any) -> TensorOp:
-    """Return 1 / (1 + exp(-x))."""
+    """Return the logistic function 1 / (1 + exp(-x))."""
     return build(SigmoidOp, x)
 
 
@@ -428,7 +428,7 @@ sigmoidAtomic = sigmoid  # noqa: N816
 
 
 def log_sigmoid(x: Any) -> TensorOp:
-    """Return the logarithm of `sigmoid`, finite wherever x is."""
+    """Return the logarithm of `sigmoid`, finite for finite x."""
     (x,) = align(SoftplusOp, x)
     return -SoftplusOp(-x)
 
@@ -457,7 +457,7 @@ def mish(x: Any) -> TensorOp:
 
 
 def hard_sigmoid(x: Any) -> TensorOp:
-    """Return `relu6` of x + 3 over 6: 0 below -3, 1 above 3, and a line between."""
+    """Return `relu6` (x + 3) / 6: 0 below -3, 1 above 3, and linear between."""
     (x,) = align(FloatOp, x)
     return relu6(x + 3) * (1 / 6)
 
@@ -469,9 +469,9 @@ def hard_swish(x: Any) -> TensorOp:
 
 
 def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> TensorOp:
-    """Return x limited to the range from `min_val` to `max_val`, with gradient 0 at both.
+    """Return x clipped to the range from `min_val` to `max_val`; the gradient at both is 0.
 
-    Raises ArgumentError where the limits cross.
+    Raises ArgumentError if the limits cross.
     """
     low = _number("hard_tanh", "min_val", min_val)
     high = _number("hard_tanh", "max_val", max_val)
@@ -481,39 +481,39 @@ def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> TensorOp:
 
 
 def hard_shrink(x: Any, lambd: float = 0.5) -> TensorOp:
-    """Return x where it is further than `lambd` from 0, and 0 elsewhere; NaN stays."""
+    """Return x where its absolute value exceeds `lambd`, else 0; NaN is kept."""
     limit = _number("hard_shrink", "lambd", lambd)
     (x,) = align(FloatOp, x)
     return where(less_equal(absolute(x), limit), 0, x)
 
 
 def soft_shrink(x: Any, lambd: float = 0.5) -> TensorOp:
-    """Return x moved towards 0 by `lambd`, and 0 where it is nearer."""
+    """Return x moved towards 0 by `lambd`; 0 where its absolute value is less."""
     limit = _number("soft_shrink", "lambd", lambd)
     (x,) = align(FloatOp, x)
     return subtract(x, clip(x, -limit, limit))
 
 
 def tanh_shrink(x: Any) -> TensorOp:
-    """Return x - tanh(x), exact near 0 as well."""
+    """Return x - tanh(x), accurate near 0."""
     (given,) = align(FloatOp, x)
     x = wide(given)
     is_near = less(absolute(x), _SHRUNK)
     near = where(is_near, x, 0)
     x2 = square(near)
-    # x cosh(x) - sinh(x) is a power series without cancellation.
+    # The power series of x cosh(x) - sinh(x) has no cancellation.
     series = near * x2 * polynomial(x2, _SHRINK) / cosh(near)
     return cast(where(is_near, series, x - tanh(x)), given.dtype)
 
 
 def threshold(x: Any, threshold: float, value: float) -> TensorOp:
-    """Return x where it is above `threshold`, and `value` elsewhere; NaN stays."""
+    """Return x where it is above `threshold`, else `value`; NaN is kept."""
     limit = _number("threshold", "threshold", threshold)
     return where(less_equal(x, limit), _number("threshold", "value", value), x)
 
 
 def glu(x: Any, axis: Any = -1) -> TensorOp:
-    """Return the first half of x along an axis times the sigmoid of the second half.
+    """Return the gated linear unit: the first half of x along an axis times sigmoid(second half).
 
     The axis keeps its name and has half its length, which must be known and even (AxesError).
     (Dauphin et al., 2017.)
@@ -522,9 +522,7 @@ def glu(x: Any, axis: Any = -1) -> TensorOp:
     place = explained("glu", (x,), x.axes.position, axis)
     length = x.axes[place].length
     if not isinstance(length, int) or length % 2:
-        raise AxesError(
-            explain("glu", f"the axis has the length {length}, but must fall into two halves", [x])
-        )
+        raise AxesError(explain("glu", f"the axis has length {length}, which must be even", [x]))
     first, second = (
         tensor_slice(x, (*[slice(None)] * place, half))
         for half in (slice(0, length // 2), slice(length // 2, None))

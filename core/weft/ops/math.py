@@ -77,7 +77,7 @@ class SqrtOp(InexactOp):
     reference = meaning(np.sqrt)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / (2 sqrt x)."""
+        """Multiply the adjoint by 1 / (2 sqrt x)."""
         return (delta * 0.5 / self,)
 
 
@@ -87,7 +87,7 @@ class ExpOp(InexactOp):
     reference = meaning(np.exp)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Exp x."""
+        """Multiply the adjoint by exp x."""
         return (delta * self,)
 
 
@@ -97,7 +97,7 @@ class LogOp(InexactOp):
     reference = meaning(np.log)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / x."""
+        """Multiply the adjoint by 1 / x."""
         return (delta / x,)
 
 
@@ -107,7 +107,7 @@ class SinOp(InexactOp):
     reference = meaning(np.sin)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Cos x."""
+        """Multiply the adjoint by cos x."""
         return (delta * cos(x),)
 
 
@@ -117,17 +117,17 @@ class CosOp(InexactOp):
     reference = meaning(np.cos)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """-sin x."""
+        """Multiply the adjoint by -sin x."""
         return (-(delta * sin(x)),)
 
 
 class AtanOp(InexactOp):
-    """The angle from -π/2 to π/2 whose tangent is the operand."""
+    """The arctangent, from -π/2 to π/2."""
 
     reference = meaning(np.arctan)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / (1 + x²)."""
+        """Multiply the adjoint by 1 / (1 + x²)."""
         return (delta / (square(x) + 1),)
 
 
@@ -137,30 +137,30 @@ class TanhOp(InexactOp):
     reference = meaning(np.tanh)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 - tanh² x."""
+        """Multiply the adjoint by 1 - tanh² x."""
         return (delta * (1 - square(self)),)
 
 
 class PowerOp(ArithmeticOp):
-    """The first operand to the power of the second; NaN for a negative base and a fraction.
+    """The first operand to the power of the second; NaN for a negative base with a fraction.
 
-    An integer to a negative integer power gives 0, as the quotient rounded towards zero would,
-    except for the bases 1 and -1.
+    A negative power of integers is the quotient rounded towards zero: 0, except for the bases 1 and
+    -1; the base 0 gives 0.
     """
 
     def reference(self, x: Any, y: Any) -> Any:
-        """Raise to the power."""
+        """Call NumPy's power, with the op's definition for negative powers of integers."""
         if not dtypes.is_integer(self.dtype):
             return np.power(x, y)
         negative = np.less(y, 0)
         root = np.where(negative & (np.abs(x) != 1), 0, x)
-        # The least integer has no negative; that a power is even or odd is all that matters here.
+        # Only the parity of a negative power matters; the least integer cannot be negated.
         result = np.power(root, np.where(negative, 2 - y % 2, y))
         return result.astype(self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[Any, Any]:
-        """Y x^(y-1), and x^y log x, which is taken as 0 where x is 0."""
-        # Where y is 0 the factor y makes it 0; x ** -1 must not turn that into NaN at x = 0.
+        """Multiply the adjoint by y x^(y-1), and by x^y log x, which is 0 at x = 0."""
+        # For y = 0 the factor y gives 0; x ** -1 must not turn it into NaN at x = 0.
         exponent = where(equal(y, 0), 1, y)
         base = delta * y * power(x, exponent - 1)
         if y.is_constant:
@@ -170,18 +170,18 @@ class PowerOp(ArithmeticOp):
 
 
 class RsqrtOp(InexactOp, CompositeOp):
-    """1 over the square root; infinite at 0 and NaN below."""
+    """The reciprocal square root; infinite at 0 and NaN below."""
 
     def reference(self, x: Any) -> Any:
-        """Divide 1 by the root."""
+        """Divide 1 by the square root in NumPy."""
         return np.divide(np.ones((), np.asarray(x).dtype), np.sqrt(x))
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Divide 1 by the root."""
+        """Return the reciprocal of the square root."""
         return reciprocal(sqrt(x))
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """-1 / (2 x sqrt x)."""
+        """Multiply the adjoint by -1 / (2 x sqrt x)."""
         return (delta * -0.5 * (self / x),)
 
 
@@ -191,11 +191,11 @@ class CbrtOp(FloatOp, CompositeOp):
     reference = meaning(np.cbrt)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Raise the size to the power of 1/3."""
+        """Raise the absolute value to the power of 1/3, and restore the sign."""
         return sign(x) * power(absolute(x), 1 / 3)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / (3 cbrt² x)."""
+        """Multiply the adjoint by 1 / (3 cbrt² x)."""
         return (delta / (square(self) * 3),)
 
 
@@ -205,30 +205,30 @@ class Exp2Op(FloatOp, CompositeOp):
     reference = meaning(np.exp2)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Raise 2 to the power, which most devices do exactly for whole numbers."""
+        """Raise 2 to the power, which is exact for integers on most devices."""
         return power(2, x)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """2^x log 2."""
+        """Multiply the adjoint by 2^x log 2."""
         return (delta * self * math.log(2),)
 
 
 class Expm1Op(InexactOp, CompositeOp):
-    """exp(x) - 1, exact to the last digits near 0 as well."""
+    """exp(x) - 1, accurate near 0."""
 
     reference = meaning(np.expm1)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """tanh(x / 2) = (exp(x) - 1) / (exp(x) + 1), in which nothing cancels."""
+        """Solve tanh(x / 2) = (exp(x) - 1) / (exp(x) + 1), without cancellation."""
         return tanh(x * 0.5) * (exp(x) + 1)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Exp x."""
+        """Multiply the adjoint by exp x."""
         return (delta * exp(x),)
 
 
 class Log1pOp(InexactOp, CompositeOp):
-    """log(1 + x), exact to the last digits near 0 as well; minus infinity at -1 and NaN below."""
+    """log(1 + x), accurate near 0; minus infinity at -1 and NaN below."""
 
     reference = meaning(np.log1p)
 
@@ -239,7 +239,7 @@ class Log1pOp(InexactOp, CompositeOp):
         return where(equal(u, 1), x, log(u) * scale)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / (1 + x)."""
+        """Multiply the adjoint by 1 / (1 + x)."""
         return (delta / (x + 1),)
 
 
@@ -253,7 +253,7 @@ class Log2Op(InexactOp, CompositeOp):
         return log(x) / math.log(2)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / (x log 2)."""
+        """Multiply the adjoint by 1 / (x log 2)."""
         return (delta / (x * math.log(2)),)
 
 
@@ -267,7 +267,7 @@ class Log10Op(InexactOp, CompositeOp):
         return log(x) / math.log(10)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / (x log 10)."""
+        """Multiply the adjoint by 1 / (x log 10)."""
         return (delta / (x * math.log(10)),)
 
 
@@ -277,12 +277,12 @@ class LogaddexpOp(FloatOp, CompositeOp):
     reference = meaning(np.logaddexp)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Add what the smaller gives to the larger; equal infinities have no difference."""
+        """Add log1p(exp(-difference)) to the larger; the difference of equal infinities is 0."""
         distance = where(equal(x, y), 0, absolute(x - y))
         return maximum(x, y) + log1p(exp(-distance))
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """The share of each power in the sum; 1 where it is all of it, also at an infinity."""
+        """Multiply the adjoint by the fraction of each exponential in the sum."""
         return delta * self._share(x, y), delta * self._share(y, x)
 
     def _share(self, x: TensorOp, y: TensorOp) -> TensorOp:
@@ -291,7 +291,7 @@ class LogaddexpOp(FloatOp, CompositeOp):
 
 
 class HypotOp(FloatOp, CompositeOp):
-    """The length of the hypotenuse, without overflow; infinite beside NaN too, as in C.
+    """The hypotenuse, without overflow; infinity with NaN gives infinity, as in C.
 
     The gradient at the origin is 0.
     """
@@ -299,7 +299,7 @@ class HypotOp(FloatOp, CompositeOp):
     reference = meaning(np.hypot)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Take the longer side out of the root; equal sides may be 0 or infinite."""
+        """Factor the longer side out of the root; equal sides may be 0 or infinite."""
         x, y = absolute(x), absolute(y)
         longer = maximum(x, y)
         ratio = where(equal(x, y), 1, minimum(x, y) / longer)
@@ -307,7 +307,7 @@ class HypotOp(FloatOp, CompositeOp):
         return where(IsinfOp(x) | IsinfOp(y), math.inf, length)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Each side over the length."""
+        """Multiply the adjoint by each side divided by the length."""
         length = where(equal(self, 0), 1, self)
         return delta * (x / length), delta * (y / length)
 
@@ -347,12 +347,12 @@ def exp2(x: Any) -> TensorOp:
 
 
 def expm1(x: Any) -> TensorOp:
-    """Return exp(x) - 1, exact near 0 as well."""
+    """Return exp(x) - 1, accurate near 0."""
     return build(Expm1Op, x)
 
 
 def log1p(x: Any) -> TensorOp:
-    """Return log(1 + x), exact near 0 as well; minus infinity at -1 and NaN below."""
+    """Return log(1 + x), accurate near 0; minus infinity at -1 and NaN below."""
     return build(Log1pOp, x)
 
 
@@ -377,7 +377,7 @@ def hypot(x: Any, y: Any) -> TensorOp:
 
 
 def lerp(x: Any, y: Any, weight: Any) -> TensorOp:
-    """Return x + weight (y - x), which is exactly x at weight 0 and y at weight 1."""
+    """Return the linear interpolation x + weight (y - x), exact at weights 0 and 1."""
     x, y, weight = align(FloatOp, x, y, weight)
     step = y - x
     return where(less(weight, 0.5), x + weight * step, y - (1 - weight) * step)
@@ -394,7 +394,7 @@ def cos(x: Any) -> TensorOp:
 
 
 def atan(x: Any) -> TensorOp:
-    """Return the angle, from -π/2 to π/2, whose tangent is x."""
+    """Return the arctangent of x, from -π/2 to π/2."""
     return build(AtanOp, x)
 
 

@@ -44,7 +44,7 @@ __all__ = [
 
 
 class ReshapeOp(TensorOp):
-    """The elements in row-major order under other axes of the same size.
+    """The operand reshaped, in row-major order, to axes of the same size.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class ReshapeOp(TensorOp):
         return self.target_axes, x.dtype
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Give the adjoint the operand's axes."""
+        """Reshape the adjoint to the operand's axes."""
         return (cast_axes(delta, x.axes),)
 
     def reference(self, x: Any) -> Any:
@@ -72,17 +72,17 @@ class ReshapeOp(TensorOp):
         return np.reshape(x, self.axes.shape)
 
     def view(self, operand: TensorDescription) -> TensorDescription | None:
-        """A view where the operand's strides allow it."""
+        """Return the reshaped layout if the operand's strides allow it, else None."""
         return operand.cast(self.axes.shape)
 
 
 class TransposeOp(TensorOp):
-    """The axes in another order.
+    """The operand with its axes permuted.
 
     Attributes
     ----------
     permutation
-        For each axis of the result, its place in the operand.
+        For each axis of the result, its position in the operand.
     """
 
     permutation: tuple[int, ...]
@@ -95,46 +95,46 @@ class TransposeOp(TensorOp):
         return Axes(x.axes[place] for place in self.permutation), x.dtype
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Permute back."""
+        """Apply the inverse permutation to the adjoint."""
         inverse = tuple(map(int, np.argsort(self.permutation)))
         return (TransposeOp(delta, permutation=inverse),)
 
     def reference(self, x: Any) -> Any:
-        """Transpose."""
+        """Call NumPy's transpose."""
         return np.transpose(x, self.permutation)
 
     def view(self, operand: TensorDescription) -> TensorDescription:
-        """Always a view."""
+        """Return the transposed layout of the operand."""
         return operand.transpose(self.permutation)
 
 
 class BroadcastOp(TensorOp):
-    """The operand repeated along new axes and along axes of length 1.
+    """The operand broadcast along new axes and along axes of length 1.
 
     Attributes
     ----------
     target_axes
         The axes of the result.
     dims
-        For each axis of the operand, its place in the result; increasing.
+        For each axis of the operand, its position in the result; increasing.
     """
 
     target_axes: Axes
     dims: tuple[int, ...]
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check that each axis keeps its length or had length 1."""
+        """Check that each axis keeps its length or has length 1."""
         (x,) = self.args
         increasing = all(a < b for a, b in zip(self.dims, self.dims[1:], strict=False))
         if len(self.dims) != x.rank or not increasing:
-            raise AxesError(f"{self.dims} does not place the {x.rank} axes {x.axes} in order")
+            raise AxesError(f"{self.dims} are not {x.rank} increasing positions for {x.axes}")
         for axis, place in zip(x.axes, self.dims, strict=True):
             if axis.length not in (1, self.target_axes[place].length):
                 raise AxesError(f"{x.axes} does not broadcast to {self.target_axes}")
         return self.target_axes, x.dtype
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Sum over what was repeated."""
+        """Sum the adjoint over the broadcast axes."""
         kept = {
             place
             for axis, place in zip(x.axes, self.dims, strict=True)
@@ -151,27 +151,27 @@ class BroadcastOp(TensorOp):
         return np.broadcast_to(np.reshape(x, shape), self.axes.shape)
 
     def view(self, operand: TensorDescription) -> TensorDescription:
-        """Always a view, with stride 0 where elements repeat."""
+        """Return the layout with stride 0 along broadcast axes."""
         return operand.broadcast(self.axes.shape, self.dims)
 
 
 class IdentityOp(TensorOp):
-    """The operand itself; subclasses say why it is an op of its own."""
+    """The operand itself; subclasses add a meaning."""
 
     def infer(self) -> tuple[Axes, DType]:
         """Keep axes and dtype."""
         return self.args[0].axes, self.args[0].dtype
 
     def reference(self, x: Any, *others: Any) -> Any:
-        """Pass the first operand on."""
+        """Return the first operand."""
         return x
 
     def view(self, operand: TensorDescription) -> TensorDescription | None:
-        """The operand's own memory."""
+        """Return the operand's layout."""
         return operand
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[TensorOp | None, ...]:
-        """Pass the adjoint on to the first operand, whose value this is."""
+        """Return the adjoint for the first operand, and None for the others."""
         return (delta, *(None for _ in args[1:]))
 
 
@@ -179,22 +179,22 @@ class ContiguousOp(IdentityOp):
     """A copy of the operand in row-major order."""
 
     def reference(self, x: Any, *others: Any) -> Any:
-        """Copy."""
+        """Copy in C order."""
         return np.array(x, order="C")
 
     def view(self, operand: TensorDescription) -> None:
-        """Never a view."""
+        """Return None: a copy is no view."""
 
 
 class IotaOp(TensorOp):
-    """The index along one axis, counted from 0.
+    """The index along one axis, from 0.
 
     Attributes
     ----------
     target_axes, target_dtype
-        What the result is.
+        The axes and dtype of the result.
     position
-        The place of the axis that counts.
+        The position of the indexed axis.
     """
 
     target_axes: Axes
@@ -202,11 +202,11 @@ class IotaOp(TensorOp):
     position: int
 
     def infer(self) -> tuple[Axes, DType]:
-        """Take the declared axes and dtype."""
+        """Return the declared axes and dtype."""
         return self.target_axes, self.target_dtype
 
     def reference(self) -> Any:
-        """Count along the axis."""
+        """Broadcast NumPy's arange."""
         shape = [1] * self.rank
         shape[self.position] = -1
         count = np.arange(self.axes.shape[self.position], dtype=self.dtype)
@@ -228,11 +228,11 @@ class SizeOp(CompositeOp):
     target_dtype: DType
 
     def infer(self) -> tuple[Axes, DType]:
-        """Be a scalar."""
+        """Return no axes, and the declared dtype."""
         return Axes(), self.target_dtype
 
     def decompose(self) -> TensorOp:
-        """Be the constant."""
+        """Return the constant."""
         return constant(self.counted.size, dtype=self.dtype)
 
     def reference(self) -> Any:
@@ -249,7 +249,7 @@ def zeros_like(x: TensorOp) -> TensorOp:
 
 
 def reshape(x: Any, shape: Any) -> TensorOp:
-    """Return the elements in row-major order under other axes; one size may be -1."""
+    """Return the tensor reshaped in row-major order; one size may be -1 and is inferred."""
     x = as_op(x)
     if isinstance(shape, Axes):
         return cast_axes(x, shape)
@@ -272,10 +272,10 @@ def reshape(x: Any, shape: Any) -> TensorOp:
 
 
 def cast_axes(x: Any, axes: Any) -> TensorOp:
-    """Return the same elements under other axes of the same size, in row-major order.
+    """Return the tensor reshaped to axes of the same size, in row-major order.
 
-    Raises AxesError for the same named axes in another order, as they are or flattened: elements
-    stay where they are in memory, so each would get a place of another element.
+    Raises AxesError for the same named axes in another order, flattened or not: elements are not
+    moved, so the names would refer to wrong elements.
     """
     op: TensorOp = as_op(x)
     target = make_axes(axes)
@@ -283,8 +283,8 @@ def cast_axes(x: Any, axes: Any) -> TensorOp:
         mine, theirs = op.axes.unflattened(), target.unflattened()
         if mine != theirs and set(mine) == set(theirs):
             problem = (
-                f"{op.axes} and {target} are the same axes in another order: axes_with_order() "
-                "moves elements, map_roles() gives new names"
+                f"{op.axes} and {target} are the same axes in another order: use "
+                "axes_with_order() to transpose, or map_roles() to rename"
             )
             raise AxesError(explain("cast_axes", problem, (op,)))
     return _under(op, target)
@@ -295,13 +295,13 @@ def _under(op: TensorOp, target: Axes) -> TensorOp:
 
 
 def with_names(op: TensorOp, value: Any, axes: Axes) -> TensorOp:
-    """Return an op made of a value; if that was an array of the lengths of axes, under these."""
+    """Return the op of a value; an array of matching lengths gets the given axes."""
     is_array = not isinstance(value, TensorOp)
     return cast_axes(op, axes) if is_array and op.axes.lengths == axes.lengths else op
 
 
 def cast_role(x: Any, axes: Any) -> TensorOp:
-    """Return the tensor with other axes of the same lengths, as under new names."""
+    """Return the tensor with its axes replaced by others of the same lengths."""
     x = as_op(x)
     target = make_axes(axes)
     if x.axes.lengths != target.lengths:
@@ -323,7 +323,7 @@ def map_roles(x: Any, mapping: Mapping[Any, Any]) -> TensorOp:
 
 
 def transpose(x: Any, axes: Any = None) -> TensorOp:
-    """Return the axes in another order, given as axes, names or places; reversed by default."""
+    """Return the tensor with its axes permuted; by default reversed. Axes, names or positions."""
     x = as_op(x)
     places = tuple(reversed(range(x.rank))) if axes is None else x.axes.positions(axes)
     if len(places) != x.rank:
@@ -340,7 +340,7 @@ def axes_with_order(x: Any, axes: Any) -> TensorOp:
 
 
 def broadcast(x: Any, axes: Any) -> TensorOp:
-    """Return the tensor repeated over axes; those it has are aligned by name or from the right."""
+    """Return the tensor broadcast to axes, aligned by name or from the right."""
     op: TensorOp = as_op(x)
     target = make_axes(axes)
     if op.axes == target:
@@ -364,10 +364,10 @@ broadcast_to = broadcast
 
 
 def expand_dims(x: Any, axis: Any = None, dim: int = 0) -> TensorOp:
-    """Return the tensor with one more axis at place `dim`, repeated along it.
+    """Return the tensor broadcast along a new axis at position `dim`.
 
-    Without an `axis` the new one is positional and has length 1; an integer `axis` is its place, as
-    in NumPy.
+    Without an `axis` the new one is positional and has length 1. An integer `axis` is its position,
+    as in NumPy.
     """
     x = as_op(x)
     if hasattr(axis, "__index__"):
@@ -382,9 +382,9 @@ def expand_dims(x: Any, axis: Any = None, dim: int = 0) -> TensorOp:
 
 
 def flatten(x: Any) -> TensorOp:
-    """Return the tensor with all its axes flattened into one, which remembers them.
+    """Return the tensor with all its axes flattened into one, which records them for `unflatten`.
 
-    A single axis stays itself.
+    A single axis is kept.
     """
     x = as_op(x)
     return cast_axes(x, Axes((x.axes.flatten(),)))
@@ -394,21 +394,21 @@ ravel = flatten
 
 
 def new_place(function: str, x: TensorOp, place: Any) -> int:
-    """Return the place of a new axis, counted from 0; raises AxesError where there is none."""
+    """Return the position of a new axis as a nonnegative integer; raises AxesError out of range."""
     if not hasattr(place, "__index__") or not -x.rank - 1 <= place <= x.rank:
-        problem = f"place {place!r} is out of range for a new axis of {x.axes}"
+        problem = f"position {place!r} is out of range for a new axis of {x.axes}"
         raise AxesError(explain(function, problem, (x,)))
     return int(place) % (x.rank + 1)
 
 
 def flatten_at(x: Any, place: int) -> TensorOp:
-    """Return the axes before `place` flattened into one, and the rest into another.
+    """Return the tensor with the axes before `place` flattened into one, and the rest into another.
 
-    A single axis stays itself.
+    A single axis is kept.
     """
     x = as_op(x)
     if not hasattr(place, "__index__") or not -x.rank <= place <= x.rank:
-        problem = f"{place!r} is no place between the axes of {x.axes}"
+        problem = f"{place!r} is no position between the axes of {x.axes}"
         raise AxesError(explain("flatten_at", problem, (x,)))
     if place in (0, x.rank):
         return flatten(x)
@@ -416,7 +416,7 @@ def flatten_at(x: Any, place: int) -> TensorOp:
 
 
 def unflatten(x: Any) -> TensorOp:
-    """Return the tensor with every flattened axis split into the axes it stands for."""
+    """Return the tensor with every flattened axis split into its original axes."""
     x = as_op(x)
     axes: list[Axis] = []
     for axis in x.axes:
@@ -430,7 +430,7 @@ def contiguous(x: Any) -> TensorOp:
 
 
 def scalar_value(op: Op) -> complex | None:
-    """Return the number that a scalar constant, or one repeated over axes, holds; else None."""
+    """Return the number of a scalar constant, broadcast or not; None for other ops."""
     source = op.args[0] if isinstance(op, BroadcastOp) else op
     if source.is_constant and source.is_scalar:
         value: complex = np.asarray(source.const).item()
@@ -439,7 +439,7 @@ def scalar_value(op: Op) -> complex | None:
 
 
 def size_of(axes: Axes, dtype: DType) -> TensorOp:
-    """Return the number of elements of axes as a scalar, known at once or at a call."""
+    """Return the number of elements of axes as a scalar, constant if the lengths are known."""
     if axes.is_static:
         return constant(axes.size, dtype=dtype)
     return SizeOp(counted=axes, target_dtype=dtype)

@@ -37,9 +37,9 @@ __all__ = [
 
 
 def take_along_axis(x: Any, indices: Any, axis: Any = -1) -> TensorOp:
-    """Return, for each place of the indices, the element of x at that index along an axis.
+    """Return the elements of x at an index for each element of the result, along an axis.
 
-    The other axes are broadcast, as by NumPy. Named indices may lack the axis; then the result
+    The other axes are broadcast, as in NumPy. Named indices may lack the axis, and then the result
     lacks it too: ``take_along_axis(logits, labels, "C")`` is one logit for each label. A call with
     an index out of range raises IndexOutOfRange.
     """
@@ -53,7 +53,7 @@ def _without(x: TensorOp, position: int) -> TensorOp:
 
 
 def _along(function: str, x: Any, indices: Any, axis: Any) -> tuple[TensorOp, TensorOp, int, bool]:
-    """Return operands with the same axes but for one, its place, and if the indices had it."""
+    """Return broadcast operands, the position of the axis, and whether the indices had it."""
     x, indices = as_op(x), as_indices(indices)
     position = x.axes.position(axis)
     own = x.axes[position]
@@ -80,26 +80,26 @@ def _along(function: str, x: Any, indices: Any, axis: Any) -> tuple[TensorOp, Te
 def scatter_along_axis(
     x: Any, indices: Any, updates: Any, axis: Any = -1, reduction: str = "set"
 ) -> TensorOp:
-    """Return x with updates put, at each place of the indices, at the index there along an axis.
+    """Return x with updates at an index for each update, along an axis.
 
-    It is the dual of `take_along_axis`: the indices have x's axes but for that one's length, or are
-    broadcast to them; see `scatter` for the reductions and what is raised.
+    It is the dual of `take_along_axis`: the indices have the axes of x, except for the length of
+    the indexed one, or are broadcast to these. For reductions and errors see `scatter`.
     """
     x = as_op(x)
     wide, indices, position, _ = _along("scatter_along_axis", x, indices, axis)
     if wide.axes != x.axes:
-        problem = f"the indices have axes that {x.axes} lacks: they would put into {wide.axes}"
+        problem = f"the indices have axes that {x.axes} lacks: they would update {wide.axes}"
         raise AxesError(explain("scatter_along_axis", problem, (x, indices)))
     updates = as_updates("scatter_along_axis", updates, x, indices.axes)
     return put_along(x, indices, updates, position, reduction)
 
 
 def gather_nd(x: Any, indices: Any, batch_dims: int = 0) -> TensorOp:
-    """Return the elements or slices of x at indices that are the rows of the last axis.
+    """Return the elements or slices of x at index rows, which are along the last axis of `indices`.
 
-    A row of length m counts along m axes: the first ones, or those after `batch_dims` axes that
-    both share. The result has the axes of the indices but the last, then the rest of x's axes. An
-    index out of range along any of them raises IndexOutOfRange in a call.
+    A row of length m indexes m axes: the first ones, or those after `batch_dims` axes that both
+    share. The result has the axes of the indices without the last, then the remaining axes of x. A
+    call with an index out of range raises IndexOutOfRange.
     """
     x, indices = as_op(x), as_indices(indices)
     count = _row_length("gather_nd", x, indices, batch_dims)
@@ -129,7 +129,7 @@ def _row_length(function: str, x: TensorOp, indices: TensorOp, batch_dims: int) 
 
 
 def _linear_rows(axes: Axes, indices: TensorOp, batch_dims: int, count: int) -> TensorOp:
-    """Return where rows of indices point to, counted over all places of the indexed axes."""
+    """Return the flat index of each index row, over the indexed axes."""
     target = indices.axes[:-1]
     head = axes[: batch_dims + count]
     found: TensorOp = broadcast(constant(0, dtype=dtypes.int64), target)
@@ -144,7 +144,7 @@ def _linear_rows(axes: Axes, indices: TensorOp, batch_dims: int, count: int) -> 
 
 
 def _column(indices: TensorOp, column: int) -> TensorOp:
-    """Return one place of the last axis, without names; still a constant if the indices are."""
+    """Return one column of the index rows, positional; a constant if the indices are."""
     axes = make_axes(indices.axes[:-1].lengths)
     if indices.is_constant:
         return constant(indices.const[..., column], axes)
@@ -153,10 +153,10 @@ def _column(indices: TensorOp, column: int) -> TensorOp:
 
 
 def scatter_nd(x: Any, indices: Any, updates: Any, reduction: str = "set") -> TensorOp:
-    """Return x with updates put at indices that are the rows of the last axis.
+    """Return x with updates at index rows, which are along the last axis of `indices`.
 
-    It is the dual of `gather_nd`, whose result has the axes that `updates` is broadcast to; see
-    `scatter` for the reductions and what is raised.
+    It is the dual of `gather_nd`: `updates` are broadcast to the axes of its result. For reductions
+    and errors see `scatter`.
     """
     x, indices = as_op(x), as_indices(indices)
     count = _row_length("scatter_nd", x, indices, 0)
@@ -169,10 +169,10 @@ def scatter_nd(x: Any, indices: Any, updates: Any, reduction: str = "set") -> Te
 
 
 def take_at(x: TensorOp, items: tuple[Any, ...]) -> TensorOp:
-    """Return ``x[items]`` where some of the items are tensors of integers, as NumPy does.
+    """Return ``x[items]`` for items with index tensors, as in NumPy's advanced indexing.
 
-    These are broadcast, and count along their axes together. Their axes come where the first of
-    them stands, or at the front if a slice lies between two of them, or between one and an integer.
+    Index tensors are broadcast together. The result has their axes at the first of them, or at the
+    front if a slice separates them from each other or from an integer.
     """
     items = one_for_each_axis(x, items)
     tensors = [place for place, item in enumerate(items) if is_index_tensor(item)]
@@ -192,7 +192,7 @@ def take_at(x: TensorOp, items: tuple[Any, ...]) -> TensorOp:
 
 
 def _take_block(x: TensorOp, at: int, indices: list[TensorOp]) -> TensorOp:
-    """Return the elements at tensors of indices along the axes from a place on."""
+    """Return the elements at index tensors for the axes from a position on."""
     if len(indices) == 1:
         return TakeOp(x, indices[0], position=at)
     axes = reduce(broadcast_axes, (index.axes for index in indices))

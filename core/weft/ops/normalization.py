@@ -52,17 +52,17 @@ __all__ = [
 
 
 class NormalizeOp(CompositeOp):
-    """The base of ops that divide by a root mean square over some axes, and then scale.
+    """The base of normalisations: they divide by a root mean square over some axes, and scale.
 
-    Operands are x, a scale and perhaps a bias, all with the same axes; those that are repeated
-    are views. Floats of 16 bits are computed in float32.
+    Operands are x, a scale and optionally a bias, broadcast to the same axes. 16-bit floats are
+    computed in float32.
 
     Attributes
     ----------
     positions
-        The places of the axes over which means are taken, increasing.
+        The positions of the reduced axes, increasing.
     epsilon
-        Added to the mean square.
+        A number added to the mean square.
     """
 
     positions: tuple[int, ...]
@@ -77,28 +77,28 @@ class NormalizeOp(CompositeOp):
         return x.axes, x.dtype
 
     def centred(self, x: TensorOp) -> TensorOp:
-        """Return what is divided by its root mean square."""
+        """Return the numerator, which is divided by its root mean square."""
         raise NotImplementedError
 
     def mean(self, x: TensorOp) -> TensorOp:
-        """Return the mean, repeated over the axes that it is taken over."""
+        """Return the mean, broadcast over the reduced axes."""
         return repeated(MeanOp(x, positions=self.positions), x, self.positions)
 
     def unit(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Return x before it is scaled, and the factor that made it so."""
+        """Return x normalised, and the normalising factor."""
         centred = self.centred(x)
         total = MeanOp(square(centred), positions=self.positions) + self.epsilon
         factor = repeated(rsqrt(total), x, self.positions)
         return centred * factor, factor
 
     def decompose(self, x: TensorOp, scale: TensorOp, *bias: TensorOp) -> TensorOp:
-        """Take two passes, the mean and then the distances, which loses no digits."""
+        """Compute mean and deviations in two passes, without cancellation."""
         wide = [cast(each, accumulator_dtype(self.dtype)) for each in (x, scale, *bias)]
         result = self.unit(wide[0])[0] * wide[1]
         return cast(result + wide[2] if bias else result, self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, scale: TensorOp, *bias: Any) -> Any:
-        """Factor (centred share - unit mean(share unit)), for the share ``delta scale``.
+        """Return factor * (centred(g) - unit * mean(g * unit)) for g = delta * scale.
 
         (Ioffe and Szegedy, 2015, with the sums written as means.)
         """
@@ -110,10 +110,10 @@ class NormalizeOp(CompositeOp):
 
 
 class StandardizeOp(NormalizeOp):
-    """(x - mean) / sqrt(variance + epsilon) over some axes, then times a scale, plus a bias."""
+    """The standardisation (x - mean) / sqrt(variance + epsilon), times a scale, plus a bias."""
 
     def centred(self, x: TensorOp) -> TensorOp:
-        """Return the distance from the mean."""
+        """Return the deviation from the mean."""
         return subtract(x, self.mean(x))
 
     def reference(self, x: Any, scale: Any, bias: Any) -> Any:
@@ -129,10 +129,10 @@ class StandardizeOp(NormalizeOp):
 
 
 class RmsNormOp(NormalizeOp):
-    """The operand over its root mean square along some axes, then times a scale."""
+    """The operand divided by its root mean square over some axes, times a scale."""
 
     def centred(self, x: TensorOp) -> TensorOp:
-        """Return x as it is."""
+        """Return x unchanged."""
         return x
 
     def reference(self, x: Any, scale: Any) -> Any:
@@ -145,7 +145,7 @@ class RmsNormOp(NormalizeOp):
 
 
 def _channels(function: str, x: TensorOp, axis: Any) -> tuple[int, ...]:
-    """Return the places of the channels: of the axis named C, or 1, unless some are given."""
+    """Return the positions of the channel axes: the given ones, the axis named C, or 1."""
     if axis is None:
         axis = x.axes.channel_axis if x.axes.is_named else range(1, x.rank)[:1]
     places = () if axis is None else explained(function, (x,), x.axes.positions, axis)
@@ -156,7 +156,7 @@ def _channels(function: str, x: TensorOp, axis: Any) -> tuple[int, ...]:
 
 
 def _samples(x: TensorOp, channels: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the places that number samples: those of N and REC, or 0."""
+    """Return the positions of the sample axes: N and REC, or 0."""
     if not x.axes.is_named:
         return () if 0 in channels else (0,)
     return tuple(i for i, axis in enumerate(x.axes) if axis.is_batch or axis.is_recurrent)
@@ -165,13 +165,13 @@ def _samples(x: TensorOp, channels: tuple[int, ...]) -> tuple[int, ...]:
 def _all_but(function: str, x: TensorOp, kept: tuple[int, ...]) -> tuple[int, ...]:
     positions = tuple(place for place in range(x.rank) if place not in kept)
     if not positions:
-        problem = f"{x.axes} has no axes left to take a mean over, beside those that are kept"
+        problem = f"{x.axes} has no axes left to take a mean over, besides the kept ones"
         raise AxesError(explain(function, problem, (x,)))
     return positions
 
 
 def _operands(function: str, x: TensorOp, axes: Axes, **others: Any) -> list[TensorOp]:
-    """Return x and others, which have some axes of x or none, in one dtype; without one, 1 or 0."""
+    """Return x and others in one dtype, with 1 for a missing scale and 0 for a missing bias."""
     given = {what: value for what, value in others.items() if value is not None}
     dtype = FloatOp.operand_dtype(common_dtype((x, *given.values())))
     ops = [cast(x, dtype)]
@@ -191,7 +191,7 @@ def _normalized(
     epsilon: float,
     **others: Any,
 ) -> TensorOp:
-    """Return x normalised over axes, and scaled along others, by an op of a class."""
+    """Return x normalised over axes, and scaled along others, as an op of a class."""
     epsilon = checked_number(function, "epsilon", epsilon)
     axes = Axes(x.axes[place] for place in places)
     operands = _operands(function, x, axes, **others)
@@ -200,10 +200,10 @@ def _normalized(
 
 
 def standardize(x: Any, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
-    """Return (x - mean) / sqrt(variance + epsilon), with mean and variance over axes.
+    """Return x standardised over axes: (x - mean) / sqrt(variance + epsilon).
 
-    That has mean 0 and, but for epsilon, variance 1. Where all elements are equal it is 0, and NaN
-    with epsilon 0. Integers count as float32; floats of 16 bits are computed in float32.
+    The result has mean 0 and, apart from epsilon, variance 1. Equal elements give 0, or NaN with
+    epsilon 0. Integers count as float32; 16-bit floats are computed in float32.
     """
     return layer_norm(x, axes=axes, epsilon=epsilon)
 
@@ -211,10 +211,10 @@ def standardize(x: Any, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
 def layer_norm(
     x: Any, scale: Any = None, bias: Any = None, axes: Any = -1, epsilon: float = 1e-5
 ) -> TensorOp:
-    """Return x standardised over axes, for each sample by itself, times a scale plus a bias.
+    """Return the layer normalisation of x: standardised over axes, times a scale, plus a bias.
 
-    `axes` are given as axes, names or places; scale and bias have these axes, in the order in
-    which x has them, or none, and may be left out. See `standardize`. (Ba, Kiros and Hinton, 2016.)
+    `axes` are axes, names or positions. Scale and bias are optional; they have these axes, in the
+    order of x, or are scalars. See `standardize`. (Ba, Kiros and Hinton, 2016.)
     """
     (x,) = align(FloatOp, x)
     positions = tuple(sorted(explained("layer_norm", (x,), x.axes.positions, axes)))
@@ -224,7 +224,7 @@ def layer_norm(
 
 
 def rms_norm(x: Any, scale: Any = None, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
-    """Return x / sqrt(mean(x²) + epsilon), with the mean over axes, times a scale.
+    """Return the RMS normalisation x / sqrt(mean(x²) + epsilon) over axes, times a scale.
 
     The scale is as for `layer_norm`. (Zhang and Sennrich, 2019.)
     """
@@ -244,24 +244,24 @@ def batch_norm(
     momentum: float = 0.1,
     epsilon: float = 1e-5,
 ) -> TensorOp:
-    """Return x standardised for each channel, by given statistics or by those of the batch.
+    """Return the batch normalisation of x: each channel standardised, times a scale, plus a bias.
 
-    `axis` is that of the channels, or several; by default the axis named ``C``, or place 1. Scale,
-    bias, mean and variance have that axis, or none.
+    `axis` is one or more channel axes, by default the axis named ``C``, or position 1. Scale, bias,
+    mean and variance have the channel axes, or are scalars.
 
-    In training the mean and the variance, divided by the count n, are those of x over all other
-    axes. `mean` and `variance` are then left out, or states, which become
+    In training the statistics are the mean and the biased variance of x over all other axes. `mean`
+    and `variance` are then omitted, or are states of running averages, which become
     ``(1 - momentum) * state + momentum * statistic`` whenever the result is computed, right after
-    it; that variance is divided by n - 1. They are written as under `saved_user_deps`, so a
-    computation of something else leaves them alone. Results may share states, and write them in
-    turn, if each is computed from the one before; others need a `sequential`, else StateError says
-    that their order is open. (Ioffe and Szegedy, 2015.)
+    it; that statistic is the unbiased variance. They are written as by `saved_user_deps`: other
+    computations do not perform them. Several results may share states if each depends on the one
+    before; otherwise they need a `sequential`, or StateError is raised for writes without an order.
+    (Ioffe and Szegedy, 2015.)
     """
     (x,) = align(FloatOp, x)
     places = _channels("batch_norm", x, axis)
     momentum = checked_number("batch_norm", "momentum", momentum, high=1)
     if (mean is None) != (variance is None) or (mean is None and not training):
-        problem = "give the mean and the variance, or training=True for those of the batch"
+        problem = "give the mean and the variance, or training=True for batch statistics"
         raise ArgumentError(explain("batch_norm", problem, (x,)))
     if not training:
         return _by_statistics(x, places, epsilon, mean, variance, scale, bias)
@@ -273,7 +273,7 @@ def batch_norm(
         return result
     with scope.saved_user_deps():
         writes = _running_averages(x, positions, mean, variance, momentum)
-        # The result comes first too, so that what it needs has run: x may hold earlier writes.
+        # The result also comes first, so that its operands have run: x may contain earlier writes.
         return sequential([result, *writes, result])  # type: ignore[return-value]
 
 
@@ -310,10 +310,10 @@ def _running_averages(
 def instance_norm(
     x: Any, scale: Any = None, bias: Any = None, axis: Any = None, epsilon: float = 1e-5
 ) -> TensorOp:
-    """Return x standardised for each sample and each channel, times a scale plus a bias.
+    """Return the instance normalisation: each channel of each sample standardised, and scaled.
 
-    `axis` is that of the channels, by default the one named ``C``, or place 1; scale and bias have
-    it, or no axes. Samples are numbered by place 0, or by the axes named ``N`` and ``REC``.
+    `axis` is the channel axis, by default the one named ``C``, or position 1; scale and bias have
+    it, or are scalars. The sample axes are position 0, or the axes named ``N`` and ``REC``.
     (Ulyanov, Vedaldi and Lempitsky, 2016.)
     """
     (x,) = align(FloatOp, x)
@@ -332,11 +332,11 @@ def group_norm(
     axis: Any = None,
     epsilon: float = 1e-5,
 ) -> TensorOp:
-    """Return x standardised for each sample and group of channels, times a scale plus a bias.
+    """Return the group normalisation: each group of channels of a sample standardised, and scaled.
 
-    The channels are cut into groups of equal size, one after the other; mean and variance are over
-    the channels of a group and all axes but that of the samples. The other arguments are those of
-    `instance_norm`. (Wu and He, 2018.)
+    The channels are split into `groups` of consecutive ones. Mean and variance are over the
+    channels of a group and all axes but the samples. For the other arguments see `instance_norm`.
+    (Wu and He, 2018.)
     """
     (x,) = align(FloatOp, x)
     groups = whole_number("group_norm", "groups", groups, 1)
@@ -344,7 +344,7 @@ def group_norm(
     axes = x.axes[channel : channel + 1]
     length = axes.size
     if more or not isinstance(length, int) or length % groups:
-        problem = f"{groups} groups need one axis of a known length that they divide, not {axes}"
+        problem = f"{groups} groups must divide one axis of known length, not {axes}"
         raise AxesError(explain("group_norm", problem, (x,)))
     lengths = x.axes.lengths
     inner = (groups, length // groups)
@@ -373,11 +373,12 @@ def local_response_norm(
     k: float = 1.0,
     axis: Any = None,
 ) -> TensorOp:
-    """Return x over (k + alpha mean(x²))^beta, with the mean over `size` channels around each.
+    """Return the local response normalisation, x / (k + alpha mean(x²))^beta.
 
-    ``size // 2`` of them come before, and squares beyond the first and the last channel count as 0.
-    `axis` is that of the channels, by default the one named ``C``, or place 1. With k = 0 a window
-    of zeros gives NaN. (Krizhevsky, Sutskever and Hinton, 2012, with alpha over the size.)
+    The mean is over a window of `size` channels around each, of which ``size // 2`` come before;
+    channels outside count as 0. `axis` is the channel axis, by default the one named ``C``, or
+    position 1. With k = 0 a window of zeros gives NaN. (Krizhevsky, Sutskever and Hinton, 2012,
+    with alpha divided by the size.)
     """
     (x,) = align(FloatOp, x)
     size = whole_number("local_response_norm", "size", size, 1)
@@ -401,11 +402,10 @@ def local_response_norm(
 
 
 def normalize(x: Any, p: float = 2, axes: Any = -1, epsilon: float = 1e-12) -> TensorOp:
-    """Return x over its p-norm along axes, or over epsilon where the norm is less.
+    """Return x divided by its p-norm over axes, or by epsilon if that is larger.
 
-    `p` is at least 1, or infinity for the largest size. Zeros stay zeros, with the gradient
-    1 / epsilon; with epsilon 0 they give NaN. Integers count as float32; floats of 16 bits are
-    computed in float32.
+    `p` is at least 1, or infinity for the maximum norm. Zeros give 0, with gradient 1 / epsilon;
+    with epsilon 0 they give NaN. Integers count as float32; 16-bit floats are computed in float32.
     """
     (x,) = align(FloatOp, x)
     positions = tuple(sorted(explained("normalize", (x,), x.axes.positions, axes)))

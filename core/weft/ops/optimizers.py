@@ -1,10 +1,10 @@
-"""Optimisers: one op that updates every variable, from a loss or from gradients.
+"""Optimisers: an op that updates all variables, from a loss or from gradients.
 
-All gradients, and all new values, are computed from the values before the step. What an optimiser
-remembers lies in persistent tensors, its slots, which begin at 0 and are named after the variable:
-``weight_velocity``. Variables of 16 bits are updated in float32, and so are their slots.
+All gradients and new values are computed from the values before the step. The state of an optimiser
+is in persistent tensors, its slots, which start at 0 and are named after the variable, as in
+``weight_velocity``. Slots of 16-bit variables are float32, and so is the update.
 
-The writes are kept apart, as by `saved_user_deps`: only a computation that names the op trains.
+The writes are scoped as by `saved_user_deps`: only a computation of the op performs them.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ __all__ = [
 
 
 class Slots:
-    """What an optimiser remembers, and everything that its step writes.
+    """The slots of an optimiser, and all writes of its step.
 
     Attributes
     ----------
     function
         The optimiser's name.
     variable
-        The variable whose turn it is.
+        The current variable.
     dtype
-        The dtype in which its step is computed.
+        The dtype of its update.
     writes
         Pairs of a state and its new value.
     """
@@ -62,20 +62,20 @@ class Slots:
         self.writes: list[tuple[TensorOp, TensorOp]] = []
         self._steps: TensorOp | None = None
 
-    def turn_to(self, variable: Any) -> TensorOp:
-        """Go on to the next variable, and return its value."""
+    def select(self, variable: Any) -> TensorOp:
+        """Set the current variable, and return its value."""
         self.variable = variable
         self.dtype = accumulator_dtype(variable.dtype)
         return cast(variable, self.dtype)
 
     def old(self, name: str) -> TensorOp:
-        """Return a new slot, which holds 0 at the first step."""
+        """Return a new slot of the current variable, 0 at the first step."""
         label = f"{self.variable.name}_{name}"
         slot: TensorOp = persistent_tensor(self.variable.axes, self.dtype, name=label)
         return slot
 
     def write(self, state: TensorOp, value: TensorOp) -> TensorOp:
-        """Note what a state is to hold after the step, and return that."""
+        """Record the new value of a state, and return it."""
         self.writes.append((state, value))
         return value
 
@@ -85,21 +85,21 @@ class Slots:
         return self.write(old, old * decay + value * (1 - decay))
 
     def unbiased(self, average: TensorOp, decay: float) -> TensorOp:
-        """Return an average without the share of the 0 that it began with."""
+        """Return a bias-corrected average: without the weight of its initial 0."""
         if self._steps is None:
             count = persistent_tensor((), dtypes.int32, name=f"{self.function}_steps")
             self._steps = self.write(count, count + 1)
-        # 1 - decay ** steps, without cancellation where decay is close to 1.
+        # 1 - decay ** steps, without cancellation for a decay close to 1.
         rest = negative(expm1(cast(self._steps, self.dtype) * math.log(decay))) if decay else 1.0
         return average / rest
 
 
 Rule = Callable[[TensorOp, TensorOp, Slots], TensorOp]
-"""From a variable's value, its gradient and the slots to the change, before the learning rate."""
+"""A function of value, gradient and slots that returns the update before the learning rate."""
 
 
 def _optimised(function: str, given: Any, variables: Any, learning_rate: Any, rule: Rule) -> Op:
-    """Return the op that takes ``learning_rate`` times what the rule gives from each variable."""
+    """Return the op that subtracts ``learning_rate`` times the rule's update from all variables."""
     pairs = _pairs(function, given, variables)
     rate = _rate(function, learning_rate)
     outer, slots = scope.current.get().scope, Slots(function)
@@ -109,10 +109,10 @@ def _optimised(function: str, given: Any, variables: Any, learning_rate: Any, ru
             if write is not None:
                 variable.record_write(inner, write)
         for variable, gradient in pairs:
-            value = slots.turn_to(variable)
+            value = slots.select(variable)
             change = rule(value, cast(gradient, slots.dtype), slots)
             slots.write(variable, value - change * _in_dtype(rate, slots.dtype))
-        # In a sequence a write counts at once: every value must have been computed before.
+        # In a sequence writes are visible at once, so all values are computed before the first.
         values = [value for _, value in slots.writes]
         return doall([*values, *(assign(state, value) for state, value in slots.writes)])
 
@@ -177,7 +177,7 @@ def _gradient_of(function: str, variable: Any, gradient: Any) -> TensorOp:
 
 
 def _current(x: TensorOp) -> TensorOp:
-    """Return what a state holds at this point, and any other tensor as it is."""
+    """Return the present value of a state; other tensors unchanged."""
     return value_of(x) if x.is_state else x
 
 
@@ -196,13 +196,13 @@ def _in_dtype(x: TensorOp | float, dtype: DType) -> TensorOp | float:
 
 
 def _check_numbers(function: str, **numbers: Any) -> None:
-    """Refuse anything but finite numbers from 0 up."""
+    """Raise ArgumentError unless all are finite numbers of at least 0."""
     for name, value in numbers.items():
         checked_number(function, name, value)
 
 
 def _check_decays(function: str, **decays: Any) -> None:
-    """Refuse anything but numbers from 0 to less than 1."""
+    """Raise ArgumentError unless all are numbers from 0 to less than 1."""
     _check_numbers(function, **decays)
     for name, value in decays.items():
         if value >= 1:
@@ -219,17 +219,16 @@ def sgd(
     weight_decay: float = 0.0,
     dampening: float = 0.0,
 ) -> Op:
-    """Return an op that makes a step of gradient descent, with momentum if it is given.
+    """Return an op that performs a step of gradient descent, optionally with momentum.
 
     ``g += weight_decay * w; v = momentum * v + (1 - dampening) * g; w -= learning_rate * v``;
-    with `nesterov` it takes ``g + momentum * v`` in the place of v. (Polyak, 1964; Sutskever,
+    with `nesterov` the last term is ``g + momentum * v`` instead of v. (Polyak, 1964; Sutskever,
     Martens, Dahl and Hinton: On the importance of initialization and momentum, 2013.) The velocity
-    v begins at 0, so `dampening` holds for the first step too.
+    v starts at 0, so `dampening` applies to the first step too.
 
-    Every optimiser takes a scalar loss, and `variables` or all that the loss depends on; or a list
-    of gradients and the list of their variables. `learning_rate` is a number or a scalar op, such
-    as a state or a schedule computed from one. Variables are written only by a computation that
-    names the op.
+    Every optimiser takes a scalar loss, and `variables`, by default all that the loss depends on;
+    or a list of gradients and a list of their variables. `learning_rate` is a number or a scalar
+    op, such as a state or a schedule. Only a computation of the op writes the variables.
     """
     _check_numbers("sgd", momentum=momentum, weight_decay=weight_decay, dampening=dampening)
     if nesterov and (not momentum or dampening):
@@ -248,7 +247,7 @@ def sgd(
 
 
 def _decayed(gradient: TensorOp, value: TensorOp, weight_decay: float) -> TensorOp:
-    """Return the gradient with that of ``weight_decay / 2 * value²``."""
+    """Add the gradient of ``weight_decay / 2 * value²``."""
     return gradient + value * weight_decay if weight_decay else gradient
 
 
@@ -261,12 +260,12 @@ def adam(
     epsilon: float = 1e-8,
     weight_decay: float = 0.0,
 ) -> Op:
-    """Return an op that makes a step by running averages of the gradient and its square.
+    """Return an op that performs a step of Adam.
 
-    ``w -= learning_rate * m̂ / (sqrt(v̂) + epsilon)`` with unbiased averages m̂ and v̂ (Kingma and Ba:
-    Adam, 2015). `weight_decay` adds ``weight_decay * w`` to the gradient; see `adamw` for the
-    other way. See `sgd` for the first three arguments; variables are written only by a computation
-    that names the op.
+    ``w -= learning_rate * m̂ / (sqrt(v̂) + epsilon)`` with bias-corrected moving averages m̂ of the
+    gradient and v̂ of its square (Kingma and Ba: Adam, 2015). `weight_decay` adds
+    ``weight_decay * w`` to the gradient; for decoupled weight decay see `adamw`. For the first
+    three arguments see `sgd`. Only a computation of the op writes the variables.
     """
     _check_decays("adam", beta1=beta1, beta2=beta2)
     _check_numbers("adam", epsilon=epsilon, weight_decay=weight_decay)
@@ -295,11 +294,11 @@ def adamw(
     epsilon: float = 1e-8,
     weight_decay: float = 0.01,
 ) -> Op:
-    """Return an op that makes a step as `adam` does, with the weight decay beside the averages.
+    """Return an op that performs a step of AdamW: `adam` with decoupled weight decay.
 
     ``w -= learning_rate * (m̂ / (sqrt(v̂) + epsilon) + weight_decay * w)`` (Loshchilov and Hutter:
-    Decoupled weight decay regularization, 2019). See `sgd` for the first three arguments; variables
-    are written only by a computation that names the op.
+    Decoupled weight decay regularization, 2019). For the first three arguments see `sgd`. Only a
+    computation of the op writes the variables.
     """
     _check_decays("adamw", beta1=beta1, beta2=beta2)
     _check_numbers("adamw", epsilon=epsilon, weight_decay=weight_decay)
@@ -319,11 +318,11 @@ def lamb(
     epsilon: float = 1e-6,
     weight_decay: float = 0.01,
 ) -> Op:
-    """Return an op that makes a step as `adamw` does, as long as the variable's own norm.
+    """Return an op that performs a step of LAMB: `adamw` with a trust ratio for each variable.
 
-    The step of each variable is multiplied by its norm over that of the step, or by 1 where either
-    is 0 (You and others: Large batch optimization for deep learning, 2020). See `sgd` for the first
-    three arguments; variables are written only by a computation that names the op.
+    The trust ratio is the norm of the variable divided by that of the step, or 1 if either is 0; it
+    multiplies the step (You and others: Large batch optimization for deep learning, 2020). For the
+    first three arguments see `sgd`. Only a computation of the op writes the variables.
     """
     _check_decays("lamb", beta1=beta1, beta2=beta2)
     _check_numbers("lamb", epsilon=epsilon, weight_decay=weight_decay)
@@ -347,13 +346,13 @@ def rmsprop(
     centered: bool = False,
     weight_decay: float = 0.0,
 ) -> Op:
-    """Return an op that makes a step by the gradient over the root of its mean square.
+    """Return an op that performs a step of RMSprop.
 
     ``v = decay * v + (1 - decay) * g²; w -= learning_rate * g / (sqrt(v) + epsilon)`` (Tieleman and
-    Hinton: Lecture 6.5, 2012). `centered` takes the variance in the place of v (Graves: Generating
-    sequences with recurrent neural networks, 2013); with `momentum` the quotients add up in a
-    velocity. `weight_decay` is added to the gradient. See `sgd` for the first three arguments;
-    variables are written only by a computation that names the op.
+    Hinton: Lecture 6.5, 2012). `centered` uses the variance instead of v (Graves: Generating
+    sequences with recurrent neural networks, 2013). With `momentum` the steps accumulate in a
+    velocity. `weight_decay` adds ``weight_decay * w`` to the gradient. For the first three
+    arguments see `sgd`. Only a computation of the op writes the variables.
     """
     _check_decays("rmsprop", decay=decay)
     _check_numbers("rmsprop", epsilon=epsilon, momentum=momentum, weight_decay=weight_decay)
@@ -380,11 +379,11 @@ def adagrad(
     epsilon: float = 1e-10,
     weight_decay: float = 0.0,
 ) -> Op:
-    """Return an op that makes a step by the gradient over the root of the sum of its squares.
+    """Return an op that performs a step of Adagrad.
 
     ``s += g²; w -= learning_rate * g / (sqrt(s) + epsilon)`` (Duchi, Hazan and Singer: Adaptive
-    subgradient methods, 2011). `weight_decay` is added to the gradient. See `sgd` for the first
-    three arguments; variables are written only by a computation that names the op.
+    subgradient methods, 2011). `weight_decay` adds ``weight_decay * w`` to the gradient. For the
+    first three arguments see `sgd`. Only a computation of the op writes the variables.
     """
     _check_numbers("adagrad", epsilon=epsilon, weight_decay=weight_decay)
 
@@ -404,12 +403,12 @@ def adadelta(
     epsilon: float = 1e-6,
     weight_decay: float = 0.0,
 ) -> Op:
-    """Return an op that makes a step as long as the steps so far, by the gradient's mean square.
+    """Return an op that performs a step of Adadelta.
 
-    ``d = g * sqrt(u + epsilon) / sqrt(v + epsilon)`` with running means v of g² and u of d², the
-    latter from before the step; ``w -= learning_rate * d`` (Zeiler: Adadelta, 2012). `weight_decay`
-    is added to the gradient. See `sgd` for the first three arguments; variables are written only by
-    a computation that names the op.
+    ``d = g * sqrt(u + epsilon) / sqrt(v + epsilon)`` with moving averages v of g² and u of d², the
+    latter before the step; ``w -= learning_rate * d`` (Zeiler: Adadelta, 2012). `weight_decay` adds
+    ``weight_decay * w`` to the gradient. For the first three arguments see `sgd`. Only a
+    computation of the op writes the variables.
     """
     _check_decays("adadelta", decay=decay)
     _check_numbers("adadelta", epsilon=epsilon, weight_decay=weight_decay)
@@ -433,12 +432,12 @@ def lion(
     beta2: float = 0.99,
     weight_decay: float = 0.0,
 ) -> Op:
-    """Return an op that makes a step of the same size everywhere, by the sign of an average.
+    """Return an op that performs a step of Lion, by the sign of a moving average.
 
     ``w -= learning_rate * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w)``, and then
     ``m = beta2 * m + (1 - beta2) * g`` (Chen and others: Symbolic discovery of optimization
-    algorithms, 2023). See `sgd` for the first three arguments; variables are written only by a
-    computation that names the op.
+    algorithms, 2023). For the first three arguments see `sgd`. Only a computation of the op writes
+    the variables.
     """
     _check_decays("lion", beta1=beta1, beta2=beta2)
     _check_numbers("lion", weight_decay=weight_decay)

@@ -8,7 +8,7 @@ Coefficients = tuple[float, ...]
 
 
 def polynomial(x: TensorOp, coefficients: Coefficients) -> TensorOp:
-    """Return a polynomial by Horner's rule; the coefficient of the highest power comes first."""
+    """Evaluate a polynomial by Horner's rule, with the coefficient of the highest power first."""
     highest, second, *others = coefficients
     result = x * highest + second
     for coefficient in others:
@@ -17,5 +17,5 @@ def polynomial(x: TensorOp, coefficients: Coefficients) -> TensorOp:
 
 
 def quotient(x: TensorOp, above: Coefficients, below: Coefficients) -> TensorOp:
-    """Return a polynomial over another."""
+    """Return a rational function: one polynomial divided by another."""
     return polynomial(x, above) / polynomial(x, below)

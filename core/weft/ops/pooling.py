@@ -1,6 +1,6 @@
 """Max, average and p-norm pooling.
 
-Images have the axes N, C, then one to three spatial ones; names may come in any order.
+Images have the axes (N, C, one to three spatial axes); named axes may be in any order.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ __all__ = [
 
 
 class PoolingOp(CompositeOp):
-    """The base of ops that make one number of each window.
+    """The base of pooling ops, which reduce each window to a number.
 
     Attributes
     ----------
     kernel, stride, dilation
-        For each spatial axis the elements of a window, the step between windows, and that between
-        elements of one.
+        For each spatial axis the number of elements of a window, the step between windows, and the
+        step between elements of a window.
     padding
-        For each spatial axis the number of places around the images, which count as nothing.
+        For each spatial axis the padding before and after the image.
     """
 
     kernel: Numbers
@@ -74,11 +74,11 @@ class PoolingOp(CompositeOp):
 
     @property
     def sliding(self) -> Sliding:
-        """The windows."""
+        """The windows of the op."""
         return Sliding(self.kernel, self.stride, self.padding, self.dilation)
 
     def infer(self) -> tuple[Axes, DType]:
-        """Count the windows; each must hold an element of the images."""
+        """Return the axes of the windows, each of which must contain an element of the image."""
         (x,) = self.args
         if x.axes.is_named or x.rank != 2 + len(self.kernel):
             raise AxesError(f"windows of {self.kernel} do not slide over the axes {x.axes}")
@@ -92,7 +92,7 @@ class PoolingOp(CompositeOp):
             if max(pair) >= extent or (any(pair) and isinstance(n, int) and n < gap):
                 raise AxesError(
                     f"with padding {self.padding}, a window of kernel {self.kernel} and dilation "
-                    f"{self.dilation} may hold no element of {tuple(lengths)}: take less padding"
+                    f"{self.dilation} may contain no element of {tuple(lengths)}: use less padding"
                 )
 
     def result_dtype(self, x: TensorOp) -> DType:
@@ -100,56 +100,56 @@ class PoolingOp(CompositeOp):
         return x.dtype
 
     def windows(self, x: TensorOp, fill: Any = 0) -> TensorOp:
-        """Return the elements of windows along the first axes: whole tensors are reduced."""
+        """Return the windows, with their elements along the first axes: reductions are faster."""
         count = len(self.kernel)
         windows = windows_over(x, self.sliding, fill)
         return transpose(windows, (*range(self.rank, self.rank + count), *range(self.rank)))
 
     def folded(self, windows: TensorOp, x: TensorOp) -> TensorOp:
-        """Return what the elements of windows add up to in the operand."""
+        """Return the sums of the window elements at each element of the operand."""
         count = len(self.kernel)
         turned = transpose(windows, (*range(count, windows.rank), *range(count)))
         return folded_into(x.axes, turned, self.sliding)
 
     @property
     def inner(self) -> Numbers:
-        """The places of the elements of a window among the axes of `windows`."""
+        """The positions of the window elements among the axes of `windows`."""
         return tuple(range(len(self.kernel)))
 
     def spread(self, value: TensorOp, windows: TensorOp) -> TensorOp:
-        """Return a number for each window repeated over its elements."""
+        """Return a value for each window, broadcast over its elements."""
         dims = tuple(range(len(self.kernel), windows.rank))
         return BroadcastOp(value, target_axes=windows.axes, dims=dims)
 
 
 class MaxPoolOp(PoolingOp):
-    """The largest element of each window, NaN if any is; its gradient is split among ties."""
+    """The maximum of each window, NaN if it has NaN; the gradient is split evenly among ties."""
 
     def reference(self, x: Any) -> Any:
-        """Take the larger of the result and one element of all windows after the other."""
+        """Compute the maximum over the taps of the window."""
         result = np.full(self.axes.shape, dtypes.least(self.dtype), self.dtype)
         for at, elements, _ in self.sliding.taps(x.shape[2:]):
             result[at] = np.maximum(result[at], x[elements])
         return result
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Reduce the windows."""
+        """Compute the maximum over the window elements."""
         return MaxOp(self.windows(x, dtypes.least(x.dtype)), positions=self.inner)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Split the adjoint of a window evenly among its largest elements."""
+        """Split the adjoint of each window evenly among its maxima."""
         return (MaxPoolInputOp(delta, x, self, **self.sliding._asdict()),)
 
 
 class MaxPoolInputOp(PoolingOp):
-    """The adjoint of `MaxPoolOp` in its images: that of a window split among its largest elements.
+    """The adjoint of `MaxPoolOp`: the adjoint of each window split evenly among its maxima.
 
     Its operands are the adjoint of the maxima, the images and the maxima. A window with NaN gives
     NaN to all of its elements.
     """
 
     def infer(self) -> tuple[Axes, DType]:
-        """Take those of the images."""
+        """Return the axes and dtype of the images."""
         delta, x, maxima = self.args
         counts = self.sliding.counts(x.axes.lengths[2:])
         if not delta.axes == maxima.axes == make_axes((*x.axes.lengths[:2], *counts)):
@@ -158,7 +158,7 @@ class MaxPoolInputOp(PoolingOp):
         return x.axes, x.dtype
 
     def reference(self, delta: Any, x: Any, maxima: Any) -> Any:
-        """Count the largest elements of all windows, then give each its share."""
+        """Count the maxima of each window, then distribute the adjoint among them."""
         taps = list(self.sliding.taps(x.shape[2:]))
         wide = accumulator_dtype(self.dtype)
         count, result = np.zeros(maxima.shape, wide), np.zeros(x.shape, wide)
@@ -170,34 +170,34 @@ class MaxPoolInputOp(PoolingOp):
         return result.astype(self.dtype)
 
     def decompose(self, delta: TensorOp, x: TensorOp, maxima: TensorOp) -> TensorOp:
-        """Multiply the shares with ones for the largest elements, and fold the windows."""
+        """Distribute the adjoint among the maxima, and fold the windows."""
         chosen = self._chosen(x, maxima)
         share = divide(delta, SumOp(chosen, positions=self.inner))
         return self.folded(chosen * self.spread(share, chosen), x)
 
     def _chosen(self, x: TensorOp, maxima: TensorOp) -> TensorOp:
-        """Return windows with ones for the largest elements, and zeros."""
+        """Return the windows as 1 for maxima and 0 for other elements."""
         windows = self.windows(x, math.nan)
         return cast(equal(windows, self.spread(maxima, windows)), x.dtype)
 
     def generate_adjoints(
         self, delta: TensorOp, adjoint: TensorOp, x: TensorOp, maxima: TensorOp
     ) -> tuple[TensorOp, None, None]:
-        """Take the mean of the adjoint over the largest elements."""
+        """Return the mean of the adjoint over the maxima of each window."""
         chosen = self._chosen(x, maxima)
         total = SumOp(chosen * self.windows(delta), positions=self.inner)
         return divide(total, SumOp(chosen, positions=self.inner)), None, None
 
 
 class MaxPoolIndexOp(PoolingOp):
-    """Where the first largest element of each window lies, counted over the spatial axes: int64."""
+    """The flat index, in the spatial axes, of the first maximum of each window, as int64."""
 
     def result_dtype(self, x: TensorOp) -> DType:
-        """Be int64."""
+        """Return int64."""
         return dtypes.int64
 
     def reference(self, x: Any) -> Any:
-        """Look at one element of all windows after the other; NaN counts as the largest."""
+        """Compute the argmax over the taps of the window; NaN counts as the maximum."""
         best = np.zeros(self.axes.shape, x.dtype)
         result = np.full(self.axes.shape, -1, self.dtype)
         number = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])
@@ -210,7 +210,7 @@ class MaxPoolIndexOp(PoolingOp):
         return result
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Find the element in its window, and add where the window begins."""
+        """Compute the argmax within each window, and add the start of the window."""
         inside = self._place_in_window(x)
         found: TensorOp = constant(0, dtype=dtypes.int64)
         unit = 1
@@ -226,7 +226,7 @@ class MaxPoolIndexOp(PoolingOp):
     def _place_in_window(self, x: TensorOp) -> TensorOp:
         windows = self.windows(x, dtypes.least(x.dtype))
         if any(map(any, self.padding)):
-            # The padding may be as large as the largest element, so that is not enough to tell.
+            # The padding value may equal the maximum, so padding is masked out.
             top = self.spread(MaxOp(windows, positions=self.inner), windows)
             is_top = logical_or(equal(windows, top), not_equal(windows, windows))
             count = len(self.kernel)
@@ -244,31 +244,31 @@ class MaxPoolIndexOp(PoolingOp):
 
 
 class AvgPoolOp(PoolingOp):
-    """The mean of each window; floats of 16 bits are added up in float32.
+    """The mean of each window; 16-bit floats are summed in float32.
 
     Attributes
     ----------
     counted
-        For each spatial axis the part of the padding that the mean counts, as zeros.
+        For each spatial axis the part of the padding that counts as zeros in the mean.
     """
 
     counted: Pairs
 
     def result_dtype(self, x: TensorOp) -> DType:
-        """Keep the dtype, which must be a float."""
+        """Return the dtype, which must be a float."""
         if not dtypes.is_inexact(x.dtype):
-            raise DTypeError(f"means need floats, not {x.dtype}")
+            raise DTypeError(f"a mean needs floats, not {x.dtype}")
         return super().result_dtype(x)
 
     def reference(self, x: Any) -> Any:
-        """Add one element of all windows after the other, and count them."""
+        """Sum over the taps of the window, and divide by the counts."""
         total = np.zeros(self.axes.shape, accumulator_dtype(self.dtype))
         for windows, elements, _ in self.sliding.taps(x.shape[2:]):
             total[windows] += x[elements]
         return (total / self.numbers(total.dtype)).astype(self.dtype)
 
     def numbers(self, dtype: DType) -> Any:
-        """Return as an array how many elements count in each window."""
+        """Return the number of counted elements of each window, as an array."""
         counting, lengths = self._counted(self.args[0].axes.shape[2:])
         result = np.zeros(self.axes.shape[2:], dtype)
         for windows, _, _ in counting.taps(lengths):
@@ -276,20 +276,20 @@ class AvgPoolOp(PoolingOp):
         return result
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Divide the sums of windows by the numbers of elements that count."""
+        """Divide the window sums by the numbers of counted elements."""
         wide = accumulator_dtype(x.dtype)
         total = SumOp(self.windows(cast(x, wide)), positions=self.inner)
         return cast(divide(total, self._numbers(x, wide)), self.dtype)
 
     def _counted(self, lengths: Any) -> tuple[Sliding, tuple[Any, ...]]:
-        """Return the windows over what counts, and the lengths of that."""
+        """Return the windows over image and counted padding, and the lengths of these."""
         whole = self.sliding._replace(padding=self.counted).padded(lengths)
         rest = zip(self.padding, self.counted, strict=True)
         padding = tuple((a - c, b - d) for (a, b), (c, d) in rest)
         return self.sliding._replace(padding=padding), whole
 
     def _numbers(self, x: TensorOp, dtype: DType) -> TensorOp:
-        """Return how many elements count in each window, the product over the spatial axes."""
+        """Return the number of counted elements of each window, a product over the spatial axes."""
         if self.padding == self.counted:
             return constant(math.prod(self.kernel), dtype=dtype)
         counting, lengths = self._counted(x.axes.lengths[2:])
@@ -305,7 +305,7 @@ class AvgPoolOp(PoolingOp):
 class LpPoolOp(PoolingOp):
     """The p-norm of each window, without overflow; its gradient at a norm of 0 is 0.
 
-    Floats of 16 bits are raised and added up in float32.
+    16-bit floats are computed in float32.
 
     Attributes
     ----------
@@ -316,7 +316,7 @@ class LpPoolOp(PoolingOp):
     p: float
 
     def reference(self, x: Any) -> Any:
-        """Add up powers of elements over the largest in the window."""
+        """Sum the powers of elements divided by the largest of the window."""
         size = np.abs(np.asarray(x, accumulator_dtype(self.dtype)))
         top, total = np.zeros((2, *self.axes.shape), size.dtype)
         for at, elements, _ in self.sliding.taps(x.shape[2:]):
@@ -327,7 +327,7 @@ class LpPoolOp(PoolingOp):
         return (unit * total ** (1 / self.p)).astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Add up powers of elements over the largest in the window."""
+        """Sum the powers of elements divided by the largest of the window."""
         windows = absolute(self.windows(cast(x, accumulator_dtype(x.dtype))))
         if self.p == 1:
             return cast(SumOp(windows, positions=self.inner), self.dtype)
@@ -338,7 +338,7 @@ class LpPoolOp(PoolingOp):
         return cast(unit * total, self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """(abs x / norm) ** (p - 1), with the sign of x."""
+        """Multiply the adjoint by (abs x / norm) ** (p - 1), with the sign of x."""
         wide = accumulator_dtype(x.dtype)
         windows = self.windows(cast(x, wide))
         norm = cast(where(equal(self, 0), 1, self), wide)
@@ -351,7 +351,7 @@ class LpPoolOp(PoolingOp):
 def _windows(
     use: Use, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Sliding, Pairs]:
-    """Return the windows of a pooling, and the padding that the user asked for."""
+    """Return the windows of a pooling, and the user's padding."""
     lengths = use.spatial_lengths()
     if use.operands[0].dtype.kind == "c":
         raise use.refusal("pooling takes real numbers, not complex ones", DTypeError)
@@ -366,7 +366,7 @@ def _windows(
 
 
 def _reaching_over(n: int, extent: int, step: int, pair: tuple[int, int]) -> tuple[int, int]:
-    """Return padding that completes a last window, if it begins before the padding at the end."""
+    """Return the padding extended for a last window that starts before the end padding."""
     before, after = pair
     size = before + n + after
     count = -(-(size - extent) // step) + 1
@@ -379,15 +379,15 @@ def max_pool(
     x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, **axes: Unpack[ImageRoles],
 ) -> TensorOp:  # fmt: skip
-    """Return the largest element of each window over images; NaN if there is one.
+    """Return the maximum of each window over images; NaN if a window has NaN.
 
-    `x` has the axes (N, C, one to three spatial ones), or named ones in any order: those called N,
-    C, D, H and W, or given as `batch`, `channels` and `spatial`. `kernel`, the length of a window,
-    `stride`, the step between windows (by default the kernel), and `dilation`, that between
-    elements of one, are integers or lists with one for each spatial axis; `padding` is as for
-    `conv`, but never chosen, and must leave an element of the images in each window. With
-    `ceil_mode`, a window that begins in the images or the padding before them may reach beyond the
-    end. The gradient is split evenly among ties, as that of `max`.
+    `x` has the axes (N, C, one to three spatial axes), or named axes in any order: N, C, D, H and
+    W, or those given as `batch`, `channels` and `spatial`. `kernel` (the length of a window),
+    `stride` (the step between windows, by default the kernel) and `dilation` (the step between
+    elements of a window) are integers, or lists with one for each spatial axis. `padding` is as for
+    `conv`; the padding value is never selected, and each window must contain an element of the
+    image. With `ceil_mode`, a window that starts in the image or the padding before it may extend
+    past the end. The gradient is split evenly among ties, as for `max`.
     """
 
     def apply(x: Any) -> TensorOp:
@@ -402,10 +402,10 @@ def max_pool_with_indices(
     x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, **axes: Unpack[ImageRoles],
 ) -> tuple[TensorOp, TensorOp]:  # fmt: skip
-    """Return the largest element of each window as `max_pool` does, and where it lies.
+    """Return the maximum of each window as `max_pool`, and its index for `max_unpool`.
 
-    That is the index of the first such element, or of the first NaN, counted in row-major order
-    over the spatial axes of `x`, as int64; `max_unpool` takes it.
+    The index is that of the first maximum, or of the first NaN, flattened in row-major order over
+    the spatial axes of `x`, as int64.
     """
 
     def apply(x: Any) -> tuple[TensorOp, TensorOp]:
@@ -424,8 +424,8 @@ def avg_pool(
 ) -> TensorOp:  # fmt: skip
     """Return the mean of each window over images; integers give float32.
 
-    The arguments are those of `max_pool`. Padding counts as zeros, or not at all without
-    `count_include_pad`; what a window reaches beyond the padding in `ceil_mode` never counts.
+    The arguments are those of `max_pool`. Padding counts as zeros, or is ignored without
+    `count_include_pad`. The part of a window past the padding in `ceil_mode` is always ignored.
     """
 
     def apply(x: Any) -> TensorOp:
@@ -444,8 +444,8 @@ def lp_pool(
 ) -> TensorOp:  # fmt: skip
     """Return the p-norm of each window over images, (sum of abs(x) ** p) ** (1 / p), for p >= 1.
 
-    The arguments are those of `max_pool`; integers give float32. It overflows only where the norm
-    does. The gradient at a norm of 0 is 0.
+    The other arguments are those of `max_pool`; integers give float32. Powers do not overflow. The
+    gradient at a norm of 0 is 0.
     """
 
     def apply(x: Any) -> TensorOp:
@@ -458,17 +458,17 @@ def lp_pool(
 
 
 def global_avg_pool(x: Any, keepdims: bool = True) -> TensorOp:
-    """Return the mean over the spatial axes, which are all but the first two, or but N and C.
+    """Return the mean over the spatial axes: all but the first two, or all but N and C.
 
-    With `keepdims` they stay, with length 1. Integers give float32.
+    With `keepdims` these are kept with length 1. Integers give float32.
     """
     return reduction.mean(x, _spatial("global_avg_pool", x), keepdims=keepdims)
 
 
 def global_max_pool(x: Any, keepdims: bool = True) -> TensorOp:
-    """Return the largest element over the spatial axes, all but the first two, or but N and C.
+    """Return the maximum over the spatial axes: all but the first two, or all but N and C.
 
-    With `keepdims` they stay, with length 1. The gradient is split evenly among ties.
+    With `keepdims` these are kept with length 1. The gradient is split evenly among ties.
     """
     return reduction.max(x, _spatial("global_max_pool", x), keepdims=keepdims)
 
@@ -487,11 +487,12 @@ def _spatial(function: str, x: Any) -> tuple[int, ...]:
 
 
 def adaptive_avg_pool(x: Any, lengths: Any, **axes: Unpack[ImageRoles]) -> TensorOp:
-    """Return means over windows so chosen that the spatial axes get these lengths.
+    """Return means over windows that give the spatial axes these lengths.
 
     `lengths` is an integer, or a list with one for each spatial axis of `x`, which has the axes (N,
-    C, one to three spatial ones), or names as for `max_pool`. Of n elements, the window i of m goes
-    from ``floor(i n / m)`` up to, without it, ``ceil((i + 1) n / m)``. Integers give float32.
+    C, one to three spatial axes), or named ones as for `max_pool`. Window i of m over n elements is
+    from ``floor(i n / m)`` up to, but not including, ``ceil((i + 1) n / m)``. Integers give
+    float32.
     """
     return by_roles("adaptive_avg_pool", IMAGES, (x,), axes, lambda x: _adapted(x, lengths))
 

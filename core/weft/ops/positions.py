@@ -27,16 +27,16 @@ __all__ = ["RotaryOp", "alibi_bias", "rotary_embedding", "sinusoidal_positions"]
 
 
 class RotaryOp(CompositeOp):
-    """The operand with pairs along its last axis rotated by angles, given as cosine and sine.
+    """The rotary embedding: pairs along the last axis are rotated by angles.
 
-    A pair (a, b) becomes (a cos - b sin, b cos + a sin). Cosine and sine have the operand's axes
-    but for the last, which is half as long; beside floats of 16 bits they are float32, and so is
-    the computation.
+    A pair (a, b) becomes (a cos - b sin, b cos + a sin). Cosine and sine are operands, with the
+    axes of the first operand but half the last length. For 16-bit floats they are float32, and so
+    is the computation.
 
     Attributes
     ----------
     interleaved
-        Whether neighbours make a pair; else pairs lie half the axis apart.
+        Whether neighbours form a pair; otherwise the elements of a pair are half the axis apart.
     """
 
     interleaved: bool
@@ -46,7 +46,7 @@ class RotaryOp(CompositeOp):
         x, cos, sin = self.args
         if not dtypes.is_float(x.dtype) or {cos.dtype, sin.dtype} != {accumulator_dtype(x.dtype)}:
             given = f"{x.dtype} by {cos.dtype} and {sin.dtype}"
-            raise DTypeError(f"floats are rotated by {accumulator_dtype(x.dtype)}, not {given}")
+            raise DTypeError(f"cosine and sine must be {accumulator_dtype(x.dtype)}, not {given}")
         length = x.axes[-1].length if x.axes else 1
         if not isinstance(length, int) or length % 2:
             raise AxesError(f"the last axis of {x.axes} must have an even length, known now")
@@ -56,7 +56,7 @@ class RotaryOp(CompositeOp):
         return x.axes, x.dtype
 
     def reference(self, x: Any, cos: Any, sin: Any) -> Any:
-        """Rotate."""
+        """Rotate the pairs in NumPy."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         half = wide.shape[-1] // 2
         first, second = (
@@ -70,7 +70,7 @@ class RotaryOp(CompositeOp):
         return result.astype(self.dtype)
 
     def decompose(self, x: TensorOp, cos: TensorOp, sin: TensorOp) -> TensorOp:
-        """Rotate."""
+        """Rotate the pairs with elementwise ops."""
         first, second = self._pairs(x)
         rotated = (first * cos - second * sin, second * cos + first * sin)
         if self.interleaved:
@@ -78,7 +78,7 @@ class RotaryOp(CompositeOp):
         return cast(concat(rotated, -1), self.dtype)
 
     def _pairs(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Return the first and the second of each pair."""
+        """Return the first and the second elements of all pairs."""
         wide = cast(x, accumulator_dtype(self.dtype))
         half = wide.axes[-1].length // 2
         if self.interleaved:
@@ -86,7 +86,7 @@ class RotaryOp(CompositeOp):
         return wide[..., :half], wide[..., half:]
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, cos: TensorOp, sin: TensorOp) -> Any:
-        """Rotate back; and take the products that cosine and sine are factors of."""
+        """Rotate the adjoint back; differentiate the products for cosine and sine."""
         back = RotaryOp(delta, cos, negative(sin), interleaved=self.interleaved)
         (first, second), (by_first, by_second) = self._pairs(x), self._pairs(delta)
         by_cos = by_first * first + by_second * second
@@ -101,16 +101,16 @@ def rotary_embedding(
     cos: Any = None,
     sin: Any = None,
 ) -> TensorOp:
-    """Return queries or keys with pairs of their last axis rotated in proportion to their places.
+    """Return the rotary position embedding (RoPE) of queries or keys.
 
-    ``x`` lies as (..., sequence, depth) with an even depth, and pair i at place p is rotated by the
-    angle ``p * base ** (-2 i / depth)`` (Su and others: RoFormer, 2021). So products of queries and
-    keys depend on distances. Pairs are elements i and ``i + depth / 2``, or neighbours if
-    `interleaved`.
+    ``x`` has the shape (..., sequence, depth) with an even depth. Pair i at position p is rotated
+    by the angle ``p * base ** (-2 i / depth)`` (Su and others: RoFormer, 2021), so products of
+    queries and keys depend on relative positions. Pairs are elements i and ``i + depth / 2``, or
+    neighbours if `interleaved`.
 
-    `positions` are those of the sequence, 0 and up unless given: numbers that broadcast to x's axes
-    but the last. Instead of them, tables of cosines and sines of the angles may be given, which
-    broadcast to (..., sequence, depth / 2). Angles are computed in float32, or float64 for such x.
+    `positions`, by default 0, 1, 2 and so on, broadcast to the axes of x without the last. Tables
+    `cos` and `sin` of the angles may be given instead, which broadcast to (..., sequence,
+    depth / 2). Angles are computed in float32, or float64 for float64 x.
     """
     (op,) = align(FloatOp, x)
     require_positional("rotary_embedding", op)
@@ -118,7 +118,7 @@ def rotary_embedding(
         problem = f"interleaved must be True or False, not {interleaved!r}"
         raise ArgumentError(explain("rotary_embedding", problem, (op,)))
     if (cos is None) != (sin is None) or (cos is not None and positions is not None):
-        problem = "takes positions, or both cos and sin, but not positions and these"
+        problem = "takes either positions, or both cos and sin"
         raise ArgumentError(explain("rotary_embedding", problem, (op,)))
     depth = _even("rotary_embedding", op.axes[-1].length if op.rank > 1 else None)
     dtype = accumulator_dtype(op.dtype)
@@ -159,15 +159,15 @@ def _angles(function: str, positions: Any, depth: int, base: Any, dtype: DType) 
 def sinusoidal_positions(
     positions: Any, depth: int, base: float = 10000.0, dtype: Any = dtypes.DEFAULT
 ) -> TensorOp:
-    """Return a code of length `depth` for each position: sines and cosines of ever slower waves.
+    """Return sinusoidal position encodings of length `depth`, along a new last axis.
 
-    Element 2 i is ``sin(p * base ** (-2 i / depth))`` and element ``2 i + 1`` its cosine (Vaswani
-    and others: Attention is all you need, 2017). `positions` is their number, or a tensor; the
-    code is a new last axis. Angles are computed in float32, or float64 for such a dtype.
+    Element 2 i is ``sin(p * base ** (-2 i / depth))`` and element ``2 i + 1`` the cosine (Vaswani
+    and others: Attention is all you need, 2017). `positions` is the number of positions, or a
+    tensor. Angles are computed in float32, or float64 for that dtype.
     """
     target, length = dtypes.as_dtype(dtype), _even("sinusoidal_positions", depth)
     if not dtypes.is_float(target):
-        problem = f"the code must be floats, not {target}"
+        problem = f"the encodings must be floats, not {target}"
         raise DTypeError(explain("sinusoidal_positions", problem, ()))
     places = _count(make_axes(positions)) if isinstance(positions, int | Length) else positions
     angles = _angles("sinusoidal_positions", places, length, base, accumulator_dtype(target))
@@ -176,12 +176,12 @@ def sinusoidal_positions(
 
 
 def alibi_bias(heads: int, queries: Any, keys: Any = None, dtype: Any = dtypes.DEFAULT) -> TensorOp:
-    """Return a bias for `attention`, of shape (heads, queries, keys), that grows with distance.
+    """Return the ALiBi bias for `attention`, of shape (heads, queries, keys).
 
-    It is minus the distance times a slope for each head, ``2 ** (-8 i / heads)`` for head i from 1
-    up; where heads are no power of 2, those of the power below, and then every other one of the
-    power above (Press, Smith and Lewis: Train short, test long, 2022). The last query is as late as
-    the last key; `keys` are as many as queries unless given.
+    It is the negative distance times a slope for each head, ``2 ** (-8 i / heads)`` for head i from
+    1. If the number of heads is no power of 2, the slopes are those of the power below, then every
+    other one of the power above (Press, Smith and Lewis: Train short, test long, 2022). The last
+    query is aligned with the last key; by default there are as many `keys` as queries.
     """
     count, target = whole_number("alibi_bias", "heads", heads, low=1), dtypes.as_dtype(dtype)
     if not dtypes.is_float(target):

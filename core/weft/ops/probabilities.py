@@ -1,4 +1,4 @@
-"""Softmax, log-softmax and related functions, and the schema that losses look for."""
+"""Softmax, log-softmax and related functions, and the Softmax schema for losses."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = [
 
 
 class Schema:
-    """What an op means as part of a larger pattern.
+    """The meaning of an op as part of a larger pattern.
 
     Attributes
     ----------
     composite
-        An op of the same value that gradients and computations use instead, or None.
+        An equivalent op that gradients and computations use instead, or None.
     """
 
     composite: TensorOp | None
@@ -64,54 +64,54 @@ class Softmax(Schema):
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """The places of the axes that are normalised."""
+        """The positions of the normalised axes."""
         return self.composite.positions
 
 
 class LogitsOp(CompositeOp):
-    """The base of functions of logits that normalise along some axes.
+    """The base of softmax and log-softmax over some axes.
 
-    Floats of 16 bits are computed in float32.
+    16-bit floats are computed in float32.
 
     Attributes
     ----------
     positions
-        The places of the axes along which probabilities sum to 1.
+        The positions of the normalised axes, over which probabilities sum to 1.
     """
 
     positions: tuple[int, ...]
 
     def infer(self) -> tuple[Axes, DType]:
-        """Keep axes and dtype; refuse an empty axis, along which nothing sums to 1."""
+        """Return the operand's axes and dtype; an empty normalised axis is refused."""
         x = self.args[0]
         if 0 in (x.axes[place].length for place in self.positions):
             raise AxesError(f"{x.axes} has no elements to normalise along {self.positions}")
         return x.axes, x.dtype
 
     def widened(self, *operands: TensorOp) -> tuple[TensorOp, ...]:
-        """Return operands in the dtype in which sums are taken."""
+        """Return operands in the accumulator dtype."""
         return tuple(cast(each, accumulator_dtype(self.dtype)) for each in operands)
 
     def below_largest(self, x: TensorOp) -> TensorOp:
-        """Return the distance of each element from the largest, at most 0."""
+        """Return each element minus the maximum."""
         return x - repeated(MaxOp(x, positions=self.positions), x, self.positions)
 
     def total(self, x: TensorOp) -> TensorOp:
-        """Return the sum along the normalised axes, repeated over them."""
+        """Return the sum over the normalised axes, broadcast back."""
         return repeated(SumOp(x, positions=self.positions), x, self.positions)
 
     def normalised(self, x: Any) -> tuple[Any, Any]:
-        """Return, in NumPy, the distances from the largest, and the sums of their exponentials."""
+        """Return, in NumPy, the elements minus the maximum, and the sums of their exponentials."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         below = wide - np.max(wide, axis=self.positions, keepdims=True)
         return below, np.sum(np.exp(below), axis=self.positions, keepdims=True)
 
 
 class SoftmaxOp(LogitsOp):
-    """exp(x) over its sum along some axes, computed after subtracting the largest element."""
+    """The softmax: exp(x) divided by its sum over some axes, after subtracting the maximum."""
 
     def reference(self, x: Any) -> Any:
-        """Exponentiate and normalise."""
+        """Exponentiate and normalise in NumPy."""
         below, total = self.normalised(x)
         return (np.exp(below) / total).astype(self.dtype)
 
@@ -122,41 +122,41 @@ class SoftmaxOp(LogitsOp):
         return cast(powers / self.total(powers), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Self (delta - sum of delta self), over the normalised axes only."""
+        """Return s (delta - sum(delta s)) for the result s, summed over the normalised axes."""
         wide, shares = self.widened(delta, self)
         return (cast(shares * (wide - self.total(wide * shares)), self.dtype),)
 
 
 class LogSoftmaxOp(LogitsOp):
-    """The logarithm of softmax, finite where softmax itself underflows."""
+    """The logarithm of the softmax, finite where the softmax underflows."""
 
     def reference(self, x: Any) -> Any:
-        """Subtract the largest, then the logarithm of the sum of exponentials."""
+        """Subtract the maximum, then the logarithm of the sum of exponentials."""
         below, total = self.normalised(x)
         return (below - np.log(total)).astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Subtract the largest, then the logarithm of the sum of exponentials."""
+        """Subtract the maximum, then the logarithm of the sum of exponentials."""
         (wide,) = self.widened(x)
         below = self.below_largest(wide)
         total = log(SumOp(exp(below), positions=self.positions))
         return cast(below - repeated(total, x, self.positions), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Delta - softmax times the sum of delta, over the normalised axes only."""
+        """Return delta - softmax(x) sum(delta), summed over the normalised axes."""
         wide, logarithms = self.widened(delta, self)
         return (cast(wide - exp(logarithms) * self.total(wide), self.dtype),)
 
 
 class LogSumExpOp(ReductionOp, CompositeOp):
-    """The logarithm of the sum of exponentials along some axes, without overflow.
+    """The logarithm of the sum of exponentials over some axes, without overflow.
 
-    Minus infinity for nothing, and for nothing but minus infinity, where the gradient is 0. Floats
-    of 16 bits are added up in float32.
+    It is minus infinity for an empty sum and if all elements are; the gradient is then 0. 16-bit
+    floats are summed in float32.
     """
 
     def reference(self, x: Any) -> Any:
-        """Subtract the largest where it is finite, and add it again."""
+        """Subtract the maximum if it is finite, and add it back."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         top = np.max(wide, axis=self.positions, keepdims=True, initial=-np.inf)
         top = np.where(np.isfinite(top), top, 0)
@@ -164,12 +164,12 @@ class LogSumExpOp(ReductionOp, CompositeOp):
         return np.squeeze(total, axis=self.positions).astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Subtract the largest where it is finite, and add it again."""
+        """Subtract the maximum if it is finite, and add it back."""
         top, powers = self._powers(x)
         return cast(log(SumOp(powers, positions=self.positions)) + top, self.dtype)
 
     def _powers(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Return what is subtracted, through which no gradient flows, and the exponentials."""
+        """Return the subtracted maximum, a constant for gradients, and the exponentials."""
         wide = cast(x, accumulator_dtype(self.dtype))
         if 0 in (x.axes[place].length for place in self.positions):
             return constant(0, dtype=wide.dtype), exp(wide)
@@ -178,7 +178,7 @@ class LogSumExpOp(ReductionOp, CompositeOp):
         return top, exp(wide - self.spread(top, x))
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Take the share of each exponential in the sum."""
+        """Multiply the adjoint by the fraction of each exponential in the sum."""
         _, powers = self._powers(x)
         total = SumOp(powers, positions=self.positions)
         share = cast(delta, powers.dtype) / where(equal(total, 0), 1, total)
@@ -186,22 +186,22 @@ class LogSumExpOp(ReductionOp, CompositeOp):
 
 
 def repeated(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) -> TensorOp:
-    """Return a reduced tensor repeated over the reduced axes."""
+    """Return a reduced tensor broadcast over the reduced axes."""
     kept = tuple(place for place in range(like.rank) if place not in positions)
     return BroadcastOp(value, target_axes=like.axes, dims=kept) if positions else value
 
 
 @takes_axis("normalization_axes")
 def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
-    """Return exp(x) over its sum along the normalised axes.
+    """Return the softmax: exp(x) divided by its sum over the normalised axes.
 
-    By default those are all but ``N`` and ``REC`` for named axes, and the last for positional ones.
-    The result is a quotient that carries a `Softmax` schema, from which the cross entropies take
-    the logits; gradients and computations use the composite that the schema names.
+    By default these are all named axes but ``N`` and ``REC``, or the last positional axis. The
+    result is a quotient with a `Softmax` schema, which gives the cross entropies the logits;
+    gradients and computations use the composite op of the schema.
 
     Integers count as float32. Finite operands give neither NaN nor overflow. An element of minus
-    infinity gives 0; a row of nothing else gives NaN, as plus infinity does, but `masked_softmax`
-    gives 0 for it.
+    infinity gives 0. A row of only minus infinity, or with plus infinity, gives NaN; for masked
+    rows see `masked_softmax`.
     """
     (x,) = align(FloatOp, x)
     positions = normalised_positions(x, normalization_axes)
@@ -221,7 +221,7 @@ def log_softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
 
 @takes_axis("normalization_axes")
 def softmin(x: Any, normalization_axes: Any = None) -> TensorOp:
-    """Return the softmax of -x: the smallest element has the largest share."""
+    """Return the softmax of -x."""
     return softmax(negative(*align(FloatOp, x)), normalization_axes)
 
 
@@ -229,8 +229,8 @@ def softmin(x: Any, normalization_axes: Any = None) -> TensorOp:
 def masked_softmax(x: Any, mask: Any, normalization_axes: Any = None) -> TensorOp:
     """Return the softmax over the elements where a mask is true, and 0 elsewhere.
 
-    The mask is bool, of any axes that broadcast with those of x. Where it is false x may be
-    anything, NaN included, and has gradient 0; a row in which it is false throughout is all 0.
+    The mask is bool and broadcast with x. Masked elements of x may have any value, NaN included,
+    and have gradient 0. A fully masked row gives 0.
     """
     (x,), mask = align(FloatOp, x), as_op(mask)
     if not dtypes.is_bool(mask.dtype):
@@ -243,7 +243,7 @@ def masked_softmax(x: Any, mask: Any, normalization_axes: Any = None) -> TensorO
 
 
 def normalised_positions(x: TensorOp, axes: Any) -> tuple[int, ...]:
-    """Return the places of the axes that a softmax normalises."""
+    """Return the positions of the axes normalised by a softmax."""
     if axes is not None:
         return tuple(sorted(explained("softmax", (x,), x.axes.positions, axes)))
     if not x.axes.is_named:

@@ -1,9 +1,9 @@
 """Counter-based random bits: Philox 4x32-10, identical on every backend.
 
-The key is a seed and a stream; the counter is the element's number and the number of the call,
-which is a state. So values are fresh at every call, repeatable from the start, and independent of
-the order in which elements are computed. (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as
-easy as 1, 2, 3; SC 2011.)
+The key is a seed and a stream. The counter is the index of the element and the number of the call,
+which is a state. So values are new at every call, reproducible from the start, and independent of
+the order of computation. (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3;
+SC 2011.)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _streams = itertools.count(2**31)
 
 
 def philox(counter: Any, key: tuple[int, int]) -> Any:
-    """Return four words for each counter, given as an array of shape (4, n) of uint32.
+    """Return the four random words of each counter; counters are uint32 of shape (4, n).
 
     >>> philox(np.zeros((4, 1), np.uint32), (0, 0))[:, 0].tolist()
     [1713891541, 3781805453, 3159862348, 2600524760]
@@ -53,7 +53,7 @@ def philox(counter: Any, key: tuple[int, int]) -> Any:
 
 
 def rounds(words: list[Any], key: tuple[int, int]) -> list[Any]:
-    """Return the four words after ten rounds; given and returned as uint64, arrays or tensors."""
+    """Return four words, uint64 arrays or tensors, after the ten rounds of Philox."""
     low, high = key
     mask, shift = np.uint64(_WORD), np.uint64(32)
     for _ in range(10):
@@ -70,7 +70,7 @@ def rounds(words: list[Any], key: tuple[int, int]) -> list[Any]:
 
 
 def bits_of(size: int, call: Any, key: tuple[int, int], first: int = 0) -> Any:
-    """Return, of the bits that `RandomBitsOp` yields, those from a block on, in one dimension."""
+    """Return the flat bits of `RandomBitsOp` from a block on."""
     blocks = np.arange(first, first - (-size // 4), dtype=np.uint64)
     counter = np.zeros((4, blocks.size), np.uint64)
     counter[0] = blocks & np.uint64(_WORD)
@@ -82,8 +82,8 @@ def bits_of(size: int, call: Any, key: tuple[int, int], first: int = 0) -> Any:
 class RandomBitsOp(CompositeOp):
     """32 random bits for each element, as uint32; the operand is the number of the call.
 
-    Element i has word ``i % 4`` of the block with the counter ``(i // 4, 0, call, 0)``; beyond 2³²
-    blocks the second word counts on.
+    Element i is word ``i % 4`` of the block with the counter ``(i // 4, 0, call, 0)``; the second
+    word of the counter has the high bits of block numbers from 2³².
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class RandomBitsOp(CompositeOp):
     stream: int
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check the call's number and take the declared axes."""
+        """Check the number of the call, and return the declared axes."""
         (call,) = self.args
         if call.axes or call.dtype != dtypes.uint32:
             raise AxesError(f"the call's number is a uint32 scalar, not {call.dtype} {call.axes}")
@@ -127,17 +127,17 @@ class RandomBitsOp(CompositeOp):
 
 
 def random_bits(axes: Any, seed: int = 0, stream: int | None = None) -> TensorOp:
-    """Return fresh random uint32 at every call; `axes` may be a tensor whose axes to take.
+    """Return random uint32, new at every call; `axes` may be a tensor with the desired axes.
 
-    `seed` is below 2³² and a given `stream` below 2³¹. Each op made has a stream of its own unless
-    one is given: two ops of the same seed and stream give the same numbers.
+    `seed` is below 2³² and a given `stream` below 2³¹. By default each op has its own stream; ops
+    with the same seed and stream give the same numbers.
     """
     key, calls = key_of("random_bits", seed, stream), call_number()
     return RandomBitsOp(calls, target_axes=axes_of(axes), seed=key[0], stream=key[1])
 
 
 def call_number() -> TensorOp:
-    """Return the number of the call, from 1 up, as a uint32 scalar that a state counts."""
+    """Return the number of the call, from 1, as a uint32 scalar counted by a state."""
     calls = persistent_tensor((), dtypes.uint32, 0)
     with scope.saved_user_deps():
         assign(calls, calls + 1)
@@ -145,7 +145,7 @@ def call_number() -> TensorOp:
 
 
 def key_of(function: str, seed: Any, stream: Any) -> tuple[int, int]:
-    """Return seed and stream, a new stream where none is given; raises ArgumentError."""
+    """Return seed and stream, by default a new stream; raises ArgumentError out of range."""
     number = _word(function, "stream", stream, 31) if stream is not None else next(_streams)
     return _word(function, "seed", seed, 32), number
 
@@ -160,12 +160,12 @@ def _word(function: str, name: str, value: Any, digits: int) -> int:
 
 
 def axes_of(axes: Any) -> Axes:
-    """Return axes, or those of a tensor."""
+    """Return axes, or the axes of a tensor."""
     return axes.axes if isinstance(axes, TensorOp) else make_axes(axes)
 
 
 def float_to_compute_in(function: str, dtype: Any) -> DType:
-    """Return float32 for floats of 16 bits, and another float itself; raises DTypeError."""
+    """Return float32 for 16-bit floats, other floats unchanged; raises DTypeError for others."""
     target = dtypes.as_dtype(dtype)
     if not dtypes.is_float(target):
         problem = f"random numbers of {target} are not floats: cast them"
@@ -174,7 +174,7 @@ def float_to_compute_in(function: str, dtype: Any) -> DType:
 
 
 def parameter(function: str, name: str, value: Any, axes: Axes) -> TensorOp | float:
-    """Return a parameter of a distribution: a number, or a tensor repeated over the axes."""
+    """Return a parameter of a distribution: a number, or a tensor broadcast to the axes."""
     if isinstance(value, int | float):
         return value
     try:
@@ -188,7 +188,7 @@ def parameter(function: str, name: str, value: Any, axes: Axes) -> TensorOp | fl
 
 
 def unit(axes: Axes, dtype: DType, digits: int, seed: int, stream: int | None) -> TensorOp:
-    """Return multiples of 2 to the power of -digits in [0, 1)."""
+    """Return uniform multiples of 2 to the power of -digits in [0, 1)."""
     bits = shift_right(random_bits(axes, seed, stream), 32 - digits)
     return multiply(cast(bits, dtype), 2.0**-digits)
 
@@ -201,11 +201,11 @@ def uniform(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return numbers drawn evenly from [low, high), fresh at every call; see `random_bits`.
+    """Return uniformly distributed numbers in [low, high), new at every call; see `random_bits`.
 
-    `low` and `high` are numbers or tensors that fit the axes. The result is one of 2²⁴ equal steps
-    of the interval, of fewer where the dtype has fewer digits. Where steps are finer than the dtype
-    around `high`, rounding can give `high` itself.
+    `low` and `high` are numbers, or tensors that broadcast to the axes. The resolution is 2⁻²⁴ of
+    the interval, or less for dtypes with fewer digits. Where that is finer than the resolution of
+    the dtype near `high`, rounding can give `high` itself.
     """
     target = axes_of(axes)
     working = float_to_compute_in("uniform", dtype)
@@ -224,12 +224,12 @@ def normal(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return normally distributed numbers, fresh at every call; see `random_bits`.
+    """Return normally distributed numbers, new at every call; see `random_bits`.
 
-    `loc` and `scale`, the mean and the standard deviation, are numbers or tensors that fit the
-    axes. By the method of Box and Muller (1958), from two uniform numbers an element. A given
-    `stream` takes the streams ``2 * stream`` and ``2 * stream + 1`` of `random_bits`, and so must
-    be below 2³⁰.
+    `loc` and `scale`, the mean and the standard deviation, are numbers, or tensors that broadcast
+    to the axes. By the method of Box and Muller (1958), from two uniform numbers for each element.
+    A given `stream` uses the streams ``2 * stream`` and ``2 * stream + 1`` of `random_bits`, so it
+    must be below 2³⁰.
     """
     target = axes_of(axes)
     working = float_to_compute_in("normal", dtype)

@@ -1,10 +1,10 @@
-"""Gradient checkpointing: recomputes a region instead of keeping its values.
+"""Gradient checkpointing: recomputes the values of a region instead of keeping them.
 
-Forward, a `CheckpointOp` is the value it marks. Its gradient does not read what lies between that
-value and the inputs: it computes it anew, from copies of the ops that start at barriers, which
-become available only when the adjoint has arrived. So the planner is free to reuse the memory of
-everything in between. (Griewank and Walther, Evaluating Derivatives, chapter 12; Chen, Xu, Zhang
-and Guestrin, Training deep nets with sublinear memory cost, 2016.)
+Forward, a `CheckpointOp` is its first operand. Its gradient recomputes the inner values of the
+region, by copies of the ops on barriers, which depend on the adjoint. So the planner can reuse the
+memory of inner values between the forward and the backward computation. (Griewank and Walther,
+Evaluating Derivatives, chapter 12; Chen, Xu, Zhang and Guestrin, Training deep nets with sublinear
+memory cost, 2016.)
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = ["BarrierOp", "CheckpointOp", "checkpoint"]
 
 
 class BarrierOp(IdentityOp):
-    """The first operand, not before the others have been computed as well."""
+    """The first operand, with a dependency on the others."""
 
 
 class CheckpointOp(IdentityOp):
-    """The first operand, which gradients compute anew from the others.
+    """The first operand, which gradients recompute from the others.
 
-    These are all that the ops in between read: whatever way to the first operand there is leads
-    through one of them.
+    The others are all inputs of the region: every path to the first operand goes through one of
+    them.
     """
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[TensorOp | None, ...]:
-        """Differentiate a copy of what lies between."""
+        """Differentiate a copy of the region."""
         y, *starts = args
         barriers = [BarrierOp(x, delta) for x in starts]
         copy = _copied(y, dict(zip(starts, barriers, strict=True)))
@@ -45,7 +45,7 @@ class CheckpointOp(IdentityOp):
 
 
 def _copied(y: Op, starts: Mapping[Op, Op]) -> Any:
-    """Return `y` computed from other ops in the place of those at the start; without effects."""
+    """Return a copy of `y` with the start ops replaced, and without effects."""
     copies = dict(starts)
     for op in postorder([y], lambda op: () if op in starts else operands(op)):
         if op in starts:
@@ -58,13 +58,13 @@ def _copied(y: Op, starts: Mapping[Op, Op]) -> Any:
 
 
 def checkpoint(y: Any, inputs: Iterable[Any] | None = None) -> TensorOp:
-    """Return y, whose gradient computes anew what lies between the inputs and y.
+    """Return y, whose gradient recomputes the values between the inputs and y.
 
-    So these values need no memory between the forward and the backward computation; the price is
-    that they are computed twice. `inputs` are tensors that y depends on; by default the
-    placeholders and states. What depends on none of them is kept. Random numbers are the same
-    again, and effects such as printing happen once only. Raises ArgumentError for an input that y
-    does not depend on, and StateError if a state is read both before and after a write.
+    So these values need no memory between the forward and the backward computation, but are
+    computed twice. `inputs` are tensors that y depends on, by default the placeholders and states.
+    Values that depend on none of them are kept. Random numbers are reproduced, and effects such as
+    printing happen only once. Raises ArgumentError for an input that y does not depend on, and
+    StateError if a state is read both before and after a write.
     """
     op = as_op(y)
     found = postorder([op])
@@ -81,7 +81,7 @@ def checkpoint(y: Any, inputs: Iterable[Any] | None = None) -> TensorOp:
 
 
 def _between(y: Op, starts: set[Op]) -> dict[Op, None]:
-    """Return, in order, the ops that lead from any of the starts to `y`."""
+    """Return, in order, the ops on paths from the starts to `y`."""
     found: dict[Op, None] = {}
     for op in postorder([y], lambda op: () if op in starts else operands(op)):
         leads = any(arg in starts or arg in found for arg in operands(op))

@@ -1,4 +1,4 @@
-"""Recurrent layers: cells unrolled along a sequence, in one layer or several."""
+"""Recurrent networks: cells unrolled along a sequence, in one or more layers."""
 
 from __future__ import annotations
 
@@ -49,24 +49,23 @@ __all__ = [
 class RecurrentOp(CompositeOp):
     """The states after each step along a sequence, of shape (time, states, batch, units).
 
-    Operands are the inputs (time, batch, gates * units), multiplied with their weights already; the
-    states before the first step (states, batch, units); the recurrent weights (gates * units,
-    units) and, optionally, their bias.
+    Operands are the projected inputs (time, batch, gates * units), the initial states (states,
+    batch, units), the recurrent weights (gates * units, units) and optionally their bias.
 
     Attributes
     ----------
     reverse
-        Whether the last input comes first; results keep the place of their input.
+        Whether to run from the last input to the first; results keep the position of their input.
     """
 
     reverse: bool
     gates: ClassVar[int]
     states: ClassVar[int]
     gates_products: ClassVar[bool] = False
-    """Whether products with recurrent weights are gated, so that their bias stays with them."""
+    """Whether products with recurrent weights are gated, so that their bias must be separate."""
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check the shapes against each other."""
+        """Check that the shapes fit together."""
         x, initial, weight, *bias = self.args
         if (x.rank, initial.rank, weight.rank) != (3, 3, 2) or any(b.rank != 1 for b in bias):
             raise AxesError("inputs and states must have 3 axes, weights 2, and a bias 1")
@@ -74,8 +73,8 @@ class RecurrentOp(CompositeOp):
         units = weight.axes.lengths[-1]
         if not isinstance(time, int) or not isinstance(units, int) or not time:
             raise AxesError(
-                f"the sequence {x.axes} must have a known length of 1 or more along its first axis:"
-                " every step of it becomes ops of its own"
+                f"the sequence {x.axes} must have a known length of 1 or more along its first axis,"
+                " since it is unrolled"
             )
         wanted = [(self.states, batch, units), (self.gates * units, units)]
         wanted += [(self.gates * units,)] if bias else []
@@ -95,7 +94,7 @@ class RecurrentOp(CompositeOp):
     def run(
         self, functions: Functions, inputs: Sequence[Any], initial: Any, *rest: Any
     ) -> list[Any]:
-        """Return all states of all steps, those of the first input first."""
+        """Return all states of all steps, in the order of the inputs."""
         states = [initial[number] for number in range(self.states)]
         after: list[Any] = [None] * len(inputs)
         order = range(len(inputs))
@@ -104,26 +103,26 @@ class RecurrentOp(CompositeOp):
         return [state for states in after for state in states]
 
     def reference(self, x: Any, initial: Any, *rest: Any) -> Any:
-        """Loop over the steps."""
+        """Run the steps in NumPy."""
         found = np.stack(self.run(ARRAYS, x, initial, *rest))
         return found.reshape(self.axes.shape).astype(self.dtype)
 
     def decompose(self, x: TensorOp, *rest: TensorOp) -> TensorOp:
-        """Write out the steps."""
+        """Unroll the steps."""
         return self._unrolled([x[place] for place in range(x.axes[0].length)], *rest)
 
     def _unrolled(self, inputs: Sequence[TensorOp], *rest: TensorOp) -> TensorOp:
         return cast_axes(stack(self.run(TENSORS, inputs, *rest)), self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, *rest: TensorOp) -> Any:
-        """Go back through the steps, and join the shares of the inputs once for all."""
+        """Differentiate the unrolled steps, with the adjoints of all inputs stacked once."""
         inputs = [x[place] for place in range(x.axes[0].length)]
         shares = upcalls.adjoints_through(self._unrolled(inputs, *rest), delta, (*inputs, *rest))
         return (stack(shares[: len(inputs)]), *shares[len(inputs) :])
 
 
 class RnnOp(RecurrentOp):
-    """h' = activation(x + W h + b).
+    """The Elman network, h' = activation(x + W h + b).
 
     Attributes
     ----------
@@ -136,7 +135,7 @@ class RnnOp(RecurrentOp):
     states = 1
 
     def step(self, functions: Functions, given: Step) -> list[Any]:
-        """Apply the formula."""
+        """Return the hidden state after one step."""
         return rnn_step(functions, given, self.activation)
 
 
@@ -155,7 +154,7 @@ class GruOp(RecurrentOp):
     gates_products = True
 
     def step(self, functions: Functions, given: Step) -> list[Any]:
-        """Apply the formulas."""
+        """Return the hidden state after one step."""
         return gru_step(functions, given, self.linear_before_reset)
 
 
@@ -166,19 +165,19 @@ class LstmOp(RecurrentOp):
     states = 2
 
     def step(self, functions: Functions, given: Step) -> list[Any]:
-        """Apply the formulas."""
+        """Return the hidden and the cell state after one step."""
         return lstm_step(functions, given)
 
 
 class Recurrence(NamedTuple):
-    """What a recurrent layer gives: the hidden states of all steps, and the last of each layer."""
+    """The results of a recurrent network: all hidden states, and the last of each layer."""
 
     outputs: TensorOp
     hidden: TensorOp
 
 
 class LstmRecurrence(NamedTuple):
-    """What an LSTM layer gives: all hidden states, and the last states of each layer."""
+    """The results of an LSTM: all hidden states, and the last states of each layer."""
 
     outputs: TensorOp
     hidden: TensorOp
@@ -186,12 +185,12 @@ class LstmRecurrence(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """A recurrent network: its name, its kind of op with the attributes, and how it goes.
+    """The layers of a recurrent network.
 
     Attributes
     ----------
     make
-        From operands and whether to go backwards, the op of one layer in one direction.
+        A function of operands and `reverse` that builds the op of one layer in one direction.
     """
 
     function: str
@@ -204,7 +203,7 @@ class Layers(NamedTuple):
     def apply(
         self, x: Any, weights: Any, initial: Sequence[Any], axes: SequenceRoles
     ) -> tuple[TensorOp, ...]:
-        """Return all outputs, and the last states of each layer, one tensor for each kind."""
+        """Return all outputs, and a tensor of the last states of all layers for each state."""
         check_flags(
             self.function,
             reverse=self.reverse,
@@ -212,7 +211,7 @@ class Layers(NamedTuple):
             batch_first=self.batch_first,
         )
         if self.batch_first and is_named(x):
-            problem = "batch_first is of positional axes, named ones lie in any order"
+            problem = "batch_first is for positional axes, named ones may be in any order"
             raise ArgumentError(explain(self.function, problem, (x,)))
         sets = _weight_tuples(self.function, weights)
         count = len(initial)
@@ -226,7 +225,7 @@ class Layers(NamedTuple):
         return by_roles(self.function, layout, operands, axes, positional)
 
     def _layout(self, sets: int, states: int) -> Layout:
-        """Return the roles of the sequence, of initial states, and of the weights of each set."""
+        """Return the roles of the sequence, initial states, and weights of each layer."""
         deeper = tuple(text.replace("features", "inner") for text in WEIGHTS)
         weights = (WEIGHTS if number < self.directions else deeper for number in range(sets))
         return Layout(
@@ -270,7 +269,7 @@ class Layers(NamedTuple):
     ) -> tuple[TensorOp, list[TensorOp | None], list[Weights]]:
         """Return input, initial states and weights, as positional tensors of one dtype."""
         if self.reverse and self.bidirectional:
-            problem = "reverse and bidirectional exclude each other: both directions are taken"
+            problem = "reverse and bidirectional exclude each other"
             raise ArgumentError(explain(self.function, problem, ()))
         if len(sets) % self.directions:
             problem = f"{len(sets)} tuples of weights are not two for each layer"
@@ -295,7 +294,7 @@ class Layers(NamedTuple):
     def _starts(
         self, x: TensorOp, before: list[TensorOp | None], sets: list[Weights]
     ) -> list[TensorOp]:
-        """Return the initial states of each layer and direction, zeros unless given."""
+        """Return the initial states of each layer and direction, by default zeros."""
         wanted = make_axes((len(sets), x.axes[1].length, sets[0].units))
         zeros = broadcast(constant(0, dtype=x.dtype), wanted)
         given = [zeros if state is None else self._start(state, wanted) for state in before]
@@ -319,14 +318,14 @@ class Layers(NamedTuple):
 
 
 def _weight_tuples(function: str, weights: Any) -> list[tuple[Any, ...]]:
-    """Return input and hidden weights and two biases, or None, for each layer and direction."""
+    """Return the weights and biases, or None, of each layer and direction."""
     if isinstance(weights, list | tuple) and weights:
         sets = weights if isinstance(weights[0], list | tuple) else [weights]
         if all(isinstance(one, list | tuple) and len(one) in (2, 4) for one in sets):
             return [(*one, None, None)[:4] for one in sets]
     problem = (
         "weights must be a tuple (input_weight, hidden_weight) or (input_weight, hidden_weight, "
-        f"input_bias, hidden_bias), or a list of such, not {weights!r}"
+        f"input_bias, hidden_bias), or a list of such tuples, not {weights!r}"
     )
     raise ArgumentError(explain(function, problem, ()))
 
@@ -341,22 +340,23 @@ def rnn(
     batch_first: bool = False,
     **axes: Unpack[SequenceRoles],
 ) -> Recurrence:
-    """Return the hidden states along a sequence of a `rnn_cell`, and the last, as a named tuple.
+    """Return the hidden states of an `rnn_cell` along a sequence, and the last, as a named tuple.
 
-    ``x`` lies as (time, batch, features), as (batch, time, features) with `batch_first`, or without
-    a batch. `weights` are a tuple (input_weight, hidden_weight) or (input_weight, hidden_weight,
-    input_bias, hidden_bias) of arrays or tensors; for several layers a list of such, each for the
-    outputs of the one before; with `bidirectional` two for each layer, forwards and backwards,
-    whose outputs are joined. `reverse` goes backwards only. `initial` is 0 unless given, and like
-    the last states of shape (layers * directions, batch, units). Outputs lie as x does.
+    ``x`` has the shape (time, batch, features), or (batch, time, features) with `batch_first`, or
+    no batch axis. `weights` are a tuple (input_weight, hidden_weight) or (input_weight,
+    hidden_weight, input_bias, hidden_bias) of arrays or tensors; for several layers a list of such
+    tuples, each for the outputs of the layer before. With `bidirectional` there are two tuples for
+    each layer, forward and backward, whose outputs are concatenated. `reverse` runs backward only.
+    `initial`, by default 0, and the last states have the shape (layers * directions, batch, units).
+    Outputs have the order of x.
 
-    Named axes may lie in any order: those of `x` are the `time`, by default REC, the `batch`, by
-    default N, and the `features`, all others; those of weights are as for `rnn_cell`. Outputs have
-    the units in place of the features; last states lie so too, with an axis called layers, or as
-    given by `layers`, in place of time.
+    Named axes may be in any order: for `x` the `time`, by default REC, the `batch`, by default N,
+    and the `features`, all others; for weights see `rnn_cell`. Outputs have the units in place of
+    the features. Last states also have an axis called layers, or as given by `layers`, in place of
+    the time.
 
-    The sequence is unrolled, so its length must be known; inputs of all steps are multiplied with
-    their weights at once. Integers count as float32.
+    The sequence is unrolled, so its length must be known; the inputs of all steps are projected in
+    one product. Integers count as float32.
     """
     activation = checked_activation("rnn", activation)
 
@@ -377,7 +377,7 @@ def gru(
     batch_first: bool = False,
     **axes: Unpack[SequenceRoles],
 ) -> Recurrence:
-    """Return the hidden states along a sequence of a `gru_cell`, and the last, as a named tuple.
+    """Return the hidden states of a `gru_cell` along a sequence, and the last, as a named tuple.
 
     See `rnn` for the arguments, with 3 * units rows of weights.
     """
@@ -399,7 +399,7 @@ def lstm(
     batch_first: bool = False,
     **axes: Unpack[SequenceRoles],
 ) -> LstmRecurrence:
-    """Return the hidden states along a sequence of a `lstm_cell`, and the last of both states.
+    """Return the hidden states of an `lstm_cell` along a sequence, and the last of both states.
 
     The result is a named tuple of outputs, hidden and cell. See `rnn` for the arguments, with
     4 * units rows of weights; `initial` is a pair of hidden and cell state.

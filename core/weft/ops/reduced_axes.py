@@ -1,4 +1,4 @@
-"""The axes that a reduction takes, and the axes of its result."""
+"""The reduced axes of a reduction, and the axes of its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Function = Callable[..., TensorOp]
 
 
 def takes_axis(keyword: str) -> Callable[[Function], Function]:
-    """Let a function take NumPy's keyword `axis` for a keyword of its own."""
+    """Let a function accept NumPy's keyword `axis` as an alias of a keyword."""
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
@@ -44,14 +44,14 @@ def takes_axis(keyword: str) -> Callable[[Function], Function]:
 
 
 def default_positions(axes: Axes) -> tuple[int, ...]:
-    """Return the places that a reduction takes when none are given."""
+    """Return the positions of the axes reduced by default."""
     return tuple(i for i, axis in enumerate(axes) if not (axis.is_batch or axis.is_recurrent))
 
 
 def reduced_positions(
     x: TensorOp, reduction_axes: Any, out_axes: Any, function: str = "reduction"
 ) -> tuple[int, ...]:
-    """Return the places to reduce from the two ways of saying so."""
+    """Return the positions to reduce, from `reduction_axes` or `out_axes`."""
     try:
         if out_axes is not None:
             if reduction_axes is not None:
@@ -68,7 +68,7 @@ def reduced_positions(
 def arranged(
     result: TensorOp, x: TensorOp, positions: tuple[int, ...], out_axes: Any, keepdims: bool
 ) -> TensorOp:
-    """Return a reduced tensor with its axes as `out_axes` orders them, or the reduced ones kept."""
+    """Return a reduced tensor with its axes in the order of `out_axes`, or with kept dimensions."""
     if out_axes is not None and x.axes.is_named:
         return transpose(result, make_axes(out_axes))
     if keepdims:
@@ -85,14 +85,14 @@ def reduce(
     keepdims: bool,
     **fields: Any,
 ) -> TensorOp:
-    """Return an op of a class of reductions, with its axes arranged."""
+    """Return a reduction of a class, with its axes arranged."""
     x = as_op(x)
     positions = reduced_positions(x, reduction_axes, out_axes, kind.__name__)
     return arranged(kind(x, positions=positions, **fields), x, positions, out_axes, keepdims)
 
 
 def joined(x: TensorOp, positions: tuple[int, ...]) -> tuple[TensorOp, Callable[..., TensorOp]]:
-    """Return the tensor with the axes at some places joined into the last, and how to undo that."""
+    """Return the tensor with some axes flattened into the last, and the inverse function."""
     order = (*(place for place in range(x.rank) if place not in positions), *positions)
     turned = transpose(x, order)
     kept, gone = turned.axes[: x.rank - len(positions)], turned.axes[x.rank - len(positions) :]

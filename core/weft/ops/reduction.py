@@ -1,8 +1,8 @@
 """Reductions along axes.
 
 By default all positional axes are reduced, and all named axes but the batch axis ``N`` and the
-recurrent axis ``REC``. `reduction_axes`, or `axis` as NumPy says, names those to reduce, `out_axes`
-those to keep, in the order wanted. `keepdims` keeps reduced axes with length 1.
+recurrent axis ``REC``. `reduction_axes`, or `axis` as in NumPy, are the axes to reduce. `out_axes`
+are the axes to keep, in the order of the result. `keepdims` keeps reduced axes with length 1.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ class ReductionOp(TensorOp):
     Attributes
     ----------
     positions
-        The places of the axes that are reduced, increasing.
+        The positions of the reduced axes, increasing.
     """
 
     positions: tuple[int, ...]
 
     def infer(self) -> tuple[Axes, DType]:
-        """Drop the reduced axes."""
+        """Return the kept axes and the dtype of the result."""
         (x,) = self.args
         if self.positions != tuple(i for i in range(x.rank) if i in self.positions):
-            raise AxesError(f"{self.positions} are not increasing places among {x.axes}")
+            raise AxesError(f"{self.positions} are not increasing positions in {x.axes}")
         return Axes(x.axes[place] for place in self.kept()), self.result_dtype(x.dtype)
 
     def kept(self) -> tuple[int, ...]:
-        """Return the places of the operand's axes that are kept."""
+        """Return the positions of the kept axes."""
         return tuple(place for place in range(self.args[0].rank) if place not in self.positions)
 
     def result_dtype(self, operand: DType) -> DType:
@@ -80,7 +80,7 @@ class ReductionOp(TensorOp):
         return operand
 
     def spread(self, value: TensorOp, x: TensorOp) -> TensorOp:
-        """Return a tensor of the result's axes repeated over the reduced ones."""
+        """Return a tensor of the result's axes, broadcast over the reduced ones."""
         if not self.positions:
             return value
         return BroadcastOp(value, target_axes=x.axes, dims=self.kept())
@@ -89,7 +89,7 @@ class ReductionOp(TensorOp):
 class SumOp(ReductionOp):
     """The sum; 0 for no elements, bool counts as int32.
 
-    Floats of 16 bits are added up in float32, and so they are in a product.
+    16-bit floats are summed in float32.
     """
 
     def result_dtype(self, operand: DType) -> DType:
@@ -97,31 +97,34 @@ class SumOp(ReductionOp):
         return dtypes.int32 if dtypes.is_bool(operand) else operand
 
     def reference(self, x: Any) -> Any:
-        """Add up."""
+        """Call NumPy's sum."""
         wide = accumulator_dtype(self.dtype)
         return np.sum(x, axis=self.positions, dtype=wide).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Repeat the adjoint."""
+        """Broadcast the adjoint."""
         return (self.spread(delta, x),)
 
 
 class ProdOp(ReductionOp):
-    """The product; 1 for no elements, bool counts as int32."""
+    """The product; 1 for no elements, bool counts as int32.
+
+    16-bit floats are multiplied in float32.
+    """
 
     def result_dtype(self, operand: DType) -> DType:
         """Keep the dtype, with bool as int32."""
         return dtypes.int32 if dtypes.is_bool(operand) else operand
 
     def reference(self, x: Any) -> Any:
-        """Multiply up."""
+        """Call NumPy's prod."""
         wide = accumulator_dtype(self.dtype)
         return np.prod(x, axis=self.positions, dtype=wide).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Multiply by the product of the elements before and of those after each one.
+        """Multiply the adjoint by the products of the elements before and after each element.
 
-        That needs no division, so it is exact where elements are zero, at every order.
+        There is no division, so derivatives of every order are exact at zeros.
         """
         rows, back = joined(x, self.positions)
         before, after = (
@@ -132,63 +135,63 @@ class ProdOp(ReductionOp):
 
 
 def reversed_order(x: TensorOp) -> TensorOp:
-    """Return numbers whose order is the opposite: negative floats, or integers' other bits.
+    """Return numbers in the reversed order: negated floats, or integers with inverted bits.
 
-    The negative of the smallest integer would be itself. Applied twice, it gives `x` again.
+    The negative of the least integer would be itself. The function is its own inverse.
     """
     return negative(x) if dtypes.is_inexact(x.dtype) else bitwise_not(x)
 
 
 class ExtremumOp(ReductionOp):
-    """The largest or smallest element; its gradient is split evenly among ties."""
+    """The base of maximum and minimum; the gradient is split evenly among ties."""
 
     def infer(self) -> tuple[Axes, DType]:
-        """Refuse complex numbers, and an empty axis: nothing is the largest of no elements."""
+        """Refuse complex numbers and empty axes, which have no extremum."""
         (x,) = self.args
         if x.dtype.kind == "c":
             raise DTypeError(f"{x.dtype} numbers have no order: take real() or absolute()")
         if 0 in (x.axes[place].length for place in self.positions):
-            raise AxesError(f"{x.axes} has no elements to choose from along {self.positions}")
+            raise AxesError(f"{x.axes} has no elements to compare along {self.positions}")
         return super().infer()
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp | None]:
-        """Split the adjoint among the elements that equal the result."""
+        """Split the adjoint evenly among the elements that equal the result."""
         chosen = cast(equal(x, self.spread(self, x)), x.dtype)
         count = SumOp(chosen, positions=self.positions)
         return (chosen * self.spread(divide(delta, count), x),)
 
 
 class MaxOp(ExtremumOp):
-    """The largest element; NaN if any is."""
+    """The maximum; NaN if an element is NaN."""
 
     def reference(self, x: Any) -> Any:
-        """Choose the largest."""
+        """Call NumPy's max."""
         return np.max(x, axis=self.positions)
 
 
 class MinOp(ExtremumOp, CompositeOp):
-    """The smallest element; NaN if any is."""
+    """The minimum; NaN if an element is NaN."""
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Take the largest in the reversed order."""
+        """Compute the maximum in the reversed order."""
         return reversed_order(MaxOp(reversed_order(x), positions=self.positions))
 
     def reference(self, x: Any) -> Any:
-        """Choose the smallest."""
+        """Call NumPy's min."""
         return np.min(x, axis=self.positions)
 
 
 class ArgExtremumOp(ExtremumOp):
-    """The index of the first largest or smallest element along one axis, as int64."""
+    """The base of argmax and argmin: the first index of an extremum along one axis, as int64."""
 
     def infer(self) -> tuple[Axes, DType]:
-        """Refuse several axes."""
+        """Check that there is one reduced axis."""
         if len(self.positions) != 1:
             raise AxesError("exactly one axis must be reduced: flatten several first")
         return super().infer()
 
     def result_dtype(self, operand: DType) -> DType:
-        """Be int64."""
+        """Return int64."""
         return dtypes.int64
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
@@ -197,38 +200,38 @@ class ArgExtremumOp(ExtremumOp):
 
 
 class ArgmaxOp(ArgExtremumOp):
-    """The index of the first largest element; of the first NaN if there is one."""
+    """The index of the first maximum, or of the first NaN."""
 
     def reference(self, x: Any) -> Any:
-        """Find the largest."""
+        """Call NumPy's argmax."""
         return np.argmax(x, axis=self.positions[0])
 
 
 class ArgminOp(ArgExtremumOp, CompositeOp):
-    """The index of the first smallest element; of the first NaN if there is one."""
+    """The index of the first minimum, or of the first NaN."""
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Find the largest in the reversed order."""
+        """Compute the argmax in the reversed order."""
         return ArgmaxOp(reversed_order(x), positions=self.positions)
 
     def reference(self, x: Any) -> Any:
-        """Find the smallest."""
+        """Call NumPy's argmin."""
         return np.argmin(x, axis=self.positions[0])
 
 
 class AnyOp(ReductionOp, CompositeOp):
-    """Whether any element is true, that is, not 0, as NaN is not; False for no elements."""
+    """Whether any element is true: nonzero or NaN; False for no elements."""
 
     def result_dtype(self, operand: DType) -> DType:
-        """Be bool."""
+        """Return bool."""
         return dtypes.bool_
 
     def reference(self, x: Any) -> Any:
-        """Look for one."""
+        """Call NumPy's any."""
         return np.any(np.not_equal(x, 0), axis=self.positions)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Count those that are."""
+        """Compare the number of true elements with 0."""
         return greater(SumOp(truth(x), positions=self.positions), 0)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
@@ -237,44 +240,44 @@ class AnyOp(ReductionOp, CompositeOp):
 
 
 class AllOp(AnyOp):
-    """Whether all elements are true, that is, not 0, as NaN is not; True for no elements."""
+    """Whether all elements are true: nonzero or NaN; True for no elements."""
 
     def reference(self, x: Any) -> Any:
-        """Look for another."""
+        """Call NumPy's all."""
         return np.all(np.not_equal(x, 0), axis=self.positions)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Look for any that is not true."""
+        """Negate any over the negated elements."""
         return logical_not(AnyOp(logical_not(truth(x)), positions=self.positions))
 
 
 def truth(x: TensorOp) -> TensorOp:
-    """Return whether each element is not 0, as bool."""
+    """Return the elements as bool: whether they are nonzero."""
     return x if dtypes.is_bool(x.dtype) else not_equal(x, 0)
 
 
 class MeanOp(ReductionOp, CompositeOp):
     """The arithmetic mean; integers give float32, no elements NaN.
 
-    Floats of 16 bits are added up and counted in float32.
+    16-bit floats are summed and counted in float32.
     """
 
     def result_dtype(self, operand: DType) -> DType:
-        """Be a float."""
+        """Return the dtype of floats and complex numbers, and float32 for others."""
         return operand if dtypes.is_inexact(operand) else dtypes.DEFAULT
 
     @property
     def accumulator_dtype(self) -> DType:
-        """The dtype in which sums and counts are taken."""
+        """The dtype of the sum and the count."""
         return accumulator_dtype(self.dtype)
 
     def share(self, x: TensorOp) -> TensorOp:
-        """Return 1 over the number of elements that are reduced into one."""
+        """Return the reciprocal of the number of reduced elements."""
         reduced = Axes(x.axes[place] for place in self.positions)
         return reciprocal(size_of(reduced, self.accumulator_dtype))
 
     def reference(self, x: Any) -> Any:
-        """Average."""
+        """Divide the sum by the count."""
         total = np.sum(x, axis=self.positions, dtype=self.accumulator_dtype)
         count = np.asarray(np.asarray(x).size / (total.size or 1), total.dtype)
         return (total / count).astype(self.dtype)
@@ -285,63 +288,63 @@ class MeanOp(ReductionOp, CompositeOp):
         return cast(multiply(total, self.share(x)), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Share the adjoint evenly."""
+        """Broadcast the adjoint divided by the count."""
         share = multiply(cast(delta, self.accumulator_dtype), self.share(x))
         return (self.spread(cast(share, self.dtype), x),)
 
 
 class VarianceOp(MeanOp):
-    """The mean of squared distances from the mean (without Bessel's correction)."""
+    """The variance: the mean of squared deviations from the mean, without Bessel's correction."""
 
     def infer(self) -> tuple[Axes, DType]:
         """Refuse complex numbers."""
         if self.args[0].dtype.kind == "c":
-            problem = "the variance of complex numbers is that of real() and imag(), added up"
+            problem = "the variance takes no complex numbers: add those of real() and imag()"
             raise DTypeError(problem)
         return super().infer()
 
     def reference(self, x: Any) -> Any:
-        """Average the squared distances; NaN for no elements."""
+        """Call NumPy's var; NaN for no elements."""
         wide = np.asarray(x, self.accumulator_dtype)
         if not wide.size:
             return super().reference(wide)
         return np.var(wide, axis=self.positions).astype(self.dtype)
 
     def distance(self, x: TensorOp) -> TensorOp:
-        """Return the distance of each element from the mean, without what rounding that leaves."""
+        """Return the deviation of each element from the mean, corrected for its rounding error."""
         near, rest = around_mean(cast(x, self.accumulator_dtype), self.positions)
         return subtract(near, self.spread(rest, x))
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Take two passes, and subtract what squares around a rounded mean have too much.
+        """Compute in two passes, corrected for the rounding error of the mean.
 
         (Chan, Golub and LeVeque, Algorithms for computing the sample variance, 1983: the corrected
-        two-pass algorithm.) One pass loses digits, and so does a mean far from 0.
+        two-pass algorithm.) A single pass cancels if the mean is far from 0.
         """
         near, rest = around_mean(cast(x, self.accumulator_dtype), self.positions)
         return cast(mean_square(near, rest, self.positions), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """2 (x - mean) / count."""
+        """Multiply the adjoint by 2 (x - mean) / count."""
         share = multiply(multiply(cast(delta, self.accumulator_dtype), 2), self.share(x))
         return (cast(self.distance(x) * self.spread(share, x), self.dtype),)
 
 
 def around_mean(x: TensorOp, positions: tuple[int, ...]) -> tuple[TensorOp, TensorOp]:
-    """Return x less its rounded mean along axes, and the mean of that, which is almost 0."""
+    """Return x minus its rounded mean over axes, and the mean of the result, which is almost 0."""
     mean = MeanOp(x, positions=positions)
     near = subtract(x, mean.spread(mean, x))
     return near, MeanOp(near, positions=positions)
 
 
 def mean_square(near: TensorOp, rest: TensorOp, positions: tuple[int, ...]) -> TensorOp:
-    """Return the variance of what `around_mean` gives, which is never below 0."""
-    # The rest comes first, so that the squares may be computed in place after it.
+    """Return the variance, at least 0, from the results of `around_mean`."""
+    # The rest comes first, so that the squares can be computed in place afterwards.
     return maximum(negative(square(rest)) + MeanOp(square(near), positions=positions), 0)
 
 
 def sum_over(x: TensorOp, positions: tuple[int, ...]) -> TensorOp:
-    """Return the sum over the axes at the given places; the tensor itself for none."""
+    """Return the sum over the axes at given positions; the tensor itself for none."""
     return SumOp(x, positions=positions) if positions else x
 
 
@@ -359,7 +362,7 @@ def prod(
 ) -> TensorOp:
     """Return the product over axes; integers keep their dtype, bool gives int32.
 
-    The gradient is exact where elements are zero.
+    The gradient is exact at zeros.
     """
     return reduce(ProdOp, x, reduction_axes, out_axes, keepdims)
 
@@ -368,9 +371,9 @@ def prod(
 def max(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the largest element over axes, NaN if any is.
+    """Return the maximum over axes; NaN if an element is NaN.
 
-    The gradient is split evenly among ties. Of no elements it is refused.
+    The gradient is split evenly among ties. Empty axes are refused.
     """
     return reduce(MaxOp, x, reduction_axes, out_axes, keepdims)
 
@@ -379,9 +382,9 @@ def max(
 def min(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the smallest element over axes, NaN if any is.
+    """Return the minimum over axes; NaN if an element is NaN.
 
-    The gradient is split evenly among ties. Of no elements it is refused.
+    The gradient is split evenly among ties. Empty axes are refused.
     """
     return reduce(MinOp, x, reduction_axes, out_axes, keepdims)
 
@@ -398,7 +401,7 @@ def mean(
 def any(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return whether any element over axes is true, that is, not 0; False for no elements."""
+    """Return whether any element over axes is nonzero; False for no elements."""
     return reduce(AnyOp, x, reduction_axes, out_axes, keepdims)
 
 
@@ -406,7 +409,7 @@ def any(
 def all(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return whether all elements over axes are true, that is, not 0; True for no elements."""
+    """Return whether all elements over axes are nonzero; True for no elements."""
     return reduce(AllOp, x, reduction_axes, out_axes, keepdims)
 
 
@@ -414,7 +417,7 @@ def all(
 def count_nonzero(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the number of elements over axes that are not 0, as int32; NaN is not 0."""
+    """Return the number of nonzero elements over axes, as int32; NaN counts."""
     return reduce(SumOp, truth(as_op(x)), reduction_axes, out_axes, keepdims)
 
 
@@ -435,9 +438,9 @@ def _arg(
 def argmax(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the index of the first largest element; over several axes, in row-major order.
+    """Return the index of the first maximum; over several axes, in row-major order.
 
-    That of the first NaN if there is one. It is an int64, which has no gradient.
+    If there is NaN, it is the index of the first NaN. The index is int64 and has no gradient.
     """
     return _arg(ArgmaxOp, x, reduction_axes, out_axes, keepdims)
 
@@ -446,9 +449,9 @@ def argmax(
 def argmin(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the index of the first smallest element; over several axes, in row-major order.
+    """Return the index of the first minimum; over several axes, in row-major order.
 
-    That of the first NaN if there is one. It is an int64, which has no gradient.
+    If there is NaN, it is the index of the first NaN. The index is int64 and has no gradient.
     """
     return _arg(ArgminOp, x, reduction_axes, out_axes, keepdims)
 

@@ -27,7 +27,7 @@ __all__ = ["roi_align"]
 
 
 class _Neighbor(NamedTuple):
-    """One of the two pixels around each sample along an axis, and its weight."""
+    """One of the two neighbouring pixels of each sample along an axis, and its weight."""
 
     pixel: TensorOp
     weight: TensorOp
@@ -45,15 +45,14 @@ def roi_align(
     """Return features of boxes in images, averaged over a grid of bins (He et al., 2017).
 
     `x` has the axes (N, C, H, W), `boxes` (R, 4) with rows x1, y1, x2, y2, and `batch_indices`, the
-    image of each box, (R,). The result has the dtype of x and the axes (R, C, *output_size);
-    `output_size` is the number of bins along H and W. `spatial_scale` times a box is in pixels.
+    image index of each box, (R,). The result has the dtype of x and the axes (R, C, *output_size);
+    `output_size` is the number of bins along H and W. `spatial_scale` converts boxes to pixels.
     Each bin is the mean of `sampling_ratio` x `sampling_ratio` evenly spaced samples. A sample is
-    interpolated between the four pixels around it, and 0 if it lies more than one pixel outside.
-    With `aligned` the center of the first pixel is at 0.5; otherwise it is at 0, and boxes are at
-    least one pixel long.
+    bilinearly interpolated, and 0 more than one pixel outside the image. With `aligned` the center
+    of the first pixel is at 0.5; otherwise it is at 0, and boxes are at least one pixel long.
 
-    An image index out of range raises IndexOutOfRange in a call. Raises AxesError for other axes
-    or unknown H and W, DTypeError for image indices that are not integers.
+    A call with an image index out of range raises IndexOutOfRange. Raises AxesError for other axes
+    or unknown H and W, and DTypeError for image indices that are not integers.
     """
     (x,) = align(FloatOp, x)
     boxes, images = as_op(boxes), as_indices(batch_indices)
@@ -89,7 +88,7 @@ def _check_boxes(use: Use, lengths: Numbers) -> None:
 def _neighbors(
     begin: TensorOp, end: TensorOp, bins: int, per_bin: int, n: int, least: float | None
 ) -> tuple[_Neighbor, _Neighbor]:
-    """Return the pixels around the samples of each box along an axis of n pixels.
+    """Return the neighbouring pixels of the samples of each box along an axis of n pixels.
 
     Both results have the axes (R, bins * per_bin).
     """
@@ -99,7 +98,7 @@ def _neighbors(
     steps = (np.arange(bins * per_bin) + 0.5) / (per_bin * bins)
     place = begin[:, None] + extent[:, None] * constant(steps, dtype=begin.dtype)
     is_near = logical_and(less_equal(-1, place), less_equal(place, n))
-    # Samples outside, NaN among them, count as 0 of the first pixel.
+    # Samples outside the image, and NaN, take the first pixel with weight 0.
     place = where(is_near, clip(place, 0, n - 1), 0)
     low = floor(place)
     share, one = place - low, cast(is_near, place.dtype)

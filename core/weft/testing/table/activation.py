@@ -181,9 +181,9 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("gelu", "flag", lambda: weft.gelu(_X, True), ArgumentError, "'none' or 'tanh'"),
     Refusal("hard_tanh", "crossed", lambda: weft.hard_tanh(_X, 1, 0), ArgumentError, "cross"),
     Refusal("prelu", "shapes", lambda: weft.prelu(_X, _UNFIT), AxesError, "2, 3"),
-    Refusal("glu", "odd", lambda: weft.glu(_X), AxesError, "two halves"),
+    Refusal("glu", "odd", lambda: weft.glu(_X), AxesError, "must be even"),
     Refusal("glu", "range", lambda: weft.glu(_X, 2), AxesError, "out of range"),
     Refusal("glu", "name", lambda: weft.glu(_X, "C"), AxesError, "unknown axis"),
-    Refusal("glu", "unknown", lambda: weft.glu(_UNKNOWN), AxesError, "two halves"),
+    Refusal("glu", "unknown", lambda: weft.glu(_UNKNOWN), AxesError, "must be even"),
     Refusal("glu", "scalar", lambda: weft.glu(1.0), AxesError, "out of range"),
 )

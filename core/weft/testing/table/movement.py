@@ -223,8 +223,8 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
     },
     "flatten": {"text": (lambda: weft.flatten("ab"), DTypeError, "not made of numbers")},
     "flatten_at": {
-        "place": (lambda: weft.flatten_at(_X, 3), AxesError, "no place between"),
-        "text": (lambda: weft.flatten_at(_X, "C"), AxesError, "no place"),
+        "place": (lambda: weft.flatten_at(_X, 3), AxesError, "no position between"),
+        "text": (lambda: weft.flatten_at(_X, "C"), AxesError, "no position"),
     },
     "unflatten": {"none": (lambda: weft.unflatten(None), DTypeError, "not made of numbers")},
     "cast_axes": {

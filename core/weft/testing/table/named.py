@@ -116,7 +116,7 @@ REFUSALS: tuple[Refusal, ...] = (
             "spatial= takes an axis, its name or a list of them, not 2"),
     Refusal("lstm", "batch-first",
             lambda: weft.lstm(_X, _WEIGHTS, batch_first=True), ArgumentError,
-            "batch_first is of positional axes"),
+            "batch_first is for positional axes"),
     Refusal("rnn", "time", lambda: weft.rnn(_X, _WEIGHTS), AxesError,
             "axes C, H have no role in .*: pass time= or features="),
     Refusal("matmul", "nothing-shared", lambda: weft.matmul(_X, weft.placeholder((N, W))),
