@@ -81,7 +81,7 @@ BUILT = {
     "stack": Case(lambda: weft.stack([x(2)], weft.make_axis(3, "S")), AxesError, ("S=3", "1")),
     "pad": Case(lambda: weft.pad(x(2), [(1, -1)]), AxesError, ("padding", "-1")),
     "max of nothing": Case(lambda: weft.max(x(0)), AxesError, ("MaxOp", "no elements")),
-    "expand_dims": Case(lambda: weft.expand_dims(x(2), dim=5), AxesError, ("place 5",)),
+    "expand_dims": Case(lambda: weft.expand_dims(x(2), dim=5), AxesError, ("position 5",)),
     "constant": Case(lambda: weft.constant([1, 2], (3,)), AxesError, ("shape (2,)", "Axes(3)")),
     "initial value": Case(
         lambda: weft.variable((3,), initial_value=[1, 2]), AxesError, ("initial value", "(2,)")
