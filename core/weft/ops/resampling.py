@@ -50,8 +50,8 @@ COORDINATES: dict[str, Coordinate] = {
     "align_corners": lambda i, n, m, scale: Fraction(i * (n - 1), max(m - 1, 1)),
     "asymmetric": lambda i, n, m, scale: i / scale,
 }
-"""By name, where element i of m lies among n elements of which there are to be `scale` times so
-many; as a fraction, so that a tie between neighbours is one."""
+"""By name, the coordinate among n elements of element i of m, for a scale; an exact fraction, so
+that ties between neighbours are exact."""
 
 ROUNDINGS: dict[str, Callable[[Fraction], int]] = {
     "half_up": lambda place: math.floor(place + HALF),
@@ -59,7 +59,7 @@ ROUNDINGS: dict[str, Callable[[Fraction], int]] = {
     "floor": math.floor,
     "ceil": math.ceil,
 }
-"""By name, which element is the nearest to a place."""
+"""By name, the rounding of a coordinate to the nearest element."""
 
 
 def _triangle(distance: Any, a: float) -> Any:
@@ -78,14 +78,14 @@ KERNELS: dict[str, tuple[Callable[[Any, float], Any], int]] = {
     "linear": (_triangle, 1),
     "cubic": (_cubic, 2),
 }
-"""By mode, the weight of an element at a distance, and the distance from which on it is 0."""
+"""By mode, the interpolation kernel, a function of the distance, and its support."""
 
 
 def _matrix(places: IndexingMap, n: int, mode: str, a: float, stretch: float) -> Any:
-    """Return the weights of n elements at each place.
+    """Return the interpolation matrix: the weights of n elements at each coordinate.
 
-    Elements beyond the ends are those at the ends. With a `stretch` above 1 kernels are so much
-    wider, and beyond the ends there is nothing; their weights are normalised.
+    Elements past the ends are clamped to the edge. A `stretch` above 1 widens the kernel; it is
+    then cut off at the ends, and its weights are normalised.
     """
     kernel, reach = KERNELS[mode]
     centers = np.array(places, np.float64)[:, None]
@@ -101,7 +101,7 @@ def _matrix(places: IndexingMap, n: int, mode: str, a: float, stretch: float) ->
 
 
 def blended(x: TensorOp, matrix: Any, place: int) -> TensorOp:
-    """Return the elements along an axis replaced by sums, which a row of a matrix weighs each."""
+    """Return the tensor multiplied by a matrix along one axis."""
     weights = constant(matrix, dtype=x.dtype)
     head, tail = make_axes(x.axes.lengths[:place]), make_axes(x.axes.lengths[place + 1 :])
     count, n = weights.axes.lengths
@@ -124,22 +124,21 @@ def resize(
     antialias: bool = False,
     cubic_coefficient: float = -0.75,
 ) -> TensorOp:
-    """Return images in another resolution: of other `lengths`, or `scales` times as long.
+    """Return images resized to `lengths`, or by `scales`.
 
-    Either is one number or a list with one for each of the `axes`, which must have known lengths;
-    by default those after the first two, or those named D, H and W. The length for a scale is
-    rounded down, and the scale itself says where elements lie.
+    Both are one number, or a list with one for each of the `axes`, which must have known lengths.
+    The default axes are those after the first two, or those named D, H and W. The length for a
+    scale is rounded down, and the coordinates use the scale itself.
 
-    `mode` is ``nearest``, ``linear`` or ``cubic`` (Keys, 1981, with `cubic_coefficient`), along one
-    axis after the other; beyond the ends the last element is repeated. `coordinates` says where
-    element i of m lies among the n elements: with ``half_pixel`` at (i + 0.5) / scale - 0.5, with
-    ``pytorch_half_pixel`` likewise but a single element at 0, with ``align_corners`` at
-    i (n - 1) / (m - 1), which keeps the first and last in their places, and with ``asymmetric`` at
-    i / scale. `rounding` says which one is the nearest: ``half_up`` or ``half_down`` at a tie, or
-    always ``floor`` or ``ceil``. With `antialias`, where there are fewer elements than before,
-    kernels are wider in proportion.
+    `mode` is ``nearest``, ``linear`` or ``cubic`` (Keys, 1981, with `cubic_coefficient`), separable
+    by axis; the edge element is repeated past the ends. `coordinates` maps element i of m to a
+    coordinate among the n elements: ``half_pixel`` to (i + 0.5) / scale - 0.5,
+    ``pytorch_half_pixel`` the same, but a single element to 0, ``align_corners`` to
+    i (n - 1) / (m - 1), which maps ends to ends, and ``asymmetric`` to i / scale. `rounding`
+    selects the nearest element: ``half_up`` or ``half_down`` for ties, or always ``floor`` or
+    ``ceil``. `antialias` widens the kernel in proportion when downsampling.
 
-    ``nearest`` keeps the dtype; else integers give float32.
+    ``nearest`` keeps the dtype; otherwise integers give float32.
     """
     (x,) = (as_op(x),) if mode == "nearest" else align(InexactOp, x)
     use = Use("resize", (x,))
@@ -147,7 +146,7 @@ def resize(
     _require_choice(use, "coordinates", coordinates, COORDINATES)
     _require_choice(use, "rounding", rounding, ROUNDINGS)
     if antialias and mode == "nearest":
-        raise use.refusal("antialias has no meaning with mode 'nearest': use 'linear' or 'cubic'")
+        raise use.refusal("antialias is not available for mode 'nearest': use 'linear' or 'cubic'")
     a = checked_number("resize", "cubic_coefficient", cubic_coefficient, -math.inf)
     positions = _resized_axes(use, axes)
     have = [x.axes.lengths[position] for position in positions]
@@ -196,9 +195,9 @@ def _resized_axes(use: Use, axes: Any) -> Numbers:
 def _wanted(
     use: Use, have: Sequence[int], lengths: Any, scales: Any
 ) -> Sequence[tuple[int, Fraction]]:
-    """Return for each axis its new length and the scale of its coordinates."""
+    """Return the new length and the coordinate scale of each axis."""
     if (lengths is None) == (scales is None):
-        raise use.refusal("give lengths or scales, one of the two")
+        raise use.refusal("give either lengths or scales")
     if scales is None:
         wanted = use.numbers("lengths", lengths, len(have))
         return [(m, Fraction(m, n)) for n, m in zip(have, wanted, strict=True)]
@@ -213,14 +212,14 @@ def _wanted(
 
 
 class GridSampleOp(CompositeOp):
-    """The elements of the first operand at places in the second, between -1 and 1.
+    """The first operand sampled at coordinates in the second, between -1 and 1.
 
     Attributes
     ----------
     mode
-        ``bilinear``, between the neighbours, or ``nearest``.
+        The interpolation, ``bilinear`` or ``nearest``.
     padding
-        What is outside: ``zeros``, ``border`` (the nearest element) or ``reflection``.
+        The values outside: ``zeros``, ``border`` (the nearest element) or ``reflection``.
     align_corners
         Whether -1 and 1 are the centers of the first and last element, or their outer edges.
     """
@@ -230,26 +229,26 @@ class GridSampleOp(CompositeOp):
     align_corners: bool
 
     def infer(self) -> tuple[Axes, DType]:
-        """Take channels from the first and places from the second."""
+        """Return the batch and channel axes of the images, and the spatial axes of the grid."""
         x, grid = self.args
         if x.axes.is_named or grid.axes.is_named or x.rank != grid.rank or x.rank < 3:
             raise AxesError(
-                f"it takes positional axes (N, C, spatial ones) and as many (N, spatial ones, "
-                f"coordinates), not {x.axes} and {grid.axes}"
+                f"takes positional axes (N, C, spatial) and as many (N, spatial, coordinates), not "
+                f"{x.axes} and {grid.axes}"
             )
         if x.axes[0] != grid.axes[0] or grid.axes[-1].length != x.rank - 2:
             raise AxesError(
-                f"{x.axes} needs {x.rank - 2} coordinates for each place, of as many images, not "
+                f"{x.axes} needs {x.rank - 2} coordinates for each point, and as many images, not "
                 f"{grid.axes}"
             )
         if not all(isinstance(axis.length, int) and axis.length for axis in x.axes[2:]):
             raise AxesError(f"the spatial lengths of {x.axes} must be known and not 0")
         if x.dtype != grid.dtype or not dtypes.is_float(x.dtype):
-            raise DTypeError(f"it takes floats of one dtype, not {x.dtype} and {grid.dtype}")
+            raise DTypeError(f"takes floats of one dtype, not {x.dtype} and {grid.dtype}")
         return make_axes((*x.axes[:2], *grid.axes[1:-1])), x.dtype
 
     def reference(self, x: Any, grid: Any) -> Any:
-        """Add up the weighed neighbours of each place."""
+        """Sum the weighted neighbours of each point."""
         lengths = x.shape[2:]
         wide = np.asarray(grid, accumulator_dtype(self.dtype))
         places = [
@@ -274,7 +273,7 @@ class GridSampleOp(CompositeOp):
         return np.moveaxis(total, -1, 1).astype(self.dtype)
 
     def decompose(self, x: TensorOp, grid: TensorOp) -> TensorOp:
-        """Add up the weighed neighbours of each place."""
+        """Sum the weighted neighbours of each point."""
         batch, channels, *lengths = x.axes.lengths
         wide = accumulator_dtype(self.dtype)
         line = (batch, 1, product(grid.axes.lengths[1:-1]))
@@ -305,10 +304,10 @@ class GridSampleOp(CompositeOp):
         return itertools.product((0,) if self.mode == "nearest" else (0, 1), repeat=count)
 
     def _inside(self, g: Any, n: int, absolute: Any, mod: Any, clip: Any) -> Any:
-        """Return places from -1 to 1 counted from 0 to n - 1, and what is outside brought near."""
+        """Return coordinates scaled from [-1, 1] to indices, clipped or reflected if outside."""
         place = (g + 1) * ((n - 1) / 2) if self.align_corners else ((g + 1) * n - 1) * 0.5
         if self.padding == "zeros":
-            # So far out that no neighbour is inside, but not so far that no integer can hold it.
+            # Outside by enough for no neighbour inside, but within the range of integers.
             return clip(place, -2, n + 1)
         if self.padding == "reflection":
             low, span = (0, n - 1) if self.align_corners else (-0.5, n)
@@ -323,18 +322,16 @@ def grid_sample(
     padding: str = "zeros",
     align_corners: bool = False,
 ) -> TensorOp:
-    """Return the elements of images at the places in a grid.
+    """Return images sampled at the points of a grid.
 
-    `x` has the axes (N, C, one to three spatial ones), `grid` (N, spatial ones, coordinates) and
-    the result (N, C, the grid's spatial ones), all positional. A coordinate goes from -1 to 1, and
-    they come in the reverse order of the axes: x, y, z. With `align_corners`, -1 and 1 are the
-    centers of the first and the last element, else their outer edges. `mode` is ``bilinear``, in
-    proportion between neighbours, or ``nearest``, where the even one of two is taken at a tie.
-    `padding` says what is outside: ``zeros``, the nearest element (``border``), or the image
-    mirrored (``reflection``). Integers give float32.
+    `x` has the axes (N, C, one to three spatial axes), `grid` (N, spatial, coordinates) and the
+    result (N, C, spatial axes of the grid), all positional. Coordinates are from -1 to 1, in the
+    reverse order of the axes: x, y, z. With `align_corners`, -1 and 1 are the centers of the first
+    and the last element, else their outer edges. `mode` is ``bilinear`` or ``nearest``, with ties
+    to even. `padding` selects the values outside: ``zeros``, the nearest element (``border``), or
+    the reflected image (``reflection``). Integers give float32.
 
-    The gradient with respect to the grid is a one-sided one where the place is an element's, and 0
-    for ``nearest`` and outside.
+    The gradient of the grid is one-sided at elements, and 0 for ``nearest`` and outside.
     """
     dtype = FloatOp.operand_dtype(common_dtype((x, grid)))
     x, grid = cast(as_op(x), dtype), cast(as_op(grid), dtype)
@@ -346,10 +343,10 @@ def grid_sample(
 
 
 def affine_grid(theta: Any, lengths: Any, align_corners: bool = False) -> TensorOp:
-    """Return the grid for `grid_sample` that maps places by affine matrices, one for each image.
+    """Return the grid of affine transforms, one for each image, for `grid_sample`.
 
-    `theta` has the axes (N, n, n + 1) for n spatial `lengths`, one to three; the last column is
-    added. The result has the axes (N, spatial ones, n). Integers give float32.
+    `theta` has the axes (N, n, n + 1) for n spatial `lengths`, one to three; the last column is the
+    translation. The result has the axes (N, spatial, n). Integers give float32.
     """
     (theta,) = align(FloatOp, theta)
     use = Use("affine_grid", (theta,))
@@ -373,10 +370,10 @@ _BLOCKS = Layout("batch? channels spatial*", results=["batch? channels spatial*"
 
 
 def pixel_shuffle(x: Any, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
-    """Return images `factor` times as long along each spatial axis, made of groups of channels.
+    """Return images enlarged by `factor` along each spatial axis, from groups of channels.
 
-    From axes (N, C times factor ** n, n spatial ones) it makes (N, C, n longer ones): the channels
-    of a group lie in a block, in row-major order. Named axes are taken as by `max_pool`.
+    The axes (N, C * factor ** n, n spatial axes) become (N, C, n longer ones): the channels of a
+    group form a block, in row-major order. For named axes see `max_pool`.
     """
     return by_roles("pixel_shuffle", _BLOCKS, (x,), axes, lambda x: _in_blocks(as_op(x), factor))
 
@@ -396,10 +393,10 @@ def _in_blocks(x: TensorOp, factor: Any) -> TensorOp:
 
 
 def pixel_unshuffle(x: Any, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
-    """Return images whose blocks became channels, each spatial axis `factor` times shorter.
+    """Return images reduced by `factor` along each spatial axis, with blocks as channels.
 
-    It undoes `pixel_shuffle`: from axes (N, C, n spatial ones) it makes (N, C times factor ** n, n
-    shorter ones). Named axes are taken as by `max_pool`.
+    It is the inverse of `pixel_shuffle`: the axes (N, C, n spatial axes) become (N,
+    C * factor ** n, n shorter ones). For named axes see `max_pool`.
     """
     return by_roles(
         "pixel_unshuffle", _BLOCKS, (x,), axes, lambda x: _as_channels(as_op(x), factor)

@@ -1,8 +1,8 @@
-"""Maps named axes to the positional ones that an operation is defined over.
+"""Maps named axes to the positional axes of operations.
 
-An operation such as a convolution is written once, for positional axes. A `Layout` says what the
-axes of its operands and results are for, role by role. `by_roles` finds the named axes that play
-each role, arranges the operands positionally, calls the operation, and names its result.
+An operation such as a convolution is written once, for positional axes. A `Layout` gives the role
+of each axis of its operands and results. `by_roles` finds the named axes of each role, transposes
+the operands to positional ones, calls the operation, and names its result.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "time": ("REC",),
     "classes": ("Y", "C"),
 }
-"""The names by which axes play a role without being asked to, those of `weft.ax`."""
+"""The default names of the axes of a role, those of `weft.ax`."""
 
 KERNEL: Mapping[Any, str] = {"D": "T", "H": "R", "W": "S"}
-"""By the name of a spatial axis that of the filters' axis along it, as in Nervana Graph."""
+"""The name of a filter's axis for each spatial axis, as in Nervana Graph."""
 
 _MANY = ("*", "+", "...")
 
@@ -48,7 +48,7 @@ class ImageRoles(TypedDict, total=False):
 
 
 class FilterRoles(ImageRoles, total=False):
-    """The axes of images and of the filters that are laid over them."""
+    """The axes of images and of filters."""
 
     filters: Any
 
@@ -76,7 +76,7 @@ class AttentionRoles(TypedDict, total=False):
 
 
 class ProjectionRoles(TypedDict, total=False):
-    """The axes of queries, keys and values, and of the matrices that project them."""
+    """The axes of queries, keys and values, and of their projection matrices."""
 
     batch: Any
     time: Any
@@ -95,23 +95,23 @@ class LabelRoles(TypedDict, total=False):
 
 
 class MatrixRoles(TypedDict, total=False):
-    """The axis that a matrix product sums over, and one that it adds."""
+    """The contracted axis of a matrix product, and the columns of its second operand."""
 
     contracted: Any
     columns: Any
 
 
 class Slot(NamedTuple):
-    """A place in a layout: a role, and how many axes may play it.
+    """A slot of a layout: a role, and the number of its axes.
 
     Attributes
     ----------
     role
-        Its name, which is that of the keyword argument.
+        The name of the role, and of the keyword argument.
     kind
-        Empty for an axis that must be there; ``?`` for one that may be missing, and then has length
-        1; ``+`` for one that stands for all axes without another role; ``*`` for several places,
-        and ``...`` for several that operands align by name.
+        Empty for a required axis; ``?`` for an optional one, with length 1 if it is missing; ``+``
+        for one that flattens all axes without another role; ``*`` for several axes; and ``...`` for
+        several batch axes that operands align by name.
     """
 
     role: str
@@ -119,12 +119,12 @@ class Slot(NamedTuple):
 
     @property
     def is_optional(self) -> bool:
-        """Whether an operand may lack it."""
+        """Whether an operand may lack its axes."""
         return self.kind in ("?", "...")
 
 
 class Layout:
-    """What the positional axes of operands and results are for.
+    """The roles of the positional axes of operands and results.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Layout:
     results
         The same for each result, or for all of them.
     same
-        For a role another one, whose axes it takes unless it is given its own.
+        For a role another role, whose axes are its default.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ def _slots(text: str) -> tuple[Slot, ...]:
 
 _IMAGES = "batch? channels? spatial*"
 IMAGES = Layout(_IMAGES, results=[_IMAGES])
-"""Of an operation that takes images and yields images."""
+"""The layout of an operation from images to images."""
 
 
 def is_named(value: Any) -> bool:
@@ -171,15 +171,15 @@ def by_roles(
     given: Mapping[str, Any],
     apply: Callable[..., Result],
 ) -> Result:
-    """Return what a function of positional operands yields, for named ones under their names.
+    """Call a function of positional operands with named ones, and name its result.
 
-    Without named operands the function gets them as they are. Otherwise each is transposed into the
-    order of its layout, several axes of one role are flattened, and the result has the order of the
-    first operand, whose axes give way to those that replace them. An operand without names beside
-    named ones, such as an array of weights, lies in the order of the layout already.
+    Positional operands are passed unchanged. Otherwise each named operand is transposed to the
+    order of its layout, and several axes of one role are flattened. The result has the axis order
+    of the first operand, with axes replaced by those of the result. A positional operand among
+    named ones, such as an array of weights, must have the order of the layout.
 
-    Raises AxesError where an axis has no role or a role no axis, ArgumentError for roles that the
-    function does not have, and for any where no axis has a name.
+    Raises AxesError for an axis without a role or a role without an axis, and ArgumentError for
+    unknown roles, or for roles without named operands.
     """
     given = {role: axes for role, axes in given.items() if axes is not None}
     unknown = [role for role in given if role not in layout.roles]
@@ -190,8 +190,8 @@ def by_roles(
     if not any(map(is_named, operands)):
         if given:
             problem = (
-                f"{next(iter(given))}= says which named axes to take, but no operand has names: "
-                "transpose positional axes, or name them with cast_axes"
+                f"{next(iter(given))}= selects named axes, but no operand has names: transpose "
+                "positional axes, or name them with cast_axes"
             )
             raise ArgumentError(explain(function, problem, _tensors(operands)))
         return apply(*operands)
@@ -201,7 +201,7 @@ def by_roles(
 def role_names(
     function: str, role: str, axes: Any, operands: Iterable[Any] = ()
 ) -> tuple[str, ...]:
-    """Return the names of an axis, or of several, given for a role; raises ArgumentError."""
+    """Return the names of the axes given for a role; raises ArgumentError for other values."""
     is_one = isinstance(axes, str | Axis) or not isinstance(axes, Iterable)
     several = [getattr(axis, "name", axis) for axis in ((axes,) if is_one else axes)]
     if not several or not all(isinstance(name, str) for name in several):
@@ -215,7 +215,7 @@ def _tensors(operands: Iterable[Any]) -> list[Any]:
 
 
 class _Arrangement:
-    """One call of `by_roles` with named operands."""
+    """A call of `by_roles` with named operands."""
 
     def __init__(
         self, function: str, layout: Layout, operands: Sequence[Any], given: Mapping[str, Any]
@@ -234,10 +234,10 @@ class _Arrangement:
         self._check_given()
 
     def run(self, apply: Callable[..., Result]) -> Result:
-        """Arrange the operands, call the function and name what it yields."""
+        """Arrange the operands, call the function and name its results."""
         left = self.operands[0]
         if left is None or self.found[0] is None:
-            problem = "the first operand has no names, while others have"
+            problem = "the first operand is positional, but others are named"
             raise self._refusal(f"{problem}: name its axes with cast_axes, or drop all names")
         parts = zip(self.operands, self.layout.operands, self.found, strict=True)
         arranged = [
@@ -258,7 +258,7 @@ class _Arrangement:
         return type(result)(*named) if hasattr(result, "_fields") else tuple(named)  # type: ignore[return-value]
 
     def _check_given(self) -> None:
-        """Raise AxesError for axes given for a role that no operand has, or for two roles."""
+        """Raise AxesError for given axes that no operand has, or that are given for two roles."""
         parts = list(zip(self.operands, self.layout.operands, self.found, strict=True))
         same = self.layout.same
         for slots in self.layout.operands:
@@ -280,13 +280,13 @@ class _Arrangement:
         return AxesError(explain(self.function, problem, self.named))
 
     def _described(self) -> str:
-        """Return which axes play which role."""
+        """Return a description of the axes of each role."""
         return ", ".join(
             f"{role} {' '.join(map(str, axes.names)) or 'none'}" for role, axes in self.axes.items()
         )
 
     def _roles(self, x: TensorOp, slots: tuple[Slot, ...]) -> Found:
-        """Return which axes of an operand play which role, and remember them for later ones."""
+        """Return the axes of an operand by role, and record them for later operands."""
         free = list(x.axes)
         found: Found = {}
         for slot in sorted(slots, key=self._rank):
@@ -305,13 +305,13 @@ class _Arrangement:
         return found
 
     def _rank(self, slot: Slot) -> tuple[int, bool]:
-        """Return when a role takes its axes: what is known of it comes before what is assumed."""
+        """Return the priority of a slot: known roles come before assumed ones."""
         is_known = slot.role in self.given or slot.role in self.axes
         is_like = self.layout.same.get(slot.role) in self.axes
         return 0 if is_known else 1 if is_like else 2, slot.is_optional
 
     def _wanted(self, x: TensorOp, slot: Slot, free: Mapping[str | None, Axis]) -> Axes:
-        """Return the axes that are called for a role, by the user, another operand or default."""
+        """Return the axes of a role chosen by the user, an earlier operand, or default names."""
         role, is_aligned = slot.role, slot.kind == "..."
         known = self.axes.get(role, Axes()).names
         asked = self.given.get(role, known)
@@ -332,7 +332,7 @@ class _Arrangement:
     def _eliminate(
         self, x: TensorOp, slots: tuple[Slot, ...], found: Found, free: list[Axis]
     ) -> None:
-        """Give the axes that are left to the only role that is left; raises AxesError otherwise."""
+        """Assign the remaining axes to the only remaining role; raises AxesError otherwise."""
         open_slots = [slot for slot in slots if slot.role not in found]
         needed = [slot for slot in open_slots if not slot.is_optional]
         if not free and not needed:
@@ -352,7 +352,7 @@ class _Arrangement:
         raise self._refusal(f"{have.format(listed)} no role in {place}: pass {hint}")
 
     def _arranged(self, x: TensorOp, slots: tuple[Slot, ...], found: Found) -> TensorOp:
-        """Return an operand with positional axes, one for each place of its layout."""
+        """Return an operand with the positional axes of its layout."""
         order: list[Axis] = []
         lengths: list[Any] = []
         for slot in slots:
@@ -384,7 +384,7 @@ class _Arrangement:
         return transpose(cast_axes(result, named), self._order(mine, replaced))
 
     def _renamed(self, slot: Slot, lengths: list[Any]) -> list[Axis]:
-        """Return the named axes of a result that play a role and have these lengths."""
+        """Return the named axes of a result for a role, with these lengths."""
         axes = self.axes.get(slot.role, Axes())
         if slot.kind in ("*", "..."):
             return [
@@ -402,7 +402,7 @@ class _Arrangement:
         return [Axis(length, names[0] if len(names) == 1 else slot.role)]
 
     def _is_without_names(self, role: str) -> bool:
-        """Whether a role that the first operand lacks is played by an axis without a name."""
+        """Whether a role that the first operand lacks belongs to a positional operand."""
         first, *others = zip(self.operands, self.layout.operands, self.found, strict=True)
         return role not in {slot.role for slot in first[1]} and any(
             x is not None and found is None and role in {slot.role for slot in slots}
@@ -410,7 +410,7 @@ class _Arrangement:
         )
 
     def _order(self, mine: dict[str, list[Axis]], replaced: Mapping[str, str]) -> list[str | None]:
-        """Return the names of a result's axes in the order of the first operand."""
+        """Return the axis names of a result in the order of the first operand."""
         left, found = self.operands[0], self.found[0]
         assert left is not None
         assert found is not None

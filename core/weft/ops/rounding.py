@@ -59,7 +59,7 @@ __all__ = [
 
 
 class RoundingOp(RealNumberOp):
-    """Ops that give whole numbers; the gradient is 0, which it is wherever it exists."""
+    """Ops that round to integers; the gradient is 0."""
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
         """Return None: there is no gradient."""
@@ -67,38 +67,38 @@ class RoundingOp(RealNumberOp):
 
 
 class FloorOp(RoundingOp):
-    """The largest whole number that is not above the operand."""
+    """The operand rounded down."""
 
     reference = meaning(np.floor)
 
 
 class CeilOp(RoundingOp, CompositeOp):
-    """The smallest whole number that is not below the operand."""
+    """The operand rounded up."""
 
     reference = meaning(np.ceil)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Round the negative down; that gives -0 for -0.5, as IEEE 754 has it."""
+        """Negate the negative rounded down, which gives -0 for -0.5, as in IEEE 754."""
         return -FloorOp(-x)
 
 
 class TruncOp(RoundingOp, CompositeOp):
-    """The operand without its fraction, rounded towards 0."""
+    """The operand rounded towards 0."""
 
     reference = meaning(np.trunc)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Round up below 0 and down above."""
+        """Round negative numbers up and others down."""
         return where(less(x, 0), CeilOp(x), FloorOp(x))
 
 
 class RoundOp(RoundingOp, CompositeOp):
-    """The nearest whole number; of two equally near ones, the even one."""
+    """The operand rounded to the nearest integer, with ties to even."""
 
     reference = meaning(np.rint)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Look at the rest that rounding down leaves of the size, which is exact."""
+        """Round by the fraction of the absolute value, which is exact."""
         size = absolute(x)
         low = FloorOp(size)
         rest, half = size - low, low * 0.5
@@ -113,7 +113,7 @@ class FmodOp(RealNumberOp, CompositeOp):
     reference = meaning(np.fmod)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Take the remainder of sizes; of integers, whose least has none, correct the other one."""
+        """Compute mod of absolute values for floats, and correct the sign of mod for integers."""
         if dtypes.is_inexact(x.dtype):
             return CopysignOp(mod(absolute(x), absolute(y)), x)
         rest = mod(x, y)
@@ -121,39 +121,39 @@ class FmodOp(RealNumberOp, CompositeOp):
         return where(is_other, rest - y, rest)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """1 and -trunc(x / y)."""
+        """Multiply the adjoint by 1, and by -trunc(x / y)."""
         return delta, -(delta * TruncOp(x / y))
 
 
 class IsnanOp(ComparisonOp, CompositeOp):
-    """Whether the operand is NaN, a complex one in any part."""
+    """Whether the operand is NaN; a complex number is if a part is."""
 
     reference = meaning(np.isnan)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """NaN is what differs from itself."""
+        """Compare the operand with itself, from which only NaN differs."""
         return not_equal(x, x)
 
 
 class IsinfOp(ComparisonOp, CompositeOp):
-    """Whether the operand is infinite, a complex one in any part."""
+    """Whether the operand is infinite; a complex number is if a part is."""
 
     reference = meaning(np.isinf)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Look at the size; a complex number with an infinite part is infinite, also beside NaN."""
+        """Compare the absolute value with infinity, of both parts for complex numbers."""
         if x.dtype.kind == "c":
             return IsinfOp(real(x)) | IsinfOp(imag(x))
         return equal(absolute(x), math.inf)
 
 
 class IsfiniteOp(ComparisonOp, CompositeOp):
-    """Whether the operand is neither infinite nor NaN, a complex one in no part."""
+    """Whether the operand, or both parts of a complex one, are neither infinite nor NaN."""
 
     reference = meaning(np.isfinite)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Look at the size; at that of each part, because the whole may overflow."""
+        """Compare the absolute value with infinity, of both parts for complex numbers."""
         if x.dtype.kind == "c":
             return IsfiniteOp(real(x)) & IsfiniteOp(imag(x))
         return less(absolute(x), math.inf)
@@ -164,16 +164,16 @@ def _as_bits(x: TensorOp) -> TensorOp:
 
 
 class SignbitOp(FloatOp, CompositeOp):
-    """Whether the sign bit is set, as it is in -0 and may be in NaN."""
+    """Whether the sign bit is set, also of -0 and NaN."""
 
     reference = meaning(np.signbit)
 
     def result_dtype(self, operand: DType) -> DType:
-        """Be bool."""
+        """Return bool."""
         return dtypes.bool_
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Read the bits as an integer, whose sign bit is the same one."""
+        """Bitcast to a signed integer and compare with 0."""
         return less(_as_bits(x), 0)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
@@ -182,18 +182,18 @@ class SignbitOp(FloatOp, CompositeOp):
 
 
 class CopysignOp(FloatOp, CompositeOp):
-    """The size of the first operand with the sign bit of the second."""
+    """The absolute value of the first operand with the sign bit of the second."""
 
     reference = meaning(np.copysign)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Put the bits together."""
+        """Combine the bits of both operands."""
         size = _as_bits(x)
         every = int(np.iinfo(size.dtype).max)
         return bitcast((size & every) | (_as_bits(y) & ~every), x.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, None]:
-        """1 where the sign stays, -1 where it changes; nothing for the second."""
+        """Multiply the adjoint by 1 or -1, depending on the sign change; None for the second."""
         return where(equal(SignbitOp(x), SignbitOp(y)), delta, -delta), None
 
 
@@ -203,7 +203,7 @@ class NextafterOp(FloatOp, CompositeOp):
     reference = meaning(np.nextafter)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Count the bits of the size up or down; from 0 on, take the smallest float of a sign."""
+        """Increment or decrement the bits; the neighbours of 0 are the smallest floats."""
         bits = _as_bits(x)
         is_below = less(x, y)
         one = constant(1, dtype=bits.dtype)
@@ -214,7 +214,7 @@ class NextafterOp(FloatOp, CompositeOp):
         return where(is_below | less(y, x), moved, same)
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, None]:
-        """The result moves with the first."""
+        """Return the adjoint for the first operand, and None for the second."""
         return delta, None
 
 
@@ -224,24 +224,24 @@ def _rounded(kind: type[RoundingOp], x: Any) -> TensorOp:
 
 
 def floor(x: Any) -> TensorOp:
-    """Return the largest whole number that is not above x; integers as they are."""
+    """Return x rounded down; integers are unchanged."""
     return _rounded(FloorOp, x)
 
 
 def ceil(x: Any) -> TensorOp:
-    """Return the smallest whole number that is not below x; integers as they are."""
+    """Return x rounded up; integers are unchanged."""
     return _rounded(CeilOp, x)
 
 
 def trunc(x: Any) -> TensorOp:
-    """Return x without its fraction, rounded towards 0; integers as they are."""
+    """Return x rounded towards 0; integers are unchanged."""
     return _rounded(TruncOp, x)
 
 
 def round(x: Any) -> TensorOp:
-    """Return the nearest whole number, of two equally near ones the even one.
+    """Return x rounded to the nearest integer, with ties to even.
 
-    Integers stay as they are; of complex numbers, both parts are rounded. The gradient is 0.
+    Integers are unchanged; both parts of complex numbers are rounded. The gradient is 0.
     """
     (x,) = align(ArithmeticOp, x)
     if x.dtype.kind == "c":
@@ -263,48 +263,48 @@ def _asked(kind: type[ComparisonOp], x: Any, otherwise: bool) -> TensorOp:
 
 
 def isnan(x: Any) -> TensorOp:
-    """Return whether x is NaN, a complex number in any part; False for integers."""
+    """Return whether x, or a part of a complex x, is NaN; False for integers."""
     return _asked(IsnanOp, x, False)
 
 
 def isinf(x: Any) -> TensorOp:
-    """Return whether x is infinite, a complex number in any part; False for integers."""
+    """Return whether x, or a part of a complex x, is infinite; False for integers."""
     return _asked(IsinfOp, x, False)
 
 
 def isfinite(x: Any) -> TensorOp:
-    """Return whether x is neither infinite nor NaN, in both parts; True for integers."""
+    """Return whether x, or both parts of a complex x, are finite; True for integers."""
     return _asked(IsfiniteOp, x, True)
 
 
 def signbit(x: Any) -> TensorOp:
-    """Return whether the sign bit of x is set, as it is in -0; for integers, whether x < 0."""
+    """Return whether the sign bit of x is set, also for -0; for integers, whether x < 0."""
     (x,) = align(RealNumberOp, x)
     return SignbitOp(x) if dtypes.is_inexact(x.dtype) else less(x, 0)
 
 
 def copysign(x: Any, y: Any) -> TensorOp:
-    """Return the size of x with the sign of y, which may be that of -0; integers give float32.
+    """Return the absolute value of x with the sign of y, including that of -0.
 
-    The gradient flows to x alone.
+    Integers give float32. Only x has a gradient.
     """
     return build(CopysignOp, x, y)
 
 
 def nextafter(x: Any, y: Any) -> TensorOp:
-    """Return the next float after x in the direction of y, and y where they are equal.
+    """Return the next float after x towards y, or y if they are equal.
 
-    The gradient flows to x alone.
+    Only x has a gradient.
     """
     return build(NextafterOp, x, y)
 
 
 def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> TensorOp:
-    """Return x with NaN and infinities replaced by numbers; integers as they are.
+    """Return x with NaN and infinities replaced by numbers; integers are unchanged.
 
-    By default NaN gives 0, and infinities the largest float of the dtype or its negative. In
-    complex numbers both parts are replaced. What was replaced has the gradient 0. Replacements are
-    broadcast to x; raises AxesError for one that has axes which x lacks.
+    By default NaN gives 0, and infinities the largest float of the dtype or its negative. Both
+    parts of complex numbers are replaced. Replaced elements have gradient 0. Replacements are
+    broadcast to x; one with axes that x lacks raises AxesError.
     """
     (op,) = align(ArithmeticOp, x)
     if not dtypes.is_inexact(op.dtype):
@@ -325,10 +325,9 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
 def isclose(
     x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> TensorOp:
-    """Return whether ``|x - y| <= atol + rtol * |y|``, so that y is the one to compare with.
+    """Return whether x is close to the reference y: ``|x - y| <= atol + rtol * |y|``.
 
-    Infinities are close to themselves, NaN to NaN with `equal_nan`. Integers are compared as
-    float32.
+    Equal infinities are close, and with `equal_nan` so are NaNs. Integers are compared as float32.
     """
     x, y = align(InexactOp, x, y)
     is_near = less_equal(absolute(x - y), absolute(y) * rtol + atol)

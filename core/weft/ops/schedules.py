@@ -1,7 +1,7 @@
 """Learning-rate schedules as tensors of the step number.
 
-The step is a scalar that counts from 0, such as a persistent tensor which each step of training
-increases. What comes out is a scalar, which every optimiser takes as its learning rate.
+The step is a scalar that counts from 0, such as a persistent tensor incremented in each training
+step. The result is a scalar, which every optimiser takes as its learning rate.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _step(function: str, step: Any) -> TensorOp:
-    """Return the number of the step as a float scalar."""
+    """Return the step number as a float scalar."""
     op = as_op(step)
     if op.axes:
         problem = f"step must be a scalar, which counts from 0, not {op.axes}"
@@ -52,12 +52,12 @@ def _positive(function: str, what: str, value: Any) -> float:
 
 
 def _progress(function: str, step: Any, steps: Any) -> TensorOp:
-    """Return the share of the steps that are over, at most 1."""
+    """Return the fraction of the steps completed, at most 1."""
     return clip(_step(function, step) / _positive(function, "steps", steps), 0.0, 1.0)
 
 
 def step_decay(step: Any, rate: float, steps: float, factor: float = 0.1) -> TensorOp:
-    """Return ``rate * factor ** floor(step / steps)``: every so many steps a fraction of before."""
+    """Return ``rate * factor ** floor(step / steps)``: multiplied by factor every `steps` steps."""
     return _decayed("step_decay", step, rate, steps, factor, staircase=True)
 
 
@@ -78,7 +78,7 @@ def _decayed(
 
 
 def _times(function: str, step: Any, steps: float, staircase: Any) -> TensorOp:
-    """Return how many times so many steps are over, in whole numbers if so asked."""
+    """Return step / steps, rounded down with `staircase`."""
     if not isinstance(staircase, bool):
         problem = f"staircase must be True or False, not {staircase!r}"
         raise ArgumentError(explain(function, problem, ()))
@@ -101,9 +101,9 @@ def inverse_time_decay(
 def polynomial_decay(
     step: Any, rate: float, steps: float, end: float = 0.0, order: float = 1.0
 ) -> TensorOp:
-    """Return ``end + (rate - end) * (1 - step / steps) ** order``, from so many steps on the end.
+    """Return ``end + (rate - end) * (1 - step / steps) ** order``, and `end` after `steps` steps.
 
-    The order 1 is a straight line.
+    The order 1 gives a linear decay.
     """
     function = "polynomial_decay"
     rate, end = checked_number(function, "rate", rate), checked_number(function, "end", end)
@@ -113,7 +113,7 @@ def polynomial_decay(
 
 
 def cosine_decay(step: Any, rate: float, steps: float, end: float = 0.0) -> TensorOp:
-    """Return ``end + (rate - end) * (1 + cos(pi * step / steps)) / 2``, from so many steps the end.
+    """Return ``end + (rate - end) * (1 + cos(pi * step / steps)) / 2``, and `end` after `steps`.
 
     (Loshchilov and Hutter: SGDR: Stochastic gradient descent with warm restarts, 2017, equation 5,
     without restarts.)
@@ -124,10 +124,10 @@ def cosine_decay(step: Any, rate: float, steps: float, end: float = 0.0) -> Tens
 
 
 def piecewise_constant(step: Any, boundaries: Sequence[int], rates: Sequence[float]) -> TensorOp:
-    """Return the rate of the stretch that a step lies in.
+    """Return the rate of the interval of a step.
 
-    `boundaries` are the steps at which a new stretch begins, in increasing order; `rates` has one
-    number more, the first for steps before all boundaries.
+    `boundaries` are the first steps of the intervals after the first, in increasing order. `rates`
+    has one number for each interval.
     """
     function = "piecewise_constant"
     at = _step(function, step)
@@ -136,9 +136,7 @@ def piecewise_constant(step: Any, boundaries: Sequence[int], rates: Sequence[flo
         for what, several in (("boundaries", boundaries), ("rates", rates))
     )
     if len(values) != len(starts) + 1 or any(a >= b for a, b in itertools.pairwise(starts)):
-        problem = (
-            f"takes increasing boundaries and one rate more than them, not {starts} and {values}"
-        )
+        problem = f"takes increasing boundaries and one more rate, not {starts} and {values}"
         raise ArgumentError(explain(function, problem, ()))
     result: Any = as_op(values[0], at.dtype)
     for start, value in zip(starts, values[1:], strict=True):
@@ -154,7 +152,7 @@ def _numbers(function: str, what: str, several: Any) -> list[float]:
 
 
 def warm_up(step: Any, rate: Any, steps: float, start: float = 0.0) -> TensorOp:
-    """Return a rate times a factor that rises from `start` to 1 over so many steps, in a line.
+    """Return a rate times a factor that rises linearly from `start` to 1 over `steps` steps.
 
     `rate` is a number or a schedule of the same step. (Goyal and others: Accurate, large minibatch
     SGD, 2017, section 2.2.)

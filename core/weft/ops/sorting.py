@@ -1,7 +1,7 @@
 """Sorting, top-k and binary search.
 
-NaN counts as the largest number: it comes last, and first in descending order. Sorting is stable
-both ways: equal elements, and NaNs, stay in the order in which they were.
+NaN counts as the largest number: it comes last, and first in descending order. Sorting is stable in
+both directions: equal elements, and NaNs, keep their order.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ Side = Literal["left", "right"]
 
 
 class SortingOp(TensorOp):
-    """The base of ops that need the order of elements along an axis.
+    """The base of ops that sort along an axis.
 
     Attributes
     ----------
     position
-        The place of that axis.
+        The position of that axis.
     descending
         Whether the largest comes first.
     """
@@ -64,10 +64,10 @@ class SortingOp(TensorOp):
     descending: bool
 
     def infer(self) -> tuple[Axes, DType]:
-        """Refuse complex numbers; keep axes and dtype."""
+        """Return the operand's axes and dtype; complex numbers are refused."""
         (x,) = self.args
         if not 0 <= self.position < x.rank:
-            raise AxesError(f"{self.position} is no place among {x.axes}")
+            raise AxesError(f"{self.position} is no position in {x.axes}")
         if x.dtype.kind == "c":
             raise DTypeError(f"{x.dtype} numbers have no order: sort real() or absolute()")
         return x.axes, x.dtype
@@ -77,11 +77,11 @@ class ArgsortOp(SortingOp):
     """The indices along an axis that sort it, as int64; stable, NaN counts as the largest."""
 
     def infer(self) -> tuple[Axes, DType]:
-        """Keep the axes."""
+        """Return the operand's axes, and int64."""
         return super().infer()[0], dtypes.int64
 
     def reference(self, x: Any) -> Any:
-        """Sort."""
+        """Sort indices in NumPy."""
         return sorted_indices(x, self.position, self.descending)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
@@ -90,32 +90,32 @@ class ArgsortOp(SortingOp):
 
 
 class SortOp(SortingOp, CompositeOp):
-    """The elements in order along an axis; the gradient goes back to where they were."""
+    """The elements sorted along an axis; the gradient is permuted back."""
 
     def reference(self, x: Any) -> Any:
-        """Sort."""
+        """Sort in NumPy."""
         result = np.sort(comparable(x), axis=self.position).astype(self.dtype)
         return np.flip(result, self.position) if self.descending else result
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Take the elements by their sorted indices."""
+        """Gather the elements by the result of argsort."""
         order = ArgsortOp(x, position=self.position, descending=self.descending)
         return TakeAlongAxisOp(x, order, position=self.position)
 
 
 class TopKIndicesOp(SortingOp, CompositeOp):
-    """The indices of the first elements along an axis in sorted order, as int64.
+    """The first k indices of argsort along an axis, as int64.
 
     Attributes
     ----------
     k
-        Their number.
+        The number of indices.
     """
 
     k: int
 
     def infer(self) -> tuple[Axes, DType]:
-        """Cut the axis down to their number."""
+        """Return the axes with length k, and int64."""
         axes, _ = super().infer()
         length = axes[self.position].length
         if self.k < 0 or (isinstance(length, int) and self.k > length):
@@ -125,12 +125,12 @@ class TopKIndicesOp(SortingOp, CompositeOp):
         return with_length(axes, self.position, self.k), dtypes.int64
 
     def reference(self, x: Any) -> Any:
-        """Sort, and take the first."""
+        """Sort indices in NumPy, and slice."""
         order = sorted_indices(x, self.position, self.descending)
         return np.take(order, range(self.k), axis=self.position)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Sort, and take the first."""
+        """Slice the result of argsort."""
         order = ArgsortOp(x, position=self.position, descending=self.descending)
         return SliceOp(order, bounds=tuple((0, axis.length, 1) for axis in self.axes))
 
@@ -140,35 +140,35 @@ class TopKIndicesOp(SortingOp, CompositeOp):
 
 
 class SearchSortedOp(CompositeOp):
-    """For each element of the second operand, its place in the first, a sorted vector, as int64.
+    """The insertion index of each element of the second operand in the first, a sorted vector.
 
     Attributes
     ----------
     side
-        ``left`` for the place before equal elements, ``right`` for that after them.
+        ``left`` for the index before equal elements, ``right`` for the index after them.
     """
 
     side: Side
 
     def infer(self) -> tuple[Axes, DType]:
-        """Take the second operand's axes."""
+        """Return the axes of the second operand, and int64."""
         ordered, values = self.args
         if ordered.rank != 1:
-            raise AxesError(f"a place is searched in a vector, not in {ordered.axes}")
+            raise AxesError(f"the sorted operand must be a vector, not {ordered.axes}")
         if self.side not in ("left", "right"):
             raise ArgumentError(f"side must be 'left' or 'right', not {self.side!r}")
         if ordered.dtype != values.dtype or ordered.dtype.kind == "c":
             raise DTypeError(
-                f"values of one real dtype are compared, not {ordered.dtype} and {values.dtype}"
+                f"operands must have one real dtype, not {ordered.dtype} and {values.dtype}"
             )
         return values.axes, dtypes.int64
 
     def reference(self, ordered: Any, values: Any) -> Any:
-        """Search."""
+        """Call NumPy's searchsorted."""
         return np.searchsorted(comparable(ordered), comparable(values), self.side).astype(np.int64)
 
     def decompose(self, ordered: TensorOp, values: TensorOp) -> TensorOp:
-        """Halve the stretch that is left to search."""
+        """Search by bisection, for all elements at once."""
         length = ordered.axes[0].length
         found: TensorOp = broadcast(constant(0, dtype=dtypes.int64), values.axes)
         step = 1 << length.bit_length() >> 1
@@ -191,7 +191,7 @@ class SearchSortedOp(CompositeOp):
 
 
 def comparable(x: Any) -> Any:
-    """Return an array that NumPy orders rightly: its bfloat16 does not know NaN."""
+    """Return an array that NumPy sorts correctly: bfloat16, which sorts NaN wrongly, as float32."""
     array = np.asarray(x)
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 
@@ -201,7 +201,7 @@ def sorted_indices(x: Any, position: int, descending: bool) -> Any:
     values = comparable(x)
     if not descending:
         return np.argsort(values, axis=position, kind="stable").astype(np.int64)
-    # From the end to the beginning, so that equal elements keep their order.
+    # Sorted from the end to the beginning, so that equal elements keep their order.
     order = np.argsort(np.flip(values, position), axis=position, kind="stable")
     return np.int64(values.shape[position] - 1) - np.flip(order, position)
 
@@ -215,7 +215,7 @@ def _precedes(x: TensorOp, y: TensorOp) -> TensorOp:
 def argsort(x: Any, axis: Any = -1, descending: bool = False) -> TensorOp:
     """Return the indices that sort a tensor along an axis, as int64.
 
-    Stable both ways: equal elements, and NaNs, keep their order. NaN comes last, or first in
+    Sorting is stable: equal elements, and NaNs, keep their order. NaN comes last, or first in
     `descending` order. An index has no gradient.
     """
     x = as_op(x)
@@ -223,17 +223,17 @@ def argsort(x: Any, axis: Any = -1, descending: bool = False) -> TensorOp:
 
 
 def sort(x: Any, axis: Any = -1, descending: bool = False) -> TensorOp:
-    """Return the elements of a tensor in order along an axis.
+    """Return a tensor sorted along an axis.
 
-    NaN comes last, or first in `descending` order. The gradient of each element goes back to where
-    it was; equal elements keep their order.
+    NaN comes last, or first in `descending` order. Equal elements keep their order. The gradient is
+    permuted back.
     """
     x = as_op(x)
     return SortOp(x, position=place("sort", x, axis), descending=bool(descending))
 
 
 class TopK(NamedTuple):
-    """The largest elements, or the smallest, and their indices."""
+    """The largest or smallest elements, and their indices."""
 
     values: TensorOp
     indices: TensorOp
@@ -242,8 +242,8 @@ class TopK(NamedTuple):
 def topk(x: Any, k: int, axis: Any = -1, largest: bool = True) -> TopK:
     """Return the k largest elements along an axis in descending order, and their indices (int64).
 
-    Not `largest` gives the smallest, in ascending order. Of equal elements the first are taken;
-    NaN counts as the largest. The gradient goes to the elements that were taken.
+    Without `largest` it returns the smallest, in ascending order. The first of equal elements are
+    selected; NaN counts as the largest. The gradient goes to the selected elements.
     """
     x = as_op(x)
     position, number = place("topk", x, axis), whole_number("topk", "k", k, 0)
@@ -252,11 +252,11 @@ def topk(x: Any, k: int, axis: Any = -1, largest: bool = True) -> TopK:
 
 
 def searchsorted(ordered: Any, values: Any, side: Side = "left") -> TensorOp:
-    """Return for each value its place in a sorted vector, as int64.
+    """Return the insertion index of each value in a sorted vector, as int64.
 
-    On the `side` ``left`` that is the number of elements that are less, on the ``right`` of those
-    that are less or equal; NaN counts as the largest. The vector must be in ascending order, or the
-    result means nothing. A place has no gradient.
+    For the `side` ``left`` that is the number of elements less than the value, for ``right`` the
+    number of elements less or equal; NaN counts as the largest. The vector must be in ascending
+    order, otherwise the result is undefined. An index has no gradient.
     """
     dtype = common_dtype((ordered, values))
     ordered, values = (cast(as_op(x), dtype) for x in (ordered, values))
@@ -264,7 +264,7 @@ def searchsorted(ordered: Any, values: Any, side: Side = "left") -> TensorOp:
 
 
 def isin(x: Any, values: Any) -> TensorOp:
-    """Return whether each element is among some values, as bool; NaN is not."""
+    """Return whether each element is among some values, as bool; False for NaN."""
     x, values = as_op(x), as_op(values)
     ordered = sort(flat(values))
     found = less(searchsorted(ordered, x), searchsorted(ordered, x, "right"))
@@ -272,5 +272,5 @@ def isin(x: Any, values: Any) -> TensorOp:
 
 
 def flat(x: TensorOp) -> TensorOp:
-    """Return the elements along one positional axis, in row-major order."""
+    """Return the tensor flattened into one positional axis, in row-major order."""
     return cast_axes(x, make_axes((x.axes.size,)))

@@ -1,6 +1,6 @@
 """The geometry of sliding windows, shared by convolution, pooling and unfolding.
 
-Along each axis, windows of `kernel` elements, `dilation` apart, begin at every `stride`-th element
+Along each axis, windows of `kernel` elements, `dilation` apart, start at every `stride`-th element
 of the padded operand. The spatial axes are the last ones.
 """
 
@@ -22,17 +22,17 @@ Span = tuple[Any, int, int, int]
 Tap = tuple[Any, Any, Any]
 
 SPATIAL = (1, 2, 3)
-"""The numbers of spatial axes that convolution and pooling take."""
+"""The supported numbers of spatial axes."""
 
 
 class Sliding(NamedTuple):
-    """How windows slide.
+    """The geometry of sliding windows.
 
     Attributes
     ----------
     kernel, stride, dilation
-        For each axis the number of elements in a window, the step between windows, and that between
-        the elements of one.
+        For each axis the number of elements of a window, the step between windows, and the step
+        between elements of a window.
     padding
         For each axis the number of elements around the operand, before and after.
     """
@@ -44,7 +44,7 @@ class Sliding(NamedTuple):
 
     @property
     def extents(self) -> Numbers:
-        """The elements from the first of a window to its last, both included."""
+        """The dilated lengths of a window, from its first to its last element."""
         return tuple((n - 1) * gap + 1 for n, gap in zip(self.kernel, self.dilation, strict=True))
 
     def along(self, place: int) -> Sliding:
@@ -58,7 +58,7 @@ class Sliding(NamedTuple):
         )
 
     def counts(self, lengths: Iterable[Any]) -> tuple[Any, ...]:
-        """Return the number of windows along each axis; raises AxesError where none fits."""
+        """Return the number of windows along each axis; raises AxesError if none fits."""
         found = []
         padded = self.padded(lengths)
         for size, extent, step in zip(padded, self.extents, self.stride, strict=True):
@@ -71,12 +71,12 @@ class Sliding(NamedTuple):
         return tuple(found)
 
     def spans(self, lengths: Iterable[Any]) -> tuple[Span, ...]:
-        """Return the windows over padded axes, as `WindowsOp` takes them."""
+        """Return the spans of a `WindowsOp` over the padded axes."""
         counts = self.counts(lengths)
         return tuple(zip(counts, self.stride, self.kernel, self.dilation, strict=True))
 
     def lengths(self, counts: Iterable[Any]) -> tuple[Any, ...]:
-        """Return the least lengths over which there are so many windows."""
+        """Return the least lengths with these numbers of windows."""
         return tuple(
             (count - 1) * step + extent - before - after
             for count, step, extent, (before, after) in zip(
@@ -85,10 +85,10 @@ class Sliding(NamedTuple):
         )
 
     def taps(self, lengths: Sequence[int]) -> Iterator[Tap]:
-        """Yield indices of windows, of elements, and of the place in a window where they meet.
+        """Yield for each tap of the window the indices of windows, of elements, and of the tap.
 
-        They index the last axes: of one number for each window, of the operand, and of the elements
-        of a window. What meets the padding is left out.
+        They index the last axes of an output, of the operand, and of a kernel. Windows whose tap
+        falls on the padding are left out.
         """
         along = []
         for n, count, *rest in zip(lengths, self.counts(lengths), *self, strict=True):
@@ -108,13 +108,13 @@ class Sliding(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A call of a function with spatial operands, which refuses wrong arguments."""
+    """A call of a function with spatial operands; checks its arguments."""
 
     function: str
     operands: tuple[TensorOp, ...]
 
     def refusal(self, problem: str, kind: type[WeftError] = ArgumentError) -> WeftError:
-        """Return an error that names the function, the operands and their lines."""
+        """Return an error with the function, the operands and their lines."""
         return kind(explain(self.function, problem, self.operands))
 
     def spatial_lengths(self, ranks: tuple[int, ...] = SPATIAL) -> tuple[Any, ...]:
@@ -130,7 +130,7 @@ class Use(NamedTuple):
         return axes.lengths[2:]
 
     def numbers(self, what: str, value: Any, count: int, least: int = 1) -> Numbers:
-        """Return an integer for each of `count` axes, from one for all or a list."""
+        """Return an integer for each of `count` axes, from a single one or a list."""
         several = [value] * count if is_count(value, least) else value
         if _lists(several, count) and all(is_count(each, least) for each in several):
             return tuple(operator.index(each) for each in several)
@@ -140,7 +140,7 @@ class Use(NamedTuple):
     def sliding(
         self, lengths: Sequence[Any], kernel: Any, stride: Any, padding: Any, dilation: Any
     ) -> Sliding:
-        """Return how windows slide over axes of these lengths, from arguments as the user gives."""
+        """Return the windows over axes of these lengths, from the user's arguments."""
         count = len(lengths)
         sizes = self.numbers("kernel", kernel, count)
         steps = self.numbers("stride", stride, count)
@@ -149,7 +149,7 @@ class Use(NamedTuple):
         return bare._replace(padding=self._pairs(padding, bare, lengths))
 
     def fitting(self, sliding: Sliding, lengths: Sequence[Any]) -> Sliding:
-        """Return the windows as they are, if at least one fits."""
+        """Return the windows unchanged; raises AxesError if none fits."""
         try:
             sliding.counts(lengths)
         except AxesError as error:
@@ -168,7 +168,7 @@ class Use(NamedTuple):
             if all(_lists(pair, 2) and all(map(is_count, pair)) for pair in pairs):
                 return tuple((operator.index(a), operator.index(b)) for a, b in pairs)
         raise self.refusal(
-            f"padding must be a count, or a list with a count or a pair (before, after) for each "
+            f"padding must be a number, or a list with a number or a pair (before, after) for each "
             f"of {count} spatial axes, or 'valid', 'same' or 'same_lower', not {padding!r}"
         )
 
@@ -177,13 +177,13 @@ class Use(NamedTuple):
         if step > 1:
             if not isinstance(length, int):
                 problem = f"padding 'same' with stride {step} needs a known length, not {length}"
-                raise self.refusal(f"{problem}: give counts", AxesError)
+                raise self.refusal(f"{problem}: give numbers", AxesError)
             total = max((-(-length // step) - 1) * step + extent - length, 0)
         return total // 2, total - total // 2
 
 
 def is_count(value: Any, least: int = 0) -> bool:
-    """Whether a value is an integer, and at least so large."""
+    """Whether a value is an integer of at least `least`."""
     try:
         return not isinstance(value, bool) and operator.index(value) >= least
     except TypeError:

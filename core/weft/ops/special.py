@@ -1,6 +1,6 @@
 """Special functions: error function and its inverse, gamma functions, x log(y), sinc.
 
-All but xlogy are evaluated in float32 where the operand is a float of 16 bits.
+All but xlogy are evaluated in float32 for 16-bit floats.
 """
 
 from __future__ import annotations
@@ -47,41 +47,41 @@ __all__ = [
 
 
 def _elements(function: Callable[[float], float]) -> Any:
-    """Return a function of one float in the form of an op's `reference`."""
+    """Return a function of a float as the `reference` of an op."""
     each = np.vectorize(function, otypes=[np.float64])
     return staticmethod(lambda x: np.asarray(each(x)).astype(np.asarray(x).dtype))
 
 
 def wide(x: TensorOp) -> TensorOp:
-    """Return floats of 16 bits as float32, and others as they are."""
+    """Return 16-bit floats cast to float32; others unchanged."""
     return cast(x, dtypes.float32) if x.dtype.itemsize < 4 else x
 
 
 class ErfOp(FloatOp, CompositeOp):
-    """The error function, from -1 to 1; within 4 units in the last place of float32, as tanh is."""
+    """The error function; the error in float32 is up to 4 ulp, plus that of tanh."""
 
     reference = _elements(math.erf)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Use a formula for the precision."""
+        """Approximate it for the precision of the dtype."""
         return cast(error_function(wide(x)), self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """2 / sqrt π exp(-x²)."""
+        """Multiply the adjoint by 2 / sqrt π exp(-x²)."""
         return (delta * (exp(-square(x)) * (2 / math.sqrt(math.pi))),)
 
 
 class ErfcOp(FloatOp, CompositeOp):
-    """1 - erf(x), within 10 units in the last place in float32, also where it is tiny."""
+    """The complement 1 - erf(x); the error in float32 is up to 10 ulp, also where it is tiny."""
 
     reference = _elements(math.erfc)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Use a formula for the precision."""
+        """Approximate it for the precision of the dtype."""
         return cast(complement(wide(x)), self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """-2 / sqrt π exp(-x²)."""
+        """Multiply the adjoint by -2 / sqrt π exp(-x²)."""
         return (delta * (exp(-square(x)) * (-2 / math.sqrt(math.pi))),)
 
 
@@ -117,10 +117,10 @@ _ERFINV_FAR: Coefficients = (
 
 
 class ErfinvOp(FloatOp, CompositeOp):
-    """The number whose error function is the operand; infinite at -1 and 1, NaN outside."""
+    """The inverse error function; infinite at -1 and 1, NaN outside."""
 
     def reference(self, x: Any) -> Any:
-        """Evaluate the polynomials."""
+        """Evaluate the polynomials in NumPy."""
         w = -np.log((1 - x) * (1 + x))
         root = np.sqrt(w)
         near, middle, far = (
@@ -146,7 +146,7 @@ class ErfinvOp(FloatOp, CompositeOp):
         return cast(where(equal(absolute(x), 1), x * math.inf, x * slope), self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """exp(self²) sqrt(π) / 2."""
+        """Multiply the adjoint by exp(y²) sqrt(π) / 2 for the result y."""
         return (delta * (exp(square(self)) * (math.sqrt(math.pi) / 2)),)
 
 
@@ -180,7 +180,7 @@ _LGAMMA_NEAR: Coefficients = (
 )  # fmt: skip
 _OWN_SINE = 1e-9
 _SHORT = 13
-"""How many of these coefficients float32 needs."""
+"""The number of these coefficients for float32."""
 
 
 _SINC: Coefficients = tuple(
@@ -200,12 +200,12 @@ def _lanczos(z: TensorOp) -> tuple[TensorOp, TensorOp]:
 
 
 def _lanczos_logarithm(z: TensorOp) -> TensorOp:
-    """Return log(z + g + 1/2), in which a small z is not lost."""
+    """Return log(z + g + 1/2), accurate for small z."""
     return log1p(z / _LANCZOS_T) + math.log(_LANCZOS_T)
 
 
 def _lgamma_near(x: TensorOp) -> TensorOp:
-    """Return lgamma from 1/2 to 5/2, exact relative to itself at its zeros 1 and 2."""
+    """Return lgamma from 1/2 to 5/2, with a small relative error at its zeros 1 and 2."""
     is_lower = less(x, 1.5)
     w = where(is_lower, x - 1, x - 2)
     terms = _LGAMMA_NEAR[-_SHORT:] if x.dtype == dtypes.float32 else _LGAMMA_NEAR
@@ -221,27 +221,27 @@ def _lgamma(x: float) -> float:
 
 
 class LgammaOp(FloatOp, CompositeOp):
-    """The logarithm of the size of the gamma function; infinite at 0, -1, -2 and so on."""
+    """The logarithm of the absolute gamma function; infinite at 0, -1, -2 and so on."""
 
     reference = _elements(_lgamma)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Use Lanczos's series from 1/2 on, and reflect what is below."""
+        """Use the Lanczos approximation from 1/2 on, and the reflection formula below."""
         x = wide(x)
         is_low = less(x, 0.5)
         z = where(is_low, -x, x - 1)
         series, _ = _lanczos(z)
         log_t = _lanczos_logarithm(z)
-        # Factored, because t ** (z + 1/2) and exp(t) overflow long before their quotient.
+        # Factored, because t ** (z + 1/2) and exp(t) overflow before their quotient.
         powers = (z + 0.5 - (z + _LANCZOS_T) / log_t) * log_t
         high = powers + log(series) + math.log(2 * math.pi) / 2
         size = absolute(x)
         fraction = size - FloorOp(size)
         nearest = minimum(fraction, 1 - fraction)
-        # Small fractions are their own sines; times pi they might be subnormal.
+        # sin(x) = x for small fractions, whose product with pi might be subnormal.
         sine = where(less(nearest, _OWN_SINE), nearest, sin(nearest * math.pi) * (1 / math.pi))
         result = where(is_low, -log(sine) - high, high)
-        # All large numbers are whole, so that below 0 they are poles; above, infinity - infinity.
+        # Large negative numbers are integers and so poles; at infinity the formula gives NaN.
         is_infinite = is_low & equal(fraction, 0) | equal(size, math.inf)
         result = where(is_infinite, math.inf, result)
         is_near = less(absolute(x - 1.5), 1)
@@ -249,7 +249,7 @@ class LgammaOp(FloatOp, CompositeOp):
         return cast(where(is_near, near, result), self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Digamma."""
+        """Multiply the adjoint by digamma."""
         return (delta * DigammaOp(x),)
 
 
@@ -274,7 +274,7 @@ class DigammaOp(FloatOp, CompositeOp):
     reference = _elements(_digamma)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Differentiate Lanczos's series from 1/2 on, and reflect what is below."""
+        """Differentiate the Lanczos approximation from 1/2 on, and reflect below."""
         x = wide(x)
         is_low = less(x, 0.5)
         z = where(is_low, -x, x - 1)
@@ -294,31 +294,31 @@ class XlogyOp(InexactOp, CompositeOp):
     """The product of the first operand and the logarithm of the second; 0 where the first is 0."""
 
     def reference(self, x: Any, y: Any) -> Any:
-        """Multiply, except for zeros."""
+        """Multiply, with 0 where the first operand is 0."""
         is_zero = np.equal(x, 0) & ~np.isnan(y)
         return np.where(is_zero, np.zeros((), self.dtype), x * np.log(y))
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Multiply, except for zeros."""
+        """Multiply, with 0 where the first operand is 0."""
         return where(equal(x, 0) & equal(y, y), 0, x * log(y))
 
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Log y, and x / y, which is 0 where x is 0."""
+        """Multiply the adjoint by log y, and by x / y, which is 0 where x is 0."""
         return delta * log(y), delta * where(equal(x, 0), 0, x / y)
 
 
 def erf(x: Any) -> TensorOp:
-    """Return the error function, the chance of a normal number of variance 1/2 to lie within x."""
+    """Return the error function of x."""
     return build(ErfOp, x)
 
 
 def erfc(x: Any) -> TensorOp:
-    """Return 1 - erf(x), exact where it is tiny as well."""
+    """Return 1 - erf(x), with a small relative error where it is tiny."""
     return build(ErfcOp, x)
 
 
 def erfinv(x: Any) -> TensorOp:
-    """Return the number whose error function is x; infinite at -1 and 1, NaN outside."""
+    """Return the inverse error function of x; infinite at -1 and 1, NaN outside."""
     return build(ErfinvOp, x)
 
 
@@ -344,15 +344,15 @@ def xlogy(x: Any, y: Any) -> TensorOp:
 
 
 def sinc(x: Any) -> TensorOp:
-    """Return sin(πx) / (πx), and 1 at 0, with its derivatives there as well."""
+    """Return sin(πx) / (πx), which is 1 at 0; derivatives at 0 are exact."""
     (given,) = align(InexactOp, x)
     x = wide(given)
     angle = x * math.pi
     is_small = less(absolute(angle), 1)
-    # Without half turns the sine is exact, also at its zeros, and finite where the angle is not.
+    # Reducing x by integers keeps the sine exact at its zeros, and finite for an infinite angle.
     halves = round(real(x))
     is_odd = absolute(halves - round(halves * 0.5) * 2)
     turn = sin((x - halves) * math.pi) * (1 - is_odd * 2)
-    # The series is exact there, and so are its derivatives, where the quotient cancels.
+    # Near 0 the quotient cancels; the series and its derivatives are exact.
     series = polynomial(square(where(is_small, angle, 0)), _SINC)
     return cast(where(is_small, series, turn / where(is_small, 1, angle)), given.dtype)

@@ -1,6 +1,6 @@
-"""State updates: whole, sliced or filled; running sums and averages.
+"""State updates: assignments, slice updates, running sums and averages.
 
-Each write is an effect: a computation does it if it names the write, or an op built after it.
+A write is an effect: it happens in computations of the write, or of an op built after it.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ __all__ = [
 
 
 class ValueOfOp(IdentityOp):
-    """The value that the operand has when this op is built, whatever is written later."""
+    """The value of the operand when this op is built, regardless of later writes."""
 
 
 def assign(state: Any, value: Any) -> AssignOp:
-    """Return a write of a value, broadcast and cast, into a state; what is built later reads it.
+    """Return a write of a value into a state, seen by all ops built later.
 
-    The state may be given by a view of it, made of slices, transposes and reshapes: then what the
-    view shows is written, and the rest stays. An array of the right shape takes the names of axes.
-    Raises StateError for anything but a variable, persistent tensor or placeholder or such a view,
-    and AxesError or DTypeError for a value that does not fit.
+    The value is broadcast and cast. The target may be a view of a state by slices, transposes and
+    reshapes, which writes only that part. An array of the right shape takes the axis names of the
+    target. Raises StateError unless the target is a variable, persistent tensor or placeholder, or
+    such a view, and AxesError or DTypeError for a value that does not fit.
     """
     place = Place("assign", state)
     return _write(place, _fitting("assign", place, value))
 
 
 def _write(place: Place, value: TensorOp) -> AssignOp:
-    """Return the write of a fitting value into a state, or a part of it."""
+    """Return the write of a fitting value into a state or a part of it."""
     value = cast(value, place.state.dtype)
     if place.value is not place.state:
         value = place.holding(broadcast(value, place.value.axes))
@@ -56,7 +56,7 @@ def _write(place: Place, value: TensorOp) -> AssignOp:
 
 
 def _fitting(function: str, place: Place, value: Any) -> TensorOp:
-    """Return a value as a scalar, or repeated over the axes of the place that is to take it."""
+    """Return a value broadcast to the axes of the target, or as a scalar."""
     target = place.value
     value = with_names(_number_for(value, target.dtype), value, target.axes)
     try:
@@ -73,12 +73,12 @@ def _number_for(value: Any, dtype: DType) -> TensorOp:
 
 
 def SetItem(state: Any, value: Any) -> AssignOp:  # noqa: N802
-    """Return a write of the whole of a state, as by `assign`."""
+    """Return a write of a whole state; see `assign`."""
     return assign(state, value)
 
 
 def set_item(state: Any, item: Any, value: Any) -> AssignOp:
-    """Return a write into a slice of a state, or of a view of one; steps may be negative."""
+    """Return a write into a slice of a state or view; steps may be negative."""
     slices = item if isinstance(item, tuple) else (item,)
     if all(part is Ellipsis or _is_everything(part) for part in slices):
         return assign(state, value)
@@ -91,7 +91,7 @@ def _is_everything(part: Any) -> bool:
 
 
 def fill(state: Any, value: Any) -> AssignOp:
-    """Return a write of one number into every element of a state."""
+    """Return a write of a number into all elements of a state."""
     return assign(state, value)
 
 
@@ -106,9 +106,9 @@ def accumulate(state: Any, value: Any, factor: Any = 1) -> AssignOp:
 def scaled_add(state: Any, value: Any, a: Any = 1, b: Any = 1) -> AssignOp:
     """Return a write of ``a * state + b * value`` into a state.
 
-    The value is broadcast to the state; the factors are numbers or tensors that broadcast likewise.
-    Floats of 16 bits are added in float32; what comes out is cast to the state's dtype as `cast`
-    does, so integers lose a fraction. Raises as `assign` does.
+    The value is broadcast to the state; the factors are numbers or tensors that broadcast too.
+    16-bit floats are added in float32. The result is cast to the dtype of the state by `cast`,
+    which truncates for integers. Raises the errors of `assign`.
     """
     return _scaled_add("scaled_add", state, value, a, b)
 
@@ -123,18 +123,18 @@ def _scaled_add(function: str, state: Any, value: Any, a: Any, b: Any) -> Assign
 def moving_average(state: Any, value: Any, decay: Any) -> AssignOp:
     """Return a write of the exponential moving average ``decay * state + (1 - decay) * value``.
 
-    `decay` is a number or a scalar. From a state that begins at 0, divide by
-    ``1 - decay ** calls`` to be rid of that beginning. Raises DTypeError for a state that holds no
-    floats, else as `assign` does.
+    `decay` is a number or a scalar. For a state that starts at 0, division by
+    ``1 - decay ** calls`` corrects the bias. Raises DTypeError unless the state has a float dtype,
+    and the errors of `assign`.
     """
     if not dtypes.is_inexact(Place("moving_average", state).value.dtype):
-        problem = f"{state} holds {state.dtype}, which cannot hold an average: make it a float"
+        problem = f"{state} is {state.dtype}, but an average needs a float dtype"
         raise DTypeError(explain("moving_average", problem, (state,)))
     return _scaled_add("moving_average", state, value, decay, subtract(1.0, decay))
 
 
 def value_of(x: Any) -> TensorOp:
-    """Return the value that a tensor has now, before any later write."""
+    """Return the present value of a tensor, before any later write."""
     return ValueOfOp(as_op(x))
 
 

@@ -70,8 +70,8 @@ __all__ = [
 class NormOp(ReductionOp, CompositeOp):
     """The p-norm ``(sum abs(x) ** p) ** (1 / p)``, scaled so that no power overflows.
 
-    The gradient is 0 where the norm is 0, and in an element that is 0. Floats of 16 bits are
-    computed in float32.
+    The gradient is 0 where the norm is 0, and for elements that are 0. 16-bit floats are computed
+    in float32.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class NormOp(ReductionOp, CompositeOp):
         return cast(root * scale, self.dtype)
 
     def _scale(self, size: TensorOp) -> TensorOp:
-        """Return the size that has the largest power, or 1 where that is no number to divide by."""
+        """Return the absolute value with the largest power, or 1 if that is 0 or infinite."""
         if 0 in (size.axes[place].length for place in self.positions):
             return constant(np.ones(self.axes.shape, size.dtype), self.axes)
         choose = MaxOp if self.exponent > 0 else MinOp
@@ -116,7 +116,7 @@ class NormOp(ReductionOp, CompositeOp):
         return where(greater(chosen, 0) & less(chosen, math.inf), chosen, 1)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Sign(x) (abs(x) / norm) ** (p - 1)."""
+        """Multiply the adjoint by sign(x) (abs(x) / norm) ** (p - 1)."""
         wide, total, share = (cast(y, accumulator_dtype(self.dtype)) for y in (x, self, delta))
         is_zero = equal(total, 0)
         parts = wide / self.spread(where(is_zero, 1, total), x)
@@ -128,29 +128,29 @@ class NormOp(ReductionOp, CompositeOp):
 
 
 class QuantileOp(ReductionOp, CompositeOp):
-    """The element that a share of the others is below, interpolated between two neighbours.
+    """The quantile, linearly interpolated between two neighbours.
 
-    NaN if any is. Floats of 16 bits are interpolated in float32.
+    It is NaN if an element is NaN. 16-bit floats are interpolated in float32.
 
     Attributes
     ----------
     share
-        From 0, which gives the smallest, to 1, which gives the largest.
+        The probability, from 0 for the minimum to 1 for the maximum.
     """
 
     share: float
 
     def infer(self) -> tuple[Axes, DType]:
-        """Refuse an empty axis and a share outside 0 to 1."""
+        """Check the probability, and refuse empty axes."""
         (x,) = self.args
         if not 0 <= self.share <= 1:
-            raise ArgumentError(f"the share must be from 0 to 1, not {self.share}")
+            raise ArgumentError(f"the probability must be from 0 to 1, not {self.share}")
         if 0 in (x.axes[place].length for place in self.positions):
-            raise AxesError(f"{x.axes} has no elements to choose from along {self.positions}")
+            raise AxesError(f"{x.axes} has no elements to compare along {self.positions}")
         return super().infer()
 
     def neighbours(self, count: int) -> tuple[int, int, float]:
-        """Return the places of two of sorted elements, and the weight of the second."""
+        """Return the indices of two sorted elements, and the weight of the second."""
         place = self.share * (count - 1)
         low = math.floor(place)
         return low, math.ceil(place), place - low
@@ -192,10 +192,9 @@ def variance(
     keepdims: bool = False,
     correction: float = 0,
 ) -> TensorOp:
-    """Return the variance over axes, divided by the number of elements less `correction`.
+    """Return the variance over axes: squared deviations divided by the count minus `correction`.
 
-    A correction of 1 is Bessel's; what it leaves of the number is never below 0. Integers count as
-    float32.
+    A correction of 1 is Bessel's correction. The divisor is at least 0. Integers count as float32.
     """
     (x,) = align(FloatOp, x)
     if math.isnan(as_number(correction)):
@@ -221,9 +220,9 @@ def std(
     keepdims: bool = False,
     correction: float = 0,
 ) -> TensorOp:
-    """Return the standard deviation over axes, the root of the `variance`.
+    """Return the standard deviation over axes, the square root of the `variance`.
 
-    Its gradient is 0 where it is 0.
+    The gradient of a standard deviation of 0 is 0.
     """
     (x,) = align(FloatOp, x)
     wide = cast(x, accumulator_dtype(x.dtype))
@@ -236,10 +235,10 @@ def std(
 def quantile(
     x: Any, q: float, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the q-quantile over axes: the element that a share q, from 0 to 1, lies below.
+    """Return the q-quantile over axes, for q from 0 to 1.
 
-    Between two elements it is interpolated linearly, and the gradient goes to both. NaN if any
-    element is; refused of no elements, and a gradient needs to know their number. Integers count as
+    It is linearly interpolated between two elements, which both get a gradient. It is NaN if an
+    element is NaN. Empty axes are refused; a gradient needs known lengths. Integers count as
     float32.
     """
     (x,) = align(FloatOp, x)
@@ -253,7 +252,7 @@ def quantile(
 def median(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the median over axes, of an even number the mean of two elements; see `quantile`."""
+    """Return the median over axes, the mean of two for an even number; see `quantile`."""
     return quantile(x, 0.5, reduction_axes, out_axes, keepdims)
 
 
@@ -263,8 +262,8 @@ def logsumexp(
 ) -> TensorOp:
     """Return the logarithm of the sum of exponentials over axes, without overflow.
 
-    Minus infinity for no elements, and for nothing but minus infinity, where the gradient is 0.
-    Integers count as float32.
+    It is minus infinity for no elements and if all elements are; the gradient is then 0. Integers
+    count as float32.
     """
     (x,) = align(FloatOp, x)
     return reduce(LogSumExpOp, x, reduction_axes, out_axes, keepdims)
@@ -278,19 +277,19 @@ def norm(
     out_axes: Any = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the norm of order `ord` of the vector that all elements over axes make.
+    """Return the vector norm of order `ord` over axes.
 
-    That is ``(sum abs(x) ** ord) ** (1 / ord)``; for 0 the number of elements that are not 0, for
-    infinity the largest absolute value, for minus infinity the smallest. ``"fro"`` is the Frobenius
-    norm of a matrix, the order 2 over two axes. Finite wherever the norm itself is in range. The
-    gradient is 0 where the norm is 0, and in an element that is 0; at an extremum ties share it.
+    That is ``(sum abs(x) ** ord) ** (1 / ord)``; for 0 the number of nonzero elements, for infinity
+    the largest absolute value, for minus infinity the smallest. ``"fro"`` is the Frobenius norm of
+    a matrix, the order 2 over two axes. It does not overflow if the norm is in range. The gradient
+    is 0 where the norm is 0, and for elements that are 0; ties share the gradient of an extremum.
     Integers count as float32.
     """
     (x,) = align(InexactOp, x)
     arguments = (reduction_axes, out_axes, keepdims)
     if isinstance(ord, str) and ord == "fro":
         if len(reduced_positions(x, reduction_axes, out_axes)) != 2:
-            problem = f"a Frobenius norm is taken over two axes: say which of {x.axes}"
+            problem = f"a Frobenius norm takes two axes of {x.axes}: give them"
             raise ArgumentError(explain("norm", problem, (x,)))
         ord = 2
     if math.isnan(as_number(ord)):
@@ -309,7 +308,7 @@ def norm(
 
 @takes_axis("reduction_axes")
 def L2_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
-    """Return the Euclidean length over axes; see `norm`."""
+    """Return the Euclidean norm over axes; see `norm`."""
     return norm(x, 2, reduction_axes, out_axes)
 
 
@@ -321,7 +320,7 @@ def L1_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorO
 
 @takes_axis("reduction_axes")
 def squared_L2(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
-    """Return the sum of squares, over all axes unless some are given; integers keep their dtype."""
+    """Return the sum of squares, by default over all axes; integers keep their dtype."""
     x = as_op(x)
     if reduction_axes is None and out_axes is None:
         reduction_axes = range(x.rank)
@@ -353,7 +352,7 @@ def nanmean(
 def nanmax(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the largest over axes of the elements that are not NaN; NaN if there are none."""
+    """Return the maximum over axes of the elements that are not NaN; NaN if there are none."""
     return _known_extremum(max, -math.inf, x, reduction_axes, out_axes, keepdims)
 
 
@@ -361,7 +360,7 @@ def nanmax(
 def nanmin(
     x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
 ) -> TensorOp:
-    """Return the smallest over axes of the elements that are not NaN; NaN if there are none."""
+    """Return the minimum over axes of the elements that are not NaN; NaN if there are none."""
     return _known_extremum(min, math.inf, x, reduction_axes, out_axes, keepdims)
 
 

@@ -1,8 +1,7 @@
 """Trigonometric and hyperbolic functions composed of sin, cos, tanh and atan.
 
-Formulas that hold for complex numbers are used for real ones as well where nothing cancels in them;
-of complex numbers they give the principal values, exact to about half the digits near the branch
-points.
+Formulas for complex numbers are also used for real ones if there is no cancellation. For complex
+numbers they give the principal values, with about half the digits correct near branch points.
 """
 
 from __future__ import annotations
@@ -48,60 +47,60 @@ class TanOp(InexactOp, CompositeOp):
     reference = meaning(np.tan)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Divide sine by cosine, which overflow for complex numbers."""
+        """Divide sine by cosine, or use tanh for complex numbers, for which these overflow."""
         return tanh(x * 1j) * -1j if x.dtype.kind == "c" else sin(x) / cos(x)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 + tan² x."""
+        """Multiply the adjoint by 1 + tan² x."""
         return (delta * (square(self) + 1),)
 
 
 class AsinOp(InexactOp, CompositeOp):
-    """The angle from -π/2 to π/2 whose sine is the operand; NaN outside of -1 to 1."""
+    """The arcsine, from -π/2 to π/2; NaN outside of -1 to 1."""
 
     reference = meaning(np.arcsin)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Use the tangent of that angle."""
+        """Compute the arctangent of the tangent of the angle."""
         return atan(x / (sqrt(1 - x) * sqrt(x + 1)))
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / sqrt(1 - x²)."""
+        """Multiply the adjoint by 1 / sqrt(1 - x²)."""
         return (delta * rsqrt(1 - x) * rsqrt(x + 1),)
 
 
 class AcosOp(InexactOp, CompositeOp):
-    """The angle from 0 to π whose cosine is the operand; NaN outside of -1 to 1."""
+    """The arccosine, from 0 to π; NaN outside of -1 to 1."""
 
     reference = meaning(np.arccos)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Use the tangent of half of that angle."""
+        """Compute twice the arctangent of the tangent of half the angle."""
         return atan(sqrt(1 - x) / sqrt(x + 1)) * 2
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """-1 / sqrt(1 - x²)."""
+        """Multiply the adjoint by -1 / sqrt(1 - x²)."""
         return (-(delta * rsqrt(1 - x) * rsqrt(x + 1)),)
 
 
 class Atan2Op(FloatOp, CompositeOp):
     """The angle of the point (x, y) from -π to π, with y as the first operand.
 
-    Zeros and infinities have the signs and angles that C gives them. The gradient at the origin is
-    NaN: the angle jumps there.
+    Signed zeros and infinities give the same angles as in C. The gradient at the origin is
+    NaN, because the angle is discontinuous there.
     """
 
     reference = meaning(np.arctan2)
 
     def decompose(self, y: TensorOp, x: TensorOp) -> TensorOp:
-        """Find the angle in the first quadrant, where equal infinities make π/4, and reflect it."""
+        """Compute the angle in the first quadrant, π/4 for equal infinities, and reflect it."""
         high, wide = absolute(y), absolute(x)
         slope = where(equal(high, wide), where(equal(high, 0), high, 1), high / wide)
         angle = atan(slope)
         return CopysignOp(where(SignbitOp(x), math.pi - angle, angle), y)
 
     def partials(self, delta: TensorOp, y: TensorOp, x: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """X / r² and -y / r²."""
+        """Multiply the adjoint by x / r², and by -y / r²."""
         radius = hypot(x, y)
         turn = delta / radius
         return turn * (x / radius), -(turn * (y / radius))
@@ -113,11 +112,11 @@ class SinhOp(InexactOp, CompositeOp):
     reference = meaning(np.sinh)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Multiply tangent and cosine, in which nothing cancels near 0."""
+        """Multiply tanh by cosh, without cancellation near 0."""
         return tanh(x) * cosh(x)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Cosh x."""
+        """Multiply the adjoint by cosh x."""
         return (delta * cosh(x),)
 
 
@@ -127,12 +126,12 @@ class CoshOp(InexactOp, CompositeOp):
     reference = meaning(np.cosh)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Multiply the root of the exponential last, so that only the result overflows."""
+        """Multiply by the root of the exponential twice, so that only the result overflows."""
         root = exp(x * 0.5)
         return root * 0.5 * root + 0.5 / root / root
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Sinh x."""
+        """Multiply the adjoint by sinh x."""
         return (delta * sinh(x),)
 
 
@@ -142,7 +141,7 @@ class AsinhOp(InexactOp, CompositeOp):
     reference = meaning(np.arcsinh)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Above 1 use log(size), so that no square overflows, and near 0 log1p."""
+        """Use log(abs x) above 1, so that no square overflows, and log1p below."""
         if x.dtype.kind == "c":
             return asin(x * 1j) * -1j
         size = absolute(x)
@@ -151,7 +150,7 @@ class AsinhOp(InexactOp, CompositeOp):
         return CopysignOp(where(greater(size, 1), large, small), x)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / sqrt(1 + x²), whose square may overflow."""
+        """Multiply the adjoint by 1 / sqrt(1 + x²), without overflow of the square."""
         if x.dtype.kind == "c":
             return (delta * rsqrt(square(x) + 1),)
         return (delta / hypot(x, 1),)
@@ -163,11 +162,11 @@ class AcoshOp(InexactOp, CompositeOp):
     reference = meaning(np.arccosh)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """cosh(2 t) = 1 + 2 sinh²(t), and x - 1 is exact near 1."""
+        """Use cosh(2 t) = 1 + 2 sinh²(t), since x - 1 is exact near 1."""
         return asinh(sqrt((x - 1) * 0.5)) * 2
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / sqrt(x² - 1)."""
+        """Multiply the adjoint by 1 / sqrt(x² - 1)."""
         return (delta * rsqrt(x - 1) * rsqrt(x + 1),)
 
 
@@ -177,14 +176,14 @@ class AtanhOp(InexactOp, CompositeOp):
     reference = meaning(np.arctanh)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Use log1p of the size, in which nothing cancels."""
+        """Use log1p of the absolute value, without cancellation."""
         if x.dtype.kind == "c":
             return atan(x * 1j) * -1j
         size = absolute(x)
         return CopysignOp(log1p(size * 2 / (1 - size)) * 0.5, x)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """1 / (1 - x²)."""
+        """Multiply the adjoint by 1 / (1 - x²)."""
         return (delta / ((1 - x) * (x + 1)),)
 
 
@@ -194,19 +193,19 @@ def tan(x: Any) -> TensorOp:
 
 
 def asin(x: Any) -> TensorOp:
-    """Return the angle, from -π/2 to π/2, whose sine is x; NaN outside of -1 to 1."""
+    """Return the arcsine of x, from -π/2 to π/2; NaN outside of -1 to 1."""
     return build(AsinOp, x)
 
 
 def acos(x: Any) -> TensorOp:
-    """Return the angle, from 0 to π, whose cosine is x; NaN outside of -1 to 1."""
+    """Return the arccosine of x, from 0 to π; NaN outside of -1 to 1."""
     return build(AcosOp, x)
 
 
 def atan2(y: Any, x: Any) -> TensorOp:
-    """Return the angle, from -π to π, of the point (x, y); the signs of zeros count.
+    """Return the angle, from -π to π, of the point (x, y), with respect to signed zeros.
 
-    The gradient at the origin, where the angle jumps, is NaN.
+    The gradient at the origin, where the angle is discontinuous, is NaN.
     """
     return build(Atan2Op, y, x)
 
@@ -237,10 +236,10 @@ def atanh(x: Any) -> TensorOp:
 
 
 def degrees(x: Any) -> TensorOp:
-    """Return an angle in radians as degrees; integers give float32."""
+    """Convert an angle from radians to degrees; integers give float32."""
     return multiply(x, 180 / math.pi)
 
 
 def radians(x: Any) -> TensorOp:
-    """Return an angle in degrees as radians; integers give float32."""
+    """Convert an angle from degrees to radians; integers give float32."""
     return multiply(x, math.pi / 180)

@@ -30,11 +30,11 @@ _PAIR = Layout(_IMAGES, _IMAGES, results=[_IMAGES])
 
 
 def max_unpool(x: Any, indices: Any, lengths: Any, **axes: Unpack[ImageRoles]) -> TensorOp:
-    """Return zeros of spatial `lengths` in which each element of x is put at its index.
+    """Return images of spatial `lengths` with the elements of x at their indices, else zeros.
 
-    `x` and `indices` are what `max_pool_with_indices` gives, `lengths` those of what was pooled. Of
-    elements with the same index, as windows that overlap may have, the last one in row-major order
-    is kept, and it alone gets gradient. Named axes are taken as by `max_pool`. A call with an index
+    `x` and `indices` are results of `max_pool_with_indices`, `lengths` the spatial lengths of its
+    images. Of elements with the same index, which overlapping windows may have, the last one in
+    row-major order wins, and gets the gradient. For named axes see `max_pool`. A call with an index
     out of range raises IndexOutOfRange.
     """
     return by_roles(
@@ -58,12 +58,12 @@ def _put(x: Any, indices: Any, lengths: Any) -> TensorOp:
 def avg_unpool(
     x: Any, kernel: Any, stride: Any = None, lengths: Any = None, **axes: Unpack[ImageRoles]
 ) -> TensorOp:
-    """Return images in which each window is filled with its mean, the element of x.
+    """Return images with each window filled with the element of x, its mean.
 
-    It undoes `avg_pool` with the same `kernel` and `stride` as far as that can be: pooling the
-    result gives `x` again. Windows must not overlap, so the stride (by default the kernel) is no
-    less than the kernel; between windows there are zeros. `lengths` are those of the spatial axes,
-    by default the least. Named axes are taken as by `max_pool`.
+    It is a right inverse of `avg_pool` with the same `kernel` and `stride`: pooling the result
+    gives `x`. Windows must not overlap, so the stride (by default the kernel) must be at least the
+    kernel; elements between windows are 0. `lengths` are the spatial lengths, by default the least.
+    For named axes see `max_pool`.
     """
 
     def apply(x: Any) -> TensorOp:
@@ -76,10 +76,10 @@ def lp_unpool(
     x: Any, p: float, kernel: Any, stride: Any = None, lengths: Any = None,
     **axes: Unpack[ImageRoles],
 ) -> TensorOp:  # fmt: skip
-    """Return images in which each window is filled with its p-norm over count ** (1 / p).
+    """Return images with each window filled with its p-norm, an element of x, / count ** (1 / p).
 
-    The count is the number of elements of a window. Pooling the result with `lp_pool` gives the
-    absolute value of `x`, the norms, again. The arguments are those of `avg_unpool`; integers give
+    The count is the number of elements of a window. It is a right inverse of `lp_pool`: pooling the
+    result gives the absolute value of `x`. The arguments are those of `avg_unpool`; integers give
     float32.
     """
 
@@ -99,11 +99,11 @@ def _unpooled(function: str, x: TensorOp, kernel: Any, stride: Any, lengths: Any
     sliding = use.sliding(counts, kernel, kernel if stride is None else stride, 0, 1)
     if any(step < size for step, size in zip(sliding.stride, sliding.kernel, strict=True)):
         problem = f"windows of {sliding.kernel} at every {sliding.stride} overlap"
-        raise use.refusal(f"{problem}: the stride must be no less than the kernel")
+        raise use.refusal(f"{problem}: the stride must be at least the kernel")
     least = sliding.lengths(counts)
     sizes = least if lengths is None else use.numbers("lengths", lengths, len(counts))
     if use.fitting(sliding, sizes).counts(sizes) != counts:
-        problem = f"{counts} windows do not make the lengths {sizes}, but {least} or a bit more"
+        problem = f"{counts} windows do not fit the lengths {sizes}: give {least} or slightly more"
         raise use.refusal(problem, AxesError)
     target = make_axes((*x.axes.lengths, *sliding.kernel))
     windows = BroadcastOp(x, target_axes=target, dims=tuple(range(x.rank)))

@@ -13,20 +13,20 @@ from weft.ops.indexing import SliceOp, UpdateSliceOp
 from weft.ops.movement import ReshapeOp, TransposeOp, cast_axes, transpose
 
 VIEWS = (SliceOp, ReshapeOp, TransposeOp)
-"""The ops whose result shows each element of a state once, at a place known when it is built."""
+"""The views that allow assignment: each element of the state occurs at most once."""
 
 
 class Place:
-    """A state, or the part of one that views of it show, as the target of a write.
+    """The target of a write: a state, or a part of one given by views.
 
-    Raises StateError, naming the function, for anything else.
+    Raises StateError, with the name of the function, for other targets.
 
     Attributes
     ----------
     state
-        The state that is written.
+        The written state.
     value
-        What the place holds when this is made.
+        The present value of the target.
     """
 
     def __init__(self, function: str, target: Any) -> None:
@@ -52,7 +52,7 @@ class Place:
         self.value = value
 
     def holding(self, value: TensorOp) -> TensorOp:
-        """Return the whole state with a value in this place, of its axes and dtype."""
+        """Return the whole state with a value, of the target's axes and dtype, in the target."""
         for view, inner in reversed(self._steps):
             if isinstance(view, SliceOp):
                 value = UpdateSliceOp(inner, value, bounds=view.bounds)

@@ -1,4 +1,4 @@
-"""Sliding windows as a view, and fold, its adjoint."""
+"""Sliding windows as a view, and its adjoint, fold."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ __all__ = [
 
 
 class WindowsOp(CompositeOp):
-    """All windows that slide along each axis, a view in which they overlap.
+    """The sliding windows along each axis, as an overlapping view.
 
     Attributes
     ----------
     spans
-        For each axis the number of windows, the step between them, the number of elements in one
-        and the step between those. Each axis becomes two, the windows first; ``(n, 1, 1, 1)``
-        stands for an axis of n elements that does not slide.
+        For each axis the number of windows, the stride, the number of elements of a window, and the
+        dilation. Each axis becomes two: the windows, then the elements of a window. The span
+        ``(n, 1, 1, 1)`` is an axis of n elements without sliding.
     """
 
     spans: tuple[Span, ...]
 
     def infer(self) -> tuple[Axes, DType]:
-        """Split each axis in two; the last window must end inside it."""
+        """Return two axes for each axis; the last window must end inside."""
         (x,) = self.args
         _check_spans(self.spans, x.axes)
         return window_axes(self.spans), x.dtype
 
     def view(self, operand: TensorDescription) -> TensorDescription:
-        """Always a view, in which elements of several windows share their memory."""
+        """Return the layout, in which overlapping windows share memory."""
         return operand.windows(self.spans)
 
     def reference(self, x: Any) -> Any:
-        """Take the windows along one axis after the other."""
+        """Gather the windows along one axis after the other in NumPy."""
         for place, span in enumerate(self.spans):
             x = np.take(x, _indices(span), axis=2 * place)
         return x
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Take the windows along one axis after the other."""
+        """Gather the windows along one axis after the other."""
         for place, span in enumerate(self.spans):
             at = 2 * place
             if is_whole(span, x.axes[at].length):
@@ -73,14 +73,14 @@ class WindowsOp(CompositeOp):
         return x
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Add up what comes from the windows that an element is in."""
+        """Fold the adjoint: sum over the windows that contain an element."""
         return (FoldOp(delta, spans=self.spans, target_axes=x.axes),)
 
 
 class FoldOp(CompositeOp):
-    """The sum of overlapping windows: each element is added to where `WindowsOp` would take it.
+    """The sum of overlapping windows, the adjoint of `WindowsOp`.
 
-    Elements that no window reaches are 0. Floats of 16 bits are added up in float32.
+    Elements in no window are 0. 16-bit floats are summed in float32.
 
     Attributes
     ----------
@@ -94,24 +94,24 @@ class FoldOp(CompositeOp):
     target_axes: Axes
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check that the operand has the axes of the windows of the result."""
+        """Check that the operand has the axes of windows over the result."""
         (x,) = self.args
         _check_spans(self.spans, self.target_axes)
         if x.axes != window_axes(self.spans):
             raise AxesError(f"{x.axes} are not the axes of windows over {self.target_axes}")
         if dtypes.is_bool(x.dtype):
-            raise DTypeError("sums need numbers, not bool: cast them")
+            raise DTypeError("a sum needs numbers, not bool: cast them")
         return self.target_axes, x.dtype
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Look at the adjoint through the windows."""
+        """Return the windows of the adjoint."""
         return (WindowsOp(delta, spans=self.spans),)
 
     def parts(self) -> Iterator[tuple[Any, Any]]:
-        """Yield slices of the result, with the indices of what is to be added there.
+        """Yield slices of the result, with the indices of the windows to add there.
 
-        Along each axis there is one part for each element of a window, or for each window if that
-        makes fewer.
+        Along each axis there is a part for each tap of the window, or for each window if there are
+        fewer of them.
         """
         choices = []
         for count, step, length, gap in self.spans:
@@ -125,14 +125,14 @@ class FoldOp(CompositeOp):
             yield tuple(where for where, *_ in chosen), tuple(i for _, *at in chosen for i in at)
 
     def reference(self, x: Any) -> Any:
-        """Add part by part."""
+        """Sum the parts in NumPy."""
         result = np.zeros(self.axes.shape, accumulator_dtype(self.dtype))
         for where, part in self.parts():
             result[where] += x[part]
         return result.astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Add up the windows along one axis after the other."""
+        """Sum the windows along one axis after the other."""
         result = cast(x, accumulator_dtype(x.dtype))
         for place, (span, axis) in enumerate(zip(self.spans, self.target_axes, strict=True)):
             result = _folded_along(result, place, span, axis.length)
@@ -141,10 +141,14 @@ class FoldOp(CompositeOp):
 
 def _check_spans(spans: Sequence[Span], axes: Axes) -> None:
     if axes.is_named or len(spans) != len(axes):
-        raise AxesError(f"{len(spans)} spans for the axes {axes}: positional ones need one each")
+        raise AxesError(
+            f"{len(spans)} spans for the axes {axes}: needs positional axes, and a span for each"
+        )
     for (count, step, length, gap), axis in zip(spans, axes, strict=True):
         if min(step, length, gap) < 1 or (isinstance(count, int) and count < 0):
-            raise AxesError(f"{(count, step, length, gap)} is no span of windows that move upwards")
+            raise AxesError(
+                f"{(count, step, length, gap)} is no span: its numbers must be positive"
+            )
         reach = (count - 1) * step + (length - 1) * gap + 1
         if (
             count
@@ -153,18 +157,18 @@ def _check_spans(spans: Sequence[Span], axes: Axes) -> None:
             and reach > axis.length
         ):
             raise AxesError(
-                f"{count} windows of {length} elements reach over {reach} elements, more than the "
-                f"axis of length {axis.length} has"
+                f"{count} windows of {length} elements extend over {reach} elements, more than the "
+                f"length {axis.length} of the axis"
             )
 
 
 def window_axes(spans: Iterable[Span]) -> Axes:
-    """Return the axes of windows: for each span first the windows, then the elements in one."""
+    """Return the axes of windows: for each span the windows, then the elements of a window."""
     return make_axes([length for count, _, size, _ in spans for length in (count, size)])
 
 
 def is_whole(span: Span, size: Any) -> bool:
-    """Whether windows show each element of an axis of that size once, and in order."""
+    """Whether the windows contain each element of an axis of that size once, in order."""
     count, step, length, gap = span
     each = length == 1 and count == size and (step == 1 or count == 1)
     return each or (count == 1 and length == size and gap == 1)
@@ -180,7 +184,7 @@ def _spaced(start: int, length: int, step: int) -> slice:
 
 
 def _folded_along(x: TensorOp, place: int, span: Span, size: int) -> TensorOp:
-    """Return the windows at a place, and the elements in one at the next, summed into one axis."""
+    """Return the fold of one axis: of windows at a position, and their elements at the next."""
     count, step, length, gap = span
     head, tail = x.axes[:place], x.axes[place + 2 :]
     target = make_axes((*head, size, *tail))
@@ -203,13 +207,13 @@ def _folded_along(x: TensorOp, place: int, span: Span, size: int) -> TensorOp:
 
 
 def _lengthened(x: TensorOp, place: int, length: int) -> TensorOp:
-    """Return the tensor with zeros after it up to a length, which it may exceed already."""
+    """Return the tensor padded with zeros to at least a length."""
     missing = max(length - x.axes[place].length, 0)
     return pad(x, [(0, missing if i == place else 0) for i in range(x.rank)])
 
 
 def windows_at(x: TensorOp, spans: dict[int, Span]) -> TensorOp:
-    """Return windows along axes given by place, the elements of one along new axes at the end."""
+    """Return the windows along some axes, with their elements along new last axes."""
     every = [spans.get(place, (n, 1, 1, 1)) for place, n in enumerate(x.axes.lengths)]
     lengths: list[Any] = []
     places = []
@@ -223,7 +227,7 @@ def windows_at(x: TensorOp, spans: dict[int, Span]) -> TensorOp:
 
 
 def windows_over(x: TensorOp, sliding: Sliding, fill: Any = 0) -> TensorOp:
-    """Return the windows over the padded tensor, the elements of one along the last axes."""
+    """Return the windows of the padded tensor, with their elements along the last axes."""
     head = x.rank - len(sliding.kernel)
     spans = sliding.spans(x.axes.lengths[head:])
     around = pad(x, [(0, 0)] * head + list(sliding.padding), fill)
@@ -231,7 +235,7 @@ def windows_over(x: TensorOp, sliding: Sliding, fill: Any = 0) -> TensorOp:
 
 
 def folded_into(axes: Axes, windows: TensorOp, sliding: Sliding) -> TensorOp:
-    """Return the sum of windows, as `windows_over` gives them, in a tensor without the padding."""
+    """Return the fold of windows in the order of `windows_over`, without the padding."""
     count = len(sliding.kernel)
     head = len(axes) - count
     lengths = axes.lengths[head:]
@@ -249,7 +253,7 @@ def folded_into(axes: Axes, windows: TensorOp, sliding: Sliding) -> TensorOp:
 
 
 def swapped(x: TensorOp, count: int) -> TensorOp:
-    """Return a tensor with its last `count` axes before the `count` axes in front of them."""
+    """Return a tensor with its last `count` axes swapped with the `count` axes before them."""
     head = x.rank - 2 * count
     return transpose(x, (*range(head), *range(head + count, x.rank), *range(head, head + count)))
 
@@ -257,11 +261,11 @@ def swapped(x: TensorOp, count: int) -> TensorOp:
 def sliding_windows(
     x: Any, lengths: Any, axes: Any = None, stride: Any = 1, dilation: Any = 1
 ) -> TensorOp:
-    """Return all windows that slide along axes, as a view: elements of one along new last axes.
+    """Return the sliding windows along axes as a view, with their elements along new last axes.
 
-    `lengths` gives the number of elements of a window along each of the `axes`, by default the last
-    ones; `stride` is the step between windows and `dilation` that between the elements of one. The
-    new axes of a tensor with named axes need names: give a length as ``make_axis(3, "K")``.
+    `lengths` are the numbers of elements of a window along the `axes`, by default the last ones.
+    `stride` is the step between windows, `dilation` the step between elements of a window. The new
+    axes of a named tensor need names, as in ``make_axis(3, "K")``.
 
     >>> import weft
     >>> weft.sliding_windows(weft.constant([1, 2, 3, 4]), 3).shape
@@ -289,11 +293,11 @@ def sliding_windows(
 
 
 def unfold(x: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> TensorOp:
-    """Return each window over images as a column, of all channels' elements: im2col.
+    """Return the windows of images as columns, over all channels (im2col).
 
-    From axes (N, C, then one to three spatial ones) it makes (N, C times the elements of a window,
-    the number of windows), both in row-major order. The padding is 0; `kernel`, `stride`, `padding`
-    and `dilation` are as for `conv`.
+    The axes (N, C, one to three spatial axes) become (N, C * elements of a window, number of
+    windows), both in row-major order. The padding value is 0; `kernel`, `stride`, `padding` and
+    `dilation` are as for `conv`.
     """
     x = as_op(x)
     use = Use("unfold", (x,))
@@ -308,22 +312,22 @@ def unfold(x: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any
 def fold(
     x: Any, lengths: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1
 ) -> TensorOp:
-    """Return images of spatial `lengths` in which the columns that `unfold` gives add up.
+    """Return images of spatial `lengths` as the sum of columns of `unfold` (col2im).
 
-    It is the adjoint of `unfold`, not its inverse: an element that several windows share is their
-    sum, and one in no window 0; what lies on the padding is left out. Bool counts as int32; floats
-    of 16 bits are added up in float32.
+    It is the adjoint of `unfold`, not its inverse: elements in several windows are summed, elements
+    in no window are 0, and those on the padding are dropped. Bool counts as int32; 16-bit floats
+    are summed in float32.
     """
     x = as_op(x)
     x = cast(x, dtypes.int32) if dtypes.is_bool(x.dtype) else x
     use = Use("fold", (x,))
     if x.rank != 3 or x.axes.is_named:
-        problem = f"the axes must be positional and three, as unfold gives them, not {x.axes}"
+        problem = f"takes three positional axes, as unfold returns them, not {x.axes}"
         raise use.refusal(problem, AxesError)
     count = len(lengths) if isinstance(lengths, list | tuple) else 1
     sizes = use.numbers("lengths", lengths, count, 0)
     if count not in SPATIAL:
-        raise use.refusal(f"lengths must list one to three spatial axes, not {lengths!r}")
+        raise use.refusal(f"lengths must be a list of one to three lengths, not {lengths!r}")
     sliding = use.fitting(use.sliding(sizes, kernel, stride, padding, dilation), sizes)
     batch, rows, columns = x.axes.lengths
     counts, elements = sliding.counts(sizes), prod(sliding.kernel)

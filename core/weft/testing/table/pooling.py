@@ -331,7 +331,7 @@ REFUSALS: tuple[Refusal, ...] = (
         for name, build in _UNPOOLINGS.items()
         for case, options, error, words in (
             ("overlap", {"stride": 1}, ArgumentError, "overlap"),
-            ("lengths", {"lengths": 11}, AxesError, "do not make the lengths"),
+            ("lengths", {"lengths": 11}, AxesError, "do not fit the lengths"),
             ("no-lengths", {"lengths": "8"}, ArgumentError, "lengths must be"),
         )
     ),

@@ -294,7 +294,7 @@ REFUSALS: tuple[Refusal, ...] = (
             ("norm-order", lambda: weft.norm(_x(2), "nuc"), ArgumentError, "or 'fro', not 'nuc'"),
             ("norm-no-order", lambda: weft.norm(_x(2), None), ArgumentError, "not None"),
             ("norm-nan", lambda: weft.norm(_x(2), np.nan), ArgumentError, "not nan"),
-            ("norm-vector", lambda: weft.norm(_x(2), "fro"), ArgumentError, "over two axes"),
+            ("norm-vector", lambda: weft.norm(_x(2), "fro"), ArgumentError, "two axes"),
             ("norm-empty", lambda: weft.norm(_x(0), np.inf), AxesError, "no elements"),
             ("variance-of", lambda: weft.var(_x(2), correction="1"), ArgumentError, "not '1'"),
             ("variance-complex", lambda: weft.var(_x(2, dtype="c8")), DTypeError, "complex"),

@@ -301,8 +301,8 @@ def _images(*shape: Any, dtype: str = "float32") -> Any:
 
 def _resize_refusals() -> list[Refusal]:
     wrong: list[tuple[str, dict[str, Any], Any, str]] = [
-        ("nothing", {}, ArgumentError, "one of the two"),
-        ("both", {"lengths": 2, "scales": 2}, ArgumentError, "one of the two"),
+        ("nothing", {}, ArgumentError, "either lengths or scales"),
+        ("both", {"lengths": 2, "scales": 2}, ArgumentError, "either lengths or scales"),
         ("zero", {"lengths": 0}, ArgumentError, "lengths must be"),
         ("count", {"lengths": (2, 2, 2)}, ArgumentError, "a list of 2"),
         ("scale-count", {"scales": (2, 2, 2)}, ArgumentError, "3 scales for 2 axes"),
@@ -313,7 +313,7 @@ def _resize_refusals() -> list[Refusal]:
         ("coordinates", {"lengths": 2, "coordinates": "pixel"}, ArgumentError, "coordinates must"),
         ("rounding", {"lengths": 2, "rounding": "even"}, ArgumentError, "rounding must be one of"),
         ("antialias", {"lengths": 2, "antialias": True, "mode": "nearest"},
-         ArgumentError, "no meaning"),
+         ArgumentError, "not available"),
         ("axis", {"lengths": 2, "axes": 4}, AxesError, "out of range"),
         ("coefficient", {"lengths": 2, "mode": "cubic", "cubic_coefficient": "a"},
          ArgumentError, "cubic_coefficient must be"),

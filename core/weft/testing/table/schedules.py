@@ -84,7 +84,7 @@ REFUSALS: tuple[Refusal, ...] = (
     _refusal("warm_up", "schedule", AxesError, "a number or a scalar", 0, _VECTOR, 10),
     _refusal("warm_up", "start", ArgumentError, "start must be a finite number from 0 to 1", 0, 1,
              10, 2),
-    _refusal("piecewise_constant", "count", ArgumentError, "one rate more", 0, [1], [1.0]),
+    _refusal("piecewise_constant", "count", ArgumentError, "one more rate", 0, [1], [1.0]),
     _refusal("piecewise_constant", "order", ArgumentError, "increasing boundaries", 0, [2, 2],
              [1, 2, 3]),
     _refusal("piecewise_constant", "list", ArgumentError, "must be a list", 0, 3, [1, 2]),

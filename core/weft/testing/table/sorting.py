@@ -225,7 +225,7 @@ _MISTAKES: tuple[tuple[str, str, Callable[[], Any], type[WeftError], str], ...] 
     ("topk", "fraction", lambda: weft.topk(_x(3), 1.5), ArgumentError, "not 1.5"),
     ("topk", "list", lambda: weft.topk(_x(3), [1]), ArgumentError, r"not \[1\]"),
     ("topk", "axis", lambda: weft.topk(_x(3), 1, 1), AxesError, "out of range"),
-    ("searchsorted", "matrix", lambda: weft.searchsorted(_x(2, 2), 1), AxesError, "in a vector"),
+    ("searchsorted", "matrix", lambda: weft.searchsorted(_x(2, 2), 1), AxesError, "a vector"),
     ("searchsorted", "side", lambda: weft.searchsorted(_x(2), 1, "up"), ArgumentError, "not 'up'"),
     ("searchsorted", "complex", lambda: weft.searchsorted(_x(2), 1j), DTypeError, "real dtype"),
     ("isin", "complex", lambda: weft.isin(_x(2, dtype="c8"), 1), DTypeError, "real dtype"),

@@ -173,5 +173,5 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("accumulate", "fraction", lambda: weft.accumulate(_COUNT, 0.5), DTypeError,
             "holds fractions"),
     Refusal("moving_average", "integers", lambda: weft.moving_average(_COUNT, 1, 0.5), DTypeError,
-            "cannot hold an average"),
+            "needs a float dtype"),
 )  # fmt: skip

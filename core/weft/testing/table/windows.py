@@ -207,7 +207,7 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("unfold", "dilation", lambda: weft.unfold(_images(1, 2, 5), 2, dilation=True),
             ArgumentError, "dilation"),
     Refusal("unfold", "padding", lambda: weft.unfold(_images(1, 2, 5), 2, padding=-1),
-            ArgumentError, "padding must be a count"),
+            ArgumentError, "padding must be a number"),
     Refusal("unfold", "padding-pair", lambda: weft.unfold(_images(1, 2, 5), 2, padding=(1, 2)),
             ArgumentError, r"a pair \(before, after\)"),
     Refusal("unfold", "padding-name", lambda: weft.unfold(_images(1, 2, 5), 2, padding="full"),
