@@ -1,6 +1,6 @@
-"""The conformance kit: what every backend must compute, as tests that a third party can run.
+"""The conformance kit: tests of the results that every backend must compute.
 
-Run it with ``pytest --pyargs weft.testing --weft-backend=NAME``, or import its parts.
+Third parties run it with ``pytest --pyargs weft.testing --weft-backend=NAME``, or import its parts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""From a row of the op table to cases: placeholders, arrays, and the ops to compute with them.
+"""Test cases from rows of the op table: placeholders, arrays, and the ops to compute.
 
-Many cases run in one computation, because compiling is what takes time. Each result is compared
+Many cases run in one computation, because compilation dominates the time. Each result is compared
 with the reference in wide precision.
 """
 
@@ -63,23 +63,23 @@ LAYOUTS: dict[str, Layout] = {
     "backwards": _backwards,
     "repeated": _repeated,
 }
-"""How an operand lies in memory: each makes a placeholder, and a view of it with these axes."""
+"""Memory layouts of operands: each returns a placeholder, and a view of it with given axes."""
 
 
 @dataclass
 class Case:
-    """One use of a row, ready to be computed.
+    """A test case: a row with shapes, a dtype and a layout.
 
     Attributes
     ----------
     label
-        Names it in messages.
+        The name of the case in messages.
     placeholders, arrays
         The parameters and their values.
     value
         The op of the row.
     gradients
-        The derivatives of the value, weighted by `weights`, by each placeholder, and by number.
+        By number of the placeholder, the derivative of the value, with `weights` as its adjoint.
     weights
         The adjoint of the value.
     """
@@ -98,7 +98,7 @@ class Case:
 
 
 def seeded(*parts: str) -> np.random.Generator:
-    """Return a generator that depends on the parts alone, so that every run draws the same."""
+    """Return a random generator seeded by the parts, the same in every run."""
     return np.random.default_rng(zlib.crc32("/".join(parts).encode()))
 
 
@@ -149,9 +149,10 @@ def make_special_case(row: Row, dtype: str) -> Case:
 def make_cases(
     row: Row, dtype: str, brief: bool = False, with_gradients: bool = True
 ) -> list[Case]:
-    """Return the cases of a row in a dtype: all shapes, then all layouts of the first; or one.
+    """Return the cases of a row in a dtype: all shapes, and all layouts of the first shapes.
 
-    Without gradients operands are in the plain layout only. Special integers are never left out.
+    `brief` selects the first shapes only. Without gradients there is only the plain layout. Special
+    integers are always included.
     """
     if brief:
         cases = [make_case(row, row.shapes[0], dtype, with_gradients=with_gradients)]
@@ -173,16 +174,16 @@ def _dtype(operand: Operand, dtype: str) -> DType:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a result must be.
+    """The expected value of a result, with the scale of its rounding error.
 
     Attributes
     ----------
     value
         The result in wide precision.
     scale
-        The largest finite number on the way to it, at least 1: rounding errors are in proportion.
+        The largest finite intermediate value, at least 1; rounding errors are proportional to it.
     narrowest
-        The dtype of the coarsest precision on the way to it.
+        The dtype of the lowest precision among intermediate values.
     """
 
     value: Array
@@ -193,7 +194,7 @@ class Expectation:
 def expectations(
     graph: Graph, arrays: Iterable[Array], target: Target, states: Any = None
 ) -> list[Expectation]:
-    """Return what each output of a graph must be."""
+    """Return the expectation of each output of a graph."""
     values = evaluate_ops(graph, list(arrays), states, wide=True)
     scales: dict[Op, float] = {}
     narrowest: dict[Op, DType] = {}
@@ -215,7 +216,7 @@ def _largest(value: Array | tuple[Array, ...]) -> float:
 
 
 def difference(got: Array, op: TensorOp, expected: Expectation, target: Target) -> str | None:
-    """Return what is wrong with a result, or None; integers and bools must be equal."""
+    """Return the error in a result as text, or None; integers and bools must be equal."""
     if not isinstance(got, np.ndarray) or got.shape != op.axes.shape or got.dtype != op.dtype:
         return f"{type(got).__name__} {got!r} is no {op.dtype} array of shape {op.axes.shape}"
     want = expected.value
@@ -235,22 +236,22 @@ def _close(got: Array, want: Array, relative: float, absolute: float) -> Any:
     wide = got.astype(want.dtype)
     with np.errstate(all="ignore"):
         near = np.abs(wide - want) <= absolute + relative * np.abs(want)
-    near &= np.isfinite(want)  # an infinite distance is within the tolerance of an infinity
+    near &= np.isfinite(want)  # the tolerance of an infinity is infinite
     return near | (wide == want) | (np.isnan(wide) & np.isnan(want))
 
 
 @dataclass
 class Finding:
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes
     ----------
     problems
-        A line for each result that is wrong, or for the error.
+        A line for each wrong result, or for the error.
     lacking
-        The classes of ops that were refused, as the target says.
+        The classes of refused ops, which the target declares as lacking.
     is_within
-        Whether the target computes with every dtype of the case; if not, it was left out.
+        Whether the target supports every dtype of the case; otherwise it is skipped.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -261,9 +262,10 @@ class Finding:
 def run_cases(
     transformer: Any, cases: Sequence[Case], lacking: set[str] | None = None
 ) -> list[str]:
-    """Compute cases in one computation; return a line for each result that is wrong.
+    """Compute cases in one computation; return a line for each wrong result.
 
-    `lacking` gets the names of the ops that were refused as the target says; see `examine`.
+    The names of refused ops that the target declares as lacking are added to `lacking`; see
+    `examine`.
     """
     findings = examine(transformer, cases)
     if lacking is not None:
@@ -272,11 +274,10 @@ def run_cases(
 
 
 def examine(transformer: Any, cases: Sequence[Case]) -> list[Finding]:
-    """Compute cases in one computation; return what came of each.
+    """Compute cases in one computation; return the outcome of each.
 
-    Where that raises an error, halves are computed, and halves of those that raise one, so that no
-    case hides another. Cases with a dtype that the target does not compute with are left out. An
-    op that the target says it lacks must be refused.
+    On an error the cases are bisected, so that no case hides another. Cases with a dtype that the
+    target does not support are skipped. Ops that the target declares as lacking must be refused.
     """
     findings = [Finding(is_within=is_within(case, transformer.target)) for case in cases]
     waiting = [
@@ -308,7 +309,7 @@ def examine(transformer: Any, cases: Sequence[Case]) -> list[Finding]:
 
 
 def is_within(case: Case, target: Target) -> bool:
-    """Whether a target computes with every dtype of a case, decompositions included."""
+    """Whether a target supports every dtype of a case, decompositions included."""
     graph = weft.capture(case.results, case.placeholders)
     if not Target.dtypes <= target.dtypes:
         graph = plugins.load(plugins.PASSES, "decompose")().do_pass(graph, target)
@@ -316,7 +317,7 @@ def is_within(case: Case, target: Target) -> bool:
 
 
 def _problems(transformer: Any, cases: Sequence[Case]) -> list[list[str]]:
-    """Compute cases in one computation; return for each a line for each result that is wrong."""
+    """Compute cases in one computation; return for each the lines of its wrong results."""
     placeholders = [x for case in cases for x in case.placeholders]
     arrays = [array for case in cases for array in case.arrays]
     results = [op for case in cases for op in case.results]
@@ -336,7 +337,7 @@ def _problems(transformer: Any, cases: Sequence[Case]) -> list[list[str]]:
 def _wrong_results(
     case: Case, checked: Iterator[tuple[TensorOp, Array, Expectation]], target: Target
 ) -> list[str]:
-    """Return a line for each result of a case that is wrong, from the next ones of all."""
+    """Return a line for each wrong result of a case, taking its results from the iterator."""
     names = ("value", *(f"gradient by operand {number}" for number in case.gradients))
     problems = [
         (name, difference(got, op, expected, target))

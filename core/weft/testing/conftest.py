@@ -1,4 +1,4 @@
-"""For the tests of the kit: what they compile stays out of the user's cache."""
+"""Fixtures of the kit's own tests: they compile into a cache folder of their own."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(weft_cache_folder: str) -> None:
-    """Have a folder for this run."""
+    """Use a cache folder for this run."""

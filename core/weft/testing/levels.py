@@ -1,4 +1,4 @@
-"""The levels of the conformance kit: what a backend can be tested for while it is being written."""
+"""The levels of the conformance kit, by which a backend is tested while it is being written."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ VALUES, GRADIENTS, DTYPES, BEHAVIOUR, THREADS, RANDOM = LEVELS
 
 
 def level(name: str) -> pytest.MarkDecorator:
-    """Return the mark of the tests that begin at a level."""
+    """Return the mark of the tests from a level on."""
     return getattr(pytest.mark, MARK)(name)  # type: ignore[no-any-return]

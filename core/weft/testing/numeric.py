@@ -1,4 +1,4 @@
-"""Derivatives by central differences, the check on every gradient that a rule claims."""
+"""Derivatives by central differences, to check gradient rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 STEP = float(np.cbrt(np.finfo(np.float64).eps))
-"""The step that balances truncation (its square) against cancellation (epsilon over it)."""
+"""The step that balances truncation error (step²) and cancellation error (epsilon / step)."""
 
 ACCURACY = 1e-7
 """The relative error of a central difference with `STEP`, with a margin for higher derivatives."""
@@ -21,8 +21,8 @@ def numeric_derivative(
 ) -> Array:
     """Return the derivative of a scalar function by the argument at an index, as float64.
 
-    Each element is moved by ``eps`` times its size (at least by `eps`) up and down:
-    (f(x + h) - f(x - h)) / 2h, whose error is of the order of h².
+    For each element it computes (f(x + h) - f(x - h)) / 2h, with an error of order h². The step h
+    is ``eps`` times the absolute value of the element, at least `eps`.
     """
     args = [np.asarray(array) for array in arrays]
     x = args[index] = np.array(args[index], np.float64)

@@ -1,6 +1,6 @@
-"""Programs of reads and writes of state, with what they must give: the meaning of order in weft.
+"""Programs that read and write states, with their expected results: the semantics of order in weft.
 
-Each takes a transformer and returns numbers. They are small on purpose: each pins down one rule.
+Each takes a transformer and returns numbers. Each is small and specifies one rule.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft.errors import StateError
 
 
 def numbers(results: Iterable[Any]) -> list[float | None]:
-    """Return scalar results as Python numbers; None, for an op without a value, stays."""
+    """Return scalar results as Python numbers, and None for ops without a value."""
     return [None if result is None else result.item() for result in results]
 
 
@@ -32,14 +32,14 @@ def _three_calls(computation: Any) -> list[float | None]:
 
 
 def read_after_write(transformer: Any) -> Any:
-    """An op built after an assign reads what it wrote."""
+    """An op built after an assignment reads the new value."""
     x = weft.placeholder((), initial_value=0)
     weft.assign(x, 5)
     return transformer.computation(x + 1)().item()
 
 
 def read_before_write(transformer: Any) -> Any:
-    """An op built before an assign does not."""
+    """An op built before an assignment reads the old value."""
     x = weft.placeholder((), initial_value=0)
     z = x + 1
     weft.assign(x, 5)
@@ -47,7 +47,7 @@ def read_before_write(transformer: Any) -> Any:
 
 
 def both_versions(transformer: Any) -> Any:
-    """In one computation each op sees the version it read when it was built."""
+    """Each op of a computation reads the version of the state at its construction."""
     x = weft.placeholder((), initial_value=0)
     before = x + 1
     weft.assign(x, 5)
@@ -62,14 +62,14 @@ def plain_assign(transformer: Any) -> Any:
 
 
 def guarded_assign(transformer: Any) -> Any:
-    """A write in a scope of its own stays out."""
+    """A write in its own scope is not part of other computations."""
     w = _counter()
     _guarded(w)
     return _three_calls(transformer.computation(w))
 
 
 def named_update(transformer: Any) -> Any:
-    """Unless the computation names it; a state among the results is read after all writes."""
+    """A scoped write runs if it is a result; a state among the results is read after all writes."""
     w = _counter()
     update = _guarded(w)
     computation = transformer.computation([w, update])
@@ -77,7 +77,7 @@ def named_update(transformer: Any) -> Any:
 
 
 def update_first(transformer: Any) -> Any:
-    """Whatever the order of the results."""
+    """The order of results does not matter."""
     w = _counter()
     update = _guarded(w)
     computation = transformer.computation([update, w])
@@ -85,7 +85,7 @@ def update_first(transformer: Any) -> Any:
 
 
 def computation_first(transformer: Any) -> Any:
-    """A write made after the computation is none of its business."""
+    """A write built after the computation is not part of it."""
     w = _counter()
     computation = transformer.computation(w)
     weft.assign(w, w + 1)
@@ -121,21 +121,21 @@ def chain_of_writes(transformer: Any) -> Any:
 
 
 def read_and_pruned(transformer: Any) -> Any:
-    """What simplifies to a read of a state is no state, and brings no cycle."""
+    """An expression that simplifies to a read of a state is no state, and causes no cycle."""
     w = weft.variable((), initial_value=0)
     weft.assign(w, w + 1)
     return transformer.computation(w + 0 * w)().item()
 
 
 def final_and_read(transformer: Any) -> Any:
-    """A state is its final value, an expression what it read, also after pruning."""
+    """A state as a result is its final value; an expression reads its version, also if simplified."""
     w = _counter()
     update = _guarded(w)
     return numbers(transformer.computation([w, w + 0, update])())
 
 
 def interleaved_updates(transformer: Any) -> Any:
-    """A gradient reads what the forward computation read, whatever was written since."""
+    """A gradient reads the same version as the forward computation, regardless of later writes."""
     p, q = weft.variable((), initial_value=2), weft.variable((), initial_value=3)
     product = p * q
     weft.assign(p, p - weft.deriv(product, p))
@@ -144,7 +144,7 @@ def interleaved_updates(transformer: Any) -> Any:
 
 
 def old_value_kept(transformer: Any) -> Any:
-    """A value made after a write in a scope may meet the state outside."""
+    """A value built after a scoped write can be combined with the state outside."""
     w = _counter()
     with weft.saved_user_deps():
         weft.assign(w, w + 1)
@@ -177,7 +177,7 @@ def fork_is_refused(transformer: Any) -> Any:
 
 
 def swap(transformer: Any) -> Any:
-    """Two states exchange their values through one that was kept."""
+    """Two states are swapped through a saved value."""
     a, b = weft.variable((2,), initial_value=[1, 2]), weft.variable((2,), initial_value=[3, 4])
     old = weft.value_of(a)
     weft.assign(a, b)
@@ -189,7 +189,7 @@ def swap(transformer: Any) -> Any:
 
 
 def reversed_in_place(transformer: Any) -> Any:
-    """A write of a state from a view of itself reads all of it first."""
+    """A write of a state from a view of itself reads the whole view first."""
     w = weft.variable((5,), initial_value=[1, 2, 3, 4, 5])
     weft.assign(w, w[::-1])
     computation = transformer.computation(w)
@@ -197,14 +197,14 @@ def reversed_in_place(transformer: Any) -> Any:
 
 
 def shifted_in_place(transformer: Any) -> Any:
-    """A write of a slice from an overlapping slice reads all of it first."""
+    """A write of a slice from an overlapping slice reads the whole slice first."""
     w = weft.variable((5,), initial_value=[1, 2, 3, 4, 5])
     w[1:] = w[:-1]
     return transformer.computation(w)().tolist()
 
 
 def transposed_in_place(transformer: Any) -> Any:
-    """Likewise for a transposition."""
+    """A write of a state from its transpose reads the whole transpose first."""
     w = weft.variable((2, 2), initial_value=[[1, 2], [3, 4]])
     weft.assign(w, weft.transpose(w) + w)
     return transformer.computation(w)().tolist()
@@ -220,7 +220,7 @@ def sequence(transformer: Any) -> Any:
 
 
 def group(transformer: Any) -> Any:
-    """A group of writes yields nothing, and all of them happen."""
+    """A group runs all its writes and yields nothing."""
     v, w = _counter(), _counter()
     both = weft.doall([_guarded(v), _guarded(w)])
     computation = transformer.computation([both, v, w])
@@ -273,4 +273,4 @@ PROGRAMS: list[tuple[str, Callable[[Any], Any], Any]] = [
         (unset_states, [1, 1]),
     )
 ]
-"""By name: the program, and what it returns."""
+"""Name, program, and expected result."""

@@ -1,8 +1,8 @@
 """Hypothesis strategies for random programs of ops, states and writes. Needs hypothesis.
 
-A program is of whole numbers, so that results are exact; or smooth, with gradients; or of floats
-with kinks, without gradients, because there a rounding error may change a slope. Values stay
-bounded, so that float32 does not overflow.
+A program has integers, so that results are exact; or smooth functions, with gradients; or functions
+with kinks, without gradients, because a rounding error may change a derivative at a kink. Values
+are bounded, so that float32 does not overflow.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMED = ((), (C,), (H, C), (C, H), (N, C), (H, N, C))
 
 @dataclass
 class RandomProgram:
-    """Ops built in a random way.
+    """A random program.
 
     Attributes
     ----------
@@ -46,11 +46,11 @@ class RandomProgram:
     placeholders, arrays
         The parameters and their values.
     states
-        The states it may write.
+        The states that it may write.
     pool
-        The tensors made so far.
+        The tensors built so far.
     results
-        What a computation of it returns.
+        The results of its computation.
     """
 
     kind: str
@@ -79,7 +79,7 @@ def _scalar(x: TensorOp) -> TensorOp:
 
 
 def _fitting(x: TensorOp, y: TensorOp) -> TensorOp:
-    """Return y, or a number made from it if its axes do not meet those of x."""
+    """Return y, or a scalar computed from it if its axes do not broadcast with those of x."""
     try:
         size = weft.add(x, y).axes.size
     except AxesError:
@@ -137,7 +137,7 @@ def _reduction(draw: Draw, program: RandomProgram, x: Any) -> Any:
 
 
 def _movement(draw: Draw, program: RandomProgram, x: Any) -> Any:
-    """Return x seen or laid out in another way."""
+    """Return a view or another layout of x."""
     chosen = draw(st.sampled_from(("transpose", "slice", "flatten", "pad", "copy", "update")))
     if chosen == "transpose":
         return weft.transpose(x, draw(st.permutations(range(x.rank))))
@@ -171,7 +171,7 @@ def _new_state(draw: Draw, program: RandomProgram, x: Any) -> Any:
 
 
 def _write(draw: Draw, program: RandomProgram, x: Any) -> Any:
-    """Write a state, if there is one; half of the writes are results by themselves."""
+    """Write a state, if there is one; half of the writes are results."""
     if not program.states:
         return _new_state(draw, program, x)
     state = draw(st.sampled_from(program.states))
@@ -196,7 +196,7 @@ _STEPS: tuple[Callable[[Draw, RandomProgram, Any], Any], ...] = (
 
 @st.composite
 def programs(draw: Draw, float_dtype: str = "float64") -> RandomProgram:
-    """Draw a program whose floats have the given dtype; whole numbers are int32."""
+    """Draw a program with floats of the given dtype; integers are int32."""
     kind = draw(st.sampled_from((WHOLE, SMOOTH, KINKED)))
     program = RandomProgram(kind, "int32" if kind == WHOLE else float_dtype)
     random = np.random.default_rng(draw(st.integers(0, 2**16)))

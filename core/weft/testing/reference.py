@@ -1,4 +1,4 @@
-"""What results of a backend are compared with: the interpreter, and initial values of states."""
+"""The reference for results of backends: the interpreter, with initial values of states."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def evaluate(
     *,
     wide: bool = False,
 ) -> tuple[list[Array], States]:
-    """Return outputs and states as `weft.ir.interpreter.evaluate` does.
+    """Return outputs and states, by `weft.ir.interpreter.evaluate`.
 
-    A state that `states` lacks has its initial value, or zeros.
+    States missing in `states` have their initial value, or zeros.
     """
     initial = partial(initial_value, wide=wide)
     return interpreter.evaluate(graph, inputs, states, wide=wide, initial=initial)
@@ -35,13 +35,13 @@ def evaluate(
 def evaluate_ops(
     graph: Graph, inputs: Sequence[Any], states: Mapping[Any, Any] | None, *, wide: bool
 ) -> dict[Op, Any]:
-    """Return the value of every op of a graph whose lengths are known; see `evaluate`."""
+    """Return the value of every op of a graph of known lengths; see `evaluate`."""
     initial = partial(initial_value, wide=wide)
     return interpreter.evaluate_ops(graph, inputs, states, wide=wide, initial=initial)
 
 
 def initial_value(state: Any, shape: tuple[int, ...], *, wide: bool = False) -> Array:
-    """Return what a state holds before the first call: its initial value, or zeros."""
+    """Return the value of a state before the first call: its initial value, or zeros."""
     for write in state.initializers:
         with scope.saved_user_deps():
             _, after = evaluate(capture([write]), wide=wide)

@@ -1,4 +1,4 @@
-"""The report of a run of the kit: which op works on which backend, in Markdown and in JSON."""
+"""Reports of the conformance kit: the support of ops by backends, in Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from weft.testing.levels import LEVELS
 PASSED, FAILED, SKIPPED, LACKING = "passed", "failed", "skipped", "lacking"
 _WORST_FIRST = (FAILED, LACKING, PASSED, SKIPPED)
 _USUAL = ("float32", "float64", "int32", "bool")
-"""The dtypes that come first in a cell."""
+"""The dtypes listed first in a cell."""
 _SIGNS = {PASSED: "yes", FAILED: "**no**", LACKING: "lacks", SKIPPED: "-"}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one test of the kit said about a backend.
+    """The outcome of a test of the kit for a backend.
 
     Attributes
     ----------
     backend
-        Its name.
+        The name of the backend.
     level
-        The level that the test belongs to; see `weft.testing.levels`.
+        The level of the test; see `weft.testing.levels`.
     test
         The name of the test.
     function, dtype
-        The public function and the dtype, where the test is about one.
+        The public function and the dtype of the test, if it has one.
     result
-        ``passed``, ``failed``, ``skipped``, or ``lacking`` for an op that the target says it lacks.
+        ``passed``, ``failed``, ``skipped``, or ``lacking`` for an op declared as lacking.
     reason
-        Why it failed or was skipped.
+        The reason of a failure or skip.
     """
 
     backend: str
@@ -50,7 +50,7 @@ class Outcome:
 
 
 class Report:
-    """The outcomes of a run, added as they come."""
+    """The outcomes of a run."""
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
@@ -61,13 +61,13 @@ class Report:
         return list(dict.fromkeys(outcome.backend for outcome in self.outcomes))
 
     def add(self, outcome: Outcome) -> None:
-        """Add what a test said."""
+        """Add the outcome of a test."""
         self.outcomes.append(outcome)
 
     def sort(self, backends: Iterable[str] = ()) -> None:
-        """Bring outcomes, which come from several processes, into one order.
+        """Sort the outcomes, which come from several processes.
 
-        Backends come as they are given, others after them; then levels, tests and dtypes count.
+        The order is by backend, with the given ones first, then by level, test and dtype.
         """
         places = {name: place for place, name in enumerate(backends)}
 
@@ -80,7 +80,7 @@ class Report:
         self.outcomes.sort(key=key)
 
     def counts(self, backend: str) -> dict[str, Counter[str]]:
-        """Return by level how many tests of a backend ended how."""
+        """Return the number of tests of a backend by level and result."""
         found: dict[str, Counter[str]] = {}
         for outcome in self.outcomes:
             if outcome.backend == backend:
@@ -88,7 +88,7 @@ class Report:
         return found
 
     def functions(self) -> dict[str, dict[str, dict[str, str]]]:
-        """Return by function, backend and dtype the worst result."""
+        """Return the worst result by function, backend and dtype."""
         found: dict[str, dict[str, dict[str, str]]] = {}
         for outcome in self.outcomes:
             if outcome.function and outcome.dtype:
@@ -98,7 +98,7 @@ class Report:
         return dict(sorted(found.items()))
 
     def lacking(self) -> dict[str, list[str]]:
-        """Return by backend the ops that are lacking, each with the reason of the target."""
+        """Return the lacking ops by backend, each with the reason of the target."""
         found: dict[str, set[str]] = {}
         for outcome in self.outcomes:
             if outcome.result == LACKING:
@@ -106,7 +106,7 @@ class Report:
         return {backend: sorted(reasons) for backend, reasons in found.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything as data; ``format`` counts up when its shape changes."""
+        """Return the report as data; ``format`` is the version of its structure."""
         failures = [asdict(o) for o in self.outcomes if o.result == FAILED]
         return {
             "format": 1,
@@ -125,7 +125,7 @@ class Report:
         }
 
     def as_markdown(self) -> str:
-        """Return a page: a table of levels, a table of functions, and what failed."""
+        """Return the report as a page: tables of levels and of functions, and the failures."""
         return "\n".join(
             [*self._summary(), "", *self._table(), *self._reasons(), *self._failures(), ""]
         )
@@ -172,7 +172,7 @@ class Report:
             yield f"* {outcome.backend}, {outcome.test}: {first}"
 
     def write(self, path: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """Write both forms beside each other, each in one go; `path` has no suffix."""
+        """Write the Markdown and the JSON file atomically; `path` has no suffix."""
         stem = Path(path).with_suffix("")
         stem.parent.mkdir(parents=True, exist_ok=True)
         page, data = stem.with_suffix(".md"), stem.with_suffix(".json")
@@ -182,7 +182,7 @@ class Report:
 
 
 def _cell(by_dtype: Mapping[str, str]) -> str:
-    """Return the dtypes by result, the results that are not good first."""
+    """Return the dtypes by result, the worst results first."""
     groups: dict[str, list[str]] = {}
     for dtype, result in by_dtype.items():
         groups.setdefault(result, []).append(dtype)

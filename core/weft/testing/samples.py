@@ -1,4 +1,4 @@
-"""Sample values for operands, from domains that keep away from poles, kinks and ties."""
+"""Sample values of operands, from domains without poles, kinks and ties."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Array = np.ndarray[Any, Any]
 Generator = np.random.Generator
 
 CLASSES = 5
-"""The number of classes that the domain ``index`` counts."""
+"""The number of classes of the domain ``index``."""
 
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5)
-"""The floats at which elementwise ops show whether they follow IEEE 754."""
+"""The floats that test elementwise ops for IEEE 754 semantics."""
 
 _SPECIAL_INTEGERS = (0, 1, 2, 3, 7, -1, -2, -3)
 
 
 def _special_integers(dtype: DType) -> Array:
-    """Return small integers, the width in bits, and neighbours that float32 or float64 confuses."""
+    """Return small integers, the width in bits, and limits that floats cannot represent exactly."""
     limits = np.iinfo(dtype)
     low, high = limits.min, limits.max
     values = {*_SPECIAL_INTEGERS, limits.bits, low, low + 1, high - 1, high}
@@ -31,9 +31,9 @@ def _special_integers(dtype: DType) -> Array:
 
 
 def _spread(shape: tuple[int, ...], random: Generator, index: int) -> Any:
-    """Return values that differ by 4 / size, and by a quarter of that from those of other operands.
+    """Return values 4 / size apart, and a quarter of that apart from values of other operands.
 
-    None is closer to 0 than 1 / (2 size).
+    The absolute values are at least 1 / (2 size).
     """
     size = int(np.prod(shape))
     shift = 1 / 8 + index / 4 - size / 2
@@ -60,7 +60,7 @@ FLOATS: dict[str, Callable[[tuple[int, ...], Generator, int], Array]] = {
     "distinct": _spread,
     "shares": _shares,
 }
-"""By domain, how floats are drawn: from the shape, a generator and the operand's number."""
+"""By domain, the function that draws floats for a shape, a generator and an operand's number."""
 
 _INTEGER_BOUNDS = {
     "positive": (1, 4),
@@ -76,12 +76,11 @@ _INTEGER_BOUNDS = {
 def sample(
     domain: str, shape: tuple[int, ...], dtype: DType, random: Generator, index: int = 0
 ) -> Array:
-    """Return values of a domain: those of `FLOATS`, or ``index``, whole numbers from -1 up.
+    """Return values of a domain.
 
-    ``place`` are integers that are indices of an axis of length 3, or longer.
-
-    Integers are small, so that no sum or product of a few overflows; `index` is the operand's
-    number, by which the domain ``distinct`` keeps operands apart.
+    The domains are those of `FLOATS`; ``index``, integers from -1 up; and ``place``, indices of an
+    axis of length 3 or more. Integers are small, so that short sums and products do not overflow.
+    `index` is the number of the operand, by which ``distinct`` separates operands.
     """
     if dtypes.is_bool(dtype):
         return random.integers(0, 2, shape).astype(dtype)
@@ -97,7 +96,7 @@ def sample(
 
 
 def special(count: int, dtype: DType) -> list[Array]:
-    """Return operands in which each meeting of the special values of a dtype occurs once."""
+    """Return operands with each combination of the special values of a dtype."""
     if dtypes.is_bool(dtype):
         values = np.array([False, True])
     elif dtypes.is_integer(dtype):

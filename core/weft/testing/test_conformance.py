@@ -1,4 +1,4 @@
-"""What every backend must do beyond single ops: state and order, results, arguments, threads."""
+"""Conformance tests beyond single ops: states and order, results, arguments, threads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORKERS, CALLS = 8, 25
     ("program", "expected"), [pytest.param(*rest, id=name) for name, *rest in PROGRAMS]
 )
 def test_state_and_order(transformer: Any, program: Callable[[Any], Any], expected: Any) -> None:
-    """Each program of reads and writes gives the values that the order of its ops implies."""
+    """Each program of reads and writes has the results implied by the order of its ops."""
     assert program(transformer) == expected
 
 
@@ -51,7 +51,7 @@ def _close(transformer: Any, got: Any, want: Any) -> None:
 
 
 def test_two_transformers_share_a_graph(transformer: Any, backend: str) -> None:
-    """Each has a state of its own, and leaves the user's ops as they are."""
+    """Each has its own state, and does not change the user's ops."""
     w = weft.variable((), initial_value=0)
     weft.assign(w, w + 1)
     with weft.make_transformer(backend) as other:
@@ -60,7 +60,7 @@ def test_two_transformers_share_a_graph(transformer: Any, backend: str) -> None:
 
 
 def test_computation_made_after_a_call_sees_the_state(transformer: Any) -> None:
-    """A transformer takes computations at any time."""
+    """Computations can be built at any time."""
     w = weft.variable((3,), initial_value=[1, 2, 3])
     double = weft.assign(w, w * 2)
     transformer.computation(double)()
@@ -70,7 +70,7 @@ def test_computation_made_after_a_call_sees_the_state(transformer: Any) -> None:
 
 
 def test_state_can_be_read_and_set(transformer: Any) -> None:
-    """get_value gives a copy; set_value is seen by the next call."""
+    """get_value returns a copy; the next call sees set_value."""
     w = weft.variable((2, 3))
     total = transformer.computation(weft.sum(w + 0, reduction_axes=0))
     assert total().tolist() == [0, 0, 0]
@@ -111,7 +111,7 @@ of_any_memory = pytest.mark.parametrize(
 
 @of_any_memory
 def test_an_update_leaves_its_operand(transformer: Any, make: Callable[[], Any]) -> None:
-    """The whole that a slice is put into keeps its value, wherever it lies."""
+    """The operand of a slice update keeps its value, wherever it is stored."""
     parameters, source = make()
     for whole in (source, weft.tanh(source)):
         changed = weft.update_slice(whole, (slice(0, 2),), 7)
@@ -164,12 +164,12 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
     "unaligned": lambda x: np.frombuffer(b"." + x.tobytes(), np.float32, offset=1).reshape(x.shape),
     "list": lambda x: x.tolist(),
 }
-"""What stands in for a C-contiguous array of the parameter's dtype."""
+"""Arguments that are not C-contiguous arrays of the parameter's dtype."""
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS)
 def test_arguments_of_any_layout(transformer: Any, kind: str) -> None:
-    """An argument need not be contiguous, aligned, or of the parameter's very dtype."""
+    """An argument need not be contiguous, aligned, or of the same dtype as the parameter."""
     x, y = _layer()
     computation = transformer.computation(y, x)
     argument = ARGUMENTS[kind](np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6))
@@ -195,7 +195,7 @@ def test_results_have_the_structure_asked_for(transformer: Any) -> None:
 
 
 def test_results_can_go_to_given_arrays(transformer: Any) -> None:
-    """With out=, the arrays given are filled and returned."""
+    """With out=, the given arrays are filled and returned."""
     x, y = _layer()
     computation = transformer.computation(y, x)
     argument = np.ones((4, 6), np.float32)
@@ -229,7 +229,7 @@ WRONG_CALLS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception]]] = [
 def test_wrong_arguments_are_refused(
     transformer: Any, args: Any, options: Any, error: type[Exception]
 ) -> None:
-    """An error says what is wrong, and the computation works afterwards."""
+    """Wrong arguments raise an error, and the computation works afterwards."""
     x, y = weft.placeholder((2, 3)), weft.placeholder((), "int32")
     computation = transformer.computation(weft.sum(x) + y, x, y)
     with pytest.raises(error):
@@ -246,7 +246,7 @@ def test_only_placeholders_are_parameters(transformer: Any) -> None:
 
 
 def test_unknown_lengths_are_solved_at_the_call(transformer: Any) -> None:
-    """One computation takes any batch size; state that does not depend on it is kept."""
+    """A computation takes any batch size; states that do not depend on it are kept."""
     batch, c = weft.make_axis(None, "N"), weft.make_axis(3, "C")
     x = weft.placeholder((c, batch))
     seen = weft.variable((), initial_value=0)
@@ -264,7 +264,7 @@ def test_unknown_lengths_are_solved_at_the_call(transformer: Any) -> None:
 
 
 def test_unknown_lengths_may_be_positional_and_empty(transformer: Any) -> None:
-    """A symbol stands for one length everywhere; 0 is a length."""
+    """A symbol has one length everywhere, which may be 0."""
     n = weft.symbol("n")
     x, y = weft.placeholder((n, 2)), weft.placeholder((n,))
     computation = transformer.computation(weft.concat([x, x], 0)[::-1] * weft.sum(y), x, y)
@@ -276,7 +276,7 @@ def test_unknown_lengths_may_be_positional_and_empty(transformer: Any) -> None:
 
 
 def test_unknown_lengths_can_be_given(transformer: Any) -> None:
-    """A length that no argument tells is given when the computation is made."""
+    """A length that no argument determines is given when the computation is built."""
     batch = weft.make_axis(None, "N")
     ones = weft.broadcast(weft.constant(1), (batch,))
     results = weft.sum(ones, reduction_axes=batch), weft.tensor_size(ones, reduction_axes=batch)
@@ -286,7 +286,7 @@ def test_unknown_lengths_can_be_given(transformer: Any) -> None:
 
 
 def test_gradient_step_lowers_a_loss(transformer: Any) -> None:
-    """Two parameters learn a line; each step reads both before it writes either."""
+    """Two parameters fit a line; each step reads both before it writes them."""
     x = np.linspace(-1, 1, 16, dtype=np.float32)
     slope, offset = weft.variable((), initial_value=0), weft.variable((), initial_value=0)
     loss = weft.mean(weft.square(slope * x + offset - (3 * x - 2)))
@@ -303,7 +303,7 @@ def test_gradient_step_lowers_a_loss(transformer: Any) -> None:
 def test_random_numbers_are_fresh_and_repeatable(
     transformer: Any, backend: str, shape: tuple[int, ...]
 ) -> None:
-    """Each call draws anew, as the reference does; another transformer starts from scratch."""
+    """Each call draws new numbers, equal to the reference; another transformer starts again."""
     bits = weft.random_bits(shape, seed=1, stream=0)
     computation = transformer.computation(bits)
     states: Any = None
@@ -329,7 +329,7 @@ def test_long_chain(transformer: Any) -> None:
 
 
 def test_print_op_prints(transformer: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """The value is shown with its prefix at every call, even if nothing uses it."""
+    """The value is printed with its prefix at every call, even if it is unused."""
     x = weft.placeholder((2,))
     computation = transformer.computation([weft.print_op(x, "x is"), x + 1], x)
     computation([1.0, 2.0])
@@ -338,7 +338,7 @@ def test_print_op_prints(transformer: Any, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("index", [[0, 3], [-4, 1]])
 def test_an_index_out_of_range_ends_the_call(transformer: Any, index: list[int]) -> None:
-    """The error names the op and the line; no state is written, and the next call works."""
+    """The error has the op and the line; no state is written, and the next call works."""
     x, at = weft.placeholder((3,)), weft.placeholder((2,), "int32")
     calls = weft.variable((), initial_value=0)
     weft.assign(calls, calls + 1)
@@ -362,7 +362,7 @@ CHECKS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_failed_check_ends_the_call(transformer: Any, name: str) -> None:
-    """The error says where; no state is written, and the next call works."""
+    """The error has the positions; no state is written, and the next call works."""
     build, words = CHECKS[name]
     x, calls = weft.placeholder((3,)), weft.variable((), initial_value=0)
     weft.assign(calls, calls + 1)
@@ -376,7 +376,7 @@ def test_a_failed_check_ends_the_call(transformer: Any, name: str) -> None:
 
 
 def test_what_a_backend_lacks_is_refused_with_its_line(backend: str) -> None:
-    """No op falls back in silence: one without a rule is named before anything is compiled."""
+    """An op without a rule raises an error before compilation, and never falls back silently."""
 
     class UnknownOp(weft.TensorOp):
         def infer(self) -> Any:
@@ -395,12 +395,12 @@ RANDOM_WORDS = [
     [0x429A20E1, 0xAAACE2BB, 0x29B016F8, 0xCED4D02A, 0xC5754F5C, 0x4E631157],
     [0x37445FEF, 0x6EB34920, 0x3942C0A4, 0x2D93D220, 0xAEC57D08, 0x832F938F],
 ]
-"""What two calls draw with the seed 7 and the stream 2: the first words of two blocks of Philox."""
+"""The words of two calls with seed 7 and stream 2: the first ones of two blocks of Philox."""
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_random_numbers_are_the_same_to_the_bit(transformer: Any, dtype: str) -> None:
-    """Integers, and uniform numbers made from them, do not depend on the backend."""
+    """Random integers, and uniform numbers computed from them, do not depend on the backend."""
     if not {dtype, "uint32"} <= transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype} and uint32")
     bits = weft.random_bits((2, 3), seed=7, stream=2)
@@ -413,7 +413,7 @@ def test_random_numbers_are_the_same_to_the_bit(transformer: Any, dtype: str) ->
 
 
 def _in_threads(work: Callable[[int], Any]) -> list[Any]:
-    """Return what `work` gives for each thread's number, all starting at once."""
+    """Return the results of `work` in several threads that start at once, by thread number."""
     barrier = Barrier(WORKERS)
 
     def run(number: int) -> Any:
@@ -443,7 +443,7 @@ def test_threads_may_call_one_computation(transformer: Any) -> None:
 
 @level(THREADS)
 def test_threads_see_each_others_writes(transformer: Any) -> None:
-    """Concurrent calls that write a state happen one after the other."""
+    """Concurrent calls that write a state are serialised."""
     w = weft.variable((100,), initial_value=0)
     weft.assign(w, w + 1)
     computation = transformer.computation(w)
@@ -455,7 +455,7 @@ def test_threads_see_each_others_writes(transformer: Any) -> None:
 
 @level(THREADS)
 def test_threads_may_specialise_at_once(transformer: Any) -> None:
-    """Concurrent first calls with different lengths compile what each needs."""
+    """Concurrent first calls with different lengths compile a specialisation each."""
     n = weft.symbol("n")
     x = weft.placeholder((n,))
     computation = transformer.computation(weft.sum(x * x), x)
@@ -467,7 +467,7 @@ def test_threads_may_specialise_at_once(transformer: Any) -> None:
 
 
 def test_a_computation_op_is_captured_when_it_is_built(backend: str) -> None:
-    """It gives the same on every transformer, whatever is written after it was built."""
+    """It has the same result on every transformer, regardless of later writes."""
     x, w = weft.placeholder((3,)), weft.variable((), initial_value=2)
     op = weft.computation({"product": x * w}, x)
     weft.assign(w, 100)

@@ -1,4 +1,4 @@
-"""Every composite in the op table has the value of its decomposition, primitives alone."""
+"""Every composite in the op table has the value of its decomposition into primitives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.testing.table import TABLE
 from weft.testing.table.rows import Row
 
 PRIMITIVES = Target("primitives", supports=lambda op: not isinstance(op, CompositeOp))
-"""A backend with nothing but what a backend must have."""
+"""A target that supports primitives only."""
 
 CHECKED = ("float64", "int32")
 
@@ -26,7 +26,7 @@ def _dtypes(row: Row) -> tuple[str, ...]:
 
 
 def has_composites(row: Row, dtype: str) -> bool:
-    """Whether the ops of a row have anything to decompose."""
+    """Whether the ops of a row contain composites."""
     placeholders = [
         weft.placeholder(make_axes(axes), operand.dtype or dtype)
         for operand, axes in zip(row.operands, row.shapes[0], strict=True)
@@ -45,7 +45,7 @@ COMPOSITES = [
 
 @pytest.mark.parametrize(("row", "dtype"), COMPOSITES)
 def test_decomposition_has_the_value_of_the_composite(row: Row, dtype: str) -> None:
-    """At samples, and at special values where the row is defined there."""
+    """Values agree at samples, and at special values if the row is defined there."""
     cases = [make_case(row, row.shapes[0], dtype, with_gradients=False)]
     if row.is_special:
         cases.append(make_special_case(row, dtype))
@@ -65,6 +65,6 @@ def _problem(case: Case) -> str | None:
 
 
 def decomposed(graph: Graph) -> Graph:
-    """Return a graph of the same value that is made of primitives alone."""
+    """Return a graph decomposed into primitives."""
     made: Graph = plugins.load(plugins.PASSES, "decompose")().do_pass(graph, PRIMITIVES)
     return made

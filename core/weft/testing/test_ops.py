@@ -37,23 +37,23 @@ DIFFERENTIABLE = [pytest.param(row, id=row.name) for row in TABLE if row.gradien
 
 
 def test_every_public_function_has_a_row() -> None:
-    """The table cannot fall behind the functions that weft exports."""
+    """The table covers every function that weft exports."""
     assert functions_without_row() == []
 
 
 def test_every_public_function_refuses_something() -> None:
-    """Wrong uses are in the table as well."""
+    """The table has a wrong use of every function."""
     assert functions_without_refusal() == []
 
 
 def test_rows_have_names_of_their_own() -> None:
-    """A name stands for one row."""
+    """The names of rows and refusals are unique."""
     assert len(ROWS) == len(TABLE)
     assert len({refusal.name for refusal in REFUSALS}) == len(REFUSALS)
 
 
 def test_it_has_a_device(backend: str) -> None:
-    """If a backend has none, the tests of levels are not collected for it, and this one skips."""
+    """Without a device the tests of levels are not collected for a backend, and this one skips."""
     assert backend
 
 
@@ -69,7 +69,7 @@ def test_row_gives_what_the_reference_gives(
     is_brief: bool,
     record_property: Any,
 ) -> None:
-    """In every shape and layout, value and gradient are those of the reference."""
+    """Value and gradients equal the reference in every shape and layout."""
     with_gradients = includes(highest_level, GRADIENTS)
     findings = batch.findings(row, backend, with_gradients, is_brief)
     target = batch.target
@@ -86,18 +86,18 @@ def test_row_gives_what_the_reference_gives(
 
 
 TOGETHER = 25
-"""How many cases are one computation: compilers take their time over large programs."""
+"""The number of cases in a computation: compilers take long for large programs."""
 BRIEFLY = 32
-"""Of the rows of a test, the quick mode takes one in so many."""
+"""The quick mode takes one row in this many."""
 PARTS = 4
-"""How many tests a dtype is, so that none takes a minute."""
+"""The number of tests for a dtype, so that none takes a minute."""
 
 
 @level(DTYPES)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("dtype", [*NARROW, *INTEGERS])
 def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str, part: int, is_brief: bool) -> None:
-    """The first shapes of each row, where floats or integers are taken, many in a computation."""
+    """Rows of floats or integers have the right values in a rarer dtype, for their first shapes."""
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
     model = "float32" if dtype in NARROW else "int32"
@@ -111,7 +111,7 @@ def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str, part: int, is_brief
 
 @pytest.mark.parametrize("refusal", [pytest.param(each, id=each.name) for each in REFUSALS])
 def test_wrong_use_is_refused(refusal: Refusal) -> None:
-    """The error is of the class and in the words that the row says, and names a line."""
+    """The error has the class and the words of the row, and a line."""
     with pytest.raises(refusal.error, match=refusal.words) as caught:
         refusal.build()
     message = str(caught.value)
@@ -121,7 +121,7 @@ def test_wrong_use_is_refused(refusal: Refusal) -> None:
 
 @pytest.mark.parametrize(("row", "dtype"), WITH_EXPECTED)
 def test_reference_is_what_numpy_gives(row: Row, dtype: str) -> None:
-    """The reference of the op agrees with the plain expression in the row."""
+    """The reference of the op agrees with the NumPy expression of the row."""
     assert row.expected is not None
     case = make_case(row, row.shapes[0], dtype, with_gradients=False)
     graph = weft.capture([case.value], case.placeholders)
@@ -134,13 +134,13 @@ def test_reference_is_what_numpy_gives(row: Row, dtype: str) -> None:
 
 @pytest.mark.parametrize("row", DIFFERENTIABLE)
 def test_gradient_is_a_central_difference(row: Row) -> None:
-    """The gradient's graph gives the slope of the value's graph, in float64."""
+    """The gradient agrees with central differences of the value, in float64."""
     _check_gradients([make_case(row, row.shapes[0], "float64")])
 
 
 @pytest.mark.parametrize("row", DIFFERENTIABLE)
 def test_gradient_of_other_operands_is_a_central_difference(row: Row) -> None:
-    """So it is for operands of other shapes, or that are views."""
+    """The gradient agrees with central differences for other shapes and for views."""
     cases = [make_case(row, shapes, "float64") for shapes in row.shapes[1:4]]
     if len(row.shapes[0][0]) > 1:
         cases += [
@@ -157,7 +157,7 @@ def _check_gradients(cases: list[Case]) -> None:
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in TABLE if row.twice])
 def test_second_derivative_is_a_central_difference(row: Row) -> None:
-    """Differentiating a gradient again gives the slope of the gradient's graph."""
+    """The second derivative agrees with central differences of the gradient."""
     case = make_case(row, row.shapes[0], "float64")
     random = seeded(row.name)
     for gradient in case.gradients.values():

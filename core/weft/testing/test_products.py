@@ -1,4 +1,4 @@
-"""What follows a matrix product, which a backend may compute before the product is written."""
+"""Epilogues of matrix products, which a backend may fuse into the product."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRODUCTS = {
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_what_follows_a_product(transformer: Any, name: str) -> None:
-    """Bias, activation, residual and cast, in the kernel of the product or after it."""
+    """Bias, activation, residual and cast have the right values, fused into the product or not."""
     x, y = map(weft.placeholder, PRODUCTS[name])
     product = weft.matmul(x, y)
     shapes = product.axes.shape[-1:], product.axes.shape

@@ -1,4 +1,4 @@
-"""Random programs: whatever passes, plans and printing do, values are those of the reference."""
+"""Random programs keep the values of the reference through passes, plans and printing."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from weft.testing.random_graphs import RandomProgram, programs
 from weft.testing.reference import evaluate
 
 MINIMAL = ("decompose",)
-"""The passes without which a backend cannot run composites."""
+"""The minimal pipeline of a backend without composites."""
 
 TOGETHER = 5
-"""How many programs are one computation, because compiling is what takes time."""
+"""The number of programs in a computation, because compilation dominates the time."""
 
 reproducible = settings(
     max_examples=300,
@@ -52,7 +52,7 @@ def _exact_target(**options: Any) -> Target:
 @settings(reproducible, max_examples=reproducible.max_examples // TOGETHER)
 @given(data=st.data())
 def test_compiled_program_gives_what_the_reference_gives(backend: str, data: Any) -> None:
-    """With all passes, and with as few as possible, over two calls; and the plans hold."""
+    """Values hold with all passes and with the minimal ones, over two calls; plans verify."""
     drawn = programs(_float_of(backend))
     several = [data.draw(drawn) for _ in range(TOGETHER)]
     results = [result for program in several for result in program.results]
@@ -74,7 +74,7 @@ def test_compiled_program_gives_what_the_reference_gives(backend: str, data: Any
 @reproducible
 @given(program=programs())
 def test_each_pass_keeps_values(program: RandomProgram) -> None:
-    """Every pass of the default pipeline, by itself and after those before it."""
+    """Each pass of the default pipeline keeps values, alone and after the ones before it."""
     graph = weft.capture(program.results, program.placeholders)
     target = _exact_target()
     wanted = expectations(graph, program.arrays, target)
@@ -90,7 +90,7 @@ def test_each_pass_keeps_values(program: RandomProgram) -> None:
 @reproducible
 @given(program=programs(), limits=st.sampled_from([(1, 2), (1, 1), (2, 2), (3, 3)]))
 def test_shaping_keeps_values_and_ranks(program: RandomProgram, limits: tuple[int, int]) -> None:
-    """RequiredTensorShaping brings elementwise ops and reductions down to what a target takes."""
+    """RequiredTensorShaping reduces the ranks of elementwise ops and reductions to the target's."""
     graph = weft.capture(program.results, program.placeholders)
     target = _exact_target(max_elementwise_rank=limits[0], max_reduction_rank=limits[1])
     wanted = expectations(graph, program.arrays, target)
@@ -107,7 +107,7 @@ def test_shaping_keeps_values_and_ranks(program: RandomProgram, limits: tuple[in
 @reproducible
 @given(program=programs())
 def test_text_parses_back(program: RandomProgram) -> None:
-    """The printed graph is read back as the same program with the same values."""
+    """The printed graph is parsed to the same program with the same values."""
     graph = weft.capture(program.results, program.placeholders)
     text = graph.text(full=True)
     parsed = weft.parse(text)

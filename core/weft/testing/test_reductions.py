@@ -1,7 +1,7 @@
-"""Reductions of many elements, whose rounding errors must not grow with their number.
+"""Reductions of many elements: rounding errors must not grow linearly with the number of elements.
 
-What is reduced has one sign, so that nothing cancels, and is judged in long doubles. The error may
-be a 64th of the target's relative tolerance for each time that the number of elements doubles.
+The elements have one sign, so that there is no cancellation. The reference uses long doubles. The
+error may be 1/64 of the target's relative tolerance for each doubling of the number of elements.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from weft.testing.levels import VALUES, level
 pytestmark = level(VALUES)
 
 SHARE = 64
-"""The relative tolerance of a target over the error for each doubling."""
+"""The relative tolerance of a target divided by the allowed error for each doubling."""
 
 
 class Case(NamedTuple):
-    """A function of one array in weft and in NumPy.
+    """A function of an array in weft and in NumPy.
 
     Attributes
     ----------
     shape
-        That of the array.
+        The shape of the array.
     elements
-        How many elements are reduced into one.
+        The number of elements reduced into one.
     """
 
     name: str
@@ -128,7 +128,7 @@ FAR = (
 def problems(
     found: Sequence[Any], cases: Sequence[Case], arrays: Sequence[Any], target: Target
 ) -> list[str]:
-    """Return a line for each case whose results are too far from those in NumPy."""
+    """Return a line for each case with results too far from NumPy's."""
     lines = []
     for case, got, array in zip(cases, found, arrays, strict=True):
         wide = np.clongdouble if array.dtype.kind == "c" else np.longdouble
@@ -142,7 +142,7 @@ def problems(
 
 
 def compute(transformer: Any, cases: Sequence[Case], arrays: Sequence[Any]) -> Sequence[Any]:
-    """Return what one program gives for all cases."""
+    """Return the results of all cases, in one program."""
     parameters = [weft.placeholder(each.shape, dtype=each.dtype) for each in arrays]
     results = [case.build(x) for case, x in zip(cases, parameters, strict=True)]
     return transformer.computation(results, *parameters)(*arrays)  # type: ignore[no-any-return]
@@ -151,7 +151,7 @@ def compute(transformer: Any, cases: Sequence[Case], arrays: Sequence[Any]) -> S
 def check(
     transformer: Any, cases: Sequence[Case], dtype: str, draw: Callable[[tuple[int, ...]], Any]
 ) -> None:
-    """Compute cases on arrays that are drawn, and compare."""
+    """Compute cases on random arrays, and compare."""
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype}")
     arrays = [np.asarray(draw(case.shape)).astype(as_dtype(dtype)) for case in cases]
@@ -159,7 +159,7 @@ def check(
 
 
 def even(shape: tuple[int, ...]) -> Any:
-    """Return an array of 0.1, whose roundings all go the same way."""
+    """Return an array of 0.1, for which all rounding errors have the same sign."""
     return np.full(shape, 0.1)
 
 
@@ -174,31 +174,31 @@ def near_one(shape: tuple[int, ...]) -> Any:
 
 
 def far_from_zero(shape: tuple[int, ...]) -> Any:
-    """Return numbers a million times as far from 0 as from each other."""
+    """Return numbers with a mean a million times their standard deviation."""
     return 1e6 + np.random.default_rng(9).standard_normal(shape)
 
 
 @pytest.mark.parametrize("draw", [even, uneven])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
 def test_long_sums(transformer: Any, dtype: str, draw: Any) -> None:
-    """Sums of rows, columns and other layouts, and what is made of them."""
+    """Sums of rows, columns and other layouts, and functions of them, are accurate."""
     check(transformer, SUMS if dtype == "complex64" else (*SUMS, *REAL), dtype, draw)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_long_sums_of_16_bits(transformer: Any, dtype: str) -> None:
-    """They are taken in float32, and rounded once."""
+    """Sums of 16-bit floats are computed in float32, and rounded once."""
     names = ("a mean", "short rows", "columns", "many columns")
     check(transformer, [case for case in SUMS if case.name in names], dtype, even)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
 def test_long_products(transformer: Any, dtype: str) -> None:
-    """Each multiplication may round the whole product."""
+    """Products are accurate, though each multiplication rounds."""
     check(transformer, PRODUCTS, dtype, near_one)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_variances_far_from_zero(transformer: Any, dtype: str) -> None:
-    """The mean of such numbers is itself rounded to some part of their distance."""
+    """Variances are accurate, though the rounding error of the mean is not negligible."""
     check(transformer, FAR, dtype, far_from_zero)

@@ -1,7 +1,7 @@
-"""Rows that are computed together: compilers take their time over each program, however small.
+"""Batches of rows computed in one program, because compilers take long for each program.
 
-A test is of one row and reports by itself. The first test of some that belong together computes
-the rows of all of them in one program; the others find there what came of theirs.
+A test is of one row and reports by itself. The first test of a batch computes all its rows in one
+program; the others look up their outcome.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from weft.testing.levels import TOGETHER
 from weft.testing.table.rows import Row
 
 MOST = 12
-"""How many rows are one program. With PoCL that saves three tenths of what it costs to compile them
-alone; more of them save nothing more."""
+"""The maximal number of rows in a program. With PoCL that saves 30 % of the compilation time of
+single rows; more rows save no more."""
 
 together: pytest.MarkDecorator = getattr(pytest.mark, TOGETHER)
-"""The mark of tests that take a `row`, a `dtype`, a `backend` and the `batch` of the row."""
+"""The mark of tests with a `row`, a `dtype`, a `backend` and the `batch` of the row."""
 
 
 class Batch:
-    """Rows in one dtype that are computed in one program of a backend.
+    """Rows in one dtype, computed in one program of a backend.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Batch:
     dtype
         The dtype of their operands.
     target
-        That of the backend, once they were computed.
+        The target of the backend, set by the computation.
     """
 
     target: Target
@@ -47,9 +47,9 @@ class Batch:
     def findings(
         self, row: Row, backend: str, with_gradients: bool, brief: bool = False
     ) -> list[Finding]:
-        """Return what came of each case of a row; raises the error if its cases cannot be made.
+        """Return the outcome of each case of a row; raises the error if its cases cannot be built.
 
-        Nothing came of any where the target does not compute with the dtype. `brief` is one of
+        There are no outcomes if the target does not support the dtype. For `brief` see
         `make_cases`.
         """
         if not self._found:
@@ -79,7 +79,7 @@ BATCH = pytest.StashKey[Batch]()
 
 
 def put_together(items: Iterable[pytest.Item]) -> None:
-    """Give each test that has the mark its batch: others of the same dtype on the same backend."""
+    """Assign each marked test its batch: tests of the same dtype on the same backend."""
     batches: dict[tuple[object, ...], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker(TOGETHER) is None:

@@ -1,8 +1,8 @@
-"""The table of ops: every public function of weft, the operands it takes, and what comes out.
+"""The op table: every public function of weft, with operands and expected values.
 
-The conformance tests run each row on every backend, in several dtypes, ranks and layouts, and see
-each refusal refused. A function without a row, or one that refuses nothing, fails a test, so the
-table cannot fall behind.
+The conformance tests run each row on every backend, in several dtypes, ranks and layouts, and check
+the error of each refusal. A function without a row or a refusal fails a test, so the table is
+complete.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ _FAMILIES = (
 )
 
 TABLE: tuple[Row, ...] = tuple(row for family in _FAMILIES for row in family.ROWS)
-"""Every row."""
+"""All rows."""
 
 REFUSALS: tuple[Refusal, ...] = tuple(each for family in _FAMILIES for each in family.REFUSALS)
-"""Every use that is refused while the graph is built."""
+"""All wrong uses, refused while the graph is built."""
 
 
 def public_functions() -> dict[str, Any]:
-    """Return by name the functions of `weft` that make ops."""
+    """Return the functions of `weft` that build ops, by name."""
     found = ((name, getattr(weft, name)) for name in weft.__all__)
     return {
         name: value
@@ -104,15 +104,15 @@ def public_functions() -> dict[str, Any]:
 
 
 def functions_without_row() -> list[str]:
-    """Return the names of the public functions that the table lacks; an alias needs no row.
+    """Return the names of the public functions without a row; an alias needs none.
 
-    Nor does `weft.computation`, which yields no tensor; the conformance tests call it.
+    Neither does `weft.computation`, which yields no tensor and is tested separately.
     """
     covered = {getattr(weft, row.function) for row in TABLE} | {weft.computation}
     return sorted(name for name, value in public_functions().items() if value not in covered)
 
 
 def functions_without_refusal() -> list[str]:
-    """Return the names of the public functions of which no wrong use is in the table."""
+    """Return the names of the public functions without a refusal."""
     covered = {getattr(weft, refusal.function) for refusal in REFUSALS}
     return sorted(name for name, value in public_functions().items() if value not in covered)

@@ -74,7 +74,7 @@ _WEIGHTED: Shapes = (
     ((), ()), ((5,), ()), ((3, 4), (4,)), ((2, 1, 3, 2), (3, 1)), ((2, 0, 3), (3,)), ((4,), (1,)),
     ((H, C), (H, C)), ((H, C), (C, H)), ((H, C), (C,)), ((H, C), ()),
 )  # fmt: skip
-"""Two operands of which the second adds no axes to the first."""
+"""Shapes of two operands where the second adds no axes to the first."""
 
 _OPTIONS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     "slope": ("leaky_relu", lambda x: weft.leaky_relu(x, 0.25), lambda x: np.maximum(x, x / 4)),
@@ -95,7 +95,7 @@ _OPTIONS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     "tanh": ("gelu", lambda x: weft.gelu(x, "tanh"), _gelu_tanh),
     "": ("threshold", lambda x: weft.threshold(x, 0.6, -7), lambda x: np.where(x > 0.6, x, -7)),
 }  # fmt: skip
-"""By case, a function with other arguments than the defaults, and the same in NumPy."""
+"""By case, a function with non-default arguments, and the same in NumPy."""
 
 
 def _halves(x: Any, axis: int) -> Any:

@@ -43,7 +43,7 @@ def _row(
 def _each(
     function: str, case: str, arguments: tuple[Any, ...], shapes: Shapes = CUBE, same: str = ""
 ) -> Row:
-    """Return a row of a function that NumPy has too, with the same arguments."""
+    """Return a row of a function with the same arguments in NumPy."""
     numpys = getattr(np, same or function)
     weft_function = getattr(weft, function)
     return _row(

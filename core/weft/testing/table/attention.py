@@ -19,7 +19,7 @@ def _attention(
     bias: Any = 0.0,
     scale: float | None = None,
 ) -> Any:
-    """Return attention query by query, with the keys that each may look at."""
+    """Return attention computed query by query, over the unmasked keys."""
     batch = np.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     query, key, value = (
         np.broadcast_to(x, (*batch, *x.shape[-3:])).astype(np.float64) for x in (query, key, value)
@@ -63,7 +63,7 @@ _TRIPLES: Shapes = (
     ((2, 0, 2), (2, 4, 2), (2, 4, 3)),
     ((2, 3, 2), (2, 0, 2), (2, 0, 3)),
 )
-"""Batches, single heads, groups of heads that share keys, and nothing at all."""
+"""Shapes with batches, single heads, heads that share keys, and empty axes."""
 
 _CAUSAL_TRIPLES: Shapes = (
     ((2, 3, 2), (2, 4, 2), (2, 4, 3)),
@@ -71,13 +71,13 @@ _CAUSAL_TRIPLES: Shapes = (
     ((2, 4, 2), (1, 2, 2), (1, 2, 3)),
     ((3, 2), (3, 2), (3, 1)),
 )
-"""More keys than queries, as many, and fewer, so that the first queries look nowhere."""
+"""More, as many, and fewer keys than queries, so that the first queries are fully masked."""
 
 _THREE = operands("any", "any", "any")
 
 
 def _decoded(query: Any, key: Any, value: Any) -> Any:
-    """Return causal attention token by token, with a cache that is longer than the sequence."""
+    """Return causal attention computed token by token, with a cache longer than the sequence."""
     keys, values = (
         weft.persistent_tensor((*x.shape[:-2], x.shape[-2] + 2, x.shape[-1]), x.dtype)
         for x in (key, value)
@@ -93,7 +93,7 @@ def _decoded(query: Any, key: Any, value: Any) -> Any:
 
 
 def _prefilled(query: Any, key: Any, value: Any) -> Any:
-    """Return causal attention of the whole sequence at once, through a cache."""
+    """Return causal attention of the whole sequence, through a cache."""
     caches = [weft.persistent_tensor(x.axes, x.dtype) for x in (key, value)]
     with weft.saved_user_deps():
         return weft.attention_with_cache(query, key, value, *caches, 0)
@@ -144,7 +144,7 @@ def _plainly_projected_arrays(x: Any, y: Any, wq: Any, wk: Any, wv: Any, wo: Any
 
 
 def _rotated(x: Any, places: Any = None, interleaved: bool = False, base: float = 1e4) -> Any:
-    """Return pairs as complex numbers, rotated by a product."""
+    """Return pairs rotated by complex multiplication."""
     depth = x.shape[-1]
     places = np.arange(x.shape[-2]) if places is None else places
     turns = np.exp(1j * np.asarray(places)[..., None] / base ** (np.arange(0, depth, 2) / depth))

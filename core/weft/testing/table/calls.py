@@ -1,4 +1,4 @@
-"""Rows of the op table: calls of graphs, loops and choices."""
+"""Rows of the op table: calls of graphs, loops and conditionals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _like(x: Any) -> Any:
 
 
 def _layer(x: Any, y: Any) -> weft.Graph:
-    """Return a graph of two results; it is large enough to be called rather than inlined."""
+    """Return a graph of two results, too large to be inlined."""
     a, b = _like(x), _like(y)
     first = weft.tanh(a * b) + weft.sin(a) * weft.cos(b) - weft.square(b) * 0.5
     second = weft.tanh(first + b) * weft.sin(b - a) + weft.cos(first) * 0.25
@@ -69,7 +69,7 @@ def _chosen_in_numpy(x: Any, y: Any) -> Any:
 
 
 def _until(x: Any, y: Any) -> Any:
-    """Return x plus as many times y as it takes to count to five."""
+    """Return a while loop that adds y to x until a counter is five."""
     count, a, b = weft.placeholder((), "int32"), _like(x), _like(y)
     more = weft.capture([weft.less(count, 5)], [count, a, b], "more")
     step = weft.capture([count + 1, a + b], [count, a, b], "step")

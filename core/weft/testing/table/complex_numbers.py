@@ -1,6 +1,6 @@
-"""Rows of the op table: complex numbers, on the way from real numbers to real ones.
+"""Rows of the op table: complex functions with real operands and results.
 
-So every check of the kit applies to them, central differences too.
+So every check of the kit applies to them, including central differences.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _PAIR: Shapes = (((2, 3), (2, 3)), ((H, C), (C,)))
 
 
 def _real(z: Any) -> Any:
-    """Return a real number in which both parts of z count."""
+    """Return a real number that depends on both parts of z."""
     return weft.real(z) + weft.imag(z) * 2
 
 
@@ -103,7 +103,7 @@ def _row(
     domain: tuple[Operand, ...] = operands("unit", "unit"),
     case: str = "complex",
 ) -> Row:
-    """Return a row that is built from the real and the imaginary parts."""
+    """Return a row with real and imaginary parts as operands."""
     return Row(name, build, domain, _PAIR, FLOATS, expected, case, twice=True, is_generic=False)
 
 

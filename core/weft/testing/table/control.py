@@ -1,4 +1,4 @@
-"""Rows of the op table: checks and checkpoints, which change no value."""
+"""Rows of the op table: checks and checkpoints, which keep values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _X = weft.placeholder((2, 3))
 
 
 def _layers(x: Any, y: Any) -> Any:
-    """Return layers whose values between checkpoints are not kept, the last within the first."""
+    """Return layers in nested checkpoints."""
     first = weft.checkpoint(weft.tanh(x) * y, [x, y])
     second = weft.checkpoint(weft.sin(first) + weft.softmax(first), [first])
     return weft.checkpoint(weft.tanh(second) * first * x)

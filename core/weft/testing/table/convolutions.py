@@ -17,7 +17,7 @@ _Pairs = tuple[tuple[int, int], ...]
 def _naive(
     x: Any, w: Any, stride: Any, padding: _Pairs, dilation: Any, groups: int = 1, bias: Any = None
 ) -> Any:
-    """Convolve number by number."""
+    """Compute a convolution element by element."""
     geometry = (x.shape[2:], w.shape[2:], stride, padding, dilation)
     result = np.zeros((x.shape[0], w.shape[0], *counts_of(*geometry)), x.dtype)
     for image, filter_, channel in np.ndindex(x.shape[0], *w.shape[:2]):
@@ -32,7 +32,7 @@ def _naive(
 def _naive_transpose(
     x: Any, w: Any, stride: Any, padding: _Pairs, extra: Any, dilation: Any, groups: int = 1
 ) -> Any:
-    """Lay out filters number by number, then cut the padding off."""
+    """Compute a transposed convolution element by element, then cut off the padding."""
     parts = zip(x.shape[2:], w.shape[2:], stride, dilation, extra, strict=True)
     lengths = [(n - 1) * step + gap * (k - 1) + 1 + more for n, k, step, gap, more in parts]
     result = np.zeros((x.shape[0], w.shape[1] * groups, *lengths), x.dtype)
@@ -74,7 +74,7 @@ _CONVOLUTIONS: dict[str, _Case] = {
                   ((1, 1), ((1, 1), (1, 1)), (1, 1), 3)),
     "whole": ((((3, 2, 2, 3), (2, 2, 2, 3)),), {}, ((1, 1), _NONE2, (1, 1))),
 }  # fmt: skip
-"""By name, shapes, options, and the geometry in numbers; all of it in two dimensions."""
+"""By name, shapes, options, and the expanded geometry, in two dimensions."""
 
 _LINE: _Case = (
     (((2, 2, 5), (2, 2, 3)), ((1, 1, 7), (1, 1, 2))),

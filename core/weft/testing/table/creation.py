@@ -1,4 +1,4 @@
-"""Rows of the op table: constants everywhere, ranges, identities, meshes."""
+"""Rows of the op table: filled tensors, ranges, identity matrices, meshes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def _collapsed(path: Sequence[int], blank: int) -> tuple[int, ...]:
 
 
 def _loss(logarithms: Any, labels: Any, blank: int) -> Any:
-    """Return minus the logarithm of the sum over every path that gives the labels."""
+    """Return the negative logarithm of the sum over all paths for the labels."""
     times, classes = logarithms.shape
     total = sum(
         np.exp(sum(logarithms[time, label] for time, label in enumerate(path)))
@@ -39,7 +39,7 @@ def _losses(x: Any, labels: Any, times: Any = (), counts: Any = (), blank: int =
 
 
 def _each(x: Any, labels: Any, *lengths: Any, **options: Any) -> Any:
-    """Return the losses for labels counted from 1."""
+    """Return the losses for labels from 1."""
     return weft.ctc_loss(x, labels + 1, *lengths, reduction="none", **options)
 
 

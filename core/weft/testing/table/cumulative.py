@@ -48,7 +48,7 @@ _KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any], str, tuple[str, 
     "cummin": (weft.cummin, _greatest, "distinct", NUMBERS),
     "logcumsumexp": (weft.logcumsumexp, _log_sum_exp, "any", NUMBERS),
 }
-"""By name: the function, what it does with all elements up to one, and its operand."""
+"""By name: the function, its NumPy reduction, and its operand."""
 
 _LINES: Shapes = (((6,),), ((1,),), ((0,),), ((W,),))
 
@@ -69,7 +69,7 @@ def _running(
     exclusive: bool = False,
     reverse: bool = False,
 ) -> Any:
-    """Combine all elements up to each one, anew for each of them."""
+    """Reduce all elements up to each one, separately for each."""
     rows = np.moveaxis(x, 1 if axis == "C" else axis, 0)[:: -1 if reverse else 1]
     parts = [combine(rows[: k + (not exclusive)], axis=0) for k in range(len(rows))]
     return np.moveaxis(np.stack(parts)[:: -1 if reverse else 1], 0, 1 if axis == "C" else axis)
@@ -94,17 +94,17 @@ _MASK = np.array([True, False, True, True, False, True])
 
 
 def _holes(where: Any, x: Any, value: float) -> Any:
-    """Return six elements with a value in place of some, the first among them."""
+    """Return six elements with some, including the first, replaced by a value."""
     return where(_MASK, x, value) if value == 0 else where(_MASK, value, x)
 
 
 def _rest(x: Any, reverse: bool) -> Any:
-    """Return all elements but the first; in reverse, but the last."""
+    """Return all elements but the first, or in reverse all but the last."""
     return x[:-1] if reverse else x[1:]
 
 
 def _operands(name: str, domain: str, options: dict[str, Any]) -> tuple[Operand, ...]:
-    """Return an operand without a gradient where an exclusive result begins with an infinity."""
+    """Return an operand, without a gradient if an exclusive result starts with an infinity."""
     is_finite = name in ("cumsum", "cumprod") or "exclusive" not in options
     return operands(domain) if is_finite else fixed(domain)
 

@@ -1,6 +1,6 @@
 """Rows of the op table: linear systems, inverses, determinants, powers of matrices.
 
-Operands are made regular, or positive definite, inside the rows: so they are in any layout.
+Operands are made regular or positive definite inside the rows, so they may have any layout.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SYSTEMS: Shapes = (
     ((2, 2), (2, 0)),
 )  # fmt: skip
 _TURN = 1 - 0.5j
-"""A factor that makes complex numbers of real ones."""
+"""A factor that makes real numbers complex."""
 
 
 def _regular(x: Any) -> Any:
-    """Return matrices whose diagonal outweighs all else, of a tensor or an array."""
+    """Return diagonally dominant matrices, of a tensor or an array."""
     diagonal = 3 * np.eye(x.shape[-1])
     return x + (diagonal if isinstance(x, np.ndarray) else weft.constant(diagonal, dtype=x.dtype))
 
@@ -64,7 +64,7 @@ _OF_ONE: tuple[tuple[str, str, Function, Function, Function], ...] = (
     ("matrix_power", "-5", lambda x: weft.matrix_power(x, -5),
      lambda x: np.linalg.matrix_power(x, -5), _regular),
 )  # fmt: skip
-"""The function, its case, how it is called, the same in NumPy, and how its operand is made."""
+"""The function, its case, its call, the same in NumPy, and the function of its operand."""
 
 _OF_SYSTEM: tuple[tuple[str, str, Function, Function, Function], ...] = (
     ("solve", "", weft.solve, np.linalg.solve, _regular),
@@ -81,7 +81,7 @@ _OF_SYSTEM: tuple[tuple[str, str, Function, Function, Function], ...] = (
     ("cholesky_solve", "upper", lambda a, b: weft.cholesky_solve(a, b, lower=False),
      lambda a, b: np.linalg.solve(np.triu(a).conj().mT @ np.triu(a), b), _regular),
 )  # fmt: skip
-"""The same for functions of a matrix and of right sides."""
+"""The same for functions of a matrix and right-hand sides."""
 
 
 def _rows() -> list[Row]:
@@ -99,7 +99,7 @@ def _rows() -> list[Row]:
 
 
 def _complex_rows() -> list[Row]:
-    """Return rows whose value is a real part, so that real derivatives test complex ones."""
+    """Return rows with real results, so that real derivatives test complex ones."""
     rows = [
         Row(name, lambda x, f=function, m=make: weft.real(f(m(x)) * _TURN), _ONE, (((2, 3, 3),),),
             ("float32",), lambda x, f=numpy, m=make: (f(m(x)) * _TURN).real, "complex", twice=True)
@@ -124,12 +124,12 @@ _SECOND_LOST = np.array([1.0, 0.0]).reshape(2, 1, 1)
 
 
 def _degenerate(x: Any) -> Any:
-    """Return a stack of a regular matrix, and of one that is all zeros."""
+    """Return a stack of a regular matrix and a zero matrix."""
     return _regular(x) * _SECOND_LOST.astype(x.dtype)
 
 
 def _first_alone(function: Function) -> Function:
-    """Return a function of stacks that gives NaN for the second."""
+    """Return a function of stacks with NaN for the second matrix."""
 
     def computed(*stacks: Any) -> Any:
         first = function(*(stack[0] for stack in stacks))

@@ -1,4 +1,4 @@
-"""Rows of the op table: losses of numbers and of vectors, one by one or along an axis."""
+"""Rows of the op table: elementwise losses, and losses of vectors along an axis."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _PAIRED: dict[str, dict[str, tuple[tuple[str, str], dict[str, Any], Callable[...
         "logarithms": (("any", "any"), {"log_target": True}, lambda x, t: np.exp(t) * (t - x)),
     },
 }  # fmt: skip
-"""By function and case: domains of predictions and targets, options, and the loss of each."""
+"""By function and case: domains of predictions and targets, options, and the NumPy loss."""
 
 _SAME: Shapes = (
     ((3, 4), (3, 4)), ((), ()), ((5,), ()), ((1, 1), (1, 1)), ((2, 0), (2, 0)), ((H, C), (C, H)),

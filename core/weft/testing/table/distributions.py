@@ -1,6 +1,6 @@
-"""Rows of the op table: random bits, and what is made of them; at the first call of a computation.
+"""Rows of the op table: random bits and distributions, at the first call of a computation.
 
-What is expected is computed from the published generator, in Python's integers where it matters.
+Expected values are computed from the published generator, with Python integers where exact.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ _LOCATED: dict[str, tuple[Callable[..., Any], Callable[[tuple[int, ...]], Any]]]
     "exponential": (lambda x, loc, scale: loc + weft.exponential(x, scale, x.dtype, **KEY),
                     lambda shape: -np.log(_open_unit(shape))),
 }  # fmt: skip
-"""By distribution, with a location and a scale: how it is built, and its standard form."""
+"""By distribution with location and scale: its function, and its standard form in NumPy."""
 
 
 def _located_rows() -> list[Row]:

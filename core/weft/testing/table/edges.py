@@ -1,4 +1,4 @@
-"""Rows of the op table at the edges of primitives: many elements, large numbers, signs of zero."""
+"""Rows of the op table for edge cases of primitives: many elements, large numbers, signed zeros."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import weft
 from weft.testing.table.rows import FLOATS, NUMBERS, Refusal, Row, Shapes, fixed
 
 MANY = 70001
-"""More than two bytes count, and no multiple of a block."""
+"""A length above 2**16, and no multiple of a block."""
 
 _UPPER = np.triu(np.full((3, 3), 5, np.float32), 1)
 
@@ -19,7 +19,7 @@ _Function = Callable[..., Any]
 
 
 def _whole(x: Any) -> Any:
-    """Return whole numbers, which add up exactly in any order."""
+    """Return integers, whose sums are exact in any order."""
     return x * 2 // 1
 
 
@@ -40,7 +40,7 @@ _LONG: dict[str, tuple[_Function, _Function]] = {
     "argmax": (lambda x: weft.argmax(weft.arange(MANY) + x * 0), lambda x: np.int64(MANY - 1)),
     "argsort": (lambda x: weft.argsort(x[:2050]), lambda x: np.argsort(x[:2050], kind="stable")),
 }
-"""By function, a use of many elements, and the same in NumPy."""
+"""By function, a call with many elements, and the same in NumPy."""
 
 _COLUMNS: Shapes = (((8209, 3),), ((3, 8209),))
 
@@ -54,7 +54,7 @@ _ZEROS: dict[str, _Function] = {
     "divide": lambda x: x / 3,
     "absolute": weft.absolute,
 }
-"""Functions that give 0 at 0, whose sign shows in the infinity that is its reciprocal."""
+"""Functions that are 0 at 0; the sign of the zero is the sign of its reciprocal."""
 
 ROWS = (
     *(

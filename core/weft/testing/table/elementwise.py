@@ -1,4 +1,4 @@
-"""Rows of the op table: arithmetic, functions of one operand, comparisons, choices, casts."""
+"""Rows of the op table: arithmetic, unary functions, comparisons, selection, casts."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _integer_power(x: Any, y: Any) -> Any:
 
 
 def _mixed(x: Any, y: Any) -> Any:
-    """Return expressions of Python's operators, with numbers on both sides."""
+    """Return expressions of Python operators, with numbers on both sides."""
     return -((2 * x - y / 4 + 1) ** 2) + abs(1 - x) * (y - 3) + 2.0**x
 
 

@@ -1,4 +1,4 @@
-"""Rows of the op table: functions of one or two numbers, rounding, special functions."""
+"""Rows of the op table: unary and binary functions, rounding, special functions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _erf(x: float) -> float:
 
 
 def _digamma(x: float) -> float:
-    """Return what the recurrence leaves of the asymptotic series far out."""
+    """Return digamma by the recurrence and the asymptotic series."""
     far = x + 40
     series = -1 / (2 * far) - 1 / (12 * far**2) + 1 / (120 * far**4) - 1 / (252 * far**6)
     return math.log(far) + series - sum(1 / (x + n) for n in range(40))
@@ -102,10 +102,10 @@ _REAL_ONLY = (
     "cbrt", "exp2", "erf", "erfc", "erfinv", "lgamma", "digamma", "floor", "ceil", "trunc",
     "signbit",
 )  # fmt: skip
-"""Functions of one operand that complex numbers do not have."""
+"""Unary functions without complex operands."""
 
 _REAL_PAIRS = ("atan2", "hypot", "logaddexp", "copysign", "nextafter", "fmod")
-"""Functions of two operands that complex numbers do not have."""
+"""Binary functions without complex operands."""
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Rows of the op table: elements taken and put by index."""
+"""Rows of the op table: gather and scatter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TAKEN: Shapes = (
 
 
 def _squares(function: str, *arguments: Any) -> Callable[..., Any]:
-    """Build an op and square it, so that there is a second derivative."""
+    """Build an op and square it, for a nonzero second derivative."""
     return lambda *x: weft.square(getattr(weft, function)(*x, *arguments))
 
 
@@ -118,7 +118,7 @@ def _put_operands(domain: str) -> tuple[Operand, ...]:
 
 
 def _put_rows(reduction: str, ufunc: Any, domain: str, dtypes: tuple[str, ...]) -> list[Row]:
-    """Return the rows of the three functions that put, in one way to reduce."""
+    """Return the rows of the three scatter functions, for one reduction."""
     several = _put_operands(domain)
     twice = {"twice": True}
     return [
@@ -154,7 +154,7 @@ _REPEATED = [
         (((3, 3), (6, 5, 2), (6, 5)), ((3, 3, 2), (60, 2), (60, 2))), ALL,
         lambda x, i, y: _put(None, x, (i[..., 0], i[..., 1]), y), "set-repeated"),
 ]  # fmt: skip
-"""More updates than places, so that most are overwritten: the last in row-major order stays."""
+"""More updates than elements, so that most are overwritten: the last in row-major order wins."""
 
 _SCATTER_ROWS = [
     *_put_rows("set", None, "any", ALL),

@@ -1,4 +1,4 @@
-"""Rows of the op table: softmax and its kin, cross entropies, and losses by labels."""
+"""Rows of the op table: softmax functions, cross entropies, and losses of labels."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _weighted_mean(losses: Any, weights: Any) -> Any:
 
 
 def _counting(labels: Any) -> Any:
-    """Return the weights of labels of which 2 is ignored."""
+    """Return the weights of labels, with 2 ignored."""
     return np.where(labels == 2, 0.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Rows of the op table: named axes where an operation has roles for them."""
+"""Rows of the op table: operations with roles, on named axes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LAYERS = {
     "gru": (1, Axis(6, "gates")),
     "lstm": (2, Axis(8, "gates")),
 }
-"""By layer, the number of its states, and the axis of its gates for two units."""
+"""By layer, the number of states, and the axis of gates for two units."""
 _IMAGES: Shapes = (((W, N, C, H),), ((C, W),))
 _CLASS = Operand("unit", dtype="int32", differentiable=False)
 _windows = np.lib.stride_tricks.sliding_window_view

@@ -1,4 +1,4 @@
-"""Rows of the op table: normalisation over batches, layers, groups, instances; and of vectors."""
+"""Rows of the op table: batch, layer, group and instance normalisation, and norms."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _responses(x: Any, size: int, alpha: float, beta: float, k: float) -> Any:
 
 
 def _on_channels(x: Any) -> Any:
-    """Return a vector along axis 1 in the shape that NumPy broadcasts with three axes."""
+    """Return a vector as axis 1 of three axes."""
     return x[:, None]
 
 
 def _trained(x: Any, **options: Any) -> Any:
-    """Return batch_norm in training, with states for the running averages, and these."""
+    """Return batch_norm in training, and the states of its running averages."""
     axis = x.axes.channel_axis or x.axes[1]
     mean = weft.persistent_tensor([axis], x.dtype)
     variance = weft.persistent_tensor([axis], x.dtype, initial_value=np.ones(axis.length, x.dtype))
@@ -68,7 +68,7 @@ _AXES = (
     ("several", (((2, 3, 4),), ((3, 1, 2),)), (0, 2), (0, 2)),
     ("named", (((N, C, H),),), ["H", C], (1, 2)),
 )
-"""Over which axes, for these shapes, in weft's words and in NumPy's."""
+"""The reduced axes for these shapes, in weft and in NumPy."""
 
 _OVER_AXES: dict[str, Callable[..., Any]] = {
     "standardize": _standard,

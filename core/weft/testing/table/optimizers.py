@@ -1,6 +1,6 @@
-"""Rows of the op table: one step of each optimiser, and gradients clipped before it.
+"""Rows of the op table: one step of each optimiser, and gradient clipping.
 
-Several steps in a row are tested in the suite of weft itself.
+Sequences of steps are tested in the test suite of weft.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VALUES = fixed("any", "nonzero")
 
 
 def _stepped(name: str, **options: Any) -> Callable[[Any, Any], Any]:
-    """Return a builder of a variable after one step, whose gradient is the second operand."""
+    """Return a builder of a variable after one step, with the second operand as gradient."""
 
     def build(value: Any, gradient: Any) -> Any:
         w = weft.variable(value.axes, value.dtype)
@@ -49,7 +49,7 @@ _ADAM: dict[str, Any] = {**_DECAY, "epsilon": 0.25}
 
 
 def _sign(x: Any, epsilon: float = 0.25) -> Any:
-    """Return the direction of a first step, shortened by epsilon."""
+    """Return the direction of a first step, with epsilon in the denominator."""
     return x / (np.abs(x) + epsilon)
 
 
@@ -79,7 +79,7 @@ _STEPS: dict[str, tuple[dict[str, Any], Callable[[Any, Any], Any]]] = {
     ),
     "lion": (_DECAY, lambda w, g: w - 0.1 * (np.sign(g) + 0.2 * w)),
 }
-"""By optimiser: options, and one step from slots that hold 0, but for a small epsilon."""
+"""By optimiser: options, and the first step, up to a small epsilon."""
 
 
 def _clipped(arrays: Any, limit: float) -> list[Any]:

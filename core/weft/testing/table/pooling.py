@@ -51,25 +51,25 @@ _POOLS: dict[str, tuple[Shapes, dict[str, Any], _Geometry]] = {
     "points": ((((1, 2, 2, 3),),), {"kernel": 1}, ((1, 1), (1, 1), ((0, 0),) * 2, (1, 1))),
     "whole": ((((2, 2, 2, 3),),), {"kernel": (2, 3)}, ((2, 3), (2, 3), ((0, 0),) * 2, (1, 1))),
 }  # fmt: skip
-"""By name, shapes, options, and the geometry in numbers."""
+"""By name, shapes, options, and the expanded geometry."""
 
 _CEILED: dict[str, tuple[Shapes, dict[str, Any], _Geometry]] = {
     "ceil": ((((1, 2, 5, 4),),), {"kernel": 2, "ceil_mode": True},
              ((2, 2), (2, 2), ((0, 1), (0, 0)), (1, 1))),
     "ceil-padded": ((((1, 1, 6),),), {"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True},
                     ((3,), (2,), ((1, 2),), (1,))),
-    # A fourth window would begin in the padding behind the images.
+    # A fourth window would start in the padding after the image.
     "ceil-left-out": ((((1, 2, 5),),),
                       {"kernel": 3, "stride": 3, "padding": 1, "ceil_mode": True},
                       ((3,), (3,), ((1, 1),), (1,))),
     "ceil-short": ((((1, 2, 2),),), {"kernel": 3, "stride": 2, "ceil_mode": True},
                    ((3,), (2,), ((0, 1),), (1,))),
 }  # fmt: skip
-"""The same where a last window reaches beyond the end, with the padding that completes it."""
+"""The same with a last window past the end, and the padding that completes it."""
 
 
 def _each(x: Any, geometry: _Geometry, function: Callable[..., Any], dtype: Any = None) -> Any:
-    """Call a function with the elements of each window, the first axis, and where they are."""
+    """Call a function with the elements of each window, along the first axis, and their indices."""
     counts = counts_of(x.shape[2:], *geometry)
     result = np.zeros((*x.shape[:2], *counts), dtype or x.dtype)
     for window, elements in windows_of(x.shape[2:], *geometry):
@@ -96,7 +96,7 @@ def _inner_mean(x: Any, geometry: _Geometry) -> Any:
 
 
 def _mean(x: Any, geometry: _Geometry, asked: _Pairs | None = None) -> Any:
-    """Divide by the places of a window within the padding that was asked for."""
+    """Divide by the number of elements of a window within the user's padding."""
 
     def mean(values: Any, _: Any, window: Any) -> Any:
         count = 1
@@ -157,7 +157,7 @@ _ROWS = [
     Row("max_pool_with_indices", lambda x: weft.max_pool_with_indices(x, 3, 2, 1)[1],
         (Operand("index", differentiable=False),), (((2, 3, 5, 4),),), NUMBERS,
         lambda x: _first(x, _AROUND), "ties"),
-    # Elements that are as small as the padding, and the least of all.
+    # Elements equal to the padding value, and the least numbers.
     Row("max_pool_with_indices",
         lambda x: weft.max_pool_with_indices(weft.where(x > 0, x, float("-inf")), 3, 2, 1)[1],
         (FIXED,), (((1, 2, 5, 4),),), FLOATS,
@@ -186,7 +186,7 @@ _ROWS = [
             twice=True)
         for p in (1, 3, 2.5)
     ),
-    # A window of zeros, and numbers whose squares overflow or vanish.
+    # A window of zeros, and numbers whose squares overflow or underflow.
     Row("lp_pool", lambda x: weft.lp_pool(weft.concat([x * 0, x * 1e-30, x * 1e30], 2), 2, 2),
         operands("nonzero"), (((1, 2, 4),),), FLOATS,
         lambda x: np.concatenate([_norm(x * s, 2, _LINE) for s in (0, 1e-30, 1e30)], 2), "scales",
@@ -278,7 +278,7 @@ def _refusal(
 
 
 def _refusals(name: str, build: Callable[..., Any]) -> list[Refusal]:
-    """Return the refusals that all functions on windows share."""
+    """Return the refusals shared by all functions of windows."""
     return [
         Refusal(name, "rank", lambda: build(_images(2, 3), 1), AxesError, "N, C, 1 to 3 spatial"),
         Refusal(name, "place", lambda: build(_images(1, 2, 4), 1, channels=1), ArgumentError,

@@ -1,4 +1,4 @@
-"""Rows of the op table: recurrent cells, and layers of them along a sequence."""
+"""Rows of the op table: recurrent cells and networks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _flat_tensor(results: Any) -> Any:
 _STEPS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "rnn": (_rnn_step, 1, 1), "gru": (_gru_step, 3, 1), "lstm": (_lstm_step, 4, 2)
 }  # fmt: skip
-"""By layer: one step in NumPy, the number of its gates, and that of its states."""
+"""By layer: one step in NumPy, the number of gates, and the number of states."""
 
 
 def _shapes(gates: int, features: int, units: int) -> Any:

@@ -64,7 +64,7 @@ _KEPT_AXES: tuple[tuple[str, dict[str, Any], Shapes, dict[str, Any]], ...] = (
     ("by-axis", {"reduction_axes": (N, H)}, NAMED, {"axis": (0, 2)}),
     ("by-name", {"reduction_axes": "C", "keepdims": True}, NAMED, {"axis": 1, "keepdims": True}),
 )
-"""How axes are chosen: in weft's words, for these shapes, and in NumPy's words."""
+"""Selections of axes: the arguments in weft, the shapes, and the axes in NumPy."""
 
 
 def _reductions() -> list[Row]:
@@ -179,7 +179,7 @@ _GENERAL_NORMS = [
 
 
 def _holes(where: Any, x: Any, value: float) -> Any:
-    """Return x with a value where it is above 0.5, and the first row full of it."""
+    """Return x with elements above 0.5, and the first row, replaced by a value."""
     row = np.arange(3).reshape(3, 1) == 0
     return where((x > 0.5) | row, value, x)
 

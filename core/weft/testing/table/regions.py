@@ -1,4 +1,4 @@
-"""Rows of the op table: features of boxes within images."""
+"""Rows of the op table: features of boxes in images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.testing.table.rows import FLOATS, Refusal, Row, Shapes, operands
 
 _IMAGES: Shapes = (((2, 3, 5, 6),),)
-# One inside, one empty, one that reaches out of the image, one far outside.
+# Boxes inside, empty, partly outside the image, and far outside.
 _BOXES = np.array(
     [[0.4, 0.7, 3.3, 3.9], [2.2, 1.1, 2.2, 1.1], [-3.7, -2.6, 9.3, 8.1], [20, 20, 30, 30]]
 )
@@ -20,7 +20,7 @@ _WHERE = [1, 0, 1, 0]
 
 
 def _sample(image: Any, y: float, x: float) -> Any:
-    """Return what an image (C, H, W) holds at a point."""
+    """Return an image (C, H, W) interpolated at a point."""
     height, width = image.shape[1:]
     if not (-1 <= y <= height and -1 <= x <= width):
         return 0 * image[:, 0, 0]
@@ -62,7 +62,7 @@ ROWS: tuple[Row, ...] = (
     _row("aligned", (2, 3), 1.0, 2, True),
     _row("scaled", (3, 1), 0.5, 3, False),
     _row("one-sample", (1, 1), 1.0, 1, True),
-    # Small changes move no sample over a pixel, where the derivative jumps.
+    # No sample is at a pixel, where the derivative is discontinuous.
     Row("roi_align", lambda x, d: weft.roi_align(x, d * 1e-3 + _BOXES[:1], [1], (2, 2), 1.0, 2),
         operands("any", "any"), (((2, 3, 5, 6), (1, 4)),), FLOATS,
         lambda x, d: _aligned(x, d * 1e-3 + _BOXES[:1], (2, 2), 1.0, 2, False), "boxes",

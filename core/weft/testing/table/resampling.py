@@ -1,4 +1,4 @@
-"""Rows of the op table: other resolutions, and freely chosen places."""
+"""Rows of the op table: resizing, and sampling at arbitrary positions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _cubic(t: float, a: float) -> float:
 
 
 def _mixed(line: list[Any], place: float, mode: str, rounding: str, a: float, width: float) -> Any:
-    """Return what a line of elements holds at a place."""
+    """Return a vector interpolated at a coordinate."""
     last = len(line) - 1
     if mode == "nearest":
         return line[min(max(_ROUNDED[rounding](place), 0), last)]
@@ -79,7 +79,7 @@ def _resized(
     antialias: bool = False,
     a: float = -0.75,
 ) -> Any:
-    """Return the array with another length along one axis, element by element."""
+    """Return an array resized along one axis, element by element."""
     n = x.shape[axis]
     factor = m / n if scale is None else scale
     line = [np.take(x, j, axis) for j in range(n)]
@@ -166,7 +166,7 @@ def _reflected(place: float, low: float, high: float) -> float:
 
 
 def _at(image: Any, coordinates: Any, mode: str, padding: str, align: bool) -> Any:
-    """Return an image, with the channels first, at one place."""
+    """Return an image (C, spatial) sampled at a point."""
     lengths = image.shape[1:]
     places = []
     for g, n in zip(coordinates[::-1], lengths, strict=True):

@@ -1,4 +1,4 @@
-"""What a row of the op table says, and the shapes that rows share."""
+"""The rows of the op table, and the shapes that they share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ FLOATS = ("float32", "float64")
 NUMBERS = (*FLOATS, "int32")
 ALL = (*NUMBERS, "bool")
 NARROW = ("float16", "bfloat16")
-"""The dtypes that a row of floats is also run with, on its first shapes alone, where a target
-computes with them."""
+"""The rarer dtypes of a row of floats, run with its first shapes if a target supports them."""
 INTEGERS = ("int8", "int16", "int64", "uint8", "uint16", "uint32", "uint64")
-"""The dtypes that a row of integers is also run with, likewise."""
+"""The rarer dtypes of a row of integers."""
 
 N, C, H, W = Axis(3, "N"), Axis(4, "C"), Axis(2, "H"), Axis(5, "W")
 REC = Axis(2, "REC")
@@ -29,10 +28,10 @@ ONE: Shapes = (
     ((),), ((5,),), ((3, 4),), ((2, 1, 3, 2),), ((2, 2, 1, 2, 3),),
     ((1,),), ((1, 1, 1),), ((0,),), ((2, 0, 3),), ((H, C),),
 )  # fmt: skip
-"""One operand of rank 0 to 5, with lengths 1 and 0, and with names."""
+"""Shapes of one operand of rank 0 to 5, with lengths 1 and 0, and with names."""
 
 ONE_FILLED: Shapes = tuple(shapes for shapes in ONE if 0 not in shapes[0])
-"""Those with at least one element."""
+"""The shapes with at least one element."""
 
 TWO: Shapes = (
     ((2, 3, 4), (2, 3, 4)),
@@ -40,7 +39,7 @@ TWO: Shapes = (
     ((2, 2, 1, 2, 3), (2, 1, 2, 1, 3)), ((1,), (4,)), ((0,), (1,)), ((2, 0, 3), (3,)),
     ((H, C), (H, C)), ((H, C), (C, H)), ((C,), (H, C)), ((H, C), (C, N)), ((H, C), ()),
 )  # fmt: skip
-"""Two operands that broadcast, by NumPy's rule or by name."""
+"""Shapes of two operands that broadcast, by NumPy's rule or by name."""
 
 MATRIX: Shapes = (((3, 4),),)
 CUBE: Shapes = (((2, 3, 4),),)
@@ -49,16 +48,16 @@ NAMED: Shapes = (((N, C, H),),)
 
 @dataclass(frozen=True)
 class Operand:
-    """One operand of a row.
+    """An operand of a row.
 
     Attributes
     ----------
     domain
-        Where its samples come from; see `weft.testing.samples`.
+        The domain of its samples; see `weft.testing.samples`.
     dtype
-        Its dtype, where that is not the one the row is run with.
+        Its dtype, if not the dtype of the run.
     differentiable
-        Whether a gradient with respect to it exists.
+        Whether it has a gradient.
     """
 
     domain: str = "any"
@@ -68,30 +67,30 @@ class Operand:
 
 @dataclass(frozen=True)
 class Row:
-    """One way to use one public function, and what must come out.
+    """A use of a public function, with its expected value.
 
     Attributes
     ----------
     function
         Its name in `weft`.
     build
-        From operands to the op.
+        A function from operands to the op.
     operands
-        What the operands are like.
+        The operands.
     shapes
-        Alternatives: for each operand a shape, or a tuple of axes.
+        The alternative shapes: for each operand a shape, or a tuple of axes.
     dtypes
-        The dtypes that the row is run with.
+        The dtypes of the runs.
     expected
-        The same in plain NumPy, from the operands as arrays; it holds for the first shapes.
+        The same in NumPy, as a function of arrays, for the first shapes.
     case
-        Tells rows of one function apart.
+        The name of the row among those of its function.
     twice
         Whether the second derivative is tested as well.
     is_special
-        Whether it is defined at NaN and infinities, and at every pair of small integers.
+        Whether it is defined at NaN, infinities, and all pairs of special integers.
     is_generic
-        Whether it is also run in the rarer dtypes, floats of 16 bits and other integers.
+        Whether it is also run in the rarer dtypes, 16-bit floats and other integers.
     """
 
     function: str
@@ -107,7 +106,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The function, and the case where it has several."""
+        """The function, and the case if there is one."""
         return f"{self.function}-{self.case}" if self.case else self.function
 
     @property
@@ -118,18 +117,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Refusal:
-    """One wrong use of one public function, refused while the graph is built.
+    """A wrong use of a public function, refused while the graph is built.
 
     Attributes
     ----------
     function
         Its name in `weft`.
     case
-        Tells refusals of one function apart.
+        The name of the refusal among those of its function.
     build
-        Makes the wrong call.
+        A function with the wrong call.
     error
-        The class of the error that it raises.
+        The class of its error.
     words
         A regular expression found in the message.
     """

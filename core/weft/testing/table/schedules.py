@@ -1,4 +1,4 @@
-"""Rows of the op table: learning rates that change with the step."""
+"""Rows of the op table: learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STEP = Operand("index", dtype="int32", differentiable=False)
 
 
 def _row(name: str, build: Any, expected: Any, case: str = "") -> Row:
-    """Return a row for three steps, one of which is 0, together."""
+    """Return a row for three steps, including step 0."""
 
     def several(step: Any) -> Any:
         return weft.stack([build(at) for at in (step * 0, weft.absolute(step), step * 0 + 25)])

@@ -1,4 +1,4 @@
-"""Rows of the op table: sorting, searching, and what is distinct, true or in a bin."""
+"""Rows of the op table: sorting, searching, unique values, nonzero positions, histograms."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _INDEX = Operand("index", dtype="int32", differentiable=False)
 
 
 def _ordered(x: Any, axis: int = -1, descending: bool = False) -> Any:
-    """Return the indices that sort; numbers in descending order are their negatives in order."""
+    """Return the sorting indices; descending order sorts the negatives."""
     wide = x.astype(np.float64)
     return np.argsort(-wide if descending else wide, axis=axis, kind="stable")
 
@@ -68,7 +68,7 @@ _SORTED = [
 
 
 def _holes(where: Any, x: Any) -> Any:
-    """Return six elements with NaN in place of two."""
+    """Return six elements with two replaced by NaN."""
     return where(np.array([False, True, False, True, False, False]), np.nan, x)
 
 
@@ -132,7 +132,7 @@ _SEARCHED = [
 
 
 def _filled(values: Any, size: int, fill: Any = 0) -> Any:
-    """Return the first elements, filled up to a size along the last axis."""
+    """Return the first elements, padded to a size along the last axis."""
     values = np.asarray(values)[..., :size]
     widths = [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])]
     return np.pad(values, widths, constant_values=fill)

@@ -70,7 +70,7 @@ def _in_order(x: Any) -> Any:
 
 
 def _changed(write: Any) -> Any:
-    """Return a builder of a state of ones after a write that takes the operand."""
+    """Return a builder of a state of ones after a write of the operand."""
 
     def build(x: Any) -> Any:
         state = weft.persistent_tensor(x.axes, x.dtype, 1)

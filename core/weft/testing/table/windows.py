@@ -23,9 +23,9 @@ def windows_of(
     padding: Sequence[tuple[int, int]],
     dilation: Sequence[int],
 ) -> Iterator[tuple[Place, list[tuple[Place, Place]]]]:
-    """Yield each window with the places in it and the elements there; padding is left out.
+    """Yield the indices of each window, its taps and its elements, without padding.
 
-    They index the last axes. It is written once more, index by index, for what the rows expect.
+    They index the last axes. It is a second implementation, for the expected values of rows.
     """
     counts = [
         (before + n + after - gap * (size - 1) - 1) // step + 1
@@ -84,7 +84,7 @@ _GEOMETRIES: dict[str, tuple[Index, dict[str, Any], _Geometry]] = {
                    ((4, 2), (1, 1), ((2, 1), (1, 0)), (1, 1))),
     "valid": ((3,), {"kernel": 2, "padding": "valid"}, ((2,), (1,), ((0, 0),), (1,))),
 }  # fmt: skip
-"""By name, spatial lengths, the geometry as a user says it, and as all numbers of it."""
+"""By name, spatial lengths, the user's geometry, and the expanded geometry."""
 
 
 def _unfold(x: Any, geometry: _Geometry) -> Any:
@@ -131,10 +131,10 @@ _SLIDING = [
          (((2, 3),), ((),)), dtypes=NUMBERS),
     _row("sliding_windows", "whole", lambda x: weft.sliding_windows(x, (3, 1)),
          lambda x: x.transpose(0, 2, 1).reshape(2, 1, 4, 3, 1), (((2, 3, 4),),), dtypes=NUMBERS),
-    # The exponential must not be written over the sine, whose elements several windows share.
+    # The exponential must not overwrite the sine, whose elements are shared by windows.
     _row("sliding_windows", "in-place", lambda x: weft.exp(weft.sliding_windows(weft.sin(x), 2)),
          lambda x: np.exp(_slide(np.sin(x), (2,), (1,), (1,))), (((2, 4),), ((5,),)), twice=True),
-    # There are as many elements in all windows as in the sine.
+    # The windows have as many elements as the sine.
     _row("sliding_windows", "in-place-same-size",
          lambda x: weft.exp(weft.sliding_windows(weft.sin(x), 3, stride=2)),
          lambda x: np.exp(_slide(np.sin(x), (3,), (2,), (1,))), (((6,),), ((2, 6),))),
