@@ -128,7 +128,7 @@ def read_and_pruned(transformer: Any) -> Any:
 
 
 def final_and_read(transformer: Any) -> Any:
-    """A state as a result is its final value; an expression reads its own version, also if pruned."""
+    """A state as a result is its final value; an expression reads its version, even if pruned."""
     w = _counter()
     update = _guarded(w)
     return numbers(transformer.computation([w, w + 0, update])())
