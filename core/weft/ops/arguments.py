@@ -45,7 +45,7 @@ def checked_number(
     return number
 
 
-def whole_number(function: str, what: str, value: Any, low: float = -math.inf) -> int:
+def checked_integer(function: str, what: str, value: Any, low: float = -math.inf) -> int:
     """Return an integer as an int; raises ArgumentError for other values or below a limit."""
     try:
         number = operator.index(value)
@@ -65,7 +65,7 @@ def checked_order(function: str, p: Any) -> float:
     return checked_number(function, "p", p, low=1)
 
 
-def of_axes(function: str, what: str, value: Any, axes: Axes) -> TensorOp:
+def aligned_to(function: str, what: str, value: Any, axes: Axes) -> TensorOp:
     """Return a tensor transposed to these axes, or a scalar unchanged."""
     op = as_op(value)
     if not op.axes or op.axes == axes:
@@ -76,12 +76,12 @@ def of_axes(function: str, what: str, value: Any, axes: Axes) -> TensorOp:
     raise AxesError(explain(function, problem, (op,)))
 
 
-def spread(value: TensorOp, x: TensorOp, places: tuple[int, ...]) -> TensorOp:
+def broadcast_in_dim(value: TensorOp, x: TensorOp, places: tuple[int, ...]) -> TensorOp:
     """Broadcast a tensor with the axes of x at `places`, or a scalar, to the axes of x."""
     return BroadcastOp(value, target_axes=x.axes, dims=places if value.axes else ())
 
 
-def without(axes: Axes, position: int) -> Axes:
+def drop_axis(axes: Axes, position: int) -> Axes:
     """Return the axes without the one at a position."""
     return Axes((*axes[:position], *axes[position + 1 :]))
 
@@ -98,7 +98,7 @@ def class_position(function: str, x: TensorOp, axis: Any) -> int:
     return int(explained(function, (x,), x.axes.position, axis))
 
 
-def repeated_over(function: str, what: str, factors: Any, losses: TensorOp) -> TensorOp:
+def broadcast_to_losses(function: str, what: str, factors: Any, losses: TensorOp) -> TensorOp:
     """Return factors of losses, broadcast to the axes of the losses."""
     op = as_op(factors, losses.dtype if isinstance(factors, int | float) else None)
     try:
@@ -108,7 +108,7 @@ def repeated_over(function: str, what: str, factors: Any, losses: TensorOp) -> T
         raise AxesError(explain(function, problem, (op, losses))) from None
 
 
-def paired(
+def predictions_and_targets(
     function: str, x: Any, targets: Any, kind: type[ElementwiseOp] = FloatOp
 ) -> tuple[TensorOp, ...]:
     """Return predictions and targets of the same axes, or scalars, in a common dtype of `kind`.
@@ -125,7 +125,7 @@ def paired(
     return tuple(align(kind, *given))
 
 
-def reduced(
+def reduce_losses(
     function: str, losses: TensorOp, reduction: str, weights: TensorOp | None = None
 ) -> TensorOp:
     """Return the mean or the sum of losses over all axes, or the losses themselves.

@@ -13,10 +13,10 @@ from weft.ir.axes import Axes, Axis, broadcast_axes, make_axes
 from weft.ir.op import explain
 from weft.ir.storage import as_op, as_ops, constant
 from weft.ir.tensor import TensorOp
-from weft.ops.arguments import whole_number
+from weft.ops.arguments import checked_integer
 from weft.ops.comparison import where
 from weft.ops.creation import below_diagonal, zeros
-from weft.ops.gathering import nameless, take, with_length
+from weft.ops.gathering import take, with_length, without_names
 from weft.ops.indexing import SliceOp, UpdateSliceOp, slice_along_axis
 from weft.ops.joining import ConcatOp
 from weft.ops.linalg import diagonal
@@ -81,7 +81,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> TensorOp:
         problem = f"shift must be one number, or one for each of {len(places)} axes, not {shift!r}"
         raise ArgumentError(explain("roll", problem, (op,)))
     for place, count in zip(places, shifts, strict=True):
-        op = _rolled(op, place, whole_number("roll", "shift", count))
+        op = _rolled(op, place, checked_integer("roll", "shift", count))
     return op
 
 
@@ -107,7 +107,7 @@ def tile(x: Any, repetitions: Any) -> TensorOp:
     if not isinstance(given, Sequence) or isinstance(given, str):
         problem = f"repetitions must be one number, or one for each axis, not {repetitions!r}"
         raise ArgumentError(explain("tile", problem, (x,)))
-    counts = [whole_number("tile", "a repetition", count, 0) for count in given]
+    counts = [checked_integer("tile", "a repetition", count, 0) for count in given]
     if x.axes.is_named and len(counts) > x.rank:
         problem = f"{len(counts)} repetitions add axes without names to {x.axes}"
         raise AxesError(explain("tile", problem, (x,)))
@@ -118,7 +118,7 @@ def tile(x: Any, repetitions: Any) -> TensorOp:
         return cast_axes(x, x.axes if rank == x.rank else lengths)
     pairs = make_axes(size for pair in zip(counts, lengths, strict=True) for size in pair)
     dims = tuple(range(2 * (rank - x.rank) + 1, 2 * rank, 2))
-    repeated = BroadcastOp(nameless(x), target_axes=pairs, dims=dims)
+    repeated = BroadcastOp(without_names(x), target_axes=pairs, dims=dims)
     sizes = [count * length for count, length in zip(counts, lengths, strict=True)]
     names = x.axes.names if x.axes.is_named else (None,) * rank
     return cast_axes(repeated, Axes(map(Axis, sizes, names)))
@@ -136,11 +136,11 @@ def repeat(x: Any, repeats: Any, axis: Any = None) -> TensorOp:
     place = x.axes.position(axis)
     if not hasattr(repeats, "__index__"):
         return _repeated_each(x, repeats, place)
-    count = whole_number("repeat", "repeats", repeats, 0)
+    count = checked_integer("repeat", "repeats", repeats, 0)
     lengths = x.axes.lengths
     pairs = make_axes((*lengths[: place + 1], count, *lengths[place + 1 :]))
     dims = tuple(d if d <= place else d + 1 for d in range(x.rank))
-    spread = BroadcastOp(nameless(x), target_axes=pairs, dims=dims)
+    spread = BroadcastOp(without_names(x), target_axes=pairs, dims=dims)
     return cast_axes(spread, with_length(x.axes, place, lengths[place] * count))
 
 
@@ -149,9 +149,9 @@ def _repeated_each(x: TensorOp, repeats: Any, place: int) -> TensorOp:
     if not isinstance(repeats, Sequence | np.ndarray) or len(repeats) != length:
         problem = f"repeats must be one number, or a list of {length}, not {repeats!r}"
         raise ArgumentError(explain("repeat", problem, (x,)))
-    counts = [whole_number("repeat", "repeats", count, 0) for count in repeats]
+    counts = [checked_integer("repeat", "repeats", count, 0) for count in repeats]
     index = constant(np.repeat(np.arange(length), counts))
-    taken = take(nameless(x), index, place)
+    taken = take(without_names(x), index, place)
     return cast_axes(taken, with_length(x.axes, place, sum(counts)))
 
 
@@ -181,7 +181,7 @@ def unsqueeze(x: Any, axis: Any) -> TensorOp:
         raise AxesError(explain("unsqueeze", problem, (x,)))
     rank = x.rank + len(given)
     frame = make_axes((1,) * rank)
-    places = frame.positions(whole_number("unsqueeze", "axis", place) for place in given)
+    places = frame.positions(checked_integer("unsqueeze", "axis", place) for place in given)
     lengths = iter(x.axes.lengths)
     return cast_axes(x, make_axes(1 if p in places else next(lengths) for p in range(rank)))
 
@@ -230,7 +230,7 @@ def split(x: Any, parts: Any, axis: Any = 0) -> list[TensorOp]:
     place = x.axes.position(axis)
     length = _known_length("split", x, place)
     if hasattr(parts, "__index__"):
-        count = whole_number("split", "parts", parts, 1)
+        count = checked_integer("split", "parts", parts, 1)
         if length % count:
             problem = (
                 f"{x.axes[place]!r} of {x.axes} does not divide into {count} equal parts: give a "
@@ -239,7 +239,7 @@ def split(x: Any, parts: Any, axis: Any = 0) -> list[TensorOp]:
             raise AxesError(explain("split", problem, (x,)))
         lengths = [length // count] * count
     elif isinstance(parts, Sequence) and not isinstance(parts, str):
-        lengths = [whole_number("split", "a length", part, 0) for part in parts]
+        lengths = [checked_integer("split", "a length", part, 0) for part in parts]
     else:
         problem = f"parts must be a number, or a list of lengths, not {parts!r}"
         raise ArgumentError(explain("split", problem, (x,)))
@@ -257,7 +257,7 @@ def chunk(x: Any, count: int, axis: Any = 0) -> list[TensorOp]:
     x = as_op(x)
     place = x.axes.position(axis)
     length = _known_length("chunk", x, place)
-    size = -(-length // whole_number("chunk", "count", count, 1))
+    size = -(-length // checked_integer("chunk", "count", count, 1))
     starts = range(0, length, size) if size else [0]
     return _parts(x, place, [min(size, length - start) for start in starts])
 
@@ -289,7 +289,7 @@ def triu(x: Any, k: int = 0) -> TensorOp:
     The matrices are along the last two axes. Diagonal 0 is the main one, positive ones are above.
     """
     x = as_op(x)
-    below = below_diagonal(_last_two("triu", x), "triu", whole_number("triu", "k", k) - 1)
+    below = below_diagonal(_last_two("triu", x), "triu", checked_integer("triu", "k", k) - 1)
     return where(below, constant(0, dtype=x.dtype), x)
 
 
@@ -305,7 +305,7 @@ def diag(x: Any, k: int = 0) -> TensorOp:
     The new matrix is square, positional, and zero elsewhere.
     """
     x = as_op(x)
-    k = whole_number("diag", "k", k)
+    k = checked_integer("diag", "k", k)
     if x.rank == 2:
         return diagonal(x, k)
     if x.rank != 1 or x.axes.is_named:

@@ -16,7 +16,7 @@ from weft.ir.op import Op, explain
 from weft.ir.state_lifting import Function, carrying, function_of, writing
 from weft.ir.storage import AssignOp, ParameterOp, as_op, constant
 from weft.ir.tensor import TensorOp
-from weft.ops.arguments import whole_number
+from weft.ops.arguments import checked_integer
 from weft.ops.elementwise import cast
 from weft.ops.graph_ops import AfterOp, CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
 from weft.ops.movement import broadcast, transpose
@@ -62,7 +62,7 @@ def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
     values; the others are loop-invariant. ``count`` is at least 0; 0 gives the initial values.
     Raises the errors of `call`, and AxesError or DTypeError if the outputs do not fit the inputs.
     """
-    count = whole_number("loop", "the count", count, 0)
+    count = checked_integer("loop", "the count", count, 0)
     return loop_op(graph, count, *args).results if count else _not_at_all(graph, args)
 
 

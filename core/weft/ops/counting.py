@@ -12,7 +12,7 @@ from weft.ir.axes import Axes, broadcast_axes, make_axes
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorOp
-from weft.ops.arguments import whole_number
+from weft.ops.arguments import checked_integer
 from weft.ops.comparison import (
     equal,
     less,
@@ -58,7 +58,7 @@ class Occurrences(NamedTuple):
 
 def _occurrences(function: str, mask: TensorOp, size: Any) -> Occurrences:
     """Return the positions where a flat mask is true."""
-    wanted = make_axes((whole_number(function, "size", size, 0),))
+    wanted = make_axes((checked_integer(function, "size", size, 0),))
     counts = cast(mask, dtypes.int64)
     running = CumsumOp(counts, position=0, reverse=False, exclusive=False)
     places = SearchSortedOp(running, add(_index(wanted), 1), side="left")
@@ -156,7 +156,7 @@ def bincount(x: Any, length: int, weights: Any = None) -> TensorOp:
     have its dtype.
     """
     x = as_op(x)
-    number = whole_number("bincount", "length", length, 0)
+    number = checked_integer("bincount", "length", length, 0)
     if not dtypes.is_integer(x.dtype):
         raise DTypeError(explain("bincount", f"takes integers, not {x.dtype}", (x,)))
     weights = as_op(np.int64(1) if weights is None else weights)
@@ -186,7 +186,7 @@ def histogram(x: Any, bins: int, range: tuple[float, float], weights: Any = None
     NaN are ignored. For dtype and weights see `bincount`.
     """
     (x,) = align(FloatOp, x)
-    number = whole_number("histogram", "bins", bins, 0)
+    number = checked_integer("histogram", "bins", bins, 0)
     if not isinstance(range, tuple | list) or len(range) != 2 or not range[0] < range[1]:
         problem = f"the range must be a pair of two numbers, the lower first, not {range!r}"
         raise ArgumentError(explain("histogram", problem, (x,)))

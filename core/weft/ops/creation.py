@@ -18,7 +18,7 @@ from weft.ir.lengths import Length, floor_divide
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorOp
-from weft.ops.arguments import whole_number
+from weft.ops.arguments import checked_integer
 from weft.ops.comparison import equal, greater_equal, less, where
 from weft.ops.elementwise import add, cast, common_dtype, divide, multiply, subtract
 from weft.ops.movement import BroadcastOp, IotaOp, broadcast
@@ -166,7 +166,7 @@ def linspace(
     axis = (
         make_axes(num)[0]
         if isinstance(num, Axis)
-        else Axis(whole_number("linspace", "num", num, 0))
+        else Axis(checked_integer("linspace", "num", num, 0))
     )
     target = common_dtype((start, stop)) if dtype is None else dtypes.as_dtype(dtype)
     target = target if dtype is not None or dtypes.is_inexact(target) else dtypes.DEFAULT
@@ -228,7 +228,7 @@ def _matrix_axes(function: str, rows: Any, columns: Any) -> Axes:
 
 def _row_and_column(axes: Axes, function: str, k: Any) -> tuple[TensorOp, TensorOp]:
     """Return the row index plus k, and the column index, of each element of a matrix."""
-    offset = whole_number(function, "k", k)
+    offset = checked_integer(function, "k", k)
     row, column = (
         IotaOp(target_axes=Axes((axis,)), target_dtype=dtypes.int64, position=0) for axis in axes
     )

@@ -24,7 +24,7 @@ from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import constant
 from weft.ir.tensor import CompositeOp, TensorOp
-from weft.ops.arguments import of_axes, reduced, spread, whole_number
+from weft.ops.arguments import aligned_to, broadcast_in_dim, checked_integer, reduce_losses
 from weft.ops.comparison import (
     equal,
     greater,
@@ -112,7 +112,7 @@ class Lattice(NamedTuple):
         """Return the log probability of all paths, (N,), from the last forward probabilities."""
         ended = last + self.ends
         top = stop_gradient(MaxOp(ended, positions=(1,)))
-        powers = exp(ended - spread(top, ended, (0,)))
+        powers = exp(ended - broadcast_in_dim(top, ended, (0,)))
         return log(SumOp(powers, positions=(1,))) + top
 
 
@@ -174,7 +174,7 @@ class CtcOp(CompositeOp):
             )
         classes = self._states(x, labels, counts)
         place = _count_along(classes.axes, 1)
-        last = spread(counts, classes, (0,)) * 2
+        last = broadcast_in_dim(counts, classes, (0,)) * 2
         is_end = logical_or(equal(place, last), equal(place, last - 1))
         before = _shifted(classes, 2, self.blank)
         is_skip = logical_and(not_equal(classes, self.blank), not_equal(classes, before))
@@ -184,13 +184,13 @@ class CtcOp(CompositeOp):
             where(each, zero, IMPOSSIBLE) for each in (is_skip, equal(place, 0), is_end)
         )
         emissions = _emissions(wide, classes)
-        is_on = less(_count_along(emissions.axes, 0), spread(times, emissions, (1,)))
+        is_on = less(_count_along(emissions.axes, 0), broadcast_in_dim(times, emissions, (1,)))
         return Lattice(classes, emissions, is_on, skips, starts, ends)
 
     def _states(self, x: TensorOp, labels: TensorOp, counts: TensorOp) -> TensorOp:
         """Return the class of each state: blanks, with the labels between them."""
         samples, length = labels.axes.lengths
-        counted = less(_count_along(labels.axes, 1), spread(counts, labels, (0,)))
+        counted = less(_count_along(labels.axes, 1), broadcast_in_dim(counts, labels, (0,)))
         beyond = labels - size_of(x.axes[2:], labels.dtype)
         labels = where(counted, where(less(labels, 0), beyond, labels), self.blank)
         blank = constant(self.blank, dtype=labels.dtype)
@@ -270,7 +270,7 @@ class CtcLossOp(CtcOp):
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> Any:
         """Return the negated posterior times the adjoint."""
         posterior = CtcPosteriorOp(*args, blank=self.blank)
-        return negative(posterior * spread(delta, posterior, (1,))), None, None, None
+        return negative(posterior * broadcast_in_dim(delta, posterior, (1,))), None, None, None
 
 
 class CtcPosteriorOp(CtcOp):
@@ -296,8 +296,8 @@ class CtcPosteriorOp(CtcOp):
         ahead = lattice.forward()[1:]
         total = lattice.total(ahead[-1])
         met = stack(ahead) + stack(lattice.backward())
-        is_met = logical_and(lattice.is_on, spread(_is_possible(total), met, (1,)))
-        shares = where(is_met, exp(met - spread(total, met, (1,))), 0)
+        is_met = logical_and(lattice.is_on, broadcast_in_dim(_is_possible(total), met, (1,)))
+        shares = where(is_met, exp(met - broadcast_in_dim(total, met, (1,))), 0)
         samples, classes = x.axes[1:].lengths
         target = make_axes((samples, lattice.classes.axes[1].length, classes))
         here = BroadcastOp(lattice.classes, target_axes=target, dims=(0, 1))
@@ -390,17 +390,17 @@ def _loss(
         )
     )
     labels, length, count = integers
-    blank = whole_number(function, "blank", blank, 0)
+    blank = checked_integer(function, "blank", blank, 0)
     losses: TensorOp = CtcLossOp(x, labels, length, count, blank=blank)
     if zero_infinity:
         losses = where(equal(losses, math.inf), 0, losses)
     if reduction == "mean":
         losses = losses / maximum(cast(count, losses.dtype), 1)
-    return reduced(function, losses, reduction)
+    return reduce_losses(function, losses, reduction)
 
 
 def _integers(function: str, what: str, value: Any, axes: Axes) -> TensorOp:
     op = as_indices(value)
     if not dtypes.is_integer(op.dtype):
         raise DTypeError(explain(function, f"{what} must be integers, not {op.dtype}", (op,)))
-    return broadcast(cast(of_axes(function, what, op, axes), dtypes.int64), axes)
+    return broadcast(cast(aligned_to(function, what, op, axes), dtypes.int64), axes)

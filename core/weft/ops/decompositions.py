@@ -24,7 +24,7 @@ from weft.ir.axes import Axes, Axis, broadcast_axes
 from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.tensor import CompositeOp, TensorOp
-from weft.ops.arguments import whole_number
+from weft.ops.arguments import checked_integer
 from weft.ops.comparison import equal, less_equal, where
 from weft.ops.complex_parts import complex, conj, imag, real
 from weft.ops.elementwise import cast
@@ -371,7 +371,7 @@ def matrix_power(x: Any, n: int) -> TensorOp:
     `n` is an integer; 0 gives identity matrices, negative powers those of the inverse. Integers
     keep their dtype unless n is negative; bool counts as int32.
     """
-    (x,), power = as_factors("matrix_power", x), whole_number("matrix_power", "n", n)
+    (x,), power = as_factors("matrix_power", x), checked_integer("matrix_power", "n", n)
     require_matrices("matrix_power", x)
     if x.axes[-2].length != x.axes[-1].length:
         raise AxesError(explain("matrix_power", f"needs square matrices, not {x.axes}", (x,)))

@@ -12,14 +12,14 @@ from weft.ir.op import explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
 from weft.ops.arguments import (
+    aligned_to,
+    broadcast_to_losses,
+    checked_integer,
     checked_number,
     checked_order,
     class_position,
-    of_axes,
-    paired,
-    reduced,
-    repeated_over,
-    whole_number,
+    predictions_and_targets,
+    reduce_losses,
 )
 from weft.ops.comparison import greater, maximum, minimum, where
 from weft.ops.elementwise import FloatOp, absolute, align, cast, square
@@ -28,7 +28,7 @@ from weft.ops.losses import PickOp, class_weights, is_label, labels_for, require
 from weft.ops.math import exp, log, power
 from weft.ops.movement import broadcast
 from weft.ops.normalization import normalize
-from weft.ops.probabilities import repeated
+from weft.ops.probabilities import broadcast_back
 from weft.ops.reduced_axes import reduced_positions
 from weft.ops.reduction import MeanOp, SumOp
 from weft.ops.statistics import norm
@@ -56,8 +56,8 @@ def mse_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorO
     raised. `reduction` is ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. Integers count as
     float32.
     """
-    x, t = paired("mse_loss", predictions, targets)
-    return reduced("mse_loss", square(x - t), reduction)
+    x, t = predictions_and_targets("mse_loss", predictions, targets)
+    return reduce_losses("mse_loss", square(x - t), reduction)
 
 
 def l1_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorOp:
@@ -65,8 +65,8 @@ def l1_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorOp
 
     The gradient of an error of 0 is 0.
     """
-    x, t = paired("l1_loss", predictions, targets)
-    return reduced("l1_loss", absolute(x - t), reduction)
+    x, t = predictions_and_targets("l1_loss", predictions, targets)
+    return reduce_losses("l1_loss", absolute(x - t), reduction)
 
 
 def huber_loss(
@@ -76,9 +76,9 @@ def huber_loss(
 
     It is reduced as by `mse_loss`. (Huber, 1964.)
     """
-    x, t = paired("huber_loss", predictions, targets)
+    x, t = predictions_and_targets("huber_loss", predictions, targets)
     delta = checked_number("huber_loss", "delta", delta)
-    return reduced("huber_loss", _huber(absolute(x - t), delta), reduction)
+    return reduce_losses("huber_loss", _huber(absolute(x - t), delta), reduction)
 
 
 def _huber(distance: TensorOp, delta: float) -> TensorOp:
@@ -93,11 +93,11 @@ def smooth_l1_loss(
 
     That is the `huber_loss` divided by beta; for beta 0 it is the `l1_loss`. (Girshick, 2015.)
     """
-    x, t = paired("smooth_l1_loss", predictions, targets)
+    x, t = predictions_and_targets("smooth_l1_loss", predictions, targets)
     beta = checked_number("smooth_l1_loss", "beta", beta)
     distance = absolute(x - t)
     losses = _huber(distance, beta) / beta if beta else distance
-    return reduced("smooth_l1_loss", losses, reduction)
+    return reduce_losses("smooth_l1_loss", losses, reduction)
 
 
 def poisson_nll_loss(
@@ -115,7 +115,7 @@ def poisson_nll_loss(
     The loss is reduced as by `mse_loss`.
     """
     function = "poisson_nll_loss"
-    x, t = paired(function, predictions, targets)
+    x, t = predictions_and_targets(function, predictions, targets)
     epsilon = checked_number(function, "epsilon", epsilon)
     losses = exp(x) - t * x if log_input else x - t * log(x + epsilon)
     if full:
@@ -123,7 +123,7 @@ def poisson_nll_loss(
         many = where(is_many, t, 1)
         stirling = many * log(many) - many + log(many * (2 * math.pi)) * 0.5
         losses = losses + where(is_many, stirling, 0)
-    return reduced(function, losses, reduction)
+    return reduce_losses(function, losses, reduction)
 
 
 def gaussian_nll_loss(
@@ -141,12 +141,13 @@ def gaussian_nll_loss(
     gradient is 0. The loss is reduced as by `mse_loss`. (Nix and Weigend, 1994.)
     """
     function = "gaussian_nll_loss"
-    x, t = paired(function, predictions, targets)
+    x, t = predictions_and_targets(function, predictions, targets)
     epsilon = checked_number(function, "epsilon", epsilon)
     distance = x - t
-    limited = maximum(repeated_over(function, "the variance", variance, distance), epsilon)
+    limited = maximum(broadcast_to_losses(function, "the variance", variance, distance), epsilon)
     losses = (log(limited) + square(distance) / limited) * 0.5
-    return reduced(function, losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
+    losses = losses + 0.5 * math.log(2 * math.pi) if full else losses
+    return reduce_losses(function, losses, reduction)
 
 
 def hinge_loss(scores: Any, targets: Any, margin: float = 1.0, reduction: str = "mean") -> TensorOp:
@@ -154,8 +155,8 @@ def hinge_loss(scores: Any, targets: Any, margin: float = 1.0, reduction: str = 
 
     It is reduced as by `mse_loss`. The gradient at the kink is 0.
     """
-    x, t = paired("hinge_loss", scores, targets)
-    return reduced("hinge_loss", maximum(0, _margin("hinge_loss", margin) - t * x), reduction)
+    x, t = predictions_and_targets("hinge_loss", scores, targets)
+    return reduce_losses("hinge_loss", maximum(0, _margin("hinge_loss", margin) - t * x), reduction)
 
 
 def multi_margin_loss(
@@ -179,14 +180,14 @@ def multi_margin_loss(
     (x,) = align(FloatOp, scores)
     position = class_position(function, x, axis)
     labels = labels_for(function, x, labels, position)
-    p, margin = whole_number(function, "p", p, 1), _margin(function, margin)
-    right = repeated(PickOp(x, labels, position=position), x, (position,))
+    p, margin = checked_integer(function, "p", p, 1), _margin(function, margin)
+    right = broadcast_back(PickOp(x, labels, position=position), x, (position,))
     excess = maximum(0, margin - right + x)
     others = where(is_label(x, labels, position), 0, excess if p == 1 else power(excess, p))
     losses: TensorOp = MeanOp(others, positions=(position,))
     if weights is not None:
         losses = losses * TakeOp(class_weights(function, weights, x, position), labels, position=0)
-    return reduced(function, losses, reduction)
+    return reduce_losses(function, losses, reduction)
 
 
 def cosine_similarity(x: Any, y: Any, axis: Any = -1, epsilon: float = 1e-8) -> TensorOp:
@@ -229,9 +230,9 @@ def cosine_embedding_loss(
     """
     function = "cosine_embedding_loss"
     cosine = cosine_similarity(x, y, axis)
-    is_match = greater(of_axes(function, "the targets", targets, cosine.axes), 0)
+    is_match = greater(aligned_to(function, "the targets", targets, cosine.axes), 0)
     losses = where(is_match, 1 - cosine, maximum(0, cosine - _margin(function, margin)))
-    return reduced(function, losses, reduction)
+    return reduce_losses(function, losses, reduction)
 
 
 def triplet_loss(
@@ -252,11 +253,11 @@ def triplet_loss(
     function = "triplet_loss"
     p, margin = checked_order(function, p), _margin(function, margin)
     near, far = (_distance(function, anchor, other, p, axis) for other in (positive, negative))
-    return reduced(function, maximum(0, near - far + margin), reduction)
+    return reduce_losses(function, maximum(0, near - far + margin), reduction)
 
 
 def _distance(function: str, x: Any, y: Any, p: float, axis: Any) -> TensorOp:
-    x, y = paired(function, x, y)
+    x, y = predictions_and_targets(function, x, y)
     difference = cast(x - y, accumulator_dtype(x.dtype))
     positions = tuple(sorted(explained(function, (x, y), difference.axes.positions, axis)))
     return cast(norm(difference, p, positions), x.dtype)
@@ -280,7 +281,7 @@ def dice_loss(
     Navab and Ahmadi, 2016, without squares.)
     """
     function = "dice_loss"
-    y, t = paired(function, predictions, targets)
+    y, t = predictions_and_targets(function, predictions, targets)
     epsilon = checked_number(function, "epsilon", epsilon)
     wide = [cast(each, accumulator_dtype(y.dtype)) for each in (y, t)]
     product = wide[0] * wide[1]
@@ -289,4 +290,4 @@ def dice_loss(
         SumOp(broadcast(each, product.axes), positions=positions) for each in (product, *wide)
     )
     losses = 1 - (overlap * 2 + epsilon) / (sizes[0] + sizes[1] + epsilon)
-    return reduced(function, cast(losses, y.dtype), reduction)
+    return reduce_losses(function, cast(losses, y.dtype), reduction)

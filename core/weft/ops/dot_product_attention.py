@@ -20,7 +20,7 @@ from weft.ir.lengths import Length, product
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorOp
-from weft.ops.arguments import checked_number, whole_number
+from weft.ops.arguments import checked_integer, checked_number
 from weft.ops.comparison import equal, greater, greater_equal, logical_and, logical_or, where
 from weft.ops.control import stop_gradient
 from weft.ops.cumulative import place
@@ -334,7 +334,7 @@ def update_cache(cache: Any, new: Any, position: Any, axis: Any = -2) -> TensorO
 def _position(function: str, position: Any) -> Any:
     """Return a position in a sequence: an integer, or an integer scalar."""
     if not isinstance(position, TensorOp):
-        return whole_number(function, "position", position, low=0)
+        return checked_integer(function, "position", position, low=0)
     if position.axes or not dtypes.is_integer(position.dtype):
         problem = f"position must be an integer scalar, not {position.dtype} {position.axes}"
         raise AxesError(explain(function, problem, (position,)))
@@ -408,8 +408,8 @@ def multi_head_attention(
     fewer heads, `key_heads`. For the rest and for named axes see `attention`; the weights may also
     be positional.
     """
-    count = whole_number("multi_head_attention", "heads", heads, low=1)
-    fewer = whole_number("multi_head_attention", "key_heads", key_heads or heads, low=1)
+    count = checked_integer("multi_head_attention", "heads", heads, low=1)
+    fewer = checked_integer("multi_head_attention", "key_heads", key_heads or heads, low=1)
     matrices, vectors = _four("weights", weights), _four("biases", biases or [None] * 4)
 
     def apply(*operands: Any) -> TensorOp:
@@ -473,7 +473,10 @@ def embedding(table: Any, indices: Any, padding_index: int | None = None) -> Ten
     result = take(rows, places, 0)
     if padding_index is None:
         return result
-    padding, length = whole_number("embedding", "padding_index", padding_index), rows.axes[0].length
+    padding, length = (
+        checked_integer("embedding", "padding_index", padding_index),
+        rows.axes[0].length,
+    )
     if not isinstance(length, int) or not -length <= padding < length:
         problem = f"padding_index {padding} is out of range for a table of {length} rows"
         raise AxesError(explain("embedding", problem, (rows,)))

@@ -15,10 +15,10 @@ from weft.ir.lengths import Length
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
-from weft.ops.arguments import whole_number
+from weft.ops.arguments import checked_integer
 from weft.ops.comparison import greater_equal, less, logical_and, maximum, minimum, where
 from weft.ops.elementwise import add, cast, subtract
-from weft.ops.gathering import TakeOp, nameless
+from weft.ops.gathering import TakeOp, without_names
 from weft.ops.indexing import with_lengths
 from weft.ops.movement import BroadcastOp, IotaOp, cast_axes, zeros_like
 
@@ -107,7 +107,7 @@ class DynamicSliceOp(DynamicBlockOp):
 
     def decompose(self, x: TensorOp, *starts: TensorOp) -> TensorOp:
         """Gather along one axis after the other."""
-        x = nameless(x)
+        x = without_names(x)
         for place, length, start in self.partial_axes():
             x = TakeOp(x, add(_count(length), start), position=place)
         return cast_axes(x, self.axes)
@@ -148,7 +148,7 @@ class DynamicUpdateSliceOp(DynamicBlockOp):
     def decompose(self, x: TensorOp, update: TensorOp, *starts: TensorOp) -> TensorOp:
         """Gather the second operand over the first, and select it inside the block."""
         inside: TensorOp | None = None
-        update = nameless(update)
+        update = without_names(update)
         for place, length, start in self.partial_axes():
             if not length:
                 return x
@@ -200,7 +200,7 @@ def _starts(function: str, x: TensorOp, starts: Any) -> list[TensorOp]:
     return [
         as_op(start)
         if isinstance(start, Op)
-        else constant(whole_number(function, "a start", start), dtype=dtypes.int64)
+        else constant(checked_integer(function, "a start", start), dtype=dtypes.int64)
         for start in starts
     ]
 

@@ -138,7 +138,7 @@ class TakeAlongAxisOp(IndexedOp, CompositeOp):
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, indices: TensorOp) -> Any:
         """Scatter-add the adjoint at the indices."""
-        return put_along(zeros_like(x), indices, delta, self.position, "add"), None
+        return scatter_along(zeros_like(x), indices, delta, self.position, "add"), None
 
 
 class Reduction(NamedTuple):
@@ -361,7 +361,7 @@ def _linear_along(axes: Axes, indices: TensorOp, position: int) -> TensorOp:
     """Return the flat indices of the elements that indices along an axis address."""
     target = _grouped(indices.axes, position)
     before, after = axes[position:], axes[position + 1 :]
-    found = cast_axes(offsets(axes, position, nameless(indices), after), target)
+    found = cast_axes(offsets(axes, position, without_names(indices), after), target)
     for place, unit in ((0, before), (2, _ONE)):
         if target[place].length != 1:
             count = IotaOp(target_axes=target, target_dtype=dtypes.int64, position=place)
@@ -369,12 +369,12 @@ def _linear_along(axes: Axes, indices: TensorOp, position: int) -> TensorOp:
     return _flat(found)
 
 
-def nameless(x: TensorOp) -> TensorOp:
+def without_names(x: TensorOp) -> TensorOp:
     """Return the tensor without axis names."""
     return cast_axes(x, make_axes(x.axes.lengths))
 
 
-def put_along(
+def scatter_along(
     x: TensorOp, indices: TensorOp, updates: TensorOp, position: int, reduction: str
 ) -> TensorOp:
     """Return a scatter with an index for each update, along one axis."""

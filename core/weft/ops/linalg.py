@@ -15,7 +15,7 @@ from weft.ir.lengths import Length, product
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp, operators
-from weft.ops.arguments import whole_number
+from weft.ops.arguments import checked_integer
 from weft.ops.elementwise import cast, common_dtype
 from weft.ops.indexing import SliceOp, slice_along_axis
 from weft.ops.joining import stack
@@ -334,7 +334,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tenso
     one outside the matrix is empty. It is a view if the matrices are contiguous. Matrices of
     unknown lengths must be square.
     """
-    x, places = as_op(x), whole_number("diagonal", "offset", offset)
+    x, places = as_op(x), checked_integer("diagonal", "offset", offset)
     require_matrices("diagonal", x)
     matrix = explained("diagonal", (x,), x.axes.positions, (axis1, axis2))
     x = transpose(x, (*(place for place in range(x.rank) if place not in matrix), *matrix))

@@ -16,15 +16,15 @@ from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops import reduction as reductions
 from weft.ops.activation import SigmoidOp
 from weft.ops.arguments import (
+    aligned_to,
+    broadcast_in_dim,
+    broadcast_to_losses,
+    checked_integer,
     checked_number,
     class_position,
-    of_axes,
-    paired,
-    reduced,
-    repeated_over,
-    spread,
-    whole_number,
-    without,
+    drop_axis,
+    predictions_and_targets,
+    reduce_losses,
 )
 from weft.ops.comparison import equal, greater, less, maximum, not_equal, where
 from weft.ops.elementwise import (
@@ -46,8 +46,8 @@ from weft.ops.probabilities import (
     LogSoftmaxOp,
     Softmax,
     SoftmaxOp,
+    broadcast_back,
     normalised_positions,
-    repeated,
 )
 from weft.ops.reduction import MeanOp, SumOp
 
@@ -132,10 +132,10 @@ class CrossEntropyLogitsOp(CompositeOp):
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, t: TensorOp) -> Any:
         """Return softmax(x) sum(t) - t for the logits, and -log(softmax(x)) for the targets."""
         delta, x, t = self.widened(delta, x, t)
-        total = repeated(SumOp(t, positions=self.positions), x, self.positions)
-        spread = repeated(delta, x, self.positions)
-        dx = spread * (SoftmaxOp(x, positions=self.positions) * total - t)
-        dt = negative(spread * LogSoftmaxOp(x, positions=self.positions))
+        total = broadcast_back(SumOp(t, positions=self.positions), x, self.positions)
+        weight = broadcast_back(delta, x, self.positions)
+        dx = weight * (SoftmaxOp(x, positions=self.positions) * total - t)
+        dt = negative(weight * LogSoftmaxOp(x, positions=self.positions))
         return cast(dx, self.dtype), cast(dt, self.dtype)
 
 
@@ -180,7 +180,7 @@ class PickOp(IndexedOp, CompositeOp):
     def infer(self) -> tuple[Axes, DType]:
         """Check that the labels have the remaining axes."""
         axes, dtype = super().infer()
-        labels, others = self.args[1].axes, without(axes, self.position)
+        labels, others = self.args[1].axes, drop_axis(axes, self.position)
         if labels != others:
             raise AxesError(
                 f"labels for {axes} along {axes[self.position]!r} must have {others}, not {labels}"
@@ -206,14 +206,17 @@ class PickOp(IndexedOp, CompositeOp):
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, labels: TensorOp) -> Any:
         """Select the adjoint at the label, and 0 elsewhere."""
         here = is_label(x, labels, self.position)
-        return where(here, repeated(delta, x, (self.position,)), 0), None
+        return where(here, broadcast_back(delta, x, (self.position,)), 0), None
 
 
 def is_label(x: TensorOp, labels: TensorOp, position: int) -> TensorOp:
     """Return the mask of the labels along an axis of x."""
     axis = x.axes[position : position + 1]
     count = IotaOp(target_axes=axis, target_dtype=dtypes.int32, position=0)
-    return equal(spread(count, x, (position,)), repeated(cast(labels, count.dtype), x, (position,)))
+    return equal(
+        broadcast_in_dim(count, x, (position,)),
+        broadcast_back(cast(labels, count.dtype), x, (position,)),
+    )
 
 
 class BinaryCrossEntropyLogitsOp(ElementwiseOp, CompositeOp):
@@ -259,7 +262,7 @@ def labels_for(function: str, x: TensorOp, labels: Any, position: int) -> Tensor
     if not dtypes.is_integer(op.dtype):
         problem = f"labels must be integers, not {op.dtype}: cast() converts them"
         raise DTypeError(explain(function, problem, (x, op)))
-    return cast(of_axes(function, "the labels", op, without(x.axes, position)), dtypes.int64)
+    return cast(aligned_to(function, "the labels", op, drop_axis(x.axes, position)), dtypes.int64)
 
 
 def safelog(x: Any) -> TensorOp:
@@ -275,7 +278,7 @@ def cross_entropy_multi(y: Any, t: Any, usebits: bool = False, out_axes: Any = N
     axes of `softmax`. `out_axes` are the axes to keep instead. Targets have the axes of y in any
     order, or are scalars; otherwise AxesError is raised.
     """
-    y, t = paired("cross_entropy_multi", y, t, InexactOp)
+    y, t = predictions_and_targets("cross_entropy_multi", y, t, InexactOp)
     schema = y.find_schema(Softmax)
     if schema is not None and out_axes is None and t.axes == y.axes:
         result: TensorOp = CrossEntropyLogitsOp(schema.x, t, positions=schema.positions)
@@ -300,7 +303,7 @@ def cross_entropy_binary_inner(y: Any, t: Any) -> TensorOp:
 
 
 def _binary_inner(function: str, y: Any, t: Any) -> TensorOp:
-    y, t = paired(function, y, t, InexactOp)
+    y, t = predictions_and_targets(function, y, t, InexactOp)
     if isinstance(y.meaning, SigmoidOp) and y.axes == t.axes:
         return BinaryCrossEntropyLogitsOp(y.meaning.args[0], t)
     return negative(safelog(y) * t + safelog(1 - y) * (1 - t))
@@ -317,7 +320,7 @@ def cross_entropy_binary(y: Any, t: Any, out_axes: Any = None) -> TensorOp:
 def class_weights(function: str, weights: Any, x: TensorOp, position: int) -> TensorOp:
     """Return the class weights, broadcast to the class axis and cast to the dtype of x."""
     axes = x.axes[position : position + 1]
-    return broadcast(cast(of_axes(function, "the weights", weights, axes), x.dtype), axes)
+    return broadcast(cast(aligned_to(function, "the weights", weights, axes), x.dtype), axes)
 
 
 def _by_label(
@@ -335,14 +338,14 @@ def _by_label(
     counted: TensorOp | None = None
     factors: TensorOp | None = None
     if ignore_index is not None:
-        counted = not_equal(labels, whole_number(function, "ignore_index", ignore_index))
+        counted = not_equal(labels, checked_integer(function, "ignore_index", ignore_index))
         labels = where(counted, labels, 0)
     losses = negative(PickOp(logarithms, labels, position=position))
     if weights is not None:
         shares = class_weights(function, weights, logarithms, position)
         factors = TakeOp(shares, labels, position=0)
         losses = losses * factors
-        logarithms = logarithms * spread(shares, logarithms, (position,))
+        logarithms = logarithms * broadcast_in_dim(shares, logarithms, (position,))
     if smoothing:
         even = negative(MeanOp(logarithms, positions=(position,)))
         losses = losses * (1 - smoothing) + even * smoothing
@@ -350,7 +353,7 @@ def _by_label(
         losses = where(counted, losses, 0)
         one = constant(1, dtype=losses.dtype)
         factors = where(counted, one if factors is None else factors, 0)
-    return reduced(function, losses, reduction, factors)
+    return reduce_losses(function, losses, reduction, factors)
 
 
 def nll_loss(
@@ -407,7 +410,7 @@ def cross_entropy(
         x = LogSoftmaxOp(x, positions=(position,))
         options = (weights, ignore_index, smoothing, position, reduction)
         return _by_label(function, x, targets, *options)
-    if _has_axes(targets, without(x.axes, position)):
+    if _has_axes(targets, drop_axis(x.axes, position)):
         problem = (
             f"labels must be integers, not {targets.dtype}: cast() converts them; float targets "
             f"are class probabilities, with the axes {x.axes} of the logits"
@@ -416,13 +419,13 @@ def cross_entropy(
     if ignore_index is not None:
         problem = f"ignore_index is for labels, not for {targets.dtype} targets: use weights of 0"
         raise ArgumentError(explain(function, problem, (x, targets)))
-    x, t = paired(function, x, targets)
+    x, t = predictions_and_targets(function, x, targets)
     if smoothing:
         count = size_of(x.axes[position : position + 1], x.dtype)
         t = t * (1 - smoothing) + divide(smoothing, count)
     if weights is not None:
-        t = t * spread(class_weights(function, weights, x, position), x, (position,))
-    return reduced(function, CrossEntropyLogitsOp(x, t, positions=(position,)), reduction)
+        t = t * broadcast_in_dim(class_weights(function, weights, x, position), x, (position,))
+    return reduce_losses(function, CrossEntropyLogitsOp(x, t, positions=(position,)), reduction)
 
 
 def binary_cross_entropy(
@@ -434,7 +437,7 @@ def binary_cross_entropy(
     least -50, as by `safelog`. Weights are broadcast to the losses; the mean divides by the number
     of losses.
     """
-    y, t = paired("binary_cross_entropy", y, targets)
+    y, t = predictions_and_targets("binary_cross_entropy", y, targets)
     losses = _binary_inner("binary_cross_entropy", y, t)
     return _weighted("binary_cross_entropy", losses, weights, reduction)
 
@@ -452,11 +455,11 @@ def binary_cross_entropy_with_logits(
     raises recall, below 1 precision.
     """
     function = "binary_cross_entropy_with_logits"
-    x, t = paired(function, logits, targets)
+    x, t = predictions_and_targets(function, logits, targets)
     if pos_weight is None:
         return _weighted(function, BinaryCrossEntropyLogitsOp(x, t), weights, reduction)
     one, zero = (constant(value, dtype=x.dtype) for value in (1, 0))
-    positive = BinaryCrossEntropyLogitsOp(x, one) * repeated_over(
+    positive = BinaryCrossEntropyLogitsOp(x, one) * broadcast_to_losses(
         function, "pos_weight", pos_weight, x
     )
     losses = t * positive + (1 - t) * BinaryCrossEntropyLogitsOp(x, zero)
@@ -465,8 +468,8 @@ def binary_cross_entropy_with_logits(
 
 def _weighted(function: str, losses: TensorOp, weights: Any, reduction: str) -> TensorOp:
     if weights is not None:
-        losses = losses * repeated_over(function, "weights", weights, losses)
-    return reduced(function, losses, reduction)
+        losses = losses * broadcast_to_losses(function, "weights", weights, losses)
+    return reduce_losses(function, losses, reduction)
 
 
 def sigmoid_focal_loss(
@@ -483,7 +486,7 @@ def sigmoid_focal_loss(
     its gradient are 0. (Lin and others, 2017.)
     """
     function = "sigmoid_focal_loss"
-    x, t = paired(function, logits, targets)
+    x, t = predictions_and_targets(function, logits, targets)
     gamma = checked_number(function, "gamma", gamma)
     losses: TensorOp = BinaryCrossEntropyLogitsOp(x, t)
     if gamma:
@@ -494,7 +497,7 @@ def sigmoid_focal_loss(
     if alpha is not None:
         alpha = checked_number(function, "alpha", alpha, high=1)
         losses = losses * (t * alpha + (1 - t) * (1 - alpha))
-    return reduced(function, losses, reduction)
+    return reduce_losses(function, losses, reduction)
 
 
 def kl_div(
@@ -507,13 +510,13 @@ def kl_div(
     divided by the length of the axis named ``N``, or of the first. A target of 0 gives loss 0 and
     gradient 0.
     """
-    x, t = paired("kl_div", log_predictions, targets)
+    x, t = predictions_and_targets("kl_div", log_predictions, targets)
     share = exp(t) if log_target else t
     is_zero = equal(share, 0)
     logarithm = t if log_target else log(where(is_zero, 1, t))
     losses = share * where(is_zero, 0, logarithm - x)
     if reduction != "batchmean":
-        return reduced("kl_div", losses, reduction)
+        return reduce_losses("kl_div", losses, reduction)
     samples = losses.axes.batch_axes() if losses.axes.is_named else losses.axes[:1]
-    total = reduced("kl_div", cast(losses, accumulator_dtype(losses.dtype)), "sum")
+    total = reduce_losses("kl_div", cast(losses, accumulator_dtype(losses.dtype)), "sum")
     return cast(divide(total, size_of(samples, total.dtype)), losses.dtype)

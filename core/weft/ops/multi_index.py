@@ -11,7 +11,7 @@ from weft.ir.axes import Axes, Axis, broadcast_axes, make_axes
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorOp, operators
-from weft.ops.arguments import whole_number
+from weft.ops.arguments import checked_integer
 from weft.ops.elementwise import add, multiply
 from weft.ops.gathering import (
     ScatterOp,
@@ -19,11 +19,11 @@ from weft.ops.gathering import (
     TakeOp,
     as_indices,
     as_updates,
-    nameless,
     offsets,
-    put_along,
+    scatter_along,
     taken_axes,
     with_length,
+    without_names,
 )
 from weft.ops.indexing import SliceOp, is_index_tensor, one_for_each_axis, tensor_slice
 from weft.ops.movement import IotaOp, broadcast, cast_axes, size_of, transpose
@@ -91,7 +91,7 @@ def scatter_along_axis(
         problem = f"the indices have axes that {x.axes} lacks: they would update {wide.axes}"
         raise AxesError(explain("scatter_along_axis", problem, (x, indices)))
     updates = as_updates("scatter_along_axis", updates, x, indices.axes)
-    return put_along(x, indices, updates, position, reduction)
+    return scatter_along(x, indices, updates, position, reduction)
 
 
 def gather_nd(x: Any, indices: Any, batch_dims: int = 0) -> TensorOp:
@@ -106,12 +106,12 @@ def gather_nd(x: Any, indices: Any, batch_dims: int = 0) -> TensorOp:
     head = batch_dims + count
     linear = _linear_rows(x.axes, indices, batch_dims, count)
     rows = cast_axes(x, make_axes((x.axes[:head].size, *x.axes[head:].lengths)))
-    taken = TakeOp(rows, nameless(linear), position=0)
+    taken = TakeOp(rows, without_names(linear), position=0)
     return cast_axes(taken, taken_axes(x.axes, linear.axes, 0, head))
 
 
 def _row_length(function: str, x: TensorOp, indices: TensorOp, batch_dims: int) -> int:
-    whole_number(function, "batch_dims", batch_dims, 0)
+    checked_integer(function, "batch_dims", batch_dims, 0)
     length = indices.axes[-1].length if indices.rank else None
     problem = None
     if not isinstance(length, int):
@@ -163,7 +163,7 @@ def scatter_nd(x: Any, indices: Any, updates: Any, reduction: str = "set") -> Te
     linear = _linear_rows(x.axes, indices, 0, count)
     updates = as_updates("scatter_nd", updates, x, taken_axes(x.axes, linear.axes, 0, count))
     rows = make_axes((x.axes[:count].size, *x.axes[count:].lengths))
-    values, places = nameless(updates), nameless(linear)
+    values, places = without_names(updates), without_names(linear)
     result = ScatterOp(cast_axes(x, rows), places, values, position=0, reduction=reduction)
     return cast_axes(result, x.axes)
 
@@ -199,7 +199,9 @@ def _take_block(x: TensorOp, at: int, indices: list[TensorOp]) -> TensorOp:
     end = at + len(indices)
     linear: Any = None
     for place, index in enumerate(indices, at):
-        found = offsets(x.axes, place, nameless(broadcast(index, axes)), x.axes[place + 1 : end])
+        found = offsets(
+            x.axes, place, without_names(broadcast(index, axes)), x.axes[place + 1 : end]
+        )
         linear = found if linear is None else add(linear, found)
     lengths = x.axes.lengths
     rows = cast_axes(x, make_axes((*lengths[:at], x.axes[at:end].size, *lengths[end:])))

@@ -14,7 +14,13 @@ from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import Op, explain, explained
 from weft.ir.storage import constant
 from weft.ir.tensor import CompositeOp, TensorOp
-from weft.ops.arguments import checked_number, checked_order, of_axes, spread, whole_number
+from weft.ops.arguments import (
+    aligned_to,
+    broadcast_in_dim,
+    checked_integer,
+    checked_number,
+    checked_order,
+)
 from weft.ops.comparison import maximum
 from weft.ops.control import sequential
 from weft.ops.elementwise import (
@@ -31,7 +37,7 @@ from weft.ops.indexing import tensor_slice
 from weft.ops.joining import pad
 from weft.ops.math import power, rsqrt
 from weft.ops.movement import broadcast, cast_axes, size_of
-from weft.ops.probabilities import repeated
+from weft.ops.probabilities import broadcast_back
 from weft.ops.reduction import MeanOp, VarianceOp
 from weft.ops.state import moving_average
 from weft.ops.statistics import norm
@@ -82,13 +88,13 @@ class NormalizeOp(CompositeOp):
 
     def mean(self, x: TensorOp) -> TensorOp:
         """Return the mean, broadcast over the reduced axes."""
-        return repeated(MeanOp(x, positions=self.positions), x, self.positions)
+        return broadcast_back(MeanOp(x, positions=self.positions), x, self.positions)
 
     def unit(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
         """Return x normalised, and the normalising factor."""
         centred = self.centred(x)
         total = MeanOp(square(centred), positions=self.positions) + self.epsilon
-        factor = repeated(rsqrt(total), x, self.positions)
+        factor = broadcast_back(rsqrt(total), x, self.positions)
         return centred * factor, factor
 
     def decompose(self, x: TensorOp, scale: TensorOp, *bias: TensorOp) -> TensorOp:
@@ -177,7 +183,7 @@ def _operands(function: str, x: TensorOp, axes: Axes, **others: Any) -> list[Ten
     ops = [cast(x, dtype)]
     for what in others:
         neutral = constant(float(what == "scale"), dtype=dtype)
-        op = of_axes(function, what, given[what], axes) if what in given else neutral
+        op = aligned_to(function, what, given[what], axes) if what in given else neutral
         ops.append(cast(op, dtype))
     return ops
 
@@ -195,7 +201,7 @@ def _normalized(
     epsilon = checked_number(function, "epsilon", epsilon)
     axes = Axes(x.axes[place] for place in places)
     operands = _operands(function, x, axes, **others)
-    others_spread = (spread(each, x, places) for each in operands[1:])
+    others_spread = (broadcast_in_dim(each, x, places) for each in operands[1:])
     return kind(operands[0], *others_spread, positions=positions, epsilon=epsilon)
 
 
@@ -287,8 +293,8 @@ def _by_statistics(
     dtype = operands[0].dtype
     x, scale, bias, mean, variance = (cast(each, accumulator_dtype(dtype)) for each in operands)
     factor = broadcast(scale * rsqrt(variance + epsilon), axes)
-    result = (x - spread(mean, x, places)) * spread(factor, x, places)
-    return cast(result + spread(bias, x, places), dtype)
+    result = (x - broadcast_in_dim(mean, x, places)) * broadcast_in_dim(factor, x, places)
+    return cast(result + broadcast_in_dim(bias, x, places), dtype)
 
 
 def _running_averages(
@@ -339,7 +345,7 @@ def group_norm(
     (Wu and He, 2018.)
     """
     (x,) = align(FloatOp, x)
-    groups = whole_number("group_norm", "groups", groups, 1)
+    groups = checked_integer("group_norm", "groups", groups, 1)
     channel, *more = _channels("group_norm", x, axis)
     axes = x.axes[channel : channel + 1]
     length = axes.size
@@ -361,7 +367,7 @@ def group_norm(
 
 
 def _grouped(what: str, value: Any, axes: Axes, inner: tuple[int, int]) -> TensorOp:
-    op = of_axes("group_norm", what, value, axes)
+    op = aligned_to("group_norm", what, value, axes)
     return cast_axes(op, inner) if op.axes else op
 
 
@@ -381,7 +387,7 @@ def local_response_norm(
     with alpha divided by the size.)
     """
     (x,) = align(FloatOp, x)
-    size = whole_number("local_response_norm", "size", size, 1)
+    size = checked_integer("local_response_norm", "size", size, 1)
     channel, *more = _channels("local_response_norm", x, axis)
     if more:
         problem = f"windows move along one axis of {x.axes}, not {axis!r}"
@@ -412,4 +418,4 @@ def normalize(x: Any, p: float = 2, axes: Any = -1, epsilon: float = 1e-12) -> T
     wide = cast(x, accumulator_dtype(x.dtype))
     epsilon = checked_number("normalize", "epsilon", epsilon)
     length = norm(wide, checked_order("normalize", p), positions)
-    return cast(wide / repeated(maximum(length, epsilon), x, positions), x.dtype)
+    return cast(wide / broadcast_back(maximum(length, epsilon), x, positions), x.dtype)

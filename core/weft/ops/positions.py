@@ -15,7 +15,7 @@ from weft.ir.lengths import Length
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
-from weft.ops.arguments import checked_number, whole_number
+from weft.ops.arguments import checked_integer, checked_number
 from weft.ops.elementwise import FloatOp, absolute, align, cast, negative
 from weft.ops.joining import concat, stack
 from weft.ops.linalg import require_positional
@@ -183,7 +183,7 @@ def alibi_bias(heads: int, queries: Any, keys: Any = None, dtype: Any = dtypes.D
     other one of the power above (Press, Smith and Lewis: Train short, test long, 2022). The last
     query is aligned with the last key; by default there are as many `keys` as queries.
     """
-    count, target = whole_number("alibi_bias", "heads", heads, low=1), dtypes.as_dtype(dtype)
+    count, target = checked_integer("alibi_bias", "heads", heads, low=1), dtypes.as_dtype(dtype)
     if not dtypes.is_float(target):
         raise DTypeError(explain("alibi_bias", f"a bias must be floats, not {target}", ()))
     square = make_axes((queries, queries if keys is None else keys))

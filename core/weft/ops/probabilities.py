@@ -94,11 +94,11 @@ class LogitsOp(CompositeOp):
 
     def below_largest(self, x: TensorOp) -> TensorOp:
         """Return each element minus the maximum."""
-        return x - repeated(MaxOp(x, positions=self.positions), x, self.positions)
+        return x - broadcast_back(MaxOp(x, positions=self.positions), x, self.positions)
 
     def total(self, x: TensorOp) -> TensorOp:
         """Return the sum over the normalised axes, broadcast back."""
-        return repeated(SumOp(x, positions=self.positions), x, self.positions)
+        return broadcast_back(SumOp(x, positions=self.positions), x, self.positions)
 
     def normalised(self, x: Any) -> tuple[Any, Any]:
         """Return, in NumPy, the elements minus the maximum, and the sums of their exponentials."""
@@ -140,7 +140,7 @@ class LogSoftmaxOp(LogitsOp):
         (wide,) = self.widened(x)
         below = self.below_largest(wide)
         total = log(SumOp(exp(below), positions=self.positions))
-        return cast(below - repeated(total, x, self.positions), self.dtype)
+        return cast(below - broadcast_back(total, x, self.positions), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Return delta - softmax(x) sum(delta), summed over the normalised axes."""
@@ -185,7 +185,7 @@ class LogSumExpOp(ReductionOp, CompositeOp):
         return (cast(powers * self.spread(share, x), self.dtype),)
 
 
-def repeated(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) -> TensorOp:
+def broadcast_back(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) -> TensorOp:
     """Return a reduced tensor broadcast over the reduced axes."""
     kept = tuple(place for place in range(like.rank) if place not in positions)
     return BroadcastOp(value, target_axes=like.axes, dims=kept) if positions else value
@@ -206,8 +206,8 @@ def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
     (x,) = align(FloatOp, x)
     positions = normalised_positions(x, normalization_axes)
     composite = SoftmaxOp(x, positions=positions)
-    powers = exp(subtract(x, repeated(MaxOp(x, positions=positions), x, positions)))
-    result = divide(powers, repeated(SumOp(powers, positions=positions), x, positions))
+    powers = exp(subtract(x, broadcast_back(MaxOp(x, positions=positions), x, positions)))
+    result = divide(powers, broadcast_back(SumOp(powers, positions=positions), x, positions))
     result.add_schema(Softmax(composite))
     return result
 

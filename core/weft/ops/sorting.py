@@ -16,7 +16,7 @@ from weft.ir.axes import Axes, make_axes
 from weft.ir.dtypes import DType
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
-from weft.ops.arguments import whole_number
+from weft.ops.arguments import checked_integer
 from weft.ops.comparison import (
     equal,
     less,
@@ -246,7 +246,7 @@ def topk(x: Any, k: int, axis: Any = -1, largest: bool = True) -> TopK:
     selected; NaN counts as the largest. The gradient goes to the selected elements.
     """
     x = as_op(x)
-    position, number = place("topk", x, axis), whole_number("topk", "k", k, 0)
+    position, number = place("topk", x, axis), checked_integer("topk", "k", k, 0)
     indices = TopKIndicesOp(x, position=position, descending=bool(largest), k=number)
     return TopK(TakeAlongAxisOp(x, indices, position=position), indices)
 

@@ -27,7 +27,7 @@ from weft.ir.graph import Graph, in_order
 from weft.ir.lengths import Symbol
 from weft.ir.op import Op
 from weft.ir.storage import AssignableTensorOp, host_value
-from weft.ops.arguments import whole_number
+from weft.ops.arguments import checked_integer
 from weft.passes.interface import GraphPass, run_passes
 from weft.passes.pipeline import Pipeline
 from weft.passes.unsupported import require_supported
@@ -197,7 +197,7 @@ class Transformer(DeviceMemory):
         passes = self.graph_passes
         place = len(passes)
         if position is not None:
-            place = whole_number("register_graph_pass", "the position", position)
+            place = checked_integer("register_graph_pass", "the position", position)
         passes.insert(place, graph_pass)
 
     # Initialisation
