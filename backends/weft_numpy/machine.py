@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.errors import ArgumentError
+from weft.runtime.host_threads import available_processors, requested_threads
 
-VARIABLE = "WEFT_NUM_THREADS"
 BLAS_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
     "GOTO_NUM_THREADS",
@@ -45,32 +44,11 @@ class Machine:
 
 
 def this_machine(threads: Any = None) -> Machine:
-    """Return this machine, with the given number of threads or `default_threads`.
+    """Return this machine, with the given number of threads or the default one.
 
     Raises ArgumentError if that is not a whole number of 1 or more.
     """
-    if threads is None:
-        threads = default_threads()
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise ArgumentError(f"threads= takes a whole number, 1 or more, not {threads!r}")
-    return Machine(threads, _cache_size(), _blas_threads())
-
-
-def default_threads() -> int:
-    """Return the value of ``WEFT_NUM_THREADS``, or the number of processors of this process."""
-    text = os.environ.get(VARIABLE, "").strip()
-    if text:
-        if not text.isdecimal() or int(text) < 1:
-            raise ArgumentError(f"{VARIABLE} takes a whole number, 1 or more, not {text!r}")
-        return int(text)
-    return _processors()
-
-
-def _processors() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return Machine(requested_threads(threads), _cache_size(), _blas_threads())
 
 
 def _blas_threads() -> int:
@@ -78,8 +56,8 @@ def _blas_threads() -> int:
     for variable in BLAS_VARIABLES:
         text = os.environ.get(variable, "").strip()
         if text.isdecimal() and int(text):
-            return min(int(text), _processors())
-    return _processors()
+            return min(int(text), available_processors())
+    return available_processors()
 
 
 def _cache_size() -> int:

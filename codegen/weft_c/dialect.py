@@ -23,9 +23,11 @@ class Dialect:
         ``f64``; ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory; ``GLOBAL_ID``, ``GLOBAL_SIZE``,
         ``LOCAL_ID`` and ``GROUP_ID``; ``BARRIER()``, and ``MEMORY_BARRIER()`` for global memory
         too; ``AS_U32`` and its like, which reinterpret bits; ``WHOLE``, the truncation to ``i64``;
-        ``FMA``; ``REPORT(word, code)``, which sets a word that is 0 to a code; and the
-        compare-and-swap ``ATOMIC_CAS_U32(place, old, new)``, also for ``U64``, which returns the
-        old value.
+        ``FMA``; with vectors, ``SPLAT(type, scalar)``, ``VECTOR(type, lanes...)``,
+        ``SELECT(condition, x, y)`` by lanes, ``LANE(vector, digit)`` with a hexadecimal digit, and
+        the halves ``LOW(vector)`` and ``HIGH(vector)``; ``REPORT(word, code)``, which sets a word
+        that is 0 to a code; and the compare-and-swap ``ATOMIC_CAS_U32(place, old, new)``, also for
+        ``U64``, which returns the old value.
     head
         The head of a kernel, a format string with the fields ``name``, ``parameters`` and
         ``group``, the size of its work groups.
@@ -40,7 +42,7 @@ class Dialect:
     shuffling
         The attribute of kernels with warp shuffles, a format string with the field ``warp``.
     has_vectors
-        Whether operators and functions take vectors of 16 lanes.
+        Whether operators and functions take vectors.
     """
 
     name: str
@@ -73,6 +75,12 @@ typedef f32x16 near_f32x16 __attribute__((aligned(4)));
 typedef i32x16 near_i32x16 __attribute__((aligned(4)));
 typedef u32x16 near_u32x16 __attribute__((aligned(4)));
 typedef uchar16 near_u8x16 __attribute__((aligned(1)));
+#define SPLAT(type, x) ((type)(x))
+#define VECTOR(type, ...) ((type)(__VA_ARGS__))
+#define SELECT(condition, x, y) ((condition) ? (x) : (y))
+#define LANE(v, digit) v.s##digit
+#define LOW(v) v.lo
+#define HIGH(v) v.hi
 #define FUNCTION static inline __attribute__((always_inline))
 #define GLOBAL __global
 #define LOCAL __local

@@ -42,6 +42,12 @@ class Processor:
         take cores from the kernels that follow.
     has_blas
         Whether the backend runs a `LibraryCall` named ``matmul``.
+    vector_lanes
+        The lanes of a vector of 32-bit elements, in a dialect with vectors.
+    vector_registers
+        The vectors of sums that fit in registers, beside operands.
+    merges_launches
+        Whether consecutive small launches become one kernel.
     cases
         The most functions that are merged as cases of one kernel; above 1 for drivers with a high
         fixed cost for each kernel.
@@ -60,6 +66,9 @@ class Processor:
     host_work: int = 160**3
     host_work_even: int = 600**3
     has_blas: bool = False
+    vector_lanes: int = 16
+    vector_registers: int = 26
+    merges_launches: bool = True
     cases: int = 1
 
     @property
@@ -70,7 +79,7 @@ class Processor:
     @property
     def lanes(self) -> int:
         """The lanes of vectors in kernels; 1 for scalar code."""
-        return 16 if self.is_serial and self.dialect.has_vectors else 1
+        return self.vector_lanes if self.is_serial and self.dialect.has_vectors else 1
 
     @property
     def vector_bytes(self) -> int:

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 import weft
 from weft.errors import ArgumentError, StateError
 from weft.ops.elementwise import ElementwiseOp
+from weft.runtime import host_threads
 from weft_numpy import machine
 from weft_numpy.blas_threads import SingleThreadedBlas, blas
 from weft_numpy.codegen import Emitter
@@ -24,7 +25,7 @@ from weft_numpy.thread_pool import parallel_for
 
 
 def test_threads_default_to_the_processors_of_this_process(monkeypatch: Any) -> None:
-    monkeypatch.delenv(machine.VARIABLE, raising=False)
+    monkeypatch.delenv(host_threads.VARIABLE, raising=False)
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert this_machine().threads == available
     assert weft.make_transformer("numpy").machine.threads == available
@@ -292,7 +293,7 @@ def test_the_environment_tells_the_threads_of_blas(
         monkeypatch.delenv(name, raising=False)
     for name, text in variables.items():
         monkeypatch.setenv(name, text)
-    monkeypatch.setattr(machine, "_processors", lambda: 4)
+    monkeypatch.setattr(machine, "available_processors", lambda: 4)
     assert this_machine(1).blas_threads == expected
 
 

@@ -31,11 +31,14 @@ class Accumulator:
         The dtype of the sums in scratch memory.
     lanes
         The sums in a variable: the lanes of a vector, or 1.
+    registers
+        The vectors of sums that fit in registers.
     """
 
     dtype: DType
     sum_dtype: DType
     lanes: int
+    registers: int
 
     @property
     def scalar_type(self) -> str:
@@ -90,13 +93,17 @@ class Accumulator:
             return Emitter(code).store(dtype, place, text)
         return f"*(GLOBAL {self._type_in_memory(lanes)} *)({place}) = {value};"
 
+    def zero(self, lanes: int) -> str:
+        """Return the initial value of a vector of sums, or of one sum."""
+        return f"SPLAT({self.type(lanes)}, 0)" if lanes > 1 else "0"
+
     def value(self, emitter: Emitter, total: str) -> str:
         """Return a sum, or a vector of sums, as a value of the operands' dtype in a register."""
         return emitter.signed(self.dtype, total)
 
     def horizontal_sum(self, vector: str) -> str:
-        """Return the sum of the lanes of a vector of 16, added pairwise."""
-        parts = [f"{vector}.s{lane:x}" for lane in range(VECTOR)]
+        """Return the sum of the lanes of a vector, added pairwise."""
+        parts = [f"LANE({vector}, {lane:x})" for lane in range(self.lanes)]
         while len(parts) > 1:
             half = len(parts) // 2
             parts = [f"({a} + {b})" for a, b in zip(parts[:half], parts[half:], strict=True)]
@@ -109,4 +116,5 @@ def accumulator(dtype: DType, processor: Processor) -> Accumulator:
         sums = dtypes.accumulator_dtype(dtype)
     else:
         sums = dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
-    return Accumulator(dtype, sums, processor.lanes if sums.itemsize == 4 else 1)
+    lanes = processor.lanes if sums.itemsize == 4 else 1
+    return Accumulator(dtype, sums, lanes, processor.vector_registers)

@@ -107,12 +107,9 @@ def blocking(
         tile, depth = _tile_of_a_row(n, lanes), k
         items = serial_items(work // VECTOR_GRAIN, processor)
     else:
-        tile = _best_tile(
-            m,
-            n,
-            lanes,
-            MIN_TILE_ROWS if work <= MAX_SINGLE_ITEM_WORK and is_stored else MAX_TILE_ROWS,
-        )
+        is_short = work <= MAX_SINGLE_ITEM_WORK and is_stored
+        most = min(MAX_TILE_ROWS, acc.registers // 2)
+        tile = _best_tile(m, n, lanes, MIN_TILE_ROWS if is_short else most)
         depth = min(DEPTH, k) if acc.is_plain else k
         items = 1 if work <= MAX_SINGLE_ITEM_WORK else serial_items(work // GRAIN, processor)
     wanted = -(-items // batch)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from weft_c.lowering import Array
-from weft_c.matmul.accumulators import VECTOR, Accumulator
+from weft_c.matmul.accumulators import Accumulator
 from weft_c.matmul.prologues import MemoryReader, Reader
 from weft_c.source.code import ROLLED, Address, Code
 
@@ -150,10 +150,12 @@ def pack_columns(
         if is_vector:
             code.line(ROLLED)
             place = source.at(*at, k, f"{first} + j")
-            found = acc.load_vector(code, VECTOR, place, source.dtype)
-            with code.block(f"for (; j + {VECTOR} <= {count}; j += {VECTOR})"):
+            found = acc.load_vector(code, acc.lanes, place, source.dtype)
+            with code.block(f"for (; j + {acc.lanes} <= {count}; j += {acc.lanes})"):
                 code.line(
-                    acc.store_vector(code, VECTOR, Address(f"({line})", "j"), found, acc.sum_dtype)
+                    acc.store_vector(
+                        code, acc.lanes, Address(f"({line})", "j"), found, acc.sum_dtype
+                    )
                 )
             if count == str(width):
                 return

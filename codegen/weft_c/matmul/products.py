@@ -24,7 +24,7 @@ from weft_c.loops.loop_nest import make_pointwise_nest
 from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index
 from weft_c.lowering import KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.matmul import blas
-from weft_c.matmul.accumulators import VECTOR, Accumulator, accumulator
+from weft_c.matmul.accumulators import Accumulator, accumulator
 from weft_c.matmul.blocking import blocking, tiles_bytes
 from weft_c.matmul.epilogues import Epilogue, FusedEpilogue, StoreEpilogue
 from weft_c.matmul.prologues import Prologue, prologue_of, reader
@@ -391,18 +391,18 @@ def _vector_sums(
     `terms` are the type of the counter, and the number of terms.
     """
     kind, k = terms
-    vector, step, rows = acc.type(VECTOR), VECTOR * _CHAINS, len(totals)
+    vector, step, rows = acc.type(acc.lanes), acc.lanes * _CHAINS, len(totals)
     whole = k // step * step
     code.line(f"{vector} c[{rows}][{_CHAINS}];")
     for row in range(rows):
         code.line(UNROLL)
-        code.line(f"for (i32 v = 0; v < {_CHAINS}; v++) c[{row}][v] = ({vector})(0);")
+        code.line(f"for (i32 v = 0; v < {_CHAINS}; v++) c[{row}][v] = {acc.zero(acc.lanes)};")
     with code.block(f"for ({kind} k = 0; k < {whole}; k += {step})"):
         code.line(UNROLL)
         with code.block(f"for (i32 v = 0; v < {_CHAINS}; v++)"):
             found = [
-                acc.load_vector(code, VECTOR, place, acc.dtype)
-                for place in places(f"k + v * {VECTOR}")
+                acc.load_vector(code, acc.lanes, place, acc.dtype)
+                for place in places(f"k + v * {acc.lanes}")
             ]
             common = code.define(f"const {vector}", "common", found[0])
             for row, other in enumerate(found[1:]):

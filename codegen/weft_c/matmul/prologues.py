@@ -15,7 +15,7 @@ from weft.kernels.kernel import Kernel
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.loop_nest import LoopNest, View, make_pointwise_nest
 from weft_c.lowering import Array, KernelBuilder
-from weft_c.matmul.accumulators import VECTOR, Accumulator
+from weft_c.matmul.accumulators import Accumulator
 from weft_c.source.values import Emitter
 
 
@@ -101,7 +101,7 @@ class MemoryReader(Reader):
         self.acc = acc
         self.array = array
         self.is_by_rows = array.strides[-1] == 1
-        self.lanes = VECTOR if acc.lanes > 1 and acc.is_plain and self.is_by_rows else 1
+        self.lanes = acc.lanes if acc.lanes > 1 and acc.is_plain and self.is_by_rows else 1
 
     def load(self, *indices: str, lanes: int = 1) -> str:
         """Return an element or a vector of the array."""

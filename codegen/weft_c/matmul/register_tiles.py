@@ -219,7 +219,7 @@ class _RegisterTileKernel:
         vector = acc.type(self.tile.lanes)
         code.line(f"{vector} c[{self.tile.rows}][{self.tile.vectors}];")
         with self.each_sum():
-            code.line(f"c[r][v] = ({vector})(0);")
+            code.line(f"c[r][v] = {acc.zero(self.tile.lanes)};")
         head = f"for ({self.kind} k = {panel.terms.first}; k < {panel.terms.end}; k++)"
         with code.block(head):
             self.term(at, tile, panel)

@@ -24,7 +24,7 @@ def combined(code: Code, reduction: str, dtype: DType, x: str, y: str) -> str:
     if reduction == "logaddexp":
         return code.call(f"weft_logaddexp_{emitter.type(dtype)}", x, y)
     if reduction in _EXTREMA:
-        return extremum(dtype, _EXTREMA[reduction], x, y)
+        return extremum(dtype, emitter, _EXTREMA[reduction], x, y)
     sign = _ARITHMETIC[reduction]
     if not dtypes.is_integer(dtype):
         return f"({x} {sign} {y})"

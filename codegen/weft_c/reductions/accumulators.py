@@ -168,11 +168,11 @@ class Accumulators(ABC):
             count = lanes // 2
             while count > 1:
                 kind = register_type(dtype, count)
-                half = f"{vector}.lo", f"{vector}.hi"
+                half = f"LOW({vector})", f"HIGH({vector})"
                 text = combine(instruction, Emitter(self.code, count), *half)
                 vector = self.code.define(kind, "half", text)
                 count //= 2
-            for part in (f"{vector}.lo", f"{vector}.hi"):
+            for part in (f"LANE({vector}, 0)", f"LANE({vector}, 1)"):
                 value = f"({part} & 1)" if dtypes.is_bool(dtype) else part
                 text = combine(instruction, Emitter(self.code), accumulator, value)
                 self.code.line(f"{accumulator} = {text};")

@@ -53,7 +53,8 @@ def combine(instruction: Instruction, emitter: Emitter, total: str, value: str) 
             return f"{total} {sign} {value}"
         pair = (emitter.unsigned(dtype, each) for each in (total, value))
         return emitter.signed(dtype, f"({f' {sign} '.join(pair)})")
-    return extremum(dtype, ">" if isinstance(instruction.op, MaxOp) else "<", total, value)
+    sign = ">" if isinstance(instruction.op, MaxOp) else "<"
+    return extremum(dtype, emitter, sign, total, value)
 
 
 def is_blocked(instruction: Instruction) -> bool:
@@ -109,4 +110,5 @@ class CompensatedAccumulator:
     @property
     def rounded(self) -> str:
         """The total with its error added; just the total if that is infinite."""
-        return f"({self.error} == {self.error} ? {self.total} + {self.error} : {self.total})"
+        is_finite = f"({self.error} == {self.error})"
+        return self.emitter.select(is_finite, f"{self.total} + {self.error}", self.total)

@@ -121,8 +121,9 @@ class SegmentBuilder:
         elif ends:
             self.segments.append(Segment())
         start = None if self.has_control else len(self.work)
+        merges = self.processor.is_serial and self.processor.merges_launches
         for work in lowered:
-            if isinstance(work, GPUKernel) and is_small(work) and self.processor.is_serial:
+            if merges and isinstance(work, GPUKernel) and is_small(work):
                 if not self._small.takes(work):
                     self.launch_small()
                 self._small.add(work)

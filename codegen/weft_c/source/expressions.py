@@ -19,8 +19,7 @@ Expression = Callable[[Any, Emitter, Sequence[str]], str]
 TEMPLATES: dict[type[Op], str] = {
     comparison.EqualOp: "({0} == {1})",
     comparison.NotEqualOp: "({0} != {1})",
-    comparison.WhereOp: "({0} ? {1} : {2})",
-    comparison.LogicalNotOp: "(!{0})",
+    comparison.LogicalNotOp: "({0} == 0)",
     math.SqrtOp: "sqrt({0})",
     math.ExpOp: "exp({0})",
     math.LogOp: "log({0})",
@@ -50,9 +49,6 @@ TEMPLATES: dict[type[Op], str] = {
     trigonometry.Atan2Op: "atan2({0}, {1})",
 }
 """Format strings of ops whose text does not depend on dtypes, but for the rounding to 16 bits."""
-
-ROUNDING_IS_EXACT = (comparison.WhereOp, comparison.MaximumOp, comparison.MinimumOp)
-"""Ops whose result is an operand, which is rounded already."""
 
 _functions: dict[type[Op], Expression] = {}
 
@@ -90,8 +86,7 @@ def expression(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     if isinstance(op, rounding.RoundingOp) and not dtypes.is_float(op.dtype):
         return args[0]
     found = template.format(*args)
-    is_exact = isinstance(op, ROUNDING_IS_EXACT) or dtypes.is_bool(op.dtype)
-    return found if is_exact else emitter.rounded(op.dtype, found)
+    return found if dtypes.is_bool(op.dtype) else emitter.rounded(op.dtype, found)
 
 
 SCALAR_ONLY = (elementwise.FloorDivideOp, elementwise.ModOp, bits.ShiftOp)
@@ -133,7 +128,7 @@ def _absolute(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     if dtypes.is_float(op.dtype):
         return f"fabs({args[0]})"
     negated = _negative(op, emitter, args)
-    return f"({args[0]} < 0 ? {negated} : {args[0]})"
+    return emitter.select(f"({args[0]} < 0)", negated, args[0])
 
 
 @_expression_for(elementwise.SquareOp)
@@ -208,8 +203,8 @@ def _bitwise(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 @_expression_for(bits.BitwiseNotOp)
 def _bitwise_not(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
-    sign = "!" if dtypes.is_bool(op.dtype) else "~"
-    return emitter.rounded(op.dtype, f"({sign}{args[0]})")
+    found = f"({args[0]} == 0)" if dtypes.is_bool(op.dtype) else f"(~{args[0]})"
+    return emitter.rounded(op.dtype, found)
 
 
 _ORDER: dict[type[Op], str] = {
@@ -234,23 +229,28 @@ _EXTREMA: dict[type[Op], str] = {comparison.MaximumOp: ">", comparison.MinimumOp
 
 @_expression_for(*_EXTREMA)
 def _extremum(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
-    return extremum(op.dtype, _EXTREMA[type(op)], *args)
+    return extremum(op.dtype, emitter, _EXTREMA[type(op)], *args)
 
 
-def extremum(dtype: dtypes.DType, sign: str, x: str, y: str) -> str:
+def extremum(dtype: dtypes.DType, emitter: Emitter, sign: str, x: str, y: str) -> str:
     """Return the maximum (`sign` ``>``) or minimum (``<``) of two values; NaN if either is NaN."""
     if dtypes.is_bool(dtype):
         return f"({x} {'|' if sign == '>' else '&'} {y})"
     if dtypes.is_float(dtype):
-        return f"((({x} {sign} {y}) | ({x} != {x})) ? {x} : {y})"
-    return f"({x} {sign} {y} ? {x} : {y})"
+        return emitter.select(f"(({x} {sign} {y}) | ({x} != {x}))", x, y)
+    return emitter.select(f"({x} {sign} {y})", x, y)
+
+
+@_expression_for(comparison.WhereOp)
+def _where(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    return emitter.select(*args)
 
 
 @_expression_for(activation.ReluOp)
 def _relu(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     """Propagate NaN, which is not less than 0."""
     zero = emitter.constant(0, op.dtype)
-    return f"({args[0]} < {zero} ? {zero} : {args[0]})"
+    return emitter.select(f"({args[0]} < {zero})", zero, args[0])
 
 
 @_expression_for(elementwise.SignOp)
@@ -258,8 +258,8 @@ def _sign(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     """Propagate NaN and signed zeros, which are neither above nor below 0."""
     (x,) = args
     zero, one = (emitter.constant(value, op.dtype) for value in (0, 1))
-    below = f"({x} < {zero} ? -{one} : {x})" if op.dtype.kind != "u" else x
-    return f"({x} > {zero} ? {one} : {below})"
+    below = emitter.select(f"({x} < {zero})", f"-{one}", x) if op.dtype.kind != "u" else x
+    return emitter.select(f"({x} > {zero})", one, below)
 
 
 @_expression_for(rounding.IsnanOp)

@@ -172,23 +172,32 @@ _DENOMINATOR = (
 
 def _series(name: str, kind: str, coefficients: Iterable[str]) -> str:
     """Return the statements that evaluate a polynomial in ``square`` by Horner's scheme."""
-    first, *others = coefficients
-    lines = [f"    {kind} {name} = ({kind})({first});\n"]
-    lines += [f"    {name} = FMA({name}, square, ({kind})({each}));\n" for each in others]
+    first, *others = (_splat(kind, each) for each in coefficients)
+    lines = [f"    {kind} {name} = {first};\n"]
+    lines += [f"    {name} = FMA({name}, square, {each});\n" for each in others]
     return "".join(lines)
 
 
-for _type in ("f32", "f32x16"):
+def _splat(kind: str, number: str) -> str:
+    return f"SPLAT({kind}, {number})" if "x" in kind else number
+
+
+def _select(kind: str, condition: str, x: str, y: str) -> str:
+    return f"SELECT({condition}, {x}, {y})" if "x" in kind else f"{condition} ? {x} : {y}"
+
+
+for _type in ("f32", "f32x4", "f32x8", "f32x16"):
+    _bounded = _select(_type, "size > 9.0f", f"copysign({_splat(_type, '9.0f')}, given)", "given")
     helper(
         f"weft_tanh_{_type}",
         f"FUNCTION {_type} weft_tanh_{_type}({_type} given) {{\n"
         f"    {_type} size = fabs(given);\n"
-        f"    {_type} x = size > 9.0f ? copysign(({_type})(9.0f), given) : given;\n"
+        f"    {_type} x = {_bounded};\n"
         f"    {_type} square = x * x;\n"
         + _series("top", _type, _NUMERATOR)
         + _series("bottom", _type, _DENOMINATOR)
         + f"    {_type} quotient = x * top / bottom;\n"
-        "    return size < 4e-4f ? given : quotient;\n}\n",
+        f"    return {_select(_type, 'size < 4e-4f', 'given', 'quotient')};\n}}\n",
     )
 helper(
     "weft_tanh_f64",

@@ -1,7 +1,7 @@
 """Emitter: the text of scalar and vector values in registers.
 
 A bool in a register is 0 or 1 as a scalar, and 0 or -1 in a lane of a vector, as comparisons return
-them and ``!``, ``&``, ``|``, ``^`` and ``?:`` expect them. Floats of 16 bits are rounded float32.
+them and ``&``, ``|``, ``^`` and ``SELECT`` expect them. Floats of 16 bits are rounded float32.
 Vectors have lanes of 32 bits, or bools.
 """
 
@@ -76,7 +76,13 @@ class Emitter:
         """Broadcast a scalar to all lanes."""
         if not self.is_vector:
             return number
-        return f"({self.type(dtype)})({'-' if dtypes.is_bool(dtype) else ''}({number}))"
+        return f"SPLAT({self.type(dtype)}, {'-' if dtypes.is_bool(dtype) else ''}({number}))"
+
+    def select(self, condition: str, x: str, y: str) -> str:
+        """Return `x` where a condition is true, else `y`, in each lane."""
+        if self.is_vector:
+            return f"SELECT({condition}, {x}, {y})"
+        return f"({condition} ? {x} : {y})"
 
     def constant(self, value: Any, dtype: DType) -> str:
         """Return a literal in all lanes."""

@@ -18,9 +18,6 @@ from weft_c.source.index_types import index_type, needs_wide_counter
 from weft_c.spatial.geometry import OutputPhase, Planes
 from weft_c.spatial.padded_copies import copy_planes
 
-REGISTERS = 26
-"""The most vectors of sums in registers."""
-
 MIN_TASKS = 2
 """The tasks for each compute unit, below which the results of an image are split."""
 
@@ -76,7 +73,9 @@ class OutputTile:
     columns: int
 
 
-def best_tile(results: int, output_phase: OutputPhase, planes: Planes, lanes: int) -> OutputTile:
+def best_tile(
+    results: int, output_phase: OutputPhase, planes: Planes, lanes: int, registers: int
+) -> OutputTile:
     """Return the tile that computes an output phase in the fewest cycles."""
     *_, height, width = (1, *output_phase.counts)
     pitch = planes.pitches[-2] if len(planes.pitches) > 1 else width
@@ -87,7 +86,7 @@ def best_tile(results: int, output_phase: OutputPhase, planes: Planes, lanes: in
         rows = 1
         if columns == width:
             rows = max(1, min(height, (vectors * lanes - width) // pitch + 1))
-        for filters in range(1, min(results, REGISTERS // vectors, 16) + 1):
+        for filters in range(1, min(results, registers // vectors, 16) + 1):
             tiles = -(-results // filters) * -(-height // rows) * -(-width // columns)
             cycles = max(filters * vectors, filters + vectors, 8) + 1
             found.append((tiles * cycles, OutputTile(filters, vectors, rows, columns)))
@@ -147,7 +146,9 @@ class _DirectConvolutionKernel(KernelBuilder):
             channels = (f"{group} * {task.channels}", task.channels)
             copy_planes(code, self.acc, self.source, image, channels, self.planes, task.planes)
             for number, output_phase in enumerate(task.output_phases):
-                window = best_tile(task.results, output_phase, task.planes, self.lanes)
+                window = best_tile(
+                    task.results, output_phase, task.planes, self.lanes, self.acc.registers
+                )
                 with code.block():
                     self.write_phase((image, group, portion), number, output_phase, window)
         self.launch(items)
@@ -196,7 +197,9 @@ class _DirectConvolutionKernel(KernelBuilder):
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {window.filters}; r++)"):
             code.line(UNROLL)
-            code.line(f"for (i32 v = 0; v < {window.vectors}; v++) c[r][v] = ({vector})(0);")
+            code.line(
+                f"for (i32 v = 0; v < {window.vectors}; v++) c[r][v] = {acc.zero(self.lanes)};"
+            )
         terms = [f"{i} * {p}" for i, p in zip(indices, task.planes.pitches, strict=True)]
         start = code.define("const i32", "start", " + ".join(terms))
         if output_phase.taps:
@@ -253,7 +256,7 @@ class _DirectConvolutionKernel(KernelBuilder):
                 lane = row * pitch
                 for first, count in _runs(lane, lane + window.columns, self.lanes, is_run):
                     column = _places([f"({j} + {first - lane})"], output_phase, last=True)
-                    value = _lanes(f"c[r][{first // self.lanes}]", first, count, self.lanes)
+                    value = _lanes(self.acc, f"c[r][{first // self.lanes}]", first, count)
                     where = (*head, *rows, *column)
                     if count > 1:
                         place = self.out.at(*where)
@@ -286,7 +289,9 @@ def _runs(first: int, end: int, lanes: int, is_run: bool) -> list[tuple[int, int
     return found
 
 
-def _lanes(vector: str, first: int, count: int, lanes: int) -> str:
-    if count == lanes:
+def _lanes(acc: Accumulator, vector: str, first: int, count: int) -> str:
+    """Return `count` lanes of a vector, from lane `first` on, counted modulo its lanes."""
+    if count == acc.lanes:
         return vector
-    return f"{vector}.s{''.join(f'{first % lanes + i:x}' for i in range(count))}"
+    parts = [f"LANE({vector}, {first % acc.lanes + i:x})" for i in range(count)]
+    return parts[0] if count == 1 else f"VECTOR({acc.type(count)}, {', '.join(parts)})"

@@ -20,7 +20,6 @@ from weft_c.matmul.shared_tiles import sum_splits
 from weft_c.processor import Processor
 from weft_c.source.code import ROLLED, UNROLL, Address
 from weft_c.source.index_types import index_type, needs_wide_counter
-from weft_c.spatial.direct_convolution import REGISTERS
 from weft_c.spatial.geometry import Geometry, Planes, forward
 from weft_c.spatial.padded_copies import copy_planes
 
@@ -145,7 +144,8 @@ class _FilterGradientKernel(KernelBuilder):
         self.seen = self.code.define(pointer, "seen", copied.at("GLOBAL_ID", "0"))
         start = sums.together * sums.of_image + VECTOR
         self.factors = self.code.define(pointer, "factors", f"{self.seen} + {start}")
-        self.rows, self.columns = _tile(self.g.filters, self.g.channels * self.g.taps)
+        elements = self.g.channels * self.g.taps
+        self.rows, self.columns = _tile(self.g.filters, elements, acc.registers)
 
     def write(self) -> None:
         """Write the loops over groups, images and tiles."""
@@ -207,7 +207,7 @@ class _FilterGradientKernel(KernelBuilder):
         place = f"(q + t) / {g.taps} * {sums.images.size} + offset[(q + t) % {g.taps}]"
         code.line(f"for (i32 t = 0; t < {columns}; t++) place[t] = {place};")
         code.line(f"{vector} c[{rows}][{columns}];")
-        self.each_sum(f"c[r][t] = ({vector})(0);")
+        self.each_sum(f"c[r][t] = {acc.zero(lanes)};")
         with (
             code.block("for (i32 each = 0; each < count; each++)"),
             code.block(f"for (i32 p = 0; p < {sums.length}; p += {lanes})"),
@@ -238,7 +238,7 @@ class _FilterGradientKernel(KernelBuilder):
         code, g, acc = self.code, self.g, self.acc
         total = "added[r][t]"
         if self.sums.lanes > 1:
-            name = code.define(f"const {acc.type(VECTOR)}", "sums", total)
+            name = code.define(f"const {acc.type(acc.lanes)}", "sums", total)
             total = acc.horizontal_sum(name)
         head = (part,) if self.sums.parts > 1 else ()
         where = (*head, f"group * {g.filters} + o + r", f"(q + t) / {g.taps}",
@@ -257,11 +257,11 @@ class _FilterGradientKernel(KernelBuilder):
             code.line(f"for (i32 t = 0; t < {self.columns}; t++) {statement}")
 
 
-def _tile(filters: int, elements: int) -> tuple[int, int]:
+def _tile(filters: int, elements: int, registers: int) -> tuple[int, int]:
     """Return the filters and filter elements of the tile that takes the fewest cycles."""
     found = []
     for rows in range(1, min(filters, 8) + 1):
-        for columns in range(1, min(elements, REGISTERS // rows, 12) + 1):
+        for columns in range(1, min(elements, registers // rows, 12) + 1):
             tiles = -(-filters // rows) * -(-elements // columns)
             cycles = max(rows * columns, rows + columns, 8) + 1
             found.append((tiles * cycles, -rows, (rows, columns)))

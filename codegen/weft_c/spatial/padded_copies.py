@@ -8,7 +8,7 @@ from math import prod
 
 from weft_c.loops.parallel import unravel_index
 from weft_c.lowering import Array
-from weft_c.matmul.accumulators import VECTOR, Accumulator
+from weft_c.matmul.accumulators import Accumulator
 from weft_c.source.code import ROLLED, Address, Code
 from weft_c.spatial.geometry import Planes
 
@@ -77,7 +77,7 @@ def _copy_line(
     code.line(f"for (i32 p = 0; p < {first}; p++) {into}[p] = 0;")
     code.line(f"i32 q = {first};")
     has_vectors = acc.lanes > 1 and acc.is_plain and source.strides[-1] == 1 and step == 1
-    for lanes in (VECTOR, 4) if has_vectors else ():
+    for lanes in sorted({acc.lanes, 4}, reverse=True) if has_vectors else ():
         code.line(ROLLED)
         with code.block(f"for (; q + {lanes} <= {name}; q += {lanes})"):
             place = source.at(*head, *rows, f"q + {shift}")

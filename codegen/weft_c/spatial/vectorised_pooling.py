@@ -15,7 +15,7 @@ from weft.ir.description import TensorDescription
 from weft.ops.pooling import MaxPoolInputOp, MaxPoolOp, PoolingOp
 from weft_c.loops.parallel import Body, parallel_for
 from weft_c.lowering import Array, KernelBuilder, Lowering
-from weft_c.matmul.accumulators import VECTOR, Accumulator, accumulator
+from weft_c.matmul.accumulators import Accumulator, accumulator
 from weft_c.processor import Processor
 from weft_c.source.code import Address, Code
 from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
@@ -68,7 +68,7 @@ def write_max_rows(op: MaxPoolOp, lowering: Lowering, builder: KernelBuilder, si
     count, kind = op.axes.shape[-1], kind_of(op, lowering)
 
     def row(outer: tuple[str, ...], emitter: Emitter) -> None:
-        with _vectors(code, kind, first, end) as (place, lanes):
+        with _vectors(code, kind, first, end, acc.lanes) as (place, lanes):
             best = _largest(code, acc, op, x, (outer, place), lanes, kind)
             text = acc.store_vector(code, lanes, out.at(*outer, place), best, op.dtype)
             code.line(text)
@@ -93,7 +93,7 @@ def _largest(
     """Write the maxima of a vector of windows, and return their name."""
     outer, place = windows
     vector, step = acc.type(lanes), op.stride[-1]
-    best = code.define(vector, "best", f"({vector})(-INFINITY)")
+    best = code.define(vector, "best", f"SPLAT({vector}, -INFINITY)")
     with ExitStack() as stack:
         rows = []
         axes = zip(outer[2:], *op.sliding, x.layout.shape[2:], strict=False)
@@ -111,7 +111,8 @@ def _largest(
             for offset in offsets:
                 if offset // step == group:
                     v = code.define(f"const {vector}", "v", phases[offset % step])
-                    code.line(f"{best} = (({v} > {best}) | ({v} != {v})) ? {v} : {best};")
+                    is_greater = f"(({v} > {best}) | ({v} != {v}))"
+                    code.line(f"{best} = {Emitter(code, lanes).select(is_greater, v, best)};")
     return best
 
 
@@ -132,7 +133,7 @@ def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
             [f"({i} * {n} + {k})" for i, n, k in zip(outer[2:], op.kernel, tap, strict=False)]
             for tap in taps
         ]
-        with _vectors(code, kind, 0, count) as (place, lanes):
+        with _vectors(code, kind, 0, count, acc.lanes) as (place, lanes):
             vector = acc.type(lanes)
             find = [acc.load_vector(code, lanes, each.at(*outer, place), op.dtype)
                     for each in (largest, given)]  # fmt: skip
@@ -141,7 +142,8 @@ def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
             for line in lines:
                 where = seen.at(*head, *line, f"({place} * {step})")
                 for phase in _apart(code, acc, where, step, lanes):
-                    text = f"{phase} == {top} ? ({vector})(1) : ({vector})(0)"
+                    one, zero = f"SPLAT({vector}, 1)", f"SPLAT({vector}, 0)"
+                    text = Emitter(code, lanes).select(f"({phase} == {top})", one, zero)
                     chosen.append(code.define(f"const {vector}", "chosen", text))
             share = code.define(f"const {vector}", "share", f"{find[1]} / ({' + '.join(chosen)})")
             for number, line in enumerate(lines):
@@ -155,9 +157,8 @@ def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
 
 
 @contextmanager
-def _vectors(code: Code, kind: str, first: int, end: int) -> Iterator[tuple[str, int]]:
+def _vectors(code: Code, kind: str, first: int, end: int, lanes: int) -> Iterator[tuple[str, int]]:
     """Open a loop over vectors of windows; yields the first window and the lanes."""
-    lanes = VECTOR
     while lanes > end - first:
         lanes //= 2
     name = code.name("j")
@@ -199,5 +200,5 @@ def _gathered(vectors: Sequence[str], elements: Iterable[int], lanes: int) -> st
     """Return a vector of selected elements of several vectors."""
     if len(vectors) == 1:
         return vectors[0]
-    parts = [f"{vectors[e // lanes]}.s{e % lanes:x}" for e in elements]
-    return f"(f32x{lanes})({', '.join(parts)})"
+    parts = [f"LANE({vectors[e // lanes]}, {e % lanes:x})" for e in elements]
+    return f"VECTOR(f32x{lanes}, {', '.join(parts)})"

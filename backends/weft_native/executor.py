@@ -1,0 +1,175 @@
+"""NativeKernelGroup: the executor of a program, which one call of a C function runs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.runtime.program import Program
+from weft_c.runtime.bound_segment import BoundSegment
+from weft_c.runtime.host_io import HostIO
+from weft_c.runtime.kernel_group import GPUKernelGroup
+from weft_c.runtime.segments import Launch, Segment
+from weft_c.runtime.storage import Arrays, Bytes, bytes_of
+from weft_native import compiler
+from weft_native.device import Host, Memory
+from weft_native.program_text import INTERRUPTED, ProgramText
+
+if TYPE_CHECKING:
+    from weft_native.transformer import NativeTransformer
+
+
+class NativeHostIO(HostIO):
+    """The caller's arrays, which programs access in place."""
+
+    def __init__(self, group: NativeKernelGroup) -> None:
+        super().__init__(group.program.captured)
+        self.group = group
+
+    def begin(self, arrays: Arrays) -> None:
+        """Put the addresses of the arrays into the table."""
+        for number, array in enumerate(arrays):
+            self.group.table[number] = array.ctypes.data
+
+    def end(self, arrays: Arrays) -> None:
+        """Do nothing: results are in place."""
+
+    def read(self, number: int, arrays: Arrays) -> Bytes:
+        """Return the bytes of an array."""
+        return bytes_of(arrays[number])
+
+    def write(self, number: int, start: int, bytes_: Bytes) -> None:
+        """Do nothing: `read` returned the array's own bytes."""
+
+
+class NativeSegment(BoundSegment):
+    """A segment that one call of a C function launches, where Python runs the host's work."""
+
+    def __init__(self, group: NativeKernelGroup, segment: Segment, is_last: bool) -> None:
+        super().__init__(group, segment, is_last, waits=False)
+        if segment.kernels:
+            run = partial(group.library.weft_segment, group.table, group.text.number(segment))
+            self.launches = [(segment.kernels[0][0], run)]
+
+
+class NativeKernelGroup(GPUKernelGroup):
+    """The executor of a program on the host's processors.
+
+    Attributes
+    ----------
+    text
+        The C text of the program.
+    library
+        The shared library of the program.
+    table
+        The addresses of the caller's arrays, the buffers and the error words.
+    """
+
+    device: Host
+    error_words: Memory
+    library: ctypes.CDLL
+    table: ctypes.Array[ctypes.c_void_p]
+
+    def __init__(self, transformer: NativeTransformer, program: Program) -> None:
+        super().__init__(transformer, program)
+        self.text: ProgramText
+        self._call: Callable[..., int]
+        self._is_direct = False
+
+    def build(self) -> None:
+        """Compile the program after the last `add_kernel`; raises BackendError if that fails."""
+        self.launch_small()
+        self.text = ProgramText(self)
+        self.program.source = text = self.text.text()
+        self.program.code = self
+        self.load(text)
+
+    def load(self, text: str) -> None:
+        """Compile and load the C text; raises BackendError if that fails."""
+        self.library = compiler.load(text, self.program.name)
+        self.library.weft_init(self.device.runtime.table)
+        arrays = self.text.arrays
+        self.table = (ctypes.c_void_p * max(arrays + len(self.text.buffers), 1))()
+        # A call that may take long lets other threads of Python run.
+        kind = ctypes.PYFUNCTYPE if self._is_short else ctypes.CFUNCTYPE
+        prototype = kind(ctypes.c_int, ctypes.c_void_p, *[ctypes.py_object] * arrays)
+        call = prototype(("weft_call", self.library))
+        self._call = partial(call, ctypes.addressof(self.table))
+        self._is_direct = self.text.is_whole and not self.text.has_loops
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether a call takes microseconds: no loops, and work for one thread only."""
+        items = [getattr(launch, "items", 0) for launch in self.work]
+        return not self.text.has_loops and len(items) <= 64 and all(n == 1 for n in items)
+
+    # Calls
+
+    def __call__(self, *arrays: np.ndarray[Any, Any]) -> None:
+        """Run the program on the input arrays, followed by the arrays that receive the results."""
+        # An interrupt cannot land inside of C, so a bound program needs no `held`.
+        if not self._is_direct or self._bound_to != self.workspace_pool.version:
+            super().__call__(*arrays)
+        elif self._call(*arrays):
+            self._check_reports(self.reports, arrays)
+
+    def run(self, arrays: Arrays) -> None:
+        """Run the program in one call, or segment by segment where the host has work."""
+        if not self.text.is_whole:
+            super().run(arrays)
+            return
+        if self._bound_to != self.workspace_pool.version:
+            self._bind()
+        status = self._call(*arrays)
+        if status == INTERRUPTED:
+            self.device.runtime.raise_interrupt()
+        elif status:
+            self._check_reports(self.reports, arrays)
+
+    def make_host_io(self) -> NativeHostIO:
+        """Return access to the arrays of calls, in place."""
+        return NativeHostIO(self)
+
+    def _bind(self) -> None:
+        super()._bind()
+        for base, number in self.text.buffers.items():
+            memory = self.error_words if base is None else self._places[base].memory
+            self.table[self.text.arrays + number] = memory.address
+
+    def bind_segments(self, segments: Iterable[Segment]) -> list[BoundSegment]:
+        """Bind segments, unless one call runs all of them."""
+        return [] if self.text.is_whole else super().bind_segments(segments)
+
+    def bind_segment(self, segment: Segment, is_last: bool) -> BoundSegment:
+        """Bind a segment, whose launches are one call."""
+        return NativeSegment(self, segment, is_last)
+
+    def bind_launch(self, launch: Launch, word: int | None) -> Callable[[], Any]:
+        """Return a function that runs a launch."""
+        return partial(self.launch_again, launch)
+
+    def launch_again(self, launch: Launch) -> None:
+        """Run one launch."""
+        self.library.weft_launch(self.table, self.text.launches[id(launch)])
+
+    def wait(self) -> None:
+        """Do nothing: calls have ended when they return."""
+
+    # Error words
+
+    def make_error_words(self) -> Memory:
+        """Allocate the error words."""
+        return self.device.memory(4 * len(self.reports), "error words")
+
+    def clear_error_words(self) -> None:
+        """Set all error words to 0."""
+        self.error_words.host[:] = 0
+
+    def read_error_words(self) -> list[int]:
+        """Return the error words."""
+        found: list[int] = self.error_words.host.view(np.int32).tolist()
+        return found

@@ -1,0 +1,199 @@
+/* The dialect of kernels for the host: C11 with the vector extensions of GCC and Clang.
+   LANES is the number of 32-bit lanes of a vector register. */
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
+typedef uint8_t u8; typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64;
+typedef float f32; typedef double f64;
+#define FUNCTION static inline __attribute__((always_inline))
+#define GLOBAL
+#define LOCAL
+#define GLOBAL_ID item
+#define GLOBAL_SIZE items
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+
+/* Vector types: f32x8 in registers, near_f32x8 in memory, aligned as its elements. */
+#define VECTORS(N) \
+    typedef f32 f32x##N __attribute__((vector_size(4 * N))); \
+    typedef i32 i32x##N __attribute__((vector_size(4 * N))); \
+    typedef u32 u32x##N __attribute__((vector_size(4 * N))); \
+    typedef u8 u8x##N __attribute__((vector_size(N))); \
+    typedef f32x##N near_f32x##N __attribute__((aligned(4), may_alias)); \
+    typedef i32x##N near_i32x##N __attribute__((aligned(4), may_alias)); \
+    typedef u32x##N near_u32x##N __attribute__((aligned(4), may_alias)); \
+    typedef u8x##N near_u8x##N __attribute__((aligned(1), may_alias));
+VECTORS(2) VECTORS(4) VECTORS(8) VECTORS(16)
+
+#define SPLATS(T) \
+    FUNCTION T##x2 splat_##T##x2(T x) { return (T##x2){x, x}; } \
+    FUNCTION T##x4 splat_##T##x4(T x) { return (T##x4){x, x, x, x}; } \
+    FUNCTION T##x8 splat_##T##x8(T x) { return (T##x8){x, x, x, x, x, x, x, x}; } \
+    FUNCTION T##x16 splat_##T##x16(T x) { \
+        return (T##x16){x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; } \
+    HALVES(T, 4, 2) HALVES(T, 8, 4) HALVES(T, 16, 8)
+#define HALVES(T, N, M) \
+    FUNCTION T##x##M low_##T##x##N(T##x##N v) { T##x##M r; memcpy(&r, &v, sizeof r); return r; } \
+    FUNCTION T##x##M high_##T##x##N(T##x##N v) { \
+        T##x##M r; memcpy(&r, (const char *)&v + sizeof r, sizeof r); return r; }
+SPLATS(f32) SPLATS(i32) SPLATS(u32)
+#define SPLAT(type, x) splat_##type(x)
+#define VECTOR(type, ...) ((type){__VA_ARGS__})
+#define LANE(v, digit) ((v)[0x##digit])
+#define HALF(v, which) _Generic((v), \
+    f32x4: which##_f32x4, f32x8: which##_f32x8, f32x16: which##_f32x16, \
+    i32x4: which##_i32x4, i32x8: which##_i32x8, i32x16: which##_i32x16, \
+    u32x4: which##_u32x4, u32x8: which##_u32x8, u32x16: which##_u32x16)(v)
+#define LOW(v) HALF(v, low)
+#define HIGH(v) HALF(v, high)
+#define SELECT(condition, x, y) ({ \
+    __auto_type select_c = (condition); __auto_type select_x = (x); __auto_type select_y = (y); \
+    (__typeof__(select_x))(((__typeof__(select_c))select_x & select_c) \
+                           | ((__typeof__(select_c))select_y & ~select_c)); })
+#define convert_int2(v) __builtin_convertvector(v, i32x2)
+#define convert_int4(v) __builtin_convertvector(v, i32x4)
+#define convert_int8(v) __builtin_convertvector(v, i32x8)
+#define convert_int16(v) __builtin_convertvector(v, i32x16)
+#define convert_uint2(v) __builtin_convertvector(v, u32x2)
+#define convert_uint4(v) __builtin_convertvector(v, u32x4)
+#define convert_uint8(v) __builtin_convertvector(v, u32x8)
+#define convert_uint16(v) __builtin_convertvector(v, u32x16)
+#define convert_float2(v) __builtin_convertvector(v, f32x2)
+#define convert_float4(v) __builtin_convertvector(v, f32x4)
+#define convert_float8(v) __builtin_convertvector(v, f32x8)
+#define convert_float16(v) __builtin_convertvector(v, f32x16)
+#define convert_uchar4(v) __builtin_convertvector(v, u8x4)
+#define convert_uchar8(v) __builtin_convertvector(v, u8x8)
+#define convert_uchar16(v) __builtin_convertvector(v, u8x16)
+#define as_int2(v) ((i32x2)(v))
+#define as_int4(v) ((i32x4)(v))
+#define as_int8(v) ((i32x8)(v))
+#define as_int16(v) ((i32x16)(v))
+#define as_uint2(v) ((u32x2)(v))
+#define as_uint4(v) ((u32x4)(v))
+#define as_uint8(v) ((u32x8)(v))
+#define as_uint16(v) ((u32x16)(v))
+
+FUNCTION u32 bits_of_f32(f32 x) { u32 r; memcpy(&r, &x, 4); return r; }
+FUNCTION f32 f32_of_bits(u32 x) { f32 r; memcpy(&r, &x, 4); return r; }
+FUNCTION u64 bits_of_f64(f64 x) { u64 r; memcpy(&r, &x, 8); return r; }
+FUNCTION f64 f64_of_bits(u64 x) { f64 r; memcpy(&r, &x, 8); return r; }
+#define AS_U32(x) bits_of_f32(x)
+#define AS_I32(x) ((i32)bits_of_f32(x))
+#define AS_F32(x) f32_of_bits(x)
+#define AS_U64(x) bits_of_f64(x)
+#define AS_I64(x) ((i64)bits_of_f64(x))
+#define AS_F64(x) f64_of_bits(x)
+/* Out of the range of int64 the conversion is undefined in C; processors give the least int64. */
+FUNCTION i64 whole_f64(f64 x) {
+    return x >= -0x1p63 && x < 0x1p63 ? (i64)x : (i64)0x8000000000000000; }
+#define WHOLE(x) whole_f64(x)
+#define REPORT(word, code) __sync_val_compare_and_swap((i32 *)(word), 0, code)
+#define ATOMIC_CAS_U32(place, old, new) __sync_val_compare_and_swap((u32 *)(place), old, new)
+#define ATOMIC_CAS_U64(place, old, new) __sync_val_compare_and_swap((u64 *)(place), old, new)
+
+/* Functions of vectors: exp and log by polynomials (Cephes, S. Moshier), others lane by lane. */
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define VF PASTE(f32x, LANES)
+#define VI PASTE(i32x, LANES)
+#define OF(name) PASTE(PASTE(name, _), VF)
+#define ALL(x) PASTE(splat_, VF)(x)
+#define ONE_BY_ONE(name) FUNCTION VF OF(name)(VF x) { \
+    VF r; UNROLL for (int i = 0; i < LANES; i++) r[i] = name##f(x[i]); return r; }
+#define TWO_BY_TWO(name) FUNCTION VF OF(name)(VF x, VF y) { \
+    VF r; UNROLL for (int i = 0; i < LANES; i++) r[i] = name##f(x[i], y[i]); return r; }
+#if defined(__clang__) && __has_builtin(__builtin_elementwise_fma)
+FUNCTION VF OF(fma)(VF x, VF y, VF z) { return __builtin_elementwise_fma(x, y, z); }
+#elif LANES == 16 && defined(__AVX512F__) && !defined(__clang__)
+FUNCTION VF OF(fma)(VF x, VF y, VF z) {
+    return (VF)__builtin_ia32_vfmaddps512_mask(x, y, z, -1, 4); }
+#elif LANES == 8 && defined(__FMA__) && !defined(__clang__)
+FUNCTION VF OF(fma)(VF x, VF y, VF z) { return (VF)__builtin_ia32_vfmaddps256(x, y, z); }
+#else
+FUNCTION VF OF(fma)(VF x, VF y, VF z) {
+    VF r; UNROLL for (int i = 0; i < LANES; i++) r[i] = __builtin_fmaf(x[i], y[i], z[i]); return r; }
+#endif
+#define FMA(x, y, z) _Generic((x), VF: OF(fma), f64: __builtin_fma, default: __builtin_fmaf)(x, y, z)
+FUNCTION VF OF(fabs)(VF x) { return (VF)((VI)x & 0x7fffffff); }
+FUNCTION VF OF(copysign)(VF x, VF y) {
+    return (VF)(((VI)x & 0x7fffffff) | ((VI)y & (i32)0x80000000)); }
+FUNCTION VF OF(exp)(VF given) {
+    VF x = SELECT(given < -104.0f, ALL(-104.0f), given);
+    x = SELECT(x > 89.0f, ALL(89.0f), x);
+    VF shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
+    VF r = OF(fma)(n, ALL(-0.693359375f), x);
+    r = OF(fma)(n, ALL(2.12194440e-4f), r);
+    VF p = OF(fma)(ALL(1.9875691500e-4f), r, ALL(1.3981999507e-3f));
+    p = OF(fma)(p, r, ALL(8.3334519073e-3f)); p = OF(fma)(p, r, ALL(4.1665795894e-2f));
+    p = OF(fma)(p, r, ALL(1.6666665459e-1f)); p = OF(fma)(p, r, ALL(5.0000001201e-1f));
+    p = OF(fma)(p, r * r, r) + 1.0f;
+    VI k = (VI)shifted - 0x4b400000, half = k >> 1;
+    p = p * (VF)((half + 127) << 23) * (VF)((k - half + 127) << 23);
+    return SELECT(given != given, given, p); }
+FUNCTION VF OF(log)(VF given) {
+    VI tiny = given < 1.17549435e-38f;
+    VF x = SELECT(tiny, given * 8388608.0f, given);
+    VI bits = (VI)x - 0x3f3504f3, e = bits >> 23;
+    VF m = (VF)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f;
+    VF k = __builtin_convertvector(e, VF) - SELECT(tiny, ALL(23.0f), ALL(0.0f));
+    VF z = m * m, p = OF(fma)(m, ALL(7.0376836292e-2f), ALL(-1.1514610310e-1f));
+    p = OF(fma)(p, m, ALL(1.1676998740e-1f)); p = OF(fma)(p, m, ALL(-1.2420140846e-1f));
+    p = OF(fma)(p, m, ALL(1.4249322787e-1f)); p = OF(fma)(p, m, ALL(-1.6668057665e-1f));
+    p = OF(fma)(p, m, ALL(2.0000714765e-1f)); p = OF(fma)(p, m, ALL(-2.4999993993e-1f));
+    p = OF(fma)(p, m, ALL(3.3333331174e-1f)); p = p * m * z;
+    p = OF(fma)(k, ALL(-2.12194440e-4f), p); p = OF(fma)(z, ALL(-0.5f), p);
+    VF r = m + p; r = OF(fma)(k, ALL(0.693359375f), r);
+    r = SELECT(given == 0.0f, ALL(-INFINITY), r);
+    r = SELECT(given < 0.0f, ALL(NAN), r);
+    return SELECT((given != given) | (given == INFINITY), given, r); }
+ONE_BY_ONE(sqrt) ONE_BY_ONE(floor) ONE_BY_ONE(ceil) ONE_BY_ONE(trunc) ONE_BY_ONE(rint)
+ONE_BY_ONE(sin) ONE_BY_ONE(cos) ONE_BY_ONE(tan) ONE_BY_ONE(asin) ONE_BY_ONE(acos) ONE_BY_ONE(atan)
+ONE_BY_ONE(sinh) ONE_BY_ONE(cosh) ONE_BY_ONE(asinh) ONE_BY_ONE(acosh) ONE_BY_ONE(atanh)
+ONE_BY_ONE(exp2) ONE_BY_ONE(expm1) ONE_BY_ONE(log1p) ONE_BY_ONE(log2) ONE_BY_ONE(log10)
+ONE_BY_ONE(cbrt)
+TWO_BY_TWO(hypot) TWO_BY_TWO(atan2) TWO_BY_TWO(pow) TWO_BY_TWO(fmod)
+#define CALL(name, x) _Generic((x), VF: OF(name), f64: name, default: name##f)
+#define sqrt(x) CALL(sqrt, x)(x)
+#define exp(x) CALL(exp, x)(x)
+#define log(x) CALL(log, x)(x)
+#define sin(x) CALL(sin, x)(x)
+#define cos(x) CALL(cos, x)(x)
+#define tan(x) CALL(tan, x)(x)
+#define asin(x) CALL(asin, x)(x)
+#define acos(x) CALL(acos, x)(x)
+#define atan(x) CALL(atan, x)(x)
+#define sinh(x) CALL(sinh, x)(x)
+#define cosh(x) CALL(cosh, x)(x)
+#define asinh(x) CALL(asinh, x)(x)
+#define acosh(x) CALL(acosh, x)(x)
+#define atanh(x) CALL(atanh, x)(x)
+#define exp2(x) CALL(exp2, x)(x)
+#define expm1(x) CALL(expm1, x)(x)
+#define log1p(x) CALL(log1p, x)(x)
+#define log2(x) CALL(log2, x)(x)
+#define log10(x) CALL(log10, x)(x)
+#define cbrt(x) CALL(cbrt, x)(x)
+#define floor(x) CALL(floor, x)(x)
+#define ceil(x) CALL(ceil, x)(x)
+#define trunc(x) CALL(trunc, x)(x)
+#define rint(x) CALL(rint, x)(x)
+#define fabs(x) CALL(fabs, x)(x)
+#define hypot(x, y) CALL(hypot, x)(x, y)
+#define atan2(x, y) CALL(atan2, x)(x, y)
+#define pow(x, y) CALL(pow, x)(x, y)
+#define fmod(x, y) CALL(fmod, x)(x, y)
+#define copysign(x, y) CALL(copysign, x)(x, y)
+
+/* What the runtime offers to programs; see runtime.c. */
+typedef void weft_work(char *const *b, i64 item, i64 items);
+struct weft_runtime {
+    void (*run)(weft_work *work, char *const *b, i64 items);
+    void (*gemm)(const i64 *shape, const void *x, const void *y, void *out);
+    int (*poll)(void);
+};

@@ -1,0 +1,212 @@
+"""ProgramText: the C text of a program: its kernels, launches, segments and control flow.
+
+All functions take a table of addresses: the caller's arrays, the buffers of the program, and its
+error words. Nothing in a library depends on the transformer that loaded it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from weft.ir.description import TensorDescription
+from weft.plan.plan import INPUT, RESULT, Buffer
+from weft_c.matmul import blas
+from weft_c.runtime.control_flow import Choice, Repeat, While
+from weft_c.runtime.segments import Launch, Segment
+from weft_c.source.functions import HostCall, LibraryCall
+
+if TYPE_CHECKING:
+    from weft_native.executor import NativeKernelGroup
+
+ARRAY_DATA = object.__basicsize__
+"""The offset of the address of its elements in an array of NumPy: the field after the head."""
+
+REPORTED, INTERRUPTED = 1, 2
+"""What a program returns if a kernel reported an error, or an interrupt ended a loop."""
+
+
+class ProgramText:
+    """Writes the C text of a program.
+
+    Attributes
+    ----------
+    is_whole
+        Whether one call runs the whole program, because no host work stands between segments.
+    buffers
+        The number of each buffer in the table of addresses; None stands for the error words.
+    segments
+        All segments, those inside loops and conditionals included; functions have their numbers.
+    launches
+        The number of each launch.
+    """
+
+    def __init__(self, group: NativeKernelGroup) -> None:
+        self.group = group
+        self.arrays = len(group.program.captured.inputs) + len(group.program.captured.outputs)
+        self.buffers: dict[Buffer | None, int] = {}
+        self.segments = list(_all_segments(group.segments))
+        self.is_whole = not any(isinstance(each.host, HostCall) for each in self.segments)
+        self.launches: dict[int, int] = {}
+        self._numbers = {id(each): number for number, each in enumerate(self.segments)}
+        self._known: dict[str, int] = {}
+        self._calls: list[str] = []
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether the program has loops."""
+        return any(isinstance(each.host, Repeat | While) for each in self.segments)
+
+    def number(self, segment: Segment) -> int:
+        """Return the number of a segment."""
+        return self._numbers[id(segment)]
+
+    def slot(self, layout: TensorDescription | None) -> int:
+        """Return the place in the table of the array or buffer of a tensor."""
+        if layout is not None and layout.base.kind in (INPUT, RESULT):
+            return self.group.array_number(layout)
+        base = None if layout is None else layout.base
+        return self.arrays + self.buffers.setdefault(base, len(self.buffers))
+
+    def text(self) -> str:
+        """Return the program."""
+        # GCC and Clang differ in their pragmas for unrolling: see UNROLL in prelude.h.
+        kernels = self.group.source.text.replace("#pragma unroll", "UNROLL")
+        declared = [f"static int segment_{n}(char *const *b);" for n in range(len(self.segments))]
+        functions = [self._segment(number, each) for number, each in enumerate(self.segments)]
+        return "\n".join([
+            kernels, "static const struct weft_runtime *runtime;\n",
+            *self._calls, *declared, *functions, *self._entries(),
+        ])  # fmt: skip
+
+    def _entries(self) -> Iterator[str]:
+        """Yield the functions that Python calls."""
+        export = '__attribute__((visibility("default")))'
+        cases = "".join(f"    case {n}: launch_{n}(b); break;\n" for n in self._known.values())
+        segments = "".join(
+            f"    case {n}: return segment_{n}(b);\n" for n in range(len(self.segments))
+        )
+        body = "\n".join(self._sequence(self.group.segments, "    ")) if self.is_whole else ""
+        parameters = "".join(f", const char *a{n}" for n in range(self.arrays))
+        data = "".join(
+            f"    b[{n}] = *(char *const *)(a{n} + {ARRAY_DATA});\n" for n in range(self.arrays)
+        )
+        yield (
+            f"{export} void weft_init(const struct weft_runtime *table) {{ runtime = table; }}\n"
+            f"{export} void weft_launch(char *const *b, int number) {{\n    switch (number) {{\n"
+            f"{cases}    }}\n}}\n"
+            f"{export} int weft_segment(char *const *b, int number) {{\n    switch (number) {{\n"
+            f"{segments}    }}\n    return 0;\n}}\n"
+            f"{export} int weft_program(char *const *b) {{\n{body}\n    return 0;\n}}\n"
+            f"{export} int weft_call(char **b{parameters}) {{\n{data}"
+            "    return weft_program(b);\n}\n"
+        )
+
+    # Segments and control flow
+
+    def _segment(self, number: int, segment: Segment) -> str:
+        lines = [f"static int segment_{number}(char *const *b) {{"]
+        lines += [f"    launch_{self._launch(*each)}(b);" for each in segment.kernels]
+        if self.is_whole:
+            if segment.reports:
+                words = f"((const i32 *)b[{self.slot(None)}])"
+                tests = " | ".join(f"{words}[{report.word}]" for report in segment.reports)
+                lines.append(f"    if ({tests}) return {REPORTED};")
+            lines += self._control(segment)
+        return "\n".join([*lines, "    return 0;\n}\n"])
+
+    def _control(self, segment: Segment) -> Iterator[str]:
+        """Yield the loop or conditional at the end of a segment."""
+        poll = f"        if (runtime->poll()) return {INTERRUPTED};"
+        match segment.host:
+            case Repeat(count, inside):
+                yield f"    for (i64 i = 0; i < {count}; i++) {{"
+                yield from (poll, *self._sequence(inside), "    }")
+            case While(test, flag, inside):
+                yield from self._sequence(test, "    ")
+                yield f"    while ({self._flag(flag)}) {{"
+                yield from (poll, *self._sequence(inside), *self._sequence(test), "    }")
+            case Choice(flag, then, otherwise):
+                yield f"    if ({self._flag(flag)}) {{"
+                yield from (*self._sequence(then), "    } else {", *self._sequence(otherwise))
+                yield "    }"
+
+    def _sequence(self, segments: Sequence[Segment], indent: str = "        ") -> Iterator[str]:
+        for each in segments:
+            if each.kernels or each.host is not None:
+                number = self.number(each)
+                yield f"{indent}{{ int status = segment_{number}(b); if (status) return status; }}"
+
+    def _flag(self, flag: TensorDescription) -> str:
+        return f"*(const u8 *)({self._address(flag, flag.offset)})"
+
+    # Launches
+
+    def _address(self, layout: TensorDescription | None, offset: int) -> str:
+        return f"b[{self.slot(layout)}] + {offset}" if offset else f"b[{self.slot(layout)}]"
+
+    def _launch(self, launch: Launch, word: int | None) -> int:
+        """Return the number of a launch, whose function is written when it is new."""
+        if isinstance(launch, LibraryCall):
+            text = self._library(launch)
+        else:
+            args = [
+                f"({parameter.ctype} *)({self._address(layout, self._start(layout, word))})"
+                for layout, parameter in zip(launch.args, launch.function.parameters, strict=True)
+            ]
+            text = f"{launch.function.name}({', '.join([*args, 'item', 'items'])});"
+        text += f" // {0 if isinstance(launch, LibraryCall) else launch.items}"
+        number = self._known.setdefault(text, len(self._known))
+        self.launches[id(launch)] = number
+        if number == len(self._calls):
+            self._calls.append(self._function(number, launch, text.rpartition(" //")[0]))
+        return number
+
+    def _start(self, layout: TensorDescription | None, word: int | None) -> int:
+        if layout is None:
+            assert word is not None, "a launch that reports has a word"
+            return 4 * word
+        return self.group.argument_range(layout)[0]
+
+    def _function(self, number: int, launch: Launch, call: str) -> str:
+        head = f"static void launch_{number}(char *const *b)"
+        if isinstance(launch, LibraryCall):
+            return f"{head} {{\n{call}\n}}\n"
+        if launch.items == 1:
+            return f"{head} {{\n    const i64 item = 0, items = 1;\n    {call}\n}}\n"
+        part = f"static void part_{number}(char *const *b, i64 item, i64 items)"
+        run = f"runtime->run(part_{number}, b, {launch.items});"
+        return f"{part} {{\n    {call}\n}}\n{head} {{ {run} }}\n"
+
+    def _library(self, launch: LibraryCall) -> str:
+        places = ", ".join(self._address(layout, layout.offset) for layout in launch.args)
+        shape = ", ".join(map(str, gemm_shape(*launch.args)))
+        return f"    static const i64 shape[] = {{{shape}}};\n    runtime->gemm(shape, {places});"
+
+
+def gemm_shape(
+    x: TensorDescription, y: TensorDescription, out: TensorDescription
+) -> tuple[int, ...]:
+    """Return the parameters of a product, in the order of ``weft_gemm`` in runtime.c."""
+    found = blas.gemm(x, y, out)
+    assert found is not None, "the product suits a BLAS"
+    left, right = found.left, found.right
+    return (
+        x.dtype.itemsize, found.m, found.n, found.k, found.batch,
+        int(left.is_transposed), left.leading, left.step,
+        int(right.is_transposed), right.leading, right.step,
+        found.out.leading, found.out.step,
+    )  # fmt: skip
+
+
+def _all_segments(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """Yield segments, each followed by those inside its loop or conditional."""
+    for segment in segments:
+        yield segment
+        match segment.host:
+            case Repeat(_, inside):
+                yield from _all_segments(inside)
+            case While(test, _, inside):
+                yield from _all_segments([*test, *inside])
+            case Choice(_, then, otherwise):
+                yield from _all_segments([*then, *otherwise])

@@ -1,0 +1,85 @@
+"""NativeTransformer: compiles computations to C for the processors of this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.errors import BackendError
+from weft.ir.op import Op
+from weft.runtime.program import Program
+from weft_c.runtime.storage import Bytes, CopiedStorage, bytes_of
+from weft_c.runtime.transformer import DeviceTransformer
+from weft_native import compiler
+from weft_native.device import Host, Memory
+from weft_native.executor import NativeKernelGroup
+
+
+class NativeTransformer(DeviceTransformer):
+    """The native backend: C for this machine, compiled by its own compiler.
+
+    Parameters
+    ----------
+    threads
+        The most threads of a call; by default the value of ``WEFT_NUM_THREADS``, else the number of
+        processors that this process may use.
+    """
+
+    transformer_name = "native"
+    device: Host
+
+    def __init__(self, *, threads: int | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.device = Host(threads)
+        self.processor = self.device.processor
+
+    @classmethod
+    def probe(cls) -> tuple[str | None, str]:
+        """Return the compiler that is used, and why others are not."""
+        try:
+            return " ".join(compiler.command()), ""
+        except BackendError as error:
+            return None, error.problem
+
+    def device_buffer_storage(self, nbytes: int, name: str) -> NativeStorage:
+        """Return a new, unallocated buffer."""
+        return NativeStorage(self, nbytes, name)
+
+    def new_constant_storage(self, op: Op) -> NativeStorage:
+        """Return a new, unallocated buffer for a constant."""
+        return NativeConstantStorage(self, op.const.nbytes, f"constant {op.name}")
+
+    def make_workspace(self, nbytes: int, what: str) -> Memory:
+        """Allocate memory; raises DeviceMemoryError if there is not enough."""
+        return self.device.memory(nbytes, what)
+
+    def kernel_group(self, program: Program) -> NativeKernelGroup:
+        """Return a new, empty executor of a program."""
+        return NativeKernelGroup(self, program)
+
+
+class NativeStorage(CopiedStorage[Memory]):
+    """Memory of the host, which programs and the host access in place."""
+
+    transformer: NativeTransformer
+
+    def make_memory(self) -> Memory:
+        """Allocate zeroed memory; raises DeviceMemoryError if there is not enough."""
+        return self.transformer.device.memory(self.bytes, self.name)
+
+    def read(self, start: int, size: int) -> Bytes:
+        """Return a view of a range of bytes."""
+        return self.memory.host[start : start + size]
+
+    def write(self, start: int, bytes_: Bytes) -> None:
+        """Do nothing: `read` returned the memory itself."""
+
+
+class NativeConstantStorage(NativeStorage):
+    """The buffer of a constant: its own array."""
+
+    def make_memory(self) -> Memory:
+        """Use the constant's array, unless it is not aligned as memory is."""
+        assert self.constant is not None
+        found = bytes_of(self.constant)
+        self.is_set = bool(found.size) and found.ctypes.data % self.constant.itemsize == 0
+        return Memory(self.transformer.device, found) if self.is_set else super().make_memory()
