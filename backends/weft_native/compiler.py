@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -160,19 +161,20 @@ def _result(arguments: list[str], doing: str) -> tuple[str, int]:
     return done.stdout + done.stderr, done.returncode
 
 
-def load(text: str, name: str) -> ctypes.CDLL:
+def load(text: str, name: str, flags: Sequence[str] = ()) -> ctypes.CDLL:
     """Return the shared library of C source, from the cache or compiled now.
 
-    `name` names the program in messages. Libraries of equal source are one. Raises BackendError
-    with the compiler's output and an excerpt of the source if it is refused.
+    `name` names the program in messages, `flags` are options beside `FLAGS`. Libraries of equal
+    source are one. Raises BackendError with the compiler's output and an excerpt of the source if
+    it is refused.
     """
-    key = _key(text)
+    key = _key("\n".join([*flags, text]))
     with _loading:
         found = _loaded.get(key)
         if found is None:
             content = None if is_off() else open_cache().read(key)
             if content is None:
-                content = build(text, name)
+                content = build(text, name, flags)
                 if not is_off():
                     open_cache().write(key, content)
             found = _loaded[key] = _library(content, name)
@@ -183,15 +185,15 @@ def _key(text: str) -> str:
     return digest_of(f"native\n{identity()}\n{text}".encode())
 
 
-def build(text: str, name: str) -> bytes:
+def build(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
     """Compile C source, and return the shared library; raises BackendError as `load` does."""
     doing = f"compiling {name}"
     try:
         with tempfile.TemporaryDirectory(prefix="weft-") as folder:
             source, made = Path(folder) / "program.c", Path(folder) / "program.so"
             source.write_text(text, encoding="utf-8")
-            options = [*FLAGS, *target_flags(), str(source), "-o", str(made), "-lm", "-lpthread"]
-            log, code = _result([*command(), *options], doing)
+            options = [*FLAGS, *target_flags(), *flags, str(source), "-o", str(made)]
+            log, code = _result([*command(), *options, "-lm", "-lpthread"], doing)
             if not code and made.exists():
                 return made.read_bytes()
     except OSError as error:

@@ -16,6 +16,7 @@ from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.segments import Launch, Segment
 from weft_c.runtime.storage import Arrays, Bytes, bytes_of
 from weft_native import compiler
+from weft_native.binding import binder
 from weft_native.device import Host, Memory
 from weft_native.program_text import INTERRUPTED, ProgramText
 
@@ -67,6 +68,8 @@ class NativeKernelGroup(GPUKernelGroup):
         The shared library of the program.
     table
         The addresses of the caller's arrays, the buffers and the error words.
+    is_bound
+        Whether the table has the addresses of the buffers; 1 or 0.
     """
 
     device: Host
@@ -79,6 +82,7 @@ class NativeKernelGroup(GPUKernelGroup):
         self.text: ProgramText
         self._call: Callable[..., int]
         self._is_direct = False
+        self.is_bound = (ctypes.c_int64 * 1)()
 
     def build(self) -> None:
         """Compile the program after the last `add_kernel`; raises BackendError if that fails."""
@@ -101,6 +105,26 @@ class NativeKernelGroup(GPUKernelGroup):
         self._call = partial(call, ctypes.addressof(self.table))
         self._is_direct = self.text.is_whole and not self.text.has_loops
 
+    def entry(self) -> Callable[..., None]:
+        """Return the function to call with the arrays of a call: a builtin one if possible."""
+        bind = binder() if self._is_direct else None
+        if bind is None:
+            return self
+        found: Callable[..., None] = bind(
+            ctypes.cast(self.library.weft_program, ctypes.c_void_p),
+            ctypes.addressof(self.table),
+            ctypes.addressof(self.is_bound),
+            self.text.arrays,
+            self._is_short,
+            self.__call__,
+            self.report,
+        )
+        return found
+
+    def report(self, *arrays: np.ndarray[Any, Any]) -> None:
+        """Raise the error that a kernel reported in a call with these arrays."""
+        self._check_reports(self.reports, arrays)
+
     @property
     def _is_short(self) -> bool:
         """Whether a call takes microseconds: no loops, and work for one thread only."""
@@ -112,10 +136,10 @@ class NativeKernelGroup(GPUKernelGroup):
     def __call__(self, *arrays: np.ndarray[Any, Any]) -> None:
         """Run the program on the input arrays, followed by the arrays that receive the results."""
         # An interrupt cannot land inside of C, so a bound program needs no `held`.
-        if not self._is_direct or self._bound_to != self.workspace_pool.version:
+        if not self._is_direct or not self.is_bound[0]:
             super().__call__(*arrays)
         elif self._call(*arrays):
-            self._check_reports(self.reports, arrays)
+            self.report(*arrays)
 
     def run(self, arrays: Arrays) -> None:
         """Run the program in one call, or segment by segment where the host has work."""
@@ -128,17 +152,27 @@ class NativeKernelGroup(GPUKernelGroup):
         if status == INTERRUPTED:
             self.device.runtime.raise_interrupt()
         elif status:
-            self._check_reports(self.reports, arrays)
+            self.report(*arrays)
 
     def make_host_io(self) -> NativeHostIO:
         """Return access to the arrays of calls, in place."""
         return NativeHostIO(self)
+
+    def unbind(self) -> None:
+        """Bind the table again before the next call: memory has moved."""
+        self.is_bound[0] = 0
+
+    def close(self) -> None:
+        """Release all memory."""
+        self.unbind()
+        super().close()
 
     def _bind(self) -> None:
         super()._bind()
         for base, number in self.text.buffers.items():
             memory = self.error_words if base is None else self._places[base].memory
             self.table[self.text.arrays + number] = memory.address
+        self.is_bound[0] = 1
 
     def bind_segments(self, segments: Iterable[Segment]) -> list[BoundSegment]:
         """Bind segments, unless one call runs all of them."""

@@ -49,7 +49,7 @@ class ProgramText:
         self.is_whole = not any(isinstance(each.host, HostCall) for each in self.segments)
         self.launches: dict[int, int] = {}
         self._numbers = {id(each): number for number, each in enumerate(self.segments)}
-        self._known: dict[str, int] = {}
+        self._known: dict[tuple[str, int], int] = {}
         self._calls: list[str] = []
 
     @property
@@ -148,18 +148,18 @@ class ProgramText:
     def _launch(self, launch: Launch, word: int | None) -> int:
         """Return the number of a launch, whose function is written when it is new."""
         if isinstance(launch, LibraryCall):
-            text = self._library(launch)
+            call, items = self._library(launch), 0
         else:
             args = [
                 f"({parameter.ctype} *)({self._address(layout, self._start(layout, word))})"
                 for layout, parameter in zip(launch.args, launch.function.parameters, strict=True)
             ]
-            text = f"{launch.function.name}({', '.join([*args, 'item', 'items'])});"
-        text += f" // {0 if isinstance(launch, LibraryCall) else launch.items}"
-        number = self._known.setdefault(text, len(self._known))
+            call = f"{launch.function.name}({', '.join([*args, 'item', 'items'])});"
+            items = launch.items
+        number = self._known.setdefault((call, items), len(self._known))
         self.launches[id(launch)] = number
         if number == len(self._calls):
-            self._calls.append(self._function(number, launch, text.rpartition(" //")[0]))
+            self._calls.append(_launch_function(number, call, items))
         return number
 
     def _start(self, layout: TensorDescription | None, word: int | None) -> int:
@@ -167,16 +167,6 @@ class ProgramText:
             assert word is not None, "a launch that reports has a word"
             return 4 * word
         return self.group.argument_range(layout)[0]
-
-    def _function(self, number: int, launch: Launch, call: str) -> str:
-        head = f"static void launch_{number}(char *const *b)"
-        if isinstance(launch, LibraryCall):
-            return f"{head} {{\n{call}\n}}\n"
-        if launch.items == 1:
-            return f"{head} {{\n    const i64 item = 0, items = 1;\n    {call}\n}}\n"
-        part = f"static void part_{number}(char *const *b, i64 item, i64 items)"
-        run = f"runtime->run(part_{number}, b, {launch.items});"
-        return f"{part} {{\n    {call}\n}}\n{head} {{ {run} }}\n"
 
     def _library(self, launch: LibraryCall) -> str:
         places = ", ".join(self._address(layout, layout.offset) for layout in launch.args)
@@ -197,6 +187,18 @@ def gemm_shape(
         int(right.is_transposed), right.leading, right.step,
         found.out.leading, found.out.step,
     )  # fmt: skip
+
+
+def _launch_function(number: int, call: str, items: int) -> str:
+    """Return the function of a launch; a library call, which has no items, divides its own work."""
+    head = f"static void launch_{number}(char *const *b)"
+    if not items:
+        return f"{head} {{\n{call}\n}}\n"
+    if items == 1:
+        return f"{head} {{\n    const i64 item = 0, items = 1;\n    {call}\n}}\n"
+    part = f"static void part_{number}(char *const *b, i64 item, i64 items)"
+    run = f"runtime->run(part_{number}, b, {items});"
+    return f"{part} {{\n    {call}\n}}\n{head} {{ {run} }}\n"
 
 
 def _all_segments(segments: Iterable[Segment]) -> Iterator[Segment]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from weft.errors import BackendError
 from weft.ir.op import Op
 from weft.runtime.program import Program
+from weft.support.locks import renew
+from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import Bytes, CopiedStorage, bytes_of
 from weft_c.runtime.transformer import DeviceTransformer
 from weft_native import compiler
@@ -31,6 +34,21 @@ class NativeTransformer(DeviceTransformer):
         super().__init__(**options)
         self.device = Host(threads)
         self.processor = self.device.processor
+        self.workspace_pool.on_release = self._unbind
+
+    def after_fork(self) -> None:
+        """Go on in a forked process, whose memory is a copy and whose pool starts anew."""
+        renew(self.state_lock)
+
+    def _unbind(self) -> None:
+        for group in self._groups:
+            assert isinstance(group, NativeKernelGroup), "the transformer makes no others"
+            group.unbind()
+
+    def _built(self, group: GPUKernelGroup) -> Callable[..., None]:
+        super()._built(group)
+        assert isinstance(group, NativeKernelGroup), "the transformer makes no others"
+        return group.entry()
 
     @classmethod
     def probe(cls) -> tuple[str | None, str]:

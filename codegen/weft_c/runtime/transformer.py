@@ -154,7 +154,8 @@ class DeviceTransformer(Transformer):
         serialisation.restore(group, deserializer)
         return self._built(group)
 
-    def _built(self, group: GPUKernelGroup) -> GPUKernelGroup:
+    def _built(self, group: GPUKernelGroup) -> Callable[..., None]:
+        """Compile a program and return the function that runs it."""
         group.build()
         self._groups.append(group)
         return group

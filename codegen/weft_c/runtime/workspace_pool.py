@@ -24,7 +24,11 @@ class WorkspacePool(Generic[MemoryT]):
     ----------
     version
         Changes when a block is released, which invalidates addresses taken before.
+    on_release
+        Called when a block is released; None for nothing to do.
     """
+
+    on_release: Callable[[], None] | None = None
 
     def __init__(self, make: Callable[[int, str], MemoryT]) -> None:
         self.version = 0
@@ -52,4 +56,6 @@ class WorkspacePool(Generic[MemoryT]):
         held: Any = self._held.pop(name, None)
         if held is not None:
             self.version += 1
+            if self.on_release is not None:
+                self.on_release()
             held.release()

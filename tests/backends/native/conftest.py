@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from weft import plugins
+from weft_native import binding, compiler, library
+from weft_native.transformer import NativeTransformer
+
+
+@pytest.fixture(scope="session")
+def has_compiler() -> None:
+    """Skip where there is no C compiler."""
+    usable = plugins.backend_status("native").usable
+    if not usable:
+        pytest.skip(f"programs cannot be compiled: {usable.reason}")
+
+
+@pytest.fixture
+def transformer(has_compiler: None) -> Iterator[NativeTransformer]:
+    made = NativeTransformer(cache=False)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Look for the compiler again, before the test and after it."""
+    known = compiler.command, compiler.identity, compiler.vectors, binding.binder, library.runtime
+    monkeypatch.setattr(compiler, "_loaded", {})
+    for each in known:
+        each.cache_clear()
+    yield
+    monkeypatch.undo()
+    for each in known:
+        each.cache_clear()

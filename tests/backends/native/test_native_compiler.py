@@ -1,0 +1,265 @@
+"""The compiler: which is taken, what it is asked, what is kept, and what is said when it fails."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import BackendError
+from weft_native import binding, compiler
+from weft_native.compiler import TARGETS, Vectors
+from weft_native.transformer import NativeTransformer
+
+pytestmark = pytest.mark.usefixtures("anew")
+
+
+def compile_something(folder: Path | None = None, name: str = "step") -> Any:
+    """Compile and run a small program with a cache of its own."""
+    cache: Any = False if folder is None else str(folder)
+    with NativeTransformer(cache=cache) as transformer:
+        x = weft.placeholder((5,))
+        computation = transformer.computation(weft.exp(x) * 3 - 1, x, name=name)
+        return computation(np.arange(5, dtype=np.float32))
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Make a script the compiler; ``$REAL`` in it is the command of the real one."""
+
+    def make(text: str) -> Path:
+        path = tmp_path / "compiler"
+        real = " ".join(compiler.command())
+        path.write_text(f"#!/bin/sh\n{text.replace('$REAL', real)}\n")
+        path.chmod(0o755)
+        compiler.command.cache_clear()
+        monkeypatch.setenv("WEFT_CC", str(path))
+        return path
+
+    return make
+
+
+@pytest.fixture
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(folder))
+    monkeypatch.delenv("WEFT_CACHE", raising=False)
+    return folder
+
+
+COUNTING = 'case "$*" in *program.c*) echo once >> "$0.log";; esac\nexec $REAL "$@"'
+
+
+def test_a_named_compiler_is_taken(has_compiler: None, script: Any, cache_folder: Path) -> None:
+    path = script(COUNTING)
+    assert NativeTransformer.probe() == (str(path), "")
+    np.testing.assert_allclose(compile_something(), np.exp(np.arange(5)) * 3 - 1, rtol=1e-5)
+    assert Path(f"{path}.log").exists()
+
+
+def test_a_name_that_is_no_command_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CC", "no-such-compiler")
+    device, reason = NativeTransformer.probe()
+    assert device is None
+    assert "WEFT_CC='no-such-compiler' is no command" in reason
+    with pytest.raises(BackendError, match="apt-get install gcc"):
+        weft.make_transformer("native")
+
+
+def test_without_a_compiler_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WEFT_CC", raising=False)
+    monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
+    monkeypatch.setattr(compiler, "find_spec", lambda name: None)
+    assert NativeTransformer.probe()[0] is None
+    assert "weft[native-zig]" in NativeTransformer.probe()[1]
+
+
+def test_zig_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WEFT_CC", raising=False)
+    monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
+    monkeypatch.setattr(compiler, "find_spec", lambda name: object())
+    assert compiler.command() == (sys.executable, "-m", "ziglang", "cc")
+
+
+FAILURES = {
+    "it crashes": ("kill -SEGV $$", r"could not compile"),
+    "it says why": ("echo 'program.c:3:5: error: odd' >&2; exit 1", r"(?s)error: odd.*>    3 "),
+    "it makes nothing": ("exit 0", r"could not compile"),
+    "it is no program": ("exec /nonexistent", r"could not compile"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_compiler_that_fails_is_named_with_its_output(
+    has_compiler: None, script: Any, cache_folder: Path, name: str
+) -> None:
+    compiler.vectors()  # of the real one
+    compile_something()
+    text, message = FAILURES[name]
+    compiler.identity.cache_clear()
+    path = script(f'case "$*" in *-dM*) exec $REAL "$@";; esac\n{text}')
+    x = weft.placeholder((5,))
+    with NativeTransformer(cache=False) as transformer:
+        computation = transformer.computation(weft.exp(x) * 7, x, name="another")
+        with pytest.raises(BackendError, match=message) as caught:
+            computation(np.ones(5, np.float32))
+    assert str(path) in str(caught.value)
+    assert f'File "{__file__}", line' in str(caught.value)
+
+
+def test_a_compiler_that_hangs_is_stopped(
+    has_compiler: None, script: Any, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_something()
+    compiler.identity.cache_clear()
+    script('case "$*" in *-dM*) exec $REAL "$@";; esac\nexec sleep 60')
+    monkeypatch.setattr(compiler, "TIME_LIMIT", 0.5)
+    with pytest.raises(BackendError, match="did not end within"):
+        compiler.build("int x;", "a test")
+
+
+def test_libraries_are_kept(has_compiler: None, script: Any, cache_folder: Path) -> None:
+    path = script(COUNTING)
+    first = compile_something(cache_folder)
+    log = Path(f"{path}.log")
+    before = log.read_text()
+    compiler._loaded.clear()
+    np.testing.assert_array_equal(compile_something(cache_folder), first)
+    assert log.read_text() == before
+    assert all(stat.S_IMODE(each.stat().st_mode) == 0o600 for each in cache_folder.iterdir())
+
+
+def test_another_compiler_compiles_again(
+    has_compiler: None, script: Any, cache_folder: Path
+) -> None:
+    path = script(COUNTING)
+    key = compiler._key("text")
+    path.write_text(path.read_text() + "\n# changed\n")
+    compiler.identity.cache_clear()
+    assert compiler._key("text") != key
+
+
+def test_a_damaged_library_is_compiled_again(has_compiler: None, cache_folder: Path) -> None:
+    text = '__attribute__((visibility("default"))) int answer(void) { return 42; }'
+    compiler.load(text, "a test")
+    for path in cache_folder.iterdir():
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    compiler._loaded.clear()
+    with pytest.warns(UserWarning, match="damaged"):
+        assert compiler.load(text, "a test").answer() == 42
+
+
+def test_a_folder_that_forbids_execution_is_no_obstacle(
+    has_compiler: None, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ctypes.CDLL
+
+    def refusing(path: str) -> ctypes.CDLL:
+        if not path.startswith("/proc/self/fd/"):
+            raise OSError("failed to map segment from shared object")
+        return real(path)
+
+    if not hasattr(os, "memfd_create"):
+        pytest.skip("there are no files in memory")
+    monkeypatch.setattr(compiler.ctypes, "CDLL", refusing)
+    names = ["one", "two"]
+    texts = [
+        f'__attribute__((visibility("default"))) int {name}(void) {{ return 1; }}' for name in names
+    ]
+    found = [compiler.load(text, "a test") for text in texts]
+    assert [getattr(each, name)() for each, name in zip(found, names, strict=True)] == [1, 1]
+
+
+def test_a_full_disk_is_reported(
+    has_compiler: None, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(compiler.Path, "write_text", full)
+    with pytest.raises(BackendError, match="No space left"):
+        compiler.build("int x;", "a test")
+
+
+@pytest.mark.parametrize(
+    ("macros", "expected"),
+    [
+        ("#define __AVX2__ 1\n#define __AVX512F__ 1\n", Vectors(16, 26)),
+        ("#define __AVX2__ 1\n", Vectors(8, 12)),
+        ("#define __ARM_NEON 1\n", Vectors(4, 26)),
+        ("#define __AVX2__EXTRA 1\n", Vectors(4, 12)),
+    ],
+)
+def test_vectors_follow_from_the_macros_of_the_compiler(
+    has_compiler: None,
+    cache_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    macros: str,
+    expected: Vectors,
+) -> None:
+    monkeypatch.setattr(compiler, "run", lambda arguments, doing: macros)
+    assert compiler.vectors() == expected
+    compiler.vectors.cache_clear()
+    monkeypatch.setattr(compiler, "run", None)
+    assert compiler.vectors() == expected, "it is kept"
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda each: f"{each.lanes} lanes")
+def test_kernels_for_any_lanes_compute_the_same(
+    has_compiler: None, monkeypatch: pytest.MonkeyPatch, target: Vectors
+) -> None:
+    values = np.linspace(-3, 3, 7 * 130, dtype=np.float32).reshape(7, 130)
+    x = weft.placeholder((7, 130))
+    results = [
+        weft.softmax(weft.tanh(x) * 2), weft.max(x, 0), weft.where(weft.greater(x, 0), x, -x),
+        x @ weft.transpose(x), weft.log(weft.abs(x) + 1),
+    ]  # fmt: skip
+    expected = weft.make_transformer("numpy").computation(results, x)(values)
+    monkeypatch.setattr(compiler, "vectors", lambda: target)
+    with NativeTransformer(cache=False) as transformer:
+        transformer.processor = transformer.processor
+        for one, other in zip(transformer.computation(results, x)(values), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+
+
+def test_without_headers_of_python_calls_go_through_ctypes(
+    has_compiler: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(binding.sysconfig, "get_path", lambda name: str(tmp_path))
+    assert binding.binder() is None
+    np.testing.assert_allclose(compile_something(), np.exp(np.arange(5)) * 3 - 1, rtol=1e-5)
+
+
+LATER = """
+import numpy as np, weft
+x = weft.placeholder((5,))
+t = weft.make_transformer("native")
+print(t.computation(weft.exp(x) * 3 - 1, x)(np.arange(5, dtype=np.float32)).tolist())
+"""
+
+
+def test_a_later_process_needs_no_compiler(
+    has_compiler: None, script: Any, cache_folder: Path
+) -> None:
+    path = script(COUNTING)
+    environment = {**os.environ, "WEFT_CACHE_DIR": str(cache_folder), "WEFT_CC": str(path)}
+    results = [
+        subprocess.run(
+            [sys.executable, "-c", LATER], capture_output=True, text=True, check=True,
+            env=environment, timeout=120,
+        ).stdout
+        for _ in range(2)
+    ]  # fmt: skip
+    assert results[0] == results[1]
+    assert len(Path(f"{path}.log").read_text().split()) == 3, "runtime, binding and program, once"
