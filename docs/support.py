@@ -20,7 +20,7 @@ from weft.plugins import hookimpl
 
 REPORT = Path(__file__).with_name("support")
 STRICT = "array-api-strict"
-BACKENDS = ("numpy", STRICT, "opencl")
+BACKENDS = ("numpy", "native", STRICT, "opencl")
 
 
 class StrictTransformer(weft_array_api.ArrayTransformer):

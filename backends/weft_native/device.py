@@ -46,6 +46,7 @@ class Host(OpenDevice):
             host_work=NEVER,
             host_work_even=NEVER,
             has_blas=self.runtime.has_blas,
+            blas_dtypes=frozenset({"float32", "float64"}),
             vector_lanes=vectors.lanes,
             vector_registers=vectors.registers,
             merges_launches=False,

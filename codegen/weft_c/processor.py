@@ -42,6 +42,10 @@ class Processor:
         take cores from the kernels that follow.
     has_blas
         Whether the backend runs a `LibraryCall` named ``matmul``.
+    blas_dtypes
+        The names of the dtypes that this BLAS multiplies.
+    blas_work
+        The multiplications of a product above which it is worth a call of this BLAS.
     vector_lanes
         The lanes of a vector of 32-bit elements, in a dialect with vectors.
     vector_registers
@@ -66,6 +70,8 @@ class Processor:
     host_work: int = 160**3
     host_work_even: int = 600**3
     has_blas: bool = False
+    blas_dtypes: frozenset[str] = frozenset({"float16", "bfloat16", "float32", "float64"})
+    blas_work: int = 2048
     vector_lanes: int = 16
     vector_registers: int = 26
     merges_launches: bool = True

@@ -30,6 +30,7 @@ LOADERS = {
     "weft_hamkaas/__init__.py": "a hook loads its importer",
     "weft_numpy/__init__.py": "a hook loads its backend",
     "weft_numpy/transformer.py": "kernels are not needed for a program from the cache",
+    "weft_native/__init__.py": "a hook loads its backend",
     "weft_opencl/__init__.py": "a hook loads its backend",
     "weft_pytest.py": "pytest's plugin loads weft only when it is used",
 }

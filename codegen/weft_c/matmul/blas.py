@@ -8,8 +8,6 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 
-DTYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
-"""The names of the dtypes that a BLAS multiplies."""
 _LARGEST = 2**31 - 1
 """The largest length and leading dimension: BLAS interfaces take 32-bit integers."""
 
@@ -63,7 +61,7 @@ def gemm(x: TensorDescription, y: TensorDescription, out: TensorDescription) -> 
     A BLAS reads no matrices with negative strides, stride 0, or gaps along both dimensions, and no
     batches with uneven strides.
     """
-    if x.dtype.name not in DTYPES or not out.size or not x.size:
+    if not out.size or not x.size:
         return None
     left, right, result = (_gemm_operand(each) for each in (y, x, out))
     if left is None or right is None or result is None or result.is_transposed:

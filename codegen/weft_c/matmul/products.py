@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.errors import GraphError
 from weft.ir.description import TensorDescription, contiguous
+from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ir.views import planned_layout
 from weft.kernels.kernel import Kernel
@@ -121,7 +122,7 @@ def matmul(op: MatmulOp, lowering: Lowering) -> None:
         lowering.host(np.matmul, (x, y, lowering.out), (2,))
         return
     product = _stored(op, x, y, lowering.out, processor)
-    if processor.has_blas and suits_blas(product):
+    if suits_blas(product, processor):
         lowering.library("matmul", (product.x, product.y, *product.epilogue.tensors))
         return
     multiply(lowering, product)
@@ -172,7 +173,8 @@ def matmul_bytes(op: MatmulOp, processor: Processor) -> int:
         return 0
     if processor.has_blas:
         x, y = map(planned_layout, op.args)
-        if suits_blas(_stored(op, x, y, contiguous(op.axes.shape, op.dtype), processor)):
+        out = contiguous(op.axes.shape, op.dtype)
+        if suits_blas(_stored(op, x, y, out, processor), processor):
             return 0
     return scratch_of_product(op, processor, is_stored=True)
 
@@ -185,9 +187,9 @@ def is_own_kernel(op: MatmulOp, processor: Processor) -> bool:
     x, y = op.args
     *batch, m, k = x.axes.shape
     rows = prod(batch) * m if isinstance(y, BroadcastOp) else m
-    is_worth = _is_worth_a_call(rows, op.axes.shape[-1], op.axes.size * k)
-    is_for_library = processor.has_blas and op.dtype.name in blas.DTYPES and is_worth
-    return not on_host(op, processor) and not is_for_library
+    work = op.axes.size * k
+    is_for_blas = _is_for_blas(op.dtype, rows, op.axes.shape[-1], work, processor)
+    return not on_host(op, processor) and not is_for_blas
 
 
 def on_host(op: MatmulOp, processor: Processor) -> bool:
@@ -203,16 +205,18 @@ def on_host(op: MatmulOp, processor: Processor) -> bool:
     return processor.shares_host and op.dtype.name in ("float32", "float64") and is_large
 
 
-def suits_blas(product: Product) -> bool:
+def suits_blas(product: Product, processor: Processor) -> bool:
     """Whether the device's BLAS computes a product: not small, and with supported strides."""
     x, y, (out,) = product.x, product.y, product.epilogue.tensors
     *_, m, n = out.shape
-    return _is_worth_a_call(m, n, out.size * x.shape[-1]) and blas.gemm(x, y, out) is not None
+    is_worth = _is_for_blas(x.dtype, m, n, out.size * x.shape[-1], processor)
+    return is_worth and blas.gemm(x, y, out) is not None
 
 
-def _is_worth_a_call(rows: int, columns: int, work: int) -> bool:
+def _is_for_blas(dtype: DType, rows: int, columns: int, work: int, processor: Processor) -> bool:
     """Whether a product of `work` multiplications is worth a call of the device's BLAS."""
-    return min(rows, columns) > 1 and work > MAX_UNTILED_WORK
+    knows = processor.has_blas and dtype.name in processor.blas_dtypes
+    return knows and min(rows, columns) > 1 and work > processor.blas_work
 
 
 def are_matrices(op: Op) -> bool:
