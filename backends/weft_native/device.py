@@ -18,6 +18,9 @@ from weft_native.library import runtime
 ALIGNMENT = 64
 """The alignment of memory in bytes: a cache line, and the widest vector register."""
 
+BLAS_WORK = 800**3
+"""The multiplications above which BLAS is quicker than register tiles with a fused epilogue."""
+
 NEVER = 1 << 62
 """More multiplications than any product has."""
 
@@ -47,6 +50,7 @@ class Host(OpenDevice):
             host_work_even=NEVER,
             has_blas=self.runtime.has_blas,
             blas_dtypes=frozenset({"float32", "float64"}),
+            blas_work=BLAS_WORK,
             vector_lanes=vectors.lanes,
             vector_registers=vectors.registers,
             merges_launches=False,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from weft.errors import BackendError
 from weft.ir.op import Op
+from weft.runtime.computation import Computation
 from weft.runtime.program import Program
 from weft.support.locks import renew
 from weft_c.runtime.kernel_group import GPUKernelGroup
@@ -15,6 +18,27 @@ from weft_c.runtime.transformer import DeviceTransformer
 from weft_native import compiler
 from weft_native.device import Host, Memory
 from weft_native.executor import NativeKernelGroup
+from weft_native.export import export_c
+
+
+class NativeComputation(Computation):
+    """A computation of the native backend."""
+
+    transformer: NativeTransformer
+
+    def export_c(
+        self, folder: str | os.PathLike[str], name: str | None = None
+    ) -> tuple[Path, Path]:
+        """Write the computation as a C function, for programs without Python.
+
+        The files ``NAME.c`` and ``NAME.h`` hold C11 with no dependency but libm: scalar code, one
+        thread, static memory. `name` is that of the function and the files, by default the
+        computation's. Constants are part of the source, and so are the present values of states,
+        which the function updates in its own memory. Returns the paths. Raises ArgumentError for a
+        computation with unknown lengths, and BackendError for one with ops that Python computes:
+        effects and matrix decompositions.
+        """
+        return export_c(self, folder, name)
 
 
 class NativeTransformer(DeviceTransformer):
@@ -28,6 +52,7 @@ class NativeTransformer(DeviceTransformer):
     """
 
     transformer_name = "native"
+    computation_class = NativeComputation
     device: Host
 
     def __init__(self, *, threads: int | None = None, **options: Any) -> None:

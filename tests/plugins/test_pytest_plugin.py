@@ -43,7 +43,7 @@ def suite(tmp_path: Path) -> Path:
 def run_pytest(
     folder: Path, *options: str, paths: tuple[Path, ...] = (), off: str = ""
 ) -> tuple[int, str]:
-    disabled = f"backends:opencl,backends:cupy,{off}"
+    disabled = f"backends:opencl,backends:cupy,backends:native,{off}"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", *options],
         env={

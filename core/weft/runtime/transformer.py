@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -88,8 +88,11 @@ class Transformer(DeviceMemory):
         The latest computation of initialisers.
     finalized, initialized, closed
         How far the life cycle has come; `allocated` comes between the first two.
+    computation_class
+        The class of its computations, which a backend may extend.
     """
 
+    computation_class: ClassVar[type[Computation]] = Computation
     _why_closed = ""
 
     def __init__(
@@ -143,7 +146,8 @@ class Transformer(DeviceMemory):
         if self.strict_finalize and self.finalized:
             raise StateError("Cannot create computations from a finalized transformer")
         number = next(self._numbers)
-        made = Computation(self, results, parameters, name or f"computation_{number}", axes)
+        title = name or f"computation_{number}"
+        made = self.computation_class(self, results, parameters, title, axes)
         self._add(made)
         return made
 

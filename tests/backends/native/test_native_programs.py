@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -189,22 +190,20 @@ def test_transformers_share_the_pool_between_threads(has_compiler: None) -> None
 
 @pytest.mark.skipif(find_blas() is None, reason="NumPy has no OpenBLAS here")
 @pytest.mark.parametrize("batch", [(), (3,), (40,)])
-def test_blas_and_own_tiles_agree(transformer: NativeTransformer, batch: tuple[int, ...]) -> None:
-    from dataclasses import replace
-
+def test_blas_and_own_tiles_agree(has_compiler: None, batch: tuple[int, ...]) -> None:
     a, b = ((*batch, 300, 270), (*batch, 270, 290))
     x, y = weft.placeholder(a), weft.placeholder(b)
     one, other = (RANDOM.normal(0, 1, shape).astype(np.float32) for shape in (a, b))
-    compiled = transformer.computation(x @ y, x, y)
-    assert "runtime->gemm(" in compiled.source
-    found = compiled(one, other)
-    with NativeTransformer(cache=False) as own:
-        own.processor = replace(own.processor, has_blas=False)
-        tiled = own.computation(x @ y, x, y)
-        assert "runtime->gemm(shape" not in tiled.source
-        np.testing.assert_allclose(tiled(one, other), found, rtol=1e-4, atol=1e-3)
+    found = []
+    for blas_work in (0, 1 << 60):
+        with NativeTransformer(cache=False) as transformer:
+            transformer.processor = replace(transformer.processor, blas_work=blas_work)
+            compiled = transformer.computation(x @ y, x, y)
+            assert ("runtime->gemm(shape" in compiled.source) is (blas_work == 0)
+            found.append(compiled(one, other))
     expected = one.astype(np.float64) @ other.astype(np.float64)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+    for each in found:
+        np.testing.assert_allclose(each, expected, rtol=1e-4, atol=1e-3)
 
 
 FORKED = """

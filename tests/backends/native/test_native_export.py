@@ -1,0 +1,150 @@
+"""Computations exported as C: compiled without a warning, and run from C."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import ArgumentError, BackendError
+from weft_native.transformer import NativeComputation, NativeTransformer
+
+STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2")
+COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+
+MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "{name}.h"
+static void *data(const char *path, size_t bytes) {{
+    void *found = malloc(bytes);
+    FILE *file = fopen(path, "rb");
+    if (!file || fread(found, 1, bytes, file) != bytes) exit(2);
+    fclose(file);
+    return found;
+}}
+static void keep(const char *path, const void *found, size_t bytes) {{
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(found, 1, bytes, file) != bytes) exit(2);
+    fclose(file);
+}}
+int main(void) {{
+    int status = 0;
+{body}
+    return status;
+}}
+"""
+
+
+def run_in_c(
+    compiled: NativeComputation, folder: Path, arrays: Sequence[Any], calls: int = 1, cc: str = ""
+) -> tuple[int, list[np.ndarray[Any, Any]]]:
+    """Export a computation and call it from C; returns its status and the last results."""
+    source, _ = compiled.export_c(folder, "exported")
+    outputs = compiled.program.captured.outputs
+    lines, names = [], []
+    for number, array in enumerate(arrays):
+        (folder / f"in{number}").write_bytes(np.ascontiguousarray(array).tobytes())
+        names.append(f"i{number}")
+        lines.append(f'    void *i{number} = data("in{number}", {array.nbytes});')
+    for number, op in enumerate(outputs):
+        names.append(f"o{number}")
+        lines.append(f"    void *o{number} = malloc({op.axes.size * op.dtype.itemsize});")
+    lines += [f"    status = exported({', '.join(names)});"] * calls
+    for number, op in enumerate(outputs):
+        nbytes = op.axes.size * op.dtype.itemsize
+        lines.append(f'    keep("out{number}", o{number}, {nbytes});')
+    main = folder / "main.c"
+    main.write_text(MAIN.format(name="exported", body="\n".join(lines)))
+    command = [cc or COMPILERS[0], *STRICT, str(source), str(main), "-o", "program", "-lm"]
+    subprocess.run(command, cwd=folder, check=True, timeout=120)
+    status = subprocess.run([folder / "program"], cwd=folder, timeout=60).returncode
+    found = [
+        np.frombuffer((folder / f"out{n}").read_bytes(), op.dtype).reshape(op.axes.shape)
+        for n, op in enumerate(outputs)
+    ]
+    return status, found
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_a_classifier_gives_the_same_digits(
+    transformer: NativeTransformer, tmp_path: Path, cc: str
+) -> None:
+    rng = np.random.default_rng(0)
+    images = weft.placeholder((20, 8, 8), name="images")
+    shapes = [(64, 32), (32,), (32, 10), (10,)]
+    w1, b1, w2, b2 = (
+        weft.variable(shape, initial_value=rng.normal(0, 0.3, shape).astype(np.float32))
+        for shape in shapes
+    )
+    hidden = weft.relu(weft.reshape(images, (20, 64)) @ w1 + b1)
+    scores = weft.softmax(hidden @ w2 + b2)
+    compiled = transformer.computation([scores, weft.argmax(scores, -1)], images)
+    values = rng.normal(0, 1, (20, 8, 8)).astype(np.float32)
+    expected = compiled(values)
+    status, found = run_in_c(compiled, tmp_path, [values], cc=cc)
+    assert status == 0
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+def test_states_loops_and_constants_are_exported(
+    transformer: NativeTransformer, tmp_path: Path
+) -> None:
+    x = weft.placeholder((5,))
+    count = weft.variable((5,), initial_value=np.full(5, 3, np.float32))
+    value = weft.placeholder((5,))
+    body = weft.capture([weft.tanh(value) + np.arange(5, dtype=np.float32)], [value])
+    looped = weft.loop(body, 4, x)[0]
+    step = weft.sequential([weft.assign(count, count + looped), count * 1])
+    compiled = transformer.computation(step, x)
+    values = np.linspace(-1, 1, 5, dtype=np.float32)
+    compiled(values)
+    status, found = run_in_c(compiled, tmp_path, [values], calls=2)
+    compiled(values)
+    assert status == 0
+    np.testing.assert_allclose(found[0], compiled(values), rtol=1e-5)
+
+
+def test_integers_and_half_precision_are_exported(
+    transformer: NativeTransformer, tmp_path: Path
+) -> None:
+    x, n = weft.placeholder((4, 6), "float16"), weft.placeholder((4, 6), "int16")
+    compiled = transformer.computation([weft.exp(x) * 2, n * n + 1, weft.sort(n), x > 0], x, n)
+    arrays = [
+        np.linspace(-2, 2, 24).astype(np.float16).reshape(4, 6),
+        np.arange(24, dtype=np.int16).reshape(4, 6)[::-1],
+    ]
+    status, found = run_in_c(compiled, tmp_path, arrays)
+    assert status == 0
+    for one, other in zip(found, compiled(*arrays), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-3)
+
+
+def test_an_index_out_of_range_is_the_status(
+    transformer: NativeTransformer, tmp_path: Path
+) -> None:
+    table, index = weft.placeholder((5, 3)), weft.placeholder((4,), "int32")
+    compiled = transformer.computation(weft.take(table, index, 0), table, index)
+    arrays = [np.ones((5, 3), np.float32), np.array([0, 9, 1, 2], np.int32)]
+    assert run_in_c(compiled, tmp_path, arrays)[0] == 1
+    arrays[1][1] = 4
+    assert run_in_c(compiled, tmp_path, arrays)[0] == 0
+
+
+def test_what_cannot_be_exported_is_refused(transformer: NativeTransformer, tmp_path: Path) -> None:
+    a = weft.placeholder((3, 3))
+    solved = weft.inverse(a)
+    with pytest.raises(BackendError, match="Python computes it") as caught:
+        transformer.computation(solved, a).export_c(tmp_path)
+    assert f'File "{__file__}", line {solved.lineno}' in str(caught.value)
+    rows = weft.placeholder((weft.Axis(name="N"),))
+    with pytest.raises(ArgumentError, match="unknown lengths"):
+        transformer.computation(rows * 2, rows).export_c(tmp_path)
+    assert not list(tmp_path.iterdir())
