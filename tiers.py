@@ -44,7 +44,7 @@ SLOW = frozenset({
 })  # fmt: skip
 """Modules that the fast tier does not even import."""
 
-DEVICES = frozenset({"opencl", "cupy"})
+DEVICES = frozenset({"opencl", "cupy", "native"})
 """Backends that the fast tier does not compile for."""
 
 LONG = frozenset({
@@ -120,6 +120,10 @@ SHARES = {
 """By test function or by module, with its folder where another has the same name: one in so many
 cases is enough before the last tier."""
 
+SPARSE = {"native": 4}
+"""Backends whose kernels another one runs too, here OpenCL: the second tier runs one in so many of
+their cases, and all of their own tests."""
+
 TABLE_TEST = "test_row_gives_what_the_reference_gives"
 WHOLE_TABLE = "numpy"
 """The backend on which the second tier runs each row of the op table, in one of its dtypes. On
@@ -184,10 +188,16 @@ def members(items: Sequence[pytest.Item], tier: str) -> list[pytest.Item]:
     left = [item for item in items if not any(map(item.get_closest_marker, marks))]
     left = [item for item in left if LONG.isdisjoint((item.name, _function(item)))]
     if tier == TEST:
-        return _shares(left, _group, _one_in)
+        return [item for item in _shares(left, _group, _one_in) if not _is_sparse(item)]
     left = [item for item in left if _module(item) not in SLOW]
     left = [item for item in left if _parameters(item).get("backend") not in DEVICES]
     return _shares(left, _test, lambda item: 0)
+
+
+def _is_sparse(item: pytest.Item) -> bool:
+    """Whether a test is left out because another backend runs the same kernels."""
+    backend = _parameters(item).get("backend")
+    return checksum(item) % SPARSE.get(str(backend), 1) != 0
 
 
 def _shares(
