@@ -37,11 +37,12 @@ TIME_LIMIT = 300.0
 FLAGS = (
     "-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-fno-math-errno",
     "-fno-trapping-math", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast",
-    # GCC 12.2 reads the wrong elements in loops with negative steps that it vectorises. Kernels
-    # are written in vectors anyway.
-    "-fno-tree-loop-vectorize",
 )  # fmt: skip
 """The compiler's options; results are IEEE 754's, but for products contracted with additions."""
+
+GCC_FLAGS = ("-fno-tree-loop-vectorize",)
+"""Options of GCC alone: GCC 12.2 reads wrong elements in some loops with negative steps that it
+vectorises, and kernels are written in vectors anyway."""
 
 HOW_TO_GET_ONE = (
     "install one (apt-get install gcc, or clang), name one in WEFT_CC, or pip install "
@@ -75,6 +76,9 @@ TARGETS = {
     "__ARM_NEON": Vectors(4, 26),
 }
 """The vectors of targets, by a macro that their compilers define; the first that is defined."""
+
+CLANG = "__clang__"
+"""The macro of Clang, and of Zig, which compiles with it."""
 
 OTHERS = Vectors(4, 12)
 """The vectors of other targets: those of SSE2, and of compilers that emulate vectors."""
@@ -114,7 +118,15 @@ def identity() -> str:
     """Return what compiled code depends on beside its source: compiler, flags and processor."""
     program = Path(command()[0]).resolve()
     found = program.stat()
-    parts = [*command(), *FLAGS, *target_flags(), str(program), found.st_mtime_ns, found.st_size]
+    parts = [
+        *command(),
+        *FLAGS,
+        *GCC_FLAGS,
+        *target_flags(),
+        str(program),
+        found.st_mtime_ns,
+        found.st_size,
+    ]
     return "\n".join(map(str, [*parts, _processor()]))
 
 
@@ -128,18 +140,26 @@ def _processor() -> str:
 
 
 @cache
-def vectors() -> Vectors:
-    """Return the vectors of the target; raises BackendError if the compiler does not run."""
-    key = _key("macros")
+def macros() -> frozenset[str]:
+    """Return which of some macros the compiler defines for this processor.
+
+    Raises BackendError if it does not run.
+    """
+    key = _key("\n".join(["macros", *TARGETS, CLANG]))
     cached = None if is_off() else open_cache().read(key)
     if cached is None:
         arguments = ["-dM", "-E", "-x", "c", os.devnull]
         found = run([*command(), *target_flags(), *arguments], "asking for its target")
-        cached = "\n".join(name for name in TARGETS if f"#define {name} " in found).encode()
+        names = (name for name in (*TARGETS, CLANG) if f"#define {name} " in found)
+        cached = "\n".join(names).encode()
         if not is_off():
             open_cache().write(key, cached)
-    defined = cached.decode().split()
-    return next((TARGETS[name] for name in TARGETS if name in defined), OTHERS)
+    return frozenset(cached.decode().split())
+
+
+def vectors() -> Vectors:
+    """Return the vectors of the target; raises BackendError if the compiler does not run."""
+    return next((TARGETS[name] for name in TARGETS if name in macros()), OTHERS)
 
 
 def run(arguments: list[str], doing: str) -> str:
@@ -195,15 +215,17 @@ def build(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
         with tempfile.TemporaryDirectory(prefix="weft-") as folder:
             source, made = Path(folder) / "program.c", Path(folder) / "program.so"
             source.write_text(text, encoding="utf-8")
-            options = [*FLAGS, *target_flags(), *flags, str(source), "-o", str(made)]
+            own = () if CLANG in macros() else GCC_FLAGS
+            options = [*FLAGS, *own, *target_flags(), *flags, str(source), "-o", str(made)]
             log, code = _result([*command(), *options, "-lm", "-lpthread"], doing)
             if not code and made.exists():
                 return made.read_bytes()
     except OSError as error:
         raise BackendError(f"{doing}: no room for its files: {error}") from error
     lines = [int(number) for number in re.findall(r"program\.c:(\d+):\d+: .*error", log)]
-    refused = f"{command()[0]} could not compile {name} (exit status {code})"
-    raise build_error(refused, command()[0], log[:4000], text, lines)
+    named = " ".join(command())
+    refused = f"{named} could not compile {name} (exit status {code})"
+    raise build_error(refused, named, log[:4000], text, lines)
 
 
 def _library(content: bytes, name: str) -> ctypes.CDLL:

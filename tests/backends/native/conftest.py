@@ -27,7 +27,7 @@ def transformer(has_compiler: None) -> Iterator[NativeTransformer]:
 @pytest.fixture
 def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Look for the compiler again, before the test and after it."""
-    known = compiler.command, compiler.identity, compiler.vectors, binding.binder, library.runtime
+    known = compiler.command, compiler.identity, compiler.macros, binding.binder, library.runtime
     monkeypatch.setattr(compiler, "_loaded", {})
     for each in known:
         each.cache_clear()

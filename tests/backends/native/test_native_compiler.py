@@ -102,7 +102,7 @@ FAILURES = {
 def test_a_compiler_that_fails_is_named_with_its_output(
     has_compiler: None, script: Any, cache_folder: Path, name: str
 ) -> None:
-    compiler.vectors()  # of the real one
+    compiler.macros()  # of the real one
     compile_something()
     text, message = FAILURES[name]
     compiler.identity.cache_clear()
@@ -210,7 +210,7 @@ def test_vectors_follow_from_the_macros_of_the_compiler(
 ) -> None:
     monkeypatch.setattr(compiler, "run", lambda arguments, doing: macros)
     assert compiler.vectors() == expected
-    compiler.vectors.cache_clear()
+    compiler.macros.cache_clear()
     monkeypatch.setattr(compiler, "run", None)
     assert compiler.vectors() == expected, "it is kept"
 
