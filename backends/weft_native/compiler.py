@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -184,12 +184,17 @@ def _result(arguments: list[str], doing: str) -> tuple[str, int]:
     return done.stdout + done.stderr, done.returncode
 
 
-def load(text: str, name: str, flags: Sequence[str] = ()) -> ctypes.CDLL:
+def load(
+    text: str,
+    name: str,
+    flags: Sequence[str] = (),
+    prepare: Callable[[ctypes.CDLL], None] | None = None,
+) -> ctypes.CDLL:
     """Return the shared library of C source, from the cache or compiled now.
 
     `name` names the program in messages, `flags` are options beside `FLAGS`. Libraries of equal
-    source are one. Raises BackendError with the compiler's output and an excerpt of the source if
-    it is refused.
+    source are one; `prepare` is called when it is loaded. Raises BackendError with the compiler's
+    output and an excerpt of the source if it is refused.
     """
     key = _key("\n".join([*flags, text]))
     with _loading:
@@ -200,7 +205,10 @@ def load(text: str, name: str, flags: Sequence[str] = ()) -> ctypes.CDLL:
                 content = build(text, name, flags)
                 if not is_off():
                     open_cache().write(key, content)
-            found = _loaded[key] = _library(content, name)
+            found = _library(content, name)
+            if prepare is not None:
+                prepare(found)
+            _loaded[key] = found
     return found
 
 

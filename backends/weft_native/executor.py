@@ -94,8 +94,11 @@ class NativeKernelGroup(GPUKernelGroup):
 
     def load(self, text: str) -> None:
         """Compile and load the C text; raises BackendError if that fails."""
-        self.library = compiler.load(text, self.program.name)
-        self.library.weft_init(self.device.runtime.table)
+        self.library = compiler.load(
+            text,
+            self.program.name,
+            prepare=lambda library: library.weft_init(self.device.runtime.table),
+        )
         arrays = self.text.arrays
         self.table = (ctypes.c_void_p * max(arrays + len(self.text.buffers), 1))()
         # A call that may take long lets other threads of Python run.

@@ -19,6 +19,7 @@ from weft_native import compiler
 from weft_native.device import Host, Memory
 from weft_native.executor import NativeKernelGroup
 from weft_native.export import export_c
+from weft_native.library import runtime
 
 
 class NativeComputation(Computation):
@@ -77,11 +78,12 @@ class NativeTransformer(DeviceTransformer):
 
     @classmethod
     def probe(cls) -> tuple[str | None, str]:
-        """Return the compiler that is used, and why others are not."""
+        """Return the compiler, if it compiles the runtime of programs; else why not."""
         try:
-            return " ".join(compiler.command()), ""
+            runtime()
         except BackendError as error:
             return None, error.problem
+        return " ".join(compiler.command()), ""
 
     def device_buffer_storage(self, nbytes: int, name: str) -> NativeStorage:
         """Return a new, unallocated buffer."""

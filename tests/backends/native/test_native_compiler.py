@@ -90,6 +90,16 @@ def test_zig_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiler.command() == (sys.executable, "-m", "ziglang", "cc")
 
 
+def test_a_compiler_without_headers_is_not_usable(
+    has_compiler: None, script: Any, cache_folder: Path
+) -> None:
+    missing = "echo 'fatal error: math.h: No such file or directory' >&2; exit 1"
+    script(f'case "$*" in *-dM*) exec $REAL "$@";; esac\n{missing}')
+    device, reason = NativeTransformer.probe()
+    assert device is None
+    assert "math.h: No such file or directory" in reason
+
+
 FAILURES = {
     "it crashes": ("kill -SEGV $$", r"could not compile"),
     "it says why": ("echo 'program.c:3:5: error: odd' >&2; exit 1", r"(?s)error: odd.*>    3 "),

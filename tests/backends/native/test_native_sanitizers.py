@@ -1,0 +1,81 @@
+"""Native programs under AddressSanitizer and ThreadSanitizer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.long
+
+THREADS = """
+import threading
+import numpy as np
+import weft
+from weft_native.transformer import NativeTransformer
+
+values = np.random.default_rng(0).normal(0, 1, (700, 700)).astype(np.float32)
+x = weft.placeholder((700, 700))
+results = [weft.softmax(x @ weft.transpose(x)), weft.sum(x), weft.sum(x, 0), weft.layer_norm(x)]
+transformers = [NativeTransformer(threads=3, cache=False) for _ in range(2)]
+computations = [each.computation(results, x) for each in transformers]
+expected = computations[0](values)
+
+
+def run(computation):
+    for _ in range(15):
+        for one, other in zip(computation(values), expected, strict=True):
+            assert np.array_equal(one, other)
+
+
+threads = [threading.Thread(target=run, args=(each,)) for each in computations]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+print("done")
+"""
+
+KIT = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--weft-backend=native", "--tier=test")
+ROWS = "matmul or pool or conv or softmax or sort or reduction or products or cumsum or take"
+
+
+def sanitized(
+    kind: str, arguments: tuple[str, ...], cache: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run Python with programs compiled for a sanitizer of GCC; skips where it is not there."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        pytest.skip("there is no GCC")
+    library = {"address": "libasan.so", "thread": "libtsan.so"}[kind]
+    path = subprocess.run(
+        [gcc, f"-print-file-name={library}"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    if not os.path.isabs(path):
+        pytest.skip(f"GCC has no {library}")
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": path, "WEFT_CC": f"gcc -fsanitize={kind}", "WEFT_CACHE_DIR": str(cache),
+        "ASAN_OPTIONS": "detect_leaks=0", "TSAN_OPTIONS": "exitcode=66",
+        "OPENBLAS_NUM_THREADS": "1",
+    }  # fmt: skip
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=900
+    )
+
+
+def test_threads_have_no_data_races(has_compiler: None, tmp_path: Path) -> None:
+    done = sanitized("thread", ("-c", THREADS), tmp_path)
+    assert "WARNING: ThreadSanitizer" not in done.stderr, done.stderr[-4000:]
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
+
+
+def test_kernels_stay_within_their_arrays(has_compiler: None, tmp_path: Path) -> None:
+    kit = str(Path(__file__).parents[3] / "core" / "weft" / "testing")
+    done = sanitized("address", (*KIT, kit, "-k", ROWS), tmp_path)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert "AddressSanitizer" not in done.stdout + done.stderr
