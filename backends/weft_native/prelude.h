@@ -97,7 +97,8 @@ FUNCTION i64 whole_f64(f64 x) {
 #define ATOMIC_CAS_U32(place, old, new) __sync_val_compare_and_swap((u32 *)(place), old, new)
 #define ATOMIC_CAS_U64(place, old, new) __sync_val_compare_and_swap((u64 *)(place), old, new)
 
-/* Functions of vectors: exp and log by polynomials (Cephes, S. Moshier), others lane by lane. */
+/* Functions of vectors. Polynomials and the reduction of arguments are those of Cephes (S. Moshier);
+   log1p and expm1 follow Kahan. Other functions are those of libm, lane by lane. */
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 #define VF PASTE(f32x, LANES)
@@ -152,10 +153,65 @@ FUNCTION VF OF(log)(VF given) {
     r = SELECT(given == 0.0f, ALL(-INFINITY), r);
     r = SELECT(given < 0.0f, ALL(NAN), r);
     return SELECT((given != given) | (given == INFINITY), given, r); }
+FUNCTION VF OF(exp2)(VF given) {
+    VF x = SELECT(given < -151.0f, ALL(-151.0f), given);
+    x = SELECT(x > 129.0f, ALL(129.0f), x);
+    VF shifted = x + 12582912.0f, r = (x - (shifted - 12582912.0f)) * 0.693147180559945f;
+    VF p = OF(fma)(ALL(1.9875691500e-4f), r, ALL(1.3981999507e-3f));
+    p = OF(fma)(p, r, ALL(8.3334519073e-3f)); p = OF(fma)(p, r, ALL(4.1665795894e-2f));
+    p = OF(fma)(p, r, ALL(1.6666665459e-1f)); p = OF(fma)(p, r, ALL(5.0000001201e-1f));
+    p = OF(fma)(p, r * r, r) + 1.0f;
+    VI k = (VI)shifted - 0x4b400000, half = k >> 1;
+    p = p * (VF)((half + 127) << 23) * (VF)((k - half + 127) << 23);
+    return SELECT(given != given, given, p); }
+FUNCTION VF OF(log1p)(VF x) {
+    VF u = x + 1.0f, r = OF(log)(u) * (x / (u - 1.0f));
+    r = SELECT(u == 1.0f, x, r);
+    return SELECT((x == INFINITY) | (u == 0.0f), OF(log)(u), r); }
+FUNCTION VF OF(expm1)(VF x) {
+    VF u = OF(exp)(x), v = u - 1.0f, r = v * x / OF(log)(u);
+    r = SELECT(u == 1.0f, x, r);
+    return SELECT((v == -1.0f) | (x > 60.0f), v, r); }
+/* Below this bound the reduction by multiples of pi / 4 is exact enough. */
+#define MAX_ANGLE 8192.0f
+FUNCTION bool is_any_large(VF x) {
+    VI large = OF(fabs)(x) > MAX_ANGLE;
+    i32 any = 0;
+    UNROLL for (int i = 0; i < LANES; i++) any |= large[i];
+    return any != 0; }
+FUNCTION VF sine_of(VF x, VI quadrant, VI sign) {
+    /* x is within pi / 4; odd quadrants take the cosine. */
+    VF z = x * x;
+    VF c = OF(fma)(ALL(2.443315711809948e-5f), z, ALL(-1.388731625493765e-3f));
+    c = OF(fma)(c, z, ALL(4.166664568298827e-2f)) * z * z;
+    c = OF(fma)(z, ALL(-0.5f), c) + 1.0f;
+    VF s = OF(fma)(ALL(-1.9515295891e-4f), z, ALL(8.3321608736e-3f));
+    s = OF(fma)(s, z, ALL(-1.6666654611e-1f));
+    s = OF(fma)(s * z, x, x);
+    VF r = SELECT((quadrant & 1) != 0, c, s);
+    return (VF)((VI)r ^ sign); }
+FUNCTION VF reduced_angle(VF x, VI *quadrant) {
+    VF shifted = x * 0.636619772367581f + 12582912.0f, n = shifted - 12582912.0f;
+    *quadrant = (VI)shifted - 0x4b400000;
+    x = OF(fma)(n, ALL(-0x1.921fb6p0f), x); /* pi / 2 in three numbers */
+    x = OF(fma)(n, ALL(0x1.777a5cp-25f), x);
+    return OF(fma)(n, ALL(0x1.ee59dap-50f), x); }
+FUNCTION VF OF(sin)(VF x) {
+    VF r;
+    if (is_any_large(x)) { for (int i = 0; i < LANES; i++) r[i] = sinf(x[i]); return r; }
+    VI quadrant;
+    r = reduced_angle(x, &quadrant);
+    return SELECT(x == 0.0f, x, sine_of(r, quadrant, (quadrant & 2) << 30)); }
+FUNCTION VF OF(cos)(VF x) {
+    VF r;
+    if (is_any_large(x)) { for (int i = 0; i < LANES; i++) r[i] = cosf(x[i]); return r; }
+    VI quadrant;
+    r = reduced_angle(x, &quadrant);
+    return sine_of(r, quadrant + 1, ((quadrant + 1) & 2) << 30); }
 ONE_BY_ONE(sqrt) ONE_BY_ONE(floor) ONE_BY_ONE(ceil) ONE_BY_ONE(trunc) ONE_BY_ONE(rint)
-ONE_BY_ONE(sin) ONE_BY_ONE(cos) ONE_BY_ONE(tan) ONE_BY_ONE(asin) ONE_BY_ONE(acos) ONE_BY_ONE(atan)
+ONE_BY_ONE(tan) ONE_BY_ONE(asin) ONE_BY_ONE(acos) ONE_BY_ONE(atan)
 ONE_BY_ONE(sinh) ONE_BY_ONE(cosh) ONE_BY_ONE(asinh) ONE_BY_ONE(acosh) ONE_BY_ONE(atanh)
-ONE_BY_ONE(exp2) ONE_BY_ONE(expm1) ONE_BY_ONE(log1p) ONE_BY_ONE(log2) ONE_BY_ONE(log10)
+ONE_BY_ONE(log2) ONE_BY_ONE(log10)
 ONE_BY_ONE(cbrt)
 TWO_BY_TWO(hypot) TWO_BY_TWO(atan2) TWO_BY_TWO(pow) TWO_BY_TWO(fmod)
 #define CALL(name, x) _Generic((x), VF: OF(name), f64: name, default: name##f)

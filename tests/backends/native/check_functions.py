@@ -1,6 +1,6 @@
 """Compares vector functions of native programs with double precision, over all float32 numbers.
 
-    python tests/backends/native/check_functions.py [exp log tanh]
+    python tests/backends/native/check_functions.py [exp log ...]
 
 Prints the largest error of each in units in the last place of the true value, and where it is.
 Takes about a minute for each function.
@@ -15,7 +15,10 @@ from weft_c.source.helpers import HELPERS
 from weft_native import compiler
 from weft_native.dialect import host_dialect
 
-FUNCTIONS = {"exp": "exp(v)", "log": "log(v)", "tanh": "weft_tanh_WIDE(v)"}
+FUNCTIONS = {
+    **{name: f"{name}(v)" for name in ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos")},
+    "tanh": "weft_tanh_WIDE(v)",
+}
 """Expressions of a vector."""
 
 CHECK = """
