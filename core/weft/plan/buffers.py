@@ -8,7 +8,7 @@ ARENA, STATE, INPUT, CONSTANT, RESULT = "arena", "state", "input", "constant", "
 
 
 class Buffer:
-    """A stretch of memory in use from step `first` to step `last`, both included.
+    """A range of memory that is live from step `first` to step `last`, both included.
 
     Attributes
     ----------
@@ -17,11 +17,11 @@ class Buffer:
     owner
         The state or constant op, the number of the input or result, or None in the arena.
     nbytes, size
-        The bytes in use, and those taken in the arena after rounding up to the alignment.
+        The bytes of the value, and those reserved in the arena, rounded up to the alignment.
     offset
-        Where it lies in the arena.
+        Its offset in the arena.
     number
-        Its place among the buffers of its `Dataflow`.
+        Its index among the buffers of its `Dataflow`.
     """
 
     __slots__ = ("first", "kind", "last", "nbytes", "number", "offset", "owner", "size")

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def plan_of(graph: Graph) -> Plan:
-    """Return the plan of a called graph, which has been made."""
+    """Return the plan of a called graph, which exists already."""
     assert graph.plan is not None, f"{graph!r} has no plan"
     return graph.plan
 
 
 def workspace_of(op: Op, target: Target) -> int:
-    """Return the scratch bytes of an op: for one that runs graphs, what their plans take."""
+    """Return the scratch bytes of an op; of one that runs graphs, those that their plans need."""
     if not isinstance(op, GraphsOp):
         return target.workspace(op)
     if isinstance(op, WhileOp):
@@ -32,9 +32,9 @@ def workspace_of(op: Op, target: Target) -> int:
 
 
 def spare_offsets(graphs: Sequence[Graph], whole: bool = False) -> list[int]:
-    """Return where spare places for the outputs of graphs begin, after the graphs' arenas.
+    """Return the offsets of spare memory for the outputs of graphs, after the graphs' arenas.
 
-    With `whole` the end of the last one is there too.
+    With `whole`, the end of the last one is appended.
     """
     plans = [plan_of(graph) for graph in graphs]
     align = plans[0].alignment

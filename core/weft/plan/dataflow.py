@@ -1,7 +1,7 @@
 """Dataflow of a graph and the memory that it needs, for any order of the steps.
 
-Nodes and buffers are numbered in the user's order. So the order of the steps, the lifetimes that
-follow from it and the addresses can be searched for on plain numbers.
+Nodes and buffers are numbered in program order, so the searches for schedules, live ranges and
+addresses work on integers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from weft.plan.inplace import Rewrite, held_by, maker_of, may_lie_at, rewrites
 
 
 class Update(NamedTuple):
-    """A state's new value: the node that makes it, and the buffers of the new and the old one.
+    """A state's new value: the node that computes it, and the buffers of the new and the old value.
 
-    `old` is None where nothing reads the old value; `in_place` says whether the node may write
-    over the old value while it reads it.
+    `old` is None if nothing reads the old value; `in_place` says whether the node may overwrite the
+    old value while it reads it.
     """
 
     state: Any
@@ -40,9 +40,9 @@ class Update(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A value that should lie where an older one does, by their buffers, and the node of its maker.
+    """A value that should reuse an older one's buffer: both buffers, and its producer's node.
 
-    `old` is None where nothing reads the older value. `is_change` is as in `Rewrite`; `has_state`
+    `old` is None if nothing reads the older value. `is_change` is as in `Rewrite`; `has_state`
     says whether the memory belongs to a state.
     """
 
@@ -54,44 +54,43 @@ class Change(NamedTuple):
 
 
 class Dataflow:
-    """The steps of a graph, what they need, and the buffers they read and write.
+    """The steps of a graph, their dependences, and the buffers that they read and write.
 
     Attributes
     ----------
     graph
-        The graph. Its lengths are known, and every output and update has memory of its own.
+        The graph. Its lengths are known, and each output and update has a buffer of its own.
     tensors
-        The description of every op's value; in the arena it begins at its own buffer's start.
+        The layout of each op's value; in the arena, relative to the start of its buffer.
     results
-        The values that a step with several results makes, in their order.
+        The results of each step that has several, in order.
     buffers
-        Every buffer; a state, an input and a constant have one each.
+        All buffers; each state, input and constant has one.
     sizes
-        By buffer, the bytes it takes in the arena, rounded up to the alignment; else 0.
+        By buffer, its bytes in the arena, rounded up to the alignment; 0 outside of it.
     values
-        By buffer, the op whose value a step puts there.
+        By buffer, the op whose value a step stores there.
     ops
-        The op of each node. Not every node is a step: a view that waits for several others is one
-        as well, so that what reads it need not wait for each of them.
+        The op of each node. Not every node is a step: a view with several predecessors is a node,
+        so that its readers have one predecessor instead of several.
     is_step
-        By node, whether it runs.
+        By node, whether it is a step.
     before
-        By node, those that must come first.
+        By node, its predecessors.
     reads, makes
-        By node, the buffers that it reads, and those that it makes.
+        By node, the buffers that it reads, and those that it writes.
     overwrites
-        By node, pairs of a buffer that it makes and one that it reads, whose memory will do.
+        By node, pairs of a buffer that it writes and one that it reads, whose memory it may reuse.
     scratch
-        By node, the bytes of memory that it needs while it runs, for those that need any.
+        By node, the bytes of scratch memory, for nodes that need any.
     called
-        The buffers that a called graph reads or writes; they do not lie in the caller's memory.
+        The buffers that a called graph reads or writes; they are not in memory of the user's.
     barriers
-        The nodes that act on the world or may raise, which keep their order. No state is written
-        before them.
+        The nodes with effects and those that may raise, in order. No state is written before them.
     updates
         The states' new values.
     changes
-        What should lie where an older value does.
+        The values that should reuse an older value's buffer.
     """
 
     def __init__(self, graph: Graph, target: Target) -> None:
@@ -123,17 +122,17 @@ class Dataflow:
 
     @property
     def order(self) -> list[int]:
-        """The steps in the order in which the user wrote them."""
+        """The steps in program order."""
         return [node for node, runs in enumerate(self.is_step) if runs]
 
     def made_by(self, op: Op) -> list[Op]:
-        """Return the tensors that a step makes: its own value, or its results'."""
+        """Return the tensors that a step writes: its value, or its results."""
         return self.results[op] if isinstance(op, TupleOp) else [op] if op.is_tensor else []
 
     def repeated(self, order: Iterable[int]) -> tuple[Dataflow, list[int]]:
-        """Return the flow of an order in which nodes may occur again, and that order there.
+        """Return the flow of an order in which nodes may repeat, and the order in its nodes.
 
-        What comes after another occurrence of a node reads what that one makes.
+        After a repetition of a node, its readers read what the repetition writes.
         """
         new = copy.copy(self)
         for name, value in vars(self).items():
@@ -153,14 +152,14 @@ class Dataflow:
         return new, numbers
 
     def _read_newest(self, node: int, like: int, newest: list[int]) -> None:
-        """Let a node read the newest of the buffers that one like it reads."""
+        """Let a node read the latest copies of the buffers that the original reads."""
         self.reads[node] = tuple([newest[number] for number in self.reads[like]])
         pairs = self.overwrites[like]
         if pairs:
             self.overwrites[node] = tuple([(made, newest[read]) for made, read in pairs])
 
     def _repeat(self, like: int, newest: list[int]) -> int:
-        """Add a node that does the same as one; what it makes is the newest from now on."""
+        """Add a copy of a node; its results are the latest copies from now on."""
         node = self._add_node(self.ops[like], (), is_step=True)
         self._read_newest(node, like, newest)
         if like in self.scratch:
@@ -189,7 +188,7 @@ class Dataflow:
         return buffer
 
     def _store(self, op: Op, kind: str, owner: Any) -> None:
-        """Describe a value that is there before the first step."""
+        """Add the layout of a value that exists before the first step."""
         buffer = self._states.get(owner) if kind == STATE else None
         if buffer is None:
             buffer = self._buffer(kind, _nbytes(op), owner)
@@ -217,7 +216,7 @@ class Dataflow:
                 self._sources[op] = self._joint(op)
 
     def _needed(self, op: Op) -> tuple[int, ...]:
-        """Return the nodes that must come before an op."""
+        """Return the predecessors of an op."""
         sources = self._sources
         first = self.graph.after.get(op, ())
         if len(op.args) == 1 and not first:
@@ -226,7 +225,7 @@ class Dataflow:
         return tuple(dict.fromkeys(found))
 
     def _joint(self, op: Op) -> tuple[int, ...]:
-        """Return what a user of a view waits for: one node, which is made where it were several."""
+        """Return the node that readers of a view depend on, which is added if there are several."""
         needed = self._needed(op)
         if len(needed) <= 1:
             return needed
@@ -269,7 +268,7 @@ class Dataflow:
         return buffer.number
 
     def _overwrites(self, op: Op, values: Iterable[Op]) -> Iterator[tuple[int, int]]:
-        """Yield the buffers that an op makes with those it reads that they may take over."""
+        """Yield pairs of a buffer that an op writes and one that it reads and may reuse."""
         for value in values:
             made = self.tensors[value].base
             for read in [self.tensors[arg].base for arg in op.args]:
@@ -278,7 +277,7 @@ class Dataflow:
                     yield made.number, read.number
 
     def _may_overwrite(self, value: Op, op: Op, buffer: Buffer) -> bool:
-        """Whether a value may take the memory of a buffer that the op which makes it reads."""
+        """Whether a value may reuse the memory of a buffer that its producer reads."""
         found = False
         for index, arg in enumerate(op.args):
             tensor = self.tensors[arg]
@@ -290,7 +289,7 @@ class Dataflow:
         return found
 
     def may_replace(self, number: int, read: int | None) -> bool:
-        """Whether what a step makes may lie where a buffer that the step reads does."""
+        """Whether a result of a step may reuse the memory of a buffer that the step reads."""
         value = self.values[number]
         maker = maker_of(value)
         return read is not None and self._may_overwrite(value, maker, self.buffers[read])
@@ -314,7 +313,7 @@ class Dataflow:
 
 
 def _nbytes(op: Op) -> int:
-    """Return the bytes of a value; raises HostMemoryError for more than can be addressed."""
+    """Return the size of a value in bytes; raises HostMemoryError if it cannot be addressed."""
     try:
         return require_addressable(op.axes, op.dtype.itemsize)
     except HostMemoryError as error:
@@ -328,7 +327,7 @@ def _never_overwrites(op: Op) -> bool:
 
 
 def _results(graph: Graph) -> dict[Op, list[Op]]:
-    """Return, for each op that has several results, the ops that take them, in order."""
+    """Return, for each op with several results, the ops that select them, in order."""
     found: dict[Op, dict[int, Op]] = {}
     for op in graph.ops:
         if isinstance(op, TupleOp):
@@ -339,7 +338,7 @@ def _results(graph: Graph) -> dict[Op, list[Op]]:
 
 
 def _in_order(op: Any, results: dict[int, Op]) -> list[Op]:
-    """Return a taker for every result, also for those that nobody takes."""
+    """Return an op that selects each result, including results that nothing uses."""
     with scope.replacing(op):
         count = range(len(op.result_types))
         return [

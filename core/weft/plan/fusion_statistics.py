@@ -24,27 +24,26 @@ _GIVEN = (ParameterOp, ReadOp, ResultOp)
 
 @dataclass(frozen=True)
 class FusionStatistics:
-    """What a computation consists of, before and after its ops were fused.
+    """The ops, kernels and bytes of a computation, before and after fusion.
 
-    What a called graph has counts once for each call. Of a loop of unknown length one round counts,
-    of a choice the side that moves more bytes.
+    A called graph counts once for each call, a loop of unknown length as one iteration, and a
+    conditional as the branch that moves more bytes.
 
     Attributes
     ----------
     captured
-        The ops that were captured, without constants and without what calls and states give.
+        The captured ops, without constants, parameters and reads of states.
     ops
-        The ops that are computed after all passes and the plan, each on its own; views are not.
+        The ops that are computed after all passes, without views.
     kernels, fused
         The kernels, and the ops that they contain.
     steps
-        What runs, one after the other: kernels, and ops that are in none.
+        The steps: kernels, and ops outside of kernels.
     bytes_op_by_op, bytes_moved
-        What a call reads and writes, each step its operands and results once: if every op ran on
-        its own, and as it is. A step that sweeps several times over more than fits into a cache
-        reads more.
+        The bytes that a call reads and writes, without and with fusion. Each step counts its
+        operands and results once, though one that reads them in several loops may read more.
     arena
-        The bytes of memory for intermediate values.
+        The bytes of the arena.
     """
 
     captured: int
@@ -71,7 +70,7 @@ class FusionStatistics:
 
 
 def fusion_statistics(captured: Graph, plan: Plan) -> FusionStatistics:
-    """Return what fusion did to a captured graph, of which this is the plan."""
+    """Return the fusion statistics of a captured graph and its plan."""
     steps = _ran(plan.steps, {})
     kernels = [(times, each.op.kernel) for times, each in steps if isinstance(each.op, FusedOp)]
     fused = sum(
@@ -92,7 +91,7 @@ def fusion_statistics(captured: Graph, plan: Plan) -> FusionStatistics:
 
 
 def _captured(graph: Graph, known: dict[Graph, int]) -> int:
-    """Return the number of ops of a graph; for one that runs graphs, of what it runs."""
+    """Return the number of ops of a graph, those of called graphs included."""
     ops = [op for op in graph.ops if not (op.is_constant or isinstance(op, _GIVEN))]
     return sum(_captured_in(op, known) if op.graphs else 1 for op in ops)
 
@@ -108,9 +107,9 @@ Ran = list[tuple[int, Step]]
 
 
 def _ran(steps: Iterable[Step], known: dict[int, Ran]) -> Ran:
-    """Return steps, and in the place of those that run graphs what these run.
+    """Return steps, with those that run graphs replaced by the steps of these graphs.
 
-    What plans run is kept by their numbers.
+    The steps of plans are memoised by number.
     """
     found: Ran = []
     for step in steps:
@@ -139,13 +138,13 @@ def _ran_in(part: Part, known: dict[int, Ran]) -> Ran:
 
 
 def _bytes_moved(step: Step) -> int:
-    """Return what a step reads and writes; an effect writes nothing."""
+    """Return the bytes that a step reads and writes; an effect writes nothing."""
     written = () if step.op.has_effect else step.outs
     return sum(map(_touched, dict.fromkeys(step.args))) + sum(map(_touched, written))
 
 
 def _bytes_op_by_op(step: Step) -> int:
-    """Return what the ops of a kernel would read and write one by one, or the step's own."""
+    """Return the bytes that the ops of a step would read and write without fusion."""
     if not isinstance(step.op, FusedOp):
         return _bytes_moved(step)
     kernel = step.op.kernel
@@ -161,7 +160,7 @@ def _bytes_op_by_op(step: Step) -> int:
 
 
 def _touched(tensor: TensorDescription) -> int:
-    """Return the bytes of the different elements that a description shows."""
+    """Return the bytes of the distinct elements of a layout."""
     lengths = zip(tensor.shape, tensor.strides, strict=True)
     return prod(length for length, stride in lengths if stride) * tensor.dtype.itemsize
 

@@ -1,9 +1,8 @@
 """Decides which values reuse an older buffer, and which reads must precede the write.
 
-An op that changes a part of a value moves that part only, if it may write over the value, and all
-of it if it may not. The new value of a state is in its place at once, or else copied there at the
-end. So whatever else reads the old value should come first; and what cannot should read a copy of
-its own, if that is of a small part.
+An op that changes a part of a value moves only that part if it may overwrite the value, else all of
+it. The new value of a state is computed in the state's buffer, or else copied there at the end. So
+other readers of the old value should run first; a reader that cannot reads a copy, if it is small.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ CHANGING = (DynamicUpdateSliceOp, ScatterOp, UpdateSliceOp)
 
 
 class Rewrite(NamedTuple):
-    """A value that should lie where an older one does.
+    """A value that should reuse an older value's buffer.
 
     Attributes
     ----------
     value
         The new value.
     old
-        The older one, or the state that holds it when a call begins.
+        The older value, or the state that holds it when a call begins.
     state
-        The state that the memory belongs to, if any.
+        The state that owns the buffer, if any.
     is_change
-        Whether `value` is `old` but for a part.
+        Whether `value` equals `old` except for a part.
     """
 
     value: Op
@@ -50,12 +49,12 @@ class Rewrite(NamedTuple):
 
     @property
     def maker(self) -> Op:
-        """The op that runs for the value."""
+        """The op that computes the value."""
         return maker_of(self.value)
 
 
 def rewrites(graph: Graph) -> list[Rewrite]:
-    """Return what should lie where an older value does; in one memory the oldest comes first."""
+    """Return the values that should reuse an older value's buffer, in order for each buffer."""
     found: list[Rewrite] = []
     kept = {state: held_by(last) for state, last in graph.updates}
     lasting = {*kept.values()}
@@ -73,9 +72,9 @@ def rewrites(graph: Graph) -> list[Rewrite]:
 
 
 def _versions(state: Op, last: Op, lasting: Collection[Op | None]) -> Iterator[Rewrite]:
-    """Yield the values that should lie in a state's memory, the last one first.
+    """Yield the values that should reuse a state's buffer, the last one first.
 
-    What is the last value of another state stays in that one's memory.
+    The last value of another state stays in that state's buffer.
     """
     value = last
     while (old := _changed_by(value)) is not None:
@@ -90,7 +89,7 @@ def _versions(state: Op, last: Op, lasting: Collection[Op | None]) -> Iterator[R
 
 
 def _changed_by(op: Op) -> Op | None:
-    """Return the value of which an op changes a part, unless nothing may ever be written there."""
+    """Return the value of which an op changes a part, unless its buffer is read-only."""
     old = held_by(op.args[0]) if isinstance(op, CHANGING) else None
     return None if old is None or old.is_constant or isinstance(old, ParameterOp) else old
 
@@ -100,14 +99,14 @@ def _is_given(op: Op) -> bool:
 
 
 def maker_of(value: Op) -> Op:
-    """Return the op that runs for a value: itself, or the one that it is a result of."""
+    """Return the op that computes a value: itself, or the op that it is a result of."""
     return value.args[0] if isinstance(value, ResultOp) else value
 
 
 def held_by(value: Op) -> Op | None:
-    """Return the op whose memory a value is, all of it and in the same order.
+    """Return the op whose buffer a value occupies, whole and in the same order.
 
-    A view that only has other axes lies in the memory of its operand; any other view gives None.
+    A view that only renames axes occupies its operand's buffer; any other view gives None.
     """
     layout = planned_layout(value)
     owner: Op = layout.base
@@ -116,7 +115,7 @@ def held_by(value: Op) -> Op | None:
 
 
 def may_lie_at(value: Op, index: int, tensor: TensorDescription) -> bool:
-    """Whether a value may lie where its maker's operand at an index does, which a tensor shows."""
+    """Whether a value may reuse the buffer of its producer's operand, which has a layout."""
     if not _is_same(value, tensor):
         return False
     maker = maker_of(value)
@@ -126,13 +125,13 @@ def may_lie_at(value: Op, index: int, tensor: TensorDescription) -> bool:
 
 
 def _is_same(value: Op, tensor: TensorDescription) -> bool:
-    """Whether a tensor has its elements where a value has them that begins at the same address."""
+    """Whether a layout places elements as a contiguous value at the same address does."""
     same = tensor.shape == value.axes.shape and tensor.dtype == value.dtype
     return same and not tensor.offset and tensor.is_contiguous
 
 
 def _unrepeated(reader: Op, arg: Op) -> tuple[Op, Op]:
-    """Return what an operand of an op repeats, after the op that repeats it; else both as given."""
+    """Return the op that broadcasts an operand and that op's operand; else both as given."""
     while isinstance(arg, BroadcastOp):
         reader, (arg,) = arg, arg.args
     return reader, arg
@@ -144,22 +143,21 @@ def _nbytes(op: Op) -> int:
 
 
 class InPlaceAnalysis:
-    """What of a graph can lie where older values do, all of it in one order of the ops.
+    """The values of a graph that can reuse older buffers, all in one order of the ops.
 
     Attributes
     ----------
     order
-        The user's, but what writes over a value comes after the other readers of that and, if it is
-        a state's, after whatever may end the call, so far as that is possible.
+        Program order, except that an op that overwrites a value comes after other readers of it
+        and, if it is a state's, after ops that may raise, as far as possible.
     first
-        For an op that can write over a value, what must come before so that it can.
+        For an op that can overwrite a value, the ops that must run before it.
     apart
-        Pairs of such an op and one of those, that cannot be one kernel which does.
+        Pairs of such ops that cannot be fused into one kernel.
     copied
-        For an op, the operands that are to be copied, since they are written over, by the op itself
-        or before it; or before what reads them repeated, by that op.
+        For an op, the operands to copy, because the op itself or an earlier one overwrites them.
     states
-        The values made by changing a part of a state, each where the one before lies.
+        The values computed by changing a part of a state, in its buffer.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -182,7 +180,7 @@ class InPlaceAnalysis:
                 self._settle(each, firsts, places)
 
     def _find_readers(self, wanted: Collection[Op]) -> None:
-        """Find the views of values, and what reads the values by these or as they are."""
+        """Find the views of values, and the readers of values, directly or through views."""
         self._readers = {op: [] for op in wanted}
         shown = self._shown
         for op in self.graph.ops:
@@ -202,16 +200,16 @@ class InPlaceAnalysis:
                     self._readers[old].append(op)
 
     def _wanted_first(self, rewrite: Rewrite) -> list[Op]:
-        """Return what should come before an op that writes over a value."""
+        """Return the ops that should run before an op that overwrites a value."""
         wanted = dict.fromkeys([*self._readers[rewrite.old], *self._before_writes(rewrite)])
         return [op for op in wanted if op is not rewrite.maker]
 
     def _before_writes(self, rewrite: Rewrite) -> Sequence[Op]:
-        """Return the last barrier, which must come before an op that writes a state."""
+        """Return the last barrier, which must run before an op that writes a state."""
         return self._barriers[-1:] if rewrite.state is not None else ()
 
     def _ordered(self, found: Iterable[Rewrite], wanted: Iterable[Iterable[Op]]) -> Sequence[Op]:
-        """Return the user's order, or one in which more of what is wanted first comes first."""
+        """Return program order, or one that keeps more soft edges."""
         ops = self.graph.ops
         places = {op: place for place, op in enumerate(ops)}
         soft_edges: dict[int, set[int]] = {}
@@ -225,7 +223,7 @@ class InPlaceAnalysis:
         return [ops[node] for node in in_preferred_order(before, soft_edges)]
 
     def _settle(self, rewrite: Rewrite, wanted: Sequence[Op], places: Mapping[Op, int]) -> None:
-        """Find out whether a value can lie where an older one does, and what that takes."""
+        """Decide whether a value can reuse an older buffer, and record what that requires."""
         maker, value = rewrite.maker, rewrite.value
         if any(places[op] >= places[maker] for op in self._before_writes(rewrite)):
             return
@@ -248,14 +246,14 @@ class InPlaceAnalysis:
             self.states[value] = state
 
     def _operands(self, op: Op, old: Op) -> Iterator[tuple[int, Op, TensorDescription]]:
-        """Yield the operands of an op that show a value, each after its index."""
+        """Yield the operands of an op that are views of a value, with their indices."""
         for index, arg in enumerate(op.args):
             shown, tensor = self._shown.get(arg, (None, None))
             if shown is old and tensor is not None:
                 yield index, arg, tensor
 
     def _reads_elsewhere(self, op: Op, rewrite: Rewrite) -> bool:
-        """Whether an op reads an old value where the new one does not lie, and too much to copy."""
+        """Whether an op reads a part of the old value that is elsewhere, and too large to copy."""
         size = _nbytes(rewrite.value)
         return any(
             not _is_same(rewrite.value, tensor) and _nbytes(_unrepeated(op, arg)[1]) >= size

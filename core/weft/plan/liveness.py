@@ -13,22 +13,22 @@ from weft.support.locks import cached_property
 
 
 class Liveness:
-    """How long each buffer is in use if the steps run in an order.
+    """The live range of each buffer for an order of the steps.
 
-    An op writes over an operand that it is the last to read. A result, or the new value of a state,
-    is written where it belongs by the op that makes it; a state's new value is copied there at the
-    end where that is unsafe: if a later step reads the old one, or may end the call.
+    An op reuses the buffer of an operand that it is the last to read. A result or a state's new
+    value is computed in its final buffer; a state's new value is copied there at the end if a later
+    step reads the old value or may raise.
 
     Attributes
     ----------
     flow, order
-        What runs, and in which order.
+        The flow, and the order of its steps.
     first, last
-        By buffer, the steps from which and up to which it is in use; -1 before the first step.
+        By buffer, the first and last step at which it is live; -1 before the first step.
     home
-        By buffer, the one whose memory it lies in: its own, or that of one which overwrites it.
+        By buffer, the one whose memory it uses: itself, or one that it reuses.
     in_arena
-        By buffer, whether it needs memory in the arena, unless another one overwrites it.
+        By buffer, whether it needs memory in the arena of its own.
     early, late
         The updates that are written to the state at once, by their buffer, and those that are
         copied at the end, in order.
@@ -63,10 +63,11 @@ class Liveness:
         return next((place for place in places if self.order[place] in barriers), -1)
 
     def _place_updates(self) -> None:
-        """Let the op that makes a state's new value write into the state, or copy at the end.
+        """Write a state's new value into the state's buffer directly, or copy it there at the end.
 
-        Writing early is right if no later step reads the old value, and the op itself reads it at
-        the same place only; not before an effect, which may raise and must leave states alone.
+        A direct write needs that no later step reads the old value, that the op reads it
+        elementwise only, and that no effect follows, which may raise and must leave states as they
+        were.
         """
         end = len(self.order)
         for update in self.flow.updates:
@@ -89,7 +90,7 @@ class Liveness:
         return read < place or (read == place and update.in_place)
 
     def _overwrite(self) -> None:
-        """Let ops write over operands that they are the last to read."""
+        """Let ops reuse the buffers of operands that they are the last to read."""
         first, last, home, in_arena = self.first, self.last, self.home, self.in_arena
         overwrites, order, early = self.flow.overwrites, self.order, self.early
         for place in range(len(order) - 1, -1, -1):
@@ -107,7 +108,7 @@ class Liveness:
                 first[root] = first[read]
 
     def _may_begin(self, update: Update, number: int) -> bool:
-        """Whether an earlier value, a buffer, may lie in the memory of a state already."""
+        """Whether an earlier value may use a state's buffer already."""
         place = self.first[number]
         if place <= self.last_barrier:
             return False
@@ -116,7 +117,7 @@ class Liveness:
 
     @cached_property
     def arena(self) -> list[int]:
-        """The buffers that need memory in the arena."""
+        """The buffers with memory in the arena."""
         sizes, in_arena, first = self.flow.sizes, self.in_arena, self.first
         return [
             number
@@ -132,7 +133,7 @@ class Liveness:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """What is to be placed: the buffers of the arena, then scratch memory."""
+        """The blocks to place: the buffers of the arena, then scratch memory."""
         flow, first, last = self.flow, self.first, self.last
         found = [Block(flow.sizes[each], first[each], last[each]) for each in self.arena]
         found += [Block(flow.padded(flow.scratch[node]), p, p) for p, node in self.scratch]
@@ -140,7 +141,7 @@ class Liveness:
 
     @cached_property
     def live_bytes(self) -> list[int]:
-        """For each step, the bytes of the arena that are in use while it runs."""
+        """For each step, the live bytes of the arena."""
         changes = [0] * (len(self.order) + len(self.late) + 1)
         for size, first, last in self.blocks:
             changes[first] += size
@@ -149,12 +150,12 @@ class Liveness:
 
     @cached_property
     def peak(self) -> int:
-        """The most bytes of the arena that are in use at one step."""
+        """The peak of the live bytes."""
         return max(self.live_bytes, default=0)
 
     @cached_property
     def copied(self) -> int:
-        """The bytes copied since what should lie where an older value does lies elsewhere."""
+        """The bytes copied because values could not reuse an older buffer."""
         nbytes = [buffer.nbytes for buffer in self.flow.buffers]
         elsewhere = [c.made for c in self.flow.changes if c.is_change and not self._is_in_place(c)]
         return sum(nbytes[update.buffer] for update in self.late) + sum(
@@ -173,7 +174,7 @@ class Liveness:
 
     @property
     def is_placed_quickly(self) -> bool:
-        """Whether a quick placement needs no more than the peak, and so is the best there is."""
+        """Whether a quick placement needs no more than the peak, and so is optimal."""
         return self._quick_placement[1] == self.peak
 
     @cached_property

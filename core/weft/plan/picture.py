@@ -1,4 +1,4 @@
-"""Draws a plan as SVG: steps across, arena bytes up, one box per tensor."""
+"""Draws a plan as SVG: time in steps as x, arena bytes as y, a box for each tensor."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 
 class Box(NamedTuple):
-    """A tensor in the arena, or the workspace of a step: when it is there, and what it is."""
+    """A box of the picture: a tensor in the arena, or the workspace of a step."""
 
     step: Step
     tensor: TensorDescription
@@ -56,7 +56,7 @@ class Box(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The kind of the op that makes it, and its colour."""
+        """The kind of its producer, and the colour of that."""
         if self.tensor is self.step.workspace:
             return _WORKSPACE
         return next((name, colour) for name, colour, c in _KINDS if isinstance(self.step.op, c))
@@ -65,7 +65,7 @@ class Box(NamedTuple):
 def boxes(plan: Plan) -> list[Box]:
     """Return a box for each tensor in the arena, in the order in which they are made.
 
-    One that is overwritten ends where the next one in its memory begins.
+    A tensor that is overwritten ends where its successor in the same memory begins.
     """
     found = []
     writes: dict[Buffer, list[tuple[int, Step, TensorDescription]]] = {}
@@ -82,7 +82,7 @@ def boxes(plan: Plan) -> list[Box]:
 
 
 def write_picture(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write the picture of a plan to an SVG file, which is there once it is complete."""
+    """Write the picture of a plan to an SVG file, atomically."""
     target = Path(path)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -93,7 +93,7 @@ def write_picture(plan: Plan, path: str | os.PathLike[str]) -> None:
 
 
 class _Picture:
-    """Where everything is drawn."""
+    """The scales and the layout of the picture."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -164,7 +164,7 @@ class _Picture:
         )
 
     def _live(self) -> Iterator[str]:
-        """Draw the bytes in use as a line over time."""
+        """Draw the live bytes over time."""
         changes = [0] * (len(self.plan.steps) + 2)
         for buffer in self.plan.buffers:
             if buffer.kind == ARENA:
@@ -187,7 +187,7 @@ class _Picture:
             yield _text(LEFT + WIDTH, y - 3, f"{name} {_bytes(level)}", anchor="end")
 
     def _states(self) -> Iterator[str]:
-        """Draw a row for each state, which has memory of its own, and marks where it is written."""
+        """Draw a row for each state, with marks where it is written."""
         if self.states:
             yield _text(LEFT - 6, self.floor + 40, "states", anchor="end")
         for row, (buffer, writes) in enumerate(self.states.items()):
@@ -214,7 +214,7 @@ def _states(plan: Plan) -> dict[Buffer, list[tuple[int, Step]]]:
 
 
 def _label(box: Box) -> list[str]:
-    """Return what is shown of a box when a pointer rests on it."""
+    """Return the tooltip of a box."""
     op, tensor = box.step.op, box.tensor
     name = op.kernel.title if isinstance(op, FusedOp) else op.label
     what = f"{type(op).__name__} {name}" if name else type(op).__name__
@@ -230,7 +230,7 @@ def _label(box: Box) -> list[str]:
 
 
 def _places(op: Op) -> list[str]:
-    """Return the lines of the user's behind an op, the first few of many."""
+    """Return the first of the user's lines behind an op."""
     locations = op.kernel.locations if isinstance(op, FusedOp) else (op.location,)
     found = [f"{basename(file)}:{line}  {source_line((file, line))}" for file, line in locations]
     more = [f"and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
@@ -242,7 +242,7 @@ def _where(op: Op) -> str:
 
 
 def _ticks(most: int, count: int) -> Iterable[int]:
-    """Return round numbers from 0 up to `most`, at most so many more."""
+    """Return round tick values from 0 to `most`."""
     step = 1
     while most // step > count:
         step = _rounder(step)
@@ -250,7 +250,7 @@ def _ticks(most: int, count: int) -> Iterable[int]:
 
 
 def _rounder(step: int) -> int:
-    """Return the next of 1, 2, 5, 10, 20, 50 and so on."""
+    """Return the next larger of 1, 2, 5, 10, 20, 50 and so on."""
     first = int(str(step)[0])
     return step * 5 // 2 if first == 2 else step * 2
 
@@ -283,7 +283,7 @@ def _rectangle(
 
 
 def _escaped(text: str) -> str:
-    """Return text for XML, without the characters that it cannot hold."""
+    """Return text escaped for XML, without characters that XML does not allow."""
     kept = (
         each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text
     )

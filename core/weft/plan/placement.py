@@ -2,7 +2,7 @@
 
 The smallest arena is NP-hard to find (dynamic storage allocation; Garey and Johnson, Computers and
 Intractability, SR2). Several heuristics are tried and the best is kept; the search stops at the
-lower bound, the most bytes that are in use at one time. Few blocks are searched exactly.
+lower bound, the peak of the live bytes. Small sets of blocks are searched exactly.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Placed = tuple[list[int], int]
 
 
 class Block(NamedTuple):
-    """What is placed: some bytes, in use from step `first` to step `last`, both included."""
+    """A block to place: a size in bytes, live from step `first` to step `last`, both included."""
 
     size: int
     first: int
@@ -44,7 +44,7 @@ class Block(NamedTuple):
 
 
 def lower_bound(blocks: Sequence[Block]) -> int:
-    """Return the most bytes that are in use at one step: no arena can be smaller."""
+    """Return the peak of the live bytes, below which no arena can be."""
     changes: dict[int, int] = {}
     for size, first, last in blocks:
         changes[first] = changes.get(first, 0) + size
@@ -59,7 +59,7 @@ def lower_bound(blocks: Sequence[Block]) -> int:
 def place(blocks: Sequence[Block], quick: Placed | None = None) -> Placed:
     """Return an offset for each block, and the size of the arena that holds them all.
 
-    If all sizes are multiples of a number, so are the offsets. `quick` is what `place_quickly`
+    Offsets are multiples of any number that divides all sizes. `quick` is what `place_quickly`
     returned, if it is known.
     """
     bound = lower_bound(blocks)
@@ -77,12 +77,12 @@ def place(blocks: Sequence[Block], quick: Placed | None = None) -> Placed:
 
 
 def place_quickly(blocks: Sequence[Block]) -> Placed:
-    """Return a placement that is found in the time it takes to sort the blocks."""
+    """Return a placement in O(n log n)."""
     return min(_in_time_order(blocks), _backwards(blocks), key=lambda placed: placed[1])
 
 
 def _apart(blocks: Sequence[Block]) -> Iterator[list[int]]:
-    """Yield the blocks in groups of which no two are in use at the same time."""
+    """Yield groups of blocks such that blocks of different groups are never live together."""
     members: list[int] = []
     end = -1
     for index in sorted(range(len(blocks)), key=lambda index: blocks[index].first):
@@ -96,7 +96,7 @@ def _apart(blocks: Sequence[Block]) -> Iterator[list[int]]:
 
 
 def _best(blocks: Sequence[Block], enough: int) -> Placed:
-    """Return the best placement of several, or the first that needs no more than `enough`."""
+    """Return the smallest of several placements, or the first of at most `enough` bytes."""
     best: Placed | None = None
     for attempt in _attempts(blocks, enough):
         if best is None or attempt[1] < best[1]:
@@ -115,10 +115,10 @@ def _attempts(blocks: Sequence[Block], enough: int) -> Iterator[Placed]:
 
 
 def _by_keys(blocks: Sequence[Block], enough: int) -> Iterator[Placed]:
-    """Yield placements in the order of what makes a block hard to place.
+    """Yield placements in several orders, the blocks that are hardest to place first.
 
-    Then, again and again, what lay too high comes first (squeaky wheel optimization; Joslin and
-    Clements, 1999).
+    Then repeat with the blocks moved to the front that ended too high (squeaky wheel
+    optimization; Joslin and Clements, 1999).
     """
     rivals = _rivals(blocks)
     if rivals is None:
@@ -139,7 +139,7 @@ def _by_keys(blocks: Sequence[Block], enough: int) -> Iterator[Placed]:
 
 
 def _crowds(blocks: Sequence[Block]) -> list[int]:
-    """Return for each block the most bytes that are in use at one step while it is."""
+    """Return for each block the peak of the live bytes during its live range."""
     sizes, firsts, lasts = np.array(blocks, np.int64).T
     steps = np.unique(firsts)
     begins = np.searchsorted(steps, firsts)
@@ -170,7 +170,7 @@ def _in_time_order(blocks: Sequence[Block]) -> Placed:
 
 
 class _Holes:
-    """The free stretches of an arena that grows at its end."""
+    """The free ranges of an arena that grows at its end."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -232,9 +232,9 @@ tightest gap; the largest area of bytes and time; the longest in use; the one in
 def _in_order(
     order: Sequence[int], blocks: Sequence[Block], rivals: Sequence[Sequence[int]], tightest: bool
 ) -> Placed:
-    """Place blocks in an order, each where it is free for all its lifetime.
+    """Place blocks in an order, each at an offset that is free during its live range.
 
-    That is at the lowest such offset or, if `tightest`, in the smallest such gap.
+    The lowest such offset is taken or, if `tightest`, the smallest such gap.
     """
     offsets = [0] * len(blocks)
     spans: list[tuple[int, int] | None] = [None] * len(blocks)
@@ -252,7 +252,7 @@ def _in_order(
 
 
 def _lowest(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """Return the start of the first gap between spans, in order, that has so many bytes."""
+    """Return the start of the first gap of at least a size between sorted spans."""
     offset = 0
     for start, end in taken:
         if start - offset >= size:
@@ -262,7 +262,7 @@ def _lowest(taken: Sequence[tuple[int, int]], size: int) -> int:
 
 
 def _tightest(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """Return the start of the smallest gap between spans, in order, that has so many bytes."""
+    """Return the start of the smallest gap of at least a size between sorted spans."""
     found, room, offset = -1, 0, 0
     for start, end in taken:
         if start - offset >= size and (found < 0 or start - offset < room):
@@ -272,7 +272,7 @@ def _tightest(taken: Sequence[tuple[int, int]], size: int) -> int:
 
 
 def _rivals(blocks: Sequence[Block]) -> list[list[int]] | None:
-    """Return for each block those in use at some step that it is; None if that is very many."""
+    """Return the interference graph of the blocks; None if it has too many edges."""
     found: list[list[int]] = [[] for _ in blocks]
     alive: list[int] = []
     pairs = 0
@@ -290,7 +290,7 @@ def _rivals(blocks: Sequence[Block]) -> list[list[int]] | None:
 
 
 class _Search:
-    """An exact search, by branch and bound, for a placement that needs no more than is enough.
+    """An exact search, by branch and bound, for a placement of at most a given size.
 
     Pushing every block down as far as it goes, the lowest first, makes no placement worse. So it
     is enough to stack blocks in the order of their offsets, each on those below it that are in use
@@ -311,12 +311,12 @@ class _Search:
         self.rivals = _rivals(blocks) or []
 
     def run(self) -> Placed:
-        """Return the best placement found; it may be larger than all blocks together."""
+        """Return the smallest placement found, which may be larger than the sum of the blocks."""
         self._stack([0] * len(self.blocks), set(range(len(self.blocks))), 0)
         return self.best
 
     def _stack(self, floors: list[int], left: set[int], lowest: int) -> None:
-        """Place the blocks that are left, none below `lowest`, on floors of their own."""
+        """Place the remaining blocks, none below `lowest`."""
         self.nodes += 1
         if not left:
             size = max(at + block.size for at, block in zip(self.offsets, self.blocks, strict=True))
@@ -339,7 +339,7 @@ class _Search:
             self._stack(above, left - {index}, floors[index])
 
     def _is_promising(self, floors: list[int], left: set[int], lowest: int) -> bool:
-        """Whether what is left might still fit below the best placement found."""
+        """Whether the remaining blocks might fit below the best placement found."""
         for alive in self.alive:
             rest = [index for index in alive if index in left]
             if rest:

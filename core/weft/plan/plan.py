@@ -1,9 +1,9 @@
 """Plans: the order of a graph's steps and an address for every value.
 
-Every value is a `TensorDescription` of a buffer: the arena, a state, an input, a constant, or a
-result, which is memory that the caller will own. Views take no memory; an op writes over an operand
-that nobody reads afterwards; the last op that makes a result, or the new value of a state, writes
-there directly where that is safe.
+Every value has a `TensorDescription` in a buffer: the arena, a state, an input, a constant or a
+result of the caller's. Views take no memory. An op reuses the memory of an operand that is dead
+afterwards. Results and the new values of states are computed in their final buffers where that is
+safe.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _GIVEN = (ParameterOp, ReadOp)
 
 @dataclass(slots=True)
 class Step:
-    """One op that runs: where its operands are and where its results go.
+    """A step: an op, with the layouts of its operands and results.
 
-    An op with an effect has its first operand as its result.
+    The result of an op with an effect is its first operand.
     """
 
     op: Op
@@ -58,39 +58,39 @@ class Step:
 
     @property
     def out(self) -> TensorDescription:
-        """Where the only result goes, or the first of several."""
+        """The layout of the only result, or of the first of several."""
         return self.outs[0]
 
 
 @dataclass
 class Plan:
-    """What runs, in which order, and where everything lies.
+    """The steps of a program in order, and the layout of every tensor.
 
     Attributes
     ----------
     graph
-        The planned graph; copies, and ops that run a second time, are ops of it.
+        The planned graph, which contains copies and recomputed ops.
     source
-        The graph that was to be planned.
+        The graph before planning.
     steps
-        The ops that run, in order; views are not among them.
+        The steps in order, without views.
     tensors
-        The description of every op's value; in the arena, offsets count from its start.
+        The layout of every op's value; offsets in the arena are from its start.
     buffers
-        All buffers that are in use.
+        All buffers.
     results
-        The values that a step with several results makes, in their order.
+        The results of each step that has several, in order.
     alignment
         The bytes to which offsets in the arena are aligned.
     arena_size
         The bytes of the arena.
     peak_live
-        The most bytes of the arena in use at one step, each buffer's rounded up to the alignment:
-        no arena can be smaller in this order.
+        The peak of the live bytes, each buffer rounded up to the alignment: a lower bound for the
+        arena in this order.
     peak_as_written
-        What `peak_live` were if the steps ran in the order in which their ops were built.
+        The peak of the live bytes in program order.
     memory_limit
-        The most bytes that the arena might have, or None.
+        The limit on the arena in bytes, or None.
     """
 
     graph: Graph
@@ -106,30 +106,30 @@ class Plan:
     memory_limit: int | None = None
 
     def describe(self, op: Op) -> TensorDescription:
-        """Return where the value of an op lies."""
+        """Return the layout of an op's value."""
         return self.tensors[op]
 
     def verify(self) -> None:
-        """Check the plan, without trust in what made it; raises PlanError that names the op.
+        """Check the plan independently of the planner; raises PlanError, which names the op.
 
-        It computes what it should. Ops run after what they need, effects in their order, and no
-        state is written before an op that may raise. Buffers of the arena are aligned, inside it,
-        and apart while they are in use. No step reads what is not yet computed, or what has been
-        overwritten, by its own results or workspace even; no step writes a constant or an input;
-        every result and update is in its place at the end.
+        The plan computes the graph. Ops run after their predecessors, effects in order, and no
+        state is written before an op that may raise. Buffers are aligned, inside the arena, and
+        disjoint while they are live. No step reads a value that is not yet computed or already
+        overwritten, also by its own results or workspace. No step writes a constant or an input.
+        Every result and update is in its final buffer at the end.
         """
         verify_plan(self)
 
     def picture(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as a picture to an SVG file.
 
-        Time goes across, the bytes of the arena up. Each tensor is a box, which says what it is
-        when the pointer rests on it; states are rows below.
+        The x axis is time, the y axis the bytes of the arena. Each tensor is a box with a tooltip;
+        states are rows below.
         """
         write_picture(self, path)
 
     def table(self) -> str:
-        """Return the plan as text: lines for steps, for buffers of the arena, for called graphs."""
+        """Return the plan as text: steps, buffers of the arena, and called graphs."""
         return "\n".join(self._lines({}))
 
     def _lines(self, known: dict[Graph, list[str]]) -> list[str]:
@@ -167,8 +167,8 @@ def _address(tensor: TensorDescription) -> str:
 def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> Plan:
     """Return a plan for a graph whose lengths are all known.
 
-    An arena of more than `memory_limit` bytes is made to fit by computing values again that would
-    otherwise wait for their last reader. Raises MemoryLimitError if that is not enough.
+    If the arena exceeds `memory_limit` bytes, values are recomputed instead of kept. Raises
+    MemoryLimitError if that does not suffice.
     """
     for each in called_graphs(graph):
         if each.plan is None:
@@ -179,7 +179,7 @@ def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> 
 def _planned(
     graph: Graph, target: Target, memory_limit: int | None = None, is_called: bool = False
 ) -> Plan:
-    """Return a plan for a graph; those that it calls have theirs."""
+    """Return a plan for a graph whose called graphs are planned."""
     lends = target.lends_results and not is_called
     found = schedules(Dataflow(with_copies(graph, is_called, lends), target))
     best = _smallest(found)
@@ -196,13 +196,12 @@ def _copy(value: Any) -> ContiguousOp:
 
 
 def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> Graph:
-    """Return the graph in which each output and update is made by an op of its own.
+    """Return the graph with copies, so that each output and update is computed by an op of its own.
 
-    A copy is added for an output or update that is a view of a part of something, or of what has
-    another role already, or lies in the memory of a state where a part of that is changed. So it is
-    for a part of a value that is read after the value is written over. What a called graph takes
-    and yields lies in memory of its own too, so that one program serves for all calls; but where
-    the graph `lends` its results, a call yields them there.
+    Copied are outputs and updates that are partial views, that have another role already, or that
+    occupy the buffer of a state which is changed in part; and parts of a value that are read after
+    the value is overwritten. Operands and results of called graphs have buffers of their own, so
+    that one program serves all calls; where the graph `lends` its results, a call writes to these.
     """
     graph = _with_own_operands(_with_results_once(graph), is_called)
     overwriting = InPlaceAnalysis(graph)
@@ -242,7 +241,7 @@ def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> G
 
 
 def _with_results_once(graph: Graph) -> Graph:
-    """Return a graph in which each result of an op with several is taken by one op."""
+    """Return a graph in which one op selects each result of an op with several."""
     if ResultOp not in graph.kinds:
         return graph
     takers: dict[tuple[Op, int], Op] = {}
@@ -256,17 +255,17 @@ def _with_results_once(graph: Graph) -> Graph:
 
 
 def _is_there(op: Op) -> bool:
-    """Whether a value is there before the first step, or a called graph yields it."""
+    """Whether a value exists before the first step, or is a result of a called graph."""
     if isinstance(op, ResultOp) and op.args[0].graphs:
         return True
     return op.is_constant or isinstance(op, _GIVEN)
 
 
 def _lent(graph: Graph) -> set[Op]:
-    """Return the results of calls that are outputs, and that the calls may write there.
+    """Return the results of calls that are outputs and that calls may write in place.
 
-    At least half of the calls of a graph yield the same outputs then: what few do is copied, so
-    that they can share the code of the others.
+    At least half of the calls of a graph then yield the same outputs; the others copy theirs, so
+    that all calls share code.
     """
     found: dict[Any, list[ResultOp]] = {op: [] for op in graph.ops if isinstance(op, CallOp)}
     for op in dict.fromkeys(graph.outputs):
@@ -279,7 +278,7 @@ def _lent(graph: Graph) -> set[Op]:
 
 
 def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
-    """Return a graph that calls others with whole tensors only, none in the user's memory."""
+    """Return a graph whose calls take contiguous tensors only, none in memory of the user's."""
     if not graph.called:
         return graph
     returned = {held_by(op) for op in graph.outputs}
@@ -294,7 +293,7 @@ def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
 
 
 def _with_copied(graph: Graph, wanted: Mapping[Op, Collection[Op]]) -> Graph:
-    """Return the graph in which ops read copies of some of their operands, one copy of each."""
+    """Return the graph in which ops read one copy of each of some operands."""
     copied = set().union(*wanted.values())
     new: dict[Op, Op] = {}
     lent: dict[Op, Op] = {}
@@ -311,9 +310,9 @@ def _with_copied(graph: Graph, wanted: Mapping[Op, Collection[Op]]) -> Graph:
 
 
 def _smallest(found: Iterable[Liveness]) -> Liveness:
-    """Return the schedule that needs the fewest bytes of the arena, with those that it copies.
+    """Return the schedule with the fewest bytes of arena and copies.
 
-    Of equal ones the first.
+    Ties go to the first.
     """
     best, *others = sorted(found, key=lambda each: each.peak + each.copied)
     least = best.peak + best.copied
@@ -329,9 +328,9 @@ def _smallest(found: Iterable[Liveness]) -> Liveness:
 
 
 class _Assembly:
-    """Makes a plan of a schedule: buffers at their addresses, and steps with descriptions.
+    """Assembles a plan from a schedule: the addresses of buffers, and the layouts of steps.
 
-    The flow and its buffers belong to the plan afterwards.
+    The plan takes over the flow and its buffers.
     """
 
     def __init__(self, liveness: Liveness) -> None:
@@ -365,7 +364,7 @@ class _Assembly:
         )
 
     def _set_lifetimes(self) -> None:
-        """Tell each buffer when it is in use, and those of states' new values what they are."""
+        """Set the live range of each buffer, and the kind of those of states' new values."""
         first, last = self.liveness.first, self.liveness.last
         for number, buffer in enumerate(self.buffers):
             buffer.first, buffer.last = first[number], last[number]
@@ -373,7 +372,7 @@ class _Assembly:
             self.buffers[number].kind, self.buffers[number].owner = STATE, update.state
 
     def _set_offsets(self) -> None:
-        """Place the buffers of the arena, and make those for scratch memory."""
+        """Place the buffers of the arena, and add those of scratch memory."""
         offsets = iter(self.liveness.placement[0])
         for number in self.liveness.arena:
             self.buffers[number].offset = next(offsets)
@@ -386,7 +385,7 @@ class _Assembly:
             self.scratch[node] = TensorDescription((nbytes,), _BYTE, (1,), buffer.offset, buffer)
 
     def _with_late_updates(self) -> tuple[Graph, list[Op]]:
-        """Return the graph with copies to states at its end, and these copies."""
+        """Return the graph with copies to states appended, and these copies."""
         graph = self.flow.graph
         updates = dict(graph.updates)
         copies: list[Op] = []
@@ -402,7 +401,7 @@ class _Assembly:
         return (graph.replace(updates=updates.items()) if copies else graph), copies
 
     def _settle_addresses(self) -> None:
-        """Put every description at its final address; equal ones become one object."""
+        """Set the final address of every layout; equal ones become one object."""
         settled: dict[TensorDescription, TensorDescription] = {}
         for op, tensor in self.tensors.items():
             root = self._root(tensor.base)
@@ -413,7 +412,7 @@ class _Assembly:
             self.tensors[op] = settled.setdefault(tensor, tensor)
 
     def _root(self, buffer: Buffer) -> Buffer:
-        """Return the buffer whose memory another one lies in; the only one of a state."""
+        """Return the buffer whose memory a buffer reuses; of a state, its only one."""
         home = self.liveness.home
         if buffer.number < len(home):
             buffer = self.buffers[home[buffer.number]]

@@ -1,12 +1,12 @@
-"""Rematerialisation: recomputes values late, so that the arena fits a memory limit.
+"""Rematerialisation: recomputes values so that the arena fits a memory limit.
 
-At the step where the most bytes are in use, values wait that later steps read. Some are let go
-after their last reader up to that step, and computed again before the next one. Either single
-values, those first that free most bytes for longest at the least work (after Chaitin, Register
-allocation and spilling via graph coloring, 1982). Or all values but those that cross the borders
-between segments, which takes a deep chain to the square root of its memory for one more forward
+At the peak, values are live that later steps read. Some of them are freed after their last reader
+before the peak, and recomputed before the next one. Either single values, those first that free
+the most bytes for the longest time at the least work (after Chaitin, Register
+allocation and spilling via graph coloring, 1982). Or all values but those on the borders
+between segments, which reduces the memory of a chain to its square root for one more forward
 computation (Chen, Xu, Zhang and Guestrin, Training deep nets with sublinear memory cost, 2016).
-Where that is not enough, the same is done again to what came out.
+If that does not suffice, the result is processed again.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ LONG, FEW_SEGMENTS = 20_000, (6, 24)
 
 
 class Group(NamedTuple):
-    """Values to let go, and what computes them again.
+    """Values to free, and the nodes that recompute them.
 
     Attributes
     ----------
     values
-        The buffers that are free meanwhile.
+        The buffers that are freed meanwhile.
     nodes
-        What is run again, in order.
+        The nodes that run again, in order.
     kept
-        Buffers that this reads, which must not be let go.
+        The buffers that these read, which must stay live.
     at
-        The step before which it runs.
+        The step before which they run.
     nbytes, saved, work
-        The bytes of the values; these times the steps for which they are let go; and the price.
+        The bytes of the values; these times the steps for which they are freed; the added work.
     """
 
     values: tuple[int, ...]
@@ -67,28 +67,27 @@ class Group(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A schedule in which steps occur again, and the price of that."""
+    """A schedule with repeated steps, and the added work."""
 
     liveness: Liveness
     work: int = 0
 
     def fits(self, limit: int) -> bool:
-        """Whether its arena has at most so many bytes."""
+        """Whether the arena is within a limit."""
         return self.liveness.peak <= limit and self.liveness.placement[1] <= limit
 
 
 def checked_limit(limit: Any) -> int:
-    """Return a limit as a number of bytes; raises ArgumentError for what is none."""
+    """Return a limit as a number of bytes; raises ArgumentError for an invalid one."""
     if isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 0:
         raise ArgumentError(f"memory_limit is a number of bytes, such as 64 * 2**20, not {limit!r}")
     return index(limit)
 
 
 def rematerialised(found: Sequence[Liveness], limit: int) -> Liveness:
-    """Return a schedule in which steps occur again so that the arena has at most `limit` bytes.
+    """Return a schedule with repeated steps whose arena has at most `limit` bytes.
 
-    It is made from one of several schedules, and of those that fit it has the least work. Raises
-    MemoryLimitError if none fits.
+    Of several candidates that fit, it has the least work. Raises MemoryLimitError if none fits.
     """
     own = smallest = min(found, key=lambda each: each.placement[1])
     attempts = [Attempt(start) for start in _starts(own, found)]
@@ -104,7 +103,7 @@ def rematerialised(found: Sequence[Liveness], limit: int) -> Liveness:
 
 
 def _starts(own: Liveness, found: Iterable[Liveness]) -> list[Liveness]:
-    """Return the best schedule, and the one that needs least with few and with many segments."""
+    """Return the best schedule, and the smallest ones with few and with many segments."""
     others = {tuple(each.order): each for each in found}.values()
     if len(own.order) > LONG or len(others) == 1:
         return [own]
@@ -148,20 +147,20 @@ def _refusal(smallest: Liveness, own: Liveness, limit: int) -> MemoryLimitError:
 
 
 class _Peak:
-    """The step of a schedule at which the most bytes are in use, and what might be let go there.
+    """The peak of a schedule, and the values that might be freed there.
 
     Attributes
     ----------
     at
-        That step.
+        The step of the peak.
     made
-        By buffer, the step that makes it, or -1.
+        By buffer, the step that writes it, or -1.
     is_pure
-        By node, whether it may run twice.
+        By node, whether it may run again.
     early, late
-        By buffer, its last reader up to the peak, or what makes it; its first reader afterwards.
+        By buffer, its last reader before the peak, or its producer; its first reader afterwards.
     waiting
-        The buffers that might be let go, in the order in which they are made.
+        The buffers that might be freed, in the order in which they are written.
     """
 
     def __init__(self, before: Attempt) -> None:
@@ -205,7 +204,7 @@ class _Peak:
         ]
 
     def proposals(self) -> Iterator[list[Group]]:
-        """Yield groups that could be let go together."""
+        """Yield sets of groups that could be freed together."""
         if not self.waiting:
             return
         yield _compatible(self._singles())
@@ -213,7 +212,7 @@ class _Peak:
             yield self.segments(count)
 
     def parts(self, groups: list[Group], limit: int) -> Iterator[list[Group]]:
-        """Yield the best of some groups, enough to save what the peak has too much."""
+        """Yield the best of some groups, as many as the excess of the peak needs."""
         wanted = self.liveness.peak - limit
         for factor in (1, 1.5):
             sums = accumulate(group.nbytes for group in groups)
@@ -222,7 +221,7 @@ class _Peak:
                 yield groups[:count]
 
     def attempt(self, groups: Iterable[Group]) -> Attempt:
-        """Return the schedule in which some groups are let go."""
+        """Return the schedule in which some groups are recomputed."""
         starting: dict[int, list[int]] = {}
         work = self.before.work
         for group in sorted(groups, key=lambda group: group.nodes):
@@ -250,7 +249,7 @@ class _Peak:
     def _chain(
         self, values: Iterable[int], is_kept: Callable[[int], bool], longest: int
     ) -> tuple[list[int], list[int]] | None:
-        """Return the steps that compute values again, and what they read; None if too many."""
+        """Return the steps that recompute values, and the buffers they read; None if too many."""
         wanted = set(values)
         places: set[int] = set()
         kept: dict[int, None] = {}
@@ -290,9 +289,9 @@ class _Peak:
     # Segments
 
     def segments(self, count: int) -> list[Group]:
-        """Return a group for each of about so many segments up to the peak but the last.
+        """Return a group for each of about `count` segments before the peak, except the last.
 
-        It lets go what does not cross the cut after the segment.
+        It frees the values that do not cross the cut after the segment.
         """
         groups = []
         places = [self.made[number] for number in self.waiting]
@@ -304,9 +303,9 @@ class _Peak:
         return _compatible(groups)
 
     def _cuts(self, count: int) -> list[int]:
-        """Return steps that cut what comes before the peak so that about as many bytes wait.
+        """Return steps that cut the schedule before the peak into segments of similar live bytes.
 
-        Each is, of the later half of a segment, the one that the fewest bytes cross.
+        Each is the step in the later half of a segment that the fewest bytes cross.
         """
         made = [0] * (self.at + 1)
         for number in self.waiting:
@@ -325,7 +324,7 @@ class _Peak:
 
     @cached_property
     def crossing(self) -> list[int]:
-        """For each step up to the peak the bytes made by then that are read between the two."""
+        """For each step before the peak, the bytes written by then and read between the two."""
         changes = [0] * (self.at + 2)
         for number, size in enumerate(self.flow.sizes):
             if 0 <= self.made[number] < self.early[number]:
@@ -348,7 +347,7 @@ class _Peak:
 
 
 def _without_dead(flow: Dataflow, order: list[int]) -> list[int]:
-    """Return an order without the steps whose values nothing reads any more."""
+    """Return an order without dead steps."""
     read = {update.buffer for update in flow.updates}
     read.update(buffer.number for buffer in flow.buffers if buffer.kind == RESULT)
     kept = []
@@ -361,7 +360,7 @@ def _without_dead(flow: Dataflow, order: list[int]) -> list[int]:
 
 
 def _compatible(groups: Iterable[Group]) -> list[Group]:
-    """Return groups that need nothing of what others let go, those that are worth most first."""
+    """Return groups that read nothing that others free, the most valuable first."""
     gone: set[int] = set()
     needed: set[int] = set()
     chosen = []
@@ -374,5 +373,5 @@ def _compatible(groups: Iterable[Group]) -> list[Group]:
 
 
 def _is_pure(op: Op) -> bool:
-    """Whether an op may run twice."""
+    """Whether an op may run again."""
     return not any(each.has_effect or each.may_raise for each in op.contained or (op,))

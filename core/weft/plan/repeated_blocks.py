@@ -1,8 +1,8 @@
 """Repeated blocks of steps, such as equal layers, found in linear time.
 
-Each step gets a number that leaves out which memory it touches. Where some numbers in a row have
-occurred before, the stretch that repeats at this distance is followed in both directions and then
-passed over, so that no step is looked at more than a few times.
+Steps are numbered up to the memory that they access. Where a sequence of numbers has occurred
+before, the repetition at this distance is extended in both directions and then skipped, so each
+step is visited a few times at most.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ PIECE = 8
 
 
 def kinds(steps: Sequence[Step]) -> list[int]:
-    """Return a number for each step, equal where two differ in nothing but memory and attributes.
+    """Return a number for each step, equal for steps that differ in memory and attributes only.
 
-    The attributes of fused ops count, because little else tells them apart.
+    The attributes of fused ops count, since little else distinguishes them.
     """
     numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(_kind(step), len(numbers)) for step in steps]
@@ -47,9 +47,9 @@ def _layout(tensor: TensorDescription) -> Hashable:
 
 
 def cuts(kinds: Sequence[int], longest: int) -> list[int]:
-    """Return the ends of the pieces to cut steps into, so that repeats become equal pieces.
+    """Return the ends of the pieces to split steps into, so that repeats become equal pieces.
 
-    No piece has more than `longest` steps; without repeats that are worth it, only that counts.
+    No piece has more than `longest` steps; without worthwhile repeats, pieces are that long.
     """
     stretches = _stretches(kinds)
     saved = sum(saves for *_, saves in stretches)
@@ -66,7 +66,7 @@ def cuts(kinds: Sequence[int], longest: int) -> list[int]:
 
 
 def _edges(start: int, end: int, period: int, longest: int) -> Iterable[int]:
-    """Return the edges of the pieces of a stretch; short periods make one piece together."""
+    """Return the edges of the pieces of a repetition; short periods share a piece."""
     repeats = (end - start) // period
     together = max(1, min(-(-PIECE // period), repeats // 2))
     if repeats > longest:
@@ -75,9 +75,9 @@ def _edges(start: int, end: int, period: int, longest: int) -> Iterable[int]:
 
 
 def _stretches(kinds: Sequence[int]) -> list[tuple[int, int, int, int]]:
-    """Return start, end, period and saved steps of each stretch of repeats.
+    """Return the start, end, period and saved steps of each repetition.
 
-    One that repeats a stretch farther away is given after that, each with its length as period.
+    A repetition of a distant sequence follows it, each with its length as its period.
     """
     found: list[tuple[int, int, int, int]] = []
     last: dict[tuple[int, ...], int] = {}
@@ -102,7 +102,7 @@ def _stretches(kinds: Sequence[int]) -> list[tuple[int, int, int, int]]:
 
 
 def _followed(kinds: Sequence[int], place: int, distance: int, free: int) -> tuple[int, int]:
-    """Return start and end of what repeats around a place; it starts at `free` at the earliest."""
+    """Return the start and end of the repetition around a step, not before `free`."""
     start = end = place
     while end < len(kinds) and kinds[end] == kinds[end - distance]:
         end += 1

@@ -1,12 +1,12 @@
 """Schedules: the order of steps with the smallest peak of live bytes.
 
 Finding the best order is NP-hard (Sethi, Complete register allocation problems, 1975), so several
-are made and the best is kept: the user's own, which wins ties; depth first, with the operand that
+candidates are compared: program order, which wins ties; depth first, with the operand that
 needs the most memory first (Sethi and Ullman, The generation of optimal code for arithmetic
 expressions, 1970; with bytes for registers Liu, An application of generalized tree pebbling to
 sparse matrix factorization, 1987); and list schedules, forwards and backwards in time, that take
-what adds the fewest bytes. All but the user's own also let new values be written over old ones, so
-far as that is possible; bytes that are copied where it is not count like those of the arena.
+the step which adds the fewest bytes. All but program order also keep soft edges, which let new
+values overwrite old ones; bytes that are copied otherwise count as bytes of the arena.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Edges = list[list[int]]
 
 
 def schedules(flow: Dataflow) -> list[Liveness]:
-    """Return schedules of a flow; the first is the user's own order.
+    """Return schedules of a flow, program order first.
 
-    Each keeps operands first, and effects as they came; each but the first also whatever lets a new
-    value be written over an old one.
+    Each keeps dependences and the order of effects; each but the first also keeps soft edges, which
+    let new values overwrite old ones.
     """
     own = Liveness(flow, flow.order)
     soft_edges = _wanted_first(flow)
@@ -40,7 +40,7 @@ def schedules(flow: Dataflow) -> list[Liveness]:
 
 
 def least_bytes(flow: Dataflow) -> int:
-    """Return the bytes of the arena that some step needs by itself, whatever the order."""
+    """Return the largest number of arena bytes that a single step needs, for any order."""
     elsewhere = _may_lie_elsewhere(flow)
     sizes = [0 if other else size for size, other in zip(flow.sizes, elsewhere, strict=True)]
     most = 0
@@ -53,7 +53,7 @@ def least_bytes(flow: Dataflow) -> int:
 
 
 def _may_lie_elsewhere(flow: Dataflow) -> list[bool]:
-    """Return for each buffer whether it may lie in memory of a result or a state."""
+    """Return for each buffer whether it may use the memory of a result or a state."""
     found = [buffer.kind != ARENA for buffer in flow.buffers]
     for update in flow.updates:
         found[update.buffer] = True
@@ -64,15 +64,15 @@ def _may_lie_elsewhere(flow: Dataflow) -> list[bool]:
 
 
 class _Tasks:
-    """The nodes of a flow, with all that an order has to keep.
+    """The nodes of a flow, with the edges that an order must keep.
 
     Attributes
     ----------
     first
-        The user's order, but what writes over an old value comes after what should come before
-        that, so far as this does not need it.
+        Program order, except that a node that overwrites an old value comes after its soft
+        predecessors, where dependences allow it.
     before, after
-        By node, those that must come before and after it.
+        By node, its predecessors and successors.
     """
 
     def __init__(self, flow: Dataflow, soft_edges: Mapping[int, set[int]]) -> None:
@@ -97,16 +97,16 @@ class _Tasks:
             yield [node for node in order if self.flow.is_step[node]]
 
     def _keep(self, soft_edges: Mapping[int, set[int]]) -> None:
-        """Let what comes before a node in the first order, as was hoped, do so in all orders."""
+        """Keep the soft edges that the first order keeps in all orders."""
         places = {node: place for place, node in enumerate(self.first)}
         for node, firsts in soft_edges.items():
             met = [each for each in firsts if places[each] < places[node]]
             self.before[node] = list(dict.fromkeys([*self.before[node], *met]))
 
     def _depth_first(self) -> list[int]:
-        """Return an order in which what a node needs comes right before it, the largest need first.
+        """Return a depth-first order, the operand with the largest need first.
 
-        Of the nodes that nothing uses, those that can be had soonest come first.
+        Of the nodes without readers, those with the shortest path to them come first.
         """
         needs, depths = self._needs()
         roots = [node for node, users in enumerate(self.after) if not users]
@@ -127,9 +127,9 @@ class _Tasks:
         return order
 
     def _needs(self) -> tuple[list[int], list[int]]:
-        """Return for each node the bytes needed to compute it beyond those of its value.
+        """Return for each node the bytes needed to compute it, beyond its value.
 
-        As if nothing were used twice; and how many nodes must run one after the other up to it.
+        Values are assumed to have one reader. Also returns each node's depth.
         """
         flow = self.flow
         made = [sum([flow.sizes[number] for number in makes]) for makes in flow.makes]
@@ -148,9 +148,9 @@ class _Tasks:
 
 
 def _wanted_first(flow: Dataflow) -> dict[int, set[int]]:
-    """Return for each node that should write over a value what should come before it.
+    """Return the soft predecessors of each node that should overwrite a value.
 
-    That is what else reads the value; and if it is a state's, the last of what may end the call.
+    These are the value's other readers and, if it is a state's, the last node that may raise.
     """
     nodes: dict[int, list[int]] = {}
     for change in flow.changes:
@@ -176,10 +176,10 @@ def _reversed(edges: Edges) -> Edges:
 
 
 def _listed(flow: Dataflow, before: Edges, after: Edges, later: int) -> list[int]:
-    """Return an order that takes, of the nodes that are ready, the one that adds the fewest bytes.
+    """Return the list schedule that takes the ready node which adds the fewest bytes.
 
-    A buffer is in use from the first to the last of the nodes that make or read it. Ties are taken
-    by number, times `later`.
+    A buffer is live from the first to the last node that writes or reads it. Ties go to the lowest
+    number times `later`.
     """
     usage = _Usage(flow)
     waiting = [len(nodes) for nodes in before]
@@ -203,12 +203,12 @@ def _listed(flow: Dataflow, before: Edges, after: Edges, later: int) -> list[int
 
 
 class _Usage:
-    """The buffers in use while nodes are taken one by one.
+    """The live buffers while nodes are taken one by one.
 
     Attributes
     ----------
     added
-        By node, the bytes that taking it would add to those in use; it only gets smaller.
+        By node, the live bytes that taking it would add, which only decrease.
     done
         By node, whether it has been taken.
     """
@@ -228,7 +228,7 @@ class _Usage:
         self.done = [False] * len(self.used)
 
     def take(self, node: int) -> list[int]:
-        """Take a node; returns those that add less from now on."""
+        """Take a node; returns the nodes that add fewer bytes from now on."""
         self.done[node] = True
         changed = []
         for number in self.used[node]:

@@ -1,4 +1,4 @@
-"""Compares the steps of a plan with those of the plan without fusion, by kind."""
+"""Compares the steps of a plan, by kind, with those of the plan without fusion."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from weft.plan.plan import Plan
 def compare_steps(before: Plan, after: Plan) -> str:
     """Return a table of how many steps of each kind two plans have, the most frequent first.
 
-    The kind of a step is the title of its kernel, or else its op. A graph that a step runs is not
-    looked into.
+    The kind of a step is the title of its kernel, else its op. Called graphs are not included.
     """
     columns = [_column(before, "steps before fusion"), _column(after, "steps after it")]
     width = max(map(len, columns[0])) + 4

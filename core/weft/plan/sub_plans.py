@@ -1,8 +1,8 @@
 """Expands call, loop and conditional steps into sub-plans placed in the caller's memory.
 
-A called graph has a plan of its own, made once. A frame puts it into the memory of the graph that
-calls: inputs lie where the operands do, outputs where the results do, and its arena is part of the
-step's workspace. So the steps of a plan are written once, and run in any number of frames.
+A called graph is planned once. A frame maps its plan to the caller's memory: inputs to the
+operands, outputs to the results, and its arena to a part of the step's workspace. So code for the
+steps of a plan is generated once, and runs in any number of frames.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NOWHERE = TensorDescription((0,), uint8, (1,), 0, Buffer(ARENA, 0, 0))
 
 @dataclass(frozen=True, eq=False)
 class CallFrame:
-    """Where the memory of a plan lies in that around it.
+    """The mapping of a plan's memory to the caller's.
 
     Attributes
     ----------
     inputs, outputs
-        The places of the inputs and the outputs, all without gaps.
+        The layouts of the inputs and the outputs, all contiguous.
     workspace
-        The memory that the arena is a part of.
+        The memory that contains the arena.
     """
 
     inputs: Sequence[TensorDescription]
@@ -43,7 +43,7 @@ class CallFrame:
     workspace: TensorDescription | None
 
     def place(self, tensor: TensorDescription) -> TensorDescription:
-        """Return where something of the plan lies."""
+        """Return a layout of the plan in the caller's memory."""
         base = tensor.base
         if base.kind == ARENA:
             home = self.workspace or NOWHERE
@@ -55,7 +55,7 @@ class CallFrame:
         return TensorDescription(tensor.shape, tensor.dtype, tensor.strides, offset, home.base)
 
     def step(self, step: Step) -> Step:
-        """Return a step of the plan in this frame."""
+        """Return a step of the plan, in this frame."""
         space = None if step.workspace is None else self.place(step.workspace)
         outs, args = (tuple(map(self.place, each)) for each in (step.outs, step.args))
         return Step(step.op, outs, args, space)
@@ -63,7 +63,7 @@ class CallFrame:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A plan that runs in a frame."""
+    """A call of a plan in a frame."""
 
     plan: Plan
     frame: CallFrame
@@ -71,14 +71,14 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Copy:
-    """A step that copies a value from one place to another."""
+    """A step that copies a value."""
 
     step: Step
 
 
 @dataclass(frozen=True, eq=False)
 class Repeat:
-    """Parts that run several times in a row."""
+    """A loop with a fixed number of iterations."""
 
     count: int
     parts: tuple[Part, ...]
@@ -86,7 +86,7 @@ class Repeat:
 
 @dataclass(frozen=True, eq=False)
 class While:
-    """A part that makes a bool, and parts that run as long as it is true; it is made each time."""
+    """A loop whose test computes a bool before each iteration."""
 
     test: Call
     flag: TensorDescription
@@ -95,7 +95,7 @@ class While:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Parts that run where a bool is true, and parts that run where it is not."""
+    """A conditional: the parts of its two branches."""
 
     flag: TensorDescription
     then: tuple[Part, ...]
@@ -106,7 +106,7 @@ Part = Call | Copy | Repeat | While | Choice
 
 
 def expand_step(step: Step) -> tuple[Part, ...]:
-    """Return what a step runs whose op runs graphs; the graphs have been planned."""
+    """Return the parts of a step whose op runs graphs, which are planned."""
     return _PARTS[type(step.op)](step)
 
 
@@ -131,7 +131,7 @@ def _call(step: Step) -> tuple[Part, ...]:
 
 
 def _loop(step: Step) -> tuple[Part, ...]:
-    """Let rounds read what the round before wrote, the last one writing the results."""
+    """Chain the iterations of a loop; the last one writes the results."""
     op = step.op
     assert isinstance(op, LoopOp)
     plan = plan_of(op.graph)
@@ -164,7 +164,7 @@ def _cond(step: Step) -> tuple[Part, ...]:
 
 
 def _while(step: Step) -> tuple[Part, ...]:
-    """Keep what is carried in the results; each round's are copied there from spare memory."""
+    """Carry values in the results; each iteration's are copied there from spare memory."""
     op = step.op
     assert isinstance(op, WhileOp)
     test, body = map(plan_of, op.graphs)
@@ -189,7 +189,7 @@ _PARTS: dict[type[Op], Callable[[Step], tuple[Part, ...]]] = {
 
 
 def _spare(step: Step, *graphs: Graph) -> list[TensorDescription]:
-    """Return places for the outputs of graphs, in the step's workspace after their arenas."""
+    """Return layouts for the outputs of graphs, in the step's workspace after their arenas."""
     space = step.workspace or NOWHERE
     outputs = [op for graph in graphs for op in graph.outputs]
     offsets = spare_offsets(graphs)
@@ -202,14 +202,14 @@ def _spare(step: Step, *graphs: Graph) -> list[TensorDescription]:
 def _copies(
     op: Op, places: Sequence[TensorDescription], outs: Sequence[TensorDescription]
 ) -> list[Copy]:
-    """Return copies for an op, from as many places as there are to copy to."""
+    """Return copies between equally many layouts, for an op."""
     with scope.replacing(op):
         pairs = zip(places, outs, strict=False)
         return [Copy(Step(_CopyOp(out), (out,), (place,))) for place, out in pairs]
 
 
 class _CopyOp(ContiguousOp):
-    """A copy between places, which has no operand of its own."""
+    """A copy between layouts, without an operand in the graph."""
 
     def __init__(self, like: TensorDescription) -> None:
         super().__init__(placeholder(like.shape, like.dtype))

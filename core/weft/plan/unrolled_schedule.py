@@ -12,7 +12,7 @@ from weft.plan.liveness import Liveness
 
 
 def unroll(repeated: Liveness) -> Liveness:
-    """Return the same schedule on a graph in which each step has an op of its own."""
+    """Return an equal schedule on a graph in which each step has an op of its own."""
     rebuilding = _Rebuilding(repeated.flow)
     ops = [rebuilding.step(node) for node in repeated.order]
     flow = Dataflow(rebuilding.graph(), repeated.flow.target)
@@ -21,14 +21,14 @@ def unroll(repeated: Liveness) -> Liveness:
 
 
 class _Rebuilding:
-    """Builds the op of each step, on those that made the buffers it reads.
+    """Builds the op of each step, on the ops that wrote the buffers it reads.
 
     Attributes
     ----------
     made
-        By buffer, the op whose value lies there.
+        By buffer, the op whose value it holds.
     first
-        For each op that steps compute, what stands for it since the first of them.
+        For each op, the op of its first step.
     """
 
     def __init__(self, flow: Dataflow) -> None:
@@ -56,9 +56,9 @@ class _Rebuilding:
         return new
 
     def _found(self, op: Op, known: Mapping[Op, Op]) -> Op:
-        """Return what stands for an op: what a step made, what is there at the start, or a view.
+        """Return the counterpart of an op: the op of a step, an initial value, or a view.
 
-        A value that an effect handed on, and that has been computed again since, is just that.
+        A value that passed through an effect and was recomputed since is the recomputed one.
         """
         found: dict[Op, Op] = {}
         for each in postorder([op], lambda op: () if op in known else self._operands(op)):
@@ -86,7 +86,7 @@ class _Rebuilding:
         return self.views[op, *args]
 
     def graph(self) -> Graph:
-        """Return the graph of what has been built, whose results are those of first steps."""
+        """Return the rebuilt graph, whose results are those of first steps."""
         graph = self.flow.graph
 
         def first(op: Op) -> Op:

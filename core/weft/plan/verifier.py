@@ -1,8 +1,7 @@
 """The plan verifier: replays a plan on addresses, independently of the planner.
 
-Each range of bytes that a step writes is stamped with the value that lies there; each read must
-find the stamp of the value that it wants. What the planner says of lifetimes is not believed, it is
-checked too.
+Each range of bytes that a step writes is stamped with its value; each read must find the stamp of
+the value that it expects. The planner's live ranges are checked as well.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Span = tuple[int, int]
 
 
 def verify_plan(plan: Plan) -> None:
-    """Check a plan, and those of called graphs; raises PlanError that names the op and its line."""
+    """Check a plan and those of called graphs; raises PlanError with the op and its line."""
     _verify_one(plan)
     called = (called_graphs(graph, own=True) for step in plan.steps for graph in step.op.graphs)
     for graph in dict.fromkeys(graph for graphs in called for graph in graphs):
@@ -54,7 +53,7 @@ def _error(op: Op, problem: str) -> PlanError:
 
 
 def _check_meaning(plan: Plan) -> None:
-    """What the planned graph computes is what was asked for, though parts of it may run twice."""
+    """Check that the planned graph computes the original one; parts of it may run again."""
     numbers: dict[Hashable, int] = {}
     before, after = plan.source, plan.graph
     (wanted, acts), (found, done) = _numbered(before, numbers), _numbered(after, numbers)
@@ -73,7 +72,7 @@ def _check_meaning(plan: Plan) -> None:
 
 
 def _numbered(graph: Graph, numbers: dict[Hashable, int]) -> tuple[dict[Op, int], list[int]]:
-    """Return a number for each op, equal for those of the same value; and those of effects."""
+    """Return a value number for each op, and those of effects in order."""
     found: dict[Op, int] = {}
     effects = []
     for op in graph.ops:
@@ -88,7 +87,7 @@ def _numbered(graph: Graph, numbers: dict[Hashable, int]) -> tuple[dict[Op, int]
 
 
 def _check_buffers(plan: Plan) -> None:
-    """The arena holds every buffer, aligned; buffers alive together lie apart."""
+    """Check that buffers are aligned, inside the arena, and disjoint while they are live."""
     buffers = [buffer for buffer in plan.buffers if buffer.kind == ARENA]
     for buffer in buffers:
         if buffer.offset % plan.alignment:
@@ -118,7 +117,7 @@ def _span_of(buffer: Buffer) -> Span:
 
 
 def _span(tensor: TensorDescription) -> Span:
-    """Return the bytes from the first to the last that a tensor shows."""
+    """Return the range of bytes that a tensor covers."""
     if not tensor.size:
         return tensor.offset, tensor.offset
     steps = [(n - 1) * stride for n, stride in zip(tensor.shape, tensor.strides, strict=True)]
@@ -128,7 +127,7 @@ def _span(tensor: TensorDescription) -> Span:
 
 
 def _check_tensors(plan: Plan) -> None:
-    """Every value is described as what it is, in its buffer; views are those of their operand."""
+    """Check that every value has a layout in its buffer, and views that of their operand."""
     for op, tensor in plan.tensors.items():
         if (tensor.shape, tensor.dtype) != (op.axes.shape, op.dtype):
             raise _error(op, f"describes it as {tensor.dtype}{list(tensor.shape)}")
@@ -145,7 +144,7 @@ def _is_leaf(op: Op) -> bool:
 
 
 def _is_there(op: Op) -> bool:
-    """Whether an op is no step: its value is there at the start, or is a result of one."""
+    """Whether an op is no step: an initial value, or a result of one."""
     return _is_leaf(op) or isinstance(op, ResultOp)
 
 
@@ -156,7 +155,7 @@ def _is_view(op: Op, plan: Plan) -> bool:
 
 
 def _check_order(plan: Plan) -> None:
-    """Every op but views runs once, after what must come first; effects as they were built."""
+    """Check that every op but views runs once, after its predecessors, and effects in order."""
     places = {step.op: place for place, step in enumerate(plan.steps)}
     if len(places) < len(plan.steps):
         raise PlanError("the plan runs an op twice")
@@ -188,7 +187,7 @@ def _written(step: Step) -> Sequence[TensorDescription]:
 
 
 def _check_places(plan: Plan, step: Step) -> None:
-    """A step reads and writes where its operands and results lie, and results without gaps."""
+    """Check that steps access their operands and results, and that results are contiguous."""
     op = step.op
     values = plan.results[op] if isinstance(op, TupleOp) else [op] if op.is_tensor else []
     for out in _written(step):
@@ -203,7 +202,7 @@ def _check_places(plan: Plan, step: Step) -> None:
 
 
 def _check_apart(plan: Plan, step: Step) -> None:
-    """What a step writes lies apart, and apart from operands that must not be overwritten."""
+    """Check that a step's results overlap neither each other nor operands that must survive."""
     op = step.op
     written = [*_written(step), *([step.workspace] if step.workspace else [])]
     if any(_share(one, other) for one, other in combinations(written, 2)):
@@ -222,13 +221,13 @@ def _share(one: TensorDescription, other: TensorDescription) -> bool:
 
 
 def _is_same_place(out: TensorDescription, arg: TensorDescription) -> bool:
-    """Whether each element of what is written lies where that of the operand does."""
+    """Whether each element of a result has the address of the operand's element."""
     same = (out.shape, out.dtype, out.offset) == (arg.shape, arg.dtype, arg.offset)
     return same and out.is_contiguous and arg.is_contiguous
 
 
 def _space(buffer: Buffer) -> Hashable:
-    """Return what tells apart memory in which offsets count from different starts."""
+    """Return an identifier of the memory that an offset refers to."""
     return ARENA if buffer.kind == ARENA else (buffer.kind, buffer.owner)
 
 
@@ -239,7 +238,7 @@ def _overwrites(op: Op, result: int, index: int) -> bool:
 
 
 def _check_lifetimes(step: Step, place: int) -> None:
-    """The buffers that a step touches are said to be in use."""
+    """Check that the buffers that a step accesses are live."""
     tensors = [*step.args, *step.outs, *([step.workspace] if step.workspace else [])]
     for tensor in tensors:
         buffer = tensor.base
@@ -248,7 +247,7 @@ def _check_lifetimes(step: Step, place: int) -> None:
 
 
 class _Memory:
-    """Which value lies where, as the steps run."""
+    """The values in memory while the steps run."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -256,7 +255,7 @@ class _Memory:
         self.made: set[Op] = set()
 
     def run(self) -> None:
-        """Run all steps, and look at what is left at the end."""
+        """Run all steps, and check the final contents."""
         for step in self.plan.steps:
             for arg, tensor in zip(step.op.args, step.args, strict=True):
                 self._check_read(step.op, self._source(arg), tensor)
@@ -279,7 +278,7 @@ class _Memory:
         return self.plan.results[op] if isinstance(op, TupleOp) else [op] if op.is_tensor else []
 
     def _source(self, op: Op) -> Op:
-        """Return the op whose step wrote the bytes behind a value, following views."""
+        """Return the op whose step wrote a value, through views."""
         while op not in self.made and not _is_leaf(op):
             if not _is_view(op, self.plan):
                 raise _error(op, "reads it before it is computed")
@@ -316,7 +315,7 @@ class _Memory:
 
 
 class _Stamps:
-    """The values that lie in some memory: spans in order, and the op of each."""
+    """The values in one memory: sorted spans, and the op of each."""
 
     def __init__(self) -> None:
         self.starts: list[int] = []
@@ -324,18 +323,18 @@ class _Stamps:
         self.ops: list[Op] = []
 
     def touching(self, span: Span) -> range:
-        """Return the places of the stamps that have bytes in a span."""
+        """Return the indices of the stamps that overlap a span."""
         return range(bisect_right(self.ends, span[0]), bisect_left(self.starts, span[1]))
 
     def covers(self, span: Span, op: Op) -> bool:
-        """Whether one value lies all over a span."""
+        """Whether one value covers a span."""
         places = self.touching(span)
         if len(places) != 1 or self.ops[places[0]] is not op:
             return False
         return self.starts[places[0]] <= span[0] and span[1] <= self.ends[places[0]]
 
     def write(self, span: Span, op: Op) -> None:
-        """Put a value over a span; what lay there, even in part, is lost."""
+        """Write a value to a span; values that it overlaps are lost."""
         if span[0] == span[1]:
             return
         places = self.touching(span)
