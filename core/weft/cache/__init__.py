@@ -1,5 +1,5 @@
-"""The compile cache: compiled programs kept in memory and on disk, and found again.
+"""The compile cache: compiled programs in memory and on disk.
 
-Imports `weft.plan`, `weft.text` and what lies below. Start with `compile_cache`; `structure` makes
-the key, `serialisation` the content, `store` keeps the files.
+Imports `weft.plan`, `weft.text` and the layers below. Start with `compile_cache`; `structure`
+computes keys, `serialisation` contents, and `store` manages files.
 """

@@ -23,7 +23,7 @@ class Artefact:
     arrays: list[Any]
 
     def content(self) -> bytes:
-        """Return both as bytes: the length of the document, the document, then each array."""
+        """Return the bytes: the length of the document, the document, then each array."""
         import json
 
         places, blocks, end = [], [], 0
@@ -38,9 +38,9 @@ class Artefact:
 
     @staticmethod
     def from_content(content: bytes) -> Artefact:
-        """Return what bytes hold; arrays are read-only views of them.
+        """Return the artefact in bytes, with arrays as read-only views of them.
 
-        Raises ValueError, or another error of reading, for bytes that are something else.
+        Raises ValueError, or another error of reading, for malformed bytes.
         """
         import json
 

@@ -1,8 +1,8 @@
-"""The compile cache: finds compiled programs in this process or on disk, and keeps new ones.
+"""The compile cache: looks programs up in this process and on disk, and stores new ones.
 
-What a program is found by says everything that its code depends on: the graph's structure, the
-backend and its options, the target, the passes, and the code that all of this is made by. Where
-something of that cannot be described, nothing is kept and nothing found.
+The key of a program covers everything that its code depends on: the graph's structure, the backend
+and its options, the target, the passes, and the version of the code of all these. If any of it has
+no canonical description, the program is not cached.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REPLACED = ("run_registered_graph_passes", "transform_ordered_ops")
 
 
 class Memory:
-    """Compiled programs of this process, as bytes; the latest used stay."""
+    """The compiled programs of this process as bytes, with LRU eviction."""
 
     LIMIT = 2**26
 
@@ -55,7 +55,7 @@ class Memory:
             return found
 
     def write(self, key: str, content: bytes) -> None:
-        """Keep content under a key; content that would push out all others is not kept."""
+        """Store content under a key, unless it would evict all other content."""
         with self.lock:
             self.held -= len(self.contents.pop(key, b""))
             if len(content) * 4 <= self.LIMIT:
@@ -69,7 +69,7 @@ _memory = Memory()
 
 
 class _Key:
-    """What a program is found by."""
+    """The key of a program."""
 
     def __init__(self, text: str, structure: Structure, modules: Iterable[str]) -> None:
         self.structure = structure
@@ -82,7 +82,7 @@ class _Key:
 
 
 class CompileCache:
-    """Finds and keeps the programs of one transformer.
+    """The view of one transformer on the cache.
 
     `option` is the transformer's ``cache=``: whether to use the default folder, or the folder.
     """
@@ -94,7 +94,7 @@ class CompileCache:
 
     @property
     def is_on(self) -> bool:
-        """Whether programs are kept and found at all."""
+        """Whether the cache is on."""
         is_wanted = self.option is not False and not is_off()
         # Plugins that were registered by hand are not known to another process.
         return is_wanted and _can_restore(self.transformer) and not plugins.any_by_hand()
@@ -105,7 +105,7 @@ class CompileCache:
         return open_cache(None if isinstance(self.option, bool) else self.option)
 
     def find(self, program: Program) -> bool:
-        """Make a program run if it was compiled before; says whether it was."""
+        """Restore a program from the cache; returns whether it was there."""
         self._missed.pop(program, None)
         if not self.is_on:
             return False
@@ -139,7 +139,7 @@ class CompileCache:
         return True
 
     def keep(self, programs: Iterable[Program]) -> None:
-        """Keep what was compiled now."""
+        """Store newly compiled programs."""
         for program in programs:
             key = self._missed.pop(program, None)
             if key is None:
@@ -185,7 +185,7 @@ def _pass(found: str | GraphPass, describe: Canonicalizer) -> str:
 
 
 def _target(transformer: Transformer, describe: Canonicalizer) -> str:
-    """Return the description of a target; of a method counts what it is a method of."""
+    """Return the description of a target; a method is described by its class."""
     target = transformer.target
     found = []
     for each in fields(target):
@@ -197,7 +197,7 @@ def _target(transformer: Transformer, describe: Canonicalizer) -> str:
 
 
 def _can_restore(transformer: Transformer) -> bool:
-    """Whether a backend has `export`, and nothing below it replaces what is left out then."""
+    """Whether a backend has `export`, and no subclass replaces the steps that restoring skips."""
     mro = type(transformer).__mro__
 
     def defined(name: str) -> int:

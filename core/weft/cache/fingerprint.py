@@ -18,10 +18,10 @@ _BY_VERSION = frozenset({"numpy", "ml_dtypes"})
 
 
 def fingerprint(modules: Iterable[str]) -> str:
-    """Return what identifies the files of the top-level packages of modules, and the interpreter.
+    """Return a fingerprint of the top-level packages of modules, and of the interpreter.
 
-    Raises NotCanonical for a module that has no file, such as a script or a notebook, and for
-    files that were changed since this process began, which it may have read before or after.
+    Raises NotCanonical for a module without a file, such as a notebook, and for files modified
+    since this process began, whose loaded version is unknown.
     """
     packages = {module.partition(".")[0] for module in modules}
     by_version = sorted(packages.intersection(_BY_VERSION) | {"numpy"})
@@ -55,7 +55,7 @@ def _of_package(name: str) -> str:
 
 
 def _files(folder: str) -> Iterator[str]:
-    """Yield a stamp of each file of code in a folder and those below."""
+    """Yield a stamp of each file of code in a folder, recursively."""
     waiting = [(folder, "")]
     while waiting:
         path, below = waiting.pop()

@@ -1,7 +1,7 @@
 """Serialises compiled programs for other processes, and restores them.
 
-Ops, states and lines of source are named by their place in the graph's structure: the user's own
-stand behind them wherever a graph of that structure turns up.
+Ops, states and source lines are referred to by their index in the graph's structure, and resolved
+to the user's own when the program is restored for a graph of equal structure.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ IN_ARENA = -1
 
 
 class Serializer:
-    """Describes what a backend keeps of a program, as JSON and arrays.
+    """Serialises a program and its code as JSON and arrays.
 
-    Each method raises NotCanonical for what would not be the same in another process.
+    Methods raise NotCanonical for values that have no meaning in another process.
     """
 
     def __init__(self, program: Program, structure: Structure) -> None:
@@ -55,7 +55,7 @@ class Serializer:
         self._arrays: dict[int, tuple[int, Any]] = {}
 
     def stored(self, code: Any) -> Artefact:
-        """Return all that restores the program, with what the backend says of its code."""
+        """Return the artefact of the program, with the backend's part."""
         constants = {buffer.owner for buffer in self._buffers if buffer.kind == CONSTANT}
         if not self.structure.unread <= constants:
             raise NotCanonical("a constant whose values were not to count has been replaced")
@@ -77,9 +77,9 @@ class Serializer:
         return self._constant(buffer.owner) if number is None else number
 
     def _constant(self, made: Op) -> Any:
-        """Return the values of a constant that a pass made, or the steps that make large ones.
+        """Return the array of a constant that a pass created; for a large one, the ops behind it.
 
-        What has no step by itself is a constant of the user's, by its number, or an array.
+        Operands without a producer are constants of the user's, by number, or arrays.
         """
         if source_of(made) is None:
             return {"array": self.array(made.const)}
@@ -106,22 +106,22 @@ class Serializer:
         return [base, tensor.shape, tensor.dtype.name, tensor.strides, tensor.offset]
 
     def tensor(self, tensor: TensorDescription) -> int:
-        """Return a number for a place in memory."""
+        """Return the number of a layout."""
         return self._tensors.setdefault(tensor, len(self._tensors))
 
     def origin(self, order: float) -> int:
-        """Return a number for the op of the user that has a place in his order; -1 for none."""
+        """Return the number of the user's op with a position in program order; -1 for none."""
         return self._origins.get(order, -1)
 
     def array(self, array: Any) -> int:
-        """Return the number of an array among those that are stored."""
+        """Return the number of an array in the artefact."""
         return self._arrays.setdefault(id(array), (len(self._arrays), array))[0]
 
     def value(self, value: Any) -> Any:
-        """Return how to make a value again.
+        """Serialise a value.
 
-        That can be a number, text, a dtype, an array, a tuple, list, dict or slice of such, a
-        function or class by its name, a `partial` of those, a kernel, an op or a method of one.
+        Values are numbers, text, dtypes, arrays; tuples, lists, dicts and slices of values;
+        functions and classes by name, `partial` objects of these, kernels, ops and their methods.
         """
         if value is None or type(value) in (bool, int, str):
             return value
@@ -139,18 +139,18 @@ class Serializer:
         raise NotCanonical(f"{value!r} of type {type(value).__name__}")
 
     def values(self, values: Iterable[Any]) -> list[Any]:
-        """Return how to make each of some values again."""
+        """Serialise several values."""
         return [self.value(value) for value in values]
 
     def function(self, value: Any) -> Any:
-        """Return the name of a function, or that of a method and what it belongs to."""
+        """Return the name of a function, or of a method with its object."""
         owner = getattr(value, "__self__", None)
         if isinstance(owner, Op | np.ufunc | Kernel):
             return {"attribute": [self.value(owner), value.__name__]}
         return {"name": address(value)}
 
     def _op(self, op: Op) -> Any:
-        """Return the number of an op that the user built, or the text of one that a pass made."""
+        """Return the number of an op of the user's, or the text of one that a pass created."""
         number = self.origin(op.order)
         if number >= 0 and _is_alike(op, self.structure.all_ops[number]):
             return {"op": number}
@@ -165,18 +165,18 @@ class Serializer:
 
 
 class Deserializer:
-    """Makes again what `Serializer` described, around a graph of the same structure.
+    """Deserialises what `Serializer` wrote, for a graph of the same structure.
 
-    `modules` are those of the code that compiled the program: functions may be from there.
+    `modules` are those of the compiling code, from which functions may be named.
 
-    Raises KeyError, ValueError, TypeError, IndexError or AttributeError for what it did not.
+    Raises KeyError, ValueError, TypeError, IndexError or AttributeError for malformed content.
 
     Attributes
     ----------
     code
-        What the backend said of its code.
+        The backend's part of the document.
     order
-        The ops of the graph in the order in which they were compiled.
+        The ops of the graph in compiled order.
     arena_size, buffers
         The memory of the program; offsets in the arena count from the start of its only buffer.
     """
@@ -209,7 +209,7 @@ class Deserializer:
         return TensorDescription(tuple(shape), known, tuple(strides), offset, buffers[base])
 
     def tensor(self, number: int) -> TensorDescription:
-        """Return a place in memory."""
+        """Return a layout."""
         return self._tensors[number]
 
     def location(self, origin: int) -> source.Location | None:
@@ -228,7 +228,7 @@ class Deserializer:
         return [self.value(each) for each in packed]
 
     def name(self, found: Any) -> Any:
-        """Return a function or class by module and name; only of packages that may be named."""
+        """Return a function or class by module and name, if its package may be named."""
         module, name = found
         if module.partition(".")[0] not in self._named:
             raise ValueError(f"the module {module!r} has no part in this program")
@@ -238,7 +238,7 @@ class Deserializer:
         return value
 
     def folded(self, steps: Any) -> Any:
-        """Return the values of a constant, computed by steps of which the last one yields it."""
+        """Return the array of a constant, computed by the last of some ops."""
         found: list[Any] = []
         for packed, operands in steps:
             op = self.value(packed)
@@ -255,7 +255,7 @@ class Deserializer:
         return value.const if kind == "op" else value
 
     def made_op(self, text: str, origin: int) -> Op:
-        """Return an op that a pass had made, with the line of the op of the user behind it."""
+        """Return an op that a pass created, with the line of the user's op behind it."""
         op: Op = parse(text).outputs[0]
         if isinstance(op, ResultOp):
             op = op.args[0]
@@ -275,7 +275,7 @@ def _folded_args(op: Op) -> tuple[Any, ...]:
 
 
 def _is_alike(op: Op, other: Op) -> bool:
-    """Whether two ops are the same but for what computes their operands."""
+    """Whether two ops are equal except for the producers of their operands."""
 
     def described(op: Op) -> Any:
         describe = Canonicalizer()
@@ -292,7 +292,7 @@ def _parameter(axes: Any, dtype: Any) -> ParameterOp:
 
 
 def _text_of(op: Op) -> str:
-    """Return the text of a graph that is one op and its parameters."""
+    """Return the text of a graph of one op and its parameters."""
     if op_classes.get(type(op).__name__) is not type(op):
         raise NotCanonical(f"a second class of the name {type(op).__name__}")
     operands = tuple(_parameter(arg.axes, arg.dtype) for arg in op.args)

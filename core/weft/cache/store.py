@@ -1,8 +1,8 @@
 """The cache folder: one file per key, safe for any number of processes.
 
-A file is written under another name in the same folder and then renamed, so it is there as a whole
-or not at all, and no lock is needed. It begins with its key and a digest of the rest; one that does
-not fit is not used. What was used longest ago goes when the folder grows too large.
+A file is written under a temporary name in the same folder and then renamed, so writes are atomic
+without a lock. It begins with its key and a digest of the rest, which are verified. The least
+recently used files are evicted when the folder exceeds its limit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _IS_POSIX = os.name == "posix"
 
 
 class CacheWarning(UserWarning):
-    """Compiled programs cannot be kept on disk, or a file of them was not usable; said once."""
+    """Warns once that programs cannot be cached on disk, or that a file was unusable."""
 
 
 class Cache:
@@ -48,11 +48,11 @@ class Cache:
     Parameters
     ----------
     folder
-        Made, for its owner only, when something is first kept.
+        The folder, created with access for its owner only at the first write.
     limit
-        The bytes that it may hold.
+        The most bytes of all files.
     problem
-        Why nothing can be kept there, if that is known: said once, when something would be.
+        Why the folder cannot be used, if that is known; a write warns of it once.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Cache:
         self._is_writable = True
 
     def read(self, key: str) -> bytes | None:
-        """Return the content under a key; None if there is none, or none that can be trusted."""
+        """Return the content under a key; None if it is missing or damaged."""
         if self.problem:
             return None
         path = self._path(key)
@@ -88,9 +88,9 @@ class Cache:
         return content
 
     def write(self, key: str, content: bytes) -> None:
-        """Keep content under a key, if that is possible; a folder that is not writable warns once.
+        """Store content under a key, if possible; a folder that is not writable warns once.
 
-        Content that would take too large a part of the folder is not kept.
+        Content that exceeds a share of the limit is not stored.
         """
         if not self._is_writable or len(content) * SHARE > self.limit:
             return
@@ -129,7 +129,7 @@ class Cache:
         return len(sizes), sum(sizes)
 
     def clear(self) -> int:
-        """Remove every file that weft wrote and return how many there were."""
+        """Remove all files that weft wrote and return their number."""
         removed = 0
         for path, _ in list(self._files()):
             with suppress(OSError):
@@ -139,7 +139,7 @@ class Cache:
         return removed
 
     def _shrink(self) -> int:
-        """Remove what was used longest ago, to well below the limit; return the bytes that stay."""
+        """Evict least recently used files, to below the limit; return the remaining bytes."""
         files = sorted(self._files(), key=lambda each: each[1].st_mtime_ns, reverse=True)
         held = 0
         for path, found in files:
@@ -166,7 +166,7 @@ class Cache:
         return self.folder / f"{key}{SUFFIX}"
 
     def _refuses_folder(self) -> bool:
-        """Whether others could put code into the folder, which would then run here."""
+        """Whether others may write to the folder, whose code runs here."""
         if self._is_refused is None:
             self._is_refused = not _is_ours(self.folder.stat())
             if self._is_refused:
@@ -177,7 +177,7 @@ class Cache:
         return self._is_refused
 
     def warn(self, problem: str) -> None:
-        """Warn, but of the same thing once only."""
+        """Warn of a problem once."""
         if problem not in self._warned:
             self._warned.add(problem)
             warnings.warn(problem, CacheWarning, stacklevel=2)
@@ -188,7 +188,7 @@ def _head(key: str, content: bytes) -> bytes:
 
 
 def _parts(file: IO[bytes], key: str) -> tuple[bytes, bytes]:
-    """Return the first line of a file and the rest, which is read only if the line fits the key."""
+    """Return the first line of a file and, if it matches the key, the rest."""
     line = file.read(len(_head(key, b"")) + 1)
     head, newline = line[:-1], line[-1:]
     fits = newline == b"\n" and head.startswith(f"weft-cache {FORMAT} {key} ".encode())
@@ -196,7 +196,7 @@ def _parts(file: IO[bytes], key: str) -> tuple[bytes, bytes]:
 
 
 def _opener(path: str, flags: int) -> int:
-    """Open a regular file; raises OSError for what might keep the reader waiting."""
+    """Open a regular file; raises OSError for others, which might block."""
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -205,7 +205,7 @@ def _opener(path: str, flags: int) -> int:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Whether nobody but this user, or the system's owner, can have written something."""
+    """Whether only this user or root can have written a file."""
     if not _IS_POSIX:
         return True
     others = stat.S_IWGRP | stat.S_IWOTH
@@ -218,9 +218,9 @@ def _remove(path: Path) -> None:
 
 
 def default_folder() -> Path:
-    """Return the folder that ``WEFT_CACHE_DIR`` names, or else the user's cache folder.
+    """Return the folder in ``WEFT_CACHE_DIR``, else the user's cache folder.
 
-    It begins with ``~`` for a user who has no home.
+    It begins with ``~`` for a user without a home.
     """
     named = os.environ.get("WEFT_CACHE_DIR")
     if named:
@@ -241,7 +241,7 @@ def _expanded(path: Path) -> Path:
 
 
 def is_off() -> bool:
-    """Whether ``WEFT_CACHE`` switches caching off."""
+    """Whether ``WEFT_CACHE`` disables the cache."""
     return os.environ.get("WEFT_CACHE", "").strip().lower() in _OFF
 
 
@@ -249,7 +249,7 @@ _caches: dict[tuple[Path, int], Cache] = {}
 
 
 def open_cache(folder: str | os.PathLike[str] | None = None) -> Cache:
-    """Return the cache in a folder, one object in a process; without a folder the default one.
+    """Return the cache of a folder, one object per process; by default that of `default_folder`.
 
     Raises ArgumentError if ``WEFT_CACHE_SIZE`` is no number of megabytes.
     """

@@ -1,8 +1,8 @@
 """Structural digests of graphs, equal for equal graphs in any process and build order.
 
-It covers classes, attributes, axes, dtypes, operands, states, outputs, updates, effects and order;
-not names, lines of source, identity or the order of creation. Values count with their types: 1,
-1.0 and True differ, and so do 0.0 and -0.0.
+Digests cover classes, attributes, axes, dtypes, operands, states, outputs, updates, effects and
+order; not names, source lines, identity or the order of creation. Values count with their types:
+1, 1.0 and True differ, and so do 0.0 and -0.0.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ SMALL = 256
 
 
 class NotCanonical(Exception):
-    """Something has no description that means the same in another process."""
+    """A value has no description that is valid in another process."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What is known of a graph without names and identity.
+    """The structure of a graph, without names and identity.
 
     Attributes
     ----------
     digest
-        The same for equal graphs only.
+        The digest, equal for equal graphs only.
     ops, states
-        The ops in an order that follows from the structure alone, and the states in that of their
+        The ops in an order that depends on the structure only, and the states in the order of their
         first use.
     modules
-        The modules of classes and functions that the graph is made of.
+        The modules of the graph's classes and functions.
     unread
-        The constants whose values do not count.
+        The constants whose values are not covered.
     called
-        The structures of the graphs that ops run, and of those that these call, each once.
+        The structures of called graphs, transitively, each once.
     """
 
     digest: str
@@ -62,15 +62,15 @@ class Structure:
 
     @cached_property
     def all_ops(self) -> tuple[Op, ...]:
-        """The ops, then those of the graphs that are called; the order follows from the digest."""
+        """The ops, then those of called graphs, in an order that depends on the structure only."""
         return tuple([op for each in (self, *self.called) for op in each.ops])
 
 
 def structure_of(graph: Graph, all_values: bool = True) -> Structure:
     """Return the structure of a graph.
 
-    Without `all_values`, those of large constants that no op reads do not count: such a constant is
-    a result, or what a state is set to, and no other part of a program can depend on its values.
+    Without `all_values`, large constants that no op reads are not covered: such a constant is a
+    result, or the new value of a state, and nothing else depends on it.
     Raises NotCanonical for an attribute, class or annotation that has no stable description.
     """
     return _Walk(graph, all_values).structure()
@@ -114,7 +114,7 @@ class _Walk:
         )
 
     def called(self) -> Iterable[Structure]:
-        """Return the structures of called graphs; graphs of one digest count as the same one."""
+        """Return the structures of called graphs, one for each digest."""
         found: dict[str, Structure] = {}
         for graph in (graph for op in self.ops if op.graphs for graph in op.graphs):
             known = self.describe.structure(graph)
@@ -154,7 +154,7 @@ def _args(op: Op) -> tuple[Any, ...]:
 
 
 def _refuse_extra(op: Op, extra: set[str]) -> None:
-    """Refuse an op with attributes that its class does not declare, and does not work out."""
+    """Refuse an op with undeclared attributes, other than cached properties."""
     unknown = [name for name in extra if not hasattr(getattr(type(op), name, None), "attrname")]
     if unknown == ["_schemas"] and not op.__dict__["_schemas"]:
         return
@@ -170,7 +170,7 @@ _ANNOTATIONS = frozenset({
 
 
 class Canonicalizer:
-    """Describes values as text, each in one way only; remembers the modules of what has a name."""
+    """Describes values as canonical text, and records the modules of named values."""
 
     def __init__(self) -> None:
         self.modules: set[str] = set()
@@ -180,11 +180,11 @@ class Canonicalizer:
         self._automatic: dict[str, str] = {}
 
     def structure(self, graph: Graph) -> Structure:
-        """Return the structure of a graph that an op runs, which is worked out once."""
+        """Return the structure of a called graph, which is memoised."""
         return graph.memo_nested(structure_of, lambda: structure_of(graph))
 
     def graph(self, graph: Graph) -> str:
-        """Return the description of a graph that an op runs."""
+        """Return the description of a called graph."""
         known = self.structure(graph)
         self.modules |= known.modules
         return f"graph{known.digest}"
@@ -212,7 +212,7 @@ class Canonicalizer:
         raise NotCanonical(f"{value!r} of type {type(value).__name__}")
 
     def by_name(self, value: Any) -> str:
-        """Return module and name of a class or function that is found under them."""
+        """Return the module and name of a class or function."""
         found = self._names.get(value)
         if found is None:
             module, name = _address_once(value)
@@ -225,14 +225,14 @@ class Canonicalizer:
         return f"({','.join([self(value) for value in values])})"
 
     def axes(self, axes: Axes) -> str:
-        """Return the description of axes; ones that are shared are described once."""
+        """Return the description of axes, which is memoised."""
         found = self._axes.get(id(axes))
         if found is None:
             found = self._axes[id(axes)] = (axes, f"axes{self.sequence(axes)}")
         return found[1]
 
     def dtype(self, dtype: Any) -> str:
-        """Return the name of a dtype, or that there is none."""
+        """Return the description of a dtype, or of None."""
         found = self._dtypes.get(dtype)
         if found is None:
             found = self._dtypes[dtype] = "none" if dtype is None else f"{dtype.str} {dtype.name}"
@@ -241,14 +241,14 @@ class Canonicalizer:
         return found
 
     def axis(self, axis: Axis) -> str:
-        """Return length and name; a name that was made up counts by its first use."""
+        """Return length and name; automatic names are numbered by first use."""
         name = axis.name
         if name is not None and AUTOMATIC_NAME.fullmatch(name):
             name = self._automatic.setdefault(name, f"?{len(self._automatic)}")
         return f"{self(axis.length)}{name!r}"
 
     def kernel(self, kernel: Kernel) -> str:
-        """Return the description of a kernel, whose ops have operands in it by number."""
+        """Return the description of a kernel, with operands by number."""
         operands = [(x.shape, x.dtype, x.places, x.constant) for x in kernel.operands]
         body = [
             (type(x.op), *x.op.attributes().values(), x.op.axes, x.op.dtype, x.args, x.places)
@@ -260,7 +260,7 @@ class Canonicalizer:
 def address(value: Any) -> tuple[str, str]:
     """Return module and qualified name of a class or function.
 
-    Raises NotCanonical for one that is not found under them, as one made inside a function.
+    Raises NotCanonical for one that is not found by them, such as a local function.
     """
     # NumPy tells neither of its ufuncs everywhere.
     module: str = getattr(value, "__module__", "") or "numpy"

@@ -1,7 +1,7 @@
-"""Kernels: groups of ops that run as one sweep over memory, described without any device.
+"""Fused kernels: groups of ops that run in one loop nest, independent of any device.
 
-`Kernel` is the description, `FusedOp` the op that stands for one in a graph; `place` says where the
-axes of an op lie in a kernel's domain, and `fused` puts kernels in the place of groups of ops.
+`Kernel` is the description, `FusedOp` its op in a graph; `place` gives the indexing map of an op in
+a kernel's iteration domain, and `fused` replaces groups of ops by kernels.
 """
 
 from weft.kernels.fused_op import FusedOp

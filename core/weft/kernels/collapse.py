@@ -8,12 +8,12 @@ from collections.abc import Hashable, Sequence
 def collapse(
     domain: Sequence[int], roles: Sequence[Hashable], strides: Sequence[Sequence[int]]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the dimensions in groups, in order, each of which is one dimension for every array.
+    """Return groups of dimensions, in order, that can be collapsed for every array.
 
-    `strides` gives for each array the step along every dimension of the domain, 0 where the array
-    does not vary. Dimensions join where a step along the first is as long as all steps along the
-    second, in every array, and their roles are equal. Dimensions of length 1 are left out; they
-    keep no others apart.
+    `strides` holds for each array its stride along every dimension of the domain, 0 where the array
+    is invariant. Two dimensions are collapsed if, in every array, the stride of the first equals
+    the length of the second times its stride, and their roles are equal. Dimensions of length 1
+    are dropped and separate no others.
 
     >>> collapse((2, 1, 3, 4), "kkkr", [(48, 48, 16, 4), (12, 0, 4, 0)])
     ((0, 2), (3,))

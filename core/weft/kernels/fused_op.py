@@ -19,18 +19,18 @@ __all__ = ["FusedOp"]
 
 
 class FusedOp(TupleOp):
-    """The ops of a kernel, computed as one; made by passes, after which nothing is differentiated.
+    """An op that computes a kernel; created by passes, after differentiation.
 
     Attributes
     ----------
     kernel
-        What is computed; its operands are this op's, in order.
+        The kernel, whose operands are this op's, in order.
     """
 
     kernel: Kernel
 
     def infer(self) -> tuple[Axes, None]:
-        """Check the kernel, and that the operands are those it takes."""
+        """Check the kernel and its operands."""
         found = problem(self.kernel)
         if found is not None:
             raise ArgumentError(f"the kernel is malformed: {found}")
@@ -47,20 +47,20 @@ class FusedOp(TupleOp):
 
     @property
     def result_types(self) -> tuple[tuple[Axes, DType], ...]:
-        """What the kernel declares."""
+        """The result types of the kernel."""
         return self.kernel.result_types
 
     def may_overwrite_with(self, result: int, index: int) -> bool:
-        """As the kernel says."""
+        """Whether a result may overwrite an operand, according to the kernel."""
         return self.kernel.may_overwrite(result, index)
 
     def reference(self, *args: Any) -> tuple[Any, ...]:
-        """Compute op by op, as their references do."""
+        """Evaluate the references of its ops."""
         arrays = [np.asarray(arg) for arg in args]
         return self.interpret(arrays, lambda op, values: np.asarray(op.reference(*values)))
 
     def interpret(self, args: Sequence[Any], compute: Callable[..., Any]) -> tuple[Any, ...]:
-        """Have each op of the kernel computed."""
+        """Interpret the ops of the kernel."""
         values = list(args)
         for each in self.kernel.body:
             values.append(compute(each.op, [values[number] for number in each.args]))

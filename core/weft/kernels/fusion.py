@@ -21,21 +21,21 @@ from weft.ops.reduction import ReductionOp
 
 @dataclass(eq=False)
 class Group:
-    """Ops of a graph that become one kernel.
+    """A group of ops that is replaced by one kernel.
 
     Attributes
     ----------
     domain
-        The lengths of the dimensions that the kernel runs over.
+        The lengths of the iteration domain.
     places
-        The group's ops, each after its operands, with the places of their axes in the domain.
+        The group's ops in topological order, with their indexing maps.
     """
 
     domain: tuple[int, ...]
     places: dict[Op, IndexingMap] = field(default_factory=dict)
 
     def kernel(self, outputs: Iterable[Op]) -> tuple[Kernel, tuple[Op, ...]]:
-        """Return the kernel that computes some of the group's ops, and the operands it takes."""
+        """Return the kernel that stores some of the group's ops, and its operands."""
         slots: dict[tuple[Op, IndexingMap], int] = {}
         sources: list[list[Any]] = []
         for op, places in self.places.items():
@@ -80,12 +80,12 @@ def _operand(op: Op, places: IndexingMap) -> Operand:
 def fused(graph: Graph, groups: Iterable[Group]) -> Graph:
     """Return the graph with a `FusedOp` in the place of each group, and effects in their order.
 
-    A group must be convex: no path may leave it and come back. An op may be in several groups: each
-    computes it, and the first of them stores it if something else needs it. A broadcast or reshape
-    that is needed outside is there once more, as a view of what its group stores.
+    A group must be convex: no path may leave it and return. An op may be in several groups: each
+    computes it, and the first of them stores it if it has readers outside. A broadcast or reshape
+    with readers outside is duplicated as a view of a stored value.
 
-    Raises GraphError for a group that is not convex, and for one with an op that `graph.after`
-    makes wait for others.
+    Raises GraphError for a group that is not convex, and for one with an op that has edges in
+    `graph.after`.
     """
     groups = tuple(groups)
     return _Fusing(in_effect_order(graph), groups).run() if groups else graph
@@ -94,8 +94,7 @@ def fused(graph: Graph, groups: Iterable[Group]) -> Graph:
 def in_effect_order(graph: Graph) -> Graph:
     """Return the graph with an edge from each effect to the next.
 
-    Effects run in the order in which they were built because all ops do, and that ends where one
-    has to wait for a kernel with ops that were built later.
+    Program order keeps the order of effects, until an effect depends on a kernel with later ops.
     """
     effects = [op for op in graph.ops if op.has_effect]
     edges = {
@@ -107,7 +106,7 @@ def in_effect_order(graph: Graph) -> Graph:
 
 
 class _Fusing:
-    """One replacement of groups by kernels."""
+    """The replacement of groups by kernels in one graph."""
 
     def __init__(self, graph: Graph, groups: Iterable[Group]) -> None:
         self.graph = graph
@@ -136,7 +135,7 @@ class _Fusing:
         return self.graph.mapped(self.new)
 
     def _needed(self, groups: Iterable[Group]) -> set[Op]:
-        """Return the ops needed outside their group; views among them leave it to be there too."""
+        """Return the ops with readers outside their group; views among them leave the group."""
         found = set(self.graph.roots)
         found.update(*self.graph.after.values())
         for group in groups:
@@ -150,7 +149,7 @@ class _Fusing:
         return found
 
     def _require(self, operands: Iterable[Op]) -> None:
-        """Refuse operands that could not be made before what reads them."""
+        """Refuse a group that is not convex."""
         for op in operands:
             if op not in self.new:
                 raise GraphError(
@@ -158,12 +157,12 @@ class _Fusing:
                 )
 
     def _first(self, op: Op) -> Op:
-        """Return the op that stands for an op's group, or itself."""
+        """Return the representative of an op's group, or the op itself."""
         group = self.owner.get(op)
         return op if group is None else self.first[group]
 
     def _children(self, op: Op) -> list[Op]:
-        """Return what must come before an op, or before the whole group that it stands for."""
+        """Return the predecessors of an op, or of the group that it represents."""
         group = self.owner.get(op)
         ops, inside = ((op,), {}) if group is None else (group.places, group.places)
         needed = (arg for each in ops for arg in (*each.args, *self.graph.after.get(each, ())))

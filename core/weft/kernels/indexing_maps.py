@@ -1,8 +1,8 @@
 """Indexing maps: the dimension of the iteration domain that indexes each axis of a value.
 
-A kernel runs over a domain, a box of indices. Every value in it has, for each of its axes, the
-dimension of the domain that indexes it, or None for an axis that is whole at every point of the
-domain (the contracted axis of a matrix product), or that has length 1.
+A kernel runs over an iteration domain, a box of indices. The indexing map of a value holds for each
+axis the dimension of the domain that indexes it, or None for an axis that is whole at every point
+(the contracted axis of a matrix product) or has length 1.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ VIEWS = (BroadcastOp, ReshapeOp)
 
 
 def place(op: Op, known: Mapping[Op, IndexingMap], domain: Sequence[int]) -> IndexingMap | None:
-    """Return the places of an op's axes, given those of the operands in the kernel.
+    """Return the indexing map of an op, given those of its operands in the kernel.
 
-    None if the op cannot be computed in this domain: it would need another one, or elements of an
-    operand from elsewhere.
+    None if the op needs another domain, or elements of an operand from other points.
     """
     if isinstance(op, ElementwiseOp):
         return _place_elementwise(op, known, domain)
@@ -53,7 +52,7 @@ def _place_elementwise(
 def _place_broadcast(
     op: BroadcastOp, first: IndexingMap, domain: Sequence[int]
 ) -> IndexingMap | None:
-    """Place new axes by what is left: the domain's dimensions in order, if the lengths agree."""
+    """Map new axes to the remaining dimensions in order, if the lengths agree."""
     shape = op.axes.shape
     if shape != tuple(domain):
         return None
@@ -73,7 +72,7 @@ def _place_reshape(op: ReshapeOp, first: IndexingMap) -> IndexingMap | None:
 
 
 def operand_indexing_map(op: Op, index: int, places: IndexingMap) -> IndexingMap:
-    """Return the places of an operand from outside the kernel, given those of the op itself."""
+    """Return the indexing map of an operand from outside the kernel, given that of the op."""
     arg = op.args[index]
     if isinstance(op, MatmulOp):
         *outer, rows, columns = places

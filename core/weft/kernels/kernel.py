@@ -19,16 +19,16 @@ from weft.support.source import Location
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value that a kernel takes from memory.
+    """An operand of a kernel, in memory.
 
     Attributes
     ----------
     axes, dtype
-        What it is.
+        Its type.
     places
-        For each axis its dimension of the domain; see `weft.kernels.indexing_maps`.
+        Its indexing map; see `weft.kernels.indexing_maps`.
     constant
-        The array of a constant without axes, which code may contain as a number; else None.
+        The array of a scalar constant, which code may contain as a literal; else None.
     """
 
     axes: Axes
@@ -49,15 +49,15 @@ class Instruction:
     Attributes
     ----------
     op
-        The op, with its attributes, axes, dtype and the user's line. Its own operands are those
-        of the graph before fusion: the kernel's are in `args`.
+        The op, with its attributes, axes, dtype and the user's line. Its operands are those of the
+        graph before fusion; the kernel's are in `args`.
     args
-        The numbers of its operands among the kernel's values.
+        The value numbers of its operands.
     places
-        For each axis of the result its dimension of the domain.
+        The indexing map of its result.
     stage
-        How many reductions come one after the other before it. All of one stage can be computed
-        in one sweep over the domain.
+        The length of the longest chain of reductions before it. Instructions of one stage can share
+        a loop nest.
     """
 
     op: Op
@@ -78,29 +78,29 @@ class Instruction:
 
     @property
     def is_reduction(self) -> bool:
-        """Whether it reduces, and its result is complete only after the sweep of its stage."""
+        """Whether it is a reduction, whose result is complete after the loops of its stage."""
         return isinstance(self.op, ReductionOp)
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A group of ops that runs as one: a domain, operands, instructions in order, and results.
+    """A kernel: an iteration domain, operands, instructions in order, and results.
 
-    Values are numbered: operands from 0, then instructions. A kernel without reductions computes
-    each point of the domain by itself. With reductions, which all run over the dimensions in
-    `reduced`, values either vary along those or are the same all along them, once per point of
-    the kept dimensions.
+    Values are numbered: operands from 0, then instructions. In a kernel without reductions, points
+    of the domain are independent. With reductions, which all run over the dimensions in
+    `reduced`, values either vary along these or are invariant, one for each point of the kept
+    dimensions.
 
     Attributes
     ----------
     domain
-        The lengths of the dimensions that the kernel runs over.
+        The lengths of the iteration domain.
     reduced
-        The dimensions of the domain that its reductions run over; empty without any.
+        The dimensions that its reductions run over; empty without reductions.
     operands, body
-        What is read, and what is computed, each instruction after its operands.
+        The operands, and the instructions in topological order.
     outputs
-        The numbers of the values that are stored, one for each result of the `FusedOp`.
+        The value numbers of the results.
     """
 
     domain: tuple[int, ...]
@@ -127,24 +127,24 @@ class Kernel:
 
     @property
     def locations(self) -> tuple[Location, ...]:
-        """The user's lines of all its ops, each once, in order."""
+        """The distinct source lines of its ops, in order."""
         return tuple(dict.fromkeys(each.op.location for each in self.body))
 
     @cached_property
     def _before_product(self) -> int:
-        """How many instructions come before the matrix product; all if there is none."""
+        """The number of instructions before the matrix product; all if there is none."""
         kinds = (isinstance(each.op, MatmulOp) for each in self.body)
         return next((place for place, is_product in enumerate(kinds) if is_product), len(self.body))
 
     @property
     def product(self) -> Instruction | None:
-        """The matrix product, from whose elements the instructions after it are computed."""
+        """The matrix product, whose elements the later instructions read."""
         before = self._before_product
         return self.body[before] if before < len(self.body) else None
 
     @property
     def prologue(self) -> tuple[Instruction, ...]:
-        """The instructions before the matrix product, which make its first operand."""
+        """The instructions before the matrix product, which compute its first operand."""
         return () if self.product is None else self.body[: self._before_product]
 
     @property
@@ -157,9 +157,9 @@ class Kernel:
         return self.body[number - len(self.operands)]
 
     def varies(self, number: int) -> bool:
-        """Whether a value differs from point to point along the reduced dimensions.
+        """Whether a value varies along the reduced dimensions.
 
-        In a kernel without reductions every value does that has axes.
+        In a kernel without reductions, every value with axes varies.
         """
         places = self.values[number].places
         if not self.reduced:
@@ -168,7 +168,7 @@ class Kernel:
 
     @cached_property
     def stages(self) -> int:
-        """The number of sweeps over the domain where a row is too long to stay in a cache."""
+        """The number of loop nests for rows that exceed the cache."""
         return 1 + max((each.stage for each in self.body), default=0)
 
     def reductions_of(self, stage: int) -> list[int]:
@@ -210,7 +210,7 @@ class Kernel:
 
     @cached_property
     def key(self) -> Hashable:
-        """What two kernels share that do the same to other operands: names and lines aside."""
+        """A key that is equal for kernels that differ in operands, names and lines only."""
         return (
             self.domain,
             self.reduced,
@@ -229,7 +229,7 @@ class Kernel:
         return (each for each in self.body if number in each.args)
 
     def last_stage(self, number: int) -> int:
-        """Return the last stage in which a sweep needs a value, to recompute others if need be."""
+        """Return the last stage whose loops need a value, directly or to recompute others."""
         if self.stages == 1:
             return 0
         needed = {number}
@@ -243,11 +243,10 @@ class Kernel:
         return last
 
     def may_overwrite(self, result: int, operand: int) -> bool:
-        """Whether a result may be stored where an operand lies.
+        """Whether a result may overwrite an operand.
 
-        Each point must read the operand at its own place only, and no later sweep may read it. A
-        result that there is once for all points along the reduced dimensions may lie where an
-        operand does that is read as often.
+        Each point must read the operand at its own index only, and no later stage may read it. An
+        invariant result may overwrite an operand with the same indexing map.
         """
         if any(operand in each.args for each in self.prologue):
             return False
