@@ -47,13 +47,12 @@ def export_c(
     computation: NativeComputation, folder: str | os.PathLike[str], name: str | None = None
 ) -> tuple[Path, Path]:
     """Write a computation as C source; see `NativeComputation.export_c`."""
-    from weft_native.transformer import NativeTransformer
-
     title = identifier(name or computation.name)
     if not computation.is_static:
         raise ArgumentError(f"{computation.name} has unknown lengths: give axes={{axis: 32}}")
     original = computation.transformer
-    with NativeTransformer(threads=1, cache=False, passes=original.graph_passes) as scalar:
+    options: Any = {"threads": 1, "cache": False, "passes": original.graph_passes}
+    with type(original)(**options) as scalar:
         dialect = replace(scalar.processor.dialect, has_vectors=False)
         scalar.processor = replace(scalar.processor, dialect=dialect, has_blas=False)
         program = scalar.computation(computation.graph, name=computation.name).program

@@ -27,13 +27,13 @@ class DeviceMemory(BackendInterface):
     device_buffers
         Every device buffer, allocated or not.
     allocations
-        Transformed allocations that `allocate_storage` has not run yet.
+        Allocations that `allocate_storage` has not run yet.
     state_tensors
         The device tensor of each state.
     initial_constants
         The states to initialise by copying a constant.
     arena
-        The buffer for what programs compute, as large as the largest plan needs.
+        The arena that all programs share, as large as the largest plan needs.
     allocated
         Whether the buffers have been allocated.
     """
@@ -47,14 +47,14 @@ class DeviceMemory(BackendInterface):
         self.allocated = False
 
     def forget_memory(self) -> None:
-        """Let go of all buffers."""
+        """Release all buffers."""
         self.device_buffers, self.allocations = OrderedSet(), []
         self.state_tensors = {}
         self.arena = None
 
     @contextmanager
     def memory_restored_on_error(self) -> Iterator[None]:
-        """Let go of the buffers that were made inside if an error is raised there."""
+        """Release the buffers created in the ``with`` block if it raises."""
         states, buffers, arena = (
             dict(self.state_tensors),
             OrderedSet(self.device_buffers),
@@ -68,7 +68,7 @@ class DeviceMemory(BackendInterface):
             raise
 
     def transform_allocate(self, programs: Iterable[Program]) -> None:
-        """Create the buffers and tensors of programs, and transform the allocation of new ones."""
+        """Create the buffers and tensors of programs, and the allocations of new buffers."""
         known = OrderedSet(self.device_buffers)
         for program in programs:
             self.initialize_tensor_descriptions(program)
@@ -132,12 +132,12 @@ class DeviceMemory(BackendInterface):
         self.allocated = True
 
     def set_initial_constants(self) -> None:
-        """Copy the constants that states begin with."""
+        """Copy the constant initial values of states."""
         for state, op in self.initial_constants.items():
             self.set_initial(self.state_tensors[state], op)
 
 
 def _solved_axes(graph: Graph) -> dict[Any, Axes]:
-    """Return the axes of each state in a graph, which are known where its own may not be."""
+    """Return the axes of each state as the graph solves them."""
     solved = {op.state: op.axes for op in graph.ops if isinstance(op, ReadOp)}
     return solved | {state: value.axes for state, value in graph.updates}

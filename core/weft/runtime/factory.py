@@ -1,4 +1,4 @@
-"""Chooses a backend by argument, context or environment, else NumPy."""
+"""Backend selection: by argument, context or environment, else NumPy."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
 
 
 def _kind(name: Chosen) -> tuple[type[Transformer], str]:
-    """Return the class of a backend and what messages call it."""
+    """Return the class of a backend and its name for messages."""
     _require(name)
     if isinstance(name, str):
         return plugins.load(plugins.BACKENDS, name), name
@@ -63,7 +63,7 @@ def _kind(name: Chosen) -> tuple[type[Transformer], str]:
 
 
 def _require(name: Chosen) -> None:
-    """Refuse what cannot be a backend; nothing is imported for that."""
+    """Refuse values that cannot be a backend, without importing any."""
     if isinstance(name, str):
         plugins.require(plugins.BACKENDS, name)
     elif not (isinstance(name, type) and issubclass(name, Transformer)):
@@ -85,7 +85,7 @@ def _from_environment() -> tuple[type[Transformer], str]:
 
 
 def _option_names(kind: type[Any]) -> list[str]:
-    """Return the options of a backend: a class that takes any passes them on to its base."""
+    """Return the option names of a backend, including those of its base classes."""
     known: set[str] = set()
     for base in kind.__mro__:
         if "__init__" in vars(base):

@@ -34,9 +34,9 @@ class ImportedGraph:
     outputs
         The tensors that a call returns, by name.
     updates
-        An op that writes the states of the graph, done at every call; None without any.
+        An op that writes the graph's states in every call; None without states.
     memory
-        What else the file's format says of memory, as text; `weft run --plan` prints it.
+        A text on memory from the file's format, which `weft run --plan` prints.
     """
 
     inputs: Mapping[str, Any]
@@ -45,19 +45,19 @@ class ImportedGraph:
     memory: str = ""
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
-        """Return what a call takes for values by name; raises ArgumentError if one is missing."""
+        """Return a call's arguments from values by name; raises ArgumentError if one is missing."""
         missing = [name for name in self.inputs if name not in given]
         if missing:
             raise ArgumentError(f"the graph has inputs without values: {', '.join(missing)}")
         return [given[name] for name in self.inputs]
 
     def explained(self, error: IndexOutOfRange, arguments: Sequence[Any]) -> IndexOutOfRange:
-        """Return the error of a call in the words of the file's format, where it has any."""
+        """Return the error of a call in the terms of the file's format."""
         return error
 
     @property
     def results(self) -> list[Op]:
-        """What a computation of the graph returns: the outputs, then None for the updates."""
+        """Return the results of the graph's computation: the outputs, then None for the updates."""
         return [*self.outputs.values(), *([self.updates] if self.updates is not None else [])]
 
 
@@ -68,7 +68,7 @@ class Importer(Protocol):
     Attributes
     ----------
     suffixes
-        The ends of the names of such files, in small letters, each with its dot.
+        The suffixes of such files, in lower case, with the dot.
     """
 
     suffixes: tuple[str, ...]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def initializers_of(ops: Iterable[Op], initialised: Iterable[Any]) -> list[Op]:
-    """Return the initialisers of the states among ops that have no value yet.
+    """Return the initialisers of the uninitialised states among ops.
 
-    Initialisers of states that another one reads are found too, and come before it.
+    Initialisers of states that another initialiser reads are included, before it.
     """
     found: dict[Op, None] = {}
     done: set[Op] = set(initialised)
@@ -42,7 +42,7 @@ def initializers_of(ops: Iterable[Op], initialised: Iterable[Any]) -> list[Op]:
 
 
 def initial_constants(initializers: Iterable[Op]) -> dict[Any, Op]:
-    """Return the constants that states are set to as they are, which takes no program."""
+    """Return the constant initial values of states, which are copied without a program."""
     writes = (op.args for op in initializers)
     return {
         state: value for state, value in writes if value.is_constant and value.axes == state.axes
@@ -55,7 +55,7 @@ def initial_computation(
     name: str,
     given: Mapping[Symbol, int],
 ) -> Computation:
-    """Return the computation that runs initialisers, for given lengths; it has no program yet."""
+    """Return the computation of initialisers, for given lengths, without a program."""
     with scope.saved_user_deps():
         init_op = sequential(initializers) if initializers else doall(())
         made = Computation(transformer, [init_op], (), name)

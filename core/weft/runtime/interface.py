@@ -1,4 +1,4 @@
-"""The interface of backends: what a transformer asks of the class that derives from it."""
+"""The interface of backends: the methods that a backend's transformer implements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.runtime.program import Program
 
 
 class BackendInterface(ABC):
-    """What a backend gives: its target, buffers and executable code.
+    """The interface of a backend: its target, buffers and executable code.
 
     `target`, `device_buffer_storage` and `transform_ordered_ops` are abstract; the rest has
     defaults.
@@ -33,7 +33,7 @@ class BackendInterface(ABC):
     @property
     @abstractmethod
     def target(self) -> Target:
-        """What the backend can do."""
+        """The capabilities of the backend."""
 
     @abstractmethod
     def device_buffer_storage(self, nbytes: int, name: str) -> DeviceBufferStorage:
@@ -45,20 +45,20 @@ class BackendInterface(ABC):
     ) -> Callable[..., None]:
         """Return a callable that runs the steps.
 
-        It takes the input arrays, C-contiguous and of the right dtype and shape, and then, for each
-        result, a C-contiguous array to write it to. Where operands and results of steps lie is said
-        by `program.tensors` and, for memory of the caller, by the description in the step.
+        It takes the input arrays, C-contiguous and of the right dtype and shape, then for each
+        result a C-contiguous array to write to. The memory of operands and results is given by
+        `program.tensors` and, for memory of the caller, by the layout in the step.
         """
 
     def code_options(self) -> Sequence[Any]:
-        """Return what generated code depends on beside graph, target and passes.
+        """Return the inputs of code generation beside graph, target and passes, for the cache key.
 
-        Numbers, text, dtypes, and functions and classes that are found under their names.
+        These are numbers, text, dtypes, and functions and classes with importable names.
         """
         return ()
 
     def export(self, program: Program, packing: Serializer) -> Any:
-        """Return the code of a program, just transformed, as JSON; None if that cannot be done.
+        """Return the code of a compiled program as JSON; None if that is not supported.
 
         `packing` says places in memory, values and lines of source as JSON. It raises
         NotCanonical where it cannot, which may pass: the program is not kept then.
@@ -68,7 +68,7 @@ class BackendInterface(ABC):
     def restore(self, program: Program, unpacking: Deserializer) -> Callable[..., None]:
         """Return the callable for a program of which `unpacking.code` is what `export` returned.
 
-        In place of `transform_ordered_ops`: there are no steps, and no plan unless it is looked at.
+        Replaces `transform_ordered_ops`: there are no steps, and no plan until it is accessed.
         """
         raise NotImplementedError
 
@@ -79,15 +79,15 @@ class BackendInterface(ABC):
         """Finish the transformation of allocations."""
 
     def arena_storage(self, program: Program) -> DeviceBufferStorage:
-        """Return a new, unallocated buffer for what a program, and smaller ones, compute."""
+        """Return a new, unallocated arena for a program, and for smaller ones."""
         return self.device_buffer_storage(program.arena_size, "arena")
 
     def constant_storage(self, op: Op) -> DeviceBufferStorage:
-        """Return a buffer for a constant; its value is copied there after allocation."""
+        """Return a buffer for a constant, whose value is copied after allocation."""
         return self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
 
     def finish_transform(self) -> None:  # noqa: B027
-        """Finish the transformation of computations, each of which has an executor now."""
+        """Finish the transformation of computations, which have executors now."""
 
     def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
         """Copy the host value of a constant to the device."""

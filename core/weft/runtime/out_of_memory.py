@@ -18,7 +18,7 @@ _SHOWN = 3
 
 
 def note_largest_tensors(error: MemoryError, graph: Graph) -> None:
-    """Note on an error which tensors of a graph are the largest, and where they were made."""
+    """Add a note to an error with the largest tensors of a graph and their source lines."""
     sizes = ((op.axes.size * op.dtype.itemsize, op) for op in graph.ops if _takes_memory(op))
     found = nlargest(_SHOWN, sizes, key=lambda each: each[0])
     lines = [_request(size, _described(op), op.location) for size, op in found]
@@ -27,7 +27,7 @@ def note_largest_tensors(error: MemoryError, graph: Graph) -> None:
 
 @contextmanager
 def noting_request(nbytes: int, what: str) -> Iterator[None]:
-    """Note on a MemoryError how many bytes were asked for, for what, and by which line."""
+    """Add a note to a MemoryError with the requested bytes, their purpose and the source line."""
     try:
         yield
     except MemoryError as error:

@@ -21,27 +21,26 @@ class Program:
     name
         Unique in the transformer; names generated code.
     captured
-        The graph before any pass. What it takes and returns is what the program does.
+        The graph before any pass, which defines the inputs and results.
     graph
-        The graph, after the passes once they have run.
+        The graph, after the passes if they have run.
     plan
         Its plan.
     arena_size, buffers
-        What the plan says of memory.
+        The size of the arena, and the buffers of the plan.
     storages
-        The device buffer behind each buffer; none for inputs and results, which are the caller's
-        memory.
+        The device buffer of each buffer, except for inputs and results, which are the caller's.
     tensors
-        The device tensor of each op's value; none for those in inputs and results.
+        The device tensor of each op's value, except in inputs and results.
     run
-        Computes: takes the input arrays, then the arrays to write results to.
+        The executable: takes the input arrays, then the arrays for the results.
     source
         The generated program as text; set it to text, or to a function that returns it.
     code
-        What the backend keeps of its generated code; it is no one else's.
+        The backend's own data on its generated code.
     is_restored, later
-        Whether it was found compiled, and what works out its graph and its plan then: that happens
-        when `graph`, `plan` or `tensors` is first looked at.
+        Whether it was restored from the cache, and the function that then computes its graph and
+        plan when `graph`, `plan` or `tensors` is first accessed.
     """
 
     run: Callable[..., None]
@@ -63,7 +62,7 @@ class Program:
 
     @property
     def graph(self) -> Graph:
-        """The graph, after the passes once they have run."""
+        """The graph, after the passes if they have run."""
         self._look()
         return self._graph
 
@@ -104,7 +103,7 @@ class Program:
 
     @property
     def states(self) -> list[Any]:
-        """Every state that the program reads or writes."""
+        """All states that the program reads or writes."""
         if self.is_restored:
             return [buffer.owner for buffer in self.buffers if buffer.kind == STATE]
         return list(self._graph.states)

@@ -1,9 +1,8 @@
-"""The result pool: reuses the memory of large results that nobody holds any more.
+"""The result pool: reuses the memory of large results that are no longer referenced.
 
-The first touch of fresh memory takes longer than most of what a call does with it. What the caller
-gets is a new array each time, a view of memory; whoever holds the array or any view of it holds
-the memory, which Python's reference count tells. It begins with a page, as devices that share the
-host's memory want it.
+The first access to fresh pages costs more than most of a call. Each call returns a new array, a
+view of pooled memory; Python's reference count tells whether the array or any view of it is still
+referenced. The memory is page-aligned, as devices that share the host's memory require.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MOST = 2
 
 
 class ResultPool:
-    """Memory for one result of a program, which `what` names in errors; safe in several threads."""
+    """The memory for one result of a program, which `what` names in errors; thread-safe."""
 
     def __init__(self, shape: tuple[int, ...], dtype: DType, what: str = "a result") -> None:
         self.shape = shape
@@ -40,7 +39,7 @@ class ResultPool:
         self.buffers: deque[Array] = deque()
 
     def take(self) -> Array:
-        """Return an array for the result, which the caller of the program will own.
+        """Return an array for the result, owned by the program's caller.
 
         Raises HostMemoryError if there is no memory for it.
         """
@@ -69,13 +68,13 @@ class ResultPool:
 
 
 def _made(nbytes: int, shape: tuple[int, ...], dtype: DType) -> Array:
-    """Return an array that begins with a page of the memory that it is a view of."""
+    """Return a page-aligned array."""
     memory = np.empty(nbytes + mmap.PAGESIZE, np.uint8)
     return np.ndarray(shape, dtype, memory, -memory.ctypes.data % mmap.PAGESIZE)
 
 
 def _references() -> int:
-    """Return the reference count that `take` sees of memory that nobody holds."""
+    """Return the reference count of unreferenced memory, as `take` sees it."""
     buffers = deque([_made(0, (0,), np.dtype(np.uint8))])
     for _ in range(len(buffers)):
         buffer = buffers.popleft()

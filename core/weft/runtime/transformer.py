@@ -63,7 +63,7 @@ if hasattr(os, "register_at_fork"):
 
 @contributions.base_of(plugins.BACKENDS)
 class Transformer(DeviceMemory):
-    """A backend at work.
+    """A backend's compiler and runtime.
 
     Parameters
     ----------
@@ -83,11 +83,11 @@ class Transformer(DeviceMemory):
     Attributes
     ----------
     computations, all_results
-        Every computation, and every op that one returns.
+        All computations, and all their result ops.
     init_computation
         The latest computation of initialisers.
     finalized, initialized, closed
-        How far the life cycle has come; `allocated` comes between the first two.
+        The state of the life cycle; `allocated` comes between the first two.
     computation_class
         The class of its computations, which a backend may extend.
     """
@@ -173,7 +173,7 @@ class Transformer(DeviceMemory):
         return program
 
     def compile(self, made: Computation, program: Program) -> None:
-        """Compile a program, and what else has not been; an error is raised if it is its own."""
+        """Compile a program and other pending ones; raises the error of this program only."""
         with self.state_lock:
             self.require_open()
             if (made, program) not in self._pending:
@@ -207,7 +207,7 @@ class Transformer(DeviceMemory):
     # Initialisation
 
     def initialize(self) -> None:
-        """Compile what has not been compiled, allocate, and run initialisers that have not run.
+        """Compile pending programs, allocate, and run pending initialisers.
 
         Called by the first call of a computation; calling it again does nothing. If a computation
         cannot be compiled its error is raised, but the others are ready; it is tried again when it
@@ -219,10 +219,10 @@ class Transformer(DeviceMemory):
             _raise_from(failures, next(iter(failures)))
 
     def _compile_pending(self) -> dict[Program, Exception]:
-        """Compile, allocate and run what is new; returns the errors of programs that failed.
+        """Compile, allocate and initialise pending programs; returns the errors of failed ones.
 
-        Nothing here keeps an error: its traceback holds the frames of all who called, and so their
-        models and memory.
+        Errors are not kept: a traceback references the callers' frames, and so their models and
+        memory.
         """
         with self.state_lock, gc_paused():
             if self.initialized and not self._pending:
@@ -243,7 +243,7 @@ class Transformer(DeviceMemory):
     def _compile_isolated(
         self, pending: list[tuple[Computation, Program]]
     ) -> dict[Program, Exception]:
-        """Bring up programs together or, if that fails, one by one; returns their errors."""
+        """Compile programs together or, if that fails, one by one; returns their errors."""
         try:
             with blaming(origin_of(type(self)), lambda: self._compiling(pending), extends=False):
                 self._compile_batch(pending)
@@ -264,7 +264,7 @@ class Transformer(DeviceMemory):
         return f"while it compiled {names} for backend {type(self).transformer_name}"
 
     def _compile_batch(self, pending: list[tuple[Computation, Program]]) -> None:
-        """Transform, allocate and initialise; on an error nothing of it is left behind."""
+        """Transform, allocate and initialise; an error undoes all of it."""
         init = self._init
         try:
             with self.memory_restored_on_error():
@@ -283,9 +283,9 @@ class Transformer(DeviceMemory):
     def _transform_computations(
         self, pending: list[tuple[Computation, Program]]
     ) -> list[tuple[Computation, Program]]:
-        """Bring new programs to a form that runs; returns them, then those of their initialisers.
+        """Transform new programs; returns them, then those of their initialisers.
 
-        Only the buffers and initialisers that earlier computations did not bring are new.
+        Buffers and initialisers of earlier computations are reused.
         """
         self._restore_or_run_passes(program for _, program in pending)
         everything = [*pending, *self._init_computation(pending)]
@@ -305,7 +305,7 @@ class Transformer(DeviceMemory):
         return everything
 
     def _restore_or_run_passes(self, programs: Iterable[Program]) -> None:
-        """Take programs that were compiled before as they are, and run the passes on the others."""
+        """Restore programs from the cache, and run the passes on the others."""
         unknown = [
             each for each in programs if not (each.is_restored or self.compile_cache.find(each))
         ]
@@ -313,9 +313,9 @@ class Transformer(DeviceMemory):
             self.run_registered_graph_passes(unknown)
 
     def plan_again(self, program: Program, order: Sequence[Op]) -> None:
-        """Work out graph and plan of a restored program, with its ops in the order they had.
+        """Compute the graph and plan of a restored program, with its ops in compiled order.
 
-        Once, whichever thread comes first; what looks at the graph meanwhile sees it as it is.
+        This happens once; other threads meanwhile see the graph as it is.
         """
         with self.state_lock, gc_paused():
             if program.later is None or program in self._planned_again:
@@ -353,18 +353,18 @@ class Transformer(DeviceMemory):
             )
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
-        """Return the initialisers of the states among ops that have no value here yet.
+        """Return the initialisers of the uninitialised states among ops.
 
-        Initialisers of states that another one reads are found too, and come before it.
+        Initialisers of states that another initialiser reads are included, before it.
         """
         return initializers_of(ops, self.state_tensors)
 
     def _init_computation(
         self, pending: list[tuple[Computation, Program]]
     ) -> list[tuple[Computation, Program]]:
-        """Make the computation that initialises states without memory, and run passes on it.
+        """Create the computation that initialises states without memory, and run passes on it.
 
-        Constants are left out, to be copied without a program.
+        Constant initial values are copied instead.
         """
         states = [state for _, program in pending for state in program.states]
         ordered = self.ordered_initializers(states)
@@ -390,7 +390,7 @@ class Transformer(DeviceMemory):
 
     @property
     def init_computation(self) -> Computation | None:
-        """The latest computation of initialisers, which sets states again when it is called."""
+        """The latest computation of initialisers, which resets states when it is called."""
         self.require_open()
         with self.state_lock:
             return None if self._init is None else self._init()
@@ -439,20 +439,20 @@ class Transformer(DeviceMemory):
             raise StateError(self._why_closed)
 
     def close(self) -> None:
-        """Let go of all computations and device memory; the transformer cannot be used again."""
+        """Release all computations and device memory; the transformer cannot be used again."""
         self._close("the transformer has been closed: make another one")
 
     def after_fork(self) -> None:
-        """Begin in a forked process, in which only the thread is left that forked it.
+        """Handle a fork in the child process, which has only the forking thread.
 
-        If another one was in a call or compiled, what it did stays half done: states that may be
-        mixed, and everything else, are not used any more.
+        If another thread was in a call or compiled, states may be inconsistent, and the transformer
+        cannot be used.
         """
         if renew(self.state_lock):
             Transformer._close(self, FORKED)
 
     def _close(self, why: str) -> None:
-        """Let go of everything; calls raise StateError from then on, that says why."""
+        """Release everything; later calls raise StateError with the reason."""
         with self.state_lock:
             if not self.closed:
                 self._why_closed = why
@@ -483,7 +483,7 @@ class Transformer(DeviceMemory):
 def _raise_from(failures: dict[Program, Exception], program: Program) -> NoReturn:
     """Raise the error of a program.
 
-    No frame of a traceback may hold the error, or all of them would live until the collector runs.
+    No frame of its traceback may reference the error, or all would live until a garbage collection.
     """
     failure = failures[program]
     failures.clear()
