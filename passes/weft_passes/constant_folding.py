@@ -1,7 +1,7 @@
 """ConstantFolding: replaces ops of constants by constants.
 
-A result is folded only if it is small, or no larger than what it was made from: a broadcast zero
-stays a view.
+A result is folded only if it is small, or no larger than its operands: a broadcast zero stays a
+view.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEPT = (ParameterOp, ReadOp, BroadcastOp)
 
 
 class ConstantFolding(GraphPass):
-    """Compute what does not depend on inputs or state while compiling."""
+    """Evaluate ops of constants at compile time."""
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
         """Fold in one sweep, operands first."""
@@ -61,7 +61,7 @@ def _folded(op: Op) -> Op:
 
 
 def _held(array: np.ndarray[Any, Any]) -> int:
-    """Return the bytes of the different elements of an array, which may repeat some."""
+    """Return the bytes of an array's distinct elements."""
     lengths = zip(array.shape, array.strides, strict=True)
     held: int = array.itemsize * prod(length for length, stride in lengths if stride)
     return held

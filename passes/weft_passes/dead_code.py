@@ -1,7 +1,7 @@
 """DeadCode: removes ops that no result or effect needs.
 
-An op that no root reaches is not part of a graph. What is left to drop: updates that write a
-state's own value back, and ordering edges of ops that are gone.
+Unreachable ops are not part of a graph. Left to remove are updates that write a state's own value
+back, and ordering edges of removed ops.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from weft.plugins import hookimpl
 
 
 class DeadCode(GraphPass):
-    """Drop updates that change nothing, and edges from ops that are gone."""
+    """Remove updates that change nothing, and edges from removed ops."""
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
-        """Look at updates and edges once."""
+        """Remove dead updates and edges in one sweep."""
         updates = [
             (state, value)
             for state, value in graph.updates

@@ -1,4 +1,4 @@
-"""MergeEqual: value numbering; merges ops of equal class, attributes and operands."""
+"""MergeEqual: value numbering; merges ops with equal classes, attributes and operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RequiredTensorShaping: reshapes tensors to the rank that the backend's loops take.
+"""RequiredTensorShaping: reshapes tensors to the rank that the backend's loops support.
 
 Neighbouring axes become one where every operand's strides step through them evenly: down to one
 axis for elementwise ops, and to (kept, reduced) or (reduced, kept) for reductions. Strides are

@@ -43,7 +43,7 @@ from weft.plugins import hookimpl
 
 
 class SimplePrune(PeepholeGraphPass):
-    """Drop arithmetic that changes nothing, and fold scalars."""
+    """Remove arithmetic that changes nothing, and fold scalars."""
 
     @visit.on_type(NegativeOp)
     def prune_negative(self, op: Op) -> None:

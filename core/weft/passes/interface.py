@@ -28,13 +28,13 @@ from weft.support.quoting import file_name
 
 @contributions.base_of(PASSES)
 class GraphPass(ABC):
-    """A rewrite of a whole graph."""
+    """A pass over a whole graph."""
 
     @abstractmethod
     def do_pass(self, graph: Graph, target: Target) -> Graph:
-        """Return a graph of the same meaning; the very same one if nothing changed.
+        """Return an equivalent graph; the same object if nothing changed.
 
-        A pure function: the given graph and its ops stay as they are.
+        A pure function: the given graph and its ops are not modified.
         """
 
     @property
@@ -66,7 +66,7 @@ visit = OnType()
 
 
 class PeepholeGraphPass(GraphPass):
-    """A pass that looks at one op at a time and may replace it.
+    """A pass that rewrites one op at a time.
 
     Methods marked ``@visit.on_type(SomeOp)`` see every op of that class or a subclass, the nearest
     class in the op's MRO winning; a subclass of the pass adds visitors or overrides those of its
@@ -96,7 +96,7 @@ class PeepholeGraphPass(GraphPass):
 
     @property
     def target(self) -> Target:
-        """What the backend can do, while the pass runs."""
+        """The target, while the pass runs."""
         return _run_of(self).target
 
 

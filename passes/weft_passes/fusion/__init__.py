@@ -1,4 +1,4 @@
-"""Fusion: ops that can run in one sweep over memory become kernels."""
+"""Fusion: groups ops into kernels that share one loop nest."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from weft_passes.fusion.siblings import merge_siblings
 
 
 class Fusion(GraphPass):
-    """Put ops that the target can fuse into kernels, so that fewer bytes move.
+    """Group the ops that the target can fuse into kernels, to move fewer bytes.
 
-    A sweep over the graph adds each op to the cluster of its operands, a second merges clusters
-    that read the same value, a third computes values where they are read if that moves less. All
-    keep every path from a cluster away from it; see `Clusters`.
+    The first sweep over the graph adds each op to the cluster of its operands, the second merges
+    clusters that read the same value, the third recomputes values in their readers' clusters if
+    that moves fewer bytes. All keep clusters convex; see `Clusters`.
     """
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
-        """Fuse in linear time; a graph with unknown lengths stays as it is."""
+        """Fuse in linear time; a graph with unknown lengths is returned unchanged."""
         if graph.symbols or not any(map(may_fuse, graph.kinds)):
             return graph
         clusters = Clusters(in_effect_order(graph), target)

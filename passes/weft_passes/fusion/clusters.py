@@ -1,13 +1,13 @@
 """Clusters: groups of ops to fuse, with ranks that keep their graph acyclic.
 
-Every cluster has a rank, and so has every op in none. What reads a value from outside its own
-cluster has a higher rank than what makes it. So a path that leaves a cluster climbs and cannot come
-back: each cluster is convex, and all of them together can be put in order. Two clusters of equal
-rank can always be merged; one may be lifted to the rank of another while those that read from it
-stay above.
+Every cluster, and every op outside of clusters, has a rank. A reader of a value from outside its
+own cluster has a higher rank than the producer. So ranks increase along a path that leaves a
+cluster, which cannot return: each cluster is convex, and the graph of clusters is acyclic. Two
+clusters of equal rank can always be merged; a cluster may be lifted to a higher rank below its
+readers.
 
-What can write over an old value has a higher rank than whatever else reads that, too. So no reader
-of the old value waits for the new one, and that needs no memory of its own: to copy all of a state
+An op that can overwrite an old value has a higher rank than other readers of it, too. So no reader
+of the old value depends on the new one, which needs no buffer of its own: a copy of a whole state
 costs more than any kernel saves.
 """
 
@@ -30,22 +30,22 @@ MOST_READERS = 256
 
 
 class Cluster:
-    """Ops that will be one kernel.
+    """A group of ops that becomes one kernel.
 
     Attributes
     ----------
     domain, whole
-        The lengths of the kernel's dimensions, and the places of a value that has them all.
+        The lengths of the iteration domain, and the indexing map of a value with all dimensions.
     places
-        Its ops, in no particular order, with the places of their axes in the domain.
+        Its ops, unordered, with their indexing maps.
     operands
-        The ops outside that it reads.
+        The ops outside of it whose values it reads.
     rank
         See the module.
     reduced
         The dimensions that its reductions run over; None without any.
     root, prologue
-        Its matrix product, if it has one, and the ops that make the first operand of that.
+        Its matrix product, if any, and the ops that compute the first operand of that.
     """
 
     __slots__ = ("domain", "operands", "places", "prologue", "rank", "reduced", "root", "whole")
@@ -66,12 +66,12 @@ class Cluster:
         return len(self.places) + len(self.operands) + (0 if self.root is None else 2)
 
     def operands_in_order(self) -> list[Op]:
-        """Return the operands, each once, in an order that is the same in every process."""
+        """Return the distinct operands in a deterministic order."""
         args = dict.fromkeys(arg for op in self.places for arg in op.args)
         return [arg for arg in args if arg in self.operands]
 
     def add(self, op: Op, places: IndexingMap) -> None:
-        """Take in an op, whose operands from outside are in `operands` already."""
+        """Add an op, whose operands from outside are in `operands` already."""
         self.places[op] = places
         if isinstance(op, MatmulOp):
             self.root = op
@@ -85,21 +85,21 @@ class Clusters:
     Attributes
     ----------
     home
-        The cluster of each op that is in one.
+        The cluster of each op in a cluster.
     ranks
-        The rank of each op that is in none; ops that everything comes after have none.
+        The rank of each other op; sources of the graph have none.
     source
-        For a view, the op whose elements it shows.
+        For a view, the op that it is a view of.
     readers
-        For an op in a cluster, the ops that read its value as it is.
+        For an op in a cluster, the direct readers of its value.
     apart
-        For an op in a cluster, the ops that read its value by a view outside of the cluster.
+        For an op in a cluster, the readers of its value through a view outside of the cluster.
     copies
-        For an op, the clusters that compute it in addition to its home.
+        For an op, the clusters that recompute it.
     overwriting
-        What can write over an old value.
+        The ops that can overwrite an old value.
     overwriters
-        For an op, those that write over what it reads, and so come after it.
+        For an op, those that overwrite its operands, and so come after it.
     """
 
     def __init__(self, graph: Graph, target: Target) -> None:
@@ -118,20 +118,20 @@ class Clusters:
                 self.overwriters.setdefault(op, []).append(late)
 
     def rank(self, op: Op) -> int:
-        """Return the rank of an op or its cluster; -1 for one that needs no others."""
+        """Return the rank of an op or its cluster; -1 for a source of the graph."""
         op = self.source.get(op, op)
         cluster = self.home.get(op)
         return self.ranks.get(op, -1) if cluster is None else cluster.rank
 
     def rank_after(self, ops: Iterable[Op]) -> int:
-        """Return the lowest rank for what reads values from outside its cluster."""
+        """Return the lowest rank of a reader of values from other clusters."""
         return 1 + max(map(self.rank, ops), default=-1)
 
     def is_in_time(self, op: Op, rank: int, together: Collection[Cluster]) -> bool:
-        """Whether an op of a rank, in one of several clusters to be merged, is not overtaken.
+        """Whether an op in clusters to merge stays before ops that overwrite its operands.
 
-        What writes over its operands must have a higher rank, or be in one of these clusters and
-        able to do so in the same kernel.
+        These must have a higher rank, or be in one of the clusters and able to overwrite in the
+        same kernel.
         """
         for late in self.overwriters.get(op, ()):
             home = self.home.get(late)
@@ -149,10 +149,10 @@ class Clusters:
         yield from self.copies.get(op, ())
 
     def can_lift(self, cluster: Cluster, rank: int, together: Collection[Cluster]) -> bool:
-        """Whether a cluster may have a rank if it is merged with others.
+        """Whether a cluster may be lifted to a rank if it is merged with others.
 
-        What reads from it must have a higher rank, or be one of the others and read a value as it
-        is, since a view of it would be a way out and back.
+        Its readers must have a higher rank, or be in the others and read a value directly, since a
+        view would be a path out of the cluster and back.
         """
         if cluster.rank >= rank:
             return True
@@ -173,9 +173,9 @@ class Clusters:
         return True
 
     def can_merge(self, clusters: Collection[Cluster], rank: int = 0) -> bool:
-        """Whether clusters can be one of a rank, or of the highest among them.
+        """Whether clusters can be merged at a rank, by default the highest among them.
 
-        That does not ask whether the target takes as many values in a kernel.
+        The target's limit on values is not considered.
         """
         if len(clusters) == 1:
             return all(self.can_lift(each, rank, clusters) for each in clusters)
@@ -189,7 +189,7 @@ class Clusters:
     def go_together(
         self, clusters: Collection[Cluster], reduced: tuple[int, ...] | None = None
     ) -> bool:
-        """Whether a kernel can have roots and reductions of clusters, and one reduction more."""
+        """Whether a kernel can have the roots and reductions of clusters, and another reduction."""
         if len(clusters) == 1 and reduced is None:
             return True
         roots = [each for each in clusters if each.root is not None]
@@ -202,15 +202,14 @@ class Clusters:
         return along == {(len(roots[0].domain) - 1,)} and self.can_reduce(roots[0])
 
     def can_reduce(self, cluster: Cluster) -> bool:
-        """Whether reductions may be in a cluster's kernel.
+        """Whether a cluster's kernel may contain reductions.
 
-        Rows of a product that are reduced have to stay in a cache, a block of them at a time, and
-        must not be too flat to be computed fast.
+        Reduced rows of a product must fit a cache, in blocks that are not too flat to be fast.
         """
         return cluster.root is None or cluster.domain[-1] <= self.target.max_product_row
 
     def agree(self, writer: Cluster, reader: Cluster) -> bool:
-        """Whether a cluster reads what another computes at the very places where it does that."""
+        """Whether a cluster reads the values of another with the same indexing maps."""
         for op in reader.operands & writer.places.keys():
             for user in self.readers.get(op, ()):
                 if self.home.get(user) is not reader:
@@ -226,7 +225,7 @@ class Clusters:
         return True
 
     def size_merged(self, clusters: Collection[Cluster], operands: Collection[Op] = ()) -> int:
-        """Return the number of values of several clusters as one, with operands beyond theirs."""
+        """Return the number of values of merged clusters, with additional operands."""
         first, *others = clusters
         if not others:
             return first.values + sum(op not in first.operands for op in operands)
@@ -237,7 +236,7 @@ class Clusters:
         return inside + len(outside) + (0 if all(each.root is None for each in clusters) else 2)
 
     def merge(self, clusters: Collection[Cluster]) -> Cluster:
-        """Make one cluster of several and return it."""
+        """Merge clusters and return the result."""
         first = max(clusters, key=lambda each: len(each.places))
         for other in clusters:
             if other is first:
@@ -252,25 +251,25 @@ class Clusters:
         return first
 
     def groups(self) -> list[Group]:
-        """Return the clusters of several ops as groups, a cluster after those it reads from."""
+        """Return the clusters of ops as groups, in topological order."""
         number = {op: place for place, op in enumerate(self.graph.ops)}
         found = sorted(dict.fromkeys(self.home.values()), key=lambda each: each.rank)
         return [_group(each, number) for each in found if _gains(each)]
 
 
 def is_whole(op: Op, domain: tuple[int, ...]) -> bool:
-    """Whether a value has an element of its own in memory for each point of a domain."""
+    """Whether a value has a distinct element in memory for each point of a domain."""
     return not isinstance(op, BroadcastOp) and bool(domain) and op.axes.shape == domain
 
 
 def _gains(cluster: Cluster) -> bool:
-    """Whether a kernel would read less than its ops do one by one."""
+    """Whether a kernel would read fewer bytes than its ops separately."""
     ops = [op for op in cluster.places if not isinstance(op, VIEWS)]
     return len(ops) > 1 and sum(len({*op.args}) for op in ops) > len(cluster.operands)
 
 
 def _group(cluster: Cluster, number: dict[Op, int]) -> Group:
-    """Return a cluster as a group, its ops in order: the prologue, the root, and the rest."""
+    """Return a cluster as a group, with its ops in order: prologue, root, and the rest."""
     rest = cluster.places.keys() - cluster.prologue - {cluster.root}
     ops = sorted(cluster.places, key=lambda op: (op in rest, op is cluster.root, number[op]))
     return Group(cluster.domain, {op: cluster.places[op] for op in ops})

@@ -21,7 +21,7 @@ VIEW, PLAIN, FUSIBLE = range(3)
 
 
 class _Fit(NamedTuple):
-    """How an op joins clusters: the views it needs inside, its places, its rank and operands."""
+    """How an op joins clusters: the views it needs inside, its indexing map, rank and operands."""
 
     views: dict[Op, IndexingMap]
     places: IndexingMap
@@ -30,7 +30,7 @@ class _Fit(NamedTuple):
 
 
 def grow(clusters: Clusters) -> None:
-    """Visit every op, operands first, and what writes over a value after its readers."""
+    """Visit every op after its operands, and ops that overwrite a value after its readers."""
     visit = _Growth(clusters).visit
     for op in clusters.overwriting.order:
         visit(op)
@@ -42,8 +42,7 @@ class _Growth:
     Attributes
     ----------
     only_reduced
-        The ops that only reductions read, with the axes of these: they are computed where those
-        are.
+        The ops that only reductions read, with the reduced axes: they join these reductions.
     """
 
     def __init__(self, clusters: Clusters) -> None:
@@ -57,7 +56,7 @@ class _Growth:
         self.only_reduced = _only_reduced(clusters.graph)
 
     def visit(self, op: Op) -> None:
-        """Give an op its cluster or its rank."""
+        """Assign a cluster or a rank to an op."""
         kind = self.kinds.get(type(op))
         if kind is None:
             kind = self.kinds[type(op)] = _kind(type(op))
@@ -76,7 +75,7 @@ class _Growth:
         self.note_reads(op, op.args)
 
     def can_fuse(self, op: Op) -> bool:
-        """Whether an op may be in a cluster: it has elements, and waits for its operands only."""
+        """Whether an op may be in a cluster: it has elements, and no edges but its operands."""
         if op in self.after or 0 in op.axes.lengths:
             return False
         if not isinstance(op, ElementwiseOp) and any(0 in arg.axes.lengths for arg in op.args):
@@ -86,7 +85,7 @@ class _Growth:
         return self.clusters.target.fusible(op)
 
     def note_reads(self, op: Op, args: Collection[Op]) -> None:
-        """Remember an op as the reader of what its operands show."""
+        """Record an op as a reader of its operands."""
         clusters = self.clusters
         for arg in args:
             source = self.source.get(arg, arg)
@@ -95,7 +94,7 @@ class _Growth:
                 (clusters.readers if direct else clusters.apart).setdefault(source, []).append(op)
 
     def start(self, op: Op) -> None:
-        """Make a cluster of one op."""
+        """Create a cluster of one op."""
         whole = op.args[0] if isinstance(op, ReductionOp) else op
         rank = self.clusters.rank_after((*op.args, *self.first.get(op, ())))
         cluster = Cluster(whole.axes.lengths, rank)
@@ -104,7 +103,7 @@ class _Growth:
         self.home[op] = cluster
 
     def join_operands(self, op: Op) -> bool:
-        """Let an op join its operands' clusters: all of them, or else the latest that it can."""
+        """Add an op to its operands' clusters: to all of them, or else to the latest possible."""
         found: dict[Cluster, None] = {}
         for arg in op.args:
             home = self.home.get(self.source.get(arg, arg))
@@ -118,7 +117,7 @@ class _Growth:
         return len(latest) > 1 and any(self.join(op, (each,)) for each in latest)
 
     def join(self, op: Op, chosen: tuple[Cluster, ...]) -> bool:
-        """Let an op join clusters, which become one; return whether it can."""
+        """Add an op to clusters, which are merged; returns whether that is possible."""
         fit = self.fit(op, chosen)
         if fit is None:
             return False
@@ -133,7 +132,7 @@ class _Growth:
         return True
 
     def fit(self, op: Op, chosen: tuple[Cluster, ...]) -> _Fit | None:
-        """Return how an op joins clusters, which become one; None if it cannot."""
+        """Return how an op joins clusters, which are merged; None if it cannot."""
         clusters = self.clusters
         if not clusters.go_together(chosen, op.positions if isinstance(op, ReductionOp) else None):
             return None
@@ -169,7 +168,7 @@ class _Growth:
         return _Fit(views, places, rank, outside)
 
     def may_reduce(self, op: Op, cluster: Cluster) -> bool:
-        """Whether the reductions that read an op can be where a cluster is."""
+        """Whether the reductions that read an op can join a cluster."""
         if cluster.root is None:
             return True
         rank = len(op.axes)
@@ -181,8 +180,8 @@ class _Growth:
     ) -> bool:
         """Whether fewer elements move if an op joins clusters.
 
-        So it is if it reads from each an element at every point, or one that it reads as well;
-        but what continues a cluster once a row, or once, is small and may join anyway.
+        They do if it reads an element of each at every point, or an operand of each. Ops with one
+        element per row, or a single one, are small and may always join.
         """
         whole = chosen[0].whole
         sources = [self.source.get(arg, arg) for arg in op.args]
@@ -199,11 +198,10 @@ class _Growth:
         return True
 
     def follow(self, arg: Op, home: Cluster, views: dict[Op, IndexingMap]) -> IndexingMap | None:
-        """Return the places of an operand in a cluster, by views that the cluster takes in.
+        """Return the indexing map of an operand in a cluster, through views that join the cluster.
 
-        A value that is the same all along the reduced dimensions may be repeated over them, and
-        get or lose axes of length 1, as may the elements of a matrix product; None for any other
-        view.
+        An invariant value may be broadcast over the reduced dimensions, and gain or lose axes of
+        length 1, as may the elements of a matrix product. None for any other view.
         """
         path: list[Op] = []
         while arg not in home.places and arg not in views:
@@ -243,7 +241,7 @@ def _only_reduced(graph: Graph) -> dict[Op, set[tuple[int, ...]]]:
 
 
 def _kind(kind: type[Op]) -> int:
-    """Return what becomes of the ops of a class."""
+    """Return how ops of a class are treated."""
     if kind.has_effect or kind.may_raise:
         return PLAIN
     if issubclass(kind, ElementwiseOp | ReductionOp | MatmulOp):

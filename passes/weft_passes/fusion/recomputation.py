@@ -1,8 +1,8 @@
-"""Third sweep of fusion: recomputes values in the clusters that read them, to save bytes.
+"""Third sweep of fusion: recomputes values in their readers' clusters, to save bytes.
 
-A value may be computed in its readers' clusters in place of its own, with the ops that it needs.
-Where that computes an op several times, the op must be cheap. What only one matrix product reads,
-as its first operand, may be computed before it in its cluster: that is its prologue.
+A value may be computed in its readers' clusters instead of its own, with the ops that it needs. Ops
+that are then computed several times must be cheap. A value that only one matrix product reads, as
+its first operand, may be computed in that product's prologue.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MOST_AGAIN = 4
 
 
 def move_to_readers(clusters: Clusters) -> None:
-    """Visit every cluster after those that read from it."""
+    """Visit every cluster after its readers."""
     graph, source = clusters.graph, clusters.source
     needed = (*graph.roots, *(op for ops in graph.after.values() for op in ops))
     pinned = {source.get(op, op) for op in needed}
@@ -58,19 +58,19 @@ def move_to_readers(clusters: Clusters) -> None:
 
 
 class _Reader(NamedTuple):
-    """A cluster that reads a value, and the places of its domain at which it does."""
+    """A cluster that reads a value, and the indexing map."""
 
     cluster: Cluster
     places: IndexingMap
 
 
 class _Outputs:
-    """What a cluster stores, and who reads it.
+    """The values that a cluster stores, and their readers.
 
     Attributes
     ----------
     readers
-        For each op that is stored, what reads it; none if something else needs it too.
+        For each stored op, the clusters that read it; none if it has other readers.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class _Outputs:
         self.readers: dict[Op, list[_Reader]] = {}
 
     def move(self) -> None:
-        """Move values to their readers while that helps."""
+        """Move values to their readers while that saves bytes."""
         while self.find_readers() and any(
             self.try_to_move(values, readers) for values, readers in self.choices()
         ):
             pass
 
     def find_readers(self) -> bool:
-        """Find what is stored; return whether some of it might be moved."""
+        """Find the stored values; returns whether any might be moved."""
         self.readers = {}
         for op in self.cluster.places:
             if op not in self.clusters.source:
@@ -100,7 +100,7 @@ class _Outputs:
         return any(self.readers.values())
 
     def readers_of(self, op: Op) -> list[_Reader] | None:
-        """Return what reads an op, nothing if one cannot compute it there; None if unread."""
+        """Return the readers of an op, none if one cannot compute it; None if it is unread."""
         clusters = self.clusters
         users = clusters.readers.get(op, ())
         outside = [
@@ -125,9 +125,9 @@ class _Outputs:
         return found if not tied and self.can_move(op) and is_possible else []
 
     def is_for_prologue(self, reader: _Reader, users: Collection[Op]) -> bool:
-        """Whether ops that read a value make the first operand of a product, or are that product.
+        """Whether the readers of a value are in a product's prologue, or the product itself.
 
-        Rows of one element have the places of that operand, too: they are read after the product.
+        Rows of one element have that operand's indexing map, too: they are read after the product.
         """
         cluster, places = reader
         root = cluster.root
@@ -144,7 +144,7 @@ class _Outputs:
         return isinstance(op, ElementwiseOp) and self.cluster.places[op] == self.cluster.whole
 
     def choices(self) -> Iterator[tuple[list[Op], list[_Reader]]]:
-        """Yield values that might move together, and where to: all for one reader, or one."""
+        """Yield sets of values to move together, with their readers: all for one reader, or one."""
         alone: dict[_Reader, list[Op]] = {}
         for op, readers in self.readers.items():
             if len(readers) == 1:
@@ -158,7 +158,7 @@ class _Outputs:
                 yield [op], readers
 
     def try_to_move(self, values: list[Op], readers: list[_Reader]) -> bool:
-        """Move values if that helps."""
+        """Move values if that saves bytes."""
         needed = self.needed_for(values)
         gone = self.gone_without(values, needed)
         again = needed if len(readers) > 1 else needed - gone
@@ -181,16 +181,16 @@ class _Outputs:
         return True
 
     def may_move(self, op: Op, reader: Cluster, places: IndexingMap) -> bool:
-        """Whether a reader is not too late to compute an op, and does not do so elsewhere.
+        """Whether a reader may compute an op at its rank, and does not compute it already.
 
-        A product cannot write over what is read before it.
+        A product cannot overwrite what its prologue reads.
         """
         together = (reader,) if places == reader.whole else ()
         in_time = self.clusters.is_in_time(op, reader.rank, together)
         return in_time and reader.places.get(op, places) == places
 
     def needed_for(self, values: list[Op]) -> set[Op]:
-        """Return what has to be computed for values, from what stays stored."""
+        """Return the ops that compute values from stored ones."""
         needed = set(values)
         stack = list(values)
         while stack:
@@ -202,7 +202,7 @@ class _Outputs:
         return needed
 
     def gone_without(self, values: list[Op], needed: set[Op]) -> set[Op]:
-        """Return what the cluster itself need not compute any more."""
+        """Return the ops that the cluster need not compute any more."""
         gone: set[Op] = set()
         for op in sorted(needed, key=self.number.__getitem__, reverse=True):
             users = self.clusters.readers.get(op, ())
@@ -213,7 +213,7 @@ class _Outputs:
     def saving(
         self, values: list[Op], readers: list[_Reader], operands: set[Op], gone: set[Op]
     ) -> int:
-        """Return the bytes that fewer are moved."""
+        """Return the bytes that are saved."""
         inside, source = self.cluster.places, self.clusters.source
         saved = sum(_traffic(op) * (1 + len(readers)) for op in values)
         for op in operands:
@@ -228,7 +228,7 @@ class _Outputs:
     def apply(
         self, needed: set[Op], gone: set[Op], operands: set[Op], readers: list[_Reader]
     ) -> None:
-        """Compute what values need in their readers."""
+        """Move values to their readers."""
         clusters, inside = self.clusters, self.cluster
         for reader, places in readers:
             reader.places.update(dict.fromkeys(needed, places))
@@ -247,7 +247,7 @@ class _Outputs:
 
 
 def _traffic(op: Op) -> int:
-    """Return the bytes of a value, of what is repeated only once."""
+    """Return the bytes of a value's distinct elements."""
     while isinstance(op, BroadcastOp):
         (op,) = op.args
     size: int = op.axes.size * op.dtype.itemsize

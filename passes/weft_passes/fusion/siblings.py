@@ -10,7 +10,7 @@ MOST_OPEN = 4
 
 
 def merge_siblings(clusters: Clusters) -> None:
-    """Merge clusters of one domain that read a value of its size; matrix products stay apart."""
+    """Merge clusters of one domain that read a value of its size, except for matrix products."""
     readers: dict[Op, list[Op]] = {}
     for op, cluster in list(clusters.home.items()):
         if (
@@ -25,7 +25,7 @@ def merge_siblings(clusters: Clusters) -> None:
 
 
 def _merge_with_one_of(others: list[Op], op: Op, clusters: Clusters) -> None:
-    """Merge the cluster of an op with that of another op, or remember it for those to come."""
+    """Merge the cluster of an op with an open one, or keep it open."""
     for other in reversed(others[-MOST_OPEN:]):
         pair = (clusters.home[other], clusters.home[op])
         if pair[0] is pair[1]:
