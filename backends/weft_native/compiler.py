@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -35,7 +36,7 @@ TIME_LIMIT = 300.0
 """The seconds after which a compiler is stopped."""
 
 FLAGS = (
-    "-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-fno-math-errno",
+    "-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-w", "-fno-math-errno",
     "-fno-trapping-math", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast",
 )  # fmt: skip
 """The compiler's options; results are IEEE 754's, but for products contracted with additions."""
@@ -189,11 +190,13 @@ def load(
     name: str,
     flags: Sequence[str] = (),
     prepare: Callable[[ctypes.CDLL], None] | None = None,
+    units: int = 1,
 ) -> ctypes.CDLL:
     """Return the shared library of C source, from the cache or compiled now.
 
     `name` names the program in messages, `flags` are options beside `FLAGS`. Libraries of equal
-    source are one; `prepare` is called when it is loaded. Raises BackendError with the compiler's
+    source are one; `prepare` is called when it is loaded. The source is compiled in `units` at the
+    same time, each with its number as the macro ``UNIT``. Raises BackendError with the compiler's
     output and an excerpt of the source if it is refused.
     """
     key = _key("\n".join([*flags, text]))
@@ -202,7 +205,7 @@ def load(
         if found is None:
             content = None if is_off() else open_cache().read(key)
             if content is None:
-                content = build(text, name, flags)
+                content = build(text, name, flags, units)
                 if not is_off():
                     open_cache().write(key, content)
             found = _library(content, name)
@@ -216,16 +219,29 @@ def _key(text: str) -> str:
     return digest_of(f"native\n{identity()}\n{text}".encode())
 
 
-def build(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
+def build(text: str, name: str, flags: Sequence[str] = (), units: int = 1) -> bytes:
     """Compile C source, and return the shared library; raises BackendError as `load` does."""
     doing = f"compiling {name}"
+    own = () if CLANG in macros() else GCC_FLAGS
+    compile_ = [*command(), *FLAGS, *own, *target_flags(), *flags]
     try:
         with tempfile.TemporaryDirectory(prefix="weft-") as folder:
             source, made = Path(folder) / "program.c", Path(folder) / "program.so"
             source.write_text(text, encoding="utf-8")
-            own = () if CLANG in macros() else GCC_FLAGS
-            options = [*FLAGS, *own, *target_flags(), *flags, str(source), "-o", str(made)]
-            log, code = _result([*command(), *options, "-lm", "-lpthread"], doing)
+            objects = [str(source)]
+            log, code = "", 0
+            if units > 1:
+                objects = [f"{folder}/{unit}.o" for unit in range(units)]
+                commands = [
+                    [*compile_, f"-DUNIT={unit}", "-c", str(source), "-o", each]
+                    for unit, each in enumerate(objects)
+                ]
+                with ThreadPoolExecutor(units) as pool:
+                    results = list(pool.map(_result, commands, [doing] * units))
+                log, code = next((each for each in results if each[1]), ("", 0))
+            if not code:
+                link = [*compile_, "-shared", *objects, "-o", str(made), "-lm", "-lpthread"]
+                log, code = _result(link, doing)
             if not code and made.exists():
                 return made.read_bytes()
     except OSError as error:

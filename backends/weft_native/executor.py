@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.runtime.host_threads import available_processors
 from weft.runtime.program import Program
 from weft_c.runtime.bound_segment import BoundSegment
 from weft_c.runtime.host_io import HostIO
@@ -88,7 +89,7 @@ class NativeKernelGroup(GPUKernelGroup):
         """Compile the program after the last `add_kernel`; raises BackendError if that fails."""
         self.launch_small()
         self.text = ProgramText(self)
-        self.program.source = text = self.text.text()
+        self.program.source = text = self.text.text(available_processors())
         self.program.code = self
         self.load(text)
 
@@ -98,6 +99,7 @@ class NativeKernelGroup(GPUKernelGroup):
             text,
             self.program.name,
             prepare=lambda library: library.weft_init(self.device.runtime.table),
+            units=self.text.units,
         )
         arrays = self.text.arrays
         self.table = (ctypes.c_void_p * max(arrays + len(self.text.buffers), 1))()

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ARRAY_DATA = object.__basicsize__
 """The offset of the address of its elements in an array of NumPy: the field after the head."""
 
+UNIT_SIZE = 24_000
+"""The characters of kernels that are worth a unit of their own."""
+
 REPORTED, INTERRUPTED = 1, 2
 """What a program returns if a kernel reported an error, or an interrupt ended a loop."""
 
@@ -39,6 +42,8 @@ class ProgramText:
         All segments, those inside loops and conditionals included; functions have their numbers.
     launches
         The number of each launch.
+    units
+        The number of units that the text is compiled in.
     """
 
     def __init__(self, group: NativeKernelGroup) -> None:
@@ -48,6 +53,7 @@ class ProgramText:
         self.segments = list(_all_segments(group.segments))
         self.is_whole = not any(isinstance(each.host, HostCall) for each in self.segments)
         self.launches: dict[int, int] = {}
+        self.units = 1
         self._numbers = {id(each): number for number, each in enumerate(self.segments)}
         self._known: dict[tuple[str, int], int] = {}
         self._calls: list[str] = []
@@ -68,16 +74,40 @@ class ProgramText:
         base = None if layout is None else layout.base
         return self.arrays + self.buffers.setdefault(base, len(self.buffers))
 
-    def text(self) -> str:
-        """Return the program."""
-        # GCC and Clang differ in their pragmas for unrolling: see UNROLL in prelude.h.
-        kernels = self.group.source.text.replace("#pragma unroll", "UNROLL")
+    def text(self, processors: int = 1) -> str:
+        """Return the program, in as many units as so many processors compile quickly.
+
+        The text of all units is the same; the macro ``UNIT`` tells which kernels one compiles.
+        Unit 0 has everything else.
+        """
+        parts = list(self.group.source.parts())
+        size = sum(len(text) for name, text in parts if name is not None)
+        self.units = max(min(processors, size // UNIT_SIZE), 1)
         declared = [f"static int segment_{n}(char *const *b);" for n in range(len(self.segments))]
         functions = [self._segment(number, each) for number, each in enumerate(self.segments)]
-        return "\n".join([
-            kernels, "static const struct weft_runtime *runtime;\n",
+        program = "\n".join([
+            "static const struct weft_runtime *runtime;\n",
             *self._calls, *declared, *functions, *self._entries(),
         ])  # fmt: skip
+        if self.units > 1:
+            program = f"#if UNIT == 0\n{program}\n#endif\n"
+        # GCC and Clang differ in their pragmas for unrolling: see UNROLL in prelude.h.
+        kernels = "\n".join(self._kernels(parts)).replace("#pragma unroll", "UNROLL")
+        return f"{kernels}\n{program}"
+
+    def _kernels(self, parts: Iterable[tuple[str | None, str]]) -> Iterator[str]:
+        """Yield the parts of the source, each kernel in the unit that is the smallest so far."""
+        sizes = [0] * self.units
+        for name, text in parts:
+            if name is None or self.units == 1:
+                yield text
+                continue
+            unit = sizes.index(min(sizes))
+            sizes[unit] += len(text)
+            shared = text.replace(f"static void {name}(", f"void {name}(", 1)
+            start = shared.index(f"void {name}(")
+            head = shared[start : shared.index(" {", start)]
+            yield f"#if UNIT == {unit}\n{shared}\n#else\n{head};\n#endif\n"
 
     def _entries(self) -> Iterator[str]:
         """Yield the functions that Python calls."""

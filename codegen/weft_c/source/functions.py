@@ -194,12 +194,12 @@ class Source:
     @property
     def text(self) -> str:
         """The program in C."""
-        return "\n".join(text for _, text in self._parts())
+        return "\n".join(text for _, text in self.parts())
 
     def line_of(self, name: str) -> int:
         """Return the line number of a function's name in `text`; KeyError for an unknown one."""
         line = 1
-        for each, text in self._parts():
+        for each, text in self.parts():
             if each == name:
                 break
             line += text.count("\n") + 1
@@ -209,7 +209,7 @@ class Source:
         attributes = 0 if is_case else self._head(name).count("\n")
         return line + len(self.lines[name]) + attributes
 
-    def _parts(self) -> Iterator[tuple[str | None, str]]:
+    def parts(self) -> Iterator[tuple[str | None, str]]:
         """Yield the sections of the text, those of launched functions with their name."""
         callees = {each.name: each for made in self.functions.values() for each in made.callees}
         for text in self._prelude([*self.functions.values(), *callees.values()]):

@@ -17,7 +17,7 @@ import pytest
 import weft
 from weft.errors import BackendError, CheckFailed, IndexOutOfRange, StateError
 from weft_c.source.functions import HostCall
-from weft_native import executor
+from weft_native import compiler, executor, program_text
 from weft_native.executor import NativeKernelGroup
 from weft_native.library import find_blas
 from weft_native.program_text import ProgramText
@@ -86,6 +86,29 @@ def test_loops_and_conditionals_stay_in_c(transformer: NativeTransformer) -> Non
     assert not group._bound_segments
     assert "runtime->poll()" in compiled.source
     assert "while (*(const u8 *)" in compiled.source
+
+
+def test_units_are_compiled_at_the_same_time(
+    transformer: NativeTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = weft.placeholder((6, 8))
+    results = [build(x) for build in GRAPHS.values()]
+    whole = transformer.computation(results, x)
+    expected = whole(X)
+    assert group_of(whole).text.units == 1
+    monkeypatch.setattr(program_text, "UNIT_SIZE", 500)
+    monkeypatch.setattr(executor, "available_processors", lambda: 3)
+    parts = transformer.computation(results, x)
+    for one, other in zip(parts(X), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert group_of(parts).text.units == 3
+    assert parts.source.count("#if UNIT == 2") > 1
+
+
+def test_an_error_in_any_unit_is_reported(has_compiler: None) -> None:
+    text = "#if UNIT == 1\nint broken = ;\n#endif\n"
+    with pytest.raises(BackendError, match=r"(?s)could not compile a test.*>    2 int broken"):
+        compiler.build(text, "a test", units=2)
 
 
 def test_the_source_has_the_lines_of_the_user(transformer: NativeTransformer) -> None:
