@@ -246,7 +246,7 @@ def test_the_life_cycle_of_a_transformer():
     log = transformer.log
     assert log[0][1] == ["first_1"]
     assert log[1][1] == [f"{transformer.init_computation.name}_2"]
-    assert ("w", False) in log[2][2]
+    assert (w.name, False) in log[2][2]
     assert ("arena", False) in log[2][2]
     assert log[4] == ("start allocation", 0)
     assert log[5] == ("finish allocation", len(transformer.device_buffers))

@@ -64,7 +64,7 @@ def exact(name, x):
     return np.array([EXACT[name](value) for value in x.tolist()])
 
 
-TANH = {"numpy": 0, "opencl": 2, "cupy": 2}
+TANH = {"numpy": 0, "opencl": 2, "cupy": 2, "native": 2}
 """By how many units more a backend's tanh is off, of which erf is made."""
 
 

@@ -163,7 +163,7 @@ def test_the_source_shows_a_block_once_and_every_call() -> None:
     program = source[source.index("# the program") :]
     assert program.count("block") == len(code.calls)
     assert "arena[" in program
-    assert f"test_repeats.py:{layer.__code__.co_firstlineno + 6}" in source
+    assert f"test_repeated_blocks.py:{layer.__code__.co_firstlineno + 6}" in source
     compile(source, "generated", "exec")
 
 
@@ -195,5 +195,5 @@ def test_an_error_in_a_shared_block_names_the_line_of_its_own_layer(layer: int) 
         made(np.ones(4), *given)
     function = picked_elsewhere if layer == 7 else picked
     line = function.__code__.co_firstlineno + 3
-    assert f"test_repeats.py:{line} " in "".join(caught.value.__notes__)
+    assert f"test_repeated_blocks.py:{line} " in "".join(caught.value.__notes__)
     assert "take" in "".join(caught.value.__notes__)
