@@ -265,7 +265,7 @@ def test_initialisation_is_incremental():
     assert transformer.log == []
     np.testing.assert_allclose(later(), np.tanh([4, 6]), rtol=1e-5)
     described = {entry[1]: entry[2] for entry in transformer.log if entry[0] == "describe"}
-    assert [name for name, _ in described["later_3"]] == ["v"]
+    assert [name for name, _ in described["later_3"]] == [v.name]
     (transformed,) = (e for e in transformer.log if e[0] == "transform" and e[1] != "later_3")
     assert transformed[2] == ["ContiguousOp"]
     transformer.log.clear()
