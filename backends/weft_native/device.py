@@ -18,7 +18,7 @@ from weft_native.library import runtime
 ALIGNMENT = 64
 """The alignment of memory in bytes: a cache line, and the widest vector register."""
 
-BLAS_WORK = 800**3
+BLAS_WORK = 300**3
 """The multiplications above which BLAS is quicker than register tiles with a fused epilogue."""
 
 NEVER = 1 << 62
