@@ -9,7 +9,6 @@ with the reason. ``pip install 'weft[bench]'`` installs them all.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import statistics
 import sys
@@ -79,12 +78,11 @@ def outcome(each: Work, chosen: Sequence[str], rounds: int) -> Outcome:
 
 
 def geometric_means(found: Sequence[Outcome], chosen: Sequence[str]) -> dict[str, str]:
-    """Return each tool's mean speed, over the rows that it computed, and how many these are."""
+    """Return each tool's mean speed over the rows that it computed, and their number."""
     means = {}
     for tool in chosen:
         speeds = [speed for each in found if (speed := each.speed(tool)) is not None]
-        mean = statistics.geometric_mean(speeds) if speeds else math.nan
-        means[tool] = f"{mean:.3g} ({len(speeds)})"
+        means[tool] = f"{statistics.geometric_mean(speeds):.3g} ({len(speeds)})" if speeds else ""
     return means
 
 
