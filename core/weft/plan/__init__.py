@@ -1,6 +1,6 @@
-"""Planning: the order of a program's steps and the place of every tensor, fixed at compile time.
+"""Planning: the schedule of a program's steps and the address of every tensor, at compile time.
 
-Imports `weft.kernels` and what lies below. Start with `plan`; `dataflow` says what needs what,
-`schedule` chooses the order, `liveness` and `inplace` say what may share memory, `placement` gives
-offsets in the arena.
+Imports `weft.kernels` and the layers below. Start with `plan`; `dataflow` has the dependences of
+nodes, `schedule` chooses the order, `liveness` and `inplace` decide which values share buffers,
+`placement` assigns offsets in the arena.
 """

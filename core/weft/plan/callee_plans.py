@@ -15,37 +15,33 @@ if TYPE_CHECKING:
 
 
 def plan_of(graph: Graph) -> Plan:
-    """Return the plan of a called graph, which exists already."""
+    """Return the plan of a called graph, which must exist."""
     assert graph.plan is not None, f"{graph!r} has no plan"
     return graph.plan
 
 
 def workspace_of(op: Op, target: Target) -> int:
-    """Return the scratch bytes of an op; of one that runs graphs, those that their plans need."""
+    """Return the scratch bytes of an op, which include the arenas of the graphs that it calls."""
     if not isinstance(op, GraphsOp):
         return target.workspace(op)
     if isinstance(op, WhileOp):
-        return _end(spare_offsets((op.body, op.condition), whole=True))
+        return spare_offsets((op.body, op.condition), with_end=True)[-1]
     if isinstance(op, LoopOp) and op.count > 1:
-        return _end(spare_offsets(op.graphs, whole=True))
+        return spare_offsets(op.graphs, with_end=True)[-1]
     return max(plan_of(graph).arena_size for graph in op.graphs)
 
 
-def spare_offsets(graphs: Sequence[Graph], whole: bool = False) -> list[int]:
+def spare_offsets(graphs: Sequence[Graph], with_end: bool = False) -> list[int]:
     """Return the offsets of spare memory for the outputs of graphs, after the graphs' arenas.
 
-    With `whole`, the end of the last one is appended.
+    `with_end` appends the end of the last one.
     """
     plans = [plan_of(graph) for graph in graphs]
     align = plans[0].alignment
     ends = [_padded(max(plan.arena_size for plan in plans), align)]
     for op in (op for graph in graphs for op in graph.outputs):
         ends.append(ends[-1] + _padded(op.axes.size * op.dtype.itemsize, align))
-    return ends if whole else ends[:-1]
-
-
-def _end(offsets: Sequence[int]) -> int:
-    return offsets[-1]
+    return ends if with_end else ends[:-1]
 
 
 def _padded(nbytes: int, align: int) -> int:

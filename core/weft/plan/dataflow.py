@@ -21,7 +21,7 @@ from weft.ir.storage import ReadOp
 from weft.ir.target import Target
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
 from weft.plan.callee_plans import workspace_of
-from weft.plan.inplace import Rewrite, held_by, maker_of, may_lie_at, rewrites
+from weft.plan.inplace import Rewrite, buffer_owner, may_reuse, producer_of, rewrites
 
 
 class Update(NamedTuple):
@@ -40,16 +40,16 @@ class Update(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A value that should reuse an older one's buffer: both buffers, and its producer's node.
+    """A value that should reuse an older value's buffer: its node, its buffer and the old one.
 
-    `old` is None if nothing reads the older value. `is_change` is as in `Rewrite`; `has_state`
+    `old` is None if nothing reads the older value. `is_partial` is as in `Rewrite`; `has_state`
     says whether the memory belongs to a state.
     """
 
     node: int
     made: int
     old: int | None
-    is_change: bool
+    is_partial: bool
     has_state: bool
 
 
@@ -77,14 +77,14 @@ class Dataflow:
         By node, whether it is a step.
     before
         By node, its predecessors.
-    reads, makes
+    reads, writes
         By node, the buffers that it reads, and those that it writes.
     overwrites
         By node, pairs of a buffer that it writes and one that it reads, whose memory it may reuse.
     scratch
         By node, the bytes of scratch memory, for nodes that need any.
     called
-        The buffers that a called graph reads or writes; they are not in memory of the user's.
+        The buffers that a called graph reads or writes; they never reuse the user's memory.
     barriers
         The nodes with effects and those that may raise, in order. No state is written before them.
     updates
@@ -105,12 +105,12 @@ class Dataflow:
         self.is_step: list[bool] = []
         self.before: list[tuple[int, ...]] = []
         self.reads: list[tuple[int, ...]] = []
-        self.makes: list[tuple[int, ...]] = []
+        self.writes: list[tuple[int, ...]] = []
         self.overwrites: list[tuple[tuple[int, int], ...]] = []
         self.scratch: dict[int, int] = {}
         self.called: set[int] = set()
         self.barriers: list[int] = []
-        self._roles = {held_by(op): number for number, op in enumerate(graph.outputs)}
+        self._roles = {buffer_owner(op): number for number, op in enumerate(graph.outputs)}
         self._states: dict[Any, Buffer] = {}
         self._sources: dict[Op, tuple[int, ...]] = {}
         for number, parameter in enumerate(graph.inputs):
@@ -125,14 +125,14 @@ class Dataflow:
         """The steps in program order."""
         return [node for node, runs in enumerate(self.is_step) if runs]
 
-    def made_by(self, op: Op) -> list[Op]:
+    def written_by(self, op: Op) -> list[Op]:
         """Return the tensors that a step writes: its value, or its results."""
         return self.results[op] if isinstance(op, TupleOp) else [op] if op.is_tensor else []
 
     def repeated(self, order: Iterable[int]) -> tuple[Dataflow, list[int]]:
-        """Return the flow of an order in which nodes may repeat, and the order in its nodes.
+        """Return the flow of an order with repeated nodes, and that order in the flow's nodes.
 
-        After a repetition of a node, its readers read what the repetition writes.
+        Readers after a repetition of a node read the results of the repetition.
         """
         new = copy.copy(self)
         for name, value in vars(self).items():
@@ -164,12 +164,12 @@ class Dataflow:
         self._read_newest(node, like, newest)
         if like in self.scratch:
             self.scratch[node] = self.scratch[like]
-        for number in self.makes[like]:
+        for number in self.writes[like]:
             newest[number] = self._buffer(ARENA, self.buffers[number].nbytes).number
             self.values[newest[number]] = self.values[number]
-        self.makes[node] = tuple([newest[number] for number in self.makes[like]])
+        self.writes[node] = tuple([newest[number] for number in self.writes[like]])
         if self.ops[like].graphs:
-            self.called.update(self.reads[node], self.makes[node])
+            self.called.update(self.reads[node], self.writes[node])
         pairs = self.overwrites[node]
         self.overwrites[node] = tuple([(newest[made], read) for made, read in pairs])
         return node
@@ -211,7 +211,7 @@ class Dataflow:
             if view is not None:
                 self.tensors[op] = view
             if view is None or op.has_effect:
-                self._add_step(op, makes=view is None)
+                self._add_step(op, writes=view is None)
             else:
                 self._sources[op] = self._joint(op)
 
@@ -225,7 +225,7 @@ class Dataflow:
         return tuple(dict.fromkeys(found))
 
     def _joint(self, op: Op) -> tuple[int, ...]:
-        """Return the node that readers of a view depend on, which is added if there are several."""
+        """Return the node that readers of a view depend on; adds one if there are several."""
         needed = self._needed(op)
         if len(needed) <= 1:
             return needed
@@ -236,11 +236,11 @@ class Dataflow:
         self.is_step.append(is_step)
         self.before.append(needed)
         self.reads.append(())
-        self.makes.append(())
+        self.writes.append(())
         self.overwrites.append(())
         return len(self.ops) - 1
 
-    def _add_step(self, op: Op, makes: bool) -> None:
+    def _add_step(self, op: Op, writes: bool) -> None:
         node = self._add_node(op, self._needed(op), is_step=True)
         self._sources[op] = (node,)
         tensors = self.tensors
@@ -251,11 +251,11 @@ class Dataflow:
         if op.has_effect or op.may_raise:
             self.before[node] = tuple(dict.fromkeys((*self.before[node], *self.barriers[-1:])))
             self.barriers.append(node)
-        if makes:
-            values = self.made_by(op)
-            self.makes[node] = tuple([self._make(value) for value in values])
+        if writes:
+            values = self.written_by(op)
+            self.writes[node] = tuple([self._make(value) for value in values])
             if op.graphs:
-                self.called.update(self.reads[node], self.makes[node])
+                self.called.update(self.reads[node], self.writes[node])
             if not _never_overwrites(op):
                 self.overwrites[node] = tuple(self._overwrites(op, values))
 
@@ -283,7 +283,7 @@ class Dataflow:
             tensor = self.tensors[arg]
             if tensor.base is not buffer:
                 continue
-            if not may_lie_at(value, index, tensor):
+            if not may_reuse(value, index, tensor):
                 return False
             found = True
         return found
@@ -291,15 +291,15 @@ class Dataflow:
     def may_replace(self, number: int, read: int | None) -> bool:
         """Whether a result of a step may reuse the memory of a buffer that the step reads."""
         value = self.values[number]
-        maker = maker_of(value)
-        return read is not None and self._may_overwrite(value, maker, self.buffers[read])
+        producer = producer_of(value)
+        return read is not None and self._may_overwrite(value, producer, self.buffers[read])
 
     def _update(self, state: Any, value: Op) -> Update:
-        maker = held_by(value)
-        assert maker is not None, "every update is made by an op of its own"
-        (node,) = self._sources[maker]
+        producer = buffer_owner(value)
+        assert producer is not None, "every update has a producer of its own"
+        (node,) = self._sources[producer]
         old = self._states.get(state)
-        in_place = old is not None and self._may_overwrite(maker, self.ops[node], old)
+        in_place = old is not None and self._may_overwrite(producer, self.ops[node], old)
         made = self.tensors[value].base.number
         return Update(state, value, node, made, None if old is None else old.number, in_place)
 
@@ -309,7 +309,7 @@ class Dataflow:
         is_states = rewrite.old is rewrite.state
         old = self._states.get(rewrite.state) if is_states else self.tensors[rewrite.old].base
         number = None if old is None else old.number
-        return Change(node, made.number, number, rewrite.is_change, rewrite.state is not None)
+        return Change(node, made.number, number, rewrite.is_partial, rewrite.state is not None)
 
 
 def _nbytes(op: Op) -> int:
@@ -338,7 +338,7 @@ def _results(graph: Graph) -> dict[Op, list[Op]]:
 
 
 def _in_order(op: Any, results: dict[int, Op]) -> list[Op]:
-    """Return an op that selects each result, including results that nothing uses."""
+    """Return an op that selects each result, including unused results."""
     with scope.replacing(op):
         count = range(len(op.result_types))
         return [

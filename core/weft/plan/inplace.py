@@ -1,7 +1,7 @@
 """Decides which values reuse an older buffer, and which reads must precede the write.
 
-An op that changes a part of a value moves only that part if it may overwrite the value, else all of
-it. The new value of a state is computed in the state's buffer, or else copied there at the end. So
+A partial update writes only the changed part if it may overwrite its operand, else the whole value.
+The new value of a state is computed in the state's buffer, or else copied there at the end. So
 other readers of the old value should run first; a reader that cannot reads a copy, if it is small.
 """
 
@@ -23,8 +23,8 @@ from weft.ops.gathering import ScatterOp
 from weft.ops.indexing import UpdateSliceOp
 from weft.ops.movement import BroadcastOp
 
-CHANGING = (DynamicUpdateSliceOp, ScatterOp, UpdateSliceOp)
-"""The ops whose value is that of their first operand but for a part."""
+PARTIAL_UPDATES = (DynamicUpdateSliceOp, ScatterOp, UpdateSliceOp)
+"""The partial updates: ops that replace a part of their first operand."""
 
 
 class Rewrite(NamedTuple):
@@ -38,36 +38,36 @@ class Rewrite(NamedTuple):
         The older value, or the state that holds it when a call begins.
     state
         The state that owns the buffer, if any.
-    is_change
-        Whether `value` equals `old` except for a part.
+    is_partial
+        Whether `value` is a partial update of `old`.
     """
 
     value: Op
     old: Op
     state: Op | None
-    is_change: bool
+    is_partial: bool
 
     @property
-    def maker(self) -> Op:
+    def producer(self) -> Op:
         """The op that computes the value."""
-        return maker_of(self.value)
+        return producer_of(self.value)
 
 
 def rewrites(graph: Graph) -> list[Rewrite]:
     """Return the values that should reuse an older value's buffer, in order for each buffer."""
     found: list[Rewrite] = []
-    kept = {state: held_by(last) for state, last in graph.updates}
+    kept = {state: buffer_owner(last) for state, last in graph.updates}
     lasting = {*kept.values()}
     for state, value in kept.items():
         if value is not None and not _is_given(value):
             found.extend(reversed([*_versions(state, value, lasting)]))
     known = {each.value for each in found}
-    lasting.update(map(held_by, graph.outputs))
+    lasting.update(map(buffer_owner, graph.outputs))
     for op in graph.ops:
-        if isinstance(op, CHANGING) and op not in known:
-            old = _changed_by(op)
+        if isinstance(op, PARTIAL_UPDATES) and op not in known:
+            old = _partially_updated(op)
             if old is not None and old not in lasting and not isinstance(old, ReadOp):
-                found.append(Rewrite(op, old, None, is_change=True))
+                found.append(Rewrite(op, old, None, is_partial=True))
     return found
 
 
@@ -77,20 +77,20 @@ def _versions(state: Op, last: Op, lasting: Collection[Op | None]) -> Iterator[R
     The last value of another state stays in that state's buffer.
     """
     value = last
-    while (old := _changed_by(value)) is not None:
+    while (old := _partially_updated(value)) is not None:
         if isinstance(old, ReadOp) or old in lasting:
             break
-        yield Rewrite(value, old, state, is_change=True)
+        yield Rewrite(value, old, state, is_partial=True)
         value = old
-    is_change = isinstance(old, ReadOp) and old.state is state
-    yield Rewrite(value, state, state, is_change)
-    if value is not last and not is_change:
-        yield Rewrite(last, state, state, is_change=False)
+    is_partial = isinstance(old, ReadOp) and old.state is state
+    yield Rewrite(value, state, state, is_partial)
+    if value is not last and not is_partial:
+        yield Rewrite(last, state, state, is_partial=False)
 
 
-def _changed_by(op: Op) -> Op | None:
-    """Return the value of which an op changes a part, unless its buffer is read-only."""
-    old = held_by(op.args[0]) if isinstance(op, CHANGING) else None
+def _partially_updated(op: Op) -> Op | None:
+    """Return the value that an op updates in part, unless its buffer is read-only."""
+    old = buffer_owner(op.args[0]) if isinstance(op, PARTIAL_UPDATES) else None
     return None if old is None or old.is_constant or isinstance(old, ParameterOp) else old
 
 
@@ -98,12 +98,12 @@ def _is_given(op: Op) -> bool:
     return op.is_constant or isinstance(op, ParameterOp | ReadOp)
 
 
-def maker_of(value: Op) -> Op:
+def producer_of(value: Op) -> Op:
     """Return the op that computes a value: itself, or the op that it is a result of."""
     return value.args[0] if isinstance(value, ResultOp) else value
 
 
-def held_by(value: Op) -> Op | None:
+def buffer_owner(value: Op) -> Op | None:
     """Return the op whose buffer a value occupies, whole and in the same order.
 
     A view that only renames axes occupies its operand's buffer; any other view gives None.
@@ -114,13 +114,13 @@ def held_by(value: Op) -> Op | None:
     return owner if is_whole and value.dtype == owner.dtype else None
 
 
-def may_lie_at(value: Op, index: int, tensor: TensorDescription) -> bool:
+def may_reuse(value: Op, index: int, tensor: TensorDescription) -> bool:
     """Whether a value may reuse the buffer of its producer's operand, which has a layout."""
     if not _is_same(value, tensor):
         return False
-    maker = maker_of(value)
-    if isinstance(maker, TupleOp) and isinstance(value, ResultOp):
-        return maker.may_overwrite_with(value.index, index)
+    producer = producer_of(value)
+    if isinstance(producer, TupleOp) and isinstance(value, ResultOp):
+        return producer.may_overwrite_with(value.index, index)
     return value.may_overwrite(index)
 
 
@@ -130,8 +130,8 @@ def _is_same(value: Op, tensor: TensorDescription) -> bool:
     return same and not tensor.offset and tensor.is_contiguous
 
 
-def _unrepeated(reader: Op, arg: Op) -> tuple[Op, Op]:
-    """Return the op that broadcasts an operand and that op's operand; else both as given."""
+def _before_broadcast(reader: Op, arg: Op) -> tuple[Op, Op]:
+    """Return the outermost broadcast of an operand and what it broadcasts; else both as given."""
     while isinstance(arg, BroadcastOp):
         reader, (arg,) = arg, arg.args
     return reader, arg
@@ -148,16 +148,16 @@ class InPlaceAnalysis:
     Attributes
     ----------
     order
-        Program order, except that an op that overwrites a value comes after other readers of it
-        and, if it is a state's, after ops that may raise, as far as possible.
+        Program order, except that an op that overwrites a value follows the value's other readers
+        and, for a state's value, the ops that may raise, as far as possible.
     first
         For an op that can overwrite a value, the ops that must run before it.
     apart
         Pairs of such ops that cannot be fused into one kernel.
     copied
-        For an op, the operands to copy, because the op itself or an earlier one overwrites them.
+        For an op, the operands to copy, because this op or an earlier one overwrites them.
     states
-        The values computed by changing a part of a state, in its buffer.
+        The partial updates of a state that are computed in its buffer.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -173,7 +173,7 @@ class InPlaceAnalysis:
         found = rewrites(graph)
         if found:
             self._find_readers({each.old for each in found})
-            wanted = [self._wanted_first(each) for each in found]
+            wanted = [self._soft_predecessors(each) for each in found]
             self.order = self._ordered(found, wanted)
             places = {op: place for place, op in enumerate(self.order)}
             for each, firsts in zip(found, wanted, strict=True):
@@ -199,10 +199,10 @@ class InPlaceAnalysis:
                 for old in {shown[arg][0] for arg in op.args if arg in shown}:
                     self._readers[old].append(op)
 
-    def _wanted_first(self, rewrite: Rewrite) -> list[Op]:
+    def _soft_predecessors(self, rewrite: Rewrite) -> list[Op]:
         """Return the ops that should run before an op that overwrites a value."""
         wanted = dict.fromkeys([*self._readers[rewrite.old], *self._before_writes(rewrite)])
-        return [op for op in wanted if op is not rewrite.maker]
+        return [op for op in wanted if op is not rewrite.producer]
 
     def _before_writes(self, rewrite: Rewrite) -> Sequence[Op]:
         """Return the last barrier, which must run before an op that writes a state."""
@@ -214,35 +214,37 @@ class InPlaceAnalysis:
         places = {op: place for place, op in enumerate(ops)}
         soft_edges: dict[int, set[int]] = {}
         for each, firsts in zip(found, wanted, strict=True):
-            soft_edges.setdefault(places[each.maker], set()).update([places[op] for op in firsts])
-        if are_kept(soft_edges):
+            soft_edges.setdefault(places[each.producer], set()).update(
+                [places[op] for op in firsts]
+            )
+        if are_satisfied(soft_edges):
             return ops
         before = [[places[first] for first in self.graph.children(op)] for op in ops]
         for one, other in pairwise(self._barriers):
             before[places[other]].append(places[one])
-        return [ops[node] for node in in_preferred_order(before, soft_edges)]
+        return [ops[node] for node in topological_order(before, soft_edges)]
 
     def _settle(self, rewrite: Rewrite, wanted: Sequence[Op], places: Mapping[Op, int]) -> None:
         """Decide whether a value can reuse an older buffer, and record what that requires."""
-        maker, value = rewrite.maker, rewrite.value
-        if any(places[op] >= places[maker] for op in self._before_writes(rewrite)):
+        producer, value = rewrite.producer, rewrite.value
+        if any(places[op] >= places[producer] for op in self._before_writes(rewrite)):
             return
-        late = [op for op in wanted if places[op] > places[maker]]
+        late = [op for op in wanted if places[op] > places[producer]]
         copied = {
-            _unrepeated(op, arg)
-            for op in (*late, maker)
+            _before_broadcast(op, arg)
+            for op in (*late, producer)
             for index, arg, tensor in self._operands(op, rewrite.old)
-            if op is not maker or not may_lie_at(value, index, tensor)
+            if op is not producer or not may_reuse(value, index, tensor)
         }
         if copied and sum(map(_nbytes, {part for _, part in copied})) >= _nbytes(value):
             return
         for op, part in copied:
             self.copied.setdefault(op, set()).add(part)
-        self.first.setdefault(maker, []).extend(op for op in wanted if op not in late)
-        self.apart.update((maker, op) for op in wanted if self._reads_elsewhere(op, rewrite))
+        self.first.setdefault(producer, []).extend(op for op in wanted if op not in late)
+        self.apart.update((producer, op) for op in wanted if self._reads_elsewhere(op, rewrite))
         state = rewrite.state
         is_there = rewrite.old is state or self.states.get(rewrite.old) is state
-        if state is not None and rewrite.is_change and is_there:
+        if state is not None and rewrite.is_partial and is_there:
             self.states[value] = state
 
     def _operands(self, op: Op, old: Op) -> Iterator[tuple[int, Op, TensorDescription]]:
@@ -253,20 +255,20 @@ class InPlaceAnalysis:
                 yield index, arg, tensor
 
     def _reads_elsewhere(self, op: Op, rewrite: Rewrite) -> bool:
-        """Whether an op reads a part of the old value that is elsewhere, and too large to copy."""
+        """Whether an op reads a view at other addresses than the value's, too large to copy."""
         size = _nbytes(rewrite.value)
         return any(
-            not _is_same(rewrite.value, tensor) and _nbytes(_unrepeated(op, arg)[1]) >= size
+            not _is_same(rewrite.value, tensor) and _nbytes(_before_broadcast(op, arg)[1]) >= size
             for _, arg, tensor in self._operands(op, rewrite.old)
         )
 
 
-def are_kept(soft_edges: Mapping[int, Collection[int]]) -> bool:
+def are_satisfied(soft_edges: Mapping[int, Collection[int]]) -> bool:
     """Whether the numbers of nodes keep all soft edges: a node comes after its predecessors."""
     return all(first < node for node, firsts in soft_edges.items() for first in firsts)
 
 
-def in_preferred_order(
+def topological_order(
     before: Sequence[Collection[int]], soft_edges: Mapping[int, Collection[int]]
 ) -> list[int]:
     """Return nodes by number in an order that keeps hard edges, and soft ones where possible.
@@ -274,7 +276,7 @@ def in_preferred_order(
     `before` holds the hard predecessors of each node, which have lower numbers. A soft edge that
     would close a cycle is left out; a node with open soft edges is taken when no other is ready.
     """
-    possible = _without_impossible(before, soft_edges)
+    possible = _satisfiable(before, soft_edges)
     after: list[list[int]] = [[] for _ in before]
     for node, others in enumerate(before):
         for other in others:
@@ -304,7 +306,7 @@ def in_preferred_order(
     return list(order)
 
 
-def _without_impossible(
+def _satisfiable(
     before: Sequence[Collection[int]], soft_edges: Mapping[int, Collection[int]]
 ) -> dict[int, list[int]]:
     """Return soft edges without those that would close a cycle with the hard ones."""

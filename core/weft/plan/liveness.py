@@ -50,11 +50,11 @@ class Liveness:
 
     def _walk(self) -> None:
         first, last = self.first, self.last
-        reads, makes = self.flow.reads, self.flow.makes
+        reads, writes = self.flow.reads, self.flow.writes
         for place, node in enumerate(self.order):
             for number in reads[node]:
                 last[number] = place
-            for number in makes[node]:
+            for number in writes[node]:
                 first[number] = last[number] = place
 
     def _last_barrier(self) -> int:
@@ -157,7 +157,7 @@ class Liveness:
     def copied(self) -> int:
         """The bytes copied because values could not reuse an older buffer."""
         nbytes = [buffer.nbytes for buffer in self.flow.buffers]
-        elsewhere = [c.made for c in self.flow.changes if c.is_change and not self._is_in_place(c)]
+        elsewhere = [c.made for c in self.flow.changes if c.is_partial and not self._is_in_place(c)]
         return sum(nbytes[update.buffer] for update in self.late) + sum(
             nbytes[number] for number in elsewhere
         )

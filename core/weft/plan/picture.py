@@ -56,7 +56,7 @@ class Box(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The kind of its producer, and the colour of that."""
+        """The kind of its producer, and the kind's colour."""
         if self.tensor is self.step.workspace:
             return _WORKSPACE
         return next((name, colour) for name, colour, c in _KINDS if isinstance(self.step.op, c))

@@ -14,19 +14,19 @@ from typing import NamedTuple
 import numpy as np
 
 PAIRS_LIMIT = 1_000_000
-"""The number of pairs in use at one time up to which heuristics that compare these are tried."""
+"""The most edges of the interference graph for which heuristics build it."""
 
 EVERY_KEY_LIMIT = 1500
-"""The number of blocks up to which all of these are tried, and not the first two only."""
+"""The most blocks for which all orders are tried, rather than the first two."""
 
 ROUNDS, ROUNDS_WORK = 16, 8000
-"""How often a placement is repaired, and how many blocks may be placed anew in doing so."""
+"""The most repairs of a placement, and the most blocks placed in all repairs together."""
 
 MANY, CLOSE = 400, 1.02
-"""From so many blocks on, a placement that needs so much more than the bound is good enough."""
+"""The size of a large group of blocks, and the accepted factor over its lower bound."""
 
 EXACT_LIMIT = 20
-"""The number of blocks up to which an exact search is tried."""
+"""The most blocks for which an exact search is tried."""
 
 EXACT_NODES = 5000
 """The number of partial placements after which an exact search gives up."""
@@ -44,15 +44,15 @@ class Block(NamedTuple):
 
 
 def lower_bound(blocks: Sequence[Block]) -> int:
-    """Return the peak of the live bytes, below which no arena can be."""
+    """Return the peak of the live bytes, a lower bound of the arena."""
     changes: dict[int, int] = {}
     for size, first, last in blocks:
         changes[first] = changes.get(first, 0) + size
         changes[last + 1] = changes.get(last + 1, 0) - size
-    alive = peak = 0
+    live = peak = 0
     for step in sorted(changes):
-        alive += changes[step]
-        peak = max(peak, alive)
+        live += changes[step]
+        peak = max(peak, live)
     return peak
 
 
@@ -67,7 +67,7 @@ def place(blocks: Sequence[Block], quick: Placed | None = None) -> Placed:
     if first[1] <= bound:
         return first
     offsets, size = [0] * len(blocks), bound
-    for members in _apart(blocks):
+    for members in _independent_groups(blocks):
         enough = size if len(members) < MANY else int(size * CLOSE)
         found, needed = _best([blocks[index] for index in members], enough)
         size = max(size, needed)
@@ -81,7 +81,7 @@ def place_quickly(blocks: Sequence[Block]) -> Placed:
     return min(_in_time_order(blocks), _backwards(blocks), key=lambda placed: placed[1])
 
 
-def _apart(blocks: Sequence[Block]) -> Iterator[list[int]]:
+def _independent_groups(blocks: Sequence[Block]) -> Iterator[list[int]]:
     """Yield groups of blocks such that blocks of different groups are never live together."""
     members: list[int] = []
     end = -1
@@ -120,25 +120,25 @@ def _by_keys(blocks: Sequence[Block], enough: int) -> Iterator[Placed]:
     Then repeat with the blocks moved to the front that ended too high (squeaky wheel
     optimization; Joslin and Clements, 1999).
     """
-    rivals = _rivals(blocks)
-    if rivals is None:
+    interference = _interference_graph(blocks)
+    if interference is None:
         return
-    crowds = _crowds(blocks)
+    pressures = _memory_pressures(blocks)
     best, least = list(range(len(blocks))), sum(block.size for block in blocks) + 1
     for key, tightest in _KEYS if len(blocks) <= EVERY_KEY_LIMIT else _KEYS[:2]:
-        order = sorted(range(len(blocks)), key=lambda index: key(blocks[index], crowds[index]))
-        offsets, size = _in_order(order, blocks, rivals, tightest)
+        order = sorted(range(len(blocks)), key=lambda index: key(blocks[index], pressures[index]))
+        offsets, size = _in_order(order, blocks, interference, tightest)
         yield offsets, size
         if size < least:
             best, least = order, size
     for _ in range(min(ROUNDS, ROUNDS_WORK // len(blocks))):
-        offsets, size = _in_order(best, blocks, rivals, tightest=False)
+        offsets, size = _in_order(best, blocks, interference, tightest=False)
         yield offsets, size
         high = [index for index in best if offsets[index] + blocks[index].size > enough]
         best = list(dict.fromkeys([*high, *best]))
 
 
-def _crowds(blocks: Sequence[Block]) -> list[int]:
+def _memory_pressures(blocks: Sequence[Block]) -> list[int]:
     """Return for each block the peak of the live bytes during its live range."""
     sizes, firsts, lasts = np.array(blocks, np.int64).T
     steps = np.unique(firsts)
@@ -147,8 +147,8 @@ def _crowds(blocks: Sequence[Block]) -> list[int]:
     changes = np.zeros(len(steps) + 1, np.int64)
     np.add.at(changes, begins, sizes)
     np.subtract.at(changes, ends, sizes)
-    alive = np.cumsum(changes)
-    return [int(alive[begin:end].max()) for begin, end in zip(begins, ends, strict=True)]
+    live = np.cumsum(changes)
+    return [int(live[begin:end].max()) for begin, end in zip(begins, ends, strict=True)]
 
 
 def _backwards(blocks: Sequence[Block]) -> Placed:
@@ -158,19 +158,19 @@ def _backwards(blocks: Sequence[Block]) -> Placed:
 def _in_time_order(blocks: Sequence[Block]) -> Placed:
     """Allocate and free as the program would, taking the smallest hole that fits."""
     offsets = [0] * len(blocks)
-    holes = _Holes()
+    free_list = _FreeList()
     events = [(block[1], 1, -block[0], index) for index, block in enumerate(blocks)]
     events += [(block[2] + 1, 0, 0, index) for index, block in enumerate(blocks)]
     for _, starts, _, index in sorted(events):
         if starts:
-            offsets[index] = holes.take(blocks[index].size)
+            offsets[index] = free_list.allocate(blocks[index].size)
         else:
-            holes.give(offsets[index], blocks[index].size)
-    return offsets, holes.end
+            free_list.free(offsets[index], blocks[index].size)
+    return offsets, free_list.end
 
 
-class _Holes:
-    """The free ranges of an arena that grows at its end."""
+class _FreeList:
+    """The free list of an arena that grows at its end."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -178,7 +178,7 @@ class _Holes:
         self.starting: dict[int, int] = {}
         self.ending: dict[int, int] = {}
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         if not size:
             return 0
         place = bisect_left(self.by_size, (size, 0))
@@ -194,7 +194,7 @@ class _Holes:
         self.end = offset + size
         return offset
 
-    def give(self, offset: int, size: int) -> None:
+    def free(self, offset: int, size: int) -> None:
         if not size:
             return
         if (room := self.starting.get(offset + size)) is not None:
@@ -217,20 +217,22 @@ class _Holes:
 
 
 _KEYS: tuple[tuple[Callable[[Block, int], int], bool], ...] = (
-    (lambda block, crowd: -block.size, False),
-    (lambda block, crowd: -block.size * crowd, False),
-    (lambda block, crowd: -block.size, True),
-    (lambda block, crowd: -block.size * (block.last - block.first + 1), False),
-    (lambda block, crowd: block.first - block.last, False),
-    (lambda block, crowd: -crowd, False),
+    (lambda block, pressure: -block.size, False),
+    (lambda block, pressure: -block.size * pressure, False),
+    (lambda block, pressure: -block.size, True),
+    (lambda block, pressure: -block.size * (block.last - block.first + 1), False),
+    (lambda block, pressure: block.first - block.last, False),
+    (lambda block, pressure: -pressure, False),
 )
-"""What comes first: the largest, by itself or times the bytes around it; the largest again, in the
-tightest gap; the largest area of bytes and time; the longest in use; the one in the largest crowd.
-"""
+"""The sort keys of the orders, and whether a block takes the tightest gap: size; size times memory
+pressure; size, in the tightest gap; size times live range; live range; memory pressure."""
 
 
 def _in_order(
-    order: Sequence[int], blocks: Sequence[Block], rivals: Sequence[Sequence[int]], tightest: bool
+    order: Sequence[int],
+    blocks: Sequence[Block],
+    interference: Sequence[Sequence[int]],
+    tightest: bool,
 ) -> Placed:
     """Place blocks in an order, each at an offset that is free during its live range.
 
@@ -241,7 +243,7 @@ def _in_order(
     top = 0
     for index in order:
         size = blocks[index].size
-        taken = [span for each in rivals[index] if (span := spans[each])]
+        taken = [span for each in interference[index] if (span := spans[each])]
         taken.sort()
         offset = _tightest(taken, size) if tightest else _lowest(taken, size)
         offsets[index] = offset
@@ -271,19 +273,19 @@ def _tightest(taken: Sequence[tuple[int, int]], size: int) -> int:
     return offset if found < 0 else found
 
 
-def _rivals(blocks: Sequence[Block]) -> list[list[int]] | None:
+def _interference_graph(blocks: Sequence[Block]) -> list[list[int]] | None:
     """Return the interference graph of the blocks; None if it has too many edges."""
     found: list[list[int]] = [[] for _ in blocks]
-    alive: list[int] = []
+    live: list[int] = []
     pairs = 0
     for index in sorted(range(len(blocks)), key=lambda index: blocks[index].first):
         first = blocks[index].first
-        alive = [each for each in alive if blocks[each].last >= first]
-        for each in alive:
+        live = [each for each in live if blocks[each].last >= first]
+        for each in live:
             found[each].append(index)
-        found[index] = alive.copy()
-        alive.append(index)
-        pairs += len(alive)
+        found[index] = live.copy()
+        live.append(index)
+        pairs += len(live)
         if pairs > PAIRS_LIMIT:
             return None
     return found
@@ -292,9 +294,9 @@ def _rivals(blocks: Sequence[Block]) -> list[list[int]] | None:
 class _Search:
     """An exact search, by branch and bound, for a placement of at most a given size.
 
-    Pushing every block down as far as it goes, the lowest first, makes no placement worse. So it
-    is enough to stack blocks in the order of their offsets, each on those below it that are in use
-    at some time that it is.
+    Moving every block to its lowest free offset, the lowest first, makes no placement worse. So it
+    is enough to place blocks in the order of their offsets, each on top of the placed blocks that
+    it interferes with.
     """
 
     def __init__(self, blocks: Sequence[Block], enough: int) -> None:
@@ -304,11 +306,11 @@ class _Search:
         self.best: Placed = [0] * len(blocks), sum(block.size for block in blocks) + 1
         self.nodes = 0
         steps = {block.first for block in blocks}
-        self.alive = [
+        self.live = [
             [i for i, (_, first, last) in enumerate(blocks) if first <= step <= last]
             for step in sorted(steps)
         ]
-        self.rivals = _rivals(blocks) or []
+        self.interference = _interference_graph(blocks) or []
 
     def run(self) -> Placed:
         """Return the smallest placement found, which may be larger than the sum of the blocks."""
@@ -334,14 +336,14 @@ class _Search:
             self.offsets[index] = floors[index]
             top = floors[index] + self.blocks[index].size
             above = floors.copy()
-            for rival in self.rivals[index]:
-                above[rival] = max(above[rival], top)
+            for other in self.interference[index]:
+                above[other] = max(above[other], top)
             self._stack(above, left - {index}, floors[index])
 
     def _is_promising(self, floors: list[int], left: set[int], lowest: int) -> bool:
         """Whether the remaining blocks might fit below the best placement found."""
-        for alive in self.alive:
-            rest = [index for index in alive if index in left]
+        for live in self.live:
+            rest = [index for index in live if index in left]
             if rest:
                 base = max(lowest, min(floors[index] for index in rest))
                 if base + sum(self.blocks[index].size for index in rest) >= self.best[1]:

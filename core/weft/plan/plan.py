@@ -28,7 +28,7 @@ from weft.ops.movement import ContiguousOp
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
 from weft.plan.callee_plans import plan_of
 from weft.plan.dataflow import Dataflow
-from weft.plan.inplace import InPlaceAnalysis, held_by
+from weft.plan.inplace import InPlaceAnalysis, buffer_owner
 from weft.plan.liveness import Liveness
 from weft.plan.picture import write_picture
 from weft.plan.rematerialisation import rematerialised
@@ -199,9 +199,9 @@ def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> G
     """Return the graph with copies, so that each output and update is computed by an op of its own.
 
     Copied are outputs and updates that are partial views, that have another role already, or that
-    occupy the buffer of a state which is changed in part; and parts of a value that are read after
+    occupy the buffer of a state with partial updates; and parts of a value that are read after
     the value is overwritten. Operands and results of called graphs have buffers of their own, so
-    that one program serves all calls; where the graph `lends` its results, a call writes to these.
+    that one program serves all calls; if the graph `lends` its results, a call writes to these.
     """
     graph = _with_own_operands(_with_results_once(graph), is_called)
     overwriting = InPlaceAnalysis(graph)
@@ -214,18 +214,18 @@ def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> G
     copies: dict[Op, list[Op]] = {}
 
     def own(value: Op, state: Any = None) -> Op:
-        maker = held_by(value)
+        producer = buffer_owner(value)
         is_lent = state is None and value in lent
         if (
-            maker is None
-            or maker in taken
-            or (_is_there(maker) and not is_lent)
-            or states.get(maker, state) is not state
+            producer is None
+            or producer in taken
+            or (_has_fixed_buffer(producer) and not is_lent)
+            or states.get(producer, state) is not state
         ):
             copy = _copy(value)
             copies.setdefault(value, []).append(copy)
             return copy
-        taken.add(maker)
+        taken.add(producer)
         return value
 
     outputs = [own(op) for op in graph.outputs]
@@ -241,7 +241,7 @@ def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> G
 
 
 def _with_results_once(graph: Graph) -> Graph:
-    """Return a graph in which one op selects each result of an op with several."""
+    """Return a graph in which a single op selects each result of an op with several results."""
     if ResultOp not in graph.kinds:
         return graph
     takers: dict[tuple[Op, int], Op] = {}
@@ -254,7 +254,7 @@ def _with_results_once(graph: Graph) -> Graph:
     return graph.rewrite(taken_once)
 
 
-def _is_there(op: Op) -> bool:
+def _has_fixed_buffer(op: Op) -> bool:
     """Whether a value exists before the first step, or is a result of a called graph."""
     if isinstance(op, ResultOp) and op.args[0].graphs:
         return True
@@ -281,12 +281,12 @@ def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
     """Return a graph whose calls take contiguous tensors only, none in memory of the user's."""
     if not graph.called:
         return graph
-    returned = {held_by(op) for op in graph.outputs}
+    returned = {buffer_owner(op) for op in graph.outputs}
 
     def is_own(arg: Op) -> bool:
-        maker = held_by(arg)
-        is_users = isinstance(maker, ParameterOp) or maker in returned
-        return maker is not None and (is_called or not is_users)
+        producer = buffer_owner(arg)
+        is_users = isinstance(producer, ParameterOp) or producer in returned
+        return producer is not None and (is_called or not is_users)
 
     wanted = {op: [arg for arg in op.args if not is_own(arg)] for op in graph.ops if op.graphs}
     return _with_copied(graph, wanted) if any(wanted.values()) else graph
@@ -426,5 +426,5 @@ class _Assembly:
 
     def _step(self, op: Op, workspace: TensorDescription | None) -> Step:
         args = tuple([self.tensors[arg] for arg in op.args])
-        outs = tuple([self.tensors[value] for value in self.flow.made_by(op)]) or args[:1]
+        outs = tuple([self.tensors[value] for value in self.flow.written_by(op)]) or args[:1]
         return Step(op, outs, args, workspace)

@@ -24,37 +24,37 @@ from weft.ops.costs import work_of
 from weft.plan.buffers import RESULT
 from weft.plan.dataflow import Dataflow
 from weft.plan.liveness import Liveness
-from weft.plan.schedule import least_bytes
+from weft.plan.schedule import peak_lower_bound
 from weft.support.locks import cached_property
 
 ROUNDS = 6
-"""How often what was computed again is let go once more."""
+"""The most rounds of rematerialisation."""
 
 LONGEST_CHAIN = 8
-"""The most steps that are run again for the sake of one value."""
+"""The most steps that recompute a single value."""
 
 SEGMENTS = (2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 128)
 """The numbers of segments that are tried."""
 
 LONG, FEW_SEGMENTS = 20_000, (6, 24)
-"""From so many steps on only the best schedule and these numbers of segments are tried."""
+"""The size of a long schedule, and the numbers of segments that are tried for it."""
 
 
 class Group(NamedTuple):
-    """Values to free, and the nodes that recompute them.
+    """Values to free at the peak, and the nodes that recompute them.
 
     Attributes
     ----------
     values
-        The buffers that are freed meanwhile.
+        The buffers that are freed.
     nodes
         The nodes that run again, in order.
     kept
-        The buffers that these read, which must stay live.
+        The buffers that these nodes read, which must stay live.
     at
         The step before which they run.
     nbytes, saved, work
-        The bytes of the values; these times the steps for which they are freed; the added work.
+        The bytes of the values; the bytes times the steps for which they are free; the added work.
     """
 
     values: tuple[int, ...]
@@ -90,7 +90,7 @@ def rematerialised(found: Sequence[Liveness], limit: int) -> Liveness:
     Of several candidates that fit, it has the least work. Raises MemoryLimitError if none fits.
     """
     own = smallest = min(found, key=lambda each: each.placement[1])
-    attempts = [Attempt(start) for start in _starts(own, found)]
+    attempts = [Attempt(start) for start in _start_schedules(own, found)]
     for _ in range(ROUNDS):
         best, fitting = _best_attempts(attempts, limit)
         if fitting is not None:
@@ -102,7 +102,7 @@ def rematerialised(found: Sequence[Liveness], limit: int) -> Liveness:
     raise _refusal(smallest, own, limit)
 
 
-def _starts(own: Liveness, found: Iterable[Liveness]) -> list[Liveness]:
+def _start_schedules(own: Liveness, found: Iterable[Liveness]) -> list[Liveness]:
     """Return the best schedule, and the smallest ones with few and with many segments."""
     others = {tuple(each.order): each for each in found}.values()
     if len(own.order) > LONG or len(others) == 1:
@@ -135,13 +135,13 @@ def _best_attempts(starts: Sequence[Attempt], limit: int) -> tuple[Attempt, Atte
 
 
 def _refusal(smallest: Liveness, own: Liveness, limit: int) -> MemoryLimitError:
-    size, least = smallest.placement[1], least_bytes(own.flow)
+    size, least = smallest.placement[1], peak_lower_bound(own.flow)
     place = min(smallest.live_bytes.index(smallest.peak), len(smallest.order) - 1)
     op = smallest.flow.ops[smallest.order[place]]
     problem = (
         f"memory_limit={limit} cannot be met: the smallest arena found has {size} bytes, "
-        f"{own.placement[1]} without computing anything twice, and some op needs {least} by "
-        f"itself; most are in use here: allow {size}, or make the model or the batch smaller"
+        f"{own.placement[1]} without recomputation, and a single op needs {least}; the peak is "
+        f"here: allow {size}, or make the model or the batch smaller"
     )
     return MemoryLimitError(op.explain(problem), size, least)
 
@@ -159,7 +159,7 @@ class _Peak:
         By node, whether it may run again.
     early, late
         By buffer, its last reader before the peak, or its producer; its first reader afterwards.
-    waiting
+    candidates
         The buffers that might be freed, in the order in which they are written.
     """
 
@@ -173,8 +173,8 @@ class _Peak:
         self.is_pure = [_is_pure(op) for op in self.flow.ops]
         self.made, self.early, self.late = [-1] * count, [-1] * count, [-1] * count
         self._walk()
-        self.waiting = self._waiting()
-        self.may_go = set(self.waiting)
+        self.candidates = self._candidates()
+        self.candidate_set = set(self.candidates)
         self.works: dict[int, int] = {}
 
     def _walk(self) -> None:
@@ -185,17 +185,17 @@ class _Peak:
                     early[number] = place
                 elif late[number] < 0:
                     late[number] = place
-            for number in flow.makes[node]:
+            for number in flow.writes[node]:
                 made[number] = early[number] = place
 
-    def _waiting(self) -> list[int]:
+    def _candidates(self) -> list[int]:
         liveness, flow = self.liveness, self.flow
         updates = {update.buffer for update in flow.updates}
         return [
             number
             for node in self.order[: self.at]
             if self.is_pure[node]
-            for number in flow.makes[node]
+            for number in flow.writes[node]
             if self.late[number] >= 0
             and self.early[number] < self.at
             and number not in updates
@@ -205,7 +205,7 @@ class _Peak:
 
     def proposals(self) -> Iterator[list[Group]]:
         """Yield sets of groups that could be freed together."""
-        if not self.waiting:
+        if not self.candidates:
             return
         yield _compatible(self._singles())
         for count in SEGMENTS if len(self.order) < LONG else FEW_SEGMENTS:
@@ -237,9 +237,9 @@ class _Peak:
     # Single values
 
     def _singles(self) -> Iterator[Group]:
-        for number in self.waiting:
-            is_kept = partial(self._is_in_use, self.late[number])
-            found = self._chain([number], is_kept, LONGEST_CHAIN)
+        for number in self.candidates:
+            is_available = partial(self._is_in_use, self.late[number])
+            found = self._chain([number], is_available, LONGEST_CHAIN)
             if found is not None:
                 yield self._group([number], *found)
 
@@ -247,7 +247,7 @@ class _Peak:
         return self.liveness.last[number] >= place
 
     def _chain(
-        self, values: Iterable[int], is_kept: Callable[[int], bool], longest: int
+        self, values: Iterable[int], is_available: Callable[[int], bool], longest: int
     ) -> tuple[list[int], list[int]] | None:
         """Return the steps that recompute values, and the buffers they read; None if too many."""
         wanted = set(values)
@@ -265,7 +265,7 @@ class _Peak:
             for number in self.flow.reads[node]:
                 if self.made[number] < 0:
                     continue
-                if number not in wanted and is_kept(number):
+                if number not in wanted and is_available(number):
                     kept[number] = None
                 else:
                     stack.append(number)
@@ -294,9 +294,9 @@ class _Peak:
         It frees the values that do not cross the cut after the segment.
         """
         groups = []
-        places = [self.made[number] for number in self.waiting]
+        places = [self.made[number] for number in self.candidates]
         for start, end in pairwise([-1, *self._cuts(count)]):
-            inside = self.waiting[bisect_right(places, start) : bisect_right(places, end)]
+            inside = self.candidates[bisect_right(places, start) : bisect_right(places, end)]
             values = [number for number in inside if self.early[number] <= end]
             if values:
                 groups.append(self._segment(values, start, end))
@@ -308,7 +308,7 @@ class _Peak:
         Each is the step in the later half of a segment that the fewest bytes cross.
         """
         made = [0] * (self.at + 1)
-        for number in self.waiting:
+        for number in self.candidates:
             made[self.made[number]] += self.flow.sizes[number]
         sums = list(accumulate(made))
         nbytes = max(sums[-1] // count, 1)
@@ -335,14 +335,14 @@ class _Peak:
     def _segment(self, values: list[int], start: int, end: int) -> Group:
         at = min(self.late[number] for number in values)
 
-        def is_kept(number: int) -> bool:
+        def is_available(number: int) -> bool:
             is_outside = self.made[number] <= start or self.early[number] > end
             if is_outside or not self.is_pure[self.order[self.made[number]]]:
                 return True
-            return self._is_in_use(at, number) and number not in self.may_go
+            return self._is_in_use(at, number) and number not in self.candidate_set
 
-        found = self._chain(values, is_kept, len(self.order))
-        assert found is not None, "what is not pure is kept"
+        found = self._chain(values, is_available, len(self.order))
+        assert found is not None, "impure values stay live"
         return self._group(values, *found)
 
 
@@ -352,15 +352,15 @@ def _without_dead(flow: Dataflow, order: list[int]) -> list[int]:
     read.update(buffer.number for buffer in flow.buffers if buffer.kind == RESULT)
     kept = []
     for node in reversed(order):
-        makes = flow.makes[node]
-        if not makes or not read.isdisjoint(makes):
+        writes = flow.writes[node]
+        if not writes or not read.isdisjoint(writes):
             read.update(flow.reads[node])
             kept.append(node)
     return kept[::-1]
 
 
 def _compatible(groups: Iterable[Group]) -> list[Group]:
-    """Return groups that read nothing that others free, the most valuable first."""
+    """Return groups that read no value that another one frees, the most valuable first."""
     gone: set[int] = set()
     needed: set[int] = set()
     chosen = []

@@ -1,8 +1,8 @@
 """Repeated blocks of steps, such as equal layers, found in linear time.
 
-Steps are numbered up to the memory that they access. Where a sequence of numbers has occurred
-before, the repetition at this distance is extended in both directions and then skipped, so each
-step is visited a few times at most.
+Steps that differ only in the memory that they access have equal numbers. When a sequence of numbers
+occurs again, the repetition at this distance is extended in both directions and then skipped, so
+each step is visited a few times at most.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from weft.kernels import FusedOp
 from weft.plan.plan import Step
 
 GRAM = 8
-"""Steps in a row that must have occurred before; no shorter stretch is found."""
+"""The length of the sequences that are looked up; no shorter repetition is found."""
 SHORTEST = 16
-"""Steps of the shortest stretch that is taken for a repeat."""
+"""The fewest steps of a repetition."""
 WORTH = 32
-"""Steps that all repeats must save together before a program is cut for their sake."""
+"""The fewest steps that all repetitions must save for a program to be cut."""
 PIECE = 8
-"""Steps that a piece of a repeated stretch has at least: each piece is one call more."""
+"""The fewest steps of a piece of a repetition, since each piece costs a call."""
 
 
 def kinds(steps: Sequence[Step]) -> list[int]:
@@ -49,12 +49,12 @@ def _layout(tensor: TensorDescription) -> Hashable:
 def cuts(kinds: Sequence[int], longest: int) -> list[int]:
     """Return the ends of the pieces to split steps into, so that repeats become equal pieces.
 
-    No piece has more than `longest` steps; without worthwhile repeats, pieces are that long.
+    No piece has more than `longest` steps; without worthwhile repeats, all pieces have that length.
     """
-    stretches = _stretches(kinds)
-    saved = sum(saves for *_, saves in stretches)
+    repetitions = _repetitions(kinds)
+    saved = sum(saves for *_, saves in repetitions)
     edges = {len(kinds)}
-    for start, end, period, _ in stretches if saved >= WORTH else ():
+    for start, end, period, _ in repetitions if saved >= WORTH else ():
         edges.update(_edges(start, end, period, longest))
     start = 0
     result: list[int] = []
@@ -74,7 +74,7 @@ def _edges(start: int, end: int, period: int, longest: int) -> Iterable[int]:
     return (*range(start, end, period * together), end)
 
 
-def _stretches(kinds: Sequence[int]) -> list[tuple[int, int, int, int]]:
+def _repetitions(kinds: Sequence[int]) -> list[tuple[int, int, int, int]]:
     """Return the start, end, period and saved steps of each repetition.
 
     A repetition of a distant sequence follows it, each with its length as its period.
@@ -86,7 +86,7 @@ def _stretches(kinds: Sequence[int]) -> list[tuple[int, int, int, int]]:
         gram = tuple(kinds[place : place + GRAM])
         before, last[gram] = last.get(gram), place
         distance = 0 if before is None else place - before
-        start, end = _followed(kinds, place, distance, free) if distance else (place, place)
+        start, end = _extended(kinds, place, distance, free) if distance else (place, place)
         size = end - start
         if size < SHORTEST:
             place += 1
@@ -101,7 +101,7 @@ def _stretches(kinds: Sequence[int]) -> list[tuple[int, int, int, int]]:
     return found
 
 
-def _followed(kinds: Sequence[int], place: int, distance: int, free: int) -> tuple[int, int]:
+def _extended(kinds: Sequence[int], place: int, distance: int, free: int) -> tuple[int, int]:
     """Return the start and end of the repetition around a step, not before `free`."""
     start = end = place
     while end < len(kinds) and kinds[end] == kinds[end - distance]:

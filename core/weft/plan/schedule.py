@@ -16,14 +16,14 @@ from collections.abc import Iterator, Mapping
 
 from weft.plan.buffers import ARENA
 from weft.plan.dataflow import Dataflow
-from weft.plan.inplace import are_kept, in_preferred_order
+from weft.plan.inplace import are_satisfied, topological_order
 from weft.plan.liveness import Liveness
 
 LIST_LIMIT = 20_000
-"""The number of steps up to which list schedules are tried."""
+"""The most steps for which list schedules are tried."""
 
 Edges = list[list[int]]
-"""For each node, others."""
+"""The adjacency list of each node."""
 
 
 def schedules(flow: Dataflow) -> list[Liveness]:
@@ -33,27 +33,27 @@ def schedules(flow: Dataflow) -> list[Liveness]:
     let new values overwrite old ones.
     """
     own = Liveness(flow, flow.order)
-    soft_edges = _wanted_first(flow)
-    if own.peak <= least_bytes(flow) and are_kept(soft_edges):
+    soft_edges = _soft_predecessors(flow)
+    if own.peak <= peak_lower_bound(flow) and are_satisfied(soft_edges):
         return [own]
     return [own, *(Liveness(flow, order) for order in _Tasks(flow, soft_edges).orders())]
 
 
-def least_bytes(flow: Dataflow) -> int:
-    """Return the largest number of arena bytes that a single step needs, for any order."""
-    elsewhere = _may_lie_elsewhere(flow)
+def peak_lower_bound(flow: Dataflow) -> int:
+    """Return the most arena bytes of a single step: a lower bound of the peak, for any order."""
+    elsewhere = _may_be_outside_arena(flow)
     sizes = [0 if other else size for size, other in zip(flow.sizes, elsewhere, strict=True)]
     most = 0
-    for node, makes in enumerate(flow.makes):
+    for node, writes in enumerate(flow.writes):
         reads = sum([sizes[number] for number in flow.reads[node]])
         taking = {made for made, _ in flow.overwrites[node]}
-        fresh = sum([sizes[number] for number in makes if number not in taking])
+        fresh = sum([sizes[number] for number in writes if number not in taking])
         most = max(most, reads + fresh + flow.scratch.get(node, 0))
     return most
 
 
-def _may_lie_elsewhere(flow: Dataflow) -> list[bool]:
-    """Return for each buffer whether it may use the memory of a result or a state."""
+def _may_be_outside_arena(flow: Dataflow) -> list[bool]:
+    """Return for each buffer whether it may reuse memory outside of the arena."""
     found = [buffer.kind != ARENA for buffer in flow.buffers]
     for update in flow.updates:
         found[update.buffer] = True
@@ -78,9 +78,9 @@ class _Tasks:
     def __init__(self, flow: Dataflow, soft_edges: Mapping[int, set[int]]) -> None:
         self.flow = flow
         self.before: Edges = [list(nodes) for nodes in flow.before]
-        is_met = are_kept(soft_edges)
+        is_met = are_satisfied(soft_edges)
         self.first = (
-            [*range(len(flow.ops))] if is_met else in_preferred_order(self.before, soft_edges)
+            [*range(len(flow.ops))] if is_met else topological_order(self.before, soft_edges)
         )
         self._keep(soft_edges)
         self.after = _reversed(self.before)
@@ -132,7 +132,7 @@ class _Tasks:
         Values are assumed to have one reader. Also returns each node's depth.
         """
         flow = self.flow
-        made = [sum([flow.sizes[number] for number in makes]) for makes in flow.makes]
+        made = [sum([flow.sizes[number] for number in writes]) for writes in flow.writes]
         needs = [0] * len(made)
         depths = [0] * len(made)
         for node in self.first:
@@ -147,7 +147,7 @@ class _Tasks:
         return needs, depths
 
 
-def _wanted_first(flow: Dataflow) -> dict[int, set[int]]:
+def _soft_predecessors(flow: Dataflow) -> dict[int, set[int]]:
     """Return the soft predecessors of each node that should overwrite a value.
 
     These are the value's other readers and, if it is a state's, the last node that may raise.
@@ -216,13 +216,13 @@ class _Usage:
     def __init__(self, flow: Dataflow) -> None:
         self.sizes = flow.sizes
         self.users: Edges = [[] for _ in flow.buffers]
-        for node, numbers in enumerate(zip(flow.makes, flow.reads, strict=True)):
+        for node, numbers in enumerate(zip(flow.writes, flow.reads, strict=True)):
             for number in (*numbers[0], *numbers[1]):
                 self.users[number].append(node)
         self.left = [len(nodes) for nodes in self.users]
         self.used = [
-            [each for each in (*makes, *reads) if self.sizes[each] and self.left[each] > 1]
-            for makes, reads in zip(flow.makes, flow.reads, strict=True)
+            [each for each in (*writes, *reads) if self.sizes[each] and self.left[each] > 1]
+            for writes, reads in zip(flow.writes, flow.reads, strict=True)
         ]
         self.added = [sum([self.sizes[each] for each in numbers]) for numbers in self.used]
         self.done = [False] * len(self.used)

@@ -23,7 +23,7 @@ from weft.plan.callee_plans import plan_of, spare_offsets
 from weft.plan.plan import Plan, Step
 
 NOWHERE = TensorDescription((0,), uint8, (1,), 0, Buffer(ARENA, 0, 0))
-"""The memory of an arena in which nothing has a size."""
+"""The memory of an empty arena."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ Part = Call | Copy | Repeat | While | Choice
 
 
 def expand_step(step: Step) -> tuple[Part, ...]:
-    """Return the parts of a step whose op runs graphs, which are planned."""
+    """Return the parts of a step whose op calls graphs; these must be planned."""
     return _PARTS[type(step.op)](step)
 
 
@@ -142,7 +142,7 @@ def _loop(step: Step) -> tuple[Part, ...]:
         return Call(plan, CallFrame([*old, *fixed], new, step.workspace))
 
     rest = op.count - 1
-    # The first round writes to one, from which the others take turns to end in the results.
+    # Iterations alternate between two sets of buffers, so that the last one writes the results.
     one, other = (spare, step.outs) if rest % 2 else (step.outs, spare)
     pairs = Repeat(rest // 2, (turn(one, other), turn(other, one)))
     return (

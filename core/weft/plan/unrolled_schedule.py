@@ -46,9 +46,9 @@ class _Rebuilding:
         is_own = op not in self.first and all(a is b for a, b in zip(args, op.args, strict=True))
         new = op if is_own else op.with_args(args)
         if op not in self.first:
-            new.__dict__["serial"] = op.serial  # it takes the place of the op in the user's order
+            new.__dict__["serial"] = op.serial  # keeps the op's place in program order
         self.first.setdefault(op, new)
-        for number in flow.makes[node]:
+        for number in flow.writes[node]:
             value = flow.values[number]
             made = value if is_own else new if value is op else value.with_args((new,))
             self.made[number] = made
@@ -58,7 +58,7 @@ class _Rebuilding:
     def _found(self, op: Op, known: Mapping[Op, Op]) -> Op:
         """Return the counterpart of an op: the op of a step, an initial value, or a view.
 
-        A value that passed through an effect and was recomputed since is the recomputed one.
+        A value that passed through an effect and was recomputed later is the recomputed one.
         """
         found: dict[Op, Op] = {}
         for each in postorder([op], lambda op: () if op in known else self._operands(op)):

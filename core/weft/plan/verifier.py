@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.plan.plan import Plan, Step
 
 Span = tuple[int, int]
-"""The bytes from one offset up to another."""
+"""A half-open range of bytes."""
 
 
 def verify_plan(plan: Plan) -> None:
@@ -58,17 +58,19 @@ def _check_meaning(plan: Plan) -> None:
     before, after = plan.source, plan.graph
     (wanted, acts), (found, done) = _numbered(before, numbers), _numbered(after, numbers)
     if acts != done:
-        raise PlanError(f"the plan has {len(done)} effects in the place of {len(acts)}")
+        raise PlanError(f"the plan has {len(done)} effects instead of {len(acts)}")
     for op, planned in zip(before.outputs, after.outputs, strict=True):
         if wanted[op] != found[planned]:
-            raise _error(op, f"returns {planned} for it, which is something else")
+            raise _error(op, f"returns {planned} for it, which has another value")
     updates = {state: found[value] for state, value in after.updates}
     for state, value in before.updates:
         is_kept = isinstance(value, ReadOp) and value.state is state
         if updates.pop(state, wanted[value] if is_kept else None) != wanted[value]:
             raise _error(value, f"does not update {state} to it")
     if updates:
-        raise PlanError(f"the plan updates {', '.join(map(str, updates))} without being asked to")
+        raise PlanError(
+            f"the plan updates {', '.join(map(str, updates))}, which the graph does not"
+        )
 
 
 def _numbered(graph: Graph, numbers: dict[Hashable, int]) -> tuple[dict[Op, int], list[int]]:
@@ -143,11 +145,6 @@ def _is_leaf(op: Op) -> bool:
     return op.is_constant or isinstance(op, ParameterOp | ReadOp)
 
 
-def _is_there(op: Op) -> bool:
-    """Whether an op is no step: an initial value, or a result of one."""
-    return _is_leaf(op) or isinstance(op, ResultOp)
-
-
 def _is_view(op: Op, plan: Plan) -> bool:
     if not op.args or isinstance(op, TupleOp | ResultOp) or _is_leaf(op):
         return False
@@ -172,10 +169,10 @@ def _check_order(plan: Plan) -> None:
                 raise _error(op, "leaves it out")
             continue
         if max(waits, default=-1) >= places[op]:
-            raise _error(op, "runs it before what must come first")
+            raise _error(op, "runs it before one of its predecessors")
         if op.has_effect or op.may_raise:
             if places[op] < last:
-                raise _error(op, "runs it before one that was built earlier and has an effect")
+                raise _error(op, "runs it before an earlier op with an effect")
             last = places[op]
     for place, step in enumerate(plan.steps[: last + 1]):
         if any(out.base.kind == STATE for out in _written(step)):
@@ -194,11 +191,11 @@ def _check_places(plan: Plan, step: Step) -> None:
         if out.base.kind in (CONSTANT, INPUT):
             raise _error(op, f"writes into a {out.base.kind}")
         if not out.is_contiguous:
-            raise _error(op, "lets it write with gaps")
+            raise _error(op, "gives it a result that is not contiguous")
     if list(step.args) != [plan.tensors[arg] for arg in op.args]:
-        raise _error(op, "lets it read elsewhere than its operands lie")
+        raise _error(op, "lets it read other layouts than its operands'")
     if list(step.outs) != [plan.tensors[value] for value in values]:
-        raise _error(op, "lets it write elsewhere than its results lie")
+        raise _error(op, "lets it write other layouts than its results'")
 
 
 def _check_apart(plan: Plan, step: Step) -> None:
@@ -206,7 +203,7 @@ def _check_apart(plan: Plan, step: Step) -> None:
     op = step.op
     written = [*_written(step), *([step.workspace] if step.workspace else [])]
     if any(_share(one, other) for one, other in combinations(written, 2)):
-        raise _error(op, "lets what it writes overlap")
+        raise _error(op, "lets its results and workspace overlap")
     for index, arg in enumerate(step.args):
         if step.workspace and _share(step.workspace, arg):
             raise _error(op, f"puts its workspace over operand {index}")
@@ -300,7 +297,7 @@ class _Memory:
         else:
             is_there = stamps.covers(span, source)
         if not is_there:
-            raise _error(reader, f"lets it read {source} where something else lies")
+            raise _error(reader, f"lets it read {source} from memory with another value")
 
     def _write(self, op: Op, tensor: TensorDescription) -> None:
         self.spaces.setdefault(_space(tensor.base), _Stamps()).write(_span(tensor), op)

@@ -15,7 +15,7 @@ from planned import UNFUSED, computation, graph_of
 from state_programs import COLUMNS, ROWS, STATE_BYTES, WHOLE_WRITES, WRITES
 
 import weft
-from weft.plan.inplace import InPlaceAnalysis, in_preferred_order
+from weft.plan.inplace import InPlaceAnalysis, topological_order
 from weft.plan.plan import RESULT, STATE
 
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -251,7 +251,7 @@ def is_acyclic(edges: list[list[int]]) -> bool:
 @drawing(drawn=orders())
 def test_an_order_keeps_what_it_must_and_all_hopes_where_it_can(drawn: Any) -> None:
     before, soft_edges = drawn
-    order = in_preferred_order(before, soft_edges)
+    order = topological_order(before, soft_edges)
     places = {node: place for place, node in enumerate(order)}
     assert sorted(order) == list(range(len(before)))
     assert all(places[each] < places[n] for n, others in enumerate(before) for each in others)

@@ -246,7 +246,7 @@ def wait_for_what_comes_later(plan):
 @pytest.mark.parametrize(
     ("corrupt", "message"),
     [
-        (swap_steps, "before what must come first"),
+        (swap_steps, "before one of its predecessors"),
         (drop_a_step, "leaves it out"),
         (drop_the_effect, "leaves it out"),
         (run_a_step_twice, "runs an op twice"),
@@ -256,23 +256,23 @@ def wait_for_what_comes_later(plan):
         (shrink_the_arena, "outside the arena"),
         (write_the_input, "writes into a input"),
         (write_the_constant, "writes into a constant"),
-        (write_to_a_wrong_buffer, "write elsewhere"),
-        (lose_a_result, "write elsewhere"),
+        (write_to_a_wrong_buffer, "write other layouts"),
+        (lose_a_result, "write other layouts"),
         (lose_an_update, "leaves it out"),
         (write_the_state_before_the_effect, "writes a state at step"),
         (put_the_workspace_over_an_operand, "workspace over operand"),
-        (put_the_workspace_over_the_result, "what it writes overlap"),
-        (put_the_workspace_over_what_waits, "where something else lies"),
-        (put_two_results_into_one, "what it writes overlap"),
-        (exchange_two_results, "write elsewhere"),
+        (put_the_workspace_over_the_result, "results and workspace overlap"),
+        (put_the_workspace_over_what_waits, "from memory with another value"),
+        (put_two_results_into_one, "results and workspace overlap"),
+        (exchange_two_results, "write other layouts"),
         (overwrite_an_operand_of_a_product, "while it reads it|while both are alive"),
         (end_a_lifetime_early, "lets it use"),
         (describe_a_view_as_another, "describes it as"),
-        (read_another_constant, "where something else lies"),
-        (compute_something_else, "which is something else"),
+        (read_another_constant, "from memory with another value"),
+        (compute_something_else, "which has another value"),
         (forget_an_update, "does not update"),
-        (forget_an_effect, "0 effects in the place of 1"),
-        (wait_for_what_comes_later, "before what must come first|has a cycle"),
+        (forget_an_effect, "0 effects instead of 1"),
+        (wait_for_what_comes_later, "before one of its predecessors|has a cycle"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )  # fmt: skip
@@ -312,8 +312,8 @@ def run_it_again_too_late(plan):
 @pytest.mark.parametrize(
     ("corrupt", "message"),
     [
-        (read_the_first_again, "elsewhere|where something else lies|lets it use"),
-        (run_it_again_too_late, "before what must come first"),
+        (read_the_first_again, "other layouts|from memory with another value|lets it use"),
+        (run_it_again_too_late, "before one of its predecessors"),
     ],
 )
 def test_a_corrupted_plan_in_which_ops_run_again_is_found(corrupt, message):
@@ -331,7 +331,7 @@ def test_an_op_that_runs_again_on_other_operands_is_found():
         if type(op).__name__ == "TanhOp" and not swapped:
             swapped[op] = op.args[0]
     plan.graph = plan.graph.rewrite(lambda op: swapped.get(op, op))
-    with pytest.raises(PlanError, match="which is something else"):
+    with pytest.raises(PlanError, match="which has another value"):
         plan.verify()
 
 

@@ -211,7 +211,7 @@ def test_a_limit_that_cannot_be_met_says_what_can_and_where():
     message = str(error)
     found = f"memory_limit=100 cannot be met: the smallest arena found has {error.smallest} bytes"
     assert found in message
-    assert f"some op needs {error.least} by itself" in message
+    assert f"a single op needs {error.least}" in message
     assert re.match(r"\w+Op: ", message)
     assert 'planned.py", line' in message
     assert 100 < error.least < error.smallest
