@@ -1,4 +1,4 @@
-"""HamKaas: a script language of tensor nodes, its Python face, and models compiled from either."""
+"""HamKaas: a script language of tensor nodes, its Python API, and models compiled from both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and numbers that a caller gives: what may stand in a script, and nothing else."""
+"""Checks of names and numbers in arguments: exactly those that scripts can express are valid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 
 
 def checked_name(name: Any) -> str:
-    """Return a name if it may stand in a script; raises NodeError for any other one."""
+    """Return the name if it is valid in a script; raises NodeError otherwise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise NodeError(
             f"{reprlib.repr(name)} is no name: one has letters, digits, _ and ., and begins with "
@@ -24,9 +24,9 @@ def checked_name(name: Any) -> str:
 
 
 def whole_number(value: Any, wanted: str) -> int:
-    """Return an integer of 64 bits; the errors say what is wanted.
+    """Return a value as a 64-bit integer; `wanted` begins the error messages.
 
-    Raises KindError for anything but an integer, NodeError for one that is too large.
+    Raises KindError for a value that is not an integer, NodeError for an integer out of range.
     """
     try:
         return _fitting(_whole(value), wanted)
@@ -35,9 +35,10 @@ def whole_number(value: Any, wanted: str) -> int:
 
 
 def whole_numbers(values: Any, wanted: str) -> list[int]:
-    """Return a list of integers of 64 bits; the errors say what is wanted.
+    """Return values as a list of 64-bit integers; `wanted` begins the error messages.
 
-    Raises KindError for anything but integers in order, NodeError for one that is too large.
+    Raises KindError for values that are not an ordered collection of integers, NodeError for
+    integers out of range.
     """
     try:
         if isinstance(values, Set | Mapping):
@@ -49,7 +50,7 @@ def whole_numbers(values: Any, wanted: str) -> list[int]:
 
 
 def _fitting(number: int, wanted: str) -> int:
-    """Return a number if it fits; others are not shown, as Python writes no very long ones."""
+    """Return the number if it fits into 64 bits; the error omits it, since it may be very long."""
     if not -(2**63) <= number < 2**63:
         raise NodeError(f"{wanted}, not one outside of -2**63 to 2**63 - 1")
     return number

@@ -1,4 +1,4 @@
-"""Errors of HamKaas: a node that cannot be built, and a script that is none."""
+"""Errors of HamKaas: invalid nodes, arguments and scripts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from weft.errors import ArgumentError, ParseError
 
 
 class NodeError(ArgumentError):
-    """A node cannot be built, or a model cannot take what it is given; also a ValueError."""
+    """A node cannot be built, or an argument of a model is invalid; also a ValueError."""
 
 
 class KindError(NodeError, TypeError):
-    """A value of another kind is given than is wanted, such as None for a node; a TypeError too."""
+    """An argument has the wrong type, such as None instead of a node; also a TypeError."""
 
 
 class ScriptError(ParseError):
@@ -19,7 +19,7 @@ class ScriptError(ParseError):
     Attributes
     ----------
     line, column
-        Where, both counted from 1.
+        The position of the error, both counted from 1.
     """
 
     def __init__(self, problem: str, filename: str, line: int, column: int) -> None:

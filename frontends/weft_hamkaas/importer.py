@@ -1,4 +1,4 @@
-"""Scripts in files, for `weft run` and whoever else reads a graph from a file."""
+"""The importer of script files, for `weft run` and other users of importers."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from weft_hamkaas.traversal import evaluation_order
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptGraph(ImportedGraph):
-    """The graph of a script, which checks what it is given as a model does.
+    """The graph of a script; it checks its inputs like a model.
 
     Attributes
     ----------
     wanted
-        What its inputs must be.
+        The declarations of the inputs.
     """
 
     wanted: Inputs
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
-        """Return the inputs as arrays; raises NodeError for one that does not fit."""
+        """Return the inputs as arrays; raises NodeError for an invalid one."""
         return list(self.wanted.arrays(given))
 
     def explained(self, error: IndexOutOfRange, arguments: Sequence[Any]) -> IndexOutOfRange:
-        """Return the error that names the node which was given bounds that are out of range."""
+        """Return the error with the node whose bounds are out of range."""
         return self.wanted.explained(error, arguments)
 
 
 class ScriptImporter:
-    """Reads scripts; each ConstantTensor takes its value from the constants, by name."""
+    """Reads scripts; the values of ConstantTensors are looked up in the constants by name."""
 
     suffixes = (".hk", ".hamkaas")
 
     def read(self, path: Path, constants: Mapping[str, Any] | None) -> ImportedGraph:
         """Return the graph of a script, whose only output is ``result``.
 
-        Without constants it has no values, which is enough to plan. Raises ScriptError, with line
-        and column, and MemoryError, which names the line.
+        Without constants the graph can only be planned. Raises ScriptError with line and column,
+        and MemoryError with the line.
         """
         node = parse_script(path.read_bytes(), constants, str(path))
         lowered = lower(node)

@@ -1,4 +1,4 @@
-"""Inputs of a model: what is given for them by name, and what is said where that does not fit."""
+"""The inputs of a model: their declarations, and checks of the arguments of an evaluation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft_hamkaas.traversal import named_inputs
 
 
 class Inputs:
-    """The inputs that a model takes, whose nodes are given in the order of evaluation."""
+    """The inputs of a model, from its nodes in evaluation order."""
 
     def __init__(self, order: Sequence[HamKaasNode]) -> None:
         self._nodes = order
@@ -39,9 +39,9 @@ class Inputs:
         return [name for name, _, _ in self._wanted]
 
     def arrays(self, given: Mapping[str, Any]) -> list[Array]:
-        """Return what is given by name as arrays, in order.
+        """Return the arguments as arrays, in the order of the inputs.
 
-        Raises NodeError for an input that is unknown, missing, or of another type or shape.
+        Raises NodeError for an input that is unknown, missing, or has a wrong type or shape.
         """
         arrays = []
         for name, dtype, shape in self._wanted:
@@ -57,7 +57,7 @@ class Inputs:
         return arrays
 
     def explained(self, error: IndexOutOfRange, arrays: Sequence[Array]) -> IndexOutOfRange:
-        """Return the error that says which node was given bounds that are out of range."""
+        """Return the error with the node whose bounds are out of range."""
         values = {name: each for (name, *_), each in zip(self._wanted, arrays, strict=True)}
 
         def known(node: HamKaasNode) -> int:
@@ -77,14 +77,14 @@ class Inputs:
         return error
 
     def _unknown(self, given: Mapping[str, Any]) -> list[str]:
-        """Return what to say of the first name that no input has; nothing if there is none."""
+        """Return the message for the first unknown name, in a list; an empty list if there is none."""
         known = self.names
         there = f"there are {', '.join(known) or 'none'}"
         return [f"Unknown input tensor: {n} ({there})" for n in given if n not in known][:1]
 
 
 def _fitting(name: str, tensor: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Return a tensor as an array; raises NodeError for another type or shape."""
+    """Return a tensor as an array; raises NodeError for a wrong type or shape."""
     if not is_tensor(tensor):
         raise NodeError(f"Input tensor {name} is no tensor, but {reprlib.repr(tensor)}")
     found = dtype_name(tensor.dtype)

@@ -1,9 +1,8 @@
-"""From nodes to weft ops: views become parts of their owner, and writes in place become values.
+"""Lowering of nodes to weft ops: views become slices of their owner, in-place writes new values.
 
-Effects happen in the order of evaluation. The value of every owner of memory is kept as it is at
-that point; a replacement makes a new one, and whatever reads the memory later, through any handle,
-reads that. Buffers begin as the values of states and are written back at the end, in place: the
-planner sees that nothing reads the old value any more.
+Effects happen in evaluation order. The lowering keeps the current value of each owner of memory.
+A replacement makes a new value, which all later readers of this memory see. Buffers are states:
+they are read at the beginning and written at the end, in place, since the old value is dead then.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ from weft_hamkaas.traversal import evaluation_order, named_inputs
 
 @dataclass(frozen=True)
 class Lowered:
-    """A model as weft ops.
+    """The ops of a lowered model.
 
     Attributes
     ----------
     result
         The value of the root.
     inputs
-        The placeholders, by name, in the order in which they are first needed.
+        The placeholders by name, in the order of their first use.
     buffers
-        The state behind each buffer; every lowering makes its own.
+        The state of each buffer; every lowering creates its own.
     updates
-        The op that writes the buffers, or None if the model writes none.
+        The op that writes the buffers, or None without writes.
     """
 
     result: TensorOp
@@ -62,12 +61,12 @@ class Lowered:
 
     @property
     def results(self) -> list[Op]:
-        """What a computation returns: the result, and None for the updates if there are any."""
+        """The results of the computation: the result, and the updates, if any, which give None."""
         return [self.result] if self.updates is None else [self.result, self.updates]
 
 
 class Place(NamedTuple):
-    """Where the value of a node lies: elements of its owner from an offset on, and their shape."""
+    """The memory of a node's value: the owner, the offset in elements, and the shape."""
 
     owner: HamKaasNode
     offset: int
@@ -75,7 +74,7 @@ class Place(NamedTuple):
 
 
 class _Bounds(NamedTuple):
-    """What must hold at a call: ``0 <= low <= limit`` and ``high - low == length``."""
+    """A check at run time: ``0 <= low <= limit`` and ``high - low == length``."""
 
     low: HamKaasNode
     high: HamKaasNode
@@ -84,7 +83,7 @@ class _Bounds(NamedTuple):
 
 
 def lower(root: HamKaasNode) -> Lowered:
-    """Return a node, and all it needs, as weft ops that point at the lines of the nodes."""
+    """Return a node and its operands as weft ops, which have the source locations of the nodes."""
     with scope.saved_user_deps():
         return _Lowering(root).run()
 
@@ -121,7 +120,7 @@ class _Lowering:
                 self.places[node] = self._visit(node)
 
     def _visit(self, node: HamKaasNode) -> Place:
-        """Give a node its value, or say where in an older one it lies."""
+        """Compute the value of a node, or its place if it is a view."""
         shape = tuple(node.meta.shape)
         if not node.is_transparent:
             self.current[node] = self._leaf(node) if not node.inputs else self._computed(node)
@@ -157,7 +156,7 @@ class _Lowering:
         return result
 
     def value(self, node: HamKaasNode) -> TensorOp:
-        """Return what a node is worth now."""
+        """Return the current value of a node."""
         owner, offset, shape = self.places[node]
         whole = self.current[owner]
         key = whole, offset, shape
@@ -167,7 +166,7 @@ class _Lowering:
         return found
 
     def _replace(self, node: ReplaceSliceNode, base: Place) -> None:
-        """Make the value of the owner that it has after a replacement."""
+        """Compute the owner's value after a replacement."""
         whole = self.current[base.owner]
         row = prod(base.shape[1:])
         begin = self._index(node.inputs[2])
@@ -181,9 +180,9 @@ class _Lowering:
         self.written[base.owner] = None
 
     def _inside(self, length: int, prefix: HamKaasNode) -> TensorOp:
-        """Return which of so many elements belong to a prefix.
+        """Return the mask of a prefix: one bool for each of `length` elements.
 
-        Nothing writes integers, so this holds for all softmaxes of a model.
+        Integers are never written, so all softmaxes of a model share the masks.
         """
         found = self.insides.get((length, prefix))
         if found is None:
@@ -192,16 +191,16 @@ class _Lowering:
         return found
 
     def _index(self, node: HamKaasNode) -> TensorOp:
-        """Return one integer, which was found to be in range if it depends on the call."""
+        """Return an index; if it is an input, it has been checked to be in range."""
         found = self.checked.get(node)
         if found is None:
             found = weft.reshape(self.value(node), ())
         return found
 
     def _check_bounds(self) -> None:
-        """Let a call end before it writes anything if a bound that it was given is out of range.
+        """Add a check of all bounds that are inputs, so that a call fails before any write.
 
-        All are checked by one step, on the device, which every user of a bound then waits for.
+        One step on the device checks all of them, and all users of a bound depend on it.
         """
         wanted = dict.fromkeys(_bounds(self.order))
         if not wanted:
@@ -212,7 +211,7 @@ class _Lowering:
         is_low = weft.logical_and(weft.greater_equal(lows, 0), weft.less_equal(lows, limits))
         is_right = weft.logical_and(is_low, weft.equal(highs - lows, lengths))
         wrong = weft.cast(weft.logical_not(is_right), "int64")
-        # Nothing but 0 is an index into one element, and what lies there is 0.
+        # # The only valid index into one element is 0, and the element is 0.
         zeros = weft.take(weft.constant(np.zeros(1, np.int64)), wrong)
         right = lows + zeros
         for number, each in enumerate(wanted):
@@ -224,7 +223,7 @@ class _Lowering:
 
 
 def _bounds(order: Iterable[HamKaasNode]) -> Iterator[_Bounds]:
-    """Yield the bounds that are known at a call only."""
+    """Yield the bounds that are inputs."""
     for node in order:
         if isinstance(node, ReplaceSliceNode):
             low, high = node.inputs[2:]
@@ -247,7 +246,7 @@ def _placeholder(node: InputTensor) -> TensorOp:
 
 
 def _part(whole: TensorOp, offset: int, shape: tuple[int, ...]) -> TensorOp:
-    """Return elements of a tensor from an offset on; all of these are views."""
+    """Return consecutive elements of a tensor, from an offset on; all ops are views."""
     if whole.shape == shape:
         return whole
     size = prod(shape)
@@ -265,9 +264,9 @@ def _sliced_softmax(x: TensorOp, inside: TensorOp) -> TensorOp:
 
 
 def _complex_product(_: HamKaasNode, lhs: TensorOp, rhs: TensorOp) -> TensorOp:
-    """Add to the left numbers times the right real part, swapped ones times the imaginary part.
+    """Multiply by the real part, and add the swapped numbers times the imaginary part.
 
-    So all operands are views of what is there, and it is one kernel.
+    All operands are views, so this is one kernel.
     """
     signs = weft.constant(np.array([-1, 1], np.float32).reshape([1] * (lhs.rank - 1) + [2]))
     swapped = lhs[..., ::-1]
@@ -285,4 +284,4 @@ _RULES: dict[type[HamKaasNode], Callable[..., TensorOp]] = {
     ComplexHadamardProductNode: _complex_product,
     RmsNormNode: lambda node, x, weights: weft.rms_norm(x, weights, epsilon=1e-5),
 }
-"""How each node that has memory of its own is computed; SlicedSoftmax needs a checked index too."""
+"""The function of each kind of node with its own memory; SlicedSoftmax has a checked index too."""

@@ -1,8 +1,8 @@
-"""The memory model: which memory each node needs, for how long, and where it lies in one block.
+"""The memory model: the size, the lifetime and the offset of each node's memory in one block.
 
-Constants and buffers live as long as the model. The output of a node is in use from its execution
-to that of its last reader; inputs are all there before the first node runs. Views lie in the memory
-of what they show. All of that is known before anything runs, and so are the offsets.
+Constants and buffers live as long as the model. The output of a node lives from its execution to
+its last reader; inputs live from the beginning. Views share the memory of their base. All sizes are
+static, so offsets are assigned in advance.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from weft_hamkaas.nodes import BufferTensor, ConstantTensor, HamKaasNode, InputT
 from weft_hamkaas.traversal import evaluation_order
 
 ALIGNMENT = 256
-"""Every offset is a multiple of so many bytes."""
+"""The alignment of offsets in bytes."""
 
 _WANTED = "a block has 0 bytes or more, a whole number"
 
 
 def aligned(size: int) -> int:
-    """Return a number of bytes rounded up to the alignment."""
+    """Return a number of bytes, rounded up to the alignment."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class Allocator:
-    """Offsets for blocks that come and go, when nothing is known of those to come.
+    """An online allocator of offsets: blocks are allocated and freed in any order.
 
-    A block lies in the first hole that is large enough or, with ``fit="best"``, in the smallest
-    such one; holes that touch become one. `plan_memory`, which knows all blocks before, needs less.
+    A block takes the first hole that is large enough or, with ``fit="best"``, the smallest such
+    hole; adjacent holes are merged. `plan_memory` knows all blocks in advance and needs less memory.
 
     Attributes
     ----------
     working_set_size
-        The bytes up to the end of the highest block that there ever was.
+        The largest end of any block so far, in bytes.
     """
 
     def __init__(self, fit: str = "first") -> None:
@@ -50,9 +50,9 @@ class Allocator:
         self._sizes: dict[int, int] = {}
 
     def allocate(self, size: int) -> int:
-        """Return the offset of a new block of bytes; a block of none takes no memory.
+        """Return the offset of a new block; a block of 0 bytes takes no memory.
 
-        Raises ArgumentError for what is no number of bytes.
+        Raises ArgumentError if the size is not a number of bytes.
         """
         size = whole_number(size, _WANTED)
         if size < 0:
@@ -66,7 +66,7 @@ class Allocator:
         return start
 
     def free(self, offset: int, size: int) -> None:
-        """Give a block back; raises ArgumentError for one that was not allocated."""
+        """Free a block; raises ArgumentError if it is not allocated."""
         offset = whole_number(offset, "a block lies at an offset, a whole number")
         size = whole_number(size, _WANTED)
         if size == 0:
@@ -77,7 +77,7 @@ class Allocator:
         self._put_hole(offset, offset + aligned(size))
 
     def _take_hole(self, size: int) -> tuple[int, int]:
-        """Remove a hole, and return where it begins and ends; make one at the end if none fits."""
+        """Remove a hole, and return its begin and end; appends one if none fits."""
         fitting = [at for at, (start, end) in enumerate(self._holes) if end - start >= size]
         if fitting:
             at = fitting[0]
@@ -102,18 +102,18 @@ class Allocator:
 
 @dataclass(frozen=True)
 class Block:
-    """Bytes of the model's one block of memory, and when they are in use.
+    """A block of the arena, with its lifetime.
 
     Attributes
     ----------
     nodes
-        The places in the order of those whose outputs lie there, from 1; each is written over the
-        one before it.
+        The numbers, from 1, of the nodes whose outputs are in the block, in order of execution;
+        each overwrites the one before it.
     offset, size
-        Where, and how many bytes.
+        In bytes.
     first, last
-        The places of the first and the last node that run meanwhile; 0 is before the first one,
-        and the result's last is after all.
+        The numbers of the first and the last node in the lifetime; inputs begin at 0, and the
+        result lives beyond the last node.
     """
 
     nodes: tuple[int, ...]
@@ -125,20 +125,20 @@ class Block:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where everything lies while a model is evaluated, as the lab's memory model says.
+    """The memory plan of an evaluation, by the memory model of the course.
 
     Attributes
     ----------
     order
-        The nodes as they run; number 1 is the first.
+        The nodes in order of execution; the first has number 1.
     blocks
         The memory of outputs.
     constant_bytes, buffer_bytes
-        What constants and buffers need, all their lifetime.
+        The bytes of constants and buffers, which live as long as the model.
     size
-        The bytes of the block that holds all outputs.
+        The bytes of the arena for all outputs.
     lower_bound
-        The most bytes in use while one node runs; less is impossible.
+        The maximum of live bytes at any node, a lower bound of `size`.
     """
 
     order: tuple[HamKaasNode, ...]
@@ -149,7 +149,7 @@ class MemoryPlan:
     lower_bound: int
 
     def verify(self) -> None:
-        """Raise PlanError if two blocks in use at one time overlap, or one is not aligned."""
+        """Raise PlanError if two live blocks overlap, or a block is not aligned."""
         for block in self.blocks:
             if block.offset % ALIGNMENT or block.offset + block.size > self.size:
                 raise PlanError(f"{block} is not aligned, or not inside of {self.size} bytes")
@@ -178,17 +178,17 @@ class MemoryPlan:
         return "\n".join(lines)
 
     def _names(self) -> list[str]:
-        """Return what scripts call the nodes: the one they were read from, or `traverse_node`'s."""
+        """Return the names of nodes in scripts: of the script that was read, or of `traverse_node`."""
         known = [node.number for node in self.order]
         is_one_script = None not in known and len(set(known)) == len(known)
         return [f"${number}" for number in (known if is_one_script else range(1, len(known) + 1))]
 
 
 def plan_memory(root: HamKaasNode, in_place: bool = True) -> MemoryPlan:
-    """Return where everything lies while a node is evaluated.
+    """Return the memory plan of a node.
 
-    With `in_place` an elementwise node is written over its first input where nobody reads that
-    later and where it has as many bytes. Raises KindError for what is no node.
+    With `in_place` an elementwise node overwrites its first input, if it is the last reader and
+    has as many bytes. Raises KindError if the argument is not a node.
     """
     order = evaluation_order(root)
     blocks = _blocks(order, in_place)
@@ -227,7 +227,7 @@ def _blocks(order: Sequence[HamKaasNode], in_place: bool) -> list[Block]:
 
 
 def _may_overwrite(node: HamKaasNode, number: int, last: dict[HamKaasNode, int]) -> bool:
-    """Whether a node may be written over the owner of its first input, which it reads last."""
+    """Whether a node may overwrite the owner of its first input, as its last reader."""
     owner = node.inputs[0].owner
     if not node.is_elementwise or last[owner] != number:
         return False

@@ -1,4 +1,4 @@
-"""Models: nodes compiled for a backend, ready to be evaluated."""
+"""HamKaasModel: nodes compiled for a backend, ready for evaluation."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from weft_hamkaas.traversal import TraversalResult, evaluation_order, traverse_n
 
 
 class HamKaasModel:
-    """A compiled model; `HamKaasPlugin.compile_model` makes one.
+    """A compiled model, created by `HamKaasPlugin.compile_model`.
 
-    Its buffers begin as zeros, and keep what is written to them until the model is freed.
+    Its buffers are initialised to zeros, and keep their values until the model is freed.
 
     Attributes
     ----------
     node
-        What it evaluates.
+        The root.
     traversal
-        The script of it, the constants, and what it takes and returns.
+        The script, the constants, the inputs and the output.
     computation
-        The computation of weft behind it.
+        The computation of weft.
     """
 
     def __init__(self, node: HamKaasNode, transformer: Transformer) -> None:
@@ -71,14 +71,13 @@ class HamKaasModel:
             raise
 
     def evaluate(self, inputs: Mapping[str, Any] | None = None) -> Any:
-        """Return the value of the node for the values of its inputs, by name.
+        """Evaluate the model for inputs by name, and return the value of the root.
 
-        The result is new: an array, or a tensor of torch where one was given or is a constant, or
-        where a dtype of torch was given for an input or a buffer.
-        Without inputs nothing needs to be given. Raises KindError for what is no mapping, NodeError
-        for an input that is unknown, missing, or of another type or shape, and IndexOutOfRange for
-        bounds and prefixes that are; nothing is written then. A MemoryError names the lines that
-        ask for most.
+        The result is a new array. It is a torch tensor if an input or a constant is one, or if the
+        dtype of an input or a buffer is torch's. Without inputs the argument may be omitted.
+        Raises KindError if the argument is not a mapping, NodeError for an input that is unknown,
+        missing, or has a wrong type or shape, and IndexOutOfRange for bounds and prefixes out of
+        range, before any write. A MemoryError has the lines of the largest requests.
         """
         given = {} if inputs is None and not self._inputs.names else inputs
         if not isinstance(given, Mapping):
@@ -102,22 +101,22 @@ class HamKaasModel:
 
     @cached_property
     def memory(self) -> MemoryPlan:
-        """Which memory the nodes need, and where it lies, as the memory model of the lab says."""
+        """The memory plan of the nodes, by the memory model of the course."""
         return plan_memory(self.node)
 
     @property
     def plan(self) -> str:
-        """The memory of the nodes, and what the backend runs and where that lies, as text."""
+        """The memory plan of the nodes and the plan of the backend, as text."""
         return f"{self.memory}\n\n{self.computation.plan.table()}\n"
 
     @property
     def fusion_statistics(self) -> FusionStatistics:
-        """What fusion did to the model, in ops, kernels and bytes; a table as text."""
+        """The statistics of fusion: ops, kernels and bytes; a table as text."""
         return self.computation.fusion_statistics
 
 
 def _example(order: Iterable[HamKaasNode]) -> Any:
-    """Return a tensor of torch that a model has as a constant, or else a dtype, or else None."""
+    """Return a torch tensor among the constants, else a torch dtype of a node, else None."""
     dtypes = []
     for node in order:
         if isinstance(node, ConstantTensor) and is_torch(tensor := node.get_tensor()):
@@ -130,8 +129,8 @@ def _example(order: Iterable[HamKaasNode]) -> Any:
 class HamKaasPlugin:
     """A compiler of models for a backend.
 
-    `backend` is the name of a backend of weft. A path, where a shared library of the lab would be,
-    is accepted and nothing is loaded from it: the default backend is used. So it is without any.
+    `backend` is the name of a backend of weft. For compatibility a path of a shared library is
+    accepted, but not loaded; the default backend is used then, as without an argument.
     Other options are those of the backend.
     """
 
@@ -148,22 +147,22 @@ class HamKaasPlugin:
     def compile_model(
         self, node: HamKaasNode, use_gpu: bool = False, use_cudnn: bool = False
     ) -> HamKaasModel:
-        """Return a node compiled.
+        """Compile a node.
 
-        With `use_gpu` it runs on an NVIDIA GPU (backend cupy) or on a GPU of OpenCL; raises
-        BackendError if there is none. `use_cudnn` asks for matrix products and elementwise nodes in
-        one kernel: that is what fusion makes of them anyway. Raises NodeError for two inputs or
-        constants of one name and for a constant without a value, KindError for what is no node,
-        and MemoryError, which names the lines that ask for most, for want of memory.
+        With `use_gpu` the model runs on an NVIDIA GPU (backend cupy) or on a GPU of OpenCL; raises
+        BackendError if there is none. `use_cudnn` has no effect: fusion always merges matrix products
+        with elementwise nodes. Raises NodeError for duplicate names of inputs or constants and for a
+        constant without a value, KindError if the argument is not a node, and MemoryError with the
+        lines of the largest requests if memory is exhausted.
         """
         if use_gpu:
             return HamKaasModel(node, gpu_transformer(self.backend, self.options))
         return HamKaasModel(node, weft.make_transformer(self.backend, **self.options))
 
     def inverse_elements(self, tensor: Any) -> Any:
-        """Return 1 over each element of a float32 tensor of any shape; raises NodeError for a 0.
+        """Return the reciprocals of a float32 tensor's elements; raises NodeError for a 0.
 
-        Where the result is larger than any float32, as for some subnormal numbers, it is infinite.
+        A result larger than any float32, as for some subnormal numbers, is infinite.
         """
         if not is_tensor(tensor) or dtype_name(tensor.dtype) != "float32":
             found = dtype_name(tensor.dtype) if is_tensor(tensor) else type(tensor).__name__
@@ -177,7 +176,7 @@ class HamKaasPlugin:
 
 
 _ON_GPUS = ("cupy", "opencl")
-"""The backends that can compute on a GPU, the best first."""
+"""The backends for GPUs, in order of preference."""
 
 
 def _is_path(name: str | os.PathLike[str]) -> bool:
@@ -186,14 +185,14 @@ def _is_path(name: str | os.PathLike[str]) -> bool:
 
 
 def _is_gpu(transformer: Any) -> bool:
-    """Whether neighbouring work items of the device have neighbouring elements."""
+    """Whether kernels for the device use its parallel form, which is for GPUs."""
     return not transformer.processor.is_serial
 
 
 def gpu_transformer(backend: str | None, options: Mapping[str, Any]) -> Transformer:
-    """Return a transformer that computes on a GPU: by the backend if it can, else by one that can.
+    """Return a transformer on a GPU: of the given backend if it is for GPUs, else of any that is.
 
-    Raises BackendError, with what is missing, if there is none.
+    Raises BackendError with the reasons if there is none.
     """
     reasons = []
     for name in [backend] if backend in _ON_GPUS else _ON_GPUS:

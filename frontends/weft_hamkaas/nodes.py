@@ -1,4 +1,4 @@
-"""Nodes: what a model is built of. All checks are made when a node is built."""
+"""The nodes of models. All checks are made when a node is built."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ from weft_hamkaas.tensors import (
 
 
 class HamKaasNode:
-    """A tensor that a model computes, or is given.
+    """A tensor that a model computes or takes as an input.
 
     Attributes
     ----------
     signature
-        What a script writes between the parentheses, each ``name``, ``type``, ``shape``,
-        ``axes``, ``number`` or ``node``.
+        The kinds of the arguments in a script, each ``name``, ``type``, ``shape``, ``axes``,
+        ``number`` or ``node``.
     arguments
-        The values of these.
+        The arguments.
     inputs
         The nodes among them.
     meta
         Type and shape of the tensor.
     location
-        File and line where the node was built, of Python or of a script.
+        File and line of the node in Python or in a script.
     number
         Its number in the script that it was read from, or None.
     owner
-        The node in whose memory its value lies: itself, or that of the first input.
+        The node that owns the memory of the value: itself, or the owner of the first input.
     is_transparent
-        Whether its value lies in the memory of its first input.
+        Whether the node is a view of its first input.
     is_elementwise
-        Whether each element needs only those at its own place, so that it may be written over one.
+        Whether each element depends only on those at the same position, so that the node may
+        overwrite an input.
     """
 
     signature: ClassVar[tuple[str, ...]] = ()
@@ -66,15 +67,15 @@ class HamKaasNode:
 
     @property
     def owner(self) -> HamKaasNode:
-        """The node whose memory the value lies in."""
+        """The node that owns the memory of the value."""
         return self._owner or self
 
     def get_type(self) -> Any:
-        """Return the dtype as it was given with the first tensor that this one comes from."""
+        """Return the dtype in the form given by the user, for the first tensor it derives from."""
         return self.meta.type
 
     def get_shape(self) -> list[int]:
-        """Return the lengths of the axes."""
+        """Return the shape as a list."""
         return list(self.meta.shape)
 
     def __add__(self, other: Any) -> SumNode:
@@ -102,7 +103,7 @@ class HamKaasNode:
         )
 
     def __getitem__(self, item: Any) -> SliceNode:
-        """Return the elements of the first axis at an index, or in a slice; the rank is kept."""
+        """Return an element or a slice along the first axis; the rank is kept."""
         if isinstance(item, slice):
             if item.step not in (None, 1):
                 raise NodeError(f"A slice has no step, not {item.step!r}")
@@ -114,25 +115,25 @@ class HamKaasNode:
     __iter__ = None
 
     def relu(self) -> ReLUNode:
-        """Return ``max(0, x)`` of each element."""
+        """Return ``max(0, x)``, elementwise."""
         return ReLUNode(self)
 
     def silu(self) -> SiLUNode:
-        """Return ``x / (1 + exp(-x))`` of each element."""
+        """Return ``x / (1 + exp(-x))``, elementwise."""
         return SiLUNode(self)
 
     def reshape(self, shape: Sequence[int]) -> ReshapeNode:
-        """Return the same elements along other axes; it takes no memory."""
+        """Return a view with another shape."""
         return ReshapeNode(self, shape)
 
     def permute(self, permutation: Sequence[int]) -> PermuteNode:
-        """Return the tensor with its axes in another order."""
+        """Return the tensor with permuted axes."""
         return PermuteNode(self, permutation)
 
     def replace(self, replacement: Any, start: Any, end: Any) -> ReplaceSliceNode:
-        """Return this tensor after its elements from `start` to before `end` were replaced.
+        """Return this tensor after the elements from `start` to before `end` were replaced.
 
-        That happens in place: whatever comes later in the script sees the new elements.
+        The replacement is in place: later nodes of the script see the new elements.
         """
         return ReplaceSliceNode(self, _operand(replacement), start, end)
 
@@ -141,11 +142,11 @@ class HamKaasNode:
         return RmsNormNode(self, _operand(weights))
 
     def complex_hadamard_product(self, other: Any) -> ComplexHadamardProductNode:
-        """Return the products of complex numbers, which are two numbers along the last axis."""
+        """Return the product of complex numbers, which are pairs along the last axis."""
         return ComplexHadamardProductNode(self, _operand(other))
 
     def sliced_softmax(self, prefix: Any) -> SlicedSoftmaxNode:
-        """Return the tensor after softmax over its first `prefix` elements along the last axis."""
+        """Return softmax over the first `prefix` elements of the last axis; others are unchanged."""
         return SlicedSoftmaxNode(self, prefix)
 
     def __repr__(self) -> str:
@@ -153,7 +154,7 @@ class HamKaasNode:
 
 
 def _refuse_reflected(left: Any, sign: str) -> NoReturn:
-    """Raise KindError for what is no node on the left of an operator."""
+    """Raise KindError for a left operand that is not a node."""
     if is_tensor(left):
         advice = f"write ConstantTensor(array) {sign} node"
     else:
@@ -181,14 +182,14 @@ def _is_operand(value: Any) -> bool:
 
 
 def _operand(value: Any) -> HamKaasNode:
-    """Return a node as it is, and a tensor as a constant."""
+    """Return a node unchanged, and a tensor as a constant."""
     if not _is_operand(value):
         raise KindError(f"An operand is a node or a tensor, not {reprlib.repr(value)}")
     return value if isinstance(value, HamKaasNode) else ConstantTensor(value)
 
 
 def _index(value: Any, what: str) -> HamKaasNode:
-    """Return a node as it is, and an integer or a tensor as a constant."""
+    """Return a node unchanged, and an integer or a tensor as a constant."""
     if _is_operand(value):
         return _operand(value)
     number = whole_number(value, f"{what} is an integer, a node or a tensor")
@@ -196,14 +197,14 @@ def _index(value: Any, what: str) -> HamKaasNode:
 
 
 def _known_index(node: HamKaasNode) -> Any:
-    """Return the integer that a node always is, or None."""
+    """Return the value of a constant index, or None if it is an input."""
     if isinstance(node, ConstantTensor) and node.is_known:
         return int(node.value[0])
     return None
 
 
 class InputTensor(HamKaasNode):
-    """A tensor that every evaluation is given under its name."""
+    """A named input of every evaluation."""
 
     signature = ("name", "type", "shape")
 
@@ -218,7 +219,7 @@ class InputTensor(HamKaasNode):
 
 
 class BufferTensor(HamKaasNode):
-    """A tensor of zeros that a model keeps from one evaluation to the next."""
+    """A tensor that keeps its value between evaluations, initially zeros."""
 
     signature = ("type", "shape")
 
@@ -229,7 +230,7 @@ class BufferTensor(HamKaasNode):
 
 
 class ConstantTensor(HamKaasNode):
-    """A tensor that never changes; it is read when a model is compiled."""
+    """A constant tensor; it is read when a model is compiled."""
 
     signature = ("name", "type", "shape")
 
@@ -240,25 +241,25 @@ class ConstantTensor(HamKaasNode):
         if 0 in tuple(tensor.shape):
             raise NodeError(f"Empty tensors are not supported: {list(tensor.shape)}")
         super().__init__(checked_meta(tensor.dtype, tensor.shape))
-        # A bound is checked when a node is built, and must be the same when a model is compiled.
+        # # Bounds are checked when the node is built; a copy protects them from later changes.
         is_bound = (dtype_name(self.get_type()), self.get_shape()) == ("int64", [1])
         self._tensor = like(as_array(tensor).copy(), tensor) if is_bound else tensor
         self.name: str | None = None
         self.last_name: str | None = None
-        """What a traversal called it that had to find a name."""
+        """The name that the last traversal generated for an unnamed constant."""
         self.is_known = True
-        """Whether the value is the right one: a script that is only planned needs none."""
+        """Whether the constant has its value, which scripts need for compilation but not for planning."""
 
     def get_name(self) -> str | None:
-        """Return the name that it was given, else that of the last traversal, or None."""
+        """Return the name, else the one generated by the last traversal, or None."""
         return self.name or self.last_name
 
     def set_name(self, name: str) -> None:
-        """Give the constant a name in scripts."""
+        """Set the name of the constant in scripts."""
         self.name = checked_name(name)
 
     def get_tensor(self) -> Any:
-        """Return the tensor, with its elements one after the other.
+        """Return the tensor, contiguous.
 
         Raises NodeError for a constant of a script that was read without values.
         """
@@ -269,7 +270,7 @@ class ConstantTensor(HamKaasNode):
 
     @property
     def value(self) -> Any:
-        """The tensor as an array; where it is not known, a number in place of every element."""
+        """The tensor as an array; a placeholder number if it is not known."""
         return as_array(self._tensor) if self.is_known else self._tensor.item(0)
 
 
@@ -284,7 +285,7 @@ class SumNode(HamKaasNode):
 
 
 class HadamardProductNode(HamKaasNode):
-    """The product of two tensors, element by element; the right one is broadcast."""
+    """The elementwise product of two tensors; the right one is broadcast."""
 
     signature = ("node", "node")
     is_elementwise = True
@@ -294,7 +295,7 @@ class HadamardProductNode(HamKaasNode):
 
 
 class ReLUNode(HamKaasNode):
-    """``max(0, x)`` of each element."""
+    """``max(0, x)``, elementwise."""
 
     signature = ("node",)
     is_elementwise = True
@@ -304,7 +305,7 @@ class ReLUNode(HamKaasNode):
 
 
 class SiLUNode(HamKaasNode):
-    """``x / (1 + exp(-x))`` of each element."""
+    """``x / (1 + exp(-x))``, elementwise."""
 
     signature = ("node",)
     is_elementwise = True
@@ -314,7 +315,7 @@ class SiLUNode(HamKaasNode):
 
 
 class MatMulNode(HamKaasNode):
-    """The product of matrices, of a vector and a matrix, or of as many matrices as others."""
+    """The product of two matrices, of a vector and a matrix, or of two batches of matrices."""
 
     signature = ("node", "node")
 
@@ -323,7 +324,7 @@ class MatMulNode(HamKaasNode):
 
 
 class SliceNode(HamKaasNode):
-    """Some elements of the first axis; it takes no memory."""
+    """A slice along the first axis; a view."""
 
     signature = ("node", "number", "number")
     is_transparent = True
@@ -334,7 +335,7 @@ class SliceNode(HamKaasNode):
 
 
 class ReshapeNode(HamKaasNode):
-    """The same elements along other axes; it takes no memory."""
+    """A view with another shape."""
 
     signature = ("node", "shape")
     is_transparent = True
@@ -345,7 +346,7 @@ class ReshapeNode(HamKaasNode):
 
 
 class PermuteNode(HamKaasNode):
-    """The tensor with its axes in another order."""
+    """The tensor with permuted axes."""
 
     signature = ("node", "axes")
 
@@ -355,7 +356,7 @@ class PermuteNode(HamKaasNode):
 
 
 class ReplaceSliceNode(HamKaasNode):
-    """The first input, in whose memory elements of the first axis are replaced."""
+    """The first input after an in-place replacement of elements along the first axis."""
 
     signature = ("node", "node", "node", "node")
     is_transparent = True
@@ -372,7 +373,7 @@ class ReplaceSliceNode(HamKaasNode):
             self.require_bounds(*known)
 
     def require_bounds(self, begin: int, end: int) -> None:
-        """Refuse bounds that are not those of a part as long as the replacement."""
+        """Raise NodeError unless the bounds select a range with the length of the replacement."""
         if not 0 <= begin <= self.limit or end - begin != self.length:
             raise NodeError(
                 f"Elements {begin} to {end} of the first axis of {self.meta.shape} cannot be "
@@ -408,7 +409,7 @@ class RmsNormNode(HamKaasNode):
 
 
 class SlicedSoftmaxNode(HamKaasNode):
-    """Softmax over the first elements of the last axis; the others stay as they are."""
+    """Softmax over a prefix of the last axis; the other elements are unchanged."""
 
     signature = ("node", "node")
 
@@ -420,7 +421,7 @@ class SlicedSoftmaxNode(HamKaasNode):
             self.require_prefix(known)
 
     def require_prefix(self, prefix: int) -> None:
-        """Refuse a prefix that is longer than the last axis."""
+        """Raise NodeError for a prefix longer than the last axis."""
         if not 0 <= prefix <= self.meta.shape[-1]:
             raise NodeError(
                 f"A prefix of {prefix} elements is none of the last axis of {self.meta.shape}"

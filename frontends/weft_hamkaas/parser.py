@@ -1,6 +1,6 @@
-"""The parser of scripts: text to nodes, without recursion and without running anything.
+"""The parser of scripts, without recursion and without code execution.
 
-The grammar, where spaces and ends of lines mean nothing, not even within a word::
+The grammar; whitespace is ignored, even within words::
 
     script     = { statement ";" }
     statement  = "$" number "=" kind "(" argument { "," argument } ")"
@@ -50,15 +50,15 @@ _ARGUMENTS = {
     "name": (re.compile("([^,)]++)"), "a name"),
     "type": (re.compile("([^,)]++)"), "a type"),
 }
-"""For each part of a signature the pattern of its text, and what to call it."""
+"""The pattern of each kind of argument, and its description in errors."""
 
 _UNNAMED = re.compile(r"[^,)]++,\[")
 _RESULT_BEGINS = "result=$"
 _DIGITS = 18
-"""The digits of a number at most, zeros in front aside; any such number fits into 64 bits."""
+"""The maximum number of digits, without leading zeros; such numbers fit into 64 bits."""
 
 _AXES = 3
-"""The numbers in a list at most, which are lengths of axes or axes."""
+"""The maximum length of a list, since tensors have at most three axes."""
 
 _BOM = "\ufeff"
 
@@ -68,14 +68,14 @@ _QUOTED = 24
 def parse_script(
     script: str | bytes, constants: Mapping[str, Any] | None = None, filename: str = "<script>"
 ) -> HamKaasNode:
-    """Return the node that a script calls its result.
+    """Parse a script, and return its result node.
 
-    `constants` holds the value of each ConstantTensor by name, and is asked for each when its
-    statement is read. Without it the node has no values: it can be written and planned, which then
-    takes no memory, and not be compiled. Raises ScriptError, with line and column, for text that is
-    no script, for a node that cannot be built, and for a constant that is missing or of another
-    type or shape; KindError for what is no text, or no mapping; MemoryError, which names the line,
-    for a constant that there is no memory for. A script without a result is refused for that first.
+    `constants` has the values of ConstantTensors by name; each is looked up when its statement is
+    read. Without it, the node can be printed and planned without memory, but not compiled. Raises
+    ScriptError with line and column for a malformed script, for an invalid node, and for a constant
+    that is missing or has a wrong type or shape; KindError for an argument that is no text or no
+    mapping; MemoryError with the line for a constant that does not fit into memory. A missing result
+    is reported before other errors.
     """
     if not isinstance(script, str | bytes):
         raise KindError(f"A script is text, str or bytes, not {reprlib.repr(script)}")
@@ -97,7 +97,7 @@ def _decoded(script: bytes, filename: str) -> str:
 
 
 class _Text:
-    """A script without spaces, and where each of its characters was."""
+    """A script without whitespace, and the position of each of its characters."""
 
     def __init__(self, script: str, filename: str) -> None:
         self.filename = filename
@@ -109,13 +109,13 @@ class _Text:
         self.stripped = codes[self._kept].tobytes().decode("utf-32-le", "surrogatepass")
 
     def place(self, at: int) -> tuple[int, int]:
-        """Return line and column, both from 1, of a character that is no space."""
+        """Return line and column, both from 1, of a character of the stripped text."""
         offset = int(self._kept[at]) if at < len(self._kept) else self._end
         line = int(np.searchsorted(self._newlines, offset))
         return line + 1, offset - (int(self._newlines[line - 1]) if line else -1)
 
     def refuse(self, problem: str, at: int) -> NoReturn:
-        """Raise a ScriptError that says where."""
+        """Raise a ScriptError at a position."""
         raise ScriptError(problem, self.filename, *self.place(at))
 
 
@@ -128,7 +128,7 @@ class _Parser:
         self.at = 0
 
     def run(self) -> HamKaasNode:
-        """Read every statement; returns the node that the last result names."""
+        """Parse all statements; returns the node of the last result statement."""
         if _RESULT_BEGINS not in self.text.stripped:
             self._refuse_without_result()
         result = None
@@ -157,7 +157,7 @@ class _Parser:
         self.text.refuse("Output node is not defined: write result = $1;", end)
 
     def _define(self) -> None:
-        """Read a statement that defines a node."""
+        """Parse a statement that defines a node."""
         begin = self.at
         found = _DEFINITION.match(self.text.stripped, begin)
         if found is None:
@@ -244,15 +244,15 @@ class _Parser:
         return kind(*arguments)
 
     def _stand_in(self, dtype: str) -> Any:
-        """Return a number in place of one that is not known.
+        """Return a number in place of an unknown constant.
 
-        What holds for it must not change a plan: no two are equal, no float is 0 or 1, and integers
-        are small, since they are bounds.
+        It must not enable simplifications, which would change the plan: numbers are distinct, floats
+        are not 0 or 1, and integers are small, since they are bounds.
         """
         return DTYPES[dtype].type(next(self.stand_ins[dtype]))
 
     def _constant(self, name: str, dtype: str, shape: list[int]) -> ConstantTensor:
-        """Return a constant with its value, which must be what the script says."""
+        """Return a constant with its value, after a check of type and shape."""
         meta = checked_meta(dtype, shape)
         if self.constants is None:
             value: Any = np.broadcast_to(self._stand_in(meta.dtype), shape)
@@ -274,7 +274,7 @@ class _Parser:
 
 
 def _require_as_declared(name: str, found: Any, meta: TensorMeta) -> None:
-    """Raise NodeError if a constant, or its header in a file, is not what the script says."""
+    """Raise NodeError if a constant, or its header in a file, differs from the declaration."""
     dtype, shape = dtype_name(found.dtype), list(found.shape)
     if dtype != meta.dtype or shape != list(meta.shape):
         raise NodeError(

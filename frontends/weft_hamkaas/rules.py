@@ -1,6 +1,6 @@
-"""The rule of each node: which operands it takes, and what comes out.
+"""Type and shape inference of each node, with checks of its operands.
 
-One rule serves the Python face and the parser of scripts. All raise NodeError.
+The Python API and the parser share them. All raise NodeError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _require_floats(lhs: TensorMeta, rhs: TensorMeta, what: str) -> None:
 
 
 def _require_spread(lhs: TensorMeta, rhs: TensorMeta, what: str) -> None:
-    """Refuse a right shape that is not the left one, but for lengths of 1 in it."""
+    """Refuse a right shape that differs from the left one other than by lengths of 1."""
     same = len(lhs.shape) == len(rhs.shape)
     if not same or any(r not in (1, x) for x, r in zip(lhs.shape, rhs.shape, strict=True)):
         raise NodeError(
@@ -38,21 +38,21 @@ def _require_spread(lhs: TensorMeta, rhs: TensorMeta, what: str) -> None:
 
 
 def sum_of(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
-    """Of floats; the right operand is repeated along axes where it has length 1."""
+    """Infer a sum of floats; axes of length 1 of the right operand are broadcast."""
     _require_floats(lhs, rhs, "Sum")
     _require_spread(lhs, rhs, "addition")
     return lhs
 
 
 def hadamard_product(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
-    """Of floats; the right operand is repeated along axes where it has length 1."""
+    """Infer a product of floats; axes of length 1 of the right operand are broadcast."""
     _require_floats(lhs, rhs, "Hadamard product")
     _require_spread(lhs, rhs, "Hadamard product")
     return lhs
 
 
 def complex_hadamard_product(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
-    """Of floats, of which two along the last axis are one complex number."""
+    """Infer a product of complex numbers, which are pairs of floats along the last axis."""
     _require_floats(lhs, rhs, "Complex Hadamard product")
     if lhs.shape[-1] != 2 or rhs.shape[-1] != 2:
         raise NodeError(
@@ -63,13 +63,13 @@ def complex_hadamard_product(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
 
 
 def pointwise(name: str, input: TensorMeta) -> TensorMeta:
-    """A function of one float each."""
+    """Infer an elementwise function of floats."""
     _require_float(input, f"Only float32 tensors are supported for {name}")
     return input
 
 
 def mat_mul(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
-    """Matrix by matrix, vector by matrix, or as many matrices by as many."""
+    """Infer a product of two matrices, of a vector and a matrix, or of two batches of matrices."""
     _require_floats(lhs, rhs, "Matrix multiplication")
     left, right = lhs.shape, rhs.shape
     if (len(left), len(right)) not in ((2, 2), (1, 2), (3, 3)):
@@ -85,7 +85,7 @@ def mat_mul(lhs: TensorMeta, rhs: TensorMeta) -> TensorMeta:
 
 
 def slice_of(input: TensorMeta, begin: int, end: int) -> TensorMeta:
-    """Elements of the first axis from `begin` to before `end`."""
+    """Infer a slice along the first axis, from `begin` to before `end`."""
     _require_float(input, "Only float32 tensors are supported for slice")
     length = input.shape[0]
     if not 0 <= begin < length:
@@ -98,7 +98,7 @@ def slice_of(input: TensorMeta, begin: int, end: int) -> TensorMeta:
 
 
 def reshape(input: TensorMeta, shape: Sequence[int]) -> TensorMeta:
-    """The same elements in the same order, along other axes."""
+    """Infer a reshape."""
     _require_float(input, "Only float32 tensors are supported for reshape")
     lengths = checked_shape(shape)
     old, new = prod(input.shape), prod(lengths)
@@ -108,7 +108,7 @@ def reshape(input: TensorMeta, shape: Sequence[int]) -> TensorMeta:
 
 
 def permute(input: TensorMeta, permutation: Sequence[int]) -> TensorMeta:
-    """The axes in another order: the first is the one that comes first in the permutation."""
+    """Infer a transposition: axis i of the result is axis ``permutation[i]`` of the operand."""
     _require_float(input, "Only float32 tensors are supported for permute")
     if len(permutation) != len(input.shape):
         raise NodeError(
@@ -126,7 +126,7 @@ def permute(input: TensorMeta, permutation: Sequence[int]) -> TensorMeta:
 def replace_slice(
     input: TensorMeta, replacement: TensorMeta, begin: TensorMeta, end: TensorMeta
 ) -> TensorMeta:
-    """The first operand, with elements of its first axis replaced from `begin` to before `end`."""
+    """Infer an in-place replacement along the first axis, from `begin` to before `end`."""
     _require_same_type(input, replacement)
     _require_float(input, "Only float32 tensors are supported for replace")
     for bound in (begin, end):
@@ -138,7 +138,7 @@ def replace_slice(
 
 
 def require_index(meta: TensorMeta, what: str) -> None:
-    """Refuse what is not one int64 number."""
+    """Raise NodeError unless the operand is one int64 number."""
     if meta.dtype != INTEGER:
         raise NodeError(f"{what} must be of type int64, not {meta.dtype}")
     if meta.shape != [1]:
@@ -146,7 +146,7 @@ def require_index(meta: TensorMeta, what: str) -> None:
 
 
 def rms_norm(input: TensorMeta, weights: TensorMeta) -> TensorMeta:
-    """``weights * input / sqrt(mean(input ** 2) + 1e-5)`` of vectors."""
+    """Infer ``weights * input / sqrt(mean(input ** 2) + 1e-5)`` of vectors."""
     _require_floats(input, weights, "RMS norm")
     if len(input.shape) != 1 or input.shape != weights.shape:
         raise NodeError(
@@ -156,7 +156,7 @@ def rms_norm(input: TensorMeta, weights: TensorMeta) -> TensorMeta:
 
 
 def sliced_softmax(input: TensorMeta, prefix: TensorMeta) -> TensorMeta:
-    """Softmax over the first `prefix` elements of the last axis; the others stay as they are."""
+    """Infer a softmax over the first `prefix` elements of the last axis."""
     _require_float(input, "Only float32 tensors are supported for sliced softmax")
     require_index(prefix, "The length of the prefix")
     return input

@@ -1,7 +1,7 @@
-"""Tensors of the caller, NumPy's or torch's, and what a node says of its own.
+"""Tensors of the caller (NumPy or torch), and the types and shapes of nodes.
 
-torch is never imported: a tensor that has a `detach` method is taken for one of torch's, and the
-package that it or a dtype comes from makes others.
+torch is never imported: a value with a `detach` method counts as a torch tensor, and the
+package of its class, or of a dtype's class, creates others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TensorMeta:
     Attributes
     ----------
     type
-        A dtype as the caller names it: torch's, NumPy's or a string.
+        A dtype in the form given by the user: torch's, NumPy's or a string.
     shape
         One to three lengths, each at least 1.
     """
@@ -45,26 +45,26 @@ class TensorMeta:
 
     @property
     def dtype(self) -> str:
-        """The name of the type, in the words of scripts."""
+        """The name of the type in scripts."""
         return dtype_name(self.type)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements."""
+        """The size in bytes."""
         return prod(self.shape) * DTYPES[self.dtype].itemsize
 
 
 def dtype_name(dtype: Any) -> str:
-    """Return what scripts call a dtype of torch, of NumPy or of weft, or its name itself."""
+    """Return the name in scripts of a dtype of torch, NumPy or weft, or a name unchanged."""
     if isinstance(dtype, type) and issubclass(dtype, np.generic):
         dtype = np.dtype(dtype)
     if isinstance(dtype, np.dtype):
-        dtype = dtype.name  # the same in either order of bytes
+        dtype = dtype.name  # # ignores the byte order
     return str(dtype).removeprefix("torch.")
 
 
 def checked_meta(dtype: Any, shape: Any) -> TensorMeta:
-    """Return what describes a tensor that is declared; raises NodeError if there is no such one."""
+    """Return the description of a declared tensor; raises NodeError if it is invalid."""
     if dtype_name(dtype) not in DTYPES:
         name = dtype_name(dtype)
         raise NodeError(f"Unsupported tensor type: {name:.60} (there are float32, int64)")
@@ -72,7 +72,7 @@ def checked_meta(dtype: Any, shape: Any) -> TensorMeta:
 
 
 def checked_shape(shape: Any, what: str = "") -> list[int]:
-    """Return a shape as a list; raises NodeError for one that is none, or not supported."""
+    """Return a shape as a list; raises NodeError if it is invalid or unsupported."""
     what = f"Invalid {what} shape" if what else "Invalid shape"
     lengths = whole_numbers(shape, f"{what}: a list of integers is wanted, as in [2, 3]")
     if not 1 <= len(lengths) <= 3:
@@ -85,17 +85,17 @@ def checked_shape(shape: Any, what: str = "") -> list[int]:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is an array or a tensor of somebody's, with elements to be read."""
+    """Whether a value is an array or a tensor of any library."""
     return hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, Op)
 
 
 def is_torch(value: Any) -> bool:
-    """Whether a value is a tensor of torch, or behaves like one."""
+    """Whether a value is a torch tensor, or looks like one."""
     return hasattr(value, "detach")
 
 
 def as_array(tensor: Any) -> Array:
-    """Return a tensor as a C-contiguous array in the machine's order of bytes.
+    """Return a tensor as a C-contiguous array in native byte order.
 
     It may share the tensor's memory.
     """
@@ -104,20 +104,20 @@ def as_array(tensor: Any) -> Array:
 
 
 def like(array: Array, example: Any) -> Any:
-    """Return an array as what a tensor is, or as what a dtype is of: of torch, or as it is."""
+    """Return an array as a torch tensor if the example is a tensor or dtype of torch."""
     make = None if isinstance(example, np.ndarray) else _maker(example)
     return array if make is None else make(array)
 
 
 def is_torch_dtype(dtype: Any) -> bool:
-    """Whether a dtype is an object of torch, or of a module that makes tensors as torch does."""
+    """Whether a dtype is torch's, or of a module with torch's functions."""
     return not isinstance(dtype, str | type | np.dtype) and _maker(dtype) is not None
 
 
 def _maker(value: Any) -> Callable[[Array], Any] | None:
-    """Return what makes tensors of arrays in the package that a value's class is from, if any.
+    """Return the function that makes tensors from arrays in the package of a value's class, or None.
 
-    A value of torch is there only if torch has been imported.
+    A torch value exists only if torch has been imported.
     """
     for kind in type(value).__mro__:
         module = sys.modules.get(kind.__module__.partition(".")[0])

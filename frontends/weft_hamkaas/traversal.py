@@ -1,4 +1,4 @@
-"""From nodes to a script, and to the order in which they are evaluated."""
+"""The evaluation order of nodes, and their script."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from weft_hamkaas.tensors import TensorMeta
 
 @dataclass(frozen=True)
 class TraversalResult:
-    """A model as text, and what the text does not hold.
+    """A model as text, with the tensors that the text refers to.
 
     Attributes
     ----------
     script
-        The statements, a line each, and the node whose value is the result.
+        The statements, one on each line, and the result.
     constants
-        The values of the constants, by name; those of a script that was read without are missing.
+        The values of the constants by name, without unknown ones.
     inputs
-        What an evaluation is given, by name.
+        The types and shapes of the inputs, by name.
     output
-        What an evaluation returns.
+        The type and shape of the result.
     """
 
     script: str
@@ -35,10 +35,10 @@ class TraversalResult:
 
 
 def evaluation_order(root: HamKaasNode) -> list[HamKaasNode]:
-    """Return what a node needs and, last, the node; inputs come first, from left to right.
+    """Return a node after all its operands, which are visited from left to right.
 
-    This is the order of effects: what comes after a replacement sees the new elements. Raises
-    KindError for what is no node.
+    This is the order of effects: nodes after a replacement see the new elements. Raises
+    KindError if the argument is not a node.
     """
     if not isinstance(root, HamKaasNode):
         raise KindError(f"A model is a node, such as InputTensor, not {reprlib.repr(root)}")
@@ -55,10 +55,11 @@ def evaluation_order(root: HamKaasNode) -> list[HamKaasNode]:
 
 
 def traverse_node(node: HamKaasNode) -> TraversalResult:
-    """Return the script of a node and of all it needs, with what is to be known of its tensors.
+    """Return the script of a node and its operands, with their tensors.
 
-    Constants without a name are called ``constant_0`` and so on, in the order of the script. Raises
-    NodeError for two inputs, constants or buffers of one name, KindError for what is no node.
+    Unnamed constants are called ``constant_0`` and so on, in the order of the script. Raises
+    NodeError for duplicate names of inputs, constants or buffers, KindError if the argument is
+    not a node.
     """
     order = evaluation_order(node)
     names = constant_names(order)
@@ -75,7 +76,7 @@ def traverse_node(node: HamKaasNode) -> TraversalResult:
 
 
 def named_inputs(order: Iterable[HamKaasNode]) -> dict[str, InputTensor]:
-    """Return the inputs by name; raises NodeError if two have the same one."""
+    """Return the inputs by name; raises NodeError for a duplicate name."""
     found = [node for node in order if isinstance(node, InputTensor)]
     _require_different([node.get_name() for node in found], "input")
     return {node.get_name(): node for node in found}
@@ -87,10 +88,10 @@ def require_different_buffers(order: Iterable[HamKaasNode]) -> None:
 
 
 def constant_names(order: Iterable[HamKaasNode]) -> dict[ConstantTensor, str]:
-    """Return the name of each constant, in order; those without one get the next that is free.
+    """Return the name of each constant, in order; unnamed ones get the next free name.
 
-    Such a name holds for this traversal; the constant remembers it, and may get another one in the
-    next. Raises NodeError if two have the same name.
+    The generated name is stored in the constant, but the next traversal may generate another one.
+    Raises NodeError for a duplicate name.
     """
     found = [node for node in order if isinstance(node, ConstantTensor)]
     taken = {node.name for node in found if node.name}
@@ -119,7 +120,7 @@ def _require_different(names: list[str], kind: str) -> None:
 def _call(
     node: HamKaasNode, numbers: dict[HamKaasNode, str], names: dict[ConstantTensor, str]
 ) -> str:
-    """Return the right side of a statement."""
+    """Return the right-hand side of a statement."""
     if isinstance(node, ConstantTensor):
         arguments: list[Any] = [names[node], node.meta.dtype, node.meta.shape]
     else:
