@@ -77,7 +77,7 @@ class Inputs:
         return error
 
     def _unknown(self, given: Mapping[str, Any]) -> list[str]:
-        """Return the message for the first unknown name, in a list; an empty list if there is none."""
+        """Return a list with the message for the first unknown name, or an empty list."""
         known = self.names
         there = f"there are {', '.join(known) or 'none'}"
         return [f"Unknown input tensor: {n} ({there})" for n in given if n not in known][:1]

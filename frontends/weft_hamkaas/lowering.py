@@ -211,7 +211,7 @@ class _Lowering:
         is_low = weft.logical_and(weft.greater_equal(lows, 0), weft.less_equal(lows, limits))
         is_right = weft.logical_and(is_low, weft.equal(highs - lows, lengths))
         wrong = weft.cast(weft.logical_not(is_right), "int64")
-        # # The only valid index into one element is 0, and the element is 0.
+        # The only valid index into one element is 0, and the element is 0.
         zeros = weft.take(weft.constant(np.zeros(1, np.int64)), wrong)
         right = lows + zeros
         for number, each in enumerate(wanted):

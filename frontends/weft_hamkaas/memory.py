@@ -33,7 +33,8 @@ class Allocator:
     """An online allocator of offsets: blocks are allocated and freed in any order.
 
     A block takes the first hole that is large enough or, with ``fit="best"``, the smallest such
-    hole; adjacent holes are merged. `plan_memory` knows all blocks in advance and needs less memory.
+    hole; adjacent holes are merged. `plan_memory` knows all blocks in advance and needs less
+    memory.
 
     Attributes
     ----------
@@ -178,7 +179,7 @@ class MemoryPlan:
         return "\n".join(lines)
 
     def _names(self) -> list[str]:
-        """Return the names of nodes in scripts: of the script that was read, or of `traverse_node`."""
+        """Return the names of nodes in the script that was read, else those of `traverse_node`."""
         known = [node.number for node in self.order]
         is_one_script = None not in known and len(set(known)) == len(known)
         return [f"${number}" for number in (known if is_one_script else range(1, len(known) + 1))]

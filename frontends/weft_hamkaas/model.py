@@ -150,10 +150,10 @@ class HamKaasPlugin:
         """Compile a node.
 
         With `use_gpu` the model runs on an NVIDIA GPU (backend cupy) or on a GPU of OpenCL; raises
-        BackendError if there is none. `use_cudnn` has no effect: fusion always merges matrix products
-        with elementwise nodes. Raises NodeError for duplicate names of inputs or constants and for a
-        constant without a value, KindError if the argument is not a node, and MemoryError with the
-        lines of the largest requests if memory is exhausted.
+        BackendError if there is none. `use_cudnn` has no effect: fusion always merges matrix
+        products with elementwise nodes. Raises NodeError for duplicate names of inputs or constants
+        and for a constant without a value, KindError if the argument is not a node, and MemoryError
+        with the lines of the largest requests if memory is exhausted.
         """
         if use_gpu:
             return HamKaasModel(node, gpu_transformer(self.backend, self.options))

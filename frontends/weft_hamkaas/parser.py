@@ -74,8 +74,8 @@ def parse_script(
     read. Without it, the node can be printed and planned without memory, but not compiled. Raises
     ScriptError with line and column for a malformed script, for an invalid node, and for a constant
     that is missing or has a wrong type or shape; KindError for an argument that is no text or no
-    mapping; MemoryError with the line for a constant that does not fit into memory. A missing result
-    is reported before other errors.
+    mapping; MemoryError with the line for a constant that does not fit into memory. A missing
+    result is reported before other errors.
     """
     if not isinstance(script, str | bytes):
         raise KindError(f"A script is text, str or bytes, not {reprlib.repr(script)}")
@@ -246,8 +246,8 @@ class _Parser:
     def _stand_in(self, dtype: str) -> Any:
         """Return a number in place of an unknown constant.
 
-        It must not enable simplifications, which would change the plan: numbers are distinct, floats
-        are not 0 or 1, and integers are small, since they are bounds.
+        It must not enable simplifications, which would change the plan: numbers are distinct,
+        floats are not 0 or 1, and integers are small, since they are bounds.
         """
         return DTYPES[dtype].type(next(self.stand_ins[dtype]))
 

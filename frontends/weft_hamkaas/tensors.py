@@ -59,7 +59,7 @@ def dtype_name(dtype: Any) -> str:
     if isinstance(dtype, type) and issubclass(dtype, np.generic):
         dtype = np.dtype(dtype)
     if isinstance(dtype, np.dtype):
-        dtype = dtype.name  # # ignores the byte order
+        dtype = dtype.name  # ignores the byte order
     return str(dtype).removeprefix("torch.")
 
 
@@ -115,7 +115,7 @@ def is_torch_dtype(dtype: Any) -> bool:
 
 
 def _maker(value: Any) -> Callable[[Array], Any] | None:
-    """Return the function that makes tensors from arrays in the package of a value's class, or None.
+    """Return the function that makes tensors of arrays in the package of a value, or None.
 
     A torch value exists only if torch has been imported.
     """

@@ -1,4 +1,4 @@
-"""PopXL: graphs as values, calls, streams and sessions, and autodiff as a transform of graphs.
+"""PopXL: graphs as values, calls, streams and sessions, and autodiff as a graph transform.
 
 >>> import weft_popxl as popxl
 >>> import weft_popxl.ops as ops

@@ -1,4 +1,4 @@
-"""Arguments beside tensors: numbers, lists of them, flags, texts, choices, mappings and axes.
+"""Checks of arguments other than tensors: numbers, sequences, flags, strings, mappings and axes.
 
 `what` begins each message and names function and argument, as in ``split: the number of parts``.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def whole(what: str, value: Any, least: int | None = None) -> int:
-    """Return a whole number as Python's; raises TypeError for others, ValueError below `least`."""
+    """Return a value as an int; raises TypeError for others, ValueError below `least`."""
     try:
         number = None if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:
@@ -32,7 +32,7 @@ def whole(what: str, value: Any, least: int | None = None) -> int:
 
 
 def real(what: str, value: Any) -> Any:
-    """Return a number as it is; raises TypeError for what is none."""
+    """Return a number unchanged; raises TypeError for other values."""
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value.item()
     if not isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
@@ -47,7 +47,7 @@ def real(what: str, value: Any) -> Any:
 def number_for(what: str, value: Any, t: Tensor) -> Any:
     """Return a number that a tensor's dtype can hold; raises as `real`, ValueError for others.
 
-    A tensor of integers takes no fraction.
+    An integer tensor cannot hold a fraction.
     """
     number = real(what, value)
     if t.dtype.is_float or math.isinf(number):
@@ -58,7 +58,7 @@ def number_for(what: str, value: Any, t: Tensor) -> Any:
 
 
 def several(what: str, values: Any) -> list[Any]:
-    """Return the members of a list, tuple or other iterable; raises TypeError for others."""
+    """Return the elements of a list, tuple or other iterable; raises TypeError for others."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         refuse_type(f"{what} must be a list or tuple, not {values!r}")
     if isinstance(values, np.ndarray) and not values.ndim:
@@ -67,26 +67,26 @@ def several(what: str, values: Any) -> list[Any]:
 
 
 def wholes(what: str, values: Any, least: int | None = None) -> list[int]:
-    """Return several whole numbers; raises as `several` and `whole`."""
+    """Return several integers; raises as `several` and `whole`."""
     return [whole(what, value, least) for value in several(what, values)]
 
 
 def flag(what: str, value: Any) -> bool:
-    """Return a bool, for which 0 and 1 may stand; raises TypeError for others."""
+    """Return a bool, also for 0 and 1; raises TypeError for others."""
     if not isinstance(value, int | np.bool_) or value not in (0, 1):
         refuse_type(f"{what} must be True or False, not {value!r}")
     return bool(value)
 
 
 def text(what: str, value: Any) -> str:
-    """Return a text; raises TypeError for others."""
+    """Return a string; raises TypeError for others."""
     if not isinstance(value, str):
         refuse_type(f"{what} must be a text, not {value!r}")
     return value
 
 
 def one_of(what: str, value: Any, choices: Sequence[str]) -> str:
-    """Return a text that is one of the choices; raises ValueError for others."""
+    """Return a string that is one of the choices; raises ValueError for others."""
     if not isinstance(value, str) or value not in choices:
         named = ", ".join(map(repr, choices[:-1]))
         refuse_value(f"{what} must be {named} or {choices[-1]!r}, not {value!r}")
@@ -101,10 +101,10 @@ def mapping(what: str, value: Any) -> Mapping[Any, Any]:
 
 
 def axis_of(kind: str, t: Tensor, axis: Any, *, added: int = 0) -> int:
-    """Return which axis of a tensor, or of one with some axes more, a number means.
+    """Return a nonnegative axis of a tensor, or of one with `added` more axes.
 
-    A negative one counts from the end. Raises TypeError for what is no whole number, and
-    popart_exception for an axis that the tensor does not have.
+    Negative axes count from the end. Raises TypeError if the value is not an integer, and
+    popart_exception for an axis out of range.
     """
     number, rank = whole(f"{kind}: an axis of {t!r}", axis), t.rank + added
     if -rank <= number < rank:
@@ -116,7 +116,7 @@ def axis_of(kind: str, t: Tensor, axis: Any, *, added: int = 0) -> int:
 
 
 def axes_of(kind: str, t: Tensor, axes: Any) -> tuple[int, ...]:
-    """Return which axes of a tensor are meant by one number or several; refuses repeats."""
+    """Return nonnegative axes of a tensor, from one number or several; refuses duplicates."""
     given = several(f"{kind}: the axes of {t!r}", axes) if isinstance(axes, Iterable) else [axes]
     found = tuple(axis_of(kind, t, axis) for axis in given)
     if len(set(found)) < len(found):

@@ -1,4 +1,4 @@
-"""From a Python function and its arguments to a graph: which arguments become inputs."""
+"""Construction of a graph from a Python function and its arguments, whose tensors become inputs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from weft_popxl.tensor import Tensor, TensorSpec, checked_shape
 
 
 class Module:
-    """A function of graphs that keeps its inputs: `build` stores what `graph_input` gives.
+    """A callable with state: `build` stores the results of `graph_input` as attributes.
 
-    ``ir.create_graph(module, x)`` calls ``module.build(x)``; creating another graph from the same
-    module overwrites what it stored.
+    ``ir.create_graph(module, x)`` calls ``module.build(x)``; another graph from the same module
+    overwrites the attributes.
     """
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
-        """Build the graph and return its outputs; a subclass defines this."""
+        """Build the graph and return its outputs; overridden by subclasses."""
         raise NotProvided(f"{type(self).__name__} must define build")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -32,9 +32,9 @@ class Module:
 
 
 def name_of(function: Any) -> str:
-    """Return what a graph made from a function, or a module, is called.
+    """Return the name of a graph that is created from a function or a module.
 
-    Raises TypeError for what cannot be called.
+    Raises TypeError for a value that is not callable.
     """
     if not callable(function):
         refuse_type(f"a graph is created from a function or a Module, not from {function!r}")
@@ -45,7 +45,7 @@ def name_of(function: Any) -> str:
 
 
 def build(graph: Graph, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Fill a graph with what a function builds when it is called with these arguments."""
+    """Build the body of a graph by a call of a function."""
     called = function.build if isinstance(function, Module) else function
     try:
         signature = inspect.signature(called)
@@ -70,7 +70,7 @@ def build(graph: Graph, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _as_inputs(name: str, value: Any, by_ref: bool) -> Any:
-    """Return an argument with each tensor in it replaced by a new input."""
+    """Return an argument in which each tensor is replaced by a new input."""
     if isinstance(value, Tensor | TensorSpec):
         passed = by_ref or (isinstance(value, TensorSpec) and value.by_ref)
         return graph_input(value.shape, value.dtype, name, passed)
@@ -84,7 +84,7 @@ def _as_inputs(name: str, value: Any, by_ref: bool) -> Any:
     made = [_as_inputs(f"{name}_{number}", each, by_ref) for number, each in enumerate(value)]
     if isinstance(value, list):
         return made
-    # A named tuple is made from its fields one by one.
+    # The constructor of a named tuple takes its fields as separate arguments.
     return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
 
 
@@ -106,10 +106,9 @@ def graph_input(
     by_ref: bool = False,
     meta_shape: Iterable[int] | None = None,
 ) -> Tensor:
-    """Return a new input of the current graph, after those that it has.
+    """Return a new input of the current graph, after the existing ones.
 
-    `meta_shape` is a hint without a meaning here. The main graph may have inputs, but no session
-    runs it then.
+    `meta_shape` has no effect. A main graph with inputs cannot be run in a session.
     """
     graph = get_current_graph()
     graph._require_open()
@@ -121,7 +120,7 @@ def graph_input(
 
 
 def graph_output(t: Tensor) -> None:
-    """Make a tensor of the current graph an output; raises ValueError for one of another graph."""
+    """Make a tensor of the current graph an output; raises ValueError for tensors of others."""
     graph = get_current_graph()
     if not isinstance(t, Tensor):
         refuse_type(f"an output is a tensor, not {t!r}")

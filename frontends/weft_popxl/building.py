@@ -1,4 +1,4 @@
-"""How ops are built: at once, so that errors come where they are made."""
+"""Construction of ops, immediately, so that errors are raised at the user's line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def recorded(
     writes: Iterable[Storage] = (),
     called_graphs: Sequence[Graph] = (),
 ) -> Record:
-    """Return a new record of the current graph."""
+    """Return a new record in the current graph."""
     graph = get_current_graph()
     graph._require_open()
     record = Record(
@@ -37,13 +37,13 @@ def recorded(
 
 
 def announced(record: Record, *outputs: Tensor) -> None:
-    """Complete a record with what it yields, and tell the hooks of the graph."""
+    """Set the outputs of a record, and call the hooks of the graph."""
     record.outputs = outputs
     get_current_graph()._announce(record)
 
 
 def computed(kind: str, function: Callable[..., Any], operands: Iterable[Tensor]) -> Any:
-    """Return what a function makes of the operands' values; an error becomes popart_exception."""
+    """Call a function on the operands' values; errors become popart_exception."""
     get_current_graph()._require_open()
     try:
         return function(*(operand.place.read() for operand in operands))
@@ -56,13 +56,13 @@ def computed(kind: str, function: Callable[..., Any], operands: Iterable[Tensor]
 def apply(
     kind: str, function: Callable[..., Any], *operands: Tensor, name: str | None = None
 ) -> Any:
-    """Return the tensor, or the tuple of tensors, that a function of ops yields."""
+    """Apply a function of ops to tensors, and return its result as a tensor or tuple of tensors."""
     made = computed(kind, function, operands)
     graph = get_current_graph()
     record = recorded(kind, operands)
     ops = made if isinstance(made, tuple | list) else (made,)
     given = {operand.op for operand in operands}
-    # An op that had nothing to do returns its operand; a tensor has an op of its own.
+    # A function may return its operand unchanged, but a tensor needs a separate op.
     ops = [weft.value_of(op) if op in given else op for op in ops]
     tensors = tuple([graph._add(op, name, record=record) for op in ops])
     graph._effects += [op for op in ops if op.has_effect]
@@ -73,9 +73,9 @@ def apply(
 def change(
     kind: str, function: Callable[..., TensorOp], target: Tensor, *operands: Tensor
 ) -> Tensor:
-    """Replace the value of a tensor by what a function makes of it, and return it.
+    """Replace the value of a tensor by a function of it, and return the new tensor.
 
-    The result lies in the same storage. Raises popart_exception if that is a constant, or if the
+    The result has the same storage. Raises popart_exception if the tensor is a constant, or if the
     new value has another shape.
     """
     op = computed(kind, function, (target, *operands))
@@ -100,7 +100,7 @@ def view(
     put: Callable[..., Sequence[TensorOp]],
     *bases: Tensor,
 ) -> Tensor:
-    """Return a tensor that lies in the storage of others; see `View`."""
+    """Return a tensor that is a view of others; see `View`."""
     op = computed(kind, show, bases)
     record = recorded(kind, bases)
     record.reads = {}
@@ -112,14 +112,14 @@ def view(
 
 
 def same_dtypes(kind: str, *operands: Tensor) -> None:
-    """Raise popart_exception unless all operands have one dtype."""
+    """Raise popart_exception unless all operands have the same dtype."""
     if len({operand.dtype for operand in operands}) > 1:
         found = ", ".join(f"{operand.id} of {operand.dtype.name}" for operand in operands)
         raise popart_exception(f"{kind} takes tensors of one dtype, not {found}: ops.cast one")
 
 
 def pair(kind: str, left: Any, right: Any) -> tuple[Tensor, Tensor]:
-    """Return two operands as tensors of one dtype; a value takes that of the tensor beside it."""
+    """Return two operands as tensors of one dtype; a number or array takes that of the tensor."""
     if not isinstance(left, Tensor):
         right = as_tensor(right)
         left = as_tensor(left, right)

@@ -1,7 +1,7 @@
-"""Where ops are built: the stack of open graphs, the scope of names, and whether order counts.
+"""The construction context: the stack of open graphs, the name scope, and the order of execution.
 
-All of it is one immutable value in a context variable, so threads and tasks have their own, and
-leaving a context, by an exception too, restores what was there before.
+It is an immutable value in a context variable. So threads and tasks have separate contexts, and
+leaving a context, even by an exception, restores the previous one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """The open graphs, the innermost last; the names around new tensors; whether order counts."""
+    """The open graphs, innermost last; the name scopes; whether ops run in program order."""
 
     graphs: tuple[Graph, ...] = ()
     names: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ def enter(graph: Graph) -> None:
 
 
 def leave() -> None:
-    """Restore what was current before the last `enter`."""
+    """Restore the context before the last `enter`."""
     current.set(current.get().outer or Context())
 
 
@@ -83,9 +83,9 @@ gcg, gmg, gir = get_current_graph, get_main_graph, get_ir
 
 
 def in_sequence(enabled: bool | Literal["pass"] = True) -> Scope:
-    """Have the ops built inside execute in the order in which they are built, or leave it open.
+    """Run the ops built inside in program order, or without a fixed order.
 
-    ``"pass"`` keeps what is around. Also a decorator. Raises TypeError for anything else.
+    ``"pass"`` keeps the enclosing setting. Also a decorator. Raises TypeError for other values.
     """
     if not isinstance(enabled, bool) and not (isinstance(enabled, str) and enabled == "pass"):
         refuse_type(f"in_sequence takes True, False or 'pass', not {enabled!r}")
@@ -100,9 +100,9 @@ def _sequenced(enabled: bool | str) -> Iterator[None]:
 
 
 def name_scope(name: str) -> Scope:
-    """Put a name and a slash before the names of the tensors built inside. Also a decorator.
+    """Prefix the names of tensors built inside with a name and a slash. Also a decorator.
 
-    Raises TypeError for what is no text.
+    Raises TypeError if the name is not a string.
     """
     return _named(text("the name of a name_scope", name))
 
@@ -114,9 +114,9 @@ def _named(name: str) -> Iterator[None]:
 
 
 def ipu(ipu: int) -> Scope:
-    """Accept the number of an IPU, which has no meaning here: a backend has one device.
+    """Accept the number of an IPU, without effect: a backend has one device.
 
-    Raises TypeError for what is no whole number.
+    Raises TypeError if it is not an integer.
     """
     whole("the number of an ipu", ipu)
     return io_tiles()
@@ -124,5 +124,5 @@ def ipu(ipu: int) -> Scope:
 
 @contextmanager
 def io_tiles() -> Iterator[None]:
-    """Accept the wish to build for tiles that exchange data, which has no meaning here."""
+    """Accept a request for tiles that exchange data, without effect."""
     yield

@@ -1,4 +1,4 @@
-"""Tensors from values: variables, constants, and whatever an op takes beside a tensor."""
+"""Tensors from values: variables, constants, and operands that are not tensors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from weft_popxl.tensor import Constant, Tensor, Variable
 
 
 def as_array(value: Any, dtype: Any = None, downcast: bool = True) -> np.ndarray[Any, Any]:
-    """Return an array, in 32 bits where the value has 64 and no dtype is asked for.
+    """Return a value as an array; without a dtype, 64-bit data become 32-bit.
 
-    Raises TypeError for what holds no numbers, ValueError for what does not fit the dtype.
+    Raises TypeError for non-numeric values, ValueError for values out of the range of the dtype.
     """
     if hasattr(value, "detach") and not isinstance(value, Tensor):
         value = value.detach().cpu()
@@ -48,11 +48,11 @@ def variable(
     log2_scale: int | None = None,
     nan_on_overflow: bool | None = None,
 ) -> Variable:
-    """Return a tensor of the main graph that keeps its value between runs, with a first value.
+    """Return a variable of the main graph, which keeps its value between runs.
 
-    Without a `dtype`, 64-bit data become 32-bit ones unless `downcast` is false. The other
-    arguments are hints without a meaning here: there is one replica, and no 8-bit floats. Raises
-    ValueError in another graph than the main one.
+    Without a `dtype`, 64-bit data become 32-bit unless `downcast` is false. The other arguments
+    have no effect: there is one replica, and no 8-bit floats. Raises ValueError in another graph
+    than the main one.
     """
     graph = get_current_graph()
     if not graph.is_main:
@@ -69,7 +69,7 @@ def variable(
 def constant(
     data: Any, dtype: Any = None, name: str | None = None, downcast: bool = True
 ) -> Constant:
-    """Return a tensor of a fixed value in the current graph; see `variable`."""
+    """Return a constant in the current graph; see `variable`."""
     graph = get_current_graph()
     graph._require_open()
     array = as_array(data, dtype, downcast)
@@ -79,10 +79,10 @@ def constant(
 
 
 def as_tensor(value: Any, like: Tensor | dtypes.dtype | None = None) -> Tensor:
-    """Return a tensor of the current graph: what is one, and anything else as a constant.
+    """Return a tensor of the current graph unchanged, and other values as constants.
 
     A constant takes the dtype of the tensor `like`. Raises ValueError for a tensor of another graph
-    and for a value without elements, TypeError for what is no value.
+    and for an empty value, TypeError for a non-numeric value.
     """
     graph = get_current_graph()
     if isinstance(value, Tensor):

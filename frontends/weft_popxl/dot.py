@@ -1,4 +1,4 @@
-"""Graphs of an Ir in the DOT language of Graphviz: ops as boxes, tensors as edges between them."""
+"""Graphs of an Ir in the DOT language of Graphviz, with ops as boxes and tensors as edges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft_popxl.tensor import Tensor
 def write_dot(
     graphs: Iterable[Graph], check: str, folder: str | os.PathLike[str] | None = None
 ) -> None:
-    """Write graphs to a file that is there once it is complete; the folder is made if need be."""
+    """Write graphs to a file atomically; creates the folder if needed."""
     try:
         target = Path(folder or ".")
     except TypeError:
@@ -41,7 +41,7 @@ def _lines(graphs: Iterable[Graph]) -> Iterator[str]:
 
 
 def _members(graph: Graph, prefix: str) -> Iterator[str]:
-    """Yield the ops of a graph, and what passes between them, its inputs and its outputs."""
+    """Yield the lines of the ops of a graph, its edges, inputs and outputs."""
     maker: dict[Tensor, str] = {}
     ops = graph.ops
     made = {tensor for op in ops for tensor in op.outputs}
@@ -66,6 +66,6 @@ def _described(tensor: Tensor) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a string of the DOT language; all that the user names passes through."""
+    """Return a text as a quoted string of the DOT language; all names of the user are quoted."""
     safe = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{safe}"'

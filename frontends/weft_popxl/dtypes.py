@@ -1,4 +1,4 @@
-"""PopXL's dtypes: named objects around those of NumPy."""
+"""PopXL's dtypes: named objects that wrap NumPy's."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PYTHON = {builtins.bool: "bool", builtins.int: "int64", builtins.float: "float3
 
 
 class dtype:  # noqa: N801
-    """The dtype of tensors, `popxl.float32` and its like; there is one object for each.
+    """The dtype of tensors, such as `popxl.float32`; each is a singleton.
 
     Attributes
     ----------
     name
-        As NumPy calls it.
+        The name in NumPy.
     """
 
     name: str
@@ -37,9 +37,9 @@ class dtype:  # noqa: N801
 
     @classmethod
     def as_dtype(cls, value: Any) -> dtype:
-        """Return the dtype for one of NumPy, torch or Python, an array, or a name.
+        """Return the dtype of a NumPy, torch or Python type, an array, or a name.
 
-        Raises ValueError for what names no dtype.
+        Raises ValueError if there is none.
 
         >>> dtype.as_dtype(np.float32), dtype.as_dtype("int8"), dtype.as_dtype(float)
         (popxl.float32, popxl.int8, popxl.float32)
@@ -61,15 +61,15 @@ class dtype:  # noqa: N801
 
     @classmethod
     def from_name(cls, name: str) -> dtype:
-        """Return the dtype of a name, as its `name` has it; raises ValueError for any other."""
+        """Return the dtype with a `name`; raises ValueError if there is none."""
         if not isinstance(name, str) or name not in cls._all:
             refuse_value(f"{name!r} is no dtype's name: there are {', '.join(cls._all)}")
         return cls._all[name]
 
     def as_torch(self) -> Any:
-        """Return PyTorch's dtype.
+        """Return the dtype in PyTorch.
 
-        Raises ModuleNotFoundError if PyTorch is not installed, TypeError if it has no such dtype.
+        Raises ModuleNotFoundError if PyTorch is not installed, TypeError if it lacks the dtype.
         """
         try:
             torch = importlib.import_module("torch")
@@ -83,7 +83,7 @@ class dtype:  # noqa: N801
         return found
 
     def as_numpy(self) -> np.dtype[Any]:
-        """Return NumPy's dtype."""
+        """Return the dtype in NumPy."""
         return dtypes.as_dtype(self.name)
 
     @property
@@ -98,12 +98,12 @@ class dtype:  # noqa: N801
 
     @property
     def is_complex(self) -> builtins.bool:
-        """Whether it holds complex numbers; none of these dtypes does."""
+        """Whether it is complex, which none of these dtypes is."""
         return self.as_numpy().kind == "c"
 
     @property
     def is_int(self) -> builtins.bool:
-        """Whether it is an integer; bool is none."""
+        """Whether it is an integer dtype; bool is not."""
         return dtypes.is_integer(self.as_numpy())
 
     @property
@@ -113,7 +113,7 @@ class dtype:  # noqa: N801
 
     @property
     def itemsize(self) -> builtins.int:
-        """Bytes of an element."""
+        """The size of an element in bytes."""
         return self.as_numpy().itemsize
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -139,5 +139,5 @@ half, float, double = float16, float32, float64
 
 
 def narrowed(found: dtype) -> dtype:
-    """Return the dtype of 32 bits in the place of one of 64."""
+    """Return the 32-bit dtype in place of a 64-bit one."""
     return dtype.as_dtype(found.name.replace("64", "32"))

@@ -1,4 +1,4 @@
-"""What the face raises: weft's errors, and PopXL's `popart_exception`."""
+"""The errors of weft_popxl: subclasses of weft's errors, and PopXL's `popart_exception`."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from weft.errors import ArgumentError, DTypeError, UnknownPluginError, WeftError
 
 
 class popart_exception(WeftError, ValueError):  # noqa: N801
-    """A graph that cannot be: shapes, dtypes, in-place changes or gradients do not fit."""
+    """An invalid graph: incompatible shapes, dtypes, in-place changes or gradients."""
 
 
 class ContextError(WeftError, RuntimeError):
-    """Something was built outside of a graph, or in a graph where it does not belong."""
+    """An op outside of a graph, or in a graph of another Ir."""
 
 
 class PlaceError(WeftError, IndexError):
-    """A call has no input or output of that number."""
+    """An index of an input or output of a call is out of range."""
 
 
 class NotProvided(WeftError, NotImplementedError):
-    """PopXL has it, or allows it to be defined, and here it is not."""
+    """A feature of PopXL that is not implemented here."""
 
 
 class NotInstalled(WeftError, ModuleNotFoundError):
-    """Something needs a package that is not installed."""
+    """A required package is not installed."""
 
 
 class UnknownDevice(UnknownPluginError):
-    """A session was asked for on what is neither a device of PopXL's nor a backend."""
+    """The device of a session is neither one of PopXL's nor a backend."""
 
     is_located = True
 
 
 def refuse_type(problem: str) -> NoReturn:
-    """Raise a TypeError of weft's."""
+    """Raise weft's TypeError."""
     raise DTypeError(problem)
 
 
 def refuse_value(problem: str) -> NoReturn:
-    """Raise a ValueError of weft's."""
+    """Raise weft's ValueError."""
     raise ArgumentError(problem)

@@ -1,4 +1,4 @@
-"""Graph: what was built in it, under PopXL's names, and the captured `weft.Graph` it stands for."""
+"""Graph: a graph under construction with PopXL's names, and its captured `weft.Graph`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _hook_numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Captured:
-    """A graph as weft's: its parameters are the inputs and the slices of streams that it loads.
+    """A captured graph; its parameters are the inputs and the slices of streams that it loads.
 
     Attributes
     ----------
     graph
-        Its results are the outputs, the inputs that are changed in place as they are in the end,
-        and the slices that are stored.
+        The captured graph. Its results are the outputs, the final values of inputs that are changed
+        in place, and the slices that it stores.
     modified
-        The places of the inputs that are changed in place.
+        The indices of the inputs that are changed in place.
     op_of, tensor_of
-        Which op of the graph is which tensor.
+        The op of each tensor, and the tensor of each op.
     """
 
     graph: weft.Graph
@@ -44,19 +44,19 @@ class Captured:
 
 
 class Graph:
-    """A graph of an Ir: `ir.main_graph`, or what `ir.create_graph` makes.
+    """A graph of an Ir: `ir.main_graph`, or a result of `ir.create_graph`.
 
-    A context manager: what is built inside belongs to it. From the moment that it is called,
-    differentiated or compiled it cannot be changed, unless it is the main graph.
+    As a context manager it is the graph for ops built inside. A graph that has been called,
+    differentiated or compiled is immutable, unless it is the main graph.
 
     Attributes
     ----------
     ir
-        What it belongs to.
+        The Ir of the graph.
     id, name
         Unique in the Ir; empty for the main graph.
     can_be_recursively_autodiffed
-        Whether `autodiff` of a graph that calls it may make its gradient graph.
+        Whether `autodiff` of a caller may create its gradient graph.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -106,12 +106,12 @@ class Graph:
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The outputs and, after `autodiff`, the activations that a gradient graph needs."""
+        """The outputs and, after `autodiff`, the saved values for the gradient graph."""
         return (*self._outputs, *self._activations)
 
     @property
     def inputs_by_name(self) -> dict[str, Tensor]:
-        """The inputs by their name."""
+        """The inputs by name."""
         return {tensor.name: tensor for tensor in self._inputs}
 
     @property
@@ -131,15 +131,15 @@ class Graph:
 
     @property
     def called_graphs(self) -> tuple[Graph, ...]:
-        """The graphs that its ops run, each once."""
+        """The graphs that its ops call, each once."""
         called = (graph for record in self._records for graph in record.called_graphs)
         return tuple(dict.fromkeys((*called, *self._called)))
 
     @property
     def ops(self) -> tuple[Record, ...]:
-        """What was built in it, in order: of each op its kind, inputs, outputs and location.
+        """The records of its ops, in program order: kind, inputs, outputs and location.
 
-        A gradient graph has the ops that weft made, of which the kinds are its own names.
+        The kinds of ops of a gradient graph are weft's names of ops.
         """
         return tuple(self._records) if self._adopted is None else self._adopted_ops()
 
@@ -160,7 +160,7 @@ class Graph:
         return self._tensors[tensor_id]
 
     def register_op_created_hook(self, fn: Callable[[Record], Any]) -> int:
-        """Have a function called with each op that is built in this graph; returns a handle."""
+        """Register a function that is called with each new op of this graph; returns a handle."""
         if not callable(fn):
             refuse_type(f"a hook is a function of an op, not {fn!r}")
         handle = next(_hook_numbers)
@@ -168,7 +168,7 @@ class Graph:
         return handle
 
     def remove_op_created_hook(self, handle: int) -> None:
-        """Call a hook no more; raises ValueError for an unknown handle."""
+        """Remove a hook; raises ValueError for an unknown handle."""
         number = whole("the handle of a hook", handle)
         if number not in self._hooks:
             refuse_value(f"{self} has no hook with the handle {number}")
@@ -198,13 +198,13 @@ class Graph:
     def __repr__(self) -> str:
         return f"Graph(id={self.id!r})" if self.id else "Graph(main)"
 
-    # Building, for the modules of this package
+    # Construction, for the modules of this package
 
     def _without_scope(self, identifier: str) -> str:
         return identifier.removeprefix(f"{self.id}/") if self.id else identifier
 
     def _identifier(self, name: str | None, scoped: bool = True) -> str:
-        """Return an id for a new tensor: the graph's and the names around it, made unique."""
+        """Return a unique id for a new tensor, prefixed with the graph and the name scopes."""
         names = current.get().names if scoped else ()
         label = "t" if name is None else text("the name of a tensor", name)
         wanted = "/".join((*((self.id,) if self.id else ()), *names, label or "t"))
@@ -239,10 +239,10 @@ class Graph:
         for hook in tuple(self._hooks.values()):
             hook(record)
 
-    # What it stands for
+    # The captured graph
 
     def captured(self) -> Captured:
-        """Return the graph as weft's; from then on it cannot be changed."""
+        """Return the captured graph; afterwards this graph is immutable."""
         if self._captured is None:
             self._captured = self._capture()
         return self._captured
@@ -269,7 +269,7 @@ class Graph:
         )
 
     def _adopt(self, graph: weft.Graph, inputs: Iterable[str], outputs: Iterable[str]) -> None:
-        """Take over a captured graph whose inputs and outputs get names."""
+        """Set the captured graph of a new graph, and name its inputs and outputs."""
         for parameter, name in zip(graph.inputs, inputs, strict=True):
             self._inputs.append(self._add(parameter, name, scoped=False))
         for op, name in zip(graph.outputs, outputs, strict=True):
@@ -283,7 +283,7 @@ class Graph:
         self._adopted = graph
 
     def _adopted_ops(self) -> tuple[Record, ...]:
-        """Return records of the ops of a graph that was taken over."""
+        """Return records of the ops of such a graph."""
         graph = self.captured().graph
         results: dict[Any, list[Any]] = {}
         for op in graph.ops:
@@ -304,7 +304,7 @@ class Graph:
         )
 
     def _tensor_of(self, op: Any, name: str) -> Tensor:
-        """Return the tensor for an op of the captured graph, made if the user has none."""
+        """Return the tensor of an op of the captured graph; creates it if there is none."""
         captured = self.captured()
         found = captured.tensor_of.get(op)
         if found is None:

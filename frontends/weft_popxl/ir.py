@@ -1,4 +1,4 @@
-"""Ir: one program; it owns a main graph, the graphs that are called, and the streams."""
+"""Ir: a program, with its main graph, the called graphs and the streams."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _numbers = itertools.count()
 
 
 class Ir:
-    """One program: build it inside `with ir.main_graph:`, then run it in a `Session`.
+    """A program, built inside `with ir.main_graph:` and run in a `Session`.
 
     Parameters
     ----------
     replication
-        The number of replicas; a session runs one.
+        The number of replicas; a session supports one only.
 
     Attributes
     ----------
     id
-        A number of its own.
+        A unique number.
     main_graph
         The graph that a session runs.
     num_host_transfers
-        How many slices an array for a run may have at most where the ops use fewer, and how many
-        those of streams that wrap around have; 1 unless set.
+        The maximum number of slices in an array of a run if the ops use fewer, and the number of
+        slices of streams that wrap around; 1 by default.
     replication_factor
         The number of replicas.
     """
@@ -50,7 +50,7 @@ class Ir:
 
     @property
     def num_host_transfers(self) -> int:
-        """How many slices the array of a stream may have where the ops use fewer."""
+        """The maximum number of slices in the array of a stream if the ops use fewer."""
         return self._num_host_transfers
 
     @num_host_transfers.setter
@@ -72,14 +72,14 @@ class Ir:
         return tuple(self._graphs)
 
     def create_graph(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
-        """Return the graph that a function, or a `Module`, builds.
+        """Create a graph by a call of a function or a `Module`.
 
         Each tensor or `TensorSpec` among the arguments becomes an input with its shape and dtype
-        and the name of its parameter; members of lists and of ``*args`` are numbered, and a list,
-        tuple or named tuple stays one. Everything else is passed on as it is. What the function
-        returns, a tensor, an iterable of tensors or None, are the outputs. Raises TypeError for
-        what is not callable and for lists of tensors and others, ValueError for arguments that do
-        not fit and for other results.
+        and the name of its parameter. Elements of lists and of ``*args`` are numbered; the function
+        receives a list, tuple or named tuple of inputs. Other arguments are passed unchanged. The
+        return value is the output or outputs: a tensor, an iterable of tensors, or None. Raises
+        TypeError for a function that is not callable and for lists of tensors and other values,
+        ValueError for arguments that do not match the signature and for other return values.
         """
         name = name_of(fn)
         graph = Graph._made(self, f"{name}_subgraph({next(self._graph_numbers)})")
@@ -88,37 +88,37 @@ class Ir:
         return graph
 
     def create_empty_graph(self, name: str | None = None) -> Graph:
-        """Return a graph to be built in its context."""
+        """Return an empty graph, to be built in its context."""
         label = "" if name is None else text("the name of a graph", name)
         graph = Graph._made(self, f"{label or 'graph'}_subgraph({next(self._graph_numbers)})")
         self._graphs.append(graph)
         return graph
 
     def dot_checkpoint(self, check: str, save_dir: str | os.PathLike[str] | None = None) -> None:
-        """Write all graphs as they are now to the file ``<check>.dot``, for Graphviz.
+        """Write the current state of all graphs to the file ``<check>.dot``, for Graphviz.
 
-        It is written to `save_dir`, which is made if it is not there, by default to the current
-        folder, and replaces a file of that name. Characters of `check` that are no letters, digits,
-        points or signs become underscores.
+        The file is in `save_dir`, by default the current folder, which is created if needed. An
+        existing file is replaced. Characters of `check` that are not letters, digits, points or
+        signs become underscores.
         """
         write_dot(self.graphs, text("dot_checkpoint: the check", check), save_dir)
 
     def get_all_h2d_streams(self) -> set[HostToDeviceStream]:
-        """Return the streams that some op loads from."""
+        """Return the streams with loads."""
         return {load.stream for graph in self._graphs for load in graph._loads}
 
     def get_all_d2h_streams(self) -> set[DeviceToHostStream]:
-        """Return the streams that some op stores to."""
+        """Return the streams with stores."""
         return {store.stream for graph in self._graphs for store in graph._stores}
 
     def _unique(self, name: str) -> str:
-        """Return a name, with a number behind it if it was given before."""
+        """Return a name, with a number appended if it is taken."""
         count = self._names.get(name, 0)
         self._names[name] = count + 1
         return self._unique(f"{name}__t{count}") if count else name
 
     def _graph_name(self, name: str) -> str:
-        """Return a name of a graph, with a number behind it if another graph has it."""
+        """Return a name for a graph, with a number appended if another graph has it."""
         taken = {graph.id for graph in self._graphs}
         numbered = (f"{name}_{number}" for number in itertools.count(1))
         return next(each for each in itertools.chain([name], numbered) if each not in taken)

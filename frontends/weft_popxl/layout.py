@@ -1,4 +1,4 @@
-"""How the tensors that pass through a stream in one run lie in an array on the host."""
+"""The layout of a stream's slices in a host array, for one run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Layout:
     Attributes
     ----------
     stream
-        Whose slices they are.
+        The stream.
     uses
-        How often the ops load or store the stream.
+        The number of loads or stores of the stream.
     count
-        The slices that the host gives or gets: one for each use, or fewer where the stream wraps.
+        The number of slices on the host: one for each use, or fewer if the stream wraps around.
     most
-        How many an array may have at most, as PopXL's arrays have `num_host_transfers` for all.
+        The maximum number of slices in an array; PopXL's arrays always have `num_host_transfers`.
     """
 
     stream: Stream
@@ -38,13 +38,13 @@ class Layout:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the array; a single slice has no axis in front."""
+        """The shape of the array; a single slice has no leading axis."""
         return (self.count, *self.stream.shape) if self.count > 1 else self.stream.shape
 
     def slices_of(self, what: str, array: Array) -> int:
-        """Return how many slices an array has; raises ValueError if it does not fit.
+        """Return the number of slices in an array; raises ValueError for an invalid shape.
 
-        Where a slice is one element, axes of length 1 do not matter.
+        For slices of one element, axes of length 1 are ignored.
         """
         own = self.stream.shape
         if math.prod(own) == 1:
@@ -62,7 +62,7 @@ class Layout:
         return found
 
     def gathered(self, parts: Sequence[Array]) -> Array:
-        """Return what the ops stored in one array: the last slices where the stream wraps."""
+        """Return all stored slices in one array; the last ones if the stream wraps around."""
         whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if len(whole) > self.count:
             whole = np.roll(whole[-self.count :], len(whole), axis=0)
@@ -70,7 +70,7 @@ class Layout:
 
 
 def layouts(slices: Iterable[Load | Store], transfers: int) -> dict[Any, Layout]:
-    """Return the layout of each stream that ops use, for a number of host transfers."""
+    """Return the layout of each stream in use, for a number of host transfers."""
     found = {}
     for stream, uses in totals(slices).items():
         count = min(uses, transfers) if stream.wrap else uses

@@ -1,4 +1,4 @@
-"""Record: what was built in a graph, in the order of building, and what of it must be ordered."""
+"""Record: an op of a graph under construction; and a check that in-place changes are ordered."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class Record:
-    """One op of a graph.
+    """An op of a graph.
 
     Attributes
     ----------
     kind
         The function of `ops` that built it.
     inputs, outputs
-        The tensors that it takes and yields.
+        Its operands and results.
     reads, writes
-        The storages whose value it takes, and those that it changes.
+        The storages that it reads and those that it changes.
     called_graphs
-        The graphs that it runs.
+        The graphs that it calls.
     in_sequence
-        Whether it is executed after all others in sequence that were built before it.
+        Whether it runs after all earlier records with this flag.
     location
         The user's file and line.
     """
@@ -55,7 +55,7 @@ class Record:
 
     @property
     def file_info(self) -> str:
-        """The user's file and line, as a text."""
+        """The user's file and line, as text."""
         return source.file_info(self.location)
 
     def __repr__(self) -> str:
@@ -63,10 +63,10 @@ class Record:
 
 
 def check_order(records: Sequence[Record]) -> None:
-    """Raise popart_exception where the order of a change in place and another access is open.
+    """Raise popart_exception if the order of an in-place change and another access is undefined.
 
-    Two accesses of one storage are ordered by operands, or by being in sequence, through any number
-    of other records. Where one of them changes the storage, another order gives another result.
+    Two accesses of a storage are ordered by operands or by `in_sequence`, also transitively. If one
+    of them changes the storage, the result depends on their order.
     """
     written = {storage for record in records for storage in record.writes}
     if not written:
@@ -92,7 +92,7 @@ def check_order(records: Sequence[Record]) -> None:
 
 
 def _ancestors(records: Sequence[Record], bit_of: Mapping[int, int]) -> list[int]:
-    """Return for each record, as bits, those of the marked ones that come before it for sure."""
+    """Return for each record a bit set of the marked records that always precede it."""
     number_of = {record: number for number, record in enumerate(records)}
     before: list[int] = []
     last = None

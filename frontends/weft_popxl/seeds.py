@@ -1,4 +1,4 @@
-"""Seeds for the host to send: one for each batch and replica, made from a single number."""
+"""Seeds for the host, one for each batch and replica, generated from a single number."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def create_seeds(
     gradient_accumulation_factor: int = 1,
     replicas: int = 1,
 ) -> np.ndarray[Any, Any]:
-    """Return seeds as uint32 pairs, the high half of 64 bits first, as PopXL draws them.
+    """Return seeds as pairs of uint32, high half first, generated like PopXL's.
 
-    Their shape is (batches_per_step, gradient_accumulation_factor, replicas, 2) without what is 1.
-    Raises TypeError for what is no whole number, ValueError for counts below 1 and a sum of seed
-    and offset below 0.
+    Their shape is (batches_per_step, gradient_accumulation_factor, replicas, 2) without the axes of
+    length 1. Raises TypeError for a value that is not an integer, ValueError for counts below 1 and
+    for a negative sum of seed and offset.
     """
     first = whole("create_seeds: the seed", seed) + whole("create_seeds: the offset", offset)
     whole("create_seeds: seed + offset", first, least=0)

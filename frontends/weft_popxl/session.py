@@ -1,4 +1,4 @@
-"""Session: a program compiled for a backend, its weights, and runs of it."""
+"""Session: a program compiled for a backend, its weights, and its runs."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, totals
 from weft_popxl.tensor import Constant, Tensor, Variable
 
 DEVICES = {"cpu": "numpy", "ipu_model": None, "ipu_hw": None}
-"""PopXL's names of devices as backends; None is the one that weft chooses by default."""
+"""The backends of PopXL's devices; None is weft's default backend."""
 
 Array = np.ndarray[Any, Any]
 
 
 class Session:
-    """A program compiled for a backend; runs inside `with session:`.
+    """A program compiled for a backend; it runs inside `with session:`.
 
-    What is built in the Ir afterwards is no part of it.
+    Later additions to the Ir are not part of it.
 
     Parameters
     ----------
     ir
         The program.
     device_desc
-        ``cpu``, which is the NumPy backend, ``ipu_model`` or ``ipu_hw``, which are the backend that
-        weft chooses by default, or the name of a backend, such as ``opencl``.
+        ``cpu`` for the NumPy backend, ``ipu_model`` or ``ipu_hw`` for weft's default backend, or
+        the name of a backend, such as ``opencl``.
     weights_to_host_on_exit
-        Whether the host gets the values of variables when the context is left without an error.
+        Whether to copy variables to the host when the context exits without an error.
 
-    Raises popart_exception where the order of changes in place is open, and ValueError for a device
-    that is not there, with a list of those that are.
+    Raises popart_exception if the order of in-place changes is undefined, and ValueError with a
+    list of devices for an unknown one.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Session:
         main = ir.main_graph
         changed = [each for each in main.variables if each.place.version]
         with weft.saved_user_deps():
-            # All values first: one may be another variable as it was before its own write.
+            # Values come before the writes: one may be the old value of another variable.
             values = [weft.value_of(each.place.read()) for each in changed]
             writes = [
                 weft.assign(each.op, value) for each, value in zip(changed, values, strict=True)
@@ -117,13 +117,13 @@ class Session:
     # Weights
 
     def weights_from_host(self) -> None:
-        """Give the device the host's values of all variables; raises ValueError outside."""
+        """Copy all variables from host to device; raises ValueError outside of the context."""
         self._require_attached("weights_from_host")
         for each, state in self._on_device.items():
             self._transformer.set_value(state, self._weights[each])
 
     def weights_to_host(self) -> None:
-        """Give the host the device's values of all variables; raises ValueError outside."""
+        """Copy all variables from device to host; raises ValueError outside of the context."""
         self._require_attached("weights_to_host")
         for each, state in self._on_device.items():
             self._weights[each] = self._transformer.get_value(state)
@@ -131,7 +131,7 @@ class Session:
     def get_tensor_data(self, tensor: Tensor) -> Array:
         """Return a copy of the value of a variable or constant; raises TypeError for others.
 
-        Inside the context a variable has the value that it has on the device.
+        Inside the context this is the value on the device.
         """
         if isinstance(tensor, Constant):
             return np.array(tensor.data)
@@ -145,10 +145,10 @@ class Session:
         return {each: self.get_tensor_data(each) for each in several("the tensors", tensors)}
 
     def write_variable_data(self, tensor: Variable, data: Any) -> None:
-        """Give a variable a value, on the host and inside the context on the device as well.
+        """Set a variable, on the host and, inside the context, on the device.
 
-        Raises TypeError for anything but a variable and for another dtype, ValueError for another
-        shape.
+        Raises TypeError for a tensor that is not a variable and for another dtype, ValueError for
+        another shape.
         """
         self._require_variable(tensor)
         array = _as_given(repr(tensor), data, tensor.dtype, downcast=False)
@@ -159,7 +159,7 @@ class Session:
             self._transformer.set_value(self._on_device[tensor], array)
 
     def write_variables_data(self, tensors: Mapping[Variable, Any]) -> None:
-        """Give several variables values."""
+        """Set several variables."""
         for tensor, value in mapping("the data of variables", tensors).items():
             self.write_variable_data(tensor, value)
 
@@ -172,11 +172,11 @@ class Session:
     # Runs
 
     def expected_inputs(self) -> list[HostToDeviceStream]:
-        """Return the streams that a run needs data for."""
+        """Return the input streams of a run."""
         return list(totals(self._loads))
 
     def create_host_outputs(self) -> dict[DeviceToHostStream, Array]:
-        """Return arrays for `run_with_outputs` to write to."""
+        """Return arrays for `run_with_outputs`."""
         return {
             stream: np.zeros(self._layouts[stream].shape, stream.dtype.as_numpy())
             for stream in totals(self._stores)
@@ -185,13 +185,13 @@ class Session:
     def run(
         self, inputs: Mapping[HostToDeviceStream, Any] | None = None, downcast_inputs: bool = True
     ) -> dict[DeviceToHostStream, Array]:
-        """Run the main graph once, and return what it stores.
+        """Run the main graph once, and return its stored tensors by stream.
 
-        Each stream takes and gives an array of its shape or, where the ops load or store it more
-        than once, an array with an axis in front for that. An input may have more slices, up to
-        `ir.num_host_transfers`: the rest is not loaded. `downcast_inputs` allows 64-bit data for a
-        32-bit stream. Raises ValueError outside of the context, for unexpected and missing inputs,
-        and for other shapes; TypeError for other dtypes.
+        The array of a stream has the shape of the stream, with a leading axis if the ops load or
+        store it more than once. An input may have more slices, up to `ir.num_host_transfers`; they
+        are ignored. `downcast_inputs` permits 64-bit data for a 32-bit stream. Raises ValueError
+        outside of the context, for unexpected and missing inputs, and for wrong shapes; TypeError
+        for wrong dtypes.
         """
         self._require_attached("run")
         given = self._inputs(
@@ -209,11 +209,11 @@ class Session:
         outputs: Mapping[DeviceToHostStream, Array] | None = None,
         downcast_inputs: bool = True,
     ) -> None:
-        """Run the main graph once, and write what it stores to arrays of the caller's.
+        """Run the main graph once, and write its stored tensors to arrays of the caller.
 
-        An array may have more slices than are stored, up to `ir.num_host_transfers`: the rest stays
-        as it is. Raises ValueError for unexpected and missing outputs and for arrays of other
-        shapes, and TypeError for those of other dtypes, besides what `run` raises.
+        An array may have more slices than are stored, up to `ir.num_host_transfers`; they are
+        unchanged. Raises ValueError for unexpected and missing outputs and for arrays of wrong
+        shapes, TypeError for those of wrong dtypes, and the errors of `run`.
         """
         self._require_attached("run_with_outputs")
         wanted = dict(mapping("the outputs of a run", outputs))
@@ -226,7 +226,7 @@ class Session:
             wanted[stream].flat[: result.size] = result.ravel()
 
     def _inputs(self, inputs: Mapping[Any, Any], downcast: bool) -> list[Array]:
-        """Return the slices for each load of the main graph."""
+        """Return the slices of each load of the main graph."""
         _check_streams("input", inputs, totals(self._loads))
         arrays = {}
         for stream, value in inputs.items():
@@ -273,7 +273,7 @@ def _check_streams(what: str, given: Mapping[Any, Any], wanted: Mapping[Any, int
 
 
 def _as_given(what: str, value: Any, dtype: Any, downcast: bool) -> Array:
-    """Return an array of a dtype: Python's numbers fit where they can, arrays must have it."""
+    """Return a value as an array of a dtype: arrays must have it, Python numbers must fit."""
     found = as_array(value, downcast=False)
     wanted = dtype.as_numpy()
     if found.dtype == wanted:

@@ -1,4 +1,4 @@
-"""Where the value of a tensor lies, so that what one handle changes in place the others see."""
+"""The storage of tensors, which views share, so that all of them see in-place changes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from weft import TensorOp
 
 
 class Storage:
-    """A value that in-place ops replace by another; two tensors may lie in the same storage.
+    """A value that in-place ops replace; several tensors may share a storage.
 
     Attributes
     ----------
     op
-        The op that yields the value now.
+        The op of the current value.
     version
-        How often it was replaced.
+        The number of replacements.
     """
 
     def __init__(self, op: TensorOp) -> None:
@@ -25,11 +25,11 @@ class Storage:
 
     @property
     def roots(self) -> tuple[Storage, ...]:
-        """The storage that a write changes."""
+        """The storages that a write changes."""
         return (self,)
 
     def read(self) -> TensorOp:
-        """Return the op that yields the value now."""
+        """Return the op of the current value."""
         return self.op
 
     def write(self, op: TensorOp) -> None:
@@ -39,16 +39,16 @@ class Storage:
 
 
 class View:
-    """A value made from other places by movement alone, through which these can be changed.
+    """A view: a value that is a movement of others, and writes to them.
 
     Parameters
     ----------
     bases
-        What is looked at.
+        The storages behind the view.
     show
-        Makes the value from those of the bases.
+        Computes the view from the values of the bases.
     put
-        Makes new values of the bases from a new value of the view and the old ones of the bases.
+        Computes new values of the bases from a new value of the view and their old values.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class View:
         self.bases = tuple(bases)
         self.steps: tuple[Step, ...] = ((show, put),)
         if len(self.bases) == 1 and isinstance(self.bases[0], View):
-            # A view of a view is one of what that shows, so that a long chain is no deep one.
+            # Views of views are flattened, so that long chains are not deep.
             self.steps = (*self.bases[0].steps, *self.steps)
             self.bases = self.bases[0].bases
         self._seen: tuple[int, Any] = (-1, None)
@@ -72,15 +72,15 @@ class View:
 
     @property
     def version(self) -> int:
-        """How often what it shows was replaced."""
+        """The number of replacements in all bases."""
         return sum(root.version for root in self.roots)
 
     def show(self, op: TensorOp) -> None:
-        """Remember the value that it shows now."""
+        """Cache the current value."""
         self._seen = (self.version, op)
 
     def read(self) -> TensorOp:
-        """Return the op that yields the value now."""
+        """Return the op of the current value."""
         version, op = self._seen
         if version != self.version:
             op = self._values()[-1][0]
@@ -88,14 +88,14 @@ class View:
         return op  # type: ignore[no-any-return]
 
     def _values(self) -> list[list[TensorOp]]:
-        """Return the values of the bases, then what each step makes of those before."""
+        """Return the values of the bases, then the value after each step of the view."""
         values = [[base.read() for base in self.bases]]
         for show, _ in self.steps:
             values.append([show(*values[-1])])
         return values
 
     def write(self, op: TensorOp) -> None:
-        """Replace the value, and what it shows."""
+        """Replace the value, and those of the bases."""
         new: Sequence[TensorOp] = [op]
         for (_, put), old in zip(reversed(self.steps), self._values()[-2::-1], strict=True):
             new = put(new[0], *old)

@@ -1,4 +1,4 @@
-"""Streams between host and device, and which slices of them a graph loads and stores."""
+"""Streams between host and device, and the slices of them that a graph loads and stores."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """Tensors of one shape and dtype that pass between host and device one after the other.
+    """A sequence of tensors of one shape and dtype between host and device.
 
     Attributes
     ----------
     ir
-        What it belongs to.
+        The Ir of the stream.
     name
         Unique in the Ir.
     shape, dtype
         Of each tensor.
     wrap
-        Whether the ops of a run share `num_host_transfers` slices if they use it more often: after
-        the last comes the first.
+        Whether the ops of a run wrap around to the first slice after `num_host_transfers` slices.
     """
 
     def __init__(
@@ -57,16 +56,16 @@ class Stream:
 
 
 class HostToDeviceStream(Stream):
-    """What the host gives; `ops.host_load` takes the next tensor."""
+    """A stream to the device; each `ops.host_load` takes the next tensor."""
 
 
 class DeviceToHostStream(Stream):
-    """What the host gets; `ops.host_store` adds a tensor."""
+    """A stream to the host; each `ops.host_store` appends a tensor."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Slices of a stream that a graph needs, in one placeholder of shape (count, …)."""
+    """Slices of a stream that a graph loads, in one placeholder of shape (count, …)."""
 
     stream: HostToDeviceStream
     count: int
@@ -75,7 +74,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Store:
-    """Slices that a graph stores, as one op of shape (count, …)."""
+    """Slices of a stream that a graph stores, in one op of shape (count, …)."""
 
     stream: DeviceToHostStream
     count: int
@@ -103,8 +102,8 @@ def h2d_stream(
 ) -> HostToDeviceStream:
     """Return a new stream from host to device, which belongs to the main graph.
 
-    A run takes as many tensors as the ops load. With `wrap` the host gives `num_host_transfers` if
-    the ops load more: after the last comes the first. `meta_shape` is a hint without a meaning.
+    A run takes as many tensors as the ops load. With `wrap` it takes `num_host_transfers` at most,
+    and loads wrap around. `meta_shape` has no effect.
     """
     return _stream(HostToDeviceStream, shape, dtype, name, wrap)
 
@@ -119,15 +118,14 @@ def d2h_stream(
 ) -> DeviceToHostStream:
     """Return a new stream from device to host, which belongs to the main graph.
 
-    A run gives as many tensors as the ops store. With `wrap` the host gets `num_host_transfers` if
-    the ops store more: those after the last replace the first ones. `meta_shape` is a hint without
-    a meaning.
+    A run yields as many tensors as the ops store. With `wrap` it yields `num_host_transfers` at
+    most, and stores wrap around, overwriting earlier ones. `meta_shape` has no effect.
     """
     return _stream(DeviceToHostStream, shape, dtype, name, wrap)
 
 
 def totals(slices: Iterable[Load | Store]) -> dict[Any, int]:
-    """Return how many slices of each stream there are."""
+    """Return the number of slices of each stream."""
     found: dict[Any, int] = {}
     for each in slices:
         found[each.stream] = found.get(each.stream, 0) + each.count

@@ -1,4 +1,4 @@
-"""Tensor: an immutable handle to what an op of a graph yields, with Python's operators."""
+"""Tensor: an immutable handle of a value in a graph, with Python's operators."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from weft_popxl.record import Record
 
 operators: dict[str, Callable[..., Any]] = {}
-"""The functions behind Python's operators and the methods; the modules of `ops` fill it."""
+"""The functions of Python's operators and of the methods, registered by the modules of `ops`."""
 
 
 @dataclass(frozen=True)
 class TensorSpec(Mapping[str, Any]):
-    """What `create_graph` needs to know of an input.
+    """The description of an input for `create_graph`.
 
-    It is a mapping too, of `shape`, `dtype` and `meta_shape`: ``graph_input(**spec, name="x")``.
+    It is also a mapping of `shape`, `dtype` and `meta_shape`: ``graph_input(**spec, name="x")``.
 
     Attributes
     ----------
     shape, dtype
-        Of the tensors to be passed.
+        Of the input.
     meta_shape
-        The shape before replicas share a tensor, which has no meaning here.
+        The shape before replicas share a tensor, without effect.
     by_ref
-        Whether a call changes what it is given where the graph changes this input.
+        Whether in-place changes of the input apply to the caller's tensor.
     """
 
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class TensorSpec(Mapping[str, Any]):
         object.__setattr__(self, "meta_shape", checked_shape(self.meta_shape))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what it is as a mapping."""
+        """Return the description as a mapping."""
         return {"shape": self.shape, "dtype": self.dtype, "meta_shape": self.meta_shape}
 
     def to_tuple(self) -> tuple[Any, ...]:
@@ -67,22 +67,22 @@ class TensorSpec(Mapping[str, Any]):
 
 
 class Tensor:
-    """What an op of a graph yields; made by ops, never constructed.
+    """A value in a graph, created by ops, never constructed directly.
 
     Attributes
     ----------
     id
-        The name with that of the graph before it, unique in the Ir.
+        The name prefixed with the graph's, unique in the Ir.
     name
-        The id without the graph's.
+        The id without the prefix.
     graph, ir
-        Where it belongs.
+        The graph and the Ir of the tensor.
     shape, dtype
-        As a tuple of integers, and a popxl dtype.
+        A tuple of integers, and a popxl dtype.
     by_ref
-        Whether it is an input that a call passes by reference.
+        Whether it is an input that is passed by reference.
     label
-        The name as it was given, before it was made unique.
+        The name given by the user, which need not be unique.
     """
 
     id: str
@@ -130,12 +130,12 @@ class Tensor:
 
     @property
     def name(self) -> str:
-        """The id without the graph's."""
+        """The id without the prefix of the graph."""
         return self.graph._without_scope(self.id)
 
     @property
     def scope(self) -> str:
-        """What is before the last slash of the id: the graph and the scopes of names."""
+        """The part of the id before the last slash: the graph and the name scopes."""
         return self.id.rpartition("/")[0]
 
     @property
@@ -145,7 +145,7 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The lengths of its dimensions."""
+        """The shape."""
         return tuple(self.op.shape)
 
     @property
@@ -160,13 +160,13 @@ class Tensor:
 
     @property
     def meta_shape(self) -> tuple[int, ...]:
-        """The shape before replicas share a tensor: empty, as none is shared here."""
+        """The shape before replicas share a tensor: empty, since none is shared."""
         return ()
 
     def strides(self, shape: Iterable[int] | None = None) -> tuple[int, ...]:
-        """Return for each dimension the bytes to the next element, as NumPy has them.
+        """Return the strides in bytes of a contiguous array, as in NumPy.
 
-        With a `shape`, those of a tensor of this dtype that has it.
+        `shape` replaces the shape of the tensor.
         """
         lengths = self.shape if shape is None else checked_shape(shape)
         after = (math.prod(lengths[place + 1 :]) for place in range(len(lengths)))
@@ -184,7 +184,7 @@ class Tensor:
 
     @property
     def T_(self) -> Tensor:  # noqa: N802
-        """The same memory with its dimensions in reverse order."""
+        """A view with the dimensions in reverse order."""
         return self._applied("transpose_")
 
     def _applied(self, function: str, *args: Any) -> Tensor:
@@ -196,7 +196,7 @@ class Tensor:
         return self._applied("transpose", permutation)
 
     def transpose_(self, permutation: Iterable[int] | None = None) -> Tensor:
-        """Return the same memory with permuted dimensions."""
+        """Return a view with permuted dimensions."""
         return self._applied("transpose_", permutation)
 
     def reshape(self, shape: Iterable[int]) -> Tensor:
@@ -204,7 +204,7 @@ class Tensor:
         return self._applied("reshape", shape)
 
     def reshape_(self, shape: Iterable[int]) -> Tensor:
-        """Return the same memory in another shape."""
+        """Return a view with another shape."""
         return self._applied("reshape_", shape)
 
     def flatten(self) -> Tensor:
@@ -212,7 +212,7 @@ class Tensor:
         return self._applied("flatten")
 
     def flatten_(self) -> Tensor:
-        """Return the same memory with one dimension."""
+        """Return a view with one dimension."""
         return self._applied("flatten_")
 
     def squeeze(self, axes: Iterable[int] | None = None) -> Tensor:
@@ -220,11 +220,11 @@ class Tensor:
         return self._applied("squeeze", axes)
 
     def detach(self) -> Tensor:
-        """Return it, and let no gradient through."""
+        """Return the tensor without a gradient."""
         return self._applied("detach")
 
     def detach_(self) -> Tensor:
-        """Return the same memory, and let no gradient through."""
+        """Return a view without a gradient."""
         return self._applied("detach_")
 
     def diag(self) -> Tensor:
@@ -333,19 +333,19 @@ class Tensor:
 
 
 class Variable(Tensor):
-    """A tensor of the main graph that keeps its value from one run to the next.
+    """A tensor of the main graph that keeps its value between runs.
 
     Attributes
     ----------
     data
-        The first value, as an array.
+        The initial value, as an array.
     """
 
     data: Any
 
 
 class Constant(Tensor):
-    """A tensor whose value is known while the graph is built.
+    """A tensor whose value is known during construction.
 
     Attributes
     ----------
@@ -357,7 +357,7 @@ class Constant(Tensor):
 
 
 class TensorByRef(Tensor):
-    """As the annotation of a parameter, has calls pass it by reference."""
+    """An annotation for parameters that are passed by reference."""
 
 
 def _reflected(function: str, left: Any, right: Tensor) -> Tensor:
@@ -366,5 +366,5 @@ def _reflected(function: str, left: Any, right: Tensor) -> Tensor:
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    """Return a shape as a tuple; raises TypeError for what is none, ValueError for lengths < 0."""
+    """Return a shape as a tuple; raises TypeError for invalid ones, ValueError for lengths < 0."""
     return tuple(wholes("a length of a shape", shape, least=0))

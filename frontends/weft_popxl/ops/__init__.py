@@ -1,4 +1,4 @@
-"""The ops of PopXL. Tensors of one op have one dtype; numbers and arrays take it from them."""
+"""The ops of PopXL. The tensors of an op have one dtype, which numbers and arrays take."""
 
 from weft_popxl.ops import (
     comparison,

@@ -1,4 +1,4 @@
-"""Calls of graphs, and what is known of each: its inputs and outputs on both sides."""
+"""Calls of graphs, and the correspondence of tensors between caller and callee."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["CallSiteInfo", "call", "call_with_info"]
 
 
 def refuse_shared(changed: Sequence[Tensor], called: Graph) -> None:
-    """Raise popart_exception if two inputs that a called graph changes are the same memory."""
+    """Raise popart_exception if two inputs that the callee changes share memory."""
     roots = [set(each.place.roots) for each in changed]
     if sum(map(len, roots)) > len(set().union(*roots)):
         raise popart_exception(
@@ -31,16 +31,16 @@ def refuse_shared(changed: Sequence[Tensor], called: Graph) -> None:
 
 
 class CallSiteInfo:
-    """A call: which tensors of the caller stand for which of the called graph.
+    """A call: the correspondence of tensors of the caller and the callee.
 
     Attributes
     ----------
     graph
-        The graph that calls.
+        The caller.
     called_graph
-        The graph that is called.
+        The callee.
     inputs, outputs
-        Tensors of the graph that calls. Outputs grow when `autodiff` adds some to the graph.
+        Tensors of the caller. There are more outputs after `autodiff` has added some to the callee.
     """
 
     op: Any = None
@@ -61,7 +61,7 @@ class CallSiteInfo:
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The outputs, and the activations that a gradient graph of the called one needs."""
+        """The outputs, and the saved values for the callee's gradient graph."""
         own = len(self.called_graph._outputs)
         for tensor in self.called_graph._activations[len(self._outputs) - own :]:
             inner = self.called_graph.captured().op_of[tensor]
@@ -69,31 +69,31 @@ class CallSiteInfo:
         return tuple(self._outputs)
 
     def _inside(self, inner: Any, name: str) -> Tensor:
-        """Return the value that an op of the called graph has in this call."""
+        """Return the value of an op of the callee in this call."""
         made: Tensor = self.graph._add(
             weft.saved(self.op, inner), name, scoped=False, record=self._record
         )
         return made
 
     def parent_input(self, idx: int) -> Tensor:
-        """Return the input of a number; raises IndexError."""
+        """Return an input by index; raises IndexError."""
         return at("input", self.inputs, idx)
 
     def parent_output(self, idx: int) -> Tensor:
-        """Return the output of a number; raises IndexError."""
+        """Return an output by index; raises IndexError."""
         return at("output", self.outputs, idx)
 
     def graph_to_parent(self, graph_tensor: Tensor) -> Tensor:
-        """Return what an input or output of the called graph is in the caller.
+        """Return the caller's tensor for an input or output of the callee.
 
         Raises ValueError for any other tensor.
         """
         return _matching(graph_tensor, self._called(), self._calling(), str(self.called_graph))
 
     def parent_to_graph(self, parent_tensor: Tensor) -> Tensor:
-        """Return which input or output of the called graph a tensor is, the first if several.
+        """Return the callee's tensor for an input or output of the call, the first if several.
 
-        Raises ValueError for a tensor that is none.
+        Raises ValueError for any other tensor.
         """
         return _matching(parent_tensor, self._calling(), self._called(), "this call")
 
@@ -104,28 +104,28 @@ class CallSiteInfo:
         return (*self.inputs, *self.outputs)
 
     def graph_to_parent_input_index(self, idx: int) -> int:
-        """Return the number in the call of an input of the graph: the same."""
+        """Return the index of the call's input for an input of the callee: the same."""
         return _number("input", self.inputs, idx)
 
     def parent_to_graph_input_index(self, idx: int) -> int:
-        """Return the number in the graph of an input of the call: the same."""
+        """Return the index of the callee's input for an input of the call: the same."""
         return _number("input", self.inputs, idx)
 
     def graph_to_parent_output_index(self, idx: int) -> int:
-        """Return the number in the call of an output of the graph: the same."""
+        """Return the index of the call's output for an output of the callee: the same."""
         return _number("output", self.outputs, idx)
 
     def parent_to_graph_output_index(self, idx: int) -> int:
-        """Return the number in the graph of an output of the call: the same."""
+        """Return the index of the callee's output for an output of the call: the same."""
         return _number("output", self.outputs, idx)
 
     def set_parent_input_modified(
         self, parent_tensor: Tensor, infer_modified_regions: bool = True
     ) -> None:
-        """Let what the called graph changes of an input in place reach the caller's tensor.
+        """Apply the callee's in-place changes of an input to the caller's tensor.
 
-        To be said right after the call: raises popart_exception if the tensor was used since. Which
-        regions are changed is known without being asked. Raises ValueError for a tensor that is no
+        Must be called right after the call: raises popart_exception if the tensor was used since.
+        The changed regions are always inferred. Raises ValueError for a tensor that is not an
         input.
         """
         places = [number for number, each in enumerate(self.inputs) if each is parent_tensor]
@@ -137,7 +137,7 @@ class CallSiteInfo:
             self._bring_back(changed)
 
     def _bring_back(self, places: Sequence[int]) -> None:
-        """Give inputs of the caller the values that they have after the call."""
+        """Write the values after the call back to inputs of the caller."""
         refuse_shared([self.inputs[place] for place in places], self.called_graph)
         captured = self.called_graph.captured()
         first = len(self.called_graph._outputs)
@@ -153,7 +153,7 @@ class CallSiteInfo:
 
 
 def write_back(record: Record, tensor: Tensor, op: Any) -> None:
-    """Give a tensor the value that an op with graphs leaves in it."""
+    """Replace the value of a tensor by its value after a call."""
     if isinstance(tensor, Constant):
         raise popart_exception(f"{tensor!r} is a constant, which a call cannot change")
     record.writes.update(dict.fromkeys(tensor.place.roots))
@@ -161,7 +161,7 @@ def write_back(record: Record, tensor: Tensor, op: Any) -> None:
 
 
 def require_changeable(graph: Graph, record: Record, tensor: Tensor) -> None:
-    """Raise popart_exception if a tensor was used after a record was built."""
+    """Raise popart_exception if a tensor was used after a record."""
     later = graph._records[graph._records.index(record) + 1 :]
     roots = set(tensor.place.roots)
     for other in later:
@@ -173,7 +173,7 @@ def require_changeable(graph: Graph, record: Record, tensor: Tensor) -> None:
 
 
 def at(what: str, tensors: Sequence[Tensor], index: int) -> Tensor:
-    """Return the input or output of a number; raises IndexError."""
+    """Return an input or output by index; raises IndexError."""
     return tensors[_number(what, tensors, index)]
 
 
@@ -199,10 +199,10 @@ def _matching(
 def bound_inputs(
     called: Graph, inputs: Sequence[Any], inputs_dict: Mapping[Tensor, Any] | None
 ) -> list[Tensor]:
-    """Return the tensors of the current graph that stand for the inputs of a called one.
+    """Return the caller's tensors for the inputs of a callee.
 
-    Raises ValueError for too many, too few, or foreign ones, TypeError for what makes no tensor,
-    popart_exception for another shape or dtype.
+    Raises ValueError for too many, missing, or foreign inputs, TypeError for values that cannot
+    become tensors, popart_exception for a wrong shape or dtype.
     """
     require_callable(called)
     given = list(flattened(inputs))
@@ -226,7 +226,7 @@ def bound_inputs(
 
 
 def require_callable(called: Any) -> None:
-    """Raise unless a graph can be called from the current one."""
+    """Raise an error unless a graph can be called from the current one."""
     graph = get_current_graph()
     if not isinstance(called, Graph):
         refuse_type(f"what is called must be a graph, not {called!r}")
@@ -239,7 +239,7 @@ def require_callable(called: Any) -> None:
 
 
 def flattened(values: Iterable[Any]) -> Iterable[Any]:
-    """Yield values, and those in lists and tuples among them, at any depth."""
+    """Yield values, with lists and tuples flattened recursively."""
     for value in values:
         if isinstance(value, list | tuple):
             yield from flattened(value)
@@ -264,7 +264,7 @@ def _fitting(wanted: Tensor, value: Any) -> Tensor:
 
 
 def by_reference(called: Graph) -> list[int]:
-    """Return the places of the inputs that are changed in place and passed by reference."""
+    """Return the indices of the inputs that are changed in place and passed by reference."""
     modified = called.captured().modified
     return [place for place in modified if called.inputs[place].by_ref]
 
@@ -278,13 +278,13 @@ def call_with_info(
     inputs_dict: Mapping[Tensor, Any] | None = None,
     check_inputs: bool = True,
 ) -> CallSiteInfo:
-    """Call a graph and return what is known of the call.
+    """Call a graph and return the call site.
 
-    Inputs are given by position, lists of them being flattened, or by the tensor of the graph that
-    they stand for. They are passed by value, unless the graph declares them ``by_ref``. They are
-    always checked, so `check_inputs` is a hint. Raises ValueError for too many, too few or foreign
-    inputs, TypeError for what makes no tensor, and popart_exception for a shape or dtype that does
-    not fit.
+    Inputs are given by position, with lists flattened, or by the tensor of the callee. They are
+    passed by value, unless the graph declares them ``by_ref``. They are always checked;
+    `check_inputs` has no effect. Raises ValueError for too many, missing or foreign inputs,
+    TypeError for values that cannot become tensors, and popart_exception for a wrong shape or
+    dtype.
     """
     parents = bound_inputs(graph, inputs, inputs_dict)
     captured = graph.captured()
@@ -312,5 +312,5 @@ def call(
     return call_with_info(graph, *inputs, inputs_dict=inputs_dict)._returned
 
 
-# Programs find the class as ``ops.call.CallSiteInfo`` too, where `ops.call` is the function.
+# The class is also available as ``ops.call.CallSiteInfo``, although `ops.call` is the function.
 vars(call).update(CallSiteInfo=CallSiteInfo, call=call, call_with_info=call_with_info)

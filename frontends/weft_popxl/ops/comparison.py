@@ -1,4 +1,4 @@
-"""Comparisons, logic and bits; the results of the first two are bool."""
+"""Comparisons, logical ops and bitwise ops; the results of the first two are bool."""
 
 from __future__ import annotations
 
@@ -78,17 +78,17 @@ def less_equal(lhs: Any, rhs: Any) -> Tensor:
 
 
 def logical_and(lhs: Any, rhs: Any) -> Tensor:
-    """Return whether both are true; numbers count as true unless 0."""
+    """Return the logical AND; numbers other than 0 are true."""
     return _logical("logical_and", weft.logical_and, lhs, rhs)
 
 
 def logical_or(lhs: Any, rhs: Any) -> Tensor:
-    """Return whether one is true; numbers count as true unless 0."""
+    """Return the logical OR; numbers other than 0 are true."""
     return _logical("logical_or", weft.logical_or, lhs, rhs)
 
 
 def logical_not(t: Any) -> Tensor:
-    """Return whether t is not true, that is, 0."""
+    """Return the logical NOT, that is, whether t is 0."""
     return _logical("logical_not", weft.logical_not, t)
 
 
@@ -103,25 +103,25 @@ def isinf(t: Tensor) -> Tensor:
 
 
 def isfinite(t: Tensor) -> Tensor:
-    """Return whether t is neither infinite nor NaN."""
+    """Return whether t is finite."""
     return _tested("isfinite", weft.isfinite, t)
 
 
 def bitwise_and(lhs: Any, rhs: Any) -> Tensor:
-    """Return the bits that both integers have."""
+    """Return the bitwise AND of integers."""
     return _compared("bitwise_and", weft.bitwise_and, lhs, rhs)
 
 
 def bitwise_or(lhs: Any, rhs: Any) -> Tensor:
-    """Return the bits that one of the integers has."""
+    """Return the bitwise OR of integers."""
     return _compared("bitwise_or", weft.bitwise_or, lhs, rhs)
 
 
 def bitwise_xor(lhs: Any, rhs: Any) -> Tensor:
-    """Return the bits that just one of the integers has."""
+    """Return the bitwise XOR of integers."""
     return _compared("bitwise_xor", weft.bitwise_xor, lhs, rhs)
 
 
 def bitwise_not(t: Any) -> Tensor:
-    """Return the bits that an integer lacks."""
+    """Return the bitwise NOT of integers."""
     return _tested("bitwise_not", weft.bitwise_not, t)

@@ -1,4 +1,4 @@
-"""A choice between two graphs."""
+"""Conditionals: calls of one of two graphs."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ __all__ = ["ConditionalInfo", "conditional", "conditional_with_info"]
 
 
 class ConditionalInfo:
-    """A choice between two graphs: input 0 is the condition, then come those of the graphs.
+    """A conditional: input 0 is the condition, followed by the inputs of the two graphs.
 
     Attributes
     ----------
     graph
-        The graph that chooses.
+        The caller.
     then_graph, else_graph
-        What it chooses between.
+        The two branches.
     inputs, outputs
-        Tensors of the graph that chooses.
+        Tensors of the caller.
     """
 
     def __init__(
@@ -73,27 +73,27 @@ class ConditionalInfo:
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The condition, the inputs for the first graph and those for the second."""
+        """The condition, the inputs of the first graph and those of the second."""
         both = (*self._branches[True].inputs, *self._branches[False].inputs)
         return (self.condition, *both)
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """What the chosen graph yields."""
+        """The outputs of the selected graph."""
         return self._branches[True]._returned
 
     def parent_input(self, idx: int) -> Tensor:
-        """Return one of `inputs` by its number; raises IndexError."""
+        """Return one of `inputs` by index; raises IndexError."""
         return at("input", self.inputs, idx)
 
     def parent_output(self, idx: int) -> Tensor:
-        """Return one of `outputs` by its number; raises IndexError."""
+        """Return one of `outputs` by index; raises IndexError."""
         return at("output", self.outputs, idx)
 
     def graph_to_parent(self, graph_tensor: Tensor, then_branch: bool | None = None) -> Tensor:
-        """Return what an input or output of one of the graphs is in the caller.
+        """Return the caller's tensor for an input or output of a branch.
 
-        Where both branches are the same graph it is the first, unless `then_branch` is false.
+        If both branches are the same graph it is that of the first, unless `then_branch` is false.
         Raises ValueError for any other tensor.
         """
         if then_branch is None:
@@ -101,23 +101,23 @@ class ConditionalInfo:
         return self._branches[then_branch].graph_to_parent(graph_tensor)
 
     def parent_to_graph(self, parent_tensor: Tensor, then_branch: bool | None = None) -> Tensor:
-        """Return which input or output of a graph a tensor is: of the first, if of both.
+        """Return a branch's tensor for an input or output; that of the first if both have one.
 
-        Raises ValueError for a tensor that is none.
+        Raises ValueError for any other tensor.
         """
         if then_branch is None:
             then_branch = any(parent_tensor is each for each in self._branches[True]._calling())
         return self._branches[then_branch].parent_to_graph(parent_tensor)
 
     def graph_to_parent_input_index(self, idx: int, then_branch: bool = True) -> int:
-        """Return the number among `inputs` of an input of a graph; raises IndexError."""
+        """Return the index in `inputs` of a branch's input; raises IndexError."""
         number = self._branches[then_branch].graph_to_parent_input_index(idx)
         return self._first(then_branch) + number
 
     def parent_to_graph_input_index(self, idx: int, then_branch: bool | None = None) -> int:
-        """Return the number in its graph of one of `inputs`; raises IndexError.
+        """Return the index in its branch of one of `inputs`; raises IndexError.
 
-        That is the graph that has the input, or with `then_branch` the one that is asked for.
+        `then_branch` requires a branch; by default it is the one with the input.
         """
         own = self.is_parent_index_in_then_branch(idx)
         if then_branch not in (None, own):
@@ -128,7 +128,7 @@ class ConditionalInfo:
         return idx - self._first(own)
 
     def is_parent_index_in_then_branch(self, idx: int) -> bool:
-        """Return whether one of `inputs` is one of the first graph; raises IndexError for none."""
+        """Return whether one of `inputs` belongs to the first graph; raises IndexError for none."""
         number = whole("the number of an input", idx)
         count = len(self.inputs)
         if not 0 < number < count:
@@ -139,25 +139,25 @@ class ConditionalInfo:
         return number < self._first(False)
 
     def _first(self, then_branch: bool) -> int:
-        """Return the number among `inputs` of the first one of a graph."""
+        """Return the index in `inputs` of a branch's first input."""
         return 1 if then_branch else 1 + len(self._branches[True].inputs)
 
     def graph_to_parent_output_index(self, idx: int, then_branch: bool = True) -> int:
-        """Return the number among `outputs` of an output of a graph: the same."""
+        """Return the index in `outputs` of a branch's output: the same."""
         return self._branches[then_branch].graph_to_parent_output_index(idx)
 
     def parent_to_graph_output_index(self, idx: int, then_branch: bool = True) -> int:
-        """Return the number in a graph of one of `outputs`: the same."""
+        """Return the index in a branch of one of `outputs`: the same."""
         return self._branches[then_branch].parent_to_graph_output_index(idx)
 
     def set_parent_input_modified(
         self, parent_tensor: Tensor, infer_modified_regions: bool = True
     ) -> None:
-        """Let what the chosen graph changes of an input in place reach the caller's tensor.
+        """Apply the selected graph's in-place changes of an input to the caller's tensor.
 
-        To be said right after the conditional: raises popart_exception if the tensor was used
-        since, and where a graph changes another input that is the same memory. Raises ValueError
-        for a tensor that is no input. Which regions are changed is known without being asked.
+        Must be called right after the conditional: raises popart_exception if the tensor was used
+        since, and if a graph changes another input that shares its memory. Raises ValueError for a
+        tensor that is not an input. The changed regions are always inferred.
         """
         if not any(parent_tensor is each for each in self.inputs):
             refuse_value(f"{parent_tensor!r} is not an input of this conditional")
@@ -180,7 +180,7 @@ class ConditionalInfo:
 
 
 class _Branch(CallSiteInfo):
-    """One side of a choice."""
+    """One branch of a conditional."""
 
     def __init__(
         self, called: Graph, inputs: Sequence[Tensor], record: Record, outputs: Sequence[Tensor]
@@ -227,16 +227,16 @@ def _given(what: str, inputs: Sequence[Any] | None) -> list[Any]:
 
 
 def _changed(called: Graph, parents: Sequence[Tensor]) -> dict[Tensor, int]:
-    """Return by the tensor of the caller which inputs a graph changes in place."""
+    """Return the index of each input that a graph changes in place, by the caller's tensor."""
     return {parents[place]: place for place in called.captured().modified}
 
 
 def _side(
     called: Graph, streams: Sequence[Any], changed: Sequence[Tensor], own: Mapping[Tensor, int]
 ) -> Any:
-    """Return a graph that takes all slices of each stream in one, and stores so.
+    """Return a graph that loads and stores all slices of each stream at once.
 
-    It takes and yields besides the tensors of the caller that one of both graphs changes.
+    It also takes and yields the caller's tensors that either branch changes.
     """
     captured = called.captured()
     count = len(called._outputs)
@@ -280,12 +280,12 @@ def conditional_with_info(
     else_inputs_dict: Mapping[Tensor, Any] | None = None,
     check_inputs: bool = True,
 ) -> ConditionalInfo:
-    """Call one graph where a bool is true, else another, and return what is known of it.
+    """Call one graph if a bool is true, else another, and return the call site.
 
-    Both have outputs of the same shapes and dtypes. Inputs are always checked, so `check_inputs` is
-    a hint. Raises ValueError for different numbers of
-    outputs, NotImplementedError for inputs by reference, popart_exception where the graphs do not
-    fit each other or load or store different numbers of tensors, and what `call` raises.
+    Both have outputs of the same shapes and dtypes. Inputs are always checked; `check_inputs` has
+    no effect. Raises ValueError for different numbers of outputs, NotImplementedError for inputs by
+    reference, popart_exception if the graphs are incompatible or load or store different numbers of
+    tensors, and the errors of `call`.
     """
     condition = as_tensor(cond, dtypes.bool)
     if condition.nelms != 1 or condition.dtype != dtypes.bool:
@@ -336,7 +336,7 @@ def conditional(
     then_inputs_dict: Mapping[Tensor, Any] | None = None,
     else_inputs_dict: Mapping[Tensor, Any] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Call one graph where a bool is true, else another; see `conditional_with_info`."""
+    """Call one graph if a bool is true, else another; see `conditional_with_info`."""
     return conditional_with_info(
         cond,
         then_branch,

@@ -1,4 +1,4 @@
-"""Functions of each element: arithmetic, powers, activations, rounding, casts."""
+"""Elementwise ops: arithmetic, powers, activations, rounding, casts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def add(lhs: Any, rhs: Any) -> Tensor:
 
 
 def add_(lhs: Tensor, rhs: Any) -> Tensor:
-    """Add rhs to lhs in place, if their shapes allow it; in the place of rhs if only that is."""
+    """Add rhs to lhs in place, or lhs to rhs if only the shape of rhs permits it."""
     left, right = pair("add_", lhs, rhs)
     shape = computed("add_", weft.add, (left, right)).shape
     target, other = (left, right) if tuple(shape) == left.shape else (right, left)
@@ -105,7 +105,7 @@ def mul(lhs: Any, rhs: Any) -> Tensor:
 
 
 def div(lhs: Any, rhs: Any) -> Tensor:
-    """Return lhs / rhs; of integers without the fraction, as C does."""
+    """Return lhs / rhs; integer division truncates, as in C."""
     return _binary("div", _quotient, lhs, rhs)
 
 
@@ -127,12 +127,12 @@ def pow(t: Any, e: Any) -> Tensor:
 
 
 def maximum(*ts: Any) -> Tensor:
-    """Return the largest of some tensors, element by element; they are broadcast."""
+    """Return the elementwise maximum of several tensors, which are broadcast."""
     return _largest("maximum", weft.maximum, ts)
 
 
 def minimum(*ts: Any) -> Tensor:
-    """Return the smallest of some tensors, element by element; they are broadcast."""
+    """Return the elementwise minimum of several tensors, which are broadcast."""
     return _largest("minimum", weft.minimum, ts)
 
 
@@ -148,13 +148,13 @@ def _largest(kind: str, function: Callable[..., TensorOp], ts: Sequence[Any]) ->
 
 
 def scaled_add(X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803
-    """Return aX + bY for tensors of one shape; a and b are numbers or scalars."""
+    """Return aX + bY for tensors of equal shape; a and b are numbers or scalars."""
     made: Tensor = apply("scaled_add", _combination, *_combined("scaled_add", X, Y, a, b))
     return made
 
 
 def scaled_add_(X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803
-    """Set X to aX + bY for tensors of one shape; a and b are numbers or scalars."""
+    """Set X to aX + bY for tensors of equal shape; a and b are numbers or scalars."""
     return change("scaled_add_", _combination, *_combined("scaled_add_", X, Y, a, b))
 
 
@@ -240,12 +240,12 @@ def sigmoid(t: Tensor) -> Tensor:
 
 
 def relu(t: Tensor) -> Tensor:
-    """Return the larger of t and 0."""
+    """Return max(t, 0)."""
     return _unary("relu", weft.relu, t)
 
 
 def relu_(t: Tensor) -> Tensor:
-    """Set what is negative in t to 0."""
+    """Set negative elements of t to 0."""
     return change("relu_", weft.relu, as_tensor(t))
 
 
@@ -264,7 +264,7 @@ def gelu_(t: Tensor) -> Tensor:
 
 
 def geluerf(t: Tensor) -> Tensor:
-    """Return t times the chance that a normal number is below t, exactly."""
+    """Return t times the normal distribution function of t."""
     return _unary("geluerf", weft.gelu, t)
 
 
@@ -284,14 +284,14 @@ def swish_(t: Tensor) -> Tensor:
 
 
 def softmax(t: Tensor, axis: int) -> Tensor:
-    """Return exp(t) over its sum along an axis."""
+    """Return exp(t) divided by its sum along an axis."""
     t = as_tensor(t)
     place = axis_of("softmax", t, axis)
     return _unary("softmax", lambda x: weft.softmax(x, axis=place), t)
 
 
 def clip(t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
-    """Return t limited to a range; raises ValueError for integers and a limit with a fraction."""
+    """Return t clipped to a range; raises ValueError for integers and a fractional limit."""
     t = as_tensor(t)
     return _unary("clip", _clipped("clip", t, min, max), t)
 
@@ -300,7 +300,7 @@ clamp = clip
 
 
 def clip_(t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
-    """Limit t to a range in place; see `clip`."""
+    """Clip t to a range in place; see `clip`."""
     t = as_tensor(t)
     return change("clip_", _clipped("clip_", t, min, max), t)
 
@@ -312,22 +312,22 @@ def _clipped(kind: str, t: Tensor, low: float, high: float) -> Callable[[TensorO
 
 
 def sign(t: Tensor) -> Tensor:
-    """Return -1, 0 or 1."""
+    """Return the sign of t: -1, 0 or 1."""
     return _unary("sign", weft.sign, t)
 
 
 def floor(t: Tensor) -> Tensor:
-    """Return the largest whole number that is not above t."""
+    """Return t rounded down."""
     return _unary("floor", weft.floor, t)
 
 
 def ceil(t: Tensor) -> Tensor:
-    """Return the smallest whole number that is not below t."""
+    """Return t rounded up."""
     return _unary("ceil", weft.ceil, t)
 
 
 def round(t: Tensor) -> Tensor:
-    """Return the nearest whole number, of two the even one."""
+    """Return t rounded to the nearest integer, with ties to even."""
     return _unary("round", weft.round, t)
 
 
@@ -338,7 +338,7 @@ def cast(t: Tensor, data_type: Any) -> Tensor:
 
 
 def identity(t: Tensor, output_name: str | None = None) -> Tensor:
-    """Return a tensor of the same value in storage of its own, which may have a name."""
+    """Return a copy of a tensor in separate storage, with an optional name."""
     made: Tensor = apply("identity", weft.value_of, as_tensor(t), name=output_name)
     return made
 
@@ -347,12 +347,12 @@ rename = identity
 
 
 def detach(t: Tensor) -> Tensor:
-    """Return t, and let no gradient through."""
+    """Return t without a gradient."""
     return _unary("detach", weft.stop_gradient, t)
 
 
 def detach_(t: Tensor) -> Tensor:
-    """Return t in the same storage, and let no gradient through."""
+    """Return a view of t without a gradient."""
     return view("detach_", weft.stop_gradient, lambda value, _: (value,), as_tensor(t))
 
 
@@ -365,7 +365,7 @@ def where(condition: Tensor, lhs: Any, rhs: Any) -> Tensor:
 
 
 def increment_mod(t: Tensor, increment: float, modulus: float) -> Tensor:
-    """Return (t + increment) % modulus; raises ValueError for fractions where t holds integers."""
+    """Return (t + increment) % modulus; raises ValueError for fractions if t has integers."""
     t = as_tensor(t)
     return _unary("increment_mod", _incremented("increment_mod", t, increment, modulus), t)
 
@@ -385,7 +385,7 @@ def _incremented(
 
 
 def matching(kind: str, *tensors: Any) -> tuple[Tensor, ...]:
-    """Return operands as tensors of one dtype, that of the first."""
+    """Return operands as tensors of one dtype, that of the first tensor."""
     first = as_tensor(tensors[0])
     found = (first, *(as_tensor(each, first) for each in tensors[1:]))
     same_dtypes(kind, *found)

@@ -1,4 +1,4 @@
-"""Ops between host and device, and tensors out of nothing."""
+"""Ops between host and device, and ops that create tensors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _own(kind: str, stream: Any, wanted: type[Stream]) -> None:
 
 
 def new_load(stream: HostToDeviceStream, count: int) -> Load:
-    """Return slices of a stream that the current graph loads from now on."""
+    """Add a load of slices of a stream to the current graph."""
     graph = get_current_graph()
     op = weft.placeholder((count, *stream.shape), stream.dtype.as_numpy(), name=stream.name)
     load = Load(stream, count, op)
@@ -39,7 +39,7 @@ def new_load(stream: HostToDeviceStream, count: int) -> Load:
 
 
 def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor:
-    """Return the next tensor of a stream each time it is executed."""
+    """Return the next tensor of a stream at each execution."""
     _own("host_load", h2d_stream, HostToDeviceStream)
     record = recorded("host_load", ())
     op = weft.reshape(new_load(h2d_stream, 1).op, h2d_stream.shape)
@@ -49,9 +49,9 @@ def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor
 
 
 def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
-    """Add a tensor to a stream each time it is executed.
+    """Append a tensor to a stream at each execution.
 
-    Raises ValueError for another shape or dtype than the stream's.
+    Raises ValueError if shape or dtype differ from the stream's.
     """
     _own("host_store", d2h_stream, DeviceToHostStream)
     t = as_tensor(t, d2h_stream.dtype)
@@ -66,7 +66,7 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
 def init(
     shape: Iterable[int], dtype: Any, name: str | None = None, init_type: str = "zero"
 ) -> Tensor:
-    """Return zeros; ``undef`` leaves the value open, which are zeros as well.
+    """Return zeros; ``undef`` leaves the value undefined, but gives zeros as well.
 
     Raises ValueError for another `init_type`.
     """
@@ -77,7 +77,7 @@ def init(
 
 
 def arange(start: float, stop: float, step: float, dtype: Any) -> Tensor:
-    """Return numbers from start until before stop, in steps."""
+    """Return numbers from start to before stop, with a step."""
     wanted = dtypes.dtype.as_dtype(dtype).as_numpy()
     given = [
         real(f"arange: {name}", value)
@@ -101,11 +101,11 @@ def print_tensor(
     open_bracket: str = "[",
     close_bracket: str = "]",
 ) -> Tensor:
-    """Return t, printed whenever it is computed under a title, by default ``print_`` and its name.
+    """Return t, and print it whenever it is computed, under a title, by default ``print_<name>``.
 
-    `print_gradient` prints the gradient of t whenever that is computed, as ``<title>_gradient``;
-    `print_self` set to false leaves out t itself. The arguments about the form are hints: it is
-    that of NumPy.
+    `print_gradient` prints the gradient of t whenever that is computed, as ``<title>_gradient``.
+    With `print_self` false t itself is not printed. The formatting arguments have no effect: the
+    format is NumPy's.
     """
     t = as_tensor(t)
     title = f"print_{t.name}" if title is None else text("print_tensor: the title", title)
@@ -121,7 +121,7 @@ def print_tensor(
 
 
 class PrintGradientOp(IdentityOp):
-    """The operand, whose adjoint is printed whenever it is computed.
+    """The operand, whose adjoint is printed when it is computed.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Ops that pick and place elements by indices, and what stands behind `t[...]`."""
+"""Gathers, dynamic slices, and the implementation of `t[...]`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = [
 
 
 def getitem(t: Tensor, key: Any) -> Tensor:
-    """Return what ``t[key]`` is.
+    """Return ``t[key]``.
 
-    Integers drop their axis, slices may have negative steps, an array or tensor of integers gathers
-    along the first axis, and one of bools gives t with zeros where it is false. Raises TypeError
-    for any other key.
+    An integer removes its axis, slices may have negative steps, an integer array or tensor gathers
+    along the first axis, and a bool one sets t to zero where it is false. Raises TypeError for any
+    other key.
     """
     t = as_tensor(t)
     if isinstance(key, list | np.ndarray | Tensor) and not _is_index(key):
@@ -92,11 +92,10 @@ def gather(
     available_memory_proportion: float | None = None,
     zero_OOR: bool = False,  # noqa: N803
 ) -> Tensor:
-    """Return the slices of t at indices along an axis, whose place the axes of the indices take.
+    """Return the slices of t at indices along an axis, which the axes of the indices replace.
 
-    An index out of range gives zeros with `zero_OOR`, else some slice of t: one of the ends here,
-    where a negative index counts from the end. The proportion of memory is a hint without a meaning
-    here.
+    An index out of range gives zeros with `zero_OOR`, else an undefined slice: here the first or
+    the last, and negative indices count from the end. `available_memory_proportion` has no effect.
     """
     return _gathered(t, indices, axis, _zeroed if flag("gather: zero_OOR", zero_OOR) else _limited)
 
@@ -119,7 +118,7 @@ def tied_gather(
     available_memory_proportion: float | None = None,
     zero_OOR: bool = False,  # noqa: N803
 ) -> Tensor:
-    """Return what `gather` does; where the indices lie in memory has no meaning here."""
+    """Return `gather` of t; the memory layout of the indices has no effect."""
     return gather(t, indices, axis, available_memory_proportion, zero_OOR)
 
 
@@ -131,10 +130,10 @@ def groupedgather(
     available_memory_proportion: float | None = None,
     zero_OOR: bool = False,  # noqa: N803
 ) -> Tensor:
-    """Return for each of `group_size` groups the slices of its part of t at its part of indices.
+    """Return for each group the slices of its part of t at its part of the indices.
 
-    With more than one group the first axis of both counts the groups, and `axis` is a later one of
-    t; with one group it is `gather`, and so are the other arguments.
+    With several groups, the first axis of both is the group, and `axis` is a later one of t; with
+    one group it is `gather`, which describes the other arguments.
     """
     t = as_tensor(t)
     where = as_tensor(indices, dtypes.int32)
@@ -176,7 +175,7 @@ def _zeroed(x: TensorOp, index: TensorOp, place: int) -> Any:
 
 
 def _limited(x: TensorOp, index: TensorOp, place: int) -> Any:
-    """Return slices, with the nearest one for an index out of range."""
+    """Return slices, with indices clamped to the range."""
     return weft.take(x, _limit(index, x.shape[place]), place)
 
 
@@ -185,9 +184,9 @@ def _limit(index: TensorOp, length: int) -> Any:
 
 
 def onehot(t: Tensor, num_classes: Any, values: Any, axis: int = -1) -> Tensor:
-    """Return values by whether the index along a new axis, of num_classes, equals the element.
+    """Return values[1] where the index along a new axis, of num_classes, equals the element.
 
-    `values` are two: for where it does not, and for where it does.
+    Elsewhere it is values[0].
     """
     t = as_tensor(t)
     given = num_classes.data if isinstance(num_classes, Constant) else num_classes
@@ -215,7 +214,7 @@ def _starts(x: TensorOp, index: TensorOp, axes: Sequence[int]) -> list[Any]:
 def _block(
     kind: str, t: Any, index: Any, axes: Iterable[int], sizes: Iterable[int]
 ) -> tuple[Tensor, Tensor, tuple[int, ...], tuple[int, ...]]:
-    """Return a tensor, where a block of it begins, along which axes, and the shape of the block."""
+    """Return the tensor, the start and the axes of a block, and its shape."""
     t = as_tensor(t)
     where = as_tensor(index, dtypes.int32)
     places = axes_of(kind, t, axes)
@@ -242,9 +241,9 @@ def dynamic_slice(
     sizes: Iterable[int],
     no_overlap: bool = False,
 ) -> Tensor:
-    """Return the block of t of given sizes along axes that begins at indices known in a run.
+    """Return the block of t of given sizes along axes, which begins at dynamic indices.
 
-    A block that would reach outside is moved until it lies inside. `no_overlap` is a hint.
+    A block that exceeds t is moved inside. `no_overlap` has no effect.
     """
     t, where, places, lengths = _block("dynamic_slice", t, index, axes, sizes)
 
@@ -270,7 +269,7 @@ def dynamic_update(
     sizes: Iterable[int],
     no_overlap: bool = False,
 ) -> Tensor:
-    """Return t with the block replaced that `dynamic_slice` would return."""
+    """Return t with the block of `dynamic_slice` replaced."""
     kind = "dynamic_update"
     t, where, places, lengths = _block(kind, t, index, axes, sizes)
     made: Tensor = apply(kind, _updated(places), t, where, _fitting(kind, t, t_update, lengths))
@@ -285,7 +284,7 @@ def dynamic_update_(
     sizes: Iterable[int],
     no_overlap: bool = False,
 ) -> Tensor:
-    """Replace the block of t, in place, that `dynamic_slice` would return."""
+    """Replace the block of `dynamic_slice` in t in place."""
     kind = "dynamic_update_"
     t, where, places, lengths = _block(kind, t, index, axes, sizes)
     return change(kind, _updated(places), t, where, _fitting(kind, t, t_update, lengths))

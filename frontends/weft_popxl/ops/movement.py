@@ -1,4 +1,4 @@
-"""Ops that move elements; those with an underscore give another look at the same memory."""
+"""Movement ops; those with a trailing underscore return views."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Numbers = int | Iterable[int] | None
 def _moved(
     kind: str, t: Any, show: Callable[[TensorOp], TensorOp], back: Callable[..., TensorOp]
 ) -> Tensor:
-    """Return a movement of a tensor: a view of the same memory if its name ends so."""
+    """Return a movement of a tensor: a view if the name of the op ends with an underscore."""
     tensor = as_tensor(t)
     if kind.endswith("_"):
         return view(kind, show, lambda value, old: (back(value, old),), tensor)
@@ -55,7 +55,7 @@ def transpose(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
 
 
 def transpose_(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
-    """Return the memory of t with permuted dimensions."""
+    """Return a view of t with permuted dimensions."""
     return _transposed("transpose_", t, permutation)
 
 
@@ -80,7 +80,7 @@ def reshape(t: Tensor, shape: Iterable[int]) -> Tensor:
 
 
 def reshape_(t: Tensor, shape: Iterable[int]) -> Tensor:
-    """Return the memory of t in another shape."""
+    """Return a view of t with another shape."""
     return _reshaped("reshape_", t, shape)
 
 
@@ -104,7 +104,7 @@ def flatten(t: Tensor) -> Tensor:
 
 
 def flatten_(t: Tensor) -> Tensor:
-    """Return the memory of t with one dimension."""
+    """Return a view of t with one dimension."""
     return _reshaped("flatten_", t, (-1,) if as_tensor(t).nelms else (0,))
 
 
@@ -114,7 +114,7 @@ def squeeze(t: Tensor, axes: Numbers = None) -> Tensor:
 
 
 def squeeze_(t: Tensor, axes: Numbers = None) -> Tensor:
-    """Return the memory of t without dimensions of length 1."""
+    """Return a view of t without dimensions of length 1."""
     return _squeezed("squeeze_", t, axes)
 
 
@@ -129,7 +129,7 @@ def _squeezed(kind: str, t: Tensor, axes: Numbers) -> Tensor:
 
 
 def _listed(what: str, numbers: Any) -> list[int | None]:
-    """Return whole numbers, of which None may stand for any, from one or several."""
+    """Return one or several values as a list of integers or None."""
     given = several(what, numbers) if isinstance(numbers, Iterable) else [numbers]
     return [None if number is None else whole(what, number) for number in given]
 
@@ -141,10 +141,10 @@ def slice(
     step: Numbers = None,
     axis: Numbers = None,
 ) -> Tensor:
-    """Return part of t: from start until before stop, in steps, along one or several axes.
+    """Return a slice of t, from start to before stop, with a step, along one or several axes.
 
-    Each is a number, or one for each axis of `axis`, by default the first ones; None in a list, or
-    for all, leaves it open. Steps may be negative.
+    Each argument is a number, or a list for the axes in `axis`, by default the first ones. None, as
+    an argument or in a list, has the default of Python's slices. Steps may be negative.
     """
     t = as_tensor(t)
     return _sliced("slice", t, _slices("slice", t, start, stop, step, axis))
@@ -157,7 +157,7 @@ def slice_(
     step: Numbers = None,
     axis: Numbers = None,
 ) -> Tensor:
-    """Return the memory of part of t; see `slice`."""
+    """Return a slice of t as a view; see `slice`."""
     t = as_tensor(t)
     return _sliced("slice_", t, _slices("slice_", t, start, stop, step, axis))
 
@@ -191,7 +191,7 @@ def _sliced(kind: str, t: Tensor, slices: Sequence[Any]) -> Tensor:
 
 
 def subsample(t: Tensor, strides: Numbers) -> Tensor:
-    """Return every n-th element along each axis; a single number is the stride of the first one.
+    """Return every n-th element along each axis; a single number is the stride of the first axis.
 
     Raises ValueError for another number of strides than axes.
     """
@@ -200,7 +200,7 @@ def subsample(t: Tensor, strides: Numbers) -> Tensor:
 
 
 def subsample_(t: Tensor, strides: Numbers) -> Tensor:
-    """Return the memory of every n-th element along each axis; see `subsample`."""
+    """Return every n-th element along each axis as a view; see `subsample`."""
     t = as_tensor(t)
     return _sliced("subsample_", t, _steps("subsample_", t, strides))
 
@@ -226,7 +226,7 @@ def diag(t: Tensor) -> Tensor:
 
 
 def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
-    """Return tensors one after the other along an axis."""
+    """Return the concatenation of tensors along an axis."""
     tensors = _joined("concat", ts)
     place = axis_of("concat", tensors[0], axis)
     made: Tensor = apply("concat", lambda *parts: weft.concat(parts, axis=place), *tensors)
@@ -234,7 +234,7 @@ def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
 
 
 def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
-    """Return the memory of tensors one after the other along an axis."""
+    """Return the concatenation of tensors along an axis as a view."""
     tensors = _joined("concat_", ts)
     place = axis_of("concat_", tensors[0], axis)
     return view(
@@ -254,7 +254,7 @@ def _joined(kind: str, ts: Iterable[Tensor]) -> list[Tensor]:
 
 
 def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Return parts of t along an axis: a number of equal ones, or ones of given lengths."""
+    """Return parts of t along an axis: a number of equal parts, or parts of given lengths."""
     t = as_tensor(t)
     place = axis_of("split", t, axis)
     parts: int | list[int]

@@ -38,10 +38,10 @@ def matmul(
     output_type: Any = None,
     partials_type: Any = None,
 ) -> Tensor:
-    """Return the matrix product, of stacks of matrices and of vectors as in NumPy.
+    """Return the matrix product, with batches and vectors as in NumPy.
 
     `output_type` is the dtype of the result, by default that of the operands; sums of 16-bit floats
-    are accumulated in float32. The other arguments are hints without a meaning here.
+    are accumulated in float32. The other arguments have no effect.
     """
     wanted = None if output_type is None else dtypes.dtype.as_dtype(output_type).as_numpy()
 
@@ -54,7 +54,7 @@ def matmul(
 
 
 def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
-    """Return t with mean 0 and variance 1 over the last axis, times a weight, plus a bias."""
+    """Return t normalised over the last axis, times a weight, plus a bias."""
     small = real("layer_norm: eps", eps)
 
     def function(x: TensorOp, scale: TensorOp, shift: TensorOp) -> Any:
@@ -67,9 +67,9 @@ def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
 def group_norm(
     t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: float = 1e-5
 ) -> Tensor:
-    """Return t with mean 0 and variance 1 over each group of its second axis and all later ones.
+    """Return t normalised over each group of channels (axis 1) and all later axes.
 
-    Weight and bias have one element for each element of the second axis.
+    Weight and bias have one element for each channel.
     """
     groups, small = whole("group_norm: num_groups", num_groups, 1), real("group_norm: eps", eps)
 
@@ -89,9 +89,9 @@ def batch_norm_inference(
     epsilon: float = 1e-5,
     momentum: float = 0.9,
 ) -> Tensor:
-    """Return (t - mean) / sqrt(var + epsilon) * scale + bias by the second axis.
+    """Return (t - mean) / sqrt(var + epsilon) * scale + bias by channel (axis 1).
 
-    `momentum` is for training and a hint without a meaning here.
+    `momentum` is for training and has no effect here.
     """
     small = real("batch_norm_inference: epsilon", epsilon)
 
@@ -106,7 +106,7 @@ def batch_norm_inference(
 
 
 def _padding(kind: str, padding: Sequence[int], spatial: int) -> list[tuple[int, int]]:
-    """Return pairs of zeros before and after, from all before and then all after."""
+    """Return pairs of zeros before and after, from a list of all before and then all after."""
     given = wholes(f"{kind}: the padding", padding)
     if len(given) != 2 * spatial:
         refuse_value(
@@ -134,8 +134,7 @@ def conv(
     """Return the convolution of images (N, C, …) with filters (O, C / groups, …).
 
     `padding` has the zeros before each spatial axis, then those after; `pad_type` ``same_upper``,
-    ``same_lower`` or ``valid`` chooses them. The last three arguments are hints without a meaning
-    here.
+    ``same_lower`` or ``valid`` computes them. The last three arguments have no effect.
     """
     images, filters = matching("conv", t, weight)
     spatial = images.rank - 2
@@ -169,10 +168,10 @@ def conv_transpose(
     """Return the transposed convolution of images (N, C, …) with filters (C, O / groups, …).
 
     Each spatial axis has ``(n - 1) * stride + output_padding + (kernel - 1) * dilation + 1``
-    elements, less the padding. `output_shape`, its spatial lengths, decides the padding instead, as
-    in ONNX: the larger half is after the images for ``same_upper``, and otherwise before. So do
-    ``same_upper`` and ``same_lower``, for n times the stride. The last three arguments are hints
-    without a meaning here.
+    elements, less the padding. `output_shape`, its spatial lengths, determines the padding instead,
+    as in ONNX: the larger half is after the images for ``same_upper``, and otherwise before. So do
+    ``same_upper`` and ``same_lower``, for n times the stride. The last three arguments have no
+    effect.
     """
     images, filters = matching("conv_transpose", t, weight)
     spatial = images.rank - 2
@@ -216,7 +215,7 @@ def conv_transpose(
 
 
 def _halves(total: int, pad_type: str) -> tuple[int, int]:
-    """Return padding split in two; a negative total is refused where it is used."""
+    """Return padding split into halves; a negative total is refused by its user."""
     small = total // 2
     return (small, total - small) if pad_type == "same_upper" else (total - small, small)
 
@@ -233,12 +232,12 @@ def max_pool(
     ceil_mode: bool | None = None,
     storage_order: bool | None = None,
 ) -> Tensor:
-    """Return the largest element of each window over images (N, C, …).
+    """Return the maximum of each window over images (N, C, …).
 
-    `stride` and `dilation` are 1 by default. `padding` has what is added before each spatial axis,
-    then what is added after; `auto_pad` ``same_upper``, ``same_lower`` or ``valid`` chooses it.
-    `storage_order` is a hint without a meaning here. Raises popart_exception for `out_pads` other
-    than 0 and `in_dilations` other than 1.
+    `stride` and `dilation` are 1 by default. `padding` has the lengths before each spatial axis,
+    then those after; `auto_pad` ``same_upper``, ``same_lower`` or ``valid`` computes them.
+    `storage_order` has no effect. Raises popart_exception for `out_pads` other than 0 and
+    `in_dilations` other than 1.
     """
     window = _window("max_pool", t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
     _refuse_others("max_pool", out_pads, in_dilations)
@@ -256,7 +255,7 @@ def average_pool(
     auto_pad: str | None = "not_set",
     ceil_mode: bool | None = None,
 ) -> Tensor:
-    """Return the mean of each window over images (N, C, …), in which padding does not count.
+    """Return the mean of each window over images (N, C, …), without padded elements.
 
     See `max_pool` for the arguments.
     """
@@ -285,7 +284,7 @@ def _window(
     auto_pad: str | None,
     ceil_mode: bool | None,
 ) -> dict[str, Any]:
-    """Return the window of a pooling as weft's options."""
+    """Return the window options of weft for a pooling."""
     sizes = wholes(f"{kind}: the kernel size", kernel, least=1)
     ones = [1] * len(sizes)
     steps = ones if stride is None else wholes(f"{kind}: the stride", stride, least=1)
@@ -299,7 +298,7 @@ def _window(
         lengths = as_tensor(t).shape[2:]
         if not len(lengths) == len(sizes) == len(steps) == len(gaps):
             refuse_value(f"{kind} takes one number for each spatial axis of {as_tensor(t)!r}")
-        # As many windows as strides fit into the images.
+        # The last window must begin within the images.
         missing = [
             ((n - 1) // step) * step + (size - 1) * gap + 1 - n
             for n, size, step, gap in zip(lengths, sizes, steps, gaps, strict=True)
@@ -336,11 +335,11 @@ def nll_loss(
     reduction: str = "mean",
     log_prob: bool = False,
 ) -> Tensor:
-    """Return minus the logarithm of the probability of each label, reduced.
+    """Return the negative log-likelihood of labels, reduced.
 
-    `probs` (…, classes) are probabilities, or their logarithms with `log_prob`. A label equal to
-    `ignore_index` counts for nothing. `reduction` is ``mean``, ``sum`` or ``none``; raises
-    ValueError for another.
+    `probs` (…, classes) are probabilities, or their logarithms with `log_prob`. Labels equal to
+    `ignore_index` are ignored. `reduction` is ``mean``, ``sum`` or ``none``; raises ValueError for
+    another.
     """
     probs, labels = _checked("nll_loss", probs, labels, reduction)
     is_logarithm = flag("nll_loss: log_prob", log_prob)
@@ -361,10 +360,10 @@ def nll_loss_with_softmax_grad(
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> tuple[Tensor, Tensor]:
-    """Return `nll_loss` of the probabilities of a softmax, and its gradient by the logits.
+    """Return `nll_loss` of a softmax's probabilities, and its gradient with respect to the logits.
 
-    The gradient is ``(probs - onehot(labels)) * loss_grad``, over the number of labels that count
-    where the reduction is ``mean``, and 0 for labels that do not.
+    The gradient is ``(probs - onehot(labels)) * loss_grad``, divided by the number of labels that
+    are not ignored for ``mean``, and 0 for ignored labels.
     """
     probs, labels = _checked("nll_loss_with_softmax_grad", probs, labels, reduction)
     scale = as_tensor(loss_grad, probs)

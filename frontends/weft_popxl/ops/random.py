@@ -1,4 +1,4 @@
-"""Random numbers from a seed: a tensor of two uint32 that decides all of them."""
+"""Random numbers from a seed, which is a tensor of two uint32."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEEDS, _DROPOUT, _UNIFORM, _RADIUS, _ANGLE = range(5)
 
 
 def _bits(seed: TensorOp, shape: tuple[int, ...], stream: int) -> Any:
-    """Return random uint32: Philox counts on from bits that the first half of the seed gives."""
+    """Return random uint32: Philox at a counter that depends on the seed and the stream."""
 
     def drawn(call: TensorOp, axes: tuple[int, ...], number: int) -> Any:
         return RandomBitsOp(call, target_axes=make_axes(axes), seed=_KEY, stream=number)
@@ -66,7 +66,7 @@ def random_uniform(
     high: float = 1.0,
     dtype: Any = dtypes.float32,
 ) -> Tensor:
-    """Return numbers drawn evenly from [low, high), the same for the same seed."""
+    """Return uniformly distributed numbers in [low, high), determined by the seed."""
     first, end = real("random_uniform: low", low), real("random_uniform: high", high)
 
     def function(seed: TensorOp, lengths: tuple[int, ...]) -> Any:
@@ -82,7 +82,7 @@ def random_normal(
     std: float = 1.0,
     dtype: Any = dtypes.float32,
 ) -> Tensor:
-    """Return normally distributed numbers, the same for the same seed (Box and Muller, 1958)."""
+    """Return normally distributed numbers, determined by the seed (Box and Muller, 1958)."""
     middle, width = real("random_normal: mean", mean), real("random_normal: std", std)
 
     def function(seed: TensorOp, lengths: tuple[int, ...]) -> Any:
@@ -94,7 +94,7 @@ def random_normal(
 
 
 def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
-    """Return floats with elements set to 0 with chance p, and the others divided by 1 - p."""
+    """Return t with elements set to 0 with probability p, and the others divided by 1 - p."""
     t = as_tensor(t)
     return _dropped("dropout", t, seed_tensor, t.shape, p)
 
@@ -102,9 +102,9 @@ def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
 def shaped_dropout(
     t: Tensor, seed_tensor: Tensor, shape: Iterable[int], ratio: float = 0.5
 ) -> Tensor:
-    """Return what `dropout` does with a chance `ratio`, with a mask of a shape that broadcasts.
+    """Return `dropout` with probability `ratio` and a mask of a shape that broadcasts.
 
-    Raises popart_exception where the shape does not broadcast to that of t.
+    Raises popart_exception if the shape does not broadcast to that of t.
     """
     t, lengths = as_tensor(t), checked_shape(shape)
     if len(lengths) > t.rank or any(
@@ -129,7 +129,7 @@ def _dropped(kind: str, t: Tensor, seed_tensor: Any, shape: tuple[int, ...], p: 
 
 
 def split_random_seed(seed: Tensor, n: int = 2) -> tuple[Tensor, ...]:
-    """Return n new seeds that one seed decides."""
+    """Return n new seeds, determined by the seed."""
     count = whole("split_random_seed: n", n, least=1)
 
     def function(given: TensorOp) -> list[TensorOp]:

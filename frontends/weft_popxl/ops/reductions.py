@@ -1,4 +1,4 @@
-"""Reductions over axes, which are a number, an iterable of numbers, or None for all."""
+"""Reductions over axes: a number, an iterable of numbers, or None for all."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def mean(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def max(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element."""
+    """Return the maximum."""
     return _reduced("max", weft.max, t, axis, keepdims)
 
 
 def min(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element."""
+    """Return the minimum."""
     return _reduced("min", weft.min, t, axis, keepdims)
 
 
@@ -73,9 +73,9 @@ def prod(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def median(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the median, of an even number of elements the lower of the two in the middle.
+    """Return the median: of an even number of elements, the lower of the two middle ones.
 
-    It has the dtype of t, and is NaN where an element is.
+    It has the dtype of t, and is NaN if an element is.
     """
     return _reduced("median", _median, t, axis, keepdims)
 
@@ -113,7 +113,7 @@ def l1(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def l2(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the root of the sum of squares."""
+    """Return the square root of the sum of squares."""
     return _reduced("l2", weft.norm, t, axis, keepdims)
 
 
@@ -125,19 +125,19 @@ def sumsquare(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def argmax(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
-    """Return the index of the first largest element along an axis, as int32."""
+    """Return the index of the first maximum along an axis, as int32."""
     return _placed("argmax", weft.argmax, t, dim, keepdim)
 
 
 def argmin(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
-    """Return the index of the first smallest element along an axis, as int32."""
+    """Return the index of the first minimum along an axis, as int32."""
     return _placed("argmin", weft.argmin, t, dim, keepdim)
 
 
 def _placed(
     kind: str, function: Callable[..., TensorOp], t: Any, dim: int, keepdim: bool
 ) -> Tensor:
-    """Return the int32 index along an axis that a function finds."""
+    """Return the int32 index along an axis computed by a function."""
     t = as_tensor(t)
     place, keeps = axis_of(kind, t, dim), flag(f"{kind}: keepdim", keepdim)
     made: Tensor = apply(
@@ -147,7 +147,7 @@ def _placed(
 
 
 def cumsum(t: Tensor, dim: int = 0) -> Tensor:
-    """Return the running sum along an axis."""
+    """Return the cumulative sum along an axis."""
     t = as_tensor(t)
     place = axis_of("cumsum", t, dim)
     made: Tensor = apply("cumsum", lambda x: weft.cumsum(x, axis=place), t)
@@ -157,10 +157,9 @@ def cumsum(t: Tensor, dim: int = 0) -> Tensor:
 def topk(
     t: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Return the k largest or smallest elements along an axis in order, and their int32 indices.
+    """Return the k largest or smallest elements along an axis, sorted, and their int32 indices.
 
-    The largest come in descending order, the smallest in ascending, whether `sorted` asks for it
-    or not.
+    The largest are in descending order, the smallest in ascending, whatever `sorted` says.
     """
     t = as_tensor(t)
     place, count = axis_of("topk", t, axis), whole("topk: k", k, least=0)
@@ -176,11 +175,11 @@ def topk(
 
 
 def histogram(t: Tensor, levels: Iterable[float], absolute_of_input: bool = False) -> Tensor:
-    """Return how many elements lie below, between and above rising levels, as uint32.
+    """Return the numbers of elements below, between and above increasing levels, as uint32.
 
-    Number n of the result counts the elements from level n - 1 until below level n, the first one
-    those below all levels, the last one those not below any. With `absolute_of_input` the sizes of
-    the elements count. Raises ValueError for levels that do not rise.
+    Element n of the result counts the elements from level n - 1 to below level n; the first counts
+    those below all levels, the last the remaining ones. `absolute_of_input` counts absolute values.
+    Raises ValueError for levels that do not increase.
     """
     given = [real("histogram: a level", level) for level in several("histogram: levels", levels)]
     if not given or any(low >= high for low, high in itertools.pairwise(given)):

@@ -1,4 +1,4 @@
-"""Images in another resolution, and features of regions within them."""
+"""Resampling of images, and features of regions of interest."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def interpolate(
     nearest_mode: str = "round_prefer_floor",
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Tensor:
-    """Return t with each axis resized by its scale factor, a number >= 1.
+    """Return t with each axis resized by a scale factor >= 1.
 
     An axis of n elements gets floor(n * factor). `mode` is ``nearest``, ``linear`` or ``cubic``;
-    `nearest_mode`, for the first alone, is ``round_prefer_floor``, ``round_prefer_ceil``, ``floor``
+    `nearest_mode`, for the first only, is ``round_prefer_floor``, ``round_prefer_ceil``, ``floor``
     or ``ceil``. `coordinate_transformation_mode` is ``half_pixel``, ``pytorch_half_pixel``,
     ``align_corners`` or ``asymmetric``. Raises ValueError for any other value.
     """
@@ -77,10 +77,10 @@ def roi_align(
 ) -> Tensor:
     """Return the features of regions of images (N, C, H, W), averaged over a grid of bins.
 
-    `rois` (regions, 4) has rows x1, y1, x2, y2, which `spatial_scale` takes to the coordinates of
-    t, and `batch_index` (regions,) the image of each. `output_size` is the height and width of the
-    result (regions, C, height, width). Each bin is the mean of `sampling_ratio` samples along
-    either axis.
+    `rois` (regions, 4) has rows x1, y1, x2, y2, which `spatial_scale` converts to coordinates of t,
+    and `batch_index` (regions,) the image of each. `output_size` is the height and width of the
+    result (regions, C, height, width). Each bin is the mean of `sampling_ratio` samples along both
+    axes.
     """
     t, boxes = matching("roi_align", t, rois)
     images = as_tensor(batch_index, dtypes.int32)

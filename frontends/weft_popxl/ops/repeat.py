@@ -1,4 +1,4 @@
-"""Repeated calls: each gets the results of the one before."""
+"""Repeated calls, each on the results of the previous one."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ __all__ = ["RepeatInfo", "repeat", "repeat_with_info"]
 
 
 class RepeatInfo(CallSiteInfo):
-    """A repeated call. The first inputs, one for each output, are what the first round gets."""
+    """A repeated call. The first inputs, one for each output, are those of the first iteration."""
 
     loop: Loop
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """What the last round yields."""
+        """The outputs of the last iteration."""
         return self._returned
 
     def _called(self) -> tuple[Tensor, ...]:
         return (*self.called_graph.inputs, *self.called_graph._outputs)
 
     def _bring_back(self, places: Sequence[int]) -> None:
-        """Build the loop anew, with these inputs carried from round to round."""
+        """Rebuild the loop with these inputs carried between iterations."""
         if not places or not self.loop.count:
             return
         for tensor in self.outputs:
@@ -64,15 +64,16 @@ class RepeatInfo(CallSiteInfo):
 
 
 class Loop:
-    """The loop behind a repeated call.
+    """The loop of a repeated call.
 
-    Its body takes, besides what the user's graph does, the round's number, inputs that are changed
-    in place, and the slices of streams for all rounds; it yields, besides, these inputs and slices.
+    In addition to the tensors of the user's graph, its body takes the index of the iteration,
+    inputs that are changed in place, and the slices of streams of all iterations; it also yields
+    these inputs and slices.
 
     Attributes
     ----------
     changed
-        By the place of an input that is carried because it is changed in place, its last value.
+        The last value of each input that is carried because it is changed in place, by index.
     """
 
     def __init__(self, called: Graph, count: int, operands: Sequence[TensorOp]) -> None:
@@ -95,11 +96,11 @@ class Loop:
                 graph._stores.append(Store(stream, count * n, None))  # type: ignore[arg-type]
 
     def carry(self, places: Sequence[int]) -> None:
-        """Carry inputs that the graph changes in place from round to round."""
+        """Carry inputs that the graph changes in place between iterations."""
         self.kept = sorted({*self.kept, *places})
 
     def build(self) -> tuple[TensorOp, ...]:
-        """Return what the last round yields; what is stored goes to the current graph."""
+        """Return the results of the last iteration, and add its stores to the current graph."""
         if not self.count:
             return tuple(weft.value_of(op) for op in self.operands[: self.own])
         if not (self.kept or self.blocks or self.stored):
@@ -115,7 +116,7 @@ class Loop:
         return tuple(results)
 
     def _made(self, op: LoopOp) -> tuple[TensorOp, ...]:
-        """Return the results of the loop, which replaces the one that was built before."""
+        """Return the results of the loop, which replaces the previous version."""
         effects = get_current_graph()._effects
         if self.op in effects:
             effects.remove(self.op)
@@ -125,7 +126,7 @@ class Loop:
         return tuple(op.results)
 
     def _body(self) -> tuple[Any, ...]:
-        """Return the body with the number of rounds and the arguments of the loop."""
+        """Return the body with the number of iterations and the arguments of the loop."""
         turn = weft.placeholder((), weft.int32, name="round")
         inputs = [weft.placeholder(op.axes, op.dtype) for op in self.operands]
         kept = {
@@ -164,7 +165,7 @@ class Loop:
         return body, self.count, *given
 
     def _buffers(self) -> list[TensorOp]:
-        """Return zeros for all that the rounds will store."""
+        """Return zeros for all stores of the loop."""
         stores = [get_current_graph()._stores[number] for number in self.stored]
         return [
             weft.constant(np.zeros((each.count, *each.stream.shape), each.stream.dtype.as_numpy()))
@@ -172,7 +173,7 @@ class Loop:
         ]
 
     def _loaded(self, turn: TensorOp, blocks: Sequence[TensorOp]) -> list[TensorOp]:
-        """Return, for each load of the graph, its slices in one round."""
+        """Return the slices of one iteration for each load of the graph."""
         block_of = {load.stream: op for load, op in zip(self.blocks, blocks, strict=True)}
         sums = totals(self.called._loads)
         first = dict.fromkeys(sums, 0)
@@ -188,7 +189,7 @@ class Loop:
     def _filled(
         self, turn: TensorOp, slots: Sequence[TensorOp], made: Sequence[TensorOp]
     ) -> list[TensorOp]:
-        """Return buffers with what one round stores."""
+        """Return the buffers with the stores of one iteration."""
         sums = totals(self.called._stores)
         parts: dict[Any, list[TensorOp]] = {stream: [] for stream in sums}
         results = made[self.own + len(self.captured.modified) :]
@@ -209,12 +210,12 @@ def repeat_with_info(
     inputs_dict: Mapping[Tensor, Any] | None = None,
     check_inputs: bool = True,
 ) -> RepeatInfo:
-    """Call a graph a number of times and return what is known of it.
+    """Call a graph repeatedly and return the call site.
 
-    The outputs of each round are the first inputs of the next; the other inputs are the same in all
-    rounds. With a count of 0 the outputs are the first inputs. Inputs are always checked, so
-    `check_inputs` is a hint. Raises ValueError for a count below
-    0 and for fewer inputs than outputs, and what `call` raises.
+    The outputs of each iteration are the first inputs of the next; the other inputs are loop
+    invariants. With a count of 0 the outputs are the first inputs. Inputs are always checked;
+    `check_inputs` has no effect. Raises ValueError for a count below 0 and for fewer inputs than
+    outputs, and the errors of `call`.
     """
     repeat_count = whole("Repeat count", repeat_count)
     if repeat_count < 0:
@@ -255,5 +256,5 @@ def repeat(
     *inputs: Any,
     inputs_dict: Mapping[Tensor, Any] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Call a graph a number of times and return the last outputs; see `repeat_with_info`."""
+    """Call a graph repeatedly and return the last outputs; see `repeat_with_info`."""
     return repeat_with_info(graph, repeat_count, *inputs, inputs_dict=inputs_dict)._returned

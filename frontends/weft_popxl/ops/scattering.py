@@ -1,4 +1,4 @@
-"""Ops that put elements at indices: one tensor into another, or what elements make together."""
+"""Scatters, and reductions of elements with equal indices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["scatter", "scatter_reduce"]
 
 
 def _everywhere(indices: TensorOp, place: int) -> Any:
-    """Return the index of each element, as rows for scatter_nd, of indices along one axis."""
+    """Return the index of each element, as rows for scatter_nd, from indices along one axis."""
     lengths = tuple(indices.shape)
     columns = [
         weft.reshape(weft.cast(indices, weft.int64), (-1, 1))
@@ -38,13 +38,13 @@ def scatter(
     axis: int = 0,
     available_memory_proportion: float | None = None,
 ) -> Tensor:
-    """Return t with single elements replaced, whose places along an axis are indices.
+    """Return t with single elements replaced at indices along an axis.
 
-    Indices and values have as many axes as t, no longer than t along the others: for axis 0,
-    ``t[indices[i, j], j] = values[i, j]``. Indices may have an axis of length 1 where the values
+    Indices and values have the rank of t, and are no longer than t along the other axes: for axis
+    0, ``t[indices[i, j], j] = values[i, j]``. Indices may have an axis of length 1 where the values
     have a longer one, or be a vector with an index for each slice of the values along the axis. Of
-    several values for one place the last in row-major order counts. The proportion of memory is a
-    hint without a meaning here.
+    several values for one element the last in row-major order is kept.
+    `available_memory_proportion` has no effect.
     """
     return _scattered("scatter", t, indices, values, axis, "set")
 
@@ -77,7 +77,7 @@ def _broadcasts(indices: tuple[int, ...], values: tuple[int, ...], place: int) -
 
 
 def _put(x: TensorOp, index: TensorOp, new: TensorOp, place: int, how: str) -> Any:
-    """Return a tensor with values put at indices along an axis, to which these are broadcast."""
+    """Return a tensor with values scattered along an axis; the indices are broadcast to them."""
     length = new.shape[place]
     if index.shape == (length,) and new.shape == (*x.shape[:place], length, *x.shape[place + 1 :]):
         return weft.scatter(x, index, new, place, how)
@@ -91,7 +91,7 @@ _WAYS = {"sum": "add", "max": "max", "min": "min", "mul": "mul", "none": "set"}
 
 
 def _start(reduction: str, dtype: np.dtype[Any]) -> Any:
-    """Return what does not matter to a reduction."""
+    """Return the identity element of a reduction."""
     if reduction in ("sum", "none", "mul"):
         return reduction == "mul"
     if dtype.kind in "iu":
@@ -111,14 +111,14 @@ def scatter_reduce(
     axis_size: int | None = None,
     available_memory_proportion: float | None = None,
 ) -> Tensor:
-    """Return what elements with the same index along an axis make together.
+    """Return the reduction of elements with equal indices along an axis.
 
-    `reduction` is ``sum``, ``max``, ``min``, ``mul`` or ``none``, which keeps the last. The
-    result has the length `axis_size` along the axis and begins as `initial_values`, by default
-    what does not matter; where nothing was met it is then 0, and 1 for ``mul``. Indices have the
-    shape of `data`, with 1 in the place of some lengths, or are a vector with an index for each
-    slice of `data` along the axis. The proportion of memory is a hint without a meaning here.
-    Raises ValueError for another reduction.
+    `reduction` is ``sum``, ``max``, ``min``, ``mul`` or ``none``, which keeps the last. The result
+    has the length `axis_size` along the axis and is initialised to `initial_values`, by default the
+    identity element; without elements it is then 0, and 1 for ``mul``. Indices have the shape of
+    `data`, with 1 in the place of some lengths, or are a vector with an index for each slice of
+    `data` along the axis. `available_memory_proportion` has no effect. Raises ValueError for
+    another reduction.
     """
     data = as_tensor(data)
     how = _WAYS[one_of("scatter_reduce: the reduction", reduction, list(_WAYS))]

@@ -1,4 +1,4 @@
-"""Ops that update a tensor in place, most of them a variable."""
+"""In-place updates of tensors, usually of variables."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def _updated(kind: str, function: Any, t: Tensor, X: Any, *factors: Any) -> Tens
 
 
 def _factor(factor: Any, t: Tensor) -> Tensor:
-    """Return a number as a tensor; one for a tensor of integers has no fraction."""
+    """Return a factor as a tensor; for an integer tensor it must be an integer."""
     return as_tensor(factor, dtypes.float32 if t.dtype.is_float else t.dtype)
 
 
 def accumulate_(t: Tensor, X: Tensor, f: Any = None) -> Tensor:  # noqa: N803
-    """Add f X to t in place; f is a number or a scalar, 1 if it is None."""
+    """Add f X to t in place; f is a number or a scalar, 1 for None."""
     return _updated("accumulate_", lambda t, x, f: t + f * x, t, X, 1.0 if f is None else f)
 
 
@@ -58,7 +58,7 @@ def accumulate_square_(t: Tensor, X: Tensor, f: Any = 1.0) -> Tensor:  # noqa: N
 
 
 def accumulate_mean_(t: Tensor, X: Tensor, step: Any) -> Tensor:  # noqa: N803
-    """Take X into the mean t of `step` tensors: set t to (step t + X) / (step + 1)."""
+    """Update the mean t of `step` tensors by X: set t to (step t + X) / (step + 1)."""
     t = as_tensor(t)
     if not t.dtype.is_float:
         raise popart_exception(f"accumulate_mean_ takes floats, not {t!r}: ops.cast it")
@@ -87,7 +87,7 @@ def accumulate_moving_average_square_(t: Tensor, X: Tensor, f: Any) -> Tensor:  
 
 
 def accumulator_scale_(t: Tensor, f: Any) -> Tensor:
-    """Multiply t by f in place, a number or a scalar."""
+    """Multiply t by a number or a scalar f in place."""
     t = as_tensor(t)
     return change("accumulator_scale_", lambda t, f: t * f, t, _factor(f, t))
 
@@ -110,10 +110,10 @@ def sparse_accumulate_(
     f: Any = None,
     W: Tensor | None = None,  # noqa: N803
 ) -> Tensor:
-    """Add f X in place to the slices of t at indices along an axis; repeated indices add up.
+    """Add f X in place to the slices of t at indices along an axis; repeated indices accumulate.
 
-    X has the shape that `ops.gather` of t with the indices has, and f is a number or a scalar, 1 if
-    it is None. W is a hint without a meaning here.
+    X has the shape of `ops.gather` of t at the indices, and f is a number or a scalar, 1 for None.
+    W has no effect.
     """
     kind = "sparse_accumulate_"
     t, new = as_tensor(t), as_tensor(X, as_tensor(t))
@@ -144,10 +144,10 @@ def adam_updater(
 ) -> Tensor:
     """Return the step of Adam (Kingma and Ba, 2014) from its moving averages m and v.
 
-    It is ``m / (sqrt(v) + epsilon)``, with `weight_decay` plus that times the weight. With a
-    `time_step`, which is increased by 1 in place, m and v are first divided by ``1 - beta1**t`` and
-    ``1 - beta2**t``. Raises ValueError for a decay without a weight, and for a time step without
-    both betas.
+    It is ``m / (sqrt(v) + epsilon)``, plus `weight_decay` times the weight. With a `time_step`,
+    which is increased by 1 in place, m and v are first divided by ``1 - beta1**t`` and ``1 -
+    beta2**t``. Raises ValueError for a decay without a weight, and for a time step without both
+    betas.
     """
     return _step(
         "adam_updater", weft.sqrt, acc_first_order, acc_second_order, weight, time_step,
@@ -165,7 +165,7 @@ def lamb_updater(
     beta2: float | Tensor | None = None,
     epsilon: float | Tensor = 1e-7,
 ) -> Tensor:
-    """Return the step of LAMB (You et al., 2019), which is that of `adam_updater`.
+    """Return the step of LAMB (You et al., 2019) before scaling, which equals `adam_updater`.
 
     `adam_var_update` scales it by the norms of weight and step.
     """
@@ -186,9 +186,9 @@ def adamax_updater(
 ) -> Tensor:
     """Return the step of Adamax (Kingma and Ba, 2014) from a moving average m and a norm v.
 
-    It is ``m / (1 - beta1**t) / (v + epsilon)``, with `weight_decay` plus that times the weight.
-    The time step t is increased by 1 in place. Raises ValueError without it, and for a decay
-    without a weight.
+    It is ``m / (1 - beta1**t) / (v + epsilon)``, plus `weight_decay` times the weight. The time
+    step t is increased by 1 in place. Raises ValueError without it, and for a decay without a
+    weight.
     """
     if time_step is None:
         refuse_value("adamax_updater needs the time step")
@@ -211,7 +211,7 @@ def _step(
 ) -> Tensor:
     """Return m / (root(v) + epsilon) + weight_decay * weight.
 
-    With a time step t, m and v are first divided by 1 - beta**t, so far as there are betas.
+    With a time step t, m and v are first divided by 1 - beta**t for the given betas.
     """
     is_zero = isinstance(weight_decay, int | float) and weight_decay == 0
     has_decay = weight_decay is not None and not is_zero
@@ -252,11 +252,10 @@ def adam_var_update(
     learning_rate: float | Tensor | None = None,
     max_weight_norm: float | Tensor | None = None,
 ) -> Tensor:
-    """Take ``learning_rate * sqrt(r1 / r2) * x`` from t in place, the step of LAMB.
+    """Subtract ``learning_rate * sqrt(r1 / r2) * x`` from t in place, the step of LAMB.
 
-    r1 and r2 are the sums of squares of the weight and of the step (You et al., 2019); where one is
-    0 the quotient is 1. `learning_rate` is 1 if it is None; `max_weight_norm` limits the root of
-    r1.
+    r1 and r2 are the sums of squares of the weight and of the step (You et al., 2019); if one is 0
+    the quotient is 1. `learning_rate` is 1 for None; `max_weight_norm` limits the root of r1.
     """
     limit = np.inf if max_weight_norm is None else max_weight_norm
     rate = 1.0 if learning_rate is None else learning_rate

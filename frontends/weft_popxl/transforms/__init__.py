@@ -1,4 +1,4 @@
-"""Transforms: functions that make or change whole graphs."""
+"""Graph transforms."""
 
 from weft_popxl.transforms.autodiff import (
     ExpectedConnection,

@@ -1,6 +1,6 @@
-"""Autodiff as a transform: from a graph to the graph of its gradients, under PopXL's names.
+"""The transform from a graph to its gradient graph, with PopXL's names.
 
-The gradient graph itself is made by `weft.autodiff`.
+The gradient graph is built by `weft.autodiff`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft_popxl.transforms.info import (
 __all__ = ["ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "autodiff"]
 
 WAYS = ("error", "zeros", "skip")
-"""What to do about an input that the outputs do not depend on."""
+"""The options for an input without a gradient."""
 
 
 def autodiff(
@@ -37,35 +37,35 @@ def autodiff(
     recompute: bool = False,
     on_missing: str = "error",
 ) -> Any:
-    """Return a new gradient graph of a graph, as `GradGraphInfo`.
+    """Return a new gradient graph as `GradGraphInfo`.
 
     Parameters
     ----------
     graph
-        The forward graph, which stays as it is, but for outputs that are added after those it has.
+        The forward graph. Autodiff appends saved values to its outputs, but does not change it
+        otherwise.
     grads_provided
-        The outputs whose gradients are given to the gradient graph; by default all that hold
-        floats, or all where none does. One that is listed twice has two.
+        The outputs whose gradients are inputs of the gradient graph; by default all floating-point
+        outputs, or all outputs if there is none. An output that is listed twice has two gradients.
     grads_required
-        The inputs whose gradients it yields, in that order; by default all that hold floats, or
-        all where none does. Integers are differentiated as if they were floats, and the gradients
-        are cut off.
+        The inputs whose gradients are outputs, in that order; by default all floating-point inputs,
+        or all inputs if there is none. Integers are differentiated as if they were floats, and the
+        gradients are truncated.
     called_graphs_grad_info
-        Gradient graphs that are there already, for graphs that this one calls. These are not
-        differentiated again.
+        Existing gradient graphs of called graphs, which are not differentiated again.
     return_all_grad_graphs
-        Whether to return a mapping with the gradient graphs of all graphs that it calls as well.
-        These take the gradients of all outputs that can have one, so they fit every other call.
+        Whether to return a mapping that also has the gradient graphs of all called graphs. These
+        take the gradients of all differentiable outputs, so they fit every other call.
     recompute
-        Whether the gradient graph computes again what it needs, from the inputs of the forward
-        graph, instead of having the forward graph yield it. What prints prints once all the same.
+        Whether the gradient graph recomputes values from the inputs of the forward graph instead of
+        reading saved values. Effects such as printing are not repeated.
     on_missing
-        What to do about inputs that the outputs do not depend on: ``error``, ``zeros`` or ``skip``.
+        The handling of inputs that the outputs do not depend on: ``error``, ``zeros`` or ``skip``.
 
-    Raises TypeError for arguments of other kinds, and popart_exception for tensors of another
-    graph, for a gradient graph of another graph, for a graph that changes something in place, and
-    where a required gradient does not exist, or where one that was given for a called graph leaves
-    out what arrives or is required.
+    Raises TypeError for arguments of wrong types. Raises popart_exception for tensors of another
+    graph, for a gradient graph of another graph, for a graph with in-place changes, for a required
+    gradient that does not exist, and for a given gradient graph that lacks a provided or required
+    gradient.
     """
     if not isinstance(graph, Graph):
         refuse_type(f"autodiff takes a graph, not {graph!r}")
@@ -94,7 +94,7 @@ def _fits(info: GradGraphInfo, provided: Sequence[Tensor], required: Sequence[Te
 def _checked(
     graph: Graph, provided: Iterable[Tensor] | None, required: Iterable[Tensor] | None
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the tensors whose gradients are given and wanted."""
+    """Return the tensors of the provided and required gradients, after checks."""
     given = _own(graph, "grads_provided", provided, graph._outputs)
     wanted = _own(graph, "grads_required", required, graph.inputs)
     for tensor in given:
@@ -145,7 +145,7 @@ def _own(
 
 
 def _checked_known(given: Known | None) -> dict[Graph, GradGraphInfo]:
-    """Return the gradient graphs that are there already."""
+    """Return the existing gradient graphs, after checks."""
     if given is None:
         return {}
     what = "called_graphs_grad_info"
@@ -164,7 +164,7 @@ def _checked_known(given: Known | None) -> dict[Graph, GradGraphInfo]:
 
 
 def _require_differentiable(graph: Graph, known: Known) -> None:
-    """Refuse graphs that change something in place, and those that are marked as not to be done."""
+    """Refuse graphs with in-place changes, and those marked as not differentiable."""
     waiting, seen = [graph], {graph}
     while waiting:
         each = waiting.pop()
@@ -184,7 +184,7 @@ def _require_differentiable(graph: Graph, known: Known) -> None:
         waiting.extend(other for other in called if other not in known)
 
 
-# `transforms.autodiff` is the function; programs use it as the module of that name as well.
+# Programs also use the function `transforms.autodiff` as the module of that name.
 vars(autodiff).update(
     autodiff=autodiff,
     ExpectedConnection=ExpectedConnection,

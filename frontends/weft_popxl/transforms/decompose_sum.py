@@ -1,4 +1,4 @@
-"""Sums of many tensors as additions of two."""
+"""Decomposition of sums of many tensors into binary additions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["decompose_sum"]
 
 
 def decompose_sum(graph: Graph) -> Graph:
-    """Return the graph, whose sums of several tensors are additions of two.
+    """Return the graph unchanged, since it has binary additions only.
 
-    They are so from the start: gradients that meet are added one by one, as they become known.
+    Gradients are accumulated one by one, as they become available.
     """
     if not isinstance(graph, Graph):
         refuse_type(f"decompose_sum takes a graph, not {graph!r}")

@@ -1,4 +1,4 @@
-"""Runs of `weft.autodiff` on the graphs of an Ir, and what they make as graphs of the Ir."""
+"""Applies `weft.autodiff` to graphs of an Ir, and converts the results to graphs of the Ir."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ logger = logging.getLogger("weft_popxl")
 
 
 class Differentiation:
-    """One run of `weft.autodiff`.
+    """One application of `weft.autodiff`.
 
     Parameters
     ----------
     graph
         The graph to differentiate.
     known
-        Gradient graphs that are there already.
+        Existing gradient graphs.
     recompute
-        Whether the gradient graph takes nothing from inside the forward graph.
+        Whether to recompute values instead of saving them.
     is_integer
-        Whether to differentiate as if integers were floats.
+        Whether to differentiate integers as if they were floats.
     """
 
     def __init__(self, graph: Graph, known: Known, recompute: bool, is_integer: bool) -> None:
@@ -57,7 +57,7 @@ class Differentiation:
     def infos(
         self, provided: Sequence[Tensor], required: Sequence[Tensor], on_missing: str
     ) -> dict[Graph, GradGraphInfo]:
-        """Return the gradient graphs that are new, by the graph that each is of."""
+        """Return the new gradient graphs by forward graph."""
         cores = self.of_called()
         own = self.run(provided, required, cores)
         missing = self.independent(own)
@@ -84,9 +84,9 @@ class Differentiation:
         return made
 
     def of_called(self) -> dict[Graph, Any]:
-        """Return gradient graphs that fit every call of the graphs that are called, by graph.
+        """Return general gradient graphs of the called graphs, which fit every call.
 
-        Those that are known are as they are.
+        Existing ones are returned unchanged.
         """
         cores: dict[Graph, Any] = {}
         for each in called_first(self.graph, self.known):
@@ -104,7 +104,7 @@ class Differentiation:
         return cores
 
     def core(self, graph: Graph) -> weft.Graph:
-        """Return the graph that is differentiated in the place of one of the Ir."""
+        """Return the graph that is differentiated in place of one of the Ir."""
         captured = graph.captured().graph
         try:
             return floating(captured) if self.is_integer else captured
@@ -120,7 +120,7 @@ class Differentiation:
         required: Sequence[Tensor],
         cores: Mapping[Graph, Any],
     ) -> Any:
-        """Return what `weft.autodiff` makes with gradient graphs of the graphs that are called."""
+        """Return the result of `weft.autodiff`, with gradient graphs of the called graphs."""
         try:
             return weft.autodiff(
                 self.core(self.graph),
@@ -136,7 +136,7 @@ class Differentiation:
             ) from None
 
     def op(self, forward: Graph, tensor: Tensor) -> Any:
-        """Return the op of an input or output in what is differentiated in a graph's place."""
+        """Return the op of an input or output in the differentiated graph."""
         captured, core = forward.captured(), self.core(forward)
         if core is captured.graph:
             return captured.op_of[tensor]
@@ -145,11 +145,11 @@ class Differentiation:
         return core.outputs[forward._outputs.index(tensor)]
 
     def with_gradient(self, forward: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Return those of some inputs or outputs of a graph that may have gradients."""
+        """Return the inputs or outputs that may have gradients."""
         return [tensor for tensor in tensors if is_inexact(self.op(forward, tensor).dtype)]
 
     def independent(self, core: Any) -> list[Tensor]:
-        """Return inputs whose gradients depend on no gradient that is given: they are zero."""
+        """Return inputs whose gradients depend on no provided gradient: they are zero."""
         seeds = (1 << len(core.provided)) - 1
         return [
             self.tensor(self.graph, fwd)
@@ -172,8 +172,8 @@ class Differentiation:
     def info(self, forward: Graph, core: Any, provided: Sequence[Tensor]) -> GradGraphInfo:
         """Return a gradient graph as a new graph of the Ir.
 
-        `provided` are the outputs whose gradients it takes; those without gradients get an input
-        that nothing reads.
+        `provided` are the outputs whose gradients are inputs; those without a gradient get an
+        unused input.
         """
         given = len(core.provided)
         pairs = zip(core.inputs[given:], core.graph.inputs[given:], strict=True)
@@ -222,7 +222,7 @@ def _name(connection: ExpectedConnection) -> str:
 
 
 def _called(graph: weft.Graph, graphs: Mapping[weft.Graph, Graph]) -> tuple[Graph, ...]:
-    """Return the graphs of the Ir that a graph calls, itself or in those that are none of it."""
+    """Return the graphs of the Ir that a graph calls, directly or through graphs of no Ir."""
 
     def called(each: Any) -> Sequence[Any]:
         return () if each in graphs else each.called
@@ -236,7 +236,7 @@ _dependence: weakref.WeakKeyDictionary[weft.Graph, list[int]] = weakref.WeakKeyD
 
 
 def dependence(graph: weft.Graph) -> list[int]:
-    """Return for each output of a captured graph, as bits, on which inputs it depends."""
+    """Return for each output of a captured graph a bit set of the inputs that it depends on."""
     found = _dependence.get(graph)
     if found is None:
         bits: dict[Any, int] = {op: 1 << place for place, op in enumerate(graph.inputs)}
@@ -252,7 +252,7 @@ def dependence(graph: weft.Graph) -> list[int]:
 
 
 def _dependence_inside(op: Any) -> list[int]:
-    """Return for each result of an op that runs graphs on which operands it depends."""
+    """Return for each result of a call, loop or conditional the operands that it depends on."""
     first, *other = (dependence(graph) for graph in op.graphs)
     if isinstance(op, CondOp):
         place = 1 + len(op.then_graph.inputs)
@@ -283,9 +283,9 @@ def _refuse_missing(missing: Sequence[Tensor]) -> None:
 
 
 def called_first(graph: Graph, known: Known) -> list[Graph]:
-    """Return the graphs that a graph calls, directly or not, each after those that it calls.
+    """Return the graphs that a graph calls, transitively, each after its own callees.
 
-    What only known graphs call is left out.
+    Graphs that only known graphs call are omitted.
     """
 
     def called(each: Any) -> Sequence[Any]:

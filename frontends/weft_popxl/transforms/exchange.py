@@ -1,4 +1,4 @@
-"""Contexts that ask for exchanges with the host to be merged, or to overlap with computation."""
+"""Contexts that request merged or overlapped exchanges with the host."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["io_tile_exchange", "merge_exchange"]
 
 @contextmanager
 def merge_exchange() -> Iterator[None]:
-    """Accept the wish that loads and stores be merged: they are, all data pass before and after."""
+    """Accept a request to merge loads and stores: they always are, before and after a run."""
     yield
 
 
 @contextmanager
 def io_tile_exchange() -> Iterator[None]:
-    """Accept the wish that loads and stores overlap with computation, which has no meaning here."""
+    """Accept a request to overlap loads and stores with computation, without effect."""
     yield

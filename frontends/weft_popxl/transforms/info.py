@@ -1,4 +1,4 @@
-"""What is known of a gradient graph: which tensors of the forward graph stand behind it."""
+"""The correspondence of a gradient graph's inputs and outputs to tensors of the forward graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "Kno
 
 
 class ExpectedConnectionType(enum.Enum):
-    """What an input or output of a gradient graph stands for: a forward value or a gradient."""
+    """The kind of a gradient graph's input or output: a forward value or a gradient."""
 
     Fwd = "Fwd"
     FwdGrad = "FwdGrad"
@@ -26,7 +26,7 @@ class ExpectedConnectionType(enum.Enum):
 
 @dataclass(frozen=True)
 class ExpectedConnection:
-    """What an input or output of a gradient graph stands for.
+    """The meaning of an input or output of a gradient graph.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class ExpectedConnection:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GradGraphInfo:
-    """A gradient graph, and what its inputs and outputs mean; `autodiff` makes it.
+    """A gradient graph with the meanings of its inputs and outputs, created by `autodiff`.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class GradGraphInfo:
     forward_graph
         The graph that was differentiated.
     expected_inputs, expected_outputs
-        What each input and output of the gradient graph stands for, in their order.
+        The meanings of the inputs and outputs, in order.
     """
 
     graph: Graph
@@ -66,19 +66,19 @@ class GradGraphInfo:
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The forward tensors behind the inputs."""
+        """The forward tensors of the inputs."""
         return tuple(each.fwd_tensor for each in self.expected_inputs)
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The forward tensors behind the outputs."""
+        """The forward tensors of the outputs."""
         return tuple(each.fwd_tensor for each in self.expected_outputs)
 
     def inputs_dict(self, fwd_call_info: CallSiteInfo) -> dict[Tensor, Tensor]:
-        """Return, for inputs that are values of the forward graph, what they are in a call of it.
+        """Return the forward values for a call of the gradient graph, by its input.
 
-        To call the gradient graph with, after the gradients of the outputs. Raises TypeError if the
-        call is one of another graph.
+        They are passed after the gradients of the outputs. Raises TypeError for a call of another
+        graph.
         """
         self._require(fwd_call_info, self.forward_graph)
         return {
@@ -90,9 +90,9 @@ class GradGraphInfo:
     def fwd_graph_ins_to_grad_parent_outs(
         self, grad_call_info: CallSiteInfo
     ) -> dict[Tensor, Tensor]:
-        """Return, for inputs of the forward graph, their gradients in a call of `graph`.
+        """Return the gradients in a call of `graph`, by input of the forward graph.
 
-        Raises TypeError if the call is one of another graph.
+        Raises TypeError for a call of another graph.
         """
         self._require(grad_call_info, self.graph)
         return dict(zip(self.outputs, grad_call_info.outputs, strict=False))
@@ -100,10 +100,10 @@ class GradGraphInfo:
     def fwd_parent_ins_to_grad_parent_outs(
         self, fwd_call_info: CallSiteInfo, grad_call_info: CallSiteInfo
     ) -> dict[Tensor, Tensor]:
-        """Return, for inputs of a forward call, their gradients; of one given twice their sum.
+        """Return the gradients of a forward call's inputs; those of repeated inputs are summed.
 
-        The sum is built in the graph that makes the gradient call, whichever graph is open. Raises
-        TypeError if one of the calls is one of another graph.
+        The sum is built in the graph of the gradient call, whichever graph is open. Raises
+        TypeError for a call of another graph.
         """
         self._require(fwd_call_info, self.forward_graph)
         places = {tensor: n for n, tensor in enumerate(self.forward_graph.inputs)}

@@ -1,4 +1,4 @@
-"""Graphs of integers, differentiated as if the integers were floats, as PopXL allows it."""
+"""Differentiation of integers as if they were floats, which PopXL permits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _floating: weakref.WeakKeyDictionary[weft.Graph, weft.Graph] = weakref.WeakKeyDi
 
 
 def floating(graph: weft.Graph) -> weft.Graph:
-    """Return a captured graph with float32 in the place of integers, made once for each.
+    """Return a captured graph with float32 in place of integers; the result is cached.
 
-    It is the graph itself where nothing changes. Raises what an op raises that takes integers
-    alone, such as one with indices.
+    A graph without integers is returned unchanged. Raises the error of an op that requires
+    integers, such as one with indices.
     """
     found = _floating.get(graph)
     if found is None:
@@ -43,7 +43,7 @@ def floating(graph: weft.Graph) -> weft.Graph:
 
 
 def _floated(op: Any, new: Mapping[Op, Any]) -> Any:
-    """Return an op on operands some of which became floats."""
+    """Return an op rebuilt on operands some of which became floats."""
     args = [new[arg] for arg in op.args]
     if isinstance(op, ParameterOp):
         if not dtypes.is_integer(op.dtype):
@@ -59,7 +59,7 @@ def _floated(op: Any, new: Mapping[Op, Any]) -> Any:
     if divided is None:
         return made
     quotient = weft.divide(*(_as_float(new[each]) for each in divided))
-    # Without the fraction, but with the gradient of the quotient with it.
+    # Truncated, with the gradient of the exact quotient.
     return weft.stop_gradient(made) + (quotient - weft.stop_gradient(quotient))
 
 
@@ -69,7 +69,7 @@ def _on_floats(op: Any, args: Sequence[Any]) -> Any:
         names = [name for name, value in fields.items() if isinstance(value, weft.Graph)]
         fields.update((name, floating(fields[name])) for name in names)
         inputs = [each for name in names for each in fields[name].inputs]
-        # The first operand of a choice is its condition.
+        # The first operand of a selection is its condition.
         rest = len(args) - len(inputs)
         return type(op)(*args[:rest], *_fitting(args[rest:], inputs), **fields)
     try:
@@ -79,9 +79,9 @@ def _on_floats(op: Any, args: Sequence[Any]) -> Any:
 
 
 def _divided(op: Any) -> tuple[Any, ...] | None:
-    """Return what an op divides if it is the quotient of integers that `ops.div` makes.
+    """Return the dividend and divisor if an op is an integer quotient of `ops.div`.
 
-    That is the product of the signs times the quotient of the absolute values, rounded down.
+    It is the product of the signs times the quotient of the absolute values, rounded down.
     """
     if not (isinstance(op, MultiplyOp) and isinstance(op.args[1], FloorDivideOp)):
         return None
@@ -107,7 +107,7 @@ def _fitting(args: Iterable[Any], inputs: Iterable[Any]) -> list[Any]:
 def as_integers(
     graph: weft.Graph, inputs: Sequence[np.dtype[Any]], outputs: Sequence[np.dtype[Any]]
 ) -> weft.Graph:
-    """Return a graph with inputs and outputs of other dtypes, cast on the way in and out."""
+    """Return a graph with inputs and outputs cast from and to other dtypes."""
     given = [
         weft.placeholder(op.axes, dtype, name=op.source.name)
         for op, dtype in zip(graph.inputs, inputs, strict=True)
