@@ -6,9 +6,11 @@ import ctypes
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
+from weft.errors import StateError
 from weft.runtime.host_threads import available_processors
 from weft.runtime.program import Program
 from weft_c.runtime.bound_segment import BoundSegment
@@ -115,14 +117,24 @@ class NativeKernelGroup(GPUKernelGroup):
         bind = binder() if self._is_direct else None
         if bind is None:
             return self
+        # The collector cannot follow the builtin's references, so it must not hold the group. The
+        # closures hold the memory that it writes to.
+        group, memory = ref(self), (self.table, self.is_bound)
+
+        def alive() -> NativeKernelGroup:
+            found = group()
+            if found is None or not memory:
+                raise StateError("the computation of this program is gone")
+            return found
+
         found: Callable[..., None] = bind(
             ctypes.cast(self.library.weft_program, ctypes.c_void_p),
             ctypes.addressof(self.table),
             ctypes.addressof(self.is_bound),
             self.text.arrays,
             self._is_short,
-            self.__call__,
-            self.report,
+            lambda *arrays: alive()(*arrays),
+            lambda *arrays: alive().report(*arrays),
         )
         return found
 
