@@ -20,6 +20,7 @@ from weft_c.matmul.products import takes_prologue
 from weft_c.processor import Processor
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.source.functions import Function, GPUKernel, HostCall, LibraryCall, Source
+from weft_c.spatial.packed_filters import legalized
 
 __all__ = [
     "CUDA",
@@ -35,6 +36,7 @@ __all__ = [
     "Processor",
     "Source",
     "fusible",
+    "legalized",
     "lower",
     "matmul",
     "ops",

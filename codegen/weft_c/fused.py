@@ -16,9 +16,11 @@ from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft_c.loops.elementwise import ElementWiseKernel
-from weft_c.loops.loop_nest import make_loop_nest
+from weft_c.loops.loop_nest import make_loop_nest, make_pointwise_nest
 from weft_c.loops.pointwise import write_map
 from weft_c.lowering import Lowering, needs_scratch, rules
+from weft_c.matmul.accumulators import accumulator
+from weft_c.matmul.epilogues import FusedEpilogue
 from weft_c.matmul.products import is_own_kernel, scratch_of_product, write_product
 from weft_c.processor import Processor
 from weft_c.reductions.combiners import REDUCTIONS
@@ -30,6 +32,8 @@ from weft_c.reductions.split import (
 )
 from weft_c.source import expressions
 from weft_c.source.expressions import has_expression
+from weft_c.spatial.packed_convolution import packed_convolution_bytes, write_packed_convolution
+from weft_c.spatial.packed_filters import PackedConvolutionOp
 
 
 def fusible(op: Op, processor: Processor) -> bool:
@@ -38,6 +42,8 @@ def fusible(op: Op, processor: Processor) -> bool:
         return True
     if isinstance(op, MatmulOp):
         return op.dtype.kind != "c" and is_own_kernel(op, processor)
+    if isinstance(op, PackedConvolutionOp):
+        return True
     if isinstance(op, ReductionOp):
         return type(op) in REDUCTIONS and op.dtype.kind != "c"
     return isinstance(op, ElementwiseOp) and has_expression(op)
@@ -59,7 +65,14 @@ def write_kernel(
     lowering: Lowering,
 ) -> None:
     """Lower a fused kernel: to a product, an elementwise kernel, or reduction loops."""
-    if kernel.product is not None:
+    product = kernel.product
+    if product is not None and isinstance(product.op, PackedConvolutionOp):
+        acc = accumulator(product.dtype, lowering.processor)
+        epilogue = FusedEpilogue(make_pointwise_nest(kernel, args, outs), acc)
+        images, packed = (args[number] for number in product.args)
+        write_packed_convolution(product.op, lowering, images, packed, epilogue)
+        return
+    if product is not None:
         write_product(kernel, args, outs, lowering)
         return
     found = make_loop_nest(kernel, args, outs)
@@ -92,6 +105,9 @@ def single_op_rule(op: Op, lowering: Lowering) -> None:
 def fused_scratch(op: FusedOp, processor: Processor) -> int:
     """Return the bytes for the accumulators of splits, or the scratch memory of a product."""
     product = op.kernel.product
+    if product is not None and isinstance(product.op, PackedConvolutionOp):
+        nbytes: int = packed_convolution_bytes(product.op, processor)
+        return nbytes
     if product is not None:
         has_prologue = bool(op.kernel.prologue)
         return scratch_of_product(product.op, processor, is_stored=False, has_prologue=has_prologue)

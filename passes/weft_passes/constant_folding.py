@@ -1,7 +1,7 @@
 """ConstantFolding: replaces ops of constants by constants.
 
-A result is folded only if it is small, or no larger than its operands: a broadcast zero stays a
-view.
+A result is folded only if it is small, or about as large as its operands: padding of up to half
+is, and a broadcast zero stays a view.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _folded(op: Op) -> Op:
     if not op.is_tensor or not op.axes.is_static:
         return op
     size = op.axes.size * op.dtype.itemsize
-    if size > max([SMALL, *(_held(arg.const) for arg in operands)]):
+    if size > max([SMALL, *(2 * _held(arg.const) for arg in operands)]):
         return op
     with NeedsMemory(op.explain("its value is constant")):
         with np.errstate(all="ignore"):

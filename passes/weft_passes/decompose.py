@@ -1,4 +1,4 @@
-"""Decompose: replaces composites without a rule on the backend by simpler ops."""
+"""Decompose: replaces composites by what the backend computes, by default simpler ops."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from weft.plugins import hookimpl
 
 
 class Decompose(PeepholeGraphPass):
-    """Replace each composite by its decomposition, unless the backend takes it whole."""
+    """Replace each composite that the backend does not compute as it is."""
 
     @visit.on_type(CompositeOp)
     def decompose(self, op: CompositeOp) -> None:
         """Replace one composite; those inside its decomposition follow."""
-        if not self.target.keeps_whole(op):
+        found = self.target.legalized(op)
+        if found is not None:
+            self.replace_op(op, found)
+        elif not self.target.keeps_whole(op):
             self.replace_op(op, op.decompose(*op.args))
 
 

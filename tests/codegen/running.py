@@ -21,6 +21,7 @@ from weft_c import (
     Processor,
     Source,
     fusible,
+    legalized,
     lower,
     rules,
     scratch_bytes,
@@ -79,6 +80,7 @@ def plan_of(results, *parameters, processor, passes=()):
     target = Target(
         "c",
         supports=lambda op: rules.find(type(op)) is not None,
+        legalized=lambda op: legalized(op, processor),
         fusible=lambda op: fusible(op, processor),
         max_product_row=0,
         takes_prologue=lambda op: takes_prologue(op, processor),

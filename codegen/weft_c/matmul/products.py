@@ -230,7 +230,7 @@ def takes_prologue(op: Op, processor: Processor) -> bool:
     It can if a kernel of weft reads each element of that operand once: no other work item
     multiplies the same rows by other columns.
     """
-    if not are_matrices(op) or not is_own_kernel(op, processor):  # type: ignore[arg-type]
+    if not isinstance(op, MatmulOp) or not are_matrices(op) or not is_own_kernel(op, processor):
         return False
     *leading, m, k = op.args[0].axes.shape
     n = op.axes.shape[-1]

@@ -29,6 +29,7 @@ from weft_c.runtime.errors import DeviceMemoryError, largest_values
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import CopiedStorage
 from weft_c.runtime.workspace_pool import WorkspacePool
+from weft_c.spatial.packed_filters import legalized
 
 LEAST_ALIGNMENT = 256
 """The minimal alignment of tensors, in bytes."""
@@ -201,6 +202,7 @@ def target_of(name: str, processor: Processor, fast_math: bool = False) -> Targe
     return Target(
         name=name,
         supports=_supports,
+        legalized=partial(legalized, processor=processor),
         fusible=partial(fusible, processor=processor),
         max_product_row=0,
         takes_prologue=partial(takes_prologue, processor=processor),

@@ -75,8 +75,8 @@ class OutputTile:
 
 def best_tile(
     results: int, output_phase: OutputPhase, planes: Planes, lanes: int, registers: int
-) -> OutputTile:
-    """Return the tile that computes an output phase in the fewest cycles."""
+) -> tuple[float, OutputTile]:
+    """Return the cycles of all tiles for a term of their sums, and the best tile."""
     *_, height, width = (1, *output_phase.counts)
     pitch = planes.pitches[-2] if len(planes.pitches) > 1 else width
     found: list[tuple[float, OutputTile]] = []
@@ -90,7 +90,7 @@ def best_tile(
             tiles = -(-results // filters) * -(-height // rows) * -(-width // columns)
             cycles = max(filters * vectors, filters + vectors, 8) + 1
             found.append((tiles * cycles, OutputTile(filters, vectors, rows, columns)))
-    return min(found, key=lambda each: (each[0], -each[1].filters))[1]
+    return min(found, key=lambda each: (each[0], -each[1].filters))
 
 
 def write_direct_convolution(
@@ -146,7 +146,7 @@ class _DirectConvolutionKernel(KernelBuilder):
             channels = (f"{group} * {task.channels}", task.channels)
             copy_planes(code, self.acc, self.source, image, channels, self.planes, task.planes)
             for number, output_phase in enumerate(task.output_phases):
-                window = best_tile(
+                _, window = best_tile(
                     task.results, output_phase, task.planes, self.lanes, self.acc.registers
                 )
                 with code.block():

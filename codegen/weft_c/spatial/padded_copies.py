@@ -21,8 +21,12 @@ def copy_planes(
     channels: tuple[str, int],
     target: str,
     planes: Planes,
+    start_line: str = "",
 ) -> None:
-    """Write the copy of some channels of an image to a pointer."""
+    """Write the copy of some channels of an image to a pointer.
+
+    It begins at the line `start_line` of the padded image, of two axes, if that is given.
+    """
     first, count = channels
     *outer, length = planes.sizes
     lines = list(product(*(enumerate(several) for several in planes.phases)))
@@ -35,7 +39,11 @@ def copy_planes(
             place = code.name("line")
             head = f"for (i32 {place} = 0; {place} < {prod(outer)}; {place}++)"
             stack.enter_context(code.block(head))
-        at = unravel_index(code, outer, place, "i32")
+        at = (
+            (f"({start_line} + {place})",)
+            if start_line
+            else unravel_index(code, outer, place, "i32")
+        )
         for number, line in enumerate(lines):
             phases = [phase for _, phase in line]
             start = f"{channel} * {planes.size} + {number * prod(planes.sizes)}"

@@ -24,6 +24,10 @@ def never(op: Op) -> bool:
     return False
 
 
+def as_it_is(op: Op) -> None:
+    """Replace nothing."""
+
+
 def no_workspace(op: Op) -> int:
     """Ask for no scratch memory."""
     return 0
@@ -39,6 +43,10 @@ class Target:
         The backend's name.
     supports
         Whether the backend has a rule for an op; composites it has one for are kept whole.
+    legalized
+        What the backend computes in the place of a composite that it supports, such as the
+        convolution with rearranged filters, or None for the op itself; asked by the pass
+        `decompose`, before constants are folded.
     fusible
         Whether an op can be an instruction of a fused kernel, which the backend then runs by its
         rule for `FusedOp`; never, unless the backend says so.
@@ -75,6 +83,7 @@ class Target:
 
     name: str
     supports: Callable[[Op], bool]
+    legalized: Callable[[Op], Op | None] = as_it_is
     fusible: Callable[[Op], bool] = never
     max_kernel_values: int = 96
     max_product_row: int = 8192

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from weft.ir.op import Op
 from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
+from weft.ops.linalg import ContractionOp
 from weft.ops.movement import BroadcastOp, ReshapeOp
 from weft.ops.reduction import ReductionOp
 
@@ -74,9 +74,8 @@ def _place_reshape(op: ReshapeOp, first: IndexingMap) -> IndexingMap | None:
 def operand_indexing_map(op: Op, index: int, places: IndexingMap) -> IndexingMap:
     """Return the indexing map of an operand from outside the kernel, given that of the op."""
     arg = op.args[index]
-    if isinstance(op, MatmulOp):
-        *outer, rows, columns = places
-        return (*outer, rows, None) if index == 0 else (*outer, None, columns)
+    if isinstance(op, ContractionOp):
+        return op.operand_map(index, places)
     if isinstance(op, ReductionOp):
         return tuple(range(arg.rank))
     return places if arg.axes else ()

@@ -11,7 +11,7 @@ from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.kernels.indexing_maps import VIEWS, IndexingMap
-from weft.ops.linalg import MatmulOp
+from weft.ops.linalg import ContractionOp
 from weft.ops.reduction import ReductionOp
 from weft.support.locks import cached_property
 from weft.support.source import Location
@@ -132,24 +132,24 @@ class Kernel:
 
     @cached_property
     def _before_product(self) -> int:
-        """The number of instructions before the matrix product; all if there is none."""
-        kinds = (isinstance(each.op, MatmulOp) for each in self.body)
+        """The number of instructions before the contraction; all if there is none."""
+        kinds = (isinstance(each.op, ContractionOp) for each in self.body)
         return next((place for place, is_product in enumerate(kinds) if is_product), len(self.body))
 
     @property
     def product(self) -> Instruction | None:
-        """The matrix product, whose elements the later instructions read."""
+        """The contraction, such as a matrix product, whose elements later instructions read."""
         before = self._before_product
         return self.body[before] if before < len(self.body) else None
 
     @property
     def prologue(self) -> tuple[Instruction, ...]:
-        """The instructions before the matrix product, which compute its first operand."""
+        """The instructions before a matrix product, which compute its first operand."""
         return () if self.product is None else self.body[: self._before_product]
 
     @property
     def epilogue(self) -> tuple[Instruction, ...]:
-        """The instructions after the matrix product."""
+        """The instructions after the contraction."""
         return self.body[self._before_product + 1 :]
 
     def instruction(self, number: int) -> Instruction:

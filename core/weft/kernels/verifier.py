@@ -9,7 +9,7 @@ from weft.ir.dtypes import DType
 from weft.kernels.indexing_maps import IndexingMap, operand_indexing_map
 from weft.kernels.kernel import Instruction, Kernel, Operand
 from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
+from weft.ops.linalg import ContractionOp, MatmulOp
 from weft.ops.reduction import ReductionOp
 
 Types = list[tuple[Axes, DType]]
@@ -77,16 +77,16 @@ def _problems_of_operands(
         along = {read[place] for place in op.positions}
         if along != set(kernel.reduced):
             yield f"value {number} is reduced over {along}, not over {kernel.reduced}"
-    elif isinstance(op, MatmulOp):
+    elif isinstance(op, ContractionOp):
         yield from _problems_of_product(kernel, number, value)
 
 
 def _problems_of_product(kernel: Kernel, number: int, value: Instruction) -> Iterator[str]:
     rank = len(kernel.domain)
     if value is not kernel.product:
-        yield f"value {number} is a second matrix product"
+        yield f"value {number} is a second contraction"
     if value.places != tuple(range(rank)):
-        yield f"value {number}, a matrix product, has the places {value.places} of {kernel.domain}"
+        yield f"value {number}, a contraction, has the places {value.places} of {kernel.domain}"
         return
     *outer, rows, _ = value.places
     for each in kernel.prologue:
@@ -105,6 +105,8 @@ def _problems_of_product(kernel: Kernel, number: int, value: Instruction) -> Ite
             kernel.values[arg].places,
         )
         if found != wanted:
-            yield f"value {number}, a matrix product, takes value {arg} at {found}, not at {wanted}"
-    if kernel.reduced not in ((), (rank - 1,)):
+            yield f"value {number}, a contraction, takes value {arg} at {found}, not at {wanted}"
+    if kernel.reduced and not isinstance(value.op, MatmulOp):
+        yield f"value {number}, a {type(value.op).__name__}, is beside reductions"
+    elif kernel.reduced not in ((), (rank - 1,)):
         yield f"the rows of a matrix product are reduced over {kernel.reduced}, not along the last"

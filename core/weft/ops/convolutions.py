@@ -120,13 +120,7 @@ class ConvolutionOp(BilinearConvolutionOp):
 
     def reference(self, x: Any, w: Any) -> Any:
         """Sum the products over the taps of a filter."""
-        x, w = _split(x, 1, self), _split(w, 0, self)
-        outputs, counts = self.axes.shape[:2], self.axes.shape[2:]
-        result = _split(np.zeros((*outputs, *counts), x.dtype), 1, self)
-        for windows, elements, place in self.sliding(w.shape[3:]).taps(x.shape[3:]):
-            part = np.einsum("ngc...,goc->ngo...", x[elements], w[place])
-            result[windows] += part
-        return result.reshape(self.axes.shape).astype(self.dtype)
+        return convolved(x, w, self.sliding(w.shape[2:]), self.groups, self.axes.shape)
 
     def decompose(self, x: TensorOp, w: TensorOp) -> TensorOp:
         """Multiply the filters of each group by the windows as columns (im2col)."""
@@ -166,12 +160,8 @@ class ConvolutionInputOp(BilinearConvolutionOp):
 
     def reference(self, delta: Any, w: Any) -> Any:
         """Sum the products over the taps of a filter, scattered to the image."""
-        delta, w = _split(delta, 1, self), _split(w, 0, self)
-        result = _split(np.zeros(self.axes.shape, w.dtype), 1, self)
-        for windows, elements, place in self.sliding(w.shape[3:]).taps(self.axes.shape[2:]):
-            part = np.einsum("ngo...,goc->ngc...", delta[windows], w[place])
-            result[elements] += part
-        return result.reshape(self.axes.shape).astype(self.dtype)
+        sliding = self.sliding(w.shape[2:])
+        return transposed_convolved(delta, w, sliding, self.groups, self.axes.shape)
 
     def decompose(self, delta: TensorOp, w: TensorOp) -> TensorOp:
         """Multiply the transposed filters by the outputs, and fold the columns (col2im)."""
@@ -212,8 +202,8 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
 
     def reference(self, x: Any, delta: Any) -> Any:
         """Compute each tap of the filters as a sum of products."""
-        x, delta = _split(x, 1, self), _split(delta, 1, self)
-        result = _split(np.zeros(self.axes.shape, x.dtype), 0, self)
+        x, delta = _split(x, 1, self.groups), _split(delta, 1, self.groups)
+        result = _split(np.zeros(self.axes.shape, x.dtype), 0, self.groups)
         for windows, elements, place in self.sliding(self.kernel).taps(x.shape[3:]):
             part, share = x[elements], delta[windows]
             count = math.prod(share.shape[3:])
@@ -243,11 +233,30 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
         )
 
 
-def _split(x: Any, place: int, op: BilinearConvolutionOp) -> Any:
+def convolved(x: Any, w: Any, sliding: Sliding, groups: int, shape: tuple[int, ...]) -> Any:
+    """Return the convolution of arrays of images and filters, an array of the shape `shape`."""
+    images, filters = _split(x, 1, groups), _split(w, 0, groups)
+    result = _split(np.zeros(shape, images.dtype), 1, groups)
+    for windows, elements, place in sliding.taps(x.shape[2:]):
+        result[windows] += np.einsum("ngc...,goc->ngo...", images[elements], filters[place])
+    return result.reshape(shape).astype(x.dtype)
+
+
+def transposed_convolved(
+    delta: Any, w: Any, sliding: Sliding, groups: int, shape: tuple[int, ...]
+) -> Any:
+    """Return the transposed convolution of arrays, an array of images of the shape `shape`."""
+    outputs, filters = _split(delta, 1, groups), _split(w, 0, groups)
+    result = _split(np.zeros(shape, outputs.dtype), 1, groups)
+    for windows, elements, place in sliding.taps(shape[2:]):
+        result[elements] += np.einsum("ngo...,goc->ngc...", outputs[windows], filters[place])
+    return result.reshape(shape).astype(delta.dtype)
+
+
+def _split(x: Any, place: int, groups: int) -> Any:
     """Return an array in the accumulator dtype, with an axis split into groups."""
-    wide = np.asarray(x, accumulator_dtype(op.dtype))
-    length = x.shape[place] // op.groups
-    return wide.reshape(*x.shape[:place], op.groups, length, *x.shape[place + 1 :])
+    wide = np.asarray(x, accumulator_dtype(x.dtype))
+    return wide.reshape(*x.shape[:place], groups, x.shape[place] // groups, *x.shape[place + 1 :])
 
 
 _FORWARD = Layout(

@@ -24,6 +24,7 @@ from weft.ops.reduction import SumOp
 from weft.ops.roles import Layout, MatrixRoles, by_roles, is_named, role_names
 
 __all__ = [
+    "ContractionOp",
     "DotOp",
     "MatmulOp",
     "cross",
@@ -37,7 +38,21 @@ __all__ = [
 IndexingMap = tuple[int, ...]
 
 
-class MatmulOp(TensorOp):
+class ContractionOp(TensorOp):
+    """The base of sums of products whose kernel may compute more from each element of the result.
+
+    `kernels.md` in the documentation says what such a kernel contains.
+    """
+
+    def operand_map(self, index: int, places: Sequence[int | None]) -> tuple[int | None, ...]:
+        """Return the indexing map of an operand in the kernel, given that of the result.
+
+        None stands for an axis that is whole at every point.
+        """
+        raise NotImplementedError
+
+
+class MatmulOp(ContractionOp):
     """The batched matrix product: of the last two axes, over equal leading axes.
 
     The result has the first operand's axes, with the last replaced by the second's last. 16-bit
@@ -66,6 +81,11 @@ class MatmulOp(TensorOp):
         """Multiply matrices."""
         wide = accumulator_dtype(self.dtype)
         return np.matmul(np.asarray(x, wide), np.asarray(y, wide)).astype(self.dtype)
+
+    def operand_map(self, index: int, places: Sequence[int | None]) -> tuple[int | None, ...]:
+        """Return the places of the rows of the first operand, or of the columns of the second."""
+        *outer, rows, columns = places
+        return (*outer, rows, None) if index == 0 else (*outer, None, columns)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> Any:
         """Return delta yᵀ and xᵀ delta."""

@@ -20,7 +20,7 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.kernels import VIEWS, Group, IndexingMap, operand_indexing_map
-from weft.ops.linalg import MatmulOp
+from weft.ops.linalg import ContractionOp, MatmulOp
 from weft.ops.movement import BroadcastOp
 from weft.ops.reduction import ReductionOp
 from weft.plan.inplace import InPlaceAnalysis
@@ -45,7 +45,7 @@ class Cluster:
     reduced
         The dimensions that its reductions run over; None without any.
     root, prologue
-        Its matrix product, if any, and the ops that compute the first operand of that.
+        Its contraction, if any, and the ops that compute the first operand of that.
     """
 
     __slots__ = ("domain", "operands", "places", "prologue", "rank", "reduced", "root", "whole")
@@ -56,7 +56,7 @@ class Cluster:
         self.places: dict[Op, IndexingMap] = {}
         self.operands: set[Op] = set()
         self.reduced: tuple[int, ...] | None = None
-        self.root: MatmulOp | None = None
+        self.root: ContractionOp | None = None
         self.prologue: set[Op] = set()
         self.whole: IndexingMap = tuple(range(len(domain)))
 
@@ -73,7 +73,7 @@ class Cluster:
     def add(self, op: Op, places: IndexingMap) -> None:
         """Add an op, whose operands from outside are in `operands` already."""
         self.places[op] = places
-        if isinstance(op, MatmulOp):
+        if isinstance(op, ContractionOp):
             self.root = op
         elif isinstance(op, ReductionOp):
             self.reduced = op.positions
@@ -202,11 +202,14 @@ class Clusters:
         return along == {(len(roots[0].domain) - 1,)} and self.can_reduce(roots[0])
 
     def can_reduce(self, cluster: Cluster) -> bool:
-        """Whether a cluster's kernel may contain reductions.
+        """Whether a cluster's kernel may contain reductions: beside a matrix product, of its rows.
 
-        Reduced rows of a product must fit a cache, in blocks that are not too flat to be fast.
+        These must fit a cache, in blocks that are not too flat to be fast.
         """
-        return cluster.root is None or cluster.domain[-1] <= self.target.max_product_row
+        if cluster.root is None:
+            return True
+        is_product = isinstance(cluster.root, MatmulOp)
+        return is_product and cluster.domain[-1] <= self.target.max_product_row
 
     def agree(self, writer: Cluster, reader: Cluster) -> bool:
         """Whether a cluster reads the values of another with the same indexing maps."""

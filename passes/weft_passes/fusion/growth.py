@@ -9,7 +9,7 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.kernels import VIEWS, IndexingMap, place
 from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
+from weft.ops.linalg import ContractionOp
 from weft.ops.movement import ContiguousOp, ReshapeOp
 from weft.ops.reduction import ReductionOp
 from weft_passes.fusion.clusters import Cluster, Clusters, is_whole
@@ -109,7 +109,7 @@ class _Growth:
             home = self.home.get(self.source.get(arg, arg))
             if home is not None:
                 found[home] = None
-        if not found or isinstance(op, MatmulOp):
+        if not found or isinstance(op, ContractionOp):
             return False
         if self.join(op, tuple(found)):
             return True
@@ -244,7 +244,7 @@ def _kind(kind: type[Op]) -> int:
     """Return how ops of a class are treated."""
     if kind.has_effect or kind.may_raise:
         return PLAIN
-    if issubclass(kind, ElementwiseOp | ReductionOp | MatmulOp):
+    if issubclass(kind, ElementwiseOp | ReductionOp | ContractionOp):
         return FUSIBLE
     shows = kind.view is not Op.view and not issubclass(kind, ContiguousOp)
     return VIEW if shows else PLAIN

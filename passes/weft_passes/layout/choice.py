@@ -12,7 +12,7 @@ from weft.ir.op import Op
 from weft.ir.storage import ParameterOp
 from weft.ir.views import Layouts
 from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
+from weft.ops.linalg import ContractionOp, MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft_passes.axis_splitting import AxisSplit, flat, lengths, restricted, settled, translated
 from weft_passes.layout.prices import Crossing, Reducing, Sharing
@@ -122,7 +122,7 @@ class Choice:
         reads = {(read.root, settled(read.split)): read for read in region.reads}
         for read in reads.values():
             root = read.root
-            is_fused = isinstance(root, ElementwiseOp | ReductionOp | MatmulOp)
+            is_fused = isinstance(root, ElementwiseOp | ReductionOp | ContractionOp)
             split, lies = read.split, self.layouts.of(root)
             chosen = self.regions.result_forms(root)
             if chosen is not None:

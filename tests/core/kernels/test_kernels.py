@@ -409,7 +409,7 @@ def one_term() -> Kernel:
 
 
 MALFORMED_PRODUCTS = {
-    "value 3 is a second matrix product": two_products,
+    "value 3 is a second contraction": two_products,
     "an operand of a TanhOp before the product is read after it": one_term,
     "value 4, a matrix product, takes value 2 and not the last": lambda: changed_last(args=(2, 1)),
     "a SliceOp comes before value 3, a matrix product": lambda: before_product(X[::-1]),
@@ -419,7 +419,7 @@ MALFORMED_PRODUCTS = {
     "result 2 is no instruction, or one before a matrix product": lambda: dataclasses.replace(
         before_product(weft.tanh(X)), outputs=(2,)
     ),
-    r"value 2, a matrix product, has the places \(0, None\)": lambda: changed_product(
+    r"value 2, a contraction, has the places \(0, None\)": lambda: changed_product(
         2, places=(0, None)
     ),
     r"takes value 1 at \(1, None\), not at \(None, 1\)": lambda: changed_product(
