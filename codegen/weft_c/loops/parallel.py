@@ -159,10 +159,10 @@ def _contiguous_shares(
         if row is not None:
             row(indices)
         whole = length if by_rows else None
-        _innermost_loop(code, indices, (first, last), whole, body, lanes, kind)
+        innermost_loop(code, indices, (first, last), whole, body, lanes, kind)
 
 
-def _innermost_loop(
+def innermost_loop(
     code: Code,
     outer: tuple[str, ...],
     span: tuple[str, str],

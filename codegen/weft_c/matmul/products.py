@@ -30,6 +30,7 @@ from weft_c.matmul.blocking import blocking, tiles_bytes
 from weft_c.matmul.epilogues import Epilogue, FusedEpilogue, StoreEpilogue
 from weft_c.matmul.prologues import Prologue, prologue_of, reader
 from weft_c.matmul.register_tiles import multiply_tiles
+from weft_c.matmul.row_streams import multiply_streams, stream_bytes, suits_streams
 from weft_c.matmul.shared_tiles import (
     MIN_SPLIT_TERMS,
     Index,
@@ -257,7 +258,9 @@ def scratch_of_product(
     ways = {(b, j, i) for b, i, j in ways} if n == 1 else ways
     if processor.is_serial:
         options = acc, processor, is_stored, has_prologue
-        return max(tiles_bytes((b, i, k, j), *options) for b, i, j in ways)
+        tiles = max(tiles_bytes((b, i, k, j), *options) for b, i, j in ways)
+        streams = [stream_bytes(b, k, j, acc, processor) for b, i, j in ways if i == 1]
+        return max(tiles, *streams, 0)
     return max(
         max(partial_bytes(b, i, j, k, acc, processor), _column_bytes(b * i, j, k, acc, processor))
         for b, i, j in ways
@@ -277,6 +280,8 @@ def multiply(lowering: Lowering, product: Product) -> None:
         _write_row_products(lowering, product)
     elif prod(batch) * m * n * k <= MAX_UNTILED_WORK:
         _write_untiled(lowering, product)
+    elif m == 1 and lowering.processor.is_serial and suits_streams(y, product.epilogue.acc):
+        multiply_streams(lowering, x, y, product.epilogue, product.title)
     elif lowering.processor.is_serial:
         multiply_tiles(lowering, x, y, product.epilogue, product.prologue, product.title)
     elif m == 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ops import bits as bit_ops
 from weft.ops import indexing, movement, windows
@@ -12,8 +13,9 @@ from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop, 
 from weft_c.loops.vectorised_access import vectorised_move
 from weft_c.lowering import Array, KernelBuilder, Lowering, rules
 from weft_c.ops.views import bits, collapse_dims
+from weft_c.source.code import Address
 from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import Emitter, register_type
+from weft_c.source.values import VECTOR_DTYPES, Emitter, register_type
 
 BLOCK = 16
 """The side of a tile on serial devices: 16 cache lines of 16 elements of 4 bytes."""
@@ -91,9 +93,23 @@ def _copy_points(lowering: Lowering, source: TensorDescription, target: TensorDe
 
     def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(shape)]
-        builder.code.line(out.set(x.get(*places), *places))
+        move(emitter, x.at(*places), out.at(*places), out.dtype)
 
-    parallel_for(builder, shape, body, wide=is_wide(source, target))
+    lanes = move_lanes(builder, x, out)
+    parallel_for(builder, shape, body, lanes=lanes, wide=is_wide(source, target))
+
+
+def move_lanes(builder: KernelBuilder, x: Array, out: Array) -> int:
+    """Return the lanes of vectors in which rows are copied on a serial device; 1 for scalars."""
+    are_contiguous = x.strides[-1:] == out.strides[-1:] == (1,)
+    has_vectors = x.dtype == out.dtype and out.dtype.name in VECTOR_DTYPES
+    is_word = out.dtype.itemsize == 4
+    return builder.processor.lanes if are_contiguous and has_vectors and is_word else 1
+
+
+def move(emitter: Emitter, source: Address, target: Address, dtype: DType) -> None:
+    """Write the copy of an element, or of a vector."""
+    emitter.code.line(emitter.store(dtype, target, emitter.load(dtype, source)))
 
 
 def _copy_blocks(

@@ -10,7 +10,7 @@ from weft.ops import dynamic_slices, indexing, joining
 from weft_c.loops.parallel import parallel_for
 from weft_c.loops.vectorised_access import vectorised_move
 from weft_c.lowering import Array, KernelBuilder, Lowering, rules
-from weft_c.ops.copies import copy
+from weft_c.ops.copies import copy, move, move_lanes
 from weft_c.ops.views import bits, bits_of, collapse_dims
 from weft_c.ops.work_sharing import launch, share_points, work_items
 from weft_c.source.index_types import index_type, is_wide
@@ -50,11 +50,11 @@ def _copy_all(
     items = work_items(sum(prod(shape) for _, shape, _, _ in moved), builder)
     for kind, shape, x, out in moved:
 
-        def body(at: tuple[str, ...], x: Array = x, out: Array = out) -> None:
+        def body(at: tuple[str, ...], emitter: Emitter, x: Array = x, out: Array = out) -> None:
             places = at[: len(x.strides)]
-            builder.code.line(out.set(x.get(*places), *places))
+            move(emitter, x.at(*places), out.at(*places), out.dtype)
 
-        share_points(builder, shape, items, body, kind)
+        share_points(builder, shape, items, body, kind, move_lanes(builder, x, out))
     launch(builder, items)
 
 
@@ -94,9 +94,10 @@ def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, lowering: Lowering) ->
     def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(shape)]
         moved = map(_sum, places, starts)
-        builder.code.line(target.set(source.get(*moved), *places))
+        move(emitter, source.at(*moved), target.at(*places), out.dtype)
 
-    parallel_for(builder, shape, body, wide=wide)
+    lanes = move_lanes(builder, source, target)
+    parallel_for(builder, shape, body, lanes=lanes, wide=wide)
 
 
 @rules.on_type(dynamic_slices.DynamicUpdateSliceOp)
@@ -120,9 +121,10 @@ def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, lowering:
 
     def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(shape)]
-        builder.code.line(target.set(source.get(*places), *map(_sum, places, starts)))
+        move(emitter, source.at(*places), target.at(*map(_sum, places, starts)), out.dtype)
 
-    parallel_for(builder, shape, body, wide=wide)
+    lanes = move_lanes(builder, source, target)
+    parallel_for(builder, shape, body, lanes=lanes, wide=wide)
 
 
 def _put(

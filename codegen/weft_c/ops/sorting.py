@@ -202,7 +202,7 @@ class _SortKernel:
             names.append(code.define(f"GLOBAL {register_type(each)} *", hint, begin("GLOBAL_ID")))
         ranks, places, _, spare_places = names
 
-        def body(at: tuple[str, ...]) -> None:
+        def body(at: tuple[str, ...], emitter: Emitter) -> None:
             outer, i = at[: len(self.lines)], code.name("i")
             with code.block(f"for ({kind} {i} = 0; {i} < {n}; {i}++)"):
                 code.line(f"{ranks}[{i}] = {self.rank(*outer, i)};")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from weft_c.loops.parallel import (
+    Body,
+    innermost_loop,
     parallel_items,
     serial_items,
     strided_loop,
@@ -13,9 +15,7 @@ from weft_c.loops.parallel import (
     work_item_bounds,
 )
 from weft_c.lowering import KernelBuilder
-
-Point = Callable[[tuple[str, ...]], None]
-"""Writes the body of a loop, given the index of a point along each dimension."""
+from weft_c.source.values import Emitter
 
 
 def work_items(points: int, builder: KernelBuilder) -> int:
@@ -31,9 +31,12 @@ def launch(builder: KernelBuilder, items: int) -> None:
 
 
 def share_points(
-    builder: KernelBuilder, shape: Sequence[int], items: int, body: Point, kind: str
+    builder: KernelBuilder, shape: Sequence[int], items: int, body: Body, kind: str, lanes: int = 1
 ) -> None:
-    """Write a loop over points that `items` work items share; a kernel may have several."""
+    """Write a loop over points that `items` work items share; a kernel may have several.
+
+    With more than one of `lanes`, `body` is written for vectors along the last dimension first.
+    """
     shape = tuple(shape) or (1,)
     if 0 in shape:
         return
@@ -42,19 +45,15 @@ def share_points(
         if not builder.processor.is_serial:
             name = code.name("point")
             with code.block(strided_loop(kind, name, prod(shape), "GLOBAL_ID", "GLOBAL_SIZE")):
-                body(unravel_index(code, shape, name, kind))
+                body(unravel_index(code, shape, name, kind), Emitter(code))
             return
         *outer, length = shape
         rows = prod(outer)
         by_rows = rows >= items
         begin, end = work_item_bounds(code, rows if by_rows else length, items, kind)
-        row, place = code.name("row"), code.name("i")
-        with code.block(_counted(kind, row, *((begin, end) if by_rows else ("0", str(rows))))):
+        row = code.name("row")
+        first, last = (begin, end) if by_rows else ("0", str(rows))
+        with code.block(f"for ({kind} {row} = {first}; {row} < {last}; {row}++)"):
             indices = unravel_index(code, outer, row, kind)
             span = ("0", str(length)) if by_rows else (begin, end)
-            with code.block(_counted(kind, place, *span)):
-                body((*indices, place))
-
-
-def _counted(kind: str, name: str, first: str, last: str) -> str:
-    return f"for ({kind} {name} = {first}; {name} < {last}; {name}++)"
+            innermost_loop(code, indices, span, length if by_rows else None, body, lanes, kind)
