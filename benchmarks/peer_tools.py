@@ -172,7 +172,10 @@ class Weft(Composed):
 def by_weft(work: Work) -> Prepared:
     """The backend that the command line names."""
     inputs = [weft.placeholder(x.shape, dtype=x.dtype) for x in work.inputs]
-    weights = [weft.variable(w.shape, initial_value=w) for w in work.weights]
+    if work.rate is None:
+        weights = [weft.constant(w) for w in work.weights]
+    else:
+        weights = [weft.variable(w.shape, initial_value=w) for w in work.weights]
     value = work.function(Weft(), weights, *inputs)
     if work.rate is None:
         program = Program(value, inputs, weights)

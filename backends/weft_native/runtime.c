@@ -8,6 +8,7 @@
 #include <time.h>
 #if defined(__linux__)
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -91,8 +92,43 @@ static void take_items(uint32_t number) {
     }
 }
 
+/* Some kernels wake a thread on the processor of the thread that wakes it, where it waits for that
+   one or takes its time. So workers keep off the caller's processor. */
+#if defined(__linux__)
+#define MAX_WORKERS 256
+static _Atomic pid_t workers[MAX_WORKERS];
+static _Atomic int started;
+static int avoided = -1;
+
+static void register_worker(void) {
+    int number = atomic_fetch_add(&started, 1);
+    if (number < MAX_WORKERS) atomic_store(&workers[number], syscall(SYS_gettid));
+}
+
+static void keep_off(int cpu) {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_COUNT(&allowed) > 1) CPU_CLR(cpu, &allowed);
+    int count = atomic_load(&started), is_complete = count == threads - 1;
+    for (int i = 0; i < count && i < MAX_WORKERS; i++) {
+        pid_t thread = atomic_load(&workers[i]);
+        if (!thread || sched_setaffinity(thread, sizeof allowed, &allowed)) is_complete = 0;
+    }
+    avoided = is_complete ? cpu : -1;
+}
+
+static void keep_off_caller(void) {
+    int cpu = sched_getcpu();
+    if (cpu != avoided) keep_off(cpu);
+}
+#else
+static void register_worker(void) {}
+static void keep_off_caller(void) {}
+#endif
+
 static void *worker(void *start) {
     uint32_t seen = (uint32_t)(uintptr_t)start;
+    register_worker();
     for (;;) {
         uint32_t now;
         for (int i = 0; (now = atomic_load(&job.value)) == seen; i++)
@@ -109,6 +145,11 @@ static void after_fork(void) {
     is_started = limits = 0;
     atomic_store(&job.sleepers, 0);
     atomic_store(&done.sleepers, 0);
+#if defined(__linux__)
+    atomic_store(&started, 0);
+    for (int i = 0; i < MAX_WORKERS; i++) atomic_store(&workers[i], 0);
+    avoided = -1;
+#endif
 }
 
 static void start_threads(void) {
@@ -131,6 +172,7 @@ static void run_part(weft_work *work, char *const *b, i64 first, i64 count, i64 
     atomic_store(&done.value, 0);
     atomic_store(&ticket, (uint64_t)(number & 0xfffffff) << 2 * BITS | (uint64_t)count << BITS);
     atomic_store(&job.value, number);
+    keep_off_caller();
     word_wake(&job);
     take_items(number);
     uint32_t now;

@@ -21,6 +21,7 @@ from weft_c.loops.pointwise import write_map
 from weft_c.lowering import Lowering, needs_scratch, rules
 from weft_c.matmul.accumulators import accumulator
 from weft_c.matmul.epilogues import FusedEpilogue
+from weft_c.matmul.packed_panels import PackedMatmulOp
 from weft_c.matmul.products import is_own_kernel, scratch_of_product, write_product
 from weft_c.processor import Processor
 from weft_c.reductions.combiners import REDUCTIONS
@@ -42,7 +43,7 @@ def fusible(op: Op, processor: Processor) -> bool:
         return True
     if isinstance(op, MatmulOp):
         return op.dtype.kind != "c" and is_own_kernel(op, processor)
-    if isinstance(op, PackedConvolutionOp):
+    if isinstance(op, PackedConvolutionOp | PackedMatmulOp):
         return True
     if isinstance(op, ReductionOp):
         return type(op) in REDUCTIONS and op.dtype.kind != "c"

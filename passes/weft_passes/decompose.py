@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.ir.tensor import CompositeOp
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ops.linalg import MatmulOp
 from weft.passes.interface import PeepholeGraphPass, visit
 from weft.plugins import hookimpl
 
@@ -12,13 +13,13 @@ from weft.plugins import hookimpl
 class Decompose(PeepholeGraphPass):
     """Replace each composite that the backend does not compute as it is."""
 
-    @visit.on_type(CompositeOp)
-    def decompose(self, op: CompositeOp) -> None:
+    @visit.on_type(CompositeOp, MatmulOp)
+    def decompose(self, op: TensorOp) -> None:
         """Replace one composite; those inside its decomposition follow."""
         found = self.target.legalized(op)
         if found is not None:
             self.replace_op(op, found)
-        elif not self.target.keeps_whole(op):
+        elif isinstance(op, CompositeOp) and not self.target.keeps_whole(op):
             self.replace_op(op, op.decompose(*op.args))
 
 

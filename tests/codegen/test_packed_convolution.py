@@ -17,9 +17,11 @@ pytest.importorskip("pyopencl")
 from checking import check, numbers
 from running import FUSING, PARALLEL, SERIAL, plan_of
 
+from weft_c import legalized
+from weft_c.matmul.packed_panels import PackPanelsOp
 from weft_c.spatial import packed_filters
 from weft_c.spatial.packed_convolution import plan
-from weft_c.spatial.packed_filters import PackedConvolutionOp, PackFiltersOp, legalized
+from weft_c.spatial.packed_filters import PackedConvolutionOp
 
 CONVOLUTIONS = {
     "same size": ((2, 8, 14, 14), (32, 8, 3, 3), {"padding": 1}),
@@ -119,7 +121,7 @@ def test_ops_after_it_are_computed_in_its_kernel(name, epilogue):
 @pytest.mark.parametrize(("groups", "count", "channels"), [(1, 20, 5), (3, 12, 7)])
 def test_packing_moves_filters_into_panels(groups, count, channels, is_transposed):
     def build(w):
-        return PackFiltersOp(w, groups=groups, width=16, is_transposed=is_transposed)
+        return PackPanelsOp(w, groups=groups, width=16, is_transposed=is_transposed)
 
     w = numbers("float32", groups * count, channels, 3, 2)
     check(build, w, processor="serial")

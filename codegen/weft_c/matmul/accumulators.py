@@ -40,6 +40,14 @@ class Accumulator:
     lanes: int
     registers: int
 
+    def tile_rows(self, vectors: int) -> int:
+        """Return the most rows of a tile of sums with some vectors along each.
+
+        A term broadcasts a number for each row. Where registers are plenty, they hold two more sums
+        than beside the operands of other tiles.
+        """
+        return (self.registers + (2 if self.registers > 16 else 0)) // vectors
+
     @property
     def scalar_type(self) -> str:
         """The C type of one sum."""

@@ -12,6 +12,9 @@ from weft_c.processor import Processor
 DEPTH = 256
 """The terms of a block: a panel of two vectors for each fits the first-level cache."""
 
+PACKED_DEPTH = 2048
+"""The terms of a block of a packed matrix: a panel of two vectors fits the second-level cache."""
+
 ROWS = 256
 """The rows of `DEPTH` terms that fit the second-level cache."""
 
@@ -95,15 +98,22 @@ def blocking(
     processor: Processor,
     is_stored: bool,
     lanes: int,
+    panel: int = 0,
 ) -> Blocking:
     """Return the blocking of a batch of products [m, k] by [k, n]; `lengths` is (batch, m, k, n).
 
     A tile has vectors of `lanes` lanes, or scalars for 1. `is_stored` if the sums are stored
     without a fused epilogue. For a single row, packing never pays off, and the sums have one block.
+    `panel` is the width of the panels of a packed second matrix.
     """
     batch, m, k, n = lengths
     work = batch * m * n * k
-    if m == 1:
+    if panel:
+        vectors = panel // lanes
+        tile = Tile(_balanced(m, acc.tile_rows(vectors)), vectors, lanes)
+        depth = min(PACKED_DEPTH, k)
+        items = 1 if work <= MAX_SINGLE_ITEM_WORK else serial_items(work // GRAIN, processor)
+    elif m == 1:
         tile, depth = _tile_of_a_row(n, lanes), k
         items = serial_items(work // VECTOR_GRAIN, processor)
     else:
@@ -152,14 +162,15 @@ def tiles_bytes(
     processor: Processor,
     is_stored: bool,
     has_prologue: bool,
+    panel: int = 0,
 ) -> int:
     """Return the most bytes of scratch memory that `multiply_tiles` needs, for any layout."""
     batch, m, k, n = lengths
     size = 0
     for lanes in {acc.lanes, 1} if m == 1 else {acc.lanes}:
-        cut = blocking(lengths, acc, processor, is_stored, lanes)
+        cut = blocking(lengths, acc, processor, is_stored, lanes, panel)
         tile, depth = cut.tile, cut.depth
-        columns = depth * tile.width if m > 1 else 0
+        columns = depth * tile.width if m > 1 and not panel else 0
         rows = depth * cut.rows if has_prologue or packs_rows(m, k, n, acc) else 0
         partial_sums = batch * m * n if k > depth and not is_stored else 0
         size = max(size, cut.items * (columns + rows + tile.rows * tile.width) + partial_sums)

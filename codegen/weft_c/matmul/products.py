@@ -26,8 +26,9 @@ from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index
 from weft_c.lowering import KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.matmul import blas
 from weft_c.matmul.accumulators import Accumulator, accumulator
-from weft_c.matmul.blocking import blocking, tiles_bytes
+from weft_c.matmul.blocking import Blocking, blocking, tiles_bytes
 from weft_c.matmul.epilogues import Epilogue, FusedEpilogue, StoreEpilogue
+from weft_c.matmul.packed_panels import PackedMatmulOp
 from weft_c.matmul.prologues import Prologue, prologue_of, reader
 from weft_c.matmul.register_tiles import multiply_tiles
 from weft_c.matmul.row_streams import multiply_streams, stream_bytes, suits_streams
@@ -64,12 +65,15 @@ class Product:
         The epilogue that processes the sums.
     prologue
         The prologue that computes the first matrix, or None if it is in memory.
+    is_packed
+        Whether the second operand is the panels of one matrix.
     """
 
     x: TensorDescription
     y: TensorDescription
     epilogue: Epilogue
     prologue: Prologue | None = None
+    is_packed: bool = False
 
     @property
     def is_wide(self) -> bool:
@@ -90,8 +94,9 @@ class Product:
     def with_folded_batch(self) -> Product:
         """Fold the batch into the rows where all matrices of it share the second operand."""
         *batch, m, k = self.x.shape
-        y, n = self.y, self.y.shape[-1]
-        if not batch or any(step and n > 1 for n, step in zip(batch, y.strides, strict=False)):
+        y, n = self.y, self.epilogue.shape[-1]
+        steps = () if self.is_packed else y.strides
+        if not batch or any(step and n > 1 for n, step in zip(batch, steps, strict=False)):
             return self
         rows = prod(batch) * m
         x = self.x.cast((rows, k))
@@ -99,8 +104,9 @@ class Product:
         prologue = self.prologue and self.prologue.viewed(lambda layout: layout.cast((rows, k)))
         if x is None or epilogue is None or (prologue is None and self.prologue):
             return self
-        y = replace(y, shape=y.shape[-2:], strides=y.strides[-2:])
-        return Product(x, y, epilogue, prologue)
+        if not self.is_packed:
+            y = replace(y, shape=y.shape[-2:], strides=y.strides[-2:])
+        return Product(x, y, epilogue, prologue, self.is_packed)
 
     def transposed(self) -> Product:
         """Return the product of the transposed matrices in reverse order."""
@@ -157,14 +163,31 @@ def write_product(
         reason = "kernels in C do not reduce the rows of a product: its target has max_product_row"
         raise GraphError(product.op.explain(reason))
     prologue = prologue_of(kernel, args)
-    if prologue is not None and not are_matrices(product.op):
+    is_packed = isinstance(product.op, PackedMatmulOp)
+    if prologue is not None and not is_packed and not are_matrices(product.op):
         reason = "kernels in C compute no vector for a product: its target has takes_prologue"
         raise GraphError(product.op.explain(reason))
     first, second = product.args
     x = args[first] if prologue is None else prologue.operand
     acc = accumulator(product.dtype, lowering.processor)
     epilogue = FusedEpilogue(make_pointwise_nest(kernel, args, outs), acc)
-    multiply(lowering, Product(x, args[second], epilogue, prologue).with_folded_batch())
+    found = Product(x, args[second], epilogue, prologue, is_packed)
+    multiply(lowering, found.with_folded_batch())
+
+
+@rules.on_type(PackedMatmulOp)
+def packed_matmul(op: PackedMatmulOp, lowering: Lowering) -> None:
+    """Lower a product with a packed matrix."""
+    x, panels = lowering.args
+    epilogue = StoreEpilogue(lowering.out, accumulator(op.dtype, lowering.processor))
+    product = Product(x, panels, epilogue, is_packed=True)
+    multiply(lowering, product.with_folded_batch())
+
+
+@needs_scratch(PackedMatmulOp)
+def packed_matmul_bytes(op: PackedMatmulOp, processor: Processor) -> int:
+    """Return the bytes of scratch memory of a product with a packed matrix."""
+    return scratch_of_product(op, processor, is_stored=True)
 
 
 @needs_scratch(MatmulOp)
@@ -231,6 +254,8 @@ def takes_prologue(op: Op, processor: Processor) -> bool:
     It can if a kernel of weft reads each element of that operand once: no other work item
     multiplies the same rows by other columns.
     """
+    if isinstance(op, PackedMatmulOp):
+        return _packed_blocking(op, processor).across == 1
     if not isinstance(op, MatmulOp) or not are_matrices(op) or not is_own_kernel(op, processor):
         return False
     *leading, m, k = op.args[0].axes.shape
@@ -239,6 +264,13 @@ def takes_prologue(op: Op, processor: Processor) -> bool:
         return n <= tile_columns(m, n, processor)
     acc = accumulator(op.dtype, processor)
     return blocking((prod(leading), m, k, n), acc, processor, False, acc.lanes).across == 1
+
+
+def _packed_blocking(op: PackedMatmulOp, processor: Processor) -> Blocking:
+    *leading, k = op.args[0].axes.shape
+    acc = accumulator(op.dtype, processor)
+    lengths, panel = (1, prod(leading), k, op.columns), op.args[1].axes.shape[-1]
+    return blocking(lengths, acc, processor, False, acc.lanes, panel)
 
 
 def scratch_of_product(
@@ -253,6 +285,13 @@ def scratch_of_product(
     if batch * m * n * k <= MAX_UNTILED_WORK:
         return 0
     acc = accumulator(op.dtype, processor)
+    if isinstance(op, PackedMatmulOp):
+        panel = op.args[1].axes.shape[-1]
+        folded = ((1, batch * m), (batch, m))
+        return max(
+            tiles_bytes((b, i, k, n), acc, processor, is_stored, has_prologue, panel)
+            for b, i in folded
+        )
     # The batch may be folded into the rows; a column is transposed to a row.
     ways = {(batch, m, n), (1, batch * m, n)}
     ways = {(b, j, i) for b, i, j in ways} if n == 1 else ways
@@ -272,6 +311,10 @@ def multiply(lowering: Lowering, product: Product) -> None:
     *batch, m, n = product.epilogue.shape
     k = product.x.shape[-1]
     if not prod(product.epilogue.shape):
+        return
+    if product.is_packed:
+        operands = product.x, product.y, product.epilogue, product.prologue
+        multiply_tiles(lowering, *operands, product.title, is_packed=True)
         return
     if n == 1 and m > 1:
         product, m, n = product.transposed(), n, m

@@ -62,9 +62,13 @@ def multiply_tiles(
     epilogue: Epilogue,
     prologue: Prologue | None,
     title: str,
+    is_packed: bool = False,
 ) -> None:
-    """Write the product of matrices [..., m, k] and [..., k, n] of equal batch dimensions."""
-    _RegisterTileKernel(lowering, x, y, epilogue, prologue, title).write()
+    """Write the product of matrices [..., m, k] and [..., k, n] of equal batch dimensions.
+
+    If it `is_packed`, the second operand is the panels of one matrix.
+    """
+    _RegisterTileKernel(lowering, x, y, epilogue, prologue, title, is_packed).write()
 
 
 class _RegisterTileKernel:
@@ -78,8 +82,9 @@ class _RegisterTileKernel:
         epilogue: Epilogue,
         prologue: Prologue | None,
         title: str,
+        is_packed: bool,
     ) -> None:
-        self.lowering, self.epilogue = lowering, epilogue
+        self.lowering, self.epilogue, self.is_packed = lowering, epilogue, is_packed
         self.builder = epilogue.begin(lowering, title)
         self.code, self.processor = self.builder.code, self.builder.processor
         self.acc = acc = epilogue.acc
@@ -90,7 +95,8 @@ class _RegisterTileKernel:
         lengths = prod(self.batch), self.m, self.k, self.n
         is_stored = epilogue.target is not None
         lanes = acc.lanes if self.m > 1 or self._has_vectors() else 1
-        self.cut = blocking(lengths, acc, self.processor, is_stored, lanes)
+        panel = y.shape[-1] if is_packed else 0
+        self.cut = blocking(lengths, acc, self.processor, is_stored, lanes, panel)
         self.tile = self.cut.tile
         depth, width = self.cut.depth, self.tile.width
         is_deep = needs_wide_counter(depth * max(width, self.cut.rows))
@@ -114,8 +120,8 @@ class _RegisterTileKernel:
         return self.b.strides[-1] == 1 and self.acc.is_plain
 
     def _packs_columns(self) -> bool:
-        """Whether panels of columns are packed: never for a single row, which reads them once."""
-        if self.m == 1:
+        """Whether panels of columns are packed here: not for one row, which reads them once."""
+        if self.m == 1 or self.is_packed:
             return False
         if self.n < self.tile.width or not self._has_vectors():
             return True
@@ -194,6 +200,12 @@ class _RegisterTileKernel:
         """
         code, width, acc, b = self.code, self.tile.width, self.acc, self.b
         start, rest = f"panel * {width}", self.n % width
+        if self.is_packed:
+            first = code.define(f"const {self.kind}", "column", start)
+            end = minimum(str(width), f"{self.n} - {first}") if rest else str(width)
+            packed = b.at("0", "panel", terms.first, "0")
+            pointer = code.define(f"GLOBAL const {ctype(b.dtype)} *", "b", packed)
+            return Panel(first, ("0", end), terms, pointer, b.dtype, width, 1)
         overlaps = rest and not self.packs_columns
         place = minimum(start, str(self.n - width)) if overlaps else start
         first = code.define(f"const {self.kind}", "column", place)

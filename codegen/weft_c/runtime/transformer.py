@@ -20,6 +20,7 @@ from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
 from weft.support.locks import cached_property, renew
 from weft_c.fused import fusible
+from weft_c.legalization import legalized
 from weft_c.lowering import rules, scratch_bytes
 from weft_c.matmul.products import takes_prologue
 from weft_c.processor import Processor
@@ -29,7 +30,6 @@ from weft_c.runtime.errors import DeviceMemoryError, largest_values
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import CopiedStorage
 from weft_c.runtime.workspace_pool import WorkspacePool
-from weft_c.spatial.packed_filters import legalized
 
 LEAST_ALIGNMENT = 256
 """The minimal alignment of tensors, in bytes."""

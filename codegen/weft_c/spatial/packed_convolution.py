@@ -18,7 +18,6 @@ from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft_c.loops.parallel import (
     GROUPS_PER_UNIT,
-    parallel_for,
     part_bounds,
     unravel_index,
     work_item_bounds,
@@ -32,11 +31,9 @@ from weft_c.source.values import Emitter
 from weft_c.spatial.geometry import Geometry, Planes
 from weft_c.spatial.packed_filters import (
     PackedConvolutionOp,
-    PackFiltersOp,
     PixelTile,
     Windows,
     best_pixel_tile,
-    matrices_of,
     windows_of,
 )
 from weft_c.spatial.padded_copies import copy_planes
@@ -411,31 +408,3 @@ class _PackedConvolutionKernel:
                 found = self.acc.load_vector(code, each, place, self.acc.sum_dtype)
                 total = code.define(kind, "total", found)
                 self.epilogue.write(self.builder, Emitter(code, each), (*index, f"{start}j"), total)
-
-
-@rules.on_type(PackFiltersOp)
-def pack_filters(op: PackFiltersOp, lowering: Lowering) -> None:
-    """Lower the packing of filters."""
-    (w,) = lowering.args
-    builder = lowering.kernel("pack_filters")
-    code, source = builder.code, builder.array("w", w)
-    out = builder.array("out", lowering.out, written=True)
-    _, results, terms = matrices_of(w.shape, op.groups, op.is_transposed)
-    kernel = w.shape[2:]
-    summed = terms // prod(kernel)
-
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
-        group, panel, term, lane = at
-        tap = code.define("const i32", "tap", f"{term} % {prod(kernel)}")
-        channel = code.define("const i32", "channel", f"{term} / {prod(kernel)}")
-        places = unravel_index(code, kernel, tap, "i32")
-        result = code.define("const i32", "result", f"{panel} * {op.width} + {lane}")
-        if op.is_transposed:
-            value = source.get(f"({group} * {summed} + {channel})", result, *places)
-        else:
-            value = source.get(f"({group} * {results} + {result})", channel, *places)
-        if results % op.width:
-            value = f"{result} < {results} ? {value} : 0"
-        code.line(out.set(value, *at))
-
-    parallel_for(builder, lowering.out.shape, body)

@@ -1,7 +1,6 @@
 """Convolutions with packed filters: their ops, and which convolutions they replace.
 
-Filters are rearranged into panels: for each term of a sum, a panel has the numbers of several
-filters side by side, a few vectors of them. Constant filters are rearranged once, at compile time.
+Filters are rearranged into panels, as `weft_c.matmul.packed_panels` describes.
 """
 
 from __future__ import annotations
@@ -11,12 +10,9 @@ from itertools import product
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from weft.ir.axes import Axes, make_axes
 from weft.ir.dtypes import DType, float32
 from weft.ir.op import Op
-from weft.ir.tensor import TensorOp
 from weft.ops.convolutions import (
     BilinearConvolutionOp,
     ConvolutionInputOp,
@@ -27,6 +23,7 @@ from weft.ops.convolutions import (
 from weft.ops.linalg import ContractionOp
 from weft.ops.spatial import Numbers, Pairs, Sliding
 from weft_c.matmul.accumulators import Accumulator, accumulator
+from weft_c.matmul.packed_panels import PackPanelsOp
 from weft_c.processor import Processor
 from weft_c.source.index_types import needs_wide_counter
 from weft_c.spatial.direct_convolution import best_tile
@@ -45,46 +42,11 @@ multiplications' time.
 DIRECT_EFFICIENCY = 0.85
 """The speed of direct convolution for a multiplication, relative to packed filters."""
 
+MAX_VECTORS = 3
+"""The most vectors of filters of a tile: with more, operands take registers from sums."""
+
 TRANSPOSITION = 0.6
 """The cycles in which a sum is moved to its place, when it is complete."""
-
-
-class PackFiltersOp(TensorOp):
-    """Filters in panels: (groups, panels, channels * taps, width), padded with zeros.
-
-    Attributes
-    ----------
-    groups
-        The number of groups of channels.
-    width
-        The filters of a panel.
-    is_transposed
-        Whether the filters are those of a transposed convolution, whose results are the channels.
-    """
-
-    groups: int
-    width: int
-    is_transposed: bool
-
-    def infer(self) -> tuple[Axes, DType]:
-        """Return the axes of the panels."""
-        (w,) = self.args
-        groups, results, terms = matrices_of(w.axes.shape, self.groups, self.is_transposed)
-        return make_axes((groups, -(-results // self.width), terms, self.width)), w.dtype
-
-    def reference(self, w: Any) -> Any:
-        """Move the axes."""
-        groups, results, terms = matrices_of(w.shape, self.groups, self.is_transposed)
-        channels, taps = terms // prod(w.shape[2:]), prod(w.shape[2:])
-        if self.is_transposed:
-            rows = w.reshape(groups, channels, results, taps).transpose(0, 2, 1, 3)
-        else:
-            rows = w.reshape(groups, results, channels, taps)
-        rows = rows.reshape(groups, results, terms)
-        padded = np.zeros((groups, self.axes.shape[1] * self.width, terms), w.dtype)
-        padded[:, :results] = rows
-        panels = padded.reshape(groups, self.axes.shape[1], self.width, terms)
-        return np.ascontiguousarray(panels.transpose(0, 1, 3, 2))
 
 
 class PackedConvolutionOp(ContractionOp):
@@ -139,14 +101,6 @@ class PackedConvolutionOp(ContractionOp):
         """Return that of the batch for images, and none for filters."""
         spatial = (None,) * len(self.kernel)
         return (places[0], None, *spatial) if index == 0 else (None,) * 4
-
-
-def matrices_of(shape: Numbers, groups: int, is_transposed: bool) -> tuple[int, int, int]:
-    """Return the groups of filters, the results of each, and the terms of a result."""
-    count, channels, *kernel = shape
-    first, second = count // groups, channels
-    results, summed = (second, first) if is_transposed else (first, second)
-    return groups, results, summed * prod(kernel)
 
 
 @dataclass(frozen=True)
@@ -256,11 +210,10 @@ def best_pixel_tile(
     height, width = windows.counts
     lanes = acc.lanes
     found: list[tuple[float, PixelTile]] = []
-    for vectors in range(1, min(4, -(-windows.results // lanes)) + 1):
+    for vectors in range(1, min(MAX_VECTORS, -(-windows.results // lanes)) + 1):
         if panel is not None and vectors * lanes != panel:
             continue
-        # Of the registers beside those for sums, one is enough for a broadcast number.
-        most = min((acc.registers + 4 - vectors) // vectors, 28)
+        most = acc.tile_rows(vectors)
         for columns in range(1, min(width, most) + 1):
             rows = min(height, most // columns) if columns == width else 1
             tile = PixelTile(rows, columns, vectors, lanes)
@@ -272,7 +225,7 @@ def best_pixel_tile(
     return min(found, key=lambda each: (each[0], -each[1].pixels))
 
 
-def legalized(op: Op, processor: Processor) -> Op | None:
+def legalized_convolution(op: Op, processor: Processor) -> Op | None:
     """Return the convolution with packed filters in the place of one, if that is faster."""
     if type(op) not in (ConvolutionOp, ConvolutionInputOp) or op.dtype != float32:
         return None
@@ -294,7 +247,7 @@ def legalized(op: Op, processor: Processor) -> Op | None:
     direct, _ = best_tile(windows.results, phases[0], planes, acc.lanes, acc.registers)
     if cycles > direct / DIRECT_EFFICIENCY:
         return None
-    packed = PackFiltersOp(filters, groups=op.groups, width=tile.width, is_transposed=is_transposed)
+    packed = PackPanelsOp(filters, groups=op.groups, width=tile.width, is_transposed=is_transposed)
     return PackedConvolutionOp(
         images, packed, results=windows.results, kernel=g.sliding.kernel,
         is_transposed=is_transposed, **op.geometry(),

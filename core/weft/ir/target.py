@@ -44,9 +44,9 @@ class Target:
     supports
         Whether the backend has a rule for an op; composites it has one for are kept whole.
     legalized
-        What the backend computes in the place of a composite that it supports, such as the
-        convolution with rearranged filters, or None for the op itself; asked by the pass
-        `decompose`, before constants are folded.
+        What the backend computes in the place of a composite or a matrix product, such as that with
+        a rearranged matrix, or None for the op itself; asked by the pass `decompose`, before
+        constants are folded.
     fusible
         Whether an op can be an instruction of a fused kernel, which the backend then runs by its
         rule for `FusedOp`; never, unless the backend says so.

@@ -1,0 +1,21 @@
+"""Legalization: what kernels in C compute in the place of an op."""
+
+from __future__ import annotations
+
+from weft.ir.op import Op
+from weft.ops.linalg import MatmulOp
+from weft_c.matmul.packed_panels import legalized_product
+from weft_c.processor import Processor
+from weft_c.spatial.packed_filters import legalized_convolution
+
+
+def legalized(op: Op, processor: Processor) -> Op | None:
+    """Return a faster op in the place of a matrix product or a convolution, or None.
+
+    Serial devices with vectors multiply packed matrices and filters.
+    """
+    if not processor.is_serial:
+        return None
+    if isinstance(op, MatmulOp):
+        return legalized_product(op, processor)
+    return legalized_convolution(op, processor)
