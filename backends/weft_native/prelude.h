@@ -98,7 +98,8 @@ FUNCTION i64 whole_f64(f64 x) {
 #define ATOMIC_CAS_U64(place, old, new) __sync_val_compare_and_swap((u64 *)(place), old, new)
 
 /* Functions of vectors. Polynomials and the reduction of arguments are those of Cephes (S. Moshier);
-   log1p and expm1 follow Kahan. Other functions are those of libm, lane by lane. */
+   log1p and expm1 follow Kahan. Other functions are those of libm, lane by lane, and so are angles
+   above MAX_ANGLE. docs/native.md states the bounds of their errors. */
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 #define VF PASTE(f32x, LANES)
@@ -124,46 +125,63 @@ FUNCTION VF OF(fma)(VF x, VF y, VF z) {
 FUNCTION VF OF(fabs)(VF x) { return (VF)((VI)x & 0x7fffffff); }
 FUNCTION VF OF(copysign)(VF x, VF y) {
     return (VF)(((VI)x & 0x7fffffff) | ((VI)y & (i32)0x80000000)); }
-FUNCTION VF OF(exp)(VF given) {
-    VF x = SELECT(given < -104.0f, ALL(-104.0f), given);
-    x = SELECT(x > 89.0f, ALL(89.0f), x);
-    VF shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
-    VF r = OF(fma)(n, ALL(-0.693359375f), x);
-    r = OF(fma)(n, ALL(2.12194440e-4f), r);
+/* 2^k e^r for |r| within half of ln 2, where k is the number in the low bits of a float32. */
+FUNCTION VF scaled_exp(VF r, VI k) {
     VF p = OF(fma)(ALL(1.9875691500e-4f), r, ALL(1.3981999507e-3f));
     p = OF(fma)(p, r, ALL(8.3334519073e-3f)); p = OF(fma)(p, r, ALL(4.1665795894e-2f));
     p = OF(fma)(p, r, ALL(1.6666665459e-1f)); p = OF(fma)(p, r, ALL(5.0000001201e-1f));
     p = OF(fma)(p, r * r, r) + 1.0f;
-    VI k = (VI)shifted - 0x4b400000, half = k >> 1;
-    p = p * (VF)((half + 127) << 23) * (VF)((k - half + 127) << 23);
-    return SELECT(given != given, given, p); }
-FUNCTION VF OF(log)(VF given) {
-    VI tiny = given < 1.17549435e-38f;
-    VF x = SELECT(tiny, given * 8388608.0f, given);
-    VI bits = (VI)x - 0x3f3504f3, e = bits >> 23;
-    VF m = (VF)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f;
-    VF k = __builtin_convertvector(e, VF) - SELECT(tiny, ALL(23.0f), ALL(0.0f));
-    VF z = m * m, p = OF(fma)(m, ALL(7.0376836292e-2f), ALL(-1.1514610310e-1f));
-    p = OF(fma)(p, m, ALL(1.1676998740e-1f)); p = OF(fma)(p, m, ALL(-1.2420140846e-1f));
-    p = OF(fma)(p, m, ALL(1.4249322787e-1f)); p = OF(fma)(p, m, ALL(-1.6668057665e-1f));
-    p = OF(fma)(p, m, ALL(2.0000714765e-1f)); p = OF(fma)(p, m, ALL(-2.4999993993e-1f));
-    p = OF(fma)(p, m, ALL(3.3333331174e-1f)); p = p * m * z;
-    p = OF(fma)(k, ALL(-2.12194440e-4f), p); p = OF(fma)(z, ALL(-0.5f), p);
-    VF r = m + p; r = OF(fma)(k, ALL(0.693359375f), r);
-    r = SELECT(given == 0.0f, ALL(-INFINITY), r);
-    r = SELECT(given < 0.0f, ALL(NAN), r);
-    return SELECT((given != given) | (given == INFINITY), given, r); }
+    VI half = k >> 1;
+    return p * (VF)((half + 127) << 23) * (VF)((k - half + 127) << 23); }
+/* 2^shift e^x: the shift reaches the results of which half is finite. */
+FUNCTION VF shifted_exp(VF given, i32 shift) {
+    VF x = SELECT(given < -104.0f, ALL(-104.0f), given);
+    x = SELECT(x > 90.0f, ALL(90.0f), x);
+    VF shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
+    VF r = OF(fma)(n, ALL(-0.693359375f), x);
+    r = OF(fma)(n, ALL(2.12194440e-4f), r);
+    r = scaled_exp(r, (VI)shifted - (0x4b400000 - shift));
+    return SELECT(given != given, given, r); }
+FUNCTION VF OF(exp)(VF x) { return shifted_exp(x, 0); }
 FUNCTION VF OF(exp2)(VF given) {
     VF x = SELECT(given < -151.0f, ALL(-151.0f), given);
     x = SELECT(x > 129.0f, ALL(129.0f), x);
     VF shifted = x + 12582912.0f, r = (x - (shifted - 12582912.0f)) * 0.693147180559945f;
-    VF p = OF(fma)(ALL(1.9875691500e-4f), r, ALL(1.3981999507e-3f));
-    p = OF(fma)(p, r, ALL(8.3334519073e-3f)); p = OF(fma)(p, r, ALL(4.1665795894e-2f));
-    p = OF(fma)(p, r, ALL(1.6666665459e-1f)); p = OF(fma)(p, r, ALL(5.0000001201e-1f));
-    p = OF(fma)(p, r * r, r) + 1.0f;
-    VI k = (VI)shifted - 0x4b400000, half = k >> 1;
-    p = p * (VF)((half + 127) << 23) * (VF)((k - half + 127) << 23);
-    return SELECT(given != given, given, p); }
+    r = scaled_exp(r, (VI)shifted - 0x4b400000);
+    return SELECT(given != given, given, r); }
+/* A positive number as 2^exponent (1 + m), with 1 + m between sqrt(1 / 2) and sqrt(2). */
+FUNCTION VF mantissa(VF given, VF *exponent) {
+    VI tiny = given < 1.17549435e-38f;
+    VF x = SELECT(tiny, given * 8388608.0f, given);
+    VI bits = (VI)x - 0x3f3504f3, e = bits >> 23;
+    *exponent = __builtin_convertvector(e, VF) - SELECT(tiny, ALL(23.0f), ALL(0.0f));
+    return (VF)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f; }
+/* log(1 + m) - m + m^2 / 2. */
+FUNCTION VF log_tail(VF m) {
+    VF p = OF(fma)(m, ALL(7.0376836292e-2f), ALL(-1.1514610310e-1f));
+    p = OF(fma)(p, m, ALL(1.1676998740e-1f)); p = OF(fma)(p, m, ALL(-1.2420140846e-1f));
+    p = OF(fma)(p, m, ALL(1.4249322787e-1f)); p = OF(fma)(p, m, ALL(-1.6668057665e-1f));
+    p = OF(fma)(p, m, ALL(2.0000714765e-1f)); p = OF(fma)(p, m, ALL(-2.4999993993e-1f));
+    p = OF(fma)(p, m, ALL(3.3333331174e-1f));
+    return p * m * (m * m); }
+FUNCTION VF log_of(VF given, VF r) {
+    r = SELECT(given == 0.0f, ALL(-INFINITY), r);
+    r = SELECT(given < 0.0f, ALL(NAN), r);
+    return SELECT((given != given) | (given == INFINITY), given, r); }
+FUNCTION VF OF(log)(VF given) {
+    VF k, m = mantissa(given, &k), p = log_tail(m);
+    p = OF(fma)(k, ALL(-2.12194440e-4f), p); p = OF(fma)(m * m, ALL(-0.5f), p);
+    return log_of(given, OF(fma)(k, ALL(0.693359375f), m + p)); }
+FUNCTION VF OF(log2)(VF given) {
+    VF k, m = mantissa(given, &k), p = OF(fma)(m * m, ALL(-0.5f), log_tail(m));
+    VF r = OF(fma)(m, ALL(0.442695041f), p * 0.442695041f); /* log2(e) - 1 */
+    return log_of(given, r + p + m + k); }
+FUNCTION VF OF(log10)(VF given) {
+    VF k, m = mantissa(given, &k), p = OF(fma)(m * m, ALL(-0.5f), log_tail(m));
+    VF r = (m + p) * 7.00731903251827651129e-4f; /* log10(e) and log10(2) in two numbers */
+    r = OF(fma)(p, ALL(4.3359375e-1f), r); r = OF(fma)(k, ALL(2.48745663981195213739e-4f), r);
+    r = OF(fma)(m, ALL(4.3359375e-1f), r);
+    return log_of(given, OF(fma)(k, ALL(3.0078125e-1f), r)); }
 FUNCTION VF OF(log1p)(VF x) {
     VF u = x + 1.0f, r = OF(log)(u) * (x / (u - 1.0f));
     r = SELECT(u == 1.0f, x, r);
@@ -208,12 +226,119 @@ FUNCTION VF OF(cos)(VF x) {
     VI quadrant;
     r = reduced_angle(x, &quadrant);
     return sine_of(r, quadrant + 1, ((quadrant + 1) & 2) << 30); }
+FUNCTION VF OF(tan)(VF x) {
+    VF r;
+    if (is_any_large(x)) { for (int i = 0; i < LANES; i++) r[i] = tanf(x[i]); return r; }
+    VI quadrant;
+    r = reduced_angle(x, &quadrant);
+    VF z = r * r, p = OF(fma)(ALL(9.38540185543e-3f), z, ALL(3.11992232697e-3f));
+    p = OF(fma)(p, z, ALL(2.44301354525e-2f)); p = OF(fma)(p, z, ALL(5.34112807005e-2f));
+    p = OF(fma)(p, z, ALL(1.33387994085e-1f)); p = OF(fma)(p, z, ALL(3.33331568548e-1f));
+    p = OF(fma)(p * z, r, r);
+    p = SELECT((quadrant & 1) != 0, -1.0f / p, p);
+    return SELECT(x == 0.0f, x, p); }
+FUNCTION VF OF(atan)(VF x) {
+    VF a = OF(fabs)(x);
+    VI far = a > 2.414213562373095f, middle = a > 0.4142135623730950f;
+    VF above = SELECT(far, ALL(-1.0f), SELECT(middle, a - 1.0f, a));
+    VF below = SELECT(far, a, SELECT(middle, a + 1.0f, ALL(1.0f)));
+    VF angle = SELECT(far, ALL(1.57079632679489662f),
+                      SELECT(middle, ALL(0.785398163397448310f), ALL(0.0f)));
+    VF r = above / below, z = r * r;
+    VF p = OF(fma)(ALL(8.05374449538e-2f), z, ALL(-1.38776856032e-1f));
+    p = OF(fma)(p, z, ALL(1.99777106478e-1f)); p = OF(fma)(p, z, ALL(-3.33329491539e-1f));
+    return OF(copysign)(OF(fma)(p * z, r, r) + angle, x); }
 ONE_BY_ONE(sqrt) ONE_BY_ONE(floor) ONE_BY_ONE(ceil) ONE_BY_ONE(trunc) ONE_BY_ONE(rint)
-ONE_BY_ONE(tan) ONE_BY_ONE(asin) ONE_BY_ONE(acos) ONE_BY_ONE(atan)
-ONE_BY_ONE(sinh) ONE_BY_ONE(cosh) ONE_BY_ONE(asinh) ONE_BY_ONE(acosh) ONE_BY_ONE(atanh)
-ONE_BY_ONE(log2) ONE_BY_ONE(log10)
-ONE_BY_ONE(cbrt)
-TWO_BY_TWO(hypot) TWO_BY_TWO(atan2) TWO_BY_TWO(pow) TWO_BY_TWO(fmod)
+/* asin(x) for x up to 1 / 2, and asin(sqrt((1 - x) / 2)) above. */
+FUNCTION VF half_asin(VF a, VI is_above) {
+    VF z = SELECT(is_above, (1.0f - a) * 0.5f, a * a), r = SELECT(is_above, OF(sqrt)(z), a);
+    VF p = OF(fma)(ALL(4.2163199048e-2f), z, ALL(2.4181311049e-2f));
+    p = OF(fma)(p, z, ALL(4.5470025998e-2f)); p = OF(fma)(p, z, ALL(7.4953002686e-2f));
+    p = OF(fma)(p, z, ALL(1.6666752422e-1f));
+    return OF(fma)(p * z, r, r); }
+FUNCTION VF OF(asin)(VF x) {
+    VF a = OF(fabs)(x);
+    VI is_above = a > 0.5f;
+    VF r = half_asin(a, is_above);
+    return OF(copysign)(SELECT(is_above, 1.57079632679489662f - (r + r), r), x); }
+FUNCTION VF OF(acos)(VF x) {
+    VF a = OF(fabs)(x);
+    VI is_above = a > 0.5f;
+    VF r = half_asin(a, is_above);
+    VF far = SELECT(x < 0.0f, 3.14159265358979324f - (r + r), r + r);
+    VF near = 1.57079632679489662f - (OF(copysign)(r, x) - -4.37113883e-8f); /* pi / 2 in two */
+    return SELECT(is_above, far, near); }
+FUNCTION VF OF(sinh)(VF x) {
+    VF a = OF(fabs)(x), half = shifted_exp(a, -1), z = x * x;
+    VF p = OF(fma)(ALL(2.03721912945e-4f), z, ALL(8.33028376239e-3f));
+    p = OF(fma)(p, z, ALL(1.66667160211e-1f));
+    p = OF(fma)(p * z, x, x);
+    return SELECT(a > 1.0f, OF(copysign)(half - 0.25f / half, x), p); }
+FUNCTION VF OF(cosh)(VF x) {
+    VF half = shifted_exp(OF(fabs)(x), -1);
+    return half + 0.25f / half; }
+/* log(x) + log(2), for large x. */
+FUNCTION VF log_of_double(VF x) { return OF(log)(x) + 0.693147180559945f; }
+FUNCTION VF OF(asinh)(VF x) {
+    VF a = OF(fabs)(x), z = a * a, r = OF(log1p)(a + z / (1.0f + OF(sqrt)(z + 1.0f)));
+    VF p = OF(fma)(ALL(2.0122003309e-2f), z, ALL(-4.2699340972e-2f));
+    p = OF(fma)(p, z, ALL(7.4847586088e-2f)); p = OF(fma)(p, z, ALL(-1.6666288134e-1f));
+    p = OF(fma)(p * z, a, a);
+    return OF(copysign)(SELECT(a > 1e9f, log_of_double(a), SELECT(a < 0.5f, p, r)), x); }
+FUNCTION VF OF(acosh)(VF x) {
+    VF t = x - 1.0f, r = OF(log1p)(t + OF(sqrt)(t * (t + 2.0f)));
+    return SELECT(x > 1e9f, log_of_double(x), SELECT(x < 1.0f, ALL(NAN), r)); }
+FUNCTION VF OF(atanh)(VF x) {
+    VF a = OF(fabs)(x), z = a * a, r = 0.5f * OF(log1p)((a + a) / (1.0f - a));
+    VF p = OF(fma)(ALL(1.81740078349e-1f), z, ALL(8.24370301058e-2f));
+    p = OF(fma)(p, z, ALL(1.46691431730e-1f)); p = OF(fma)(p, z, ALL(1.99782164500e-1f));
+    p = OF(fma)(p, z, ALL(3.33337300303e-1f));
+    p = OF(fma)(p * z, a, a);
+    return OF(copysign)(SELECT(a < 0.5f, p, r), x); }
+FUNCTION VF OF(cbrt)(VF given) {
+    /* Two steps of Halley from a third of the exponent; powers of 8 keep them within the range. */
+    VF a = OF(fabs)(given);
+    VI small = a < 0x1p-90f, large = a > 0x1p90f;
+    VF x = a * SELECT(small, ALL(0x1p60f), SELECT(large, ALL(0x1p-60f), ALL(1.0f)));
+    VF third = __builtin_convertvector((VI)x, VF) * 0.333333333f;
+    VF t = (VF)(__builtin_convertvector(third, VI) + 0x2a5137a0), c = t * t * t;
+    t = t * (c + (x + x)) / (c + (c + x));
+    VF square = t * t, rest = OF(fma)(square, t, -x);
+    t = t - t * (rest / OF(fma)(square + square, t, x));
+    t = t * SELECT(small, ALL(0x1p-20f), SELECT(large, ALL(0x1p20f), ALL(1.0f)));
+    VI same = (given != given) | (a == INFINITY) | (a == 0.0f);
+    return SELECT(same, given, OF(copysign)(t, given)); }
+FUNCTION VF OF(pow)(VF x, VF y) {
+    /* 2^(y log2 |x|), with the logarithm, 2 atanh(s), and the product in two numbers each. */
+    VF a = OF(fabs)(x), k, m = mantissa(a, &k);
+    VF b = m + 2.0f, b1 = m - (b - 2.0f), s = m / b;
+    VF s1 = (OF(fma)(-s, b, m) - s * b1) / b;
+    VF z = s * s, z1 = OF(fma)(s, s, -z) + 2.0f * s * s1;
+    VF q = OF(fma)(z, ALL(0.0927f), ALL(0.111111111f)); /* 1 / 11 and what follows it */
+    q = OF(fma)(q, z, ALL(0.142857143f)); q = OF(fma)(q, z, ALL(0.2f)) * z;
+    VF u = q + 0.333333343f, u1 = q - (u - 0.333333343f) - 9.934107e-9f;
+    VF w = z * u, w1 = OF(fma)(z, u, -w) + (z * u1 + z1 * u);
+    VF p = s * w, p1 = OF(fma)(s, w, -p) + (s * w1 + s1 * w);
+    VF l = s + p, l1 = p - (l - s) + (p1 + s1);
+    VF r = l * 2.88539004f, r1 = OF(fma)(l, ALL(2.88539004f), -r); /* 2 / ln(2) in two numbers */
+    r1 = OF(fma)(l, ALL(3.851926e-8f), OF(fma)(l1, ALL(2.88539004f), r1));
+    VF t = k + r, t1 = r - (t - k) + r1;
+    t = SELECT(a == 0.0f, ALL(-INFINITY), SELECT(a == INFINITY, ALL(INFINITY), t));
+    VF n = y * t, n1 = OF(fma)(y, t, -n) + y * t1;
+    VI within = (n > -151.0f) & (n < 129.0f);
+    n = SELECT(n <= -151.0f, ALL(-151.0f), SELECT(n >= 129.0f, ALL(129.0f), n));
+    n1 = SELECT(within, n1, ALL(0.0f));
+    VF shifted = n + 12582912.0f, f = n - (shifted - 12582912.0f) + n1;
+    VF found = scaled_exp(f * 0.693147180559945f, (VI)shifted - 0x4b400000);
+    VI whole_y = __builtin_convertvector(SELECT(OF(fabs)(y) < 16777216.0f, y, ALL(0.0f)), VI);
+    VI is_whole = (__builtin_convertvector(whole_y, VF) == y) | (OF(fabs)(y) >= 16777216.0f);
+    VI sign = (VI)x & ((whole_y & is_whole) << 31);
+    found = (VF)((VI)found | sign);
+    VI is_negative = (x < 0.0f) & (a != INFINITY);
+    found = SELECT((is_negative & ~is_whole) | (x != x) | (y != y), ALL(NAN), found);
+    VI is_one = (y == 0.0f) | (x == 1.0f) | ((a == 1.0f) & (OF(fabs)(y) == INFINITY));
+    return SELECT(is_one, ALL(1.0f), found); }
+TWO_BY_TWO(hypot) TWO_BY_TWO(atan2) TWO_BY_TWO(fmod)
 #define CALL(name, x) _Generic((x), VF: OF(name), f64: name, default: name##f)
 #define sqrt(x) CALL(sqrt, x)(x)
 #define exp(x) CALL(exp, x)(x)
