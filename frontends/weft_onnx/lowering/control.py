@@ -1,0 +1,136 @@
+"""Branches and loops.
+
+A branch that is known while tracing is traced in place, and so is each iteration of a loop. A
+condition that a call computes ends the step of the program: the host then decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft_onnx.nodes import Node, lowers
+from weft_onnx.tracing import CALLED, Frame, Tracer
+from weft_onnx.values import is_known
+
+
+@lowers("If")
+def if_rule(node: Node) -> Any:
+    """Trace the branch of a condition."""
+    is_true = bool(node.array(0).reshape(-1)[0])
+    branch = node.required("then_branch" if is_true else "else_branch")
+    return node.tracer.inner(node, branch, [], _finished)
+
+
+def _finished(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
+    tracer.finish(caller, tuple(results))
+
+
+@lowers("Loop")
+def loop(node: Node) -> Any:
+    """Trace iterations while the count and the condition last."""
+    if "carried" not in node.frame.state:
+        most = int(node.array(0).reshape(-1)[0]) if node.has(0) else -1
+        node.frame.state = {
+            "most": np.array(most), "number": np.array(0),
+            "goes_on": node.raw(1) if node.has(1) else np.array(True),
+            "carried": list(node.inputs[2:]), "stacked": [],
+        }  # fmt: skip
+    return _next_iteration(node)
+
+
+def _next_iteration(node: Node) -> Any:
+    state = node.frame.state
+    number, most = int(state["number"]), int(state["most"])
+    body = node.required("body")
+    is_over = 0 <= most <= number
+    if not is_over:
+        is_over = not bool(np.asarray(node.known(state["goes_on"])).reshape(-1)[0])
+    if is_over:
+        return tuple([*state["carried"], *_stacked(node, state["stacked"], body)])
+    values = [np.array(number, np.int64), state["goes_on"], *state["carried"]]
+    return node.tracer.inner(node, body, values, _iterated)
+
+
+def _iterated(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
+    state, (goes_on, *rest) = caller.state, results
+    count = len(state["carried"])
+    caller.resumed = []
+    caller.state = {
+        **state, "number": state["number"] + 1, "goes_on": goes_on, "carried": rest[:count],
+        "stacked": [*state["stacked"], rest[count:]],
+    }  # fmt: skip
+
+
+def _stacked(node: Node, iterations: list[list[Any]], body: Any) -> list[Any]:
+    count = len(body.output) - len(body.input) + 1
+    if iterations:
+        return [_stack(node, list(each)) for each in zip(*iterations, strict=True)]
+    found = []
+    for output in body.output[len(body.output) - count :] if count > 0 else ():
+        kind = output.type.tensor_type
+        lengths = [d.dim_value for d in kind.shape.dim]
+        from weft_onnx.nodes import numpy_dtype
+
+        found.append(np.zeros((0, *lengths), numpy_dtype(kind.elem_type)))
+    return found
+
+
+def _stack(node: Node, parts: list[Any], axis: int = 0) -> Any:
+    if all(map(is_known, parts)):
+        return np.stack(parts, axis)
+    return weft.stack([node.op(each) for each in parts], pos=axis)
+
+
+@lowers("Scan")
+def scan(node: Node) -> Any:
+    """Trace an iteration for each slice of the scanned operands."""
+    if node.version < 9:
+        return NotImplemented
+    if "carried" not in node.frame.state:
+        count = len(node.inputs) - node.required("num_scan_inputs")
+        node.frame.state = {
+            "number": np.array(0), "carried": list(node.inputs[:count]), "stacked": [],
+        }  # fmt: skip
+    return _next_slice(node)
+
+
+def _next_slice(node: Node) -> Any:
+    state, body = node.frame.state, node.required("body")
+    scanned = node.required("num_scan_inputs")
+    count = len(node.inputs) - scanned
+    outputs = node.outputs - count
+    axes = list(node.attr("scan_input_axes") or [0] * scanned)
+    directions = list(node.attr("scan_input_directions") or [0] * scanned)
+    number = int(state["number"])
+    length = node.shape(count)[node.axis(axes[0], node.rank(count))]
+    if number == length:
+        axes = list(node.attr("scan_output_axes") or [0] * outputs)
+        backwards = list(node.attr("scan_output_directions") or [0] * outputs)
+        found = []
+        for place, parts in enumerate(zip(*state["stacked"], strict=True)):
+            several = list(parts)[::-1] if backwards[place] else list(parts)
+            rank = len(several[0].shape if is_known(several[0]) else several[0].axes.shape) + 1
+            found.append(_stack(node, several, axes[place] % rank))
+        return tuple([*state["carried"], *found])
+    values = list(state["carried"])
+    for place in range(scanned):
+        at = length - 1 - number if directions[place] else number
+        axis = node.axis(axes[place], node.rank(count + place))
+        values.append(weft.slice_along_axis(node[count + place], axis, at))
+    return node.tracer.inner(node, body, values, _scanned)
+
+
+def _scanned(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
+    state = caller.state
+    count = len(state["carried"])
+    caller.resumed = []
+    caller.state = {
+        "number": state["number"] + 1, "carried": results[:count],
+        "stacked": [*state["stacked"], results[count:]],
+    }  # fmt: skip
+
+
+__all__ = ["CALLED"]

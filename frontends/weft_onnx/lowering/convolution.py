@@ -1,0 +1,239 @@
+"""Convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.ir.op import Op
+from weft_onnx.nodes import Node, cast, lowers
+
+Pairs = list[tuple[int, int]]
+
+
+def paddings(node: Node, kernel: Sequence[int], lengths: Sequence[int]) -> Pairs:
+    """Return the padding of each spatial axis from `pads` or `auto_pad`."""
+    rank = len(kernel)
+    strides, dilations = strides_of(node, rank), node.attr("dilations") or [1] * rank
+    auto = node.attr("auto_pad", "NOTSET")
+    if auto in ("NOTSET", "VALID"):
+        pads = node.attr("pads") or [0] * (2 * rank)
+        pads = [0] * (2 * rank) if auto == "VALID" else pads
+        return [(pads[at], pads[at + rank]) for at in range(rank)]
+    found = []
+    for k, n, step, gap in zip(kernel, lengths, strides, dilations, strict=True):
+        total = max((-(-n // step) - 1) * step + (k - 1) * gap + 1 - n, 0)
+        small = total // 2
+        found.append((small, total - small) if auto == "SAME_UPPER" else (total - small, small))
+    return found
+
+
+def strides_of(node: Node, rank: int) -> list[int]:
+    """Return the strides."""
+    return list(node.attr("strides") or [1] * rank)
+
+
+@lowers("Conv")
+def conv(node: Node) -> Op:
+    """Convolve."""
+    return convolved(node, node[0], node[1], node.get(2))
+
+
+def convolved(node: Node, x: Op, w: Op, bias: Op | None) -> Op:
+    """Return a convolution with a node's attributes."""
+    kernel = node.attr("kernel_shape") or w.axes.shape[2:]
+    lengths = x.axes.shape[2:]
+    return weft.conv(
+        x, w, stride=tuple(strides_of(node, len(kernel))), padding=paddings(node, kernel, lengths),
+        dilation=tuple(node.attr("dilations") or [1] * len(kernel)), groups=node.attr("group", 1),
+        bias=bias,
+    )  # fmt: skip
+
+
+@lowers("ConvInteger")
+def conv_integer(node: Node) -> Op:
+    """Convolve 8-bit integers with zero points, as int32."""
+    x, w = cast(node[0], "int32"), cast(node[1], "int32")
+    x = x - cast(node[2], "int32") if node.has(2) else x
+    w = w - _per_filter(cast(node[3], "int32"), w.rank) if node.has(3) else w
+    return convolved(node, x, w, None)
+
+
+def _per_filter(x: Op, rank: int) -> Op:
+    return weft.reshape(x, (-1, *[1] * (rank - 1))) if x.rank == 1 and x.axes.size > 1 else x
+
+
+@lowers("ConvTranspose")
+def conv_transpose(node: Node) -> Op:
+    """Convolve transposed; `output_shape` or `auto_pad` may give the padding."""
+    x, w = node[0], node[1]
+    kernel = list(node.attr("kernel_shape") or w.axes.shape[2:])
+    rank, lengths = len(kernel), x.axes.shape[2:]
+    strides, dilations = strides_of(node, rank), list(node.attr("dilations") or [1] * rank)
+    extra = list(node.attr("output_padding") or [0] * rank)
+    extents = [(k - 1) * gap + 1 for k, gap in zip(kernel, dilations, strict=True)]
+    whole = [step * (n - 1) + extra_n + extent for step, n, extra_n, extent in
+             zip(strides, lengths, extra, extents, strict=True)]  # fmt: skip
+    auto, wanted = node.attr("auto_pad", "NOTSET"), node.attr("output_shape")
+    if wanted is not None or auto.startswith("SAME"):
+        shape = list(wanted)[-rank:] if wanted is not None else [
+            n * step for n, step in zip(lengths, strides, strict=True)
+        ]  # fmt: skip
+        pads = []
+        for full, n in zip(whole, shape, strict=True):
+            total = full - n
+            small = total // 2
+            pads.append((small, total - small) if auto == "SAME_UPPER" else (total - small, small))
+    else:
+        flat = node.attr("pads") or [0] * (2 * rank)
+        flat = [0] * (2 * rank) if auto == "VALID" else flat
+        pads = [(flat[at], flat[at + rank]) for at in range(rank)]
+    found = weft.conv_transpose(
+        x, w, stride=tuple(strides), padding=0, output_padding=0, dilation=tuple(dilations),
+        groups=node.attr("group", 1), bias=None,
+    )  # fmt: skip
+    return _with_bias(_cropped(found, pads, whole), node.get(2))
+
+
+def _cropped(x: Op, pads: Pairs, whole: Sequence[int]) -> Op:
+    """Return the part of a whole transposed convolution that padding leaves."""
+    grown = [n - have for n, have in zip(whole, x.axes.shape[2:], strict=True)]
+    before = [(0, 0), (0, 0)] + [(max(-b, 0), max(g - a, 0)) for (b, a), g in zip(pads, grown, strict=True)]
+    if any(n for pair in before for n in pair):
+        x = weft.pad(x, before)
+    slices = [slice(None), slice(None)]
+    for (b, a), n in zip(pads, whole, strict=True):
+        first = max(b, 0)
+        slices.append(slice(first, first + n - b - a))
+    return weft.tensor_slice(x, tuple(slices))
+
+
+def _with_bias(x: Op, bias: Op | None) -> Op:
+    if bias is None:
+        return x
+    return x + weft.reshape(bias, (-1, *[1] * (x.rank - 2)))
+
+
+def _window(node: Node) -> dict[str, Any]:
+    kernel = list(node.required("kernel_shape"))
+    lengths = node.shape()[2:]
+    return {
+        "kernel": tuple(kernel),
+        "stride": tuple(strides_of(node, len(kernel))),
+        "padding": paddings(node, kernel, lengths),
+        "dilation": tuple(node.attr("dilations") or [1] * len(kernel)),
+        "ceil_mode": bool(node.attr("ceil_mode", 0)),
+    }
+
+
+@lowers("MaxPool")
+def max_pool(node: Node) -> Any:
+    """Return the maximum of each window, and its index in the flat operand."""
+    x, window = node[0], _window(node)
+    kind = x.dtype
+    x = cast(x, "int32") if kind.itemsize == 1 else x
+    if not node.wants(1):
+        return cast(weft.max_pool(x, **window), kind)
+    values, indices = weft.max_pool_with_indices(x, **window)
+    batch, channels, *lengths = x.axes.shape
+    plane = prod(lengths)
+    found = cast(indices, "int64")
+    if node.attr("storage_order", 0) and len(lengths) == 2:
+        rows, columns = lengths
+        found = weft.mod(found, columns) * rows + weft.floordivide(found, columns)
+    offsets = np.arange(batch * channels, dtype=np.int64).reshape(batch, channels) * plane
+    offsets = offsets.reshape(batch, channels, *[1] * len(lengths))
+    return cast(values, kind), found + weft.constant(offsets)
+
+
+@lowers("AveragePool")
+def average_pool(node: Node) -> Op:
+    """Return the mean of each window."""
+    counts_padding = bool(node.attr("count_include_pad", 0))
+    return weft.avg_pool(node[0], count_include_pad=counts_padding, **_window(node))
+
+
+@lowers("LpPool")
+def lp_pool(node: Node) -> Op:
+    """Return the p-norm of each window."""
+    return weft.lp_pool(node[0], node.attr("p", 2), **_window(node))
+
+
+@lowers("GlobalAveragePool")
+def global_average_pool(node: Node) -> Op:
+    """Return the mean over the spatial axes."""
+    return weft.global_avg_pool(node[0])
+
+
+@lowers("GlobalMaxPool")
+def global_max_pool(node: Node) -> Op:
+    """Return the maximum over the spatial axes."""
+    return weft.global_max_pool(node[0])
+
+
+@lowers("GlobalLpPool")
+def global_lp_pool(node: Node) -> Op:
+    """Return the p-norm over the spatial axes."""
+    x, p = node[0], node.attr("p", 2)
+    axes = tuple(range(2, x.rank))
+    return weft.power(weft.sum(weft.power(weft.absolute(x), p), axis=axes, keepdims=True), 1 / p)
+
+
+@lowers("MaxUnpool")
+def max_unpool(node: Node) -> Op:
+    """Put maxima back at their flat indices."""
+    x, indices = node[0], node[1]
+    kernel = list(node.required("kernel_shape"))
+    strides = strides_of(node, len(kernel))
+    pads = node.attr("pads") or [0] * (2 * len(kernel))
+    if node.has(2):
+        shape = tuple(node.ints(2))
+    else:
+        rank = len(kernel)
+        shape = (*x.axes.shape[:2], *(
+            (n - 1) * step - pads[at] - pads[at + rank] + k
+            for at, (n, step, k) in enumerate(zip(x.axes.shape[2:], strides, kernel, strict=True))
+        ))  # fmt: skip
+    inferred = (*x.axes.shape[:2], *(
+        (n - 1) * step + k - pads[at] - pads[at + len(kernel)]
+        for at, (n, step, k) in enumerate(zip(x.axes.shape[2:], strides, kernel, strict=True))
+    ))  # fmt: skip
+    flat = weft.zeros((prod(inferred),), x.dtype.name)
+    found = weft.scatter_along_axis(
+        flat, weft.reshape(cast(indices, "int64"), (-1,)), weft.reshape(x, (-1,)), 0
+    )
+    found = weft.reshape(found, inferred)
+    if shape == inferred:
+        return found
+    grown = [(0, want - have) for want, have in zip(shape, inferred, strict=True)]
+    return weft.pad(found, grown)
+
+
+@lowers("RoiAlign")
+def roi_align(node: Node) -> Op:
+    """Average features over bins of boxes, by interpolation."""
+    mode = node.attr("coordinate_transformation_mode", "half_pixel" if node.version >= 16 else "")
+    if node.attr("mode", "avg") != "avg":
+        return NotImplemented  # type: ignore[return-value]
+    return weft.roi_align(
+        node[0], node[1], node[2], (node.attr("output_height", 1), node.attr("output_width", 1)),
+        spatial_scale=node.attr("spatial_scale", 1.0),
+        sampling_ratio=node.attr("sampling_ratio", 0), aligned=mode == "half_pixel",
+    )  # fmt: skip
+
+
+@lowers("Col2Im")
+def col2im(node: Node) -> Op:
+    """Sum columns of windows into images."""
+    lengths, kernel = node.ints(1), node.ints(2)
+    rank = len(kernel)
+    pads = node.attr("pads") or [0] * (2 * rank)
+    return weft.fold(
+        node[0], tuple(lengths), tuple(kernel), stride=tuple(strides_of(node, rank)),
+        padding=[(pads[at], pads[at + rank]) for at in range(rank)],
+        dilation=tuple(node.attr("dilations") or [1] * rank),
+    )  # fmt: skip

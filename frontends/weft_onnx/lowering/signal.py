@@ -1,0 +1,155 @@
+"""Fourier transforms and windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.ir.op import Op
+from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
+
+
+def _dft(real: Op, imag: Op | None, length: int, inverse: bool) -> tuple[Op, Op]:
+    """Return both parts of the transform along the last axis, padded or cropped to a length.
+
+    It is a product with the matrix of the transform, for few points as quick as a fast transform.
+    """
+    n = real.axes.shape[-1]
+    count = min(n, length)
+    steps = np.outer(np.arange(count), np.arange(length)) % length
+    angles = 2 * np.pi * steps / length
+    scale = 1 / length if inverse else 1.0
+    sign = 1.0 if inverse else -1.0
+    kind = real.dtype
+    cos = weft.constant((np.cos(angles) * scale).astype(kind))
+    sin = weft.constant((np.sin(angles) * scale * sign).astype(kind))
+
+    def cropped(x: Op) -> Op:
+        whole = [slice(None)] * (x.rank - 1)
+        return weft.tensor_slice(x, (*whole, slice(0, count)))
+
+    real = cropped(real)
+    if imag is None:
+        return real @ cos, real @ sin
+    imag = cropped(imag)
+    return real @ cos - imag @ sin, real @ sin + imag @ cos
+
+
+@lowers("DFT")
+def dft(node: Node) -> Any:
+    """Return the discrete Fourier transform along an axis."""
+    x = node[0]
+    if node.version >= 20:
+        axis = node.ints(2)[0] if node.has(2) else -2
+    else:
+        axis = node.attr("axis", 1)
+    axis = node.axis(axis)
+    is_inverse, is_onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
+    parts = x.axes.shape[-1]
+    real = weft.slice_along_axis(x, -1, 0)
+    imag = weft.slice_along_axis(x, -1, 1) if parts == 2 else None
+    length = node.ints(1)[0] if node.has(1) else None
+    if is_inverse and is_onesided:
+        n = x.axes.shape[axis]
+        length = length or 2 * (n - 1)
+        assert imag is not None, "half of a spectrum is complex"
+        real, imag = (weft.moveaxis(each, axis, -1) for each in (real, imag))
+        rest = tuple(range(length - n, 0, -1))
+        mirrored = weft.constant(np.array(rest, np.int64))
+        real = weft.concat([real, weft.take(real, mirrored, real.rank - 1)], real.rank - 1)
+        imag = weft.concat([imag, -weft.take(imag, mirrored, imag.rank - 1)], imag.rank - 1)
+        found, _ = _dft(real, imag, length, True)
+        return weft.unsqueeze(weft.moveaxis(found, -1, axis), -1)
+    length = length or x.axes.shape[axis]
+    real = weft.moveaxis(real, axis, -1)
+    imag = None if imag is None else weft.moveaxis(imag, axis, -1)
+    both = _dft(real, imag, length, is_inverse)
+    kept = length // 2 + 1 if is_onesided else length
+    whole = [slice(None)] * (real.rank - 1)
+    several = [weft.moveaxis(weft.tensor_slice(each, (*whole, slice(0, kept))), -1, axis) for each in both]
+    return weft.stack(several, pos=x.rank - 1)
+
+
+@lowers("STFT")
+def stft(node: Node) -> Any:
+    """Return the Fourier transforms of windows of a signal."""
+    x, step = node[0], node.ints(1)[0]
+    window = node.get(2)
+    length = node.ints(3)[0] if node.has(3) else None
+    if length is None:
+        assert window is not None, "the schema wants one of both"
+        length = window.axes.shape[0]
+    is_onesided = bool(node.attr("onesided", 1))
+    if x.rank == 3:
+        parts = x.axes.shape[-1]
+    else:
+        x, parts = weft.unsqueeze(x, -1), 1
+    n = x.axes.shape[1]
+    count = (n - length) // step + 1
+    places = np.arange(count)[:, None] * step + np.arange(length)[None]
+    frames = weft.take(x, weft.constant(places.astype(np.int64)), 1)
+    real = weft.slice_along_axis(frames, -1, 0)
+    imag = weft.slice_along_axis(frames, -1, 1) if parts == 2 else None
+    if window is not None:
+        real = real * window
+        imag = None if imag is None else imag * window
+    both = _dft(real, imag, length, False)
+    kept = length // 2 + 1 if is_onesided else length
+    several = [weft.tensor_slice(each, (slice(None), slice(None), slice(0, kept))) for each in both]
+    return weft.stack(several, pos=3)
+
+
+def _window(node: Node, terms: tuple[float, ...]) -> Any:
+    size = node.ints(0)[0]
+    dtype = numpy_dtype(node.attr("output_datatype", 1))
+    period = size if node.attr("periodic", 1) else size - 1
+    angles = 2 * np.pi * np.arange(size) / period
+    return sum(a * np.cos(n * angles) for n, a in enumerate(terms)).astype(dtype)
+
+
+@lowers("HannWindow")
+def hann_window(node: Node) -> Any:
+    """Return a Hann window."""
+    return _window(node, (0.5, -0.5))
+
+
+@lowers("HammingWindow")
+def hamming_window(node: Node) -> Any:
+    """Return a Hamming window."""
+    return _window(node, (25 / 46, -21 / 46))
+
+
+@lowers("BlackmanWindow")
+def blackman_window(node: Node) -> Any:
+    """Return a Blackman window."""
+    return _window(node, (0.42, -0.5, 0.08))
+
+
+@lowers("MelWeightMatrix")
+def mel_weight_matrix(node: Node) -> Any:
+    """Return the matrix that maps a spectrum to the mel scale."""
+    bins, length, rate = (node.ints(n)[0] for n in range(3))
+    low, high = (float(node.array(n).reshape(-1)[0]) for n in (3, 4))
+    dtype = numpy_dtype(node.attr("output_datatype", 1))
+    spectrum = length // 2 + 1
+    mel = 2595 * np.log10(1 + np.array([low, high]) / 700)
+    centres = np.linspace(mel[0], mel[1], bins + 2)
+    hertz = 700 * (10 ** (centres / 2595) - 1)
+    places = ((length + 1) * hertz // rate).astype(np.int64)
+    found = np.zeros((spectrum, bins))
+    for number in range(bins):
+        first, centre, last = places[number : number + 3]
+        if centre == first:
+            found[centre, number] = 1
+        else:
+            for at in range(first, centre + 1):
+                found[at, number] = (at - first) / (centre - first)
+        if last > centre:
+            for at in range(centre, last):
+                found[at, number] = (last - at) / (last - centre)
+    return found.astype(dtype)
+
+
+__all__ = ["cast"]

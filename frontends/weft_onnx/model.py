@@ -1,0 +1,285 @@
+"""Models: ONNX models that have been read and checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import defs, helper
+
+import weft
+from weft.errors import ArgumentError
+from weft.ir.op import Op
+from weft.runtime.transformer import Transformer
+from weft.support.quoting import harmless
+from weft_onnx.errors import ModelError, UnsupportedNodes
+from weft_onnx.initializers import MOST_BYTES, array_of, initializers
+from weft_onnx.nodes import lowering_of, numpy_dtype
+from weft_onnx.program import Program
+from weft_onnx.tracing import Body, Constants, Frame, Tracer
+from weft_onnx.values import Value, is_for_device
+
+FIRST_OPSET = 6
+"""The first version of the default domain whose ops are known."""
+
+
+class Model:
+    """A model.
+
+    Attributes
+    ----------
+    proto
+        The model as read.
+    name
+        Its name.
+    inputs, outputs
+        The declarations of what a call takes, and of what it returns, by name.
+    variables
+        The variables that hold initialisers, by name; see `trainable`.
+    """
+
+    def __init__(self, proto: onnx.ModelProto, folder: Path | None = None) -> None:
+        self.proto = proto
+        graph = proto.graph
+        self.name = harmless(graph.name)[:80] or "model"
+        self.opsets = {
+            "" if each.domain == "ai.onnx" else each.domain: each.version
+            for each in proto.opset_import
+        }
+        self.functions = {(each.domain, each.name): each for each in proto.functions}
+        self._check()
+        self._constants: dict[str, Any] = initializers(graph, folder)
+        for name, array in _tensors_of_attributes(graph, folder):
+            self._constants.setdefault(name, array)
+        self.declared = {each.name: each.type for each in graph.input}
+        self.inputs = {
+            name: kind for name, kind in self.declared.items() if name not in self._constants
+        }
+        self.outputs = [each.name for each in graph.output]
+        self.variables: dict[str, Op] = {}
+        self._ops = Constants()
+        self._bodies: dict[Any, Body] = {}
+        self._body = Body.of(_in_order(graph, self.declared, self._constants), self.outputs)
+        self.require_supported()
+
+    def prepare(self, backend: str | Transformer | None = None, **options: Any) -> Program:
+        """Return the model as a program of a backend, by name, or of a transformer."""
+        if not isinstance(backend, Transformer):
+            backend = weft.make_transformer(backend, **options)
+        return Program(self, backend)
+
+    def run(self, inputs: Mapping[str, Any], backend: str | None = None) -> dict[str, Any]:
+        """Return the results for inputs by name, computed once."""
+        program = self.prepare(backend)
+        with program.transformer:
+            return program.run(inputs)
+
+    def arguments(self, inputs: Mapping[str, Any]) -> dict[str, Value]:
+        """Return the inputs as arrays; raises ArgumentError for one that does not fit."""
+        missing = [name for name in self.inputs if name not in inputs]
+        if missing:
+            raise ArgumentError(f"inputs without a value: {', '.join(map(harmless, missing))}")
+        unknown = [name for name in inputs if name not in self.declared]
+        if unknown:
+            wanted = ", ".join(map(harmless, self.inputs)) or "none"
+            raise ArgumentError(f"{harmless(unknown[0])} is no input of the model: {wanted}")
+        return {name: _argument(name, self.declared[name], given) for name, given in inputs.items()}
+
+    def frame(self, given: Mapping[str, Value]) -> Frame:
+        """Return the frame of the graph for inputs."""
+        scope = {**self._constants, **self.variables, **given}
+        return Frame(self._body, scope, self.opsets)
+
+    def tracer(self, frames: list[Frame]) -> Tracer:
+        """Return a tracer of the model."""
+        return Tracer(frames, self._ops, self.functions, self._bodies)
+
+    def trainable(self) -> dict[str, Op]:
+        """Make the float initialisers variables, and return these by name.
+
+        They have the initialisers' values at first, and programs that are prepared from then on
+        read the variables.
+        """
+        for name, array in self._constants.items():
+            if name not in self.variables and array.dtype.kind == "f" and array.size:
+                self.variables[name] = weft.variable(
+                    array.shape, dtype=array.dtype, initial_value=array, name=harmless(name)
+                )
+        return self.variables
+
+    def build(self, inputs: Mapping[str, Any]) -> dict[str, Op]:
+        """Return the results as ops, for inputs that are ops or arrays.
+
+        Raises NodeError where a shape depends on what only a call computes.
+        """
+        missing = [name for name in self.inputs if name not in inputs]
+        if missing:
+            raise ArgumentError(f"inputs without a value: {', '.join(map(harmless, missing))}")
+        tracer = self.tracer([self.frame(dict(inputs))])
+        cut = tracer.run()
+        if cut is not None:
+            node = tracer.node(tracer.frames[-1])
+            raise node.error("it needs what only a call computes, so there is no one graph")
+        assert tracer.results is not None, "the trace has ended"
+        values = [tracer.constant(v) if isinstance(v, np.ndarray) else v for v in tracer.results]
+        return dict(zip(self.outputs, values, strict=True))
+
+    def require_supported(self) -> None:
+        """Raise UnsupportedNodes for all ops that are unknown."""
+        missing: dict[tuple[str, str, int], list[str]] = {}
+        for node in _all_nodes(self.proto):
+            domain = "" if node.domain == "ai.onnx" else node.domain
+            version = self.opsets.get(domain, 1)
+            if (node.domain, node.op_type) in self.functions:
+                continue
+            if lowering_of(domain, node.op_type) is None and not _has_body(
+                domain, node.op_type, version
+            ):
+                name = node.name or (node.output[0] if node.output else "")
+                missing.setdefault((domain, node.op_type, version), []).append(name)
+        if missing:
+            raise UnsupportedNodes((*key, tuple(names)) for key, names in missing.items())
+
+    def _check(self) -> None:
+        version = self.opsets.get("")
+        newest = defs.onnx_opset_version()
+        if not self.proto.graph.node and not self.proto.graph.output:
+            raise ModelError("the file holds no model with nodes or results")
+        if version is not None and not FIRST_OPSET <= version <= newest:
+            raise ModelError(
+                f"the model has opset {version}; opsets {FIRST_OPSET} to {newest} are known"
+            )
+        for each in (*self.proto.graph.input, *self.proto.graph.output):
+            kind = each.type.tensor_type
+            lengths = [d.dim_value for d in kind.shape.dim if d.HasField("dim_value")]
+            if any(n < 0 for n in lengths) or prod(lengths) > MOST_BYTES:
+                raise ModelError(
+                    f"{harmless(each.name)} has the shape {lengths}, of {prod(lengths)} elements"
+                )
+
+
+def load(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Model:
+    """Return a model from a file, the bytes of one, or a ModelProto.
+
+    Raises ModelError for what is no model or contradicts itself, and UnsupportedNodes for one with
+    ops that weft does not know. Nothing in the file is executed, and external data is read from the
+    model's folder only.
+    """
+    if isinstance(source, onnx.ModelProto):
+        return Model(source)
+    folder = None
+    if isinstance(source, bytes):
+        data, what = source, "the bytes"
+    else:
+        path = Path(source)
+        data, what, folder = path.read_bytes(), str(path), path.parent
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{harmless(what)} is no ONNX model: {error}") from None
+    if not data:
+        raise ModelError(f"{harmless(what)} is no ONNX model: it is empty")
+    return Model(proto, folder)
+
+
+def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
+    """Return an input as an array, a list of arrays, or None."""
+    which = kind.WhichOneof("value")
+    if which == "optional_type":
+        return None if given is None else _argument(name, kind.optional_type.elem_type, given)
+    if which == "sequence_type":
+        if not isinstance(given, list | tuple):
+            raise ArgumentError(f"input {harmless(name)} takes a list of arrays")
+        return [_argument(name, kind.sequence_type.elem_type, each) for each in given]
+    array = np.asarray(given)
+    wanted = kind.tensor_type
+    if not wanted.elem_type:
+        return array
+    dtype = numpy_dtype(wanted.elem_type)
+    if dtype == object:
+        return array.astype(object)
+    if array.dtype != dtype:
+        if array.ndim or array.dtype.kind not in "fiu" or dtype.kind not in "fiu":
+            raise ArgumentError(f"input {harmless(name)} takes {dtype.name}, not {array.dtype}")
+        array = array.astype(dtype)
+    if wanted.HasField("shape"):
+        lengths = [d.dim_value if d.HasField("dim_value") else None for d in wanted.shape.dim]
+        fits = len(lengths) == array.ndim and all(
+            want is None or want == length
+            for want, length in zip(lengths, array.shape, strict=False)
+        )
+        if not fits:
+            raise ArgumentError(
+                f"input {harmless(name)} takes the shape {lengths}, not {list(array.shape)}"
+            )
+    return array if is_for_device(dtype) else np.ascontiguousarray(array)
+
+
+def _in_order(
+    graph: onnx.GraphProto, declared: Mapping[str, Any], constants: Mapping[str, Any]
+) -> list[onnx.NodeProto]:
+    """Return the nodes; raises ModelError for a cycle, and for a name that nothing yields."""
+    known = {"", *declared, *constants}
+    for node in graph.node:
+        for name in node.input:
+            if name not in known:
+                yields = [each for each in graph.node if name in each.output]
+                reason = "comes later, or is in a cycle" if yields else "does not exist"
+                raise ModelError(
+                    f"node {harmless(node.name or node.op_type)} reads {harmless(name)}, which "
+                    f"{reason}"
+                )
+        twice = [name for name in node.output if name and name in known]
+        if twice and any(name in other.output for other in graph.node if other is not node for name in twice):
+            raise ModelError(f"two nodes yield {harmless(twice[0])}")
+        known.update(node.output)
+    for each in graph.output:
+        if each.name not in known:
+            raise ModelError(f"nothing yields the result {harmless(each.name)}")
+    return list(graph.node)
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                if inner.node or inner.output:
+                    yield from _graphs(inner)
+
+
+def _all_nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    for graph in _graphs(proto.graph):
+        yield from graph.node
+    for function in proto.functions:
+        yield from function.node
+
+
+def _tensors_of_attributes(
+    graph: onnx.GraphProto, folder: Path | None
+) -> Iterator[tuple[str, Any]]:
+    """Yield the external tensors of Constant nodes by the name of their result."""
+    for node in graph.node:
+        if node.op_type != "Constant":
+            continue
+        for attribute in node.attribute:
+            if attribute.HasField("t") and attribute.t.data_location == onnx.TensorProto.EXTERNAL:
+                yield node.output[0], array_of(attribute.t, folder)
+
+
+def _has_body(domain: str, name: str, version: int) -> bool:
+    try:
+        schema = defs.get_schema(name, version, domain)
+    except defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+__all__ = ["Model", "helper", "load"]

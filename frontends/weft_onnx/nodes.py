@@ -1,0 +1,242 @@
+"""Nodes as lowerings see them, and the table of lowerings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+import weft
+from weft.ir.op import Op
+from weft_onnx.errors import NodeError
+from weft_onnx.values import Array, HostRef, Value, dtype_of, is_for_device, is_known, shape_of
+
+if TYPE_CHECKING:
+    from weft_onnx.tracing import Frame, Tracer
+
+Lowering = Callable[["Node"], Any]
+
+_table: dict[tuple[str, str], Lowering] = {}
+
+ML = "ai.onnx.ml"
+TRAINING = "ai.onnx.preview.training"
+
+
+def lowers(*names: str, domain: str = "") -> Callable[[Lowering], Lowering]:
+    """Register a function as the lowering of ops: it takes a node and returns its results."""
+
+    def register(function: Lowering) -> Lowering:
+        for name in names:
+            _table[domain, name] = function
+        return function
+
+    return register
+
+
+def lowering_of(domain: str, name: str) -> Lowering | None:
+    """Return the lowering of an op."""
+    return _table.get(("" if domain == "ai.onnx" else domain, name))
+
+
+def lowered_ops() -> list[tuple[str, str]]:
+    """Return the domain and name of each op with a lowering."""
+    return sorted(_table)
+
+
+class Cut(Exception):
+    """A lowering needs what a call computes, so the step of the program that is traced ends.
+
+    Attributes
+    ----------
+    values
+        The values that are needed.
+    function
+        The function of the host that takes their arrays, or None if they are needed themselves.
+    """
+
+    def __init__(self, values: Sequence[Value], function: Callable[..., Any] | None) -> None:
+        super().__init__()
+        self.values = list(values)
+        self.function = function
+
+
+class Node:
+    """A node with its operands.
+
+    Attributes
+    ----------
+    proto
+        The node of the model.
+    inputs
+        Its operands; None for one that is left out.
+    version
+        The opset of its domain.
+    """
+
+    def __init__(self, proto: onnx.NodeProto, inputs: list[Value], frame: Frame, tracer: Tracer):
+        self.proto = proto
+        self.inputs = inputs
+        self.frame = frame
+        self.tracer = tracer
+        self.version: int = frame.opset(proto.domain)
+        self._attributes = {each.name: each for each in proto.attribute}
+        self._cuts = 0
+
+    @property
+    def outputs(self) -> int:
+        """The number of results that are declared."""
+        return len(self.proto.output)
+
+    def wants(self, index: int) -> bool:
+        """Whether a result has a name, so that it may be read."""
+        return index < len(self.proto.output) and bool(self.proto.output[index])
+
+    def has(self, index: int) -> bool:
+        """Whether an operand is given."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def __getitem__(self, index: int) -> Op:
+        """Return an operand as a weft op."""
+        if not self.has(index):
+            raise self.error(f"operand {index} is missing")
+        return self.op(self.inputs[index])
+
+    def op(self, value: Value) -> Op:
+        """Return a value as a weft op."""
+        if isinstance(value, Op):
+            return value
+        if isinstance(value, HostRef):
+            raise self.error(f"no device computes with {value.dtype}")
+        if not isinstance(value, np.ndarray):
+            raise self.error(f"an operand is a {type(value).__name__}, not a tensor")
+        if not is_for_device(value.dtype):
+            raise self.error(f"no device computes with {value.dtype}")
+        return self.tracer.constant(value)
+
+    def get(self, index: int) -> Op | None:
+        """Return an operand as a weft op, or None if it is left out."""
+        return self[index] if self.has(index) else None
+
+    def raw(self, index: int) -> Value:
+        """Return an operand as it is."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def shape(self, index: int = 0) -> tuple[int, ...]:
+        """Return the shape of an operand."""
+        return shape_of(self.raw(index))
+
+    def rank(self, index: int = 0) -> int:
+        """Return the rank of an operand."""
+        return len(self.shape(index))
+
+    def dtype(self, index: int = 0) -> np.dtype[Any]:
+        """Return the dtype of an operand."""
+        return dtype_of(self.raw(index))
+
+    def array(self, index: int) -> Array:
+        """Return the array of an operand; where a call computes it, the traced step ends here."""
+        if not self.has(index):
+            raise self.error(f"operand {index} is missing")
+        return self.known(self.inputs[index])
+
+    def known(self, value: Value) -> Any:
+        """Return the array of a value; where a call computes it, the traced step ends here."""
+        if is_known(value):
+            return value
+        if isinstance(value, Op):
+            found = self.tracer.constant_value(value)
+            if found is not None:
+                return found
+        return self._resumed(Cut([value], None))[0]
+
+    def host(self, function: Callable[..., Any], *values: Value) -> list[Any]:
+        """Return the results of a function of the host, a list of arrays.
+
+        Where a call computes an operand, the traced step ends here.
+        """
+        if all(map(is_known, values)):
+            return [np.asarray(each) for each in function(*values)]
+        return self._resumed(Cut(values, function))
+
+    def _resumed(self, cut: Cut) -> list[Any]:
+        """Return what an earlier cut at this place yielded; raises it if there was none."""
+        self._cuts += 1
+        if self._cuts > len(self.frame.resumed):
+            raise cut
+        found: list[Any] = self.frame.resumed[self._cuts - 1]
+        return found
+
+    def ints(self, index: int) -> list[int]:
+        """Return the elements of an operand of integers."""
+        return [int(each) for each in np.asarray(self.array(index)).reshape(-1)]
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """Return an attribute, or the default value."""
+        found = self._attributes.get(name)
+        if found is None:
+            return default
+        if found.ref_attr_name:
+            found = self.frame.attributes.get(found.ref_attr_name)
+            if found is None:
+                return default
+        return _attribute_value(found)
+
+    def required(self, name: str) -> Any:
+        """Return an attribute; raises NodeError if it is missing."""
+        found = self.attr(name)
+        if found is None:
+            raise self.error(f"attribute {name} is missing")
+        return found
+
+    def axis(self, axis: int, rank: int | None = None) -> int:
+        """Return an axis counted from the front; raises NodeError if there is none."""
+        rank = self.rank() if rank is None else rank
+        if not -rank <= axis < max(rank, 1):
+            raise self.error(f"axis {axis} is not one of {rank}")
+        return axis % rank if rank else 0
+
+    def axes(self, axes: Sequence[int], rank: int | None = None) -> tuple[int, ...]:
+        """Return axes counted from the front."""
+        return tuple(self.axis(int(each), rank) for each in axes)
+
+    def error(self, problem: str) -> NodeError:
+        """Return an error that names the node."""
+        return NodeError(f"{described(self.proto, self.version)}: {problem}")
+
+
+def described(proto: onnx.NodeProto, version: int) -> str:
+    """Return the name, op and opset of a node for messages."""
+    from weft.support.quoting import harmless
+
+    name = proto.name or (proto.output[0] if proto.output else "")
+    domain = f"{proto.domain}." if proto.domain not in ("", "ai.onnx") else ""
+    return f"node {harmless(name)!s} ({harmless(domain + proto.op_type)}, opset {version})"
+
+
+def _attribute_value(proto: onnx.AttributeProto) -> Any:
+    value = helper.get_attribute_value(proto)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, list | tuple) or hasattr(value, "append"):
+        found = list(value)
+        if found and isinstance(found[0], bytes):
+            return [each.decode("utf-8", "replace") for each in found]
+        if found and isinstance(found[0], onnx.TensorProto):
+            return [numpy_helper.to_array(each) for each in found]
+        return found
+    return value
+
+
+def numpy_dtype(number: int) -> np.dtype[Any]:
+    """Return the NumPy dtype of a number of TensorProto.DataType."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(number))
+
+
+def cast(x: Any, dtype: Any) -> Op:
+    """Return a tensor in another dtype."""
+    return weft.cast(x, np.dtype(dtype).name)  # type: ignore[no-any-return]

@@ -1,0 +1,394 @@
+"""Tracing: the nodes of a model become weft ops, until a value is needed that a call computes.
+
+The tracer is an interpreter with an explicit stack of frames: of the graph, of functions, and of
+branches and bodies that the host steps through. So tracing can end at any node, and go on from there
+in the next step of the program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import defs, helper
+
+import weft
+from weft.errors import WeftError
+from weft.ir import interpreter
+from weft.ir.op import Op
+from weft.transforms.capture import capture
+from weft_onnx.errors import NodeError
+from weft_onnx.initializers import initializers
+from weft_onnx.nodes import Cut, Node, described, lowering_of
+from weft_onnx.values import Array, Value, dtype_of, is_known, mapped, shape_of
+
+FOLDED = 4096
+"""The most elements of a result of known operands that is computed while tracing."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """A graph or function: its nodes, results, and where each name is read for the last time.
+
+    Attributes
+    ----------
+    nodes, outputs
+        The nodes in order, and the names of the results.
+    last_read
+        By name, the index of the last node that reads it, itself or in a graph inside; those of
+        results have the number of nodes.
+    """
+
+    nodes: tuple[onnx.NodeProto, ...]
+    outputs: tuple[str, ...]
+    last_read: Mapping[str, int]
+
+    @classmethod
+    def of(cls, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> Body:
+        """Return the body of these nodes."""
+        last = {name: index for index, node in enumerate(nodes) for name in names_read(node)}
+        last.update(dict.fromkeys(outputs, len(nodes)))
+        return cls(tuple(nodes), tuple(outputs), last)
+
+
+def names_read(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names that a node reads, also in graphs inside."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in [attribute.g, *attribute.graphs]:
+            for each in graph.node:
+                yield from names_read(each)
+            yield from (each.name for each in graph.output)
+
+
+Return = Callable[["Tracer", "Frame", list[Value]], Any]
+"""Takes the tracer, the frame that called, and the results; it may call again."""
+
+
+@dataclass
+class Frame:
+    """A body that is being traced.
+
+    Attributes
+    ----------
+    body, scope
+        The body, and the values of its names.
+    next
+        The index of the next node.
+    resumed
+        What cuts at that node have yielded.
+    outer
+        The frame whose names a graph inside sees.
+    attributes
+        The attributes of the call of a function.
+    opsets
+        The opset of each domain.
+    on_return
+        What happens with the results.
+    """
+
+    body: Body
+    scope: dict[str, Value]
+    opsets: Mapping[str, int]
+    on_return: Return | None = None
+    outer: Frame | None = None
+    attributes: Mapping[str, onnx.AttributeProto] = field(default_factory=dict)
+    next: int = 0
+    resumed: list[list[Any]] = field(default_factory=list)
+    state: dict[str, Value] = field(default_factory=dict)
+    is_function: bool = False
+
+    def opset(self, domain: str) -> int:
+        """Return the version of a domain."""
+        return self.opsets.get("" if domain == "ai.onnx" else domain, 1)
+
+    def find(self, name: str) -> Value:
+        """Return the value of a name; raises KeyError for one that has none."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.scope:
+                return frame.scope[name]
+            frame = frame.outer
+        raise KeyError(name)
+
+    def live(self) -> dict[str, Value]:
+        """Return the names that nodes to come read."""
+        return {
+            name: value
+            for name, value in self.scope.items()
+            if self.body.last_read.get(name, -1) >= self.next
+        }
+
+
+class Constants:
+    """The constants of a model, each of which is one op however often it is read."""
+
+    def __init__(self) -> None:
+        self._ops: dict[int, tuple[Array, Op]] = {}
+
+    def of(self, array: Array) -> Op:
+        """Return the constant that holds an array."""
+        found = self._ops.get(id(array))
+        if found is None:
+            found = self._ops[id(array)] = (array, weft.constant(array))
+        return found[1]
+
+
+class Tracer:
+    """Traces a model from a stack of frames to a cut, or to its results.
+
+    Attributes
+    ----------
+    frames
+        The stack.
+    functions
+        The functions of the model, by domain and name.
+    """
+
+    def __init__(
+        self,
+        frames: list[Frame],
+        constants: Constants,
+        functions: Mapping[tuple[str, str], onnx.FunctionProto],
+        bodies: dict[Any, Body],
+    ) -> None:
+        self.frames = frames
+        self.functions = functions
+        self.results: list[Value] | None = None
+        self._constants = constants
+        self._bodies = bodies
+
+    def constant(self, array: Array) -> Op:
+        """Return the constant that holds an array."""
+        return self._constants.of(array)
+
+    def constant_value(self, op: Op) -> Array | None:
+        """Return the value of an op that depends on constants alone."""
+        if op.is_constant:
+            return np.asarray(op.const)
+        try:
+            graph = capture([op])
+        except WeftError:
+            return None
+        if graph.inputs or graph.states or any(each.has_effect for each in graph.ops):
+            return None
+        ((value,), _) = interpreter.evaluate(graph)
+        return np.asarray(value, op.dtype)
+
+    def run(self) -> Cut | None:
+        """Trace to the end, or to the cut that is returned."""
+        while self.frames:
+            frame = self.frames[-1]
+            if frame.next == len(frame.body.nodes):
+                self.frames.pop()
+                results = [self._result(frame, name) for name in frame.body.outputs]
+                if frame.on_return is None:
+                    self.results = results
+                else:
+                    frame.on_return(self, self.frames[-1], results)
+                continue
+            try:
+                self.step(frame)
+            except Cut as cut:
+                return cut
+        return None
+
+    def _result(self, frame: Frame, name: str) -> Value:
+        try:
+            return frame.find(name)
+        except KeyError:
+            if frame.is_function:  # a result that this call does not ask for
+                return None
+            raise NodeError(f"no node yields the result {name!r}") from None
+
+    def step(self, frame: Frame) -> None:
+        """Lower the next node of a frame."""
+        node = self.node(frame)
+        try:
+            results = self.lowered(node)
+        except Cut:
+            raise
+        except WeftError as error:
+            if not isinstance(error, NodeError):
+                error.add_note(f"in {described(node.proto, node.version)}")
+            raise
+        except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
+            raise node.error(f"{type(error).__name__}: {error}") from error
+        if results is not CALLED:
+            self.finish(frame, results)
+
+    def node(self, frame: Frame) -> Node:
+        """Return the next node of a frame with its operands."""
+        proto = frame.body.nodes[frame.next]
+        try:
+            inputs = [frame.find(name) if name else None for name in proto.input]
+        except KeyError as error:
+            where = described(proto, frame.opset(proto.domain))
+            raise NodeError(f"{where}: nothing yields its operand {error.args[0]!r}") from None
+        return Node(proto, inputs, frame, self)
+
+    def finish(self, frame: Frame, results: Any) -> None:
+        """Give the results of the present node their names, and go on with the next."""
+        proto = frame.body.nodes[frame.next]
+        several = results if isinstance(results, tuple) else (results,)
+        for name, value in zip(proto.output, several, strict=False):
+            if name:
+                frame.scope[name] = value
+        frame.next += 1
+        frame.resumed = []
+        frame.state = {}
+
+    def lowered(self, node: Node) -> Any:
+        """Return the results of a node, or `CALLED`."""
+        proto = node.proto
+        own = self.functions.get((proto.domain, proto.op_type))
+        if own is not None:
+            return self.call(node, own)
+        lowering = lowering_of(proto.domain, proto.op_type)
+        found = NotImplemented if lowering is None else lowering(node)
+        if found is NotImplemented:
+            function = function_of(node)
+            if function is None:
+                raise node.error("weft has no lowering of this op, and it is no function")
+            return self.call(node, function)
+        return self.folded(node, found)
+
+    def folded(self, node: Node, results: Any) -> Any:
+        """Return results of known operands as arrays, where these are small."""
+        if results is CALLED or not all(map(is_known, node.inputs)) or not node.inputs:
+            return results
+        if any(attribute.type == onnx.AttributeProto.GRAPH for attribute in node.proto.attribute):
+            return results
+
+        def fold(value: Any) -> Any:
+            if not isinstance(value, Op) or value.axes.size > FOLDED:
+                return value
+            found = self.constant_value(value)
+            return value if found is None else found
+
+        return mapped(results, fold)
+
+    def call(self, node: Node, function: onnx.FunctionProto) -> Any:
+        """Push the frame of a function that a node calls."""
+        given = {each.name: each for each in node.proto.attribute}
+        attributes = {each.name: each for each in function.attribute_proto} | {
+            name: found
+            for name, each in given.items()
+            if (found := node.frame.attributes.get(each.ref_attr_name) if each.ref_attr_name else each)
+        }
+        names = [*node.proto.input, *[""] * len(function.input)]
+        scope = dict(zip(function.input, [*node.inputs, *[None] * len(names)], strict=False))
+        opsets = {each.domain: each.version for each in function.opset_import}
+        key = (function.domain, function.name, hashlib.sha256(function.SerializeToString()).digest())
+        body = self.body(key, function.node, function.output)
+        opsets.setdefault("", node.frame.opset(""))
+        frame = Frame(body, scope, opsets, _returned, None, attributes, is_function=True)
+        self.push(frame)
+        return CALLED
+
+    def body(self, key: Any, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> Body:
+        """Return a body, made once."""
+        found = self._bodies.get(key)
+        if found is None:
+            found = self._bodies[key] = Body.of(nodes, outputs)
+        return found
+
+    def push(self, frame: Frame) -> None:
+        """Begin to trace a body."""
+        self.frames.append(frame)
+
+    def inner(
+        self, node: Node, graph: onnx.GraphProto, values: Sequence[Value], on_return: Return
+    ) -> Any:
+        """Push the frame of a graph inside a node, which sees the names around it."""
+        body = self.body(id(graph), graph.node, [each.name for each in graph.output])
+        scope: dict[str, Value] = dict(initializers(graph, None))
+        scope.update(zip((each.name for each in graph.input), values, strict=False))
+        frame = Frame(body, scope, node.frame.opsets, on_return, node.frame, node.frame.attributes)
+        self.push(frame)
+        return CALLED
+
+
+CALLED = object()
+"""What a lowering returns that has pushed a frame, which will give the results."""
+
+
+def _returned(tracer: Tracer, caller: Frame, results: list[Value]) -> None:
+    tracer.finish(caller, tuple(results))
+
+
+def function_of(node: Node) -> onnx.FunctionProto | None:
+    """Return the body of an op whose schema has one."""
+    proto = node.proto
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    try:
+        schema = defs.get_schema(proto.op_type, node.version, domain)
+    except defs.SchemaError:
+        return None
+    if schema.has_function:
+        found = _body_for(schema, node.version)
+    elif schema.has_context_dependent_function:
+        found = _body_in_context(schema, node)
+    else:
+        return None
+    if found is None:
+        return None
+    named = onnx.FunctionProto()
+    named.CopyFrom(found)
+    if not named.opset_import:
+        named.opset_import.append(helper.make_opsetid("", node.version))
+    defaults = {
+        name: each.default_value
+        for name, each in schema.attributes.items()
+        if each.default_value.name
+    }
+    named.attribute_proto.extend(defaults.values())
+    return named
+
+
+def _body_for(schema: Any, version: int) -> onnx.FunctionProto | None:
+    versions = [each for each in schema.function_opset_versions if each <= version]
+    if not versions:
+        return None
+    return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(versions[-1]))
+
+
+def _body_in_context(schema: Any, node: Node) -> onnx.FunctionProto | None:
+    versions = [e for e in schema.context_dependent_function_opset_versions if e <= node.version]
+    if not versions:
+        return None
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    types = [_type_of(each).SerializeToString() for each in node.inputs]
+    found = schema.get_context_dependent_function_with_opset_version(
+        versions[-1], proto.SerializeToString(), types
+    )
+    return onnx.FunctionProto.FromString(found)
+
+
+def _type_of(value: Value) -> onnx.TypeProto:
+    if value is None:
+        return onnx.TypeProto()
+    if isinstance(value, list):
+        element = _type_of(value[0]) if value else onnx.TypeProto()
+        return helper.make_sequence_type_proto(element)
+    number = helper.np_dtype_to_tensor_dtype(dtype_of(value))
+    return helper.make_tensor_type_proto(number, shape_of(value))
+
+
+def copied(frames: Sequence[Frame], change: Callable[[Any], Any]) -> list[Frame]:
+    """Return a stack of frames with the tensors replaced that nodes to come read."""
+    found: dict[int, Frame] = {}
+    for frame in frames:
+        found[id(frame)] = replace(
+            frame,
+            scope=mapped(frame.live(), change),
+            state=mapped(frame.state, change),
+            resumed=mapped(frame.resumed, change),
+            outer=found.get(id(frame.outer)),
+        )
+    return list(found.values())
