@@ -83,7 +83,7 @@ class Node:
         self.tracer = tracer
         self.version: int = frame.opset(proto.domain)
         self._attributes = {each.name: each for each in proto.attribute}
-        self._cuts = 0
+        self._demands = 0
 
     @property
     def outputs(self) -> int:
@@ -144,6 +144,7 @@ class Node:
 
     def known(self, value: Value) -> Any:
         """Return the array of a value; where a call computes it, the traced step ends here."""
+        self._demands += 1
         if is_known(value):
             return value
         if isinstance(value, Op):
@@ -157,17 +158,23 @@ class Node:
 
         Where a call computes an operand, the traced step ends here.
         """
+        self._demands += 1
         if all(map(is_known, values)):
             return [np.asarray(each) for each in function(*values)]
         return self._resumed(Cut(values, function))
 
     def _resumed(self, cut: Cut) -> list[Any]:
-        """Return what an earlier cut at this place yielded; raises it if there was none."""
-        self._cuts += 1
-        if self._cuts > len(self.frame.resumed):
+        """Return what an earlier cut at this demand yielded; raises it if there was none."""
+        if self._demands not in self.frame.resumed:
+            self.frame.demand = self._demands
             raise cut
-        found: list[Any] = self.frame.resumed[self._cuts - 1]
-        return found
+        return self.frame.resumed[self._demands]
+
+    def remember(self, **state: Any) -> None:
+        """Keep values for when tracing comes back to this node, from its beginning."""
+        self.frame.state = state
+        self.frame.resumed = {}
+        self._demands = 0
 
     def ints(self, index: int) -> list[int]:
         """Return the elements of an operand of integers."""

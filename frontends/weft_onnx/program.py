@@ -169,10 +169,9 @@ class Program:
             return parameters[places[id(value)]]
 
         frames = copied(step.frames, change)
-        if step.cut.function is None:
-            frames[-1].resumed = [*frames[-1].resumed, yielded]
-        else:
-            frames[-1].resumed = [*frames[-1].resumed, parameters[len(step.slots) :]]
+        top = frames[-1]
+        found = yielded if step.cut.function is None else parameters[len(step.slots) :]
+        top.resumed = {**top.resumed, top.demand: found}
         return self._trace(frames, parameters)
 
     def _trace(self, frames: list[Frame], parameters: Sequence[Any]) -> Step:

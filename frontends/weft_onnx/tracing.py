@@ -79,8 +79,8 @@ class Frame:
         The body, and the values of its names.
     next
         The index of the next node.
-    resumed
-        What cuts at that node have yielded.
+    resumed, demand
+        What cuts at that node have yielded, by the number of the demand, and that of the last cut.
     outer
         The frame whose names a graph inside sees.
     attributes
@@ -98,7 +98,8 @@ class Frame:
     outer: Frame | None = None
     attributes: Mapping[str, onnx.AttributeProto] = field(default_factory=dict)
     next: int = 0
-    resumed: list[list[Any]] = field(default_factory=list)
+    resumed: dict[int, list[Any]] = field(default_factory=dict)
+    demand: int = 0
     state: dict[str, Value] = field(default_factory=dict)
     is_function: bool = False
 
@@ -239,7 +240,7 @@ class Tracer:
             if name:
                 frame.scope[name] = value
         frame.next += 1
-        frame.resumed = []
+        frame.resumed = {}
         frame.state = {}
 
     def lowered(self, node: Node) -> Any:

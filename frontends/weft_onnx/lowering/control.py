@@ -33,11 +33,11 @@ def loop(node: Node) -> Any:
     """Trace iterations while the count and the condition last."""
     if "carried" not in node.frame.state:
         most = int(node.array(0).reshape(-1)[0]) if node.has(0) else -1
-        node.frame.state = {
-            "most": np.array(most), "number": np.array(0),
-            "goes_on": node.raw(1) if node.has(1) else np.array(True),
-            "carried": list(node.inputs[2:]), "stacked": [],
-        }  # fmt: skip
+        node.remember(
+            most=np.array(most), number=np.array(0),
+            goes_on=node.raw(1) if node.has(1) else np.array(True),
+            carried=list(node.inputs[2:]), stacked=[],
+        )  # fmt: skip
     return _next_iteration(node)
 
 
@@ -57,7 +57,7 @@ def _next_iteration(node: Node) -> Any:
 def _iterated(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
     state, (goes_on, *rest) = caller.state, results
     count = len(state["carried"])
-    caller.resumed = []
+    caller.resumed = {}
     caller.state = {
         **state, "number": state["number"] + 1, "goes_on": goes_on, "carried": rest[:count],
         "stacked": [*state["stacked"], rest[count:]],
@@ -91,9 +91,7 @@ def scan(node: Node) -> Any:
         return NotImplemented
     if "carried" not in node.frame.state:
         count = len(node.inputs) - node.required("num_scan_inputs")
-        node.frame.state = {
-            "number": np.array(0), "carried": list(node.inputs[:count]), "stacked": [],
-        }  # fmt: skip
+        node.remember(number=np.array(0), carried=list(node.inputs[:count]), stacked=[])
     return _next_slice(node)
 
 
@@ -126,7 +124,7 @@ def _next_slice(node: Node) -> Any:
 def _scanned(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
     state = caller.state
     count = len(state["carried"])
-    caller.resumed = []
+    caller.resumed = {}
     caller.state = {
         "number": state["number"] + 1, "carried": results[:count],
         "stacked": [*state["stacked"], results[count:]],

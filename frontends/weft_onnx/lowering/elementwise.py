@@ -48,7 +48,8 @@ def binary(node: Node) -> Any:
         return node.host(lambda x, y: [np.equal(x, y).astype(bool)], *node.inputs)[0]
     x, y = node[0], node[1]
     if node.version < 7 and node.attr("broadcast", 0) and y.rank < x.rank:
-        axis = node.axis(node.attr("axis", x.rank - y.rank), x.rank)
+        axis = node.attr("axis", x.rank - y.rank)
+        axis = axis + x.rank if axis < 0 else axis
         shape = (*y.axes.shape, *[1] * (x.rank - axis - y.rank))
         y = weft.reshape(y, shape)
     return BINARY[node.proto.op_type](x, y)
@@ -309,7 +310,8 @@ def _number(value: Any, dtype: Any) -> Any:
 def bit_cast(node: Node) -> Any:
     """Reinterpret the bits in another dtype."""
     dtype = numpy_dtype(node.required("to"))
-    if is_for_device(dtype) and is_for_device(node.dtype()) and dtype.itemsize == node.dtype().itemsize:
+    are_plain = all(is_for_device(each) and each.kind != "b" for each in (dtype, node.dtype()))
+    if are_plain and dtype.itemsize == node.dtype().itemsize:
         return weft.bitcast(node[0], dtype.name)
     return node.host(lambda x: [np.ascontiguousarray(x).view(dtype)], node.raw(0))[0]
 

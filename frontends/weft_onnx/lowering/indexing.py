@@ -59,7 +59,7 @@ def gather_nd(node: Node) -> Op:
     return weft.gather_nd(node[0], node[1], node.attr("batch_dims", 0))
 
 
-REDUCTIONS = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
+REDUCTIONS = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 """What weft calls the ways in which updates are combined."""
 
 

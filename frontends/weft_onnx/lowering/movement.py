@@ -197,7 +197,8 @@ def space_to_depth(node: Node) -> Op:
     x, block = node[0], int(node.required("blocksize"))
     n, c, h, w = x.axes.shape
     split_x = weft.reshape(x, (n, c, h // block, block, w // block, block))
-    moved = weft.transpose(split_x, (0, 3, 5, 1, 2, 4))
+    order = (0, 3, 5, 1, 2, 4) if node.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    moved = weft.transpose(split_x, order)
     return weft.reshape(moved, (n, c * block**2, h // block, w // block))
 
 

@@ -96,8 +96,8 @@ def concat_from_sequence(node: Node) -> Any:
 @lowers("SequenceMap")
 def sequence_map(node: Node) -> Any:
     """Apply a graph to the tensors of sequences at each position."""
-    state = node.frame.state
-    state.setdefault("found", [])
+    if not node.frame.state:
+        node.remember(found=[])
     return _next_of_map(node)
 
 

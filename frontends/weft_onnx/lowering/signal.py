@@ -135,7 +135,7 @@ def mel_weight_matrix(node: Node) -> Any:
     dtype = numpy_dtype(node.attr("output_datatype", 1))
     spectrum = length // 2 + 1
     mel = 2595 * np.log10(1 + np.array([low, high]) / 700)
-    centres = np.linspace(mel[0], mel[1], bins + 2)
+    centres = mel[0] + np.arange(bins + 2) * (mel[1] - mel[0]) / (bins + 2)
     hertz = 700 * (10 ** (centres / 2595) - 1)
     places = ((length + 1) * hertz // rate).astype(np.int64)
     found = np.zeros((spectrum, bins))

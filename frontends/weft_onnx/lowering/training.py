@@ -9,6 +9,36 @@ from weft.ir.op import Op
 from weft_onnx.nodes import TRAINING, Node, cast, lowers
 
 
+@lowers("SoftmaxCrossEntropyLoss")
+def softmax_cross_entropy_loss(node: Node) -> Any:
+    """Return the cross entropy of labels and the softmax of scores, and its logarithm."""
+    log_probabilities = weft.log_softmax(node[0], axis=1)
+    return _loss(node, log_probabilities), log_probabilities
+
+
+@lowers("NegativeLogLikelihoodLoss")
+def negative_log_likelihood_loss(node: Node) -> Op:
+    """Return the negative log likelihood of labels."""
+    return _loss(node, node[0])
+
+
+def _loss(node: Node, log_probabilities: Op) -> Op:
+    labels, ignored = cast(node[1], "int64"), node.attr("ignore_index")
+    is_ignored = None if ignored is None else weft.equal(labels, ignored)
+    safe = labels if is_ignored is None else weft.where(is_ignored, 0, labels)
+    picked = weft.take_along_axis(log_probabilities, weft.unsqueeze(safe, 1), 1)
+    loss = -weft.squeeze(picked, 1)
+    weights = weft.take(node[2], safe, 0) if node.has(2) else weft.ones_like(loss)
+    if is_ignored is not None:
+        weights = weft.where(is_ignored, weft.zeros_like(weights), weights)
+    loss, reduction = loss * weights, node.attr("reduction", "mean")
+    axes = tuple(range(loss.rank))
+    if reduction == "none":
+        return loss
+    total = weft.sum(loss, axis=axes)
+    return total if reduction == "sum" else total / weft.sum(weights, axis=axes)
+
+
 def _several(node: Node, first: int, count: int) -> list[list[Op]]:
     """Return operands in lists of equal length."""
     each = (len(node.inputs) - first) // count
