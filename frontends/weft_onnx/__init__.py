@@ -1,8 +1,8 @@
 """ONNX models: read, run on any backend, and fine-tuned.
 
 `load` returns a `Model`; `Backend` is the interface of `onnx.backend.base`. Start reading at
-`model`, then `tracing`, which makes ops of nodes, and `program`, which runs them. `lowering` has the
-lowerings, one module for each family of ops.
+`model`, then `tracing`, which makes ops of nodes, and `program`, which runs them. `lowering` has
+the lowerings, one module for each family of ops.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ NAMES = {"CPU": "numpy", "CUDA": "cupy"}
 """The backends of device strings that name none."""
 
 
-class Prepared(base.BackendRep):  # type: ignore[misc]
+class Prepared(base.BackendRep):
     """A model prepared for a device.
 
     Attributes
@@ -44,11 +44,12 @@ class Prepared(base.BackendRep):  # type: ignore[misc]
                 names = list(model.declared)
             given = dict(zip(names, inputs, strict=False))
         results = self.program.run(given)
-        return base.namedtupledict("Outputs", list(results))(*results.values())  # type: ignore[no-any-return]
+        found: tuple[Any, ...] = base.namedtupledict("Outputs", list(results))(*results.values())
+        return found
 
 
-class Backend(base.Backend):  # type: ignore[misc]
-    """weft as a backend of onnx: device strings are the names of weft's backends, or CPU or CUDA."""
+class Backend(base.Backend):
+    """weft as a backend of onnx: devices are the names of weft's backends, or CPU or CUDA."""
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

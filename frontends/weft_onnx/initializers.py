@@ -75,7 +75,9 @@ def _external(proto: onnx.TensorProto, folder: Path | None) -> np.ndarray[Any, A
     if not location or Path(location).is_absolute() or root not in path.parents:
         raise ModelError(f"tensor {name} is in {location!r}, outside of the model's folder")
     if not path.is_file() or (root / location).is_symlink():
-        raise ModelError(f"tensor {name} is in {location!r}, which is no file in the model's folder")
+        raise ModelError(
+            f"tensor {name} is in {location!r}, which is no file in the model's folder"
+        )
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(proto.data_type))
     shape = tuple(proto.dims)
     wanted = prod(shape) * dtype.itemsize

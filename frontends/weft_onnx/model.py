@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
-from onnx import defs, helper
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import defs
 
 import weft
 from weft.errors import ArgumentError
@@ -22,7 +22,7 @@ from weft_onnx.errors import ModelError, UnsupportedNodes
 from weft_onnx.initializers import MOST_BYTES, array_of, initializers
 from weft_onnx.nodes import lowering_of, numpy_dtype
 from weft_onnx.program import Program
-from weft_onnx.tracing import Body, Constants, Frame, Tracer
+from weft_onnx.tracing import Body, Constants, Frame, Tracer, has_body
 from weft_onnx.values import Value, is_for_device
 
 FIRST_OPSET = 6
@@ -203,7 +203,7 @@ def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
     if not wanted.elem_type:
         return array
     dtype = numpy_dtype(wanted.elem_type)
-    if dtype == object:
+    if dtype.kind == "O":
         return array.astype(object)
     if array.dtype != dtype:
         if array.ndim or array.dtype.kind not in "fiu" or dtype.kind not in "fiu":
@@ -237,8 +237,8 @@ def _in_order(
                     f"{reason}"
                 )
         twice = [name for name in node.output if name and name in known]
-        if twice and any(name in other.output for other in graph.node if other is not node for name in twice):
-            raise ModelError(f"two nodes yield {harmless(twice[0])}")
+        if twice:
+            raise ModelError(f"{harmless(twice[0])} is yielded twice")
         known.update(node.output)
     for each in graph.output:
         if each.name not in known:
@@ -279,7 +279,4 @@ def _has_body(domain: str, name: str, version: int) -> bool:
         schema = defs.get_schema(name, version, domain)
     except defs.SchemaError:
         return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
-
-
-__all__ = ["Model", "helper", "load"]
+    return has_body(schema)

@@ -11,8 +11,18 @@ from onnx import helper, numpy_helper
 
 import weft
 from weft.ir.op import Op
+from weft.support.quoting import harmless
 from weft_onnx.errors import NodeError
-from weft_onnx.values import Array, HostRef, Value, dtype_of, is_for_device, is_known, shape_of
+from weft_onnx.values import (
+    Array,
+    HostRef,
+    Tensor,
+    Value,
+    dtype_of,
+    is_for_device,
+    is_known,
+    shape_of,
+)
 
 if TYPE_CHECKING:
     from weft_onnx.tracing import Frame, Tracer
@@ -98,13 +108,13 @@ class Node:
         """Whether an operand is given."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
-    def __getitem__(self, index: int) -> Op:
+    def __getitem__(self, index: int) -> Tensor:
         """Return an operand as a weft op."""
         if not self.has(index):
             raise self.error(f"operand {index} is missing")
         return self.op(self.inputs[index])
 
-    def op(self, value: Value) -> Op:
+    def op(self, value: Value) -> Tensor:
         """Return a value as a weft op."""
         if isinstance(value, Op):
             return value
@@ -116,7 +126,7 @@ class Node:
             raise self.error(f"no device computes with {value.dtype}")
         return self.tracer.constant(value)
 
-    def get(self, index: int) -> Op | None:
+    def get(self, index: int) -> Tensor:
         """Return an operand as a weft op, or None if it is left out."""
         return self[index] if self.has(index) else None
 
@@ -140,7 +150,8 @@ class Node:
         """Return the array of an operand; where a call computes it, the traced step ends here."""
         if not self.has(index):
             raise self.error(f"operand {index} is missing")
-        return self.known(self.inputs[index])
+        found: Array = self.known(self.inputs[index])
+        return found
 
     def known(self, value: Value) -> Any:
         """Return the array of a value; where a call computes it, the traced step ends here."""
@@ -216,8 +227,6 @@ class Node:
 
 def described(proto: onnx.NodeProto, version: int) -> str:
     """Return the name, op and opset of a node for messages."""
-    from weft.support.quoting import harmless
-
     name = proto.name or (proto.output[0] if proto.output else "")
     domain = f"{proto.domain}." if proto.domain not in ("", "ai.onnx") else ""
     return f"node {harmless(name)!s} ({harmless(domain + proto.op_type)}, opset {version})"
@@ -244,6 +253,6 @@ def numpy_dtype(number: int) -> np.dtype[Any]:
     return np.dtype(helper.tensor_dtype_to_np_dtype(number))
 
 
-def cast(x: Any, dtype: Any) -> Op:
+def cast(x: Any, dtype: Any) -> Tensor:
     """Return a tensor in another dtype."""
-    return weft.cast(x, np.dtype(dtype).name)  # type: ignore[no-any-return]
+    return weft.cast(x, np.dtype(dtype).name)

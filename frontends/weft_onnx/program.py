@@ -3,14 +3,15 @@
 A program is a tree of steps. A step is traced for the shapes of what it is given. It ends where a
 lowering needs what a call computes: an array whose elements fix shapes, or a function of the host
 whose results have a size that follows from data. The next step is traced with these, and kept for
-later calls by the elements or the shapes. So a call that finds all its steps runs computations only.
+later calls by the elements or the shapes. So a call that finds all its steps only runs them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from weft.ir.op import Op
 from weft.runtime.computation import Computation
 from weft.runtime.transformer import Transformer
 from weft_onnx.nodes import Cut
-from weft_onnx.tracing import Frame, Tracer, copied
+from weft_onnx.tracing import Frame, copied
 from weft_onnx.values import (
     HostRef,
     Value,
@@ -109,7 +110,7 @@ class Program:
                 found = step.computation(*[arrays[index] for index in step.taken])
                 arrays.extend(found)
             if step.is_last:
-                results = mapped(step.results, lambda each: _array(each, arrays))
+                results = mapped(step.results, partial(_array, arrays))
                 return dict(zip(self.model.outputs, results, strict=True))
             step, arrays = self._follow(step, arrays)
 
@@ -134,7 +135,7 @@ class Program:
     def _follow(self, step: Step, arrays: list[Any]) -> tuple[Step, list[Any]]:
         """Return the step after another, and its environment."""
         assert step.cut is not None, "only the last step has none"
-        needed = mapped(list(step.needed), lambda each: _array(each, arrays))
+        needed = mapped(list(step.needed), partial(_array, arrays))
         if step.cut.function is None:
             yielded = needed
             key: Any = tuple(_content(each) for each in leaves(yielded))
@@ -229,13 +230,10 @@ def _parameter(array: Any) -> Any:
     return weft.placeholder(shape, dtype=dtype) if is_for_device(dtype) else HostRef(dtype, shape)
 
 
-def _array(value: Any, arrays: Sequence[Any]) -> Any:
+def _array(arrays: Sequence[Any], value: Any) -> Any:
     return arrays[value.index] if isinstance(value, _Slot) else value
 
 
 def _content(array: Any) -> Any:
     data = array.tobytes() if array.dtype != object else tuple(array.reshape(-1).tolist())
     return array.dtype, array.shape, data
-
-
-Host = Callable[..., Any]

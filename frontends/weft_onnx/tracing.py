@@ -1,8 +1,8 @@
 """Tracing: the nodes of a model become weft ops, until a value is needed that a call computes.
 
 The tracer is an interpreter with an explicit stack of frames: of the graph, of functions, and of
-branches and bodies that the host steps through. So tracing can end at any node, and go on from there
-in the next step of the program.
+branches and bodies that the host steps through. So tracing can end at any node, and go on from
+there in the next step of the program.
 """
 
 from __future__ import annotations
@@ -279,12 +279,20 @@ class Tracer:
         attributes = {each.name: each for each in function.attribute_proto} | {
             name: found
             for name, each in given.items()
-            if (found := node.frame.attributes.get(each.ref_attr_name) if each.ref_attr_name else each)
+            if (
+                found := node.frame.attributes.get(each.ref_attr_name)
+                if each.ref_attr_name
+                else each
+            )
         }
         names = [*node.proto.input, *[""] * len(function.input)]
         scope = dict(zip(function.input, [*node.inputs, *[None] * len(names)], strict=False))
         opsets = {each.domain: each.version for each in function.opset_import}
-        key = (function.domain, function.name, hashlib.sha256(function.SerializeToString()).digest())
+        key = (
+            function.domain,
+            function.name,
+            hashlib.sha256(function.SerializeToString()).digest(),
+        )
         body = self.body(key, function.node, function.output)
         opsets.setdefault("", node.frame.opset(""))
         frame = Frame(body, scope, opsets, _returned, None, attributes, is_function=True)
@@ -330,12 +338,13 @@ def function_of(node: Node) -> onnx.FunctionProto | None:
         schema = defs.get_schema(proto.op_type, node.version, domain)
     except defs.SchemaError:
         return None
-    if schema.has_function:
-        found = _body_for(schema, node.version)
-    elif schema.has_context_dependent_function:
-        found = _body_in_context(schema, node)
-    else:
+    if not has_body(schema):
         return None
+    found: onnx.FunctionProto | None
+    if schema.has_function:  # type: ignore[attr-defined]
+        found = _body_for(schema, node.version)
+    else:
+        found = _body_in_context(schema, node)
     if found is None:
         return None
     named = onnx.FunctionProto()
@@ -351,11 +360,19 @@ def function_of(node: Node) -> onnx.FunctionProto | None:
     return named
 
 
+def has_body(schema: Any) -> bool:
+    """Whether an op is a function of other ops."""
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def _body_for(schema: Any, version: int) -> onnx.FunctionProto | None:
     versions = [each for each in schema.function_opset_versions if each <= version]
     if not versions:
         return None
-    return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(versions[-1]))
+    found: onnx.FunctionProto = onnx.FunctionProto.FromString(
+        schema.get_function_with_opset_version(versions[-1])
+    )
+    return found
 
 
 def _body_in_context(schema: Any, node: Node) -> onnx.FunctionProto | None:
@@ -368,7 +385,8 @@ def _body_in_context(schema: Any, node: Node) -> onnx.FunctionProto | None:
     found = schema.get_context_dependent_function_with_opset_version(
         versions[-1], proto.SerializeToString(), types
     )
-    return onnx.FunctionProto.FromString(found)
+    body: onnx.FunctionProto = onnx.FunctionProto.FromString(found)
+    return body
 
 
 def _type_of(value: Value) -> onnx.TypeProto:

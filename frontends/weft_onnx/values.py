@@ -17,10 +17,27 @@ from weft.ir.op import Op
 
 Array = np.ndarray[Any, Any]
 Value = Any
+Tensor = Any
+"""A weft op; functions of the package `weft` are not typed more narrowly."""
 
 DEVICE_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
-    "complex64 complex128".split()
+    [
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+    ]
 )
 """The names of the dtypes that computations have."""
 
@@ -53,7 +70,8 @@ def shape_of(value: Value) -> tuple[int, ...]:
 
 def dtype_of(value: Value) -> np.dtype[Any]:
     """Return the dtype of a tensor."""
-    return np.dtype(value.dtype)
+    found: np.dtype[Any] = np.dtype(value.dtype)
+    return found
 
 
 def is_for_device(dtype: np.dtype[Any]) -> bool:

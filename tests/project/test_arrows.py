@@ -28,6 +28,7 @@ LOADERS = {
     "weft/testing/report.py": "pytest's plugin loads weft only when it is used",
     "weft_cupy/__init__.py": "a hook loads its backend",
     "weft_hamkaas/__init__.py": "a hook loads its importer",
+    "weft_onnx/__init__.py": "a hook loads its importer",
     "weft_numpy/__init__.py": "a hook loads its backend",
     "weft_numpy/transformer.py": "kernels are not needed for a program from the cache",
     "weft_native/__init__.py": "a hook loads its backend",

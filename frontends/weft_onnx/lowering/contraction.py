@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 import weft
-from weft.ir.op import Op
 from weft_onnx.nodes import Node, cast, lowers
-from weft_onnx.values import is_for_device
+from weft_onnx.values import Tensor
 
 
 @lowers("MatMul")
-def matmul(node: Node) -> Op:
+def matmul(node: Node) -> Tensor:
     """Multiply matrices by NumPy's rules."""
     return weft.matmul(node[0], node[1])
 
 
 @lowers("Gemm")
-def gemm(node: Node) -> Op:
+def gemm(node: Node) -> Tensor:
     """Return alpha A B + beta C, with A and B transposed on request."""
     a, b = node[0], node[1]
     a = weft.transpose(a, (1, 0)) if node.attr("transA", 0) else a
@@ -35,39 +30,33 @@ def gemm(node: Node) -> Op:
 
 
 @lowers("MatMulInteger")
-def matmul_integer(node: Node) -> Op:
+def matmul_integer(node: Node) -> Tensor:
     """Multiply matrices of 8-bit integers, with zero points, as int32."""
     a, b = cast(node[0], "int32"), cast(node[1], "int32")
     if node.has(2):
         zero = cast(node[2], "int32")
-        a = a - (weft.unsqueeze(zero, -1) if zero.rank and a.rank > 1 and zero.axes.size > 1 else zero)
+        a = a - (
+            weft.unsqueeze(zero, -1) if zero.rank and a.rank > 1 and zero.axes.size > 1 else zero
+        )
     if node.has(3):
         b = b - cast(node[3], "int32")
     return weft.matmul(a, b)
 
 
 @lowers("Einsum")
-def einsum(node: Node) -> Op:
+def einsum(node: Node) -> Tensor:
     """Contract by an equation."""
     operands = [node[n] for n in range(len(node.inputs))]
     return weft.einsum(node.required("equation").replace(" ", ""), *operands)
 
 
 @lowers("Det")
-def determinant(node: Node) -> Op:
+def determinant(node: Node) -> Tensor:
     """Return the determinant of square matrices."""
     return weft.det(node[0])
 
 
 @lowers("Inverse", domain="com.microsoft")
-def inverse(node: Node) -> Op:
+def inverse(node: Node) -> Tensor:
     """Return the inverse of square matrices."""
     return weft.inverse(node[0])
-
-
-def product_of(node: Node, a: Any, b: Any) -> Op:
-    """Return the product of two values."""
-    return weft.matmul(node.op(a), node.op(b))
-
-
-__all__ = ["is_for_device", "np", "product_of"]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft_onnx.nodes import Node, lowers
-from weft_onnx.tracing import CALLED, Frame, Tracer
+from weft_onnx.nodes import Node, lowers, numpy_dtype
+from weft_onnx.tracing import Frame, Tracer
 from weft_onnx.values import is_known
 
 
@@ -49,7 +49,7 @@ def _next_iteration(node: Node) -> Any:
     if not is_over:
         is_over = not bool(np.asarray(node.known(state["goes_on"])).reshape(-1)[0])
     if is_over:
-        return tuple([*state["carried"], *_stacked(node, state["stacked"], body)])
+        return (*state["carried"], *_stacked(node, state["stacked"], body))
     values = [np.array(number, np.int64), state["goes_on"], *state["carried"]]
     return node.tracer.inner(node, body, values, _iterated)
 
@@ -72,8 +72,6 @@ def _stacked(node: Node, iterations: list[list[Any]], body: Any) -> list[Any]:
     for output in body.output[len(body.output) - count :] if count > 0 else ():
         kind = output.type.tensor_type
         lengths = [d.dim_value for d in kind.shape.dim]
-        from weft_onnx.nodes import numpy_dtype
-
         found.append(np.zeros((0, *lengths), numpy_dtype(kind.elem_type)))
     return found
 
@@ -112,7 +110,7 @@ def _next_slice(node: Node) -> Any:
             several = list(parts)[::-1] if backwards[place] else list(parts)
             rank = len(several[0].shape if is_known(several[0]) else several[0].axes.shape) + 1
             found.append(_stack(node, several, axes[place] % rank))
-        return tuple([*state["carried"], *found])
+        return (*state["carried"], *found)
     values = list(state["carried"])
     for place in range(scanned):
         at = length - 1 - number if directions[place] else number
@@ -129,6 +127,3 @@ def _scanned(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
         "number": state["number"] + 1, "carried": results[:count],
         "stacked": [*state["stacked"], results[count:]],
     }  # fmt: skip
-
-
-__all__ = ["CALLED"]

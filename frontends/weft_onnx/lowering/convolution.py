@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.ir.op import Op
 from weft_onnx.nodes import Node, cast, lowers
+from weft_onnx.values import Tensor
 
 Pairs = list[tuple[int, int]]
 
@@ -38,12 +38,12 @@ def strides_of(node: Node, rank: int) -> list[int]:
 
 
 @lowers("Conv")
-def conv(node: Node) -> Op:
+def conv(node: Node) -> Tensor:
     """Convolve."""
     return convolved(node, node[0], node[1], node.get(2))
 
 
-def convolved(node: Node, x: Op, w: Op, bias: Op | None) -> Op:
+def convolved(node: Node, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
     """Return a convolution with a node's attributes."""
     kernel = node.attr("kernel_shape") or w.axes.shape[2:]
     lengths = x.axes.shape[2:]
@@ -55,7 +55,7 @@ def convolved(node: Node, x: Op, w: Op, bias: Op | None) -> Op:
 
 
 @lowers("ConvInteger")
-def conv_integer(node: Node) -> Op:
+def conv_integer(node: Node) -> Tensor:
     """Convolve 8-bit integers with zero points, as int32."""
     x, w = cast(node[0], "int32"), cast(node[1], "int32")
     x = x - cast(node[2], "int32") if node.has(2) else x
@@ -63,12 +63,12 @@ def conv_integer(node: Node) -> Op:
     return convolved(node, x, w, None)
 
 
-def _per_filter(x: Op, rank: int) -> Op:
+def _per_filter(x: Tensor, rank: int) -> Tensor:
     return weft.reshape(x, (-1, *[1] * (rank - 1))) if x.rank == 1 and x.axes.size > 1 else x
 
 
 @lowers("ConvTranspose")
-def conv_transpose(node: Node) -> Op:
+def conv_transpose(node: Node) -> Tensor:
     """Convolve transposed; `output_shape` or `auto_pad` may give the padding."""
     x, w = node[0], node[1]
     kernel = list(node.attr("kernel_shape") or w.axes.shape[2:])
@@ -99,10 +99,12 @@ def conv_transpose(node: Node) -> Op:
     return _with_bias(_cropped(found, pads, whole), node.get(2))
 
 
-def _cropped(x: Op, pads: Pairs, whole: Sequence[int]) -> Op:
+def _cropped(x: Tensor, pads: Pairs, whole: Sequence[int]) -> Tensor:
     """Return the part of a whole transposed convolution that padding leaves."""
     grown = [n - have for n, have in zip(whole, x.axes.shape[2:], strict=True)]
-    before = [(0, 0), (0, 0)] + [(max(-b, 0), max(g - a, 0)) for (b, a), g in zip(pads, grown, strict=True)]
+    before = [(0, 0), (0, 0)] + [
+        (max(-b, 0), max(g - a, 0)) for (b, a), g in zip(pads, grown, strict=True)
+    ]
     if any(n for pair in before for n in pair):
         x = weft.pad(x, before)
     slices = [slice(None), slice(None)]
@@ -112,7 +114,7 @@ def _cropped(x: Op, pads: Pairs, whole: Sequence[int]) -> Op:
     return weft.tensor_slice(x, tuple(slices))
 
 
-def _with_bias(x: Op, bias: Op | None) -> Op:
+def _with_bias(x: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
         return x
     return x + weft.reshape(bias, (-1, *[1] * (x.rank - 2)))
@@ -151,32 +153,32 @@ def max_pool(node: Node) -> Any:
 
 
 @lowers("AveragePool")
-def average_pool(node: Node) -> Op:
+def average_pool(node: Node) -> Tensor:
     """Return the mean of each window."""
     counts_padding = bool(node.attr("count_include_pad", 0))
     return weft.avg_pool(node[0], count_include_pad=counts_padding, **_window(node))
 
 
 @lowers("LpPool")
-def lp_pool(node: Node) -> Op:
+def lp_pool(node: Node) -> Tensor:
     """Return the p-norm of each window."""
     return weft.lp_pool(node[0], node.attr("p", 2), **_window(node))
 
 
 @lowers("GlobalAveragePool")
-def global_average_pool(node: Node) -> Op:
+def global_average_pool(node: Node) -> Tensor:
     """Return the mean over the spatial axes."""
     return weft.global_avg_pool(node[0])
 
 
 @lowers("GlobalMaxPool")
-def global_max_pool(node: Node) -> Op:
+def global_max_pool(node: Node) -> Tensor:
     """Return the maximum over the spatial axes."""
     return weft.global_max_pool(node[0])
 
 
 @lowers("GlobalLpPool")
-def global_lp_pool(node: Node) -> Op:
+def global_lp_pool(node: Node) -> Tensor:
     """Return the p-norm over the spatial axes."""
     x, p = node[0], node.attr("p", 2)
     axes = tuple(range(2, x.rank))
@@ -184,7 +186,7 @@ def global_lp_pool(node: Node) -> Op:
 
 
 @lowers("MaxUnpool")
-def max_unpool(node: Node) -> Op:
+def max_unpool(node: Node) -> Tensor:
     """Put maxima back at their flat indices."""
     x, indices = node[0], node[1]
     kernel = list(node.required("kernel_shape"))
@@ -214,11 +216,11 @@ def max_unpool(node: Node) -> Op:
 
 
 @lowers("RoiAlign")
-def roi_align(node: Node) -> Op:
+def roi_align(node: Node) -> Tensor:
     """Average features over bins of boxes, by interpolation."""
     mode = node.attr("coordinate_transformation_mode", "half_pixel" if node.version >= 16 else "")
     if node.attr("mode", "avg") != "avg":
-        return NotImplemented  # type: ignore[return-value]
+        return NotImplemented
     return weft.roi_align(
         node[0], node[1], node[2], (node.attr("output_height", 1), node.attr("output_width", 1)),
         spatial_scale=node.attr("spatial_scale", 1.0),
@@ -227,7 +229,7 @@ def roi_align(node: Node) -> Op:
 
 
 @lowers("Col2Im")
-def col2im(node: Node) -> Op:
+def col2im(node: Node) -> Tensor:
     """Sum columns of windows into images."""
     lengths, kernel = node.ints(1), node.ints(2)
     rank = len(kernel)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import numpy_helper
 
 import weft
-from weft.ir.op import Op
 from weft_onnx.initializers import dense
 from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
+from weft_onnx.values import Tensor
 
 LARGE = 1 << 16
 """The elements from which a filled tensor is an op, and takes no memory in the program."""
@@ -59,7 +57,7 @@ def _seed(node: Node) -> int:
 
 
 @lowers("RandomNormal", "RandomNormalLike")
-def random_normal(node: Node) -> Op:
+def random_normal(node: Node) -> Tensor:
     """Return normally distributed numbers."""
     is_like = node.proto.op_type.endswith("Like")
     shape = node.shape() if is_like else tuple(node.required("shape"))
@@ -69,7 +67,7 @@ def random_normal(node: Node) -> Op:
 
 
 @lowers("RandomUniform", "RandomUniformLike")
-def random_uniform(node: Node) -> Op:
+def random_uniform(node: Node) -> Tensor:
     """Return uniformly distributed numbers."""
     is_like = node.proto.op_type.endswith("Like")
     shape = node.shape() if is_like else tuple(node.required("shape"))
@@ -79,13 +77,13 @@ def random_uniform(node: Node) -> Op:
 
 
 @lowers("Bernoulli")
-def bernoulli(node: Node) -> Op:
+def bernoulli(node: Node) -> Tensor:
     """Return samples that are 1 with given probabilities."""
     return cast(weft.bernoulli(node[0], seed=_seed(node)), _random_dtype(node, node.dtype()))
 
 
 @lowers("Multinomial")
-def multinomial(node: Node) -> Op:
+def multinomial(node: Node) -> Tensor:
     """Return classes drawn with the probabilities of unnormalised logits."""
     count = node.attr("sample_size", 1)
     batch, classes = node.shape()
@@ -107,6 +105,3 @@ def dropout(node: Node) -> Any:
     keep = weft.bernoulli(weft.full(x.axes.shape, 1 - ratio, dtype="float32"), seed=_seed(node))
     zero = weft.zeros_like(x)
     return weft.where(keep, cast(x / (1 - ratio), x.dtype), zero), cast(keep, kind)
-
-
-__all__ = ["numpy_helper", "onnx"]

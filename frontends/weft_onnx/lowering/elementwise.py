@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.ir.op import Op
 from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
-from weft_onnx.values import HostRef, dtype_of, is_for_device, is_known
+from weft_onnx.values import Tensor, dtype_of, is_for_device
 
-UNARY: dict[str, Callable[[Any], Op]] = {
+UNARY: dict[str, Callable[[Any], Tensor]] = {
     "Abs": weft.absolute, "Acos": weft.acos, "Acosh": weft.acosh, "Asin": weft.asin,
     "Asinh": weft.asinh, "Atan": weft.atan, "Atanh": weft.atanh, "BitwiseNot": weft.bitwise_not,
     "Ceil": weft.ceil, "Cos": weft.cos, "Cosh": weft.cosh, "Erf": weft.erf, "Exp": weft.exp,
@@ -25,7 +24,7 @@ UNARY: dict[str, Callable[[Any], Op]] = {
 }  # fmt: skip
 """Functions of one tensor."""
 
-BINARY: dict[str, Callable[[Any, Any], Op]] = {
+BINARY: dict[str, Callable[[Any, Any], Tensor]] = {
     "Add": weft.add, "And": weft.logical_and, "BitwiseAnd": weft.bitwise_and,
     "BitwiseOr": weft.bitwise_or, "BitwiseXor": weft.bitwise_xor, "Equal": weft.equal,
     "Greater": weft.greater, "GreaterOrEqual": weft.greater_equal, "Less": weft.less,
@@ -36,7 +35,7 @@ BINARY: dict[str, Callable[[Any, Any], Op]] = {
 
 
 @lowers(*UNARY)
-def unary(node: Node) -> Op:
+def unary(node: Node) -> Tensor:
     """Apply a function of one tensor."""
     return UNARY[node.proto.op_type](node[0])
 
@@ -56,7 +55,7 @@ def binary(node: Node) -> Any:
 
 
 @lowers("Div")
-def div(node: Node) -> Op:
+def div(node: Node) -> Tensor:
     """Divide; integers round towards zero."""
     x, y = node[0], node[1]
     if x.dtype.kind not in "iu":
@@ -71,13 +70,13 @@ def div(node: Node) -> Op:
 
 
 @lowers("Mod")
-def mod(node: Node) -> Op:
+def mod(node: Node) -> Tensor:
     """Return the remainder, with the sign of the divisor, or of the dividend for fmod."""
     return (weft.fmod if node.attr("fmod", 0) else weft.mod)(node[0], node[1])
 
 
 @lowers("Pow")
-def power(node: Node) -> Op:
+def power(node: Node) -> Tensor:
     """Raise to a power, in the dtype of the base."""
     x, y = node[0], node[1]
     if x.dtype == y.dtype:
@@ -91,26 +90,26 @@ def power(node: Node) -> Op:
 
 
 @lowers("BitShift")
-def bit_shift(node: Node) -> Op:
+def bit_shift(node: Node) -> Tensor:
     """Shift bits left or right."""
     shift = weft.shift_left if node.required("direction") == "LEFT" else weft.shift_right
     return shift(node[0], node[1])
 
 
-VARIADIC: dict[str, Callable[[Any, Any], Op]] = {
+VARIADIC: dict[str, Callable[[Any, Any], Tensor]] = {
     "Max": weft.maximum, "Min": weft.minimum, "Sum": weft.add, "Mean": weft.add,
 }  # fmt: skip
 
 
 @lowers(*VARIADIC)
-def variadic(node: Node) -> Op:
+def variadic(node: Node) -> Tensor:
     """Combine any number of tensors."""
     total = reduce(VARIADIC[node.proto.op_type], [node[n] for n in range(len(node.inputs))])
     return total / len(node.inputs) if node.proto.op_type == "Mean" else total
 
 
 @lowers("Clip")
-def clip(node: Node) -> Op:
+def clip(node: Node) -> Tensor:
     """Clip to limits, which are attributes before opset 11."""
     x = node[0]
     if node.version < 11:
@@ -123,7 +122,7 @@ def clip(node: Node) -> Op:
 
 
 @lowers("IsInf")
-def is_inf(node: Node) -> Op:
+def is_inf(node: Node) -> Tensor:
     """Find infinities of the signs that are asked for."""
     x = node[0]
     signs = []
@@ -137,32 +136,32 @@ def is_inf(node: Node) -> Op:
 
 
 @lowers("Elu")
-def elu(node: Node) -> Op:
+def elu(node: Node) -> Tensor:
     """Apply the exponential linear unit."""
     return weft.elu(node[0], node.attr("alpha", 1.0))
 
 
 @lowers("Celu")
-def celu(node: Node) -> Op:
+def celu(node: Node) -> Tensor:
     """Apply the continuously differentiable exponential linear unit."""
     return weft.celu(node[0], node.attr("alpha", 1.0))
 
 
 @lowers("Selu")
-def selu(node: Node) -> Op:
+def selu(node: Node) -> Tensor:
     """Apply the scaled exponential linear unit."""
     alpha, gamma = node.attr("alpha", 1.6732632), node.attr("gamma", 1.050701)
     return weft.elu(node[0], alpha) * gamma
 
 
 @lowers("LeakyRelu")
-def leaky_relu(node: Node) -> Op:
+def leaky_relu(node: Node) -> Tensor:
     """Apply the rectifier with a slope below zero."""
     return weft.leaky_relu(node[0], node.attr("alpha", 0.01))
 
 
 @lowers("PRelu")
-def prelu(node: Node) -> Op:
+def prelu(node: Node) -> Tensor:
     """Apply the rectifier with a tensor of slopes."""
     x, slope = node[0], node[1]
     if node.version < 7 and slope.rank == 1 and x.rank > 1:
@@ -171,40 +170,40 @@ def prelu(node: Node) -> Op:
 
 
 @lowers("ThresholdedRelu")
-def thresholded_relu(node: Node) -> Op:
+def thresholded_relu(node: Node) -> Tensor:
     """Keep elements above a threshold."""
     x = node[0]
     return weft.where(weft.greater(x, node.attr("alpha", 1.0)), x, weft.zeros_like(x))
 
 
 @lowers("HardSigmoid")
-def hard_sigmoid(node: Node) -> Op:
+def hard_sigmoid(node: Node) -> Tensor:
     """Apply a line clipped to the range from 0 to 1."""
     return weft.clip(node[0] * node.attr("alpha", 0.2) + node.attr("beta", 0.5), 0, 1)
 
 
 @lowers("Softsign")
-def softsign(node: Node) -> Op:
+def softsign(node: Node) -> Tensor:
     """Return x / (1 + abs(x))."""
     x = node[0]
     return x / (weft.absolute(x) + 1)
 
 
 @lowers("Gelu")
-def gelu(node: Node) -> Op:
+def gelu(node: Node) -> Tensor:
     """Apply the Gaussian error linear unit."""
     return weft.gelu(node[0], node.attr("approximate", "none"))
 
 
 @lowers("Swish")
-def swish(node: Node) -> Op:
+def swish(node: Node) -> Tensor:
     """Return x times the sigmoid of alpha x."""
     x = node[0]
     return x * weft.sigmoid(x * node.attr("alpha", 1.0))
 
 
 @lowers("Shrink")
-def shrink(node: Node) -> Op:
+def shrink(node: Node) -> Tensor:
     """Move elements towards zero by the bias, and those in the range to zero."""
     x, lambd, bias = node[0], node.attr("lambd", 0.5), node.attr("bias", 0.0)
     below, above = weft.less(x, -lambd), weft.greater(x, lambd)
@@ -230,10 +229,7 @@ def identity(node: Node) -> Any:
 @lowers("Cast", "CastLike")
 def cast_rule(node: Node) -> Any:
     """Convert to another dtype."""
-    if node.proto.op_type == "Cast":
-        dtype = numpy_dtype(node.required("to"))
-    else:
-        dtype = node.dtype(1)
+    dtype = numpy_dtype(node.required("to")) if node.proto.op_type == "Cast" else node.dtype(1)
     return converted(node, node.raw(0), dtype)
 
 
@@ -251,9 +247,9 @@ def converted(node: Node, x: Any, dtype: Any) -> Any:
 
 def converted_array(x: Any, dtype: Any, saturates: bool = True, rounding: str = "up") -> Any:
     """Return an array in another dtype, of those that devices lack."""
-    if dtype == object:
+    if dtype.kind == "O":
         return np.array([_text(each) for each in x.reshape(-1)], object).reshape(x.shape)
-    if x.dtype == object:
+    if x.dtype.kind == "O":
         kind = dtype if is_for_device(dtype) and dtype.kind in "fiub" else np.dtype("float32")
         numbers = [_number(each, kind) for each in x.reshape(-1)]
         return np.array(numbers, kind).reshape(x.shape).astype(dtype)
@@ -277,7 +273,7 @@ def _saturated(x: Any, dtype: Any, rounding: str) -> Any:
 
     if dtype.name.startswith("float8_e8m0"):
         return _power_of_two(x.astype(np.float32), dtype, rounding)
-    largest = np.float32(ml_dtypes.finfo(dtype).max)
+    largest = np.float32(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
     wide = x.astype(np.float32)
     limited = np.where(np.isnan(wide), wide, np.clip(wide, -largest, largest))
     return limited.astype(dtype)
@@ -303,7 +299,9 @@ def _text(value: Any) -> str:
 
 def _number(value: Any, dtype: Any) -> Any:
     text = value.decode() if isinstance(value, bytes) else str(value)
-    return float(text) if dtype.kind == "f" else int(float(text)) if dtype.kind in "iu" else bool(text)
+    return (
+        float(text) if dtype.kind == "f" else int(float(text)) if dtype.kind in "iu" else bool(text)
+    )
 
 
 @lowers("BitCast")
@@ -314,6 +312,3 @@ def bit_cast(node: Node) -> Any:
     if are_plain and dtype.itemsize == node.dtype().itemsize:
         return weft.bitcast(node[0], dtype.name)
     return node.host(lambda x: [np.ascontiguousarray(x).view(dtype)], node.raw(0))[0]
-
-
-__all__ = ["HostRef", "converted", "converted_array", "is_known"]

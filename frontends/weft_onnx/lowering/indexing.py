@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.ir.op import Op
-from weft_onnx.nodes import Node, cast, lowers
-from weft_onnx.values import is_for_device
+from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
+from weft_onnx.values import Tensor, is_for_device
 
 
 @lowers("Slice")
@@ -48,13 +47,13 @@ def gather(node: Node) -> Any:
 
 
 @lowers("GatherElements")
-def gather_elements(node: Node) -> Op:
+def gather_elements(node: Node) -> Tensor:
     """Take an element for each index, along an axis."""
     return weft.take_along_axis(node[0], node[1], node.axis(node.attr("axis", 0)))
 
 
 @lowers("GatherND")
-def gather_nd(node: Node) -> Op:
+def gather_nd(node: Node) -> Tensor:
     """Take elements or slices at index rows."""
     return weft.gather_nd(node[0], node[1], node.attr("batch_dims", 0))
 
@@ -64,7 +63,7 @@ REDUCTIONS = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "m
 
 
 @lowers("Scatter", "ScatterElements")
-def scatter_elements(node: Node) -> Op:
+def scatter_elements(node: Node) -> Tensor:
     """Put an update for each index, along an axis."""
     how = REDUCTIONS[node.attr("reduction", "none")]
     axis = node.axis(node.attr("axis", 0))
@@ -72,14 +71,14 @@ def scatter_elements(node: Node) -> Op:
 
 
 @lowers("ScatterND")
-def scatter_nd(node: Node) -> Op:
+def scatter_nd(node: Node) -> Tensor:
     """Put updates at index rows."""
     how = REDUCTIONS[node.attr("reduction", "none")]
     return weft.scatter_nd(node[0], node[1], node[2], reduction=how)
 
 
 @lowers("TensorScatter")
-def tensor_scatter(node: Node) -> Op:
+def tensor_scatter(node: Node) -> Tensor:
     """Write new slices into a cache, at a position for each sample."""
     x, update = node[0], node[1]
     axis = node.axis(node.attr("axis", -2))
@@ -97,7 +96,7 @@ def tensor_scatter(node: Node) -> Op:
 
 
 @lowers("OneHot")
-def one_hot(node: Node) -> Op:
+def one_hot(node: Node) -> Tensor:
     """Encode integers along a new axis; those out of range have no element that is on."""
     depth = int(node.array(1).reshape(-1)[0])
     values = node[2]
@@ -115,10 +114,8 @@ def one_hot(node: Node) -> Op:
 
 
 @lowers("EyeLike")
-def eye_like(node: Node) -> Op:
+def eye_like(node: Node) -> Tensor:
     """Return ones on a diagonal."""
-    from weft_onnx.nodes import numpy_dtype
-
     rows, columns = node.shape()
     number = node.attr("dtype")
     dtype = node.dtype() if number is None else numpy_dtype(number)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.ir.op import Op
 from weft_onnx.nodes import ML, Node, cast, lowers
+from weft_onnx.values import Tensor
 
 
 @lowers("Scaler", domain=ML)
-def scaler(node: Node) -> Op:
+def scaler(node: Node) -> Tensor:
     """Subtract offsets and multiply by scales."""
     offset = np.array(node.attr("offset", [0.0]), np.float32)
     scale = np.array(node.attr("scale", [1.0]), np.float32)
@@ -20,7 +20,7 @@ def scaler(node: Node) -> Op:
 
 
 @lowers("Normalizer", domain=ML)
-def normalizer(node: Node) -> Op:
+def normalizer(node: Node) -> Tensor:
     """Divide rows by a norm; rows of zeros stay as they are."""
     x, kind = cast(node[0], "float32"), node.attr("norm", "MAX")
     axis = x.rank - 1
@@ -34,7 +34,7 @@ def normalizer(node: Node) -> Op:
 
 
 @lowers("Binarizer", domain=ML)
-def binarizer(node: Node) -> Op:
+def binarizer(node: Node) -> Tensor:
     """Return 1 above a threshold and 0 elsewhere."""
     return cast(weft.greater(node[0], node.attr("threshold", 0.0)), node.dtype())
 
@@ -47,7 +47,7 @@ def array_feature_extractor(node: Node) -> Any:
 
 
 @lowers("Imputer", domain=ML)
-def imputer(node: Node) -> Op:
+def imputer(node: Node) -> Tensor:
     """Replace numbers that stand for missing ones."""
     x = node[0]
     kind = "floats" if x.dtype.kind == "f" else "int64s"
@@ -64,7 +64,7 @@ TRANSFORMS = {
 }
 
 
-def _transformed(node: Node, scores: Op) -> Op:
+def _transformed(node: Node, scores: Tensor) -> Tensor:
     name = node.attr("post_transform", "NONE")
     if name == "SOFTMAX_ZERO":
         is_zero = weft.equal(scores, 0)
@@ -75,7 +75,7 @@ def _transformed(node: Node, scores: Op) -> Op:
     return TRANSFORMS[name](scores)
 
 
-def _linear(node: Node, count: int) -> Op:
+def _linear(node: Node, count: int) -> Tensor:
     """Return the scores of a linear model."""
     x = cast(node[0], "float32")
     x = weft.reshape(x, (1, -1)) if x.rank == 1 else x
@@ -86,7 +86,7 @@ def _linear(node: Node, count: int) -> Op:
 
 
 @lowers("LinearRegressor", domain=ML)
-def linear_regressor(node: Node) -> Op:
+def linear_regressor(node: Node) -> Tensor:
     """Return the targets of a linear model."""
     return _transformed(node, _linear(node, node.attr("targets", 1)))
 
@@ -125,7 +125,7 @@ def zip_map(node: Node) -> Any:
 
 
 @lowers("FeatureVectorizer", domain=ML)
-def feature_vectorizer(node: Node) -> Op:
+def feature_vectorizer(node: Node) -> Tensor:
     """Join features as columns."""
     parts = [cast(node[n], "float32") for n in range(len(node.inputs))]
     return weft.concat([weft.reshape(p, (p.axes.shape[0], -1)) for p in parts], 1)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.ir.op import Op
 from weft_onnx.nodes import Node, lowers
-from weft_onnx.values import HostRef, dtype_of, is_for_device, shape_of
+from weft_onnx.values import HostRef, Tensor, dtype_of, is_for_device, shape_of
 
 
 def _is_host(node: Node, index: int = 0) -> bool:
@@ -127,7 +126,7 @@ def expand(node: Node) -> Any:
 
 
 @lowers("Tile")
-def tile(node: Node) -> Op:
+def tile(node: Node) -> Tensor:
     """Repeat as a whole along each axis."""
     if node.version < 6:
         repeats = [1] * node.rank()
@@ -138,7 +137,7 @@ def tile(node: Node) -> Op:
 
 
 @lowers("Pad")
-def pad(node: Node) -> Op:
+def pad(node: Node) -> Tensor:
     """Pad; a negative number of elements crops."""
     x, rank = node[0], node.rank()
     if node.version < 11:
@@ -167,7 +166,7 @@ def pad(node: Node) -> Op:
     raise node.error(f"unknown mode {mode!r}")
 
 
-def _gathered(x: Op, paddings: list[tuple[int, int]], mode: str) -> Op:
+def _gathered(x: Tensor, paddings: list[tuple[int, int]], mode: str) -> Tensor:
     for axis, (before, after) in enumerate(paddings):
         if before or after:
             n = x.axes.shape[axis]
@@ -178,7 +177,7 @@ def _gathered(x: Op, paddings: list[tuple[int, int]], mode: str) -> Op:
 
 
 @lowers("DepthToSpace")
-def depth_to_space(node: Node) -> Op:
+def depth_to_space(node: Node) -> Tensor:
     """Move blocks of channels to pixels."""
     x, block = node[0], int(node.required("blocksize"))
     n, c, h, w = x.axes.shape
@@ -192,7 +191,7 @@ def depth_to_space(node: Node) -> Op:
 
 
 @lowers("SpaceToDepth")
-def space_to_depth(node: Node) -> Op:
+def space_to_depth(node: Node) -> Tensor:
     """Move blocks of pixels to channels."""
     x, block = node[0], int(node.required("blocksize"))
     n, c, h, w = x.axes.shape
@@ -203,7 +202,7 @@ def space_to_depth(node: Node) -> Op:
 
 
 @lowers("Trilu")
-def trilu(node: Node) -> Op:
+def trilu(node: Node) -> Tensor:
     """Keep the upper or lower triangle."""
     k = node.ints(1)[0] if node.has(1) else 0
     if 0 in node.shape():
@@ -212,7 +211,7 @@ def trilu(node: Node) -> Op:
 
 
 @lowers("ReverseSequence")
-def reverse_sequence(node: Node) -> Op:
+def reverse_sequence(node: Node) -> Tensor:
     """Reverse the first elements of each sequence of a batch."""
     x = node[0]
     batch, time = node.attr("batch_axis", 1), node.attr("time_axis", 0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import weft
-from weft.ir.op import Op
 from weft_onnx.nodes import Node, cast, lowers
+from weft_onnx.values import Tensor
 
 
-def _per_channel(x: Op, rank: int) -> Op:
+def _per_channel(x: Tensor, rank: int) -> Tensor:
     return weft.reshape(x, (-1, *[1] * (rank - 2)))
 
 
@@ -44,7 +44,7 @@ def batch_normalization(node: Node) -> Any:
 
 
 @lowers("InstanceNormalization")
-def instance_normalization(node: Node) -> Op:
+def instance_normalization(node: Node) -> Tensor:
     """Standardise each channel of each sample."""
     return weft.instance_norm(node[0], node[1], node[2], epsilon=node.attr("epsilon", 1e-5))
 
@@ -70,7 +70,7 @@ def layer_normalization(node: Node) -> Any:
 
 
 @lowers("RMSNormalization")
-def rms_normalization(node: Node) -> Op:
+def rms_normalization(node: Node) -> Tensor:
     """Divide by the root mean square over the axes from one on."""
     x = node[0]
     axis = node.axis(node.attr("axis", -1))
@@ -84,7 +84,7 @@ def rms_normalization(node: Node) -> Op:
 def group_normalization(node: Node) -> Any:
     """Standardise groups of channels of each sample."""
     x, groups = node[0], node.required("num_groups")
-    batch, channels, *lengths = x.axes.shape
+    channels = x.axes.shape[1]
     scale, bias, epsilon = node[1], node[2], node.attr("epsilon", 1e-5)
     if node.version >= 21 or channels == groups:
         return weft.group_norm(x, groups, scale, bias, epsilon=epsilon)
@@ -94,7 +94,7 @@ def group_normalization(node: Node) -> Any:
 
 
 @lowers("LRN")
-def local_response_normalization(node: Node) -> Op:
+def local_response_normalization(node: Node) -> Tensor:
     """Normalise by the squares of neighbouring channels."""
     x, size = node[0], node.required("size")
     alpha, beta, bias = node.attr("alpha", 1e-4), node.attr("beta", 0.75), node.attr("bias", 1.0)
@@ -102,7 +102,7 @@ def local_response_normalization(node: Node) -> Op:
 
 
 @lowers("LpNormalization")
-def lp_normalization(node: Node) -> Op:
+def lp_normalization(node: Node) -> Tensor:
     """Divide by the p-norm along an axis; zeros stay zeros."""
     x, p = node[0], node.attr("p", 2)
     axis = node.axis(node.attr("axis", -1))

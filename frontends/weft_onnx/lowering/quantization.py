@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.ir.op import Op
 from weft_onnx.lowering.convolution import convolved
 from weft_onnx.lowering.elementwise import converted_array
 from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
-from weft_onnx.values import Value, dtype_of, is_for_device, shape_of
+from weft_onnx.values import Tensor, Value, dtype_of, is_for_device, shape_of
 
 LIMITS = {
     "int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3),
@@ -25,9 +24,9 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     return int(found.min), int(found.max)
 
 
-def spread(node: Node, x: Op, shape: tuple[int, ...], axis: int, block: int) -> Op:
+def spread(node: Node, x: Tensor, shape: tuple[int, ...], axis: int, block: int) -> Tensor:
     """Return scales or zero points for each element, axis or block of a tensor."""
-    if x.rank == 0 or x.axes.size == 1 and x.rank == 1 and len(shape) != 1:
+    if x.rank == 0 or (x.axes.size == 1 and x.rank == 1 and len(shape) != 1):
         return weft.reshape(x, ())
     if block:
         found = weft.repeat(x, block, axis)
@@ -88,7 +87,7 @@ def dequantize_linear(node: Node) -> Any:
     return cast(cast(given, "float32") * factor, dtype)
 
 
-def _wide(node: Node, x: Value) -> Op:
+def _wide(node: Node, x: Value) -> Tensor:
     """Return numbers of few bits as int32 or float32."""
     dtype = dtype_of(x)
     if is_for_device(dtype):
@@ -111,7 +110,7 @@ def dynamic_quantize_linear(node: Node) -> Any:
     return cast(y, "uint8"), scale, cast(zero, "uint8")
 
 
-def _requantized(node: Node, total: Op, factor: Op, zero: Value) -> Op:
+def _requantized(node: Node, total: Tensor, factor: Tensor, zero: Value) -> Tensor:
     dtype = dtype_of(zero)
     low, high = _limits(dtype)
     found = weft.round(cast(total, "float32") * factor) + cast(node.op(zero), "float32")
@@ -128,7 +127,7 @@ def qlinear_matmul(node: Node) -> Any:
     return _requantized(node, total, factor, node.raw(7))
 
 
-def _centred(node: Node, operand: int, zero: int, side: str) -> Op:
+def _centred(node: Node, operand: int, zero: int, side: str) -> Tensor:
     given, point = node.raw(operand), node.raw(zero)
     if not is_for_device(dtype_of(given)):
         raise node.error(f"no device multiplies {dtype_of(given)}")
@@ -140,7 +139,7 @@ def _centred(node: Node, operand: int, zero: int, side: str) -> Op:
     return x - origin
 
 
-def _scale_of_rows(scale: Op, rank: int) -> Op:
+def _scale_of_rows(scale: Tensor, rank: int) -> Tensor:
     scale = cast(scale, "float32")
     if scale.axes.size == 1:
         return weft.reshape(scale, ())

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 import weft
-from weft.ir.op import Op
 from weft_onnx.nodes import Node, cast, lowers
+from weft_onnx.values import Tensor
 
-Step = Callable[[Op, list[Op]], list[Op]]
+Activation = Callable[[Tensor], Tensor]
+Step = Callable[[Tensor, list[Tensor]], list[Tensor]]
 
-ACTIVATIONS: dict[str, Callable[[Op, float, float], Op]] = {
+ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
     "Relu": lambda x, a, b: weft.relu(x),
     "Tanh": lambda x, a, b: weft.tanh(x),
     "Sigmoid": lambda x, a, b: weft.sigmoid(x),
@@ -33,12 +32,12 @@ DEFAULTS = {
 """Alpha and beta of activations where a node gives none."""
 
 
-def _activations(node: Node, default: list[str], directions: int) -> list[list[Callable[[Op], Op]]]:
+def _activations(node: Node, default: list[str], directions: int) -> list[list[Activation]]:
     """Return the activation functions of each direction."""
     names = list(node.attr("activations") or default * directions)
-    alphas, betas = list(node.attr("activation_alpha") or []), list(node.attr("activation_beta") or [])
-    found: list[Callable[[Op], Op]] = []
-    limit = node.attr("clip")
+    alphas = list(node.attr("activation_alpha") or [])
+    betas = list(node.attr("activation_beta") or [])
+    found: list[Activation] = []
     for name in names:
         title = next((each for each in ACTIVATIONS if each.lower() == name.lower()), None)
         if title is None:
@@ -48,19 +47,22 @@ def _activations(node: Node, default: list[str], directions: int) -> list[list[C
             a = alphas.pop(0)
         if title in ("Affine", "ScaledTanh", "HardSigmoid") and betas:
             b = betas.pop(0)
-
-        def apply(x: Op, function: Any = ACTIVATIONS[title], a: float = a, b: float = b) -> Op:
-            return function(x if limit is None else weft.clip(x, -limit, limit), a, b)
-
-        found.append(apply)
+        found.append(_activation(title, a, b, node.attr("clip")))
     each = len(default)
     return [found[at * each : (at + 1) * each] for at in range(directions)]
+
+
+def _activation(title: str, a: float, b: float, limit: float | None) -> Activation:
+    function = ACTIVATIONS[title]
+    if limit is None:
+        return lambda x: function(x, a, b)
+    return lambda x: function(weft.clip(x, -limit, limit), a, b)
 
 
 class _Sequence:
     """The operands that recurrent nodes share."""
 
-    def __init__(self, node: Node, gates: int) -> None:
+    def __init__(self, node: Node) -> None:
         self.node = node
         direction = node.attr("direction", "forward")
         self.directions = 2 if direction == "bidirectional" else 1
@@ -70,26 +72,27 @@ class _Sequence:
         self.x = weft.transpose(x, (1, 0, 2)) if self.is_batch_first else x
         self.steps, self.batch, _ = self.x.axes.shape
         self.hidden = node.attr("hidden_size") or node.shape(2)[-1]
-        self.gates = gates
         self.lengths = cast(node[4], "int32") if node.has(4) else None
 
-    def weights(self, index: int) -> tuple[Op, Op, Op | None]:
+    def weights(self, index: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the weights and biases of a direction."""
         node = self.node
         w, r = (weft.slice_along_axis(node[n], 0, index) for n in (1, 2))
         bias = weft.slice_along_axis(node[3], 0, index) if node.has(3) else None
         return w, r, bias
 
-    def state(self, operand: int, index: int) -> Op:
+    def state(self, operand: int, index: int) -> Tensor:
         """Return an initial state of a direction."""
         if not self.node.has(operand):
             return weft.zeros((self.batch, self.hidden), self.x.dtype.name)
         given = self.node[operand]
         return weft.slice_along_axis(given, 1 if self.is_batch_first else 0, index)
 
-    def run(self, index: int, states: list[Op], step: Step) -> tuple[list[Op], list[Op]]:
+    def run(
+        self, index: int, states: list[Tensor], step: Step
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """Return the hidden states of all steps, and the last states."""
-        hidden: list[Op] = []
+        hidden: list[Tensor] = []
         for place in range(self.steps):
             at = self.steps - 1 - place if self.is_reverse[index] else place
             new = step(weft.slice_along_axis(self.x, 0, at), states)
@@ -102,110 +105,137 @@ class _Sequence:
             states = new
         return (hidden[::-1] if self.is_reverse[index] else hidden), states
 
-    def results(self, found: list[tuple[list[Op], list[Op]]]) -> tuple[Any, ...]:
+    def results(self, found: list[tuple[list[Tensor], list[Tensor]]]) -> tuple[Any, ...]:
         """Return the results of a node: hidden states of all steps, and each last state."""
         y = weft.stack([weft.stack(hidden) for hidden, _ in found], pos=1)
-        last = [weft.stack(list(each)) for each in zip(*(states for _, states in found), strict=True)]
+        last = [
+            weft.stack(list(each)) for each in zip(*(states for _, states in found), strict=True)
+        ]
         if self.is_batch_first:
             y = weft.transpose(y, (2, 0, 1, 3))
             last = [weft.transpose(each, (1, 0, 2)) for each in last]
         return y, *last
 
 
-def _halves(bias: Op | None, size: int) -> tuple[Any, Any]:
+def _halves(bias: Tensor | None, size: int) -> tuple[Any, Any]:
     if bias is None:
         return 0.0, 0.0
     return tuple(weft.tensor_slice(bias, (slice(at * size, (at + 1) * size),)) for at in (0, 1))
 
 
-def _gates(x: Op, count: int) -> list[Op]:
+def _gates(x: Tensor, count: int) -> list[Tensor]:
     return list(weft.split(x, count, 1))
 
 
 @lowers("RNN")
 def rnn(node: Node) -> Any:
     """Run a simple recurrent network."""
-    sequence = _Sequence(node, 1)
+    sequence = _Sequence(node)
     functions = _activations(node, ["Tanh"], sequence.directions)
     found = []
     for index in range(sequence.directions):
         w, r, bias = sequence.weights(index)
         wb, rb = _halves(bias, sequence.hidden)
-        (activation,) = functions[index]
-
-        def step(x: Op, states: list[Op], w: Op = w, r: Op = r, b: Any = wb + rb,
-                 activation: Any = activation) -> list[Op]:  # fmt: skip
-            return [activation(x @ w.mT + states[0] @ r.mT + b)]
-
+        step = _rnn_step(w, r, wb + rb, functions[index][0])
         found.append(sequence.run(index, [sequence.state(5, index)], step))
     return sequence.results(found)
+
+
+def _rnn_step(w: Tensor, r: Tensor, bias: Tensor, activation: Activation) -> Step:
+    return lambda x, states: [activation(x @ w.mT + states[0] @ r.mT + bias)]
 
 
 @lowers("GRU")
 def gru(node: Node) -> Any:
     """Run gated recurrent units."""
-    sequence = _Sequence(node, 3)
+    sequence = _Sequence(node)
     functions = _activations(node, ["Sigmoid", "Tanh"], sequence.directions)
-    is_linear_first = bool(node.attr("linear_before_reset", 0))
     size = sequence.hidden
     found = []
     for index in range(sequence.directions):
         w, r, bias = sequence.weights(index)
-        wb, rb = _halves(bias, 3 * size)
-        f, g = functions[index]
-
-        def step(x: Op, states: list[Op], w: Op = w, r: Op = r, wb: Any = wb, rb: Any = rb,
-                 f: Any = f, g: Any = g) -> list[Op]:  # fmt: skip
-            (h,) = states
-            xz, xr, xh = _gates(x @ w.mT + wb, 3)
-            if is_linear_first:
-                hz, hr, hh = _gates(h @ r.mT + rb, 3)
-                z, reset = f(xz + hz), f(xr + hr)
-                new = g(xh + reset * hh)
-            else:
-                rz = weft.tensor_slice(r, (slice(0, 2 * size), slice(None)))
-                rh = weft.tensor_slice(r, (slice(2 * size, None), slice(None)))
-                zb, hb = (0.0, 0.0) if isinstance(rb, float) else (
-                    weft.tensor_slice(rb, (slice(0, 2 * size),)),
-                    weft.tensor_slice(rb, (slice(2 * size, None),)),
-                )  # fmt: skip
-                hz, hr = _gates(h @ rz.mT + zb, 2)
-                z, reset = f(xz + hz), f(xr + hr)
-                new = g(xh + (reset * h) @ rh.mT + hb)
-            return [(1 - z) * new + z * h]
-
+        biases = _halves(bias, 3 * size)
+        if node.attr("linear_before_reset", 0):
+            step = _gru_step_linear_first(w, r, biases, functions[index])
+        else:
+            step = _gru_step(w, r, biases, functions[index], size)
         found.append(sequence.run(index, [sequence.state(5, index)], step))
     return sequence.results(found)
+
+
+def _gru_step(
+    w: Tensor, r: Tensor, biases: Sequence[Tensor], functions: Sequence[Activation], size: int
+) -> Step:
+    """Return the step in which the state is reset before it is multiplied."""
+    (wb, rb), (f, g) = biases, functions
+    first, last = slice(0, 2 * size), slice(2 * size, None)
+    gates, candidate = (weft.tensor_slice(r, (rows, slice(None))) for rows in (first, last))
+    gate_bias, candidate_bias = rb, rb
+    if not isinstance(rb, float):
+        gate_bias, candidate_bias = (weft.tensor_slice(rb, (rows,)) for rows in (first, last))
+
+    def step(x: Tensor, states: list[Tensor]) -> list[Tensor]:
+        (h,) = states
+        xz, xr, xh = _gates(x @ w.mT + wb, 3)
+        hz, hr = _gates(h @ gates.mT + gate_bias, 2)
+        z, reset = f(xz + hz), f(xr + hr)
+        new = g(xh + (reset * h) @ candidate.mT + candidate_bias)
+        return [(1 - z) * new + z * h]
+
+    return step
+
+
+def _gru_step_linear_first(
+    w: Tensor, r: Tensor, biases: Sequence[Tensor], functions: Sequence[Activation]
+) -> Step:
+    """Return the step in which the product with the state is reset."""
+    (wb, rb), (f, g) = biases, functions
+
+    def step(x: Tensor, states: list[Tensor]) -> list[Tensor]:
+        (h,) = states
+        xz, xr, xh = _gates(x @ w.mT + wb, 3)
+        hz, hr, hh = _gates(h @ r.mT + rb, 3)
+        z, reset = f(xz + hz), f(xr + hr)
+        return [(1 - z) * g(xh + reset * hh) + z * h]
+
+    return step
 
 
 @lowers("LSTM")
 def lstm(node: Node) -> Any:
     """Run long short-term memories, with peepholes on request."""
-    sequence = _Sequence(node, 4)
+    sequence = _Sequence(node)
     functions = _activations(node, ["Sigmoid", "Tanh", "Tanh"], sequence.directions)
-    size, couples = sequence.hidden, bool(node.attr("input_forget", 0))
+    couples = bool(node.attr("input_forget", 0))
     found = []
     for index in range(sequence.directions):
         w, r, bias = sequence.weights(index)
-        wb, rb = _halves(bias, 4 * size)
-        f, g, h = functions[index]
+        wb, rb = _halves(bias, 4 * sequence.hidden)
         peepholes: list[Any] = [0.0, 0.0, 0.0]
         if node.has(7):
             peepholes = list(weft.split(weft.slice_along_axis(node[7], 0, index), 3, 0))
-
-        def step(x: Op, states: list[Op], w: Op = w, r: Op = r, b: Any = wb + rb, f: Any = f,
-                 g: Any = g, h: Any = h, peepholes: Any = peepholes) -> list[Op]:  # fmt: skip
-            hidden, cell = states
-            i, o, forget, c = _gates(x @ w.mT + hidden @ r.mT + b, 4)
-            pi, po, pf = peepholes
-            i = f(i + pi * cell)
-            forget = 1 - i if couples else f(forget + pf * cell)
-            cell = forget * cell + i * g(c)
-            return [f(o + po * cell) * h(cell), cell]
-
+        step = _lstm_step(w, r, wb + rb, functions[index], peepholes, couples)
         states = [sequence.state(5, index), sequence.state(6, index)]
         found.append(sequence.run(index, states, step))
     return sequence.results(found)
 
 
-__all__ = ["np"]
+def _lstm_step(
+    w: Tensor,
+    r: Tensor,
+    bias: Tensor,
+    functions: Sequence[Activation],
+    peepholes: Sequence[Any],
+    couples: bool,
+) -> Step:
+    (f, g, h), (pi, po, pf) = functions, peepholes
+
+    def step(x: Tensor, states: list[Tensor]) -> list[Tensor]:
+        hidden, cell = states
+        i, o, forget, c = _gates(x @ w.mT + hidden @ r.mT + bias, 4)
+        i = f(i + pi * cell)
+        forget = 1 - i if couples else f(forget + pf * cell)
+        cell = forget * cell + i * g(c)
+        return [f(o + po * cell) * h(cell), cell]
+
+    return step

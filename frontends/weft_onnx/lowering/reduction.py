@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.ir.op import Op
 from weft_onnx.nodes import Node, cast, lowers
+from weft_onnx.values import Tensor
 
-Reduction = Callable[[Op, tuple[int, ...], bool], Op]
+Reduction = Callable[[Tensor, tuple[int, ...], bool], Tensor]
 
 
 def _plain(function: Any) -> Reduction:
@@ -22,7 +22,7 @@ def _extremum(function: Any) -> Reduction:
     """Return a maximum or minimum; of no elements it is the least or greatest number."""
     is_max = function is weft.max
 
-    def reduced(x: Op, axes: tuple[int, ...], keepdims: bool) -> Op:
+    def reduced(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
         if x.dtype.kind == "b":
             return cast(reduced(cast(x, "uint8"), axes, keepdims), "bool")
         if all(x.axes.shape[axis] for axis in axes):
@@ -42,17 +42,17 @@ def _extremum(function: Any) -> Reduction:
     return reduced
 
 
-def _log_sum(x: Op, axes: tuple[int, ...], keepdims: bool) -> Op:
+def _log_sum(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     return weft.log(weft.sum(x, axis=axes, keepdims=keepdims))
 
 
-def _log_sum_exp(x: Op, axes: tuple[int, ...], keepdims: bool) -> Op:
+def _log_sum_exp(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     if not all(x.axes.shape[axis] for axis in axes):
         return _log_sum(x, axes, keepdims)
     return weft.logsumexp(x, axis=axes, keepdims=keepdims)
 
 
-def _mean(x: Op, axes: tuple[int, ...], keepdims: bool) -> Op:
+def _mean(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     if x.dtype.kind in "iu":
         count = int(np.prod([x.axes.shape[axis] for axis in axes]))
         return weft.floordivide(weft.sum(x, axis=axes, keepdims=keepdims), max(count, 1))
@@ -74,7 +74,7 @@ REDUCTIONS: dict[str, Reduction] = {
 AXES_AS_OPERAND = {"ReduceSum": 13}
 """The opset from which axes are an operand, where it is not 18."""
 
-WITHOUT_REDUCTION: dict[str, Callable[[Op], Op]] = {
+WITHOUT_REDUCTION: dict[str, Callable[[Tensor], Tensor]] = {
     "ReduceL1": weft.absolute,
     "ReduceL2": weft.absolute,
     "ReduceSumSquare": weft.square,
@@ -84,7 +84,7 @@ WITHOUT_REDUCTION: dict[str, Callable[[Op], Op]] = {
 
 
 @lowers(*REDUCTIONS)
-def reduction(node: Node) -> Op:
+def reduction(node: Node) -> Tensor:
     """Reduce over axes, all by default."""
     name, x = node.proto.op_type, node[0]
     if node.version < AXES_AS_OPERAND.get(name, 18):
@@ -101,7 +101,7 @@ def reduction(node: Node) -> Op:
 
 
 @lowers("ArgMax", "ArgMin")
-def arg_extremum(node: Node) -> Op:
+def arg_extremum(node: Node) -> Tensor:
     """Return the index of the first or last extremum along an axis, as int64."""
     x = node[0]
     axis = node.axis(node.attr("axis", 0))
@@ -115,7 +115,7 @@ def arg_extremum(node: Node) -> Op:
 
 
 @lowers("CumSum", "CumProd")
-def cumulative(node: Node) -> Op:
+def cumulative(node: Node) -> Tensor:
     """Accumulate along an axis."""
     function = weft.cumsum if node.proto.op_type == "CumSum" else weft.cumprod
     axis = node.axis(node.ints(1)[0])
@@ -133,29 +133,29 @@ def top_k(node: Node) -> Any:
 
 
 @lowers("Hardmax")
-def hardmax(node: Node) -> Op:
+def hardmax(node: Node) -> Tensor:
     """Return 1 at the first maximum along an axis, and 0 elsewhere."""
     return along_axis(node, _hardmax)
 
 
-def _hardmax(x: Op, axis: int) -> Op:
+def _hardmax(x: Tensor, axis: int) -> Tensor:
     chosen = weft.argmax(x, axis=axis)
     return weft.one_hot(chosen, x.axes.shape[axis], dtype=x.dtype.name, pos=axis)
 
 
 @lowers("Softmax")
-def softmax(node: Node) -> Op:
+def softmax(node: Node) -> Tensor:
     """Return the softmax along an axis."""
     return along_axis(node, lambda x, axis: weft.softmax(x, axis=axis))
 
 
 @lowers("LogSoftmax")
-def log_softmax(node: Node) -> Op:
+def log_softmax(node: Node) -> Tensor:
     """Return the logarithm of the softmax along an axis."""
     return along_axis(node, lambda x, axis: weft.log_softmax(x, axis=axis))
 
 
-def along_axis(node: Node, function: Callable[[Op, int], Op]) -> Op:
+def along_axis(node: Node, function: Callable[[Tensor, int], Tensor]) -> Tensor:
     """Apply a function along an axis; before opset 13, to all axes from there on as one."""
     x = node[0]
     if node.version >= 13:

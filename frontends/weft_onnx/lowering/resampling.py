@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.ir.op import Op
 from weft_onnx.nodes import Node, cast, lowers
+from weft_onnx.values import Tensor
 
 COORDINATES = frozenset({"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"})
 """The transformations of coordinates that `weft.resize` has."""
@@ -21,7 +21,7 @@ ROUNDING = {
 
 
 @lowers("Upsample")
-def upsample(node: Node) -> Op:
+def upsample(node: Node) -> Tensor:
     """Enlarge by scales."""
     x = node[0]
     if node.version >= 9:
@@ -75,13 +75,13 @@ def resize(node: Node) -> Any:
 
 
 def _by_axes(
-    node: Node, x: Op, axes: tuple[int, ...], sizes: list[int], scales: list[float]
-) -> Op:
+    node: Node, x: Tensor, axes: tuple[int, ...], sizes: list[int], scales: list[float]
+) -> Tensor:
     """Resize one axis after the other: by indices, or by a product with a matrix of weights."""
     kind, is_crop = x.dtype, False
     roi = node.array(1).reshape(-1) if node.has(1) else np.zeros(0)
     coordinates = node.attr("coordinate_transformation_mode", "half_pixel")
-    outside: Op | None = None
+    outside: Tensor | None = None
     for place, (axis, size, scale) in enumerate(zip(axes, sizes, scales, strict=True)):
         n = x.axes.shape[axis]
         is_crop = coordinates == "tf_crop_and_resize"
@@ -164,10 +164,11 @@ def _cubic(x: Any, a: float) -> Any:
 
 
 @lowers("GridSample")
-def grid_sample(node: Node) -> Op:
+def grid_sample(node: Node) -> Tensor:
     """Sample images at the points of a grid."""
-    mode = {"bilinear": "bilinear", "linear": "bilinear", "nearest": "nearest", "bicubic": "bicubic",
-            "cubic": "bicubic"}[node.attr("mode", "linear")]  # fmt: skip
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(
+        node.attr("mode", "linear"), node.attr("mode", "linear")
+    )
     return weft.grid_sample(
         node[0], node[1], mode, node.attr("padding_mode", "zeros"),
         bool(node.attr("align_corners", 0)),
@@ -175,7 +176,7 @@ def grid_sample(node: Node) -> Op:
 
 
 @lowers("AffineGrid")
-def affine_grid(node: Node) -> Op:
+def affine_grid(node: Node) -> Tensor:
     """Return the grid of affine transforms."""
     lengths = tuple(node.ints(1)[2:])
     return weft.affine_grid(node[0], lengths, bool(node.attr("align_corners", 0)))

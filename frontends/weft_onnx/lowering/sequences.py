@@ -118,10 +118,6 @@ def _mapped(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
         tracer.finish(caller, found)
 
 
-class Optional(list):  # type: ignore[type-arg]
-    """An optional with or without an element; without, it is an empty list."""
-
-
 @lowers("Optional")
 def optional(node: Node) -> Any:
     """Return the operand as an optional, or one without an element."""

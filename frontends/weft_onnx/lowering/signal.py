@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.ir.op import Op
-from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
+from weft_onnx.nodes import Node, lowers, numpy_dtype
+from weft_onnx.values import Tensor
 
 
-def _dft(real: Op, imag: Op | None, length: int, inverse: bool) -> tuple[Op, Op]:
+def _dft(real: Tensor, imag: Tensor | None, length: int, inverse: bool) -> tuple[Tensor, Tensor]:
     """Return both parts of the transform along the last axis, padded or cropped to a length.
 
     It is a product with the matrix of the transform, for few points as quick as a fast transform.
@@ -26,7 +26,7 @@ def _dft(real: Op, imag: Op | None, length: int, inverse: bool) -> tuple[Op, Op]
     cos = weft.constant((np.cos(angles) * scale).astype(kind))
     sin = weft.constant((np.sin(angles) * scale * sign).astype(kind))
 
-    def cropped(x: Op) -> Op:
+    def cropped(x: Tensor) -> Tensor:
         whole = [slice(None)] * (x.rank - 1)
         return weft.tensor_slice(x, (*whole, slice(0, count)))
 
@@ -41,10 +41,7 @@ def _dft(real: Op, imag: Op | None, length: int, inverse: bool) -> tuple[Op, Op]
 def dft(node: Node) -> Any:
     """Return the discrete Fourier transform along an axis."""
     x = node[0]
-    if node.version >= 20:
-        axis = node.ints(2)[0] if node.has(2) else -2
-    else:
-        axis = node.attr("axis", 1)
+    axis = (node.ints(2)[0] if node.has(2) else -2) if node.version >= 20 else node.attr("axis", 1)
     axis = node.axis(axis)
     is_inverse, is_onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
     parts = x.axes.shape[-1]
@@ -68,7 +65,9 @@ def dft(node: Node) -> Any:
     both = _dft(real, imag, length, is_inverse)
     kept = length // 2 + 1 if is_onesided else length
     whole = [slice(None)] * (real.rank - 1)
-    several = [weft.moveaxis(weft.tensor_slice(each, (*whole, slice(0, kept))), -1, axis) for each in both]
+    several = [
+        weft.moveaxis(weft.tensor_slice(each, (*whole, slice(0, kept))), -1, axis) for each in both
+    ]
     return weft.stack(several, pos=x.rank - 1)
 
 
@@ -106,7 +105,8 @@ def _window(node: Node, terms: tuple[float, ...]) -> Any:
     dtype = numpy_dtype(node.attr("output_datatype", 1))
     period = size if node.attr("periodic", 1) else size - 1
     angles = 2 * np.pi * np.arange(size) / period
-    return sum(a * np.cos(n * angles) for n, a in enumerate(terms)).astype(dtype)
+    orders = np.arange(len(terms))[:, None]
+    return (np.cos(orders * angles) * np.array(terms)[:, None]).sum(0).astype(dtype)
 
 
 @lowers("HannWindow")
@@ -150,6 +150,3 @@ def mel_weight_matrix(node: Node) -> Any:
             for at in range(centre, last):
                 found[at, number] = (last - at) / (last - centre)
     return found.astype(dtype)
-
-
-__all__ = ["cast"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,9 @@ from weft_onnx.nodes import Node, lowers
 
 
 def _texts(x: Any) -> Any:
-    return np.vectorize(lambda t: t.decode() if isinstance(t, bytes) else str(t), otypes=[object])(x)
+    return np.vectorize(lambda t: t.decode() if isinstance(t, bytes) else str(t), otypes=[object])(
+        x
+    )
 
 
 @lowers("StringConcat")
@@ -128,8 +129,11 @@ def label_encoder(node: Node) -> Any:
 
     keys, _ = listed("keys")
     values, dtype = listed("values")
-    defaults = {np.int64: node.attr("default_int64", -1), np.float32: node.attr("default_float", -0.0),
-                object: node.attr("default_string", "_Unused")}  # fmt: skip
+    defaults: dict[Any, Any] = {
+        np.int64: node.attr("default_int64", -1),
+        np.float32: node.attr("default_float", -0.0),
+        object: node.attr("default_string", "_Unused"),
+    }
     default = node.attr("default_tensor")
     default = np.asarray(default).reshape(-1)[0] if default is not None else defaults.get(dtype, 0)
     table = {_plain(key): value for key, value in zip(keys, values, strict=True)}
@@ -147,6 +151,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float | np.floating):
         return "nan" if np.isnan(value) else float(value)
     return int(value) if isinstance(value, int | np.integer) else str(value)
-
-
-__all__ = ["unicodedata"]

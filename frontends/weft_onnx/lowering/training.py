@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import weft
-from weft.ir.op import Op
 from weft_onnx.nodes import TRAINING, Node, cast, lowers
+from weft_onnx.values import Tensor
 
 
 @lowers("SoftmaxCrossEntropyLoss")
@@ -17,12 +17,12 @@ def softmax_cross_entropy_loss(node: Node) -> Any:
 
 
 @lowers("NegativeLogLikelihoodLoss")
-def negative_log_likelihood_loss(node: Node) -> Op:
+def negative_log_likelihood_loss(node: Node) -> Tensor:
     """Return the negative log likelihood of labels."""
     return _loss(node, node[0])
 
 
-def _loss(node: Node, log_probabilities: Op) -> Op:
+def _loss(node: Node, log_probabilities: Tensor) -> Tensor:
     labels, ignored = cast(node[1], "int64"), node.attr("ignore_index")
     is_ignored = None if ignored is None else weft.equal(labels, ignored)
     safe = labels if is_ignored is None else weft.where(is_ignored, 0, labels)
@@ -39,7 +39,7 @@ def _loss(node: Node, log_probabilities: Op) -> Op:
     return total if reduction == "sum" else total / weft.sum(weights, axis=axes)
 
 
-def _several(node: Node, first: int, count: int) -> list[list[Op]]:
+def _several(node: Node, first: int, count: int) -> list[list[Tensor]]:
     """Return operands in lists of equal length."""
     each = (len(node.inputs) - first) // count
     return [[node[first + at * each + n] for n in range(each)] for at in range(count)]
