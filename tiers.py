@@ -40,6 +40,7 @@ SLOW = frozenset({
     # Statistics of many draws, deep graphs, and whole models.
     "test_distributions", "test_initial_weights", "test_models", "test_nesting",
     "test_measure", "test_plan_models", "test_pooling", "test_random_graphs", "test_schedule",
+    "test_onnx_suite",
     "test_rematerialisation",
 })  # fmt: skip
 """Modules that the fast tier does not even import."""
@@ -99,7 +100,7 @@ SHARES = {
     "test_arrays_of_any_shape_and_dtype_pass_the_edge": 6,
     "test_rows_in_a_rarer_dtype": 40, "test_interrupts": 6,
     "test_second_derivative_is_a_central_difference": 3, "test_layout": 2, "test_spatial": 16,
-    "test_popxl_arguments": 2,
+    "test_popxl_arguments": 2, "test_onnx": 10,
     # The same on each backend, or once for each of many functions.
     "test_a_seed_gives_the_same_numbers_on_every_backend_and_compiled_again": 3,
     "test_all_orders_are_equally_likely": 3, "test_an_error_anywhere_leaves_states_as_they_were": 6,

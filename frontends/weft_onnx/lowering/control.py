@@ -59,7 +59,7 @@ def _iterated(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
     count = len(state["carried"])
     caller.resumed = {}
     caller.state = {
-        **state, "number": state["number"] + 1, "goes_on": goes_on, "carried": rest[:count],
+        **state, "number": np.array(int(state["number"]) + 1), "goes_on": goes_on, "carried": rest[:count],
         "stacked": [*state["stacked"], rest[count:]],
     }  # fmt: skip
 
@@ -124,6 +124,6 @@ def _scanned(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
     count = len(state["carried"])
     caller.resumed = {}
     caller.state = {
-        "number": state["number"] + 1, "carried": results[:count],
+        "number": np.array(int(state["number"]) + 1), "carried": results[:count],
         "stacked": [*state["stacked"], results[count:]],
     }  # fmt: skip

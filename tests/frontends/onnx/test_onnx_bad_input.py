@@ -1,0 +1,189 @@
+"""Files that are no models, and models that contradict themselves."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+from onnx_models import declared, made, node
+
+import weft_onnx
+from weft.errors import ArgumentError, WeftError
+
+SIMPLE = made(
+    [node("MatMul", "x w", "h"), node("Relu", "h", "y")],
+    [declared("x", [2, 3])],
+    ["y"],
+    {"w": np.ones((3, 4), "float32")},
+)
+
+
+def changed(change):
+    model = onnx.ModelProto()
+    model.CopyFrom(SIMPLE)
+    change(model)
+    return model
+
+
+def future(model):
+    model.opset_import[0].version = 99
+
+
+def cycle(model):
+    model.graph.node[0].input[1] = "y"
+
+
+def unknown_name(model):
+    model.graph.node[0].input[0] = "nothing"
+
+
+def unknown_result(model):
+    model.graph.output[0].name = "nothing"
+
+
+def twice(model):
+    model.graph.node[1].output[0] = "h"
+
+
+def unknown_op(model):
+    model.graph.node[0].op_type = "Quux"
+    model.graph.node[1].op_type = "Corge"
+
+
+def gigantic(model):
+    model.graph.initializer[0].dims[:] = [1 << 40, 1 << 20]
+
+
+def gigantic_input(model):
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1 << 60
+
+
+def negative(model):
+    model.graph.initializer[0].dims[:] = [-3, 4]
+
+
+def few_bytes(model):
+    model.graph.initializer[0].raw_data = b"123"
+
+
+def unknown_type(model):
+    model.graph.initializer[0].data_type = 99
+
+
+BAD = {
+    future: "the model has opset 99; opsets 6 to",
+    cycle: "comes later, or is in a cycle",
+    unknown_name: "nothing.*does not exist",
+    unknown_result: "nothing yields the result",
+    twice: "yielded twice",
+    gigantic: "takes 4611686018427387904 bytes",
+    gigantic_input: "has the shape",
+    negative: "negative length",
+    few_bytes: "corrupt",
+    unknown_type: "unknown type 99",
+}
+
+
+@pytest.mark.parametrize("change", BAD, ids=lambda change: change.__name__)
+def test_a_model_that_contradicts_itself_is_refused(change):
+    with pytest.raises(weft_onnx.ModelError, match=BAD[change]):
+        weft_onnx.load(changed(change))
+
+
+def test_all_unknown_ops_are_listed_at_once():
+    with pytest.raises(weft_onnx.UnsupportedNodes, match=r"Quux.*\n.*Corge"):
+        weft_onnx.load(changed(unknown_op))
+
+
+@pytest.mark.parametrize("data", [b"", b"no model", b"\x08\x07\x12", bytes(range(256))])
+def test_bytes_that_are_no_model_are_refused(data, tmp_path):
+    with pytest.raises(weft_onnx.ModelError):
+        weft_onnx.load(data)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data)
+    with pytest.raises(weft_onnx.ModelError, match="model"):
+        weft_onnx.load(path)
+
+
+def test_a_wrong_node_is_named_with_its_op_and_opset():
+    model = made(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name='a "quoted"\nname')],
+        [declared("x", [2, 5])], ["y"], {"w": np.ones((3, 4), "float32")},
+    )  # fmt: skip
+    with pytest.raises(WeftError) as error:
+        weft_onnx.load(model).run({"x": np.zeros((2, 5), "float32")})
+    said = "\n".join([str(error.value), *getattr(error.value, "__notes__", ())])
+    assert "MatMul, opset 21" in said
+    assert 'quoted"\nname' not in said
+
+
+def test_inputs_that_do_not_fit_are_refused():
+    model = weft_onnx.load(SIMPLE)
+    with pytest.raises(ArgumentError, match="inputs without a value: x"):
+        model.run({})
+    with pytest.raises(ArgumentError, match="no input of the model"):
+        model.run({"x": np.zeros((2, 3), "float32"), "z": 1})
+    with pytest.raises(ArgumentError, match="takes float32, not complex64"):
+        model.run({"x": np.zeros((2, 3), "complex64")})
+    with pytest.raises(ArgumentError, match=r"takes the shape \[2, 3\], not \[3, 2\]"):
+        model.run({"x": np.zeros((3, 2), "float32")})
+
+
+def external(location, offset=None):
+    model = changed(lambda model: None)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset)):
+        if value is not None:
+            entry = tensor.external_data.add()
+            entry.key, entry.value = key, str(value)
+    return model.SerializeToString()
+
+
+def test_external_data_is_read_from_the_folder_of_the_model_alone(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    weights = np.full((3, 4), 2, "float32")
+    (folder / "w.bin").write_bytes(weights.tobytes())
+    (tmp_path / "w.bin").write_bytes(weights.tobytes())
+    os.symlink(tmp_path / "w.bin", folder / "link.bin")
+    path = folder / "model.onnx"
+    path.write_bytes(external("w.bin"))
+    found = weft_onnx.load(path).run({"x": np.ones((2, 3), "float32")})
+    np.testing.assert_array_equal(found["y"], np.full((2, 4), 6))
+    for location in ("../w.bin", str(tmp_path / "w.bin"), "link.bin", "none.bin", ""):
+        path.write_bytes(external(location))
+        with pytest.raises(weft_onnx.ModelError, match="folder"):
+            weft_onnx.load(path)
+    for offset in (1000, -4, "much"):
+        path.write_bytes(external("w.bin", offset))
+        with pytest.raises(weft_onnx.ModelError, match="tensor w"):
+            weft_onnx.load(path)
+    with pytest.raises(weft_onnx.ModelError, match="by its path"):
+        weft_onnx.load(external("w.bin"))
+
+
+BYTES = SIMPLE.SerializeToString()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, len(BYTES) - 1), st.integers(0, 255)), max_size=6),
+    st.integers(0, len(BYTES)),
+)
+def test_mutated_models_run_or_are_refused(changes, length):
+    data = bytearray(BYTES)
+    for place, value in changes:
+        data[place] = value
+    data = data[:length] if length % 3 == 0 else data
+    try:
+        model = weft_onnx.load(bytes(data))
+        model.run({name: np.zeros((2, 3), "float32") for name in model.inputs})
+    except WeftError:
+        pass
