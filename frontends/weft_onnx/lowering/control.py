@@ -59,9 +59,12 @@ def _iterated(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
     count = len(state["carried"])
     caller.resumed = {}
     caller.state = {
-        **state, "number": np.array(int(state["number"]) + 1), "goes_on": goes_on, "carried": rest[:count],
+        **state,
+        "number": np.array(int(state["number"]) + 1),
+        "goes_on": goes_on,
+        "carried": rest[:count],
         "stacked": [*state["stacked"], rest[count:]],
-    }  # fmt: skip
+    }
 
 
 def _stacked(node: Node, iterations: list[list[Any]], body: Any) -> list[Any]:
