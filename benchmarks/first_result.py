@@ -25,6 +25,9 @@ the driver keeps."""
 WARM_GOAL = 5.0
 """The least ratio of the encoder's first call with an empty cache over that with a full one."""
 
+NATIVE_GOAL = 1.5
+"""The most times as long as on NumPy that a first result may take on the native backend."""
+
 
 def once(model: str, bytecode: str, **variables: str) -> list[float]:
     """Return the seconds of building, of the first call, and of the next, and the kernels."""
@@ -76,12 +79,40 @@ def on_device(model: str, bytecode: str, rounds: int) -> Iterator[Row]:
     yield Row(f"first call, {model}, driver's cache", full, "s", goal / 5)
 
 
+def on_native(model: str, bytecode: str, rounds: int) -> Iterator[Row]:
+    """Measure a model natively and on NumPy, with an empty disk cache and a full one.
+
+    A ratio is that of building the graph and the first call, in processes that take turns.
+    """
+    runs: dict[str, list[list[list[float]]]] = {"native": [], "numpy": []}
+    for backend in runs:
+        once(model, bytecode, WEFT_BACKEND=backend)
+    for _ in range(rounds):
+        for backend, found in runs.items():
+            with TemporaryDirectory() as cache:
+                variables = {"WEFT_CACHE": "1", "WEFT_CACHE_DIR": cache, "WEFT_BACKEND": backend}
+                found.append([once(model, bytecode, **variables) for _ in range(2)])
+    for place, what in enumerate(("first call", "warm cache")):
+        totals = {
+            backend: [sum(pair[place][:2]) for pair in pairs] for backend, pairs in runs.items()
+        }
+        ratio = statistics.median(
+            one / other for one, other in zip(totals["native"], totals["numpy"], strict=True)
+        )
+        seconds = ", ".join(
+            f"{backend} {statistics.median(each):.3g} s" for backend, each in totals.items()
+        )
+        yield Row(f"{what} native over numpy, {model}", ratio, "x", NATIVE_GOAL, seconds)
+
+
 def benchmark(rounds: int) -> Iterator[Row]:
     """Measure each model."""
     with TemporaryDirectory() as bytecode:
-        if os.environ.get("WEFT_BACKEND", "numpy") != "numpy":
+        backend = os.environ.get("WEFT_BACKEND", "numpy")
+        if backend != "numpy":
+            measure = on_native if backend == "native" else on_device
             for model in GOALS:
-                yield from on_device(model, bytecode, max(rounds, 2))
+                yield from measure(model, bytecode, max(rounds, 2))
             return
         for model, goal in GOALS.items():
             yield from without_cache(model, goal, bytecode, max(rounds, 2))

@@ -26,7 +26,8 @@ from rich.table import Table
 from work import OWN, WORK, Work
 
 RESULTS = FOLDER / "RESULTS.md"
-OPENING, CLOSING = "<!-- generated peers: begin -->", "<!-- generated peers: end -->"
+COMPILERS = ("gcc", "clang")
+"""Compilers of weft's native backend that may be named; each has a table of its own."""
 
 
 @dataclass
@@ -113,13 +114,20 @@ def markdown(found: Sequence[Outcome], chosen: Sequence[str], where: str) -> str
     return "\n".join(lines)
 
 
-def write(section: str) -> None:
-    """Replace the section in the page of results."""
+def marks(compiler: str | None) -> tuple[str, str]:
+    """Return the comments around the table of a compiler; that of the default compiler for None."""
+    name = "peers" if compiler is None else f"peers {compiler}"
+    return f"<!-- generated {name}: begin -->", f"<!-- generated {name}: end -->"
+
+
+def write(section: str, compiler: str | None) -> None:
+    """Replace the section of a compiler in the page of results."""
+    opening, closing = marks(compiler)
     text = RESULTS.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(OPENING)
-    _, end, after = rest.partition(CLOSING)
+    before, begin, rest = text.partition(opening)
+    _, end, after = rest.partition(closing)
     if not begin or not end:
-        raise SystemExit(f"{RESULTS.name} lacks the marks {OPENING} and {CLOSING}")
+        raise SystemExit(f"{RESULTS.name} lacks the marks {opening} and {closing}")
     fresh = RESULTS.with_suffix(".new")
     fresh.write_text(f"{before}{begin}\n{section}\n{end}{after}", encoding="utf-8")
     fresh.replace(RESULTS)
@@ -140,8 +148,11 @@ def main() -> None:
     parser.add_argument("--tool", action="append", choices=list(TOOLS), help="just this peer")
     parser.add_argument("--rounds", type=int, default=11, help="how often tools take turns")
     parser.add_argument("--backend", default="numpy", help="the backend of weft to measure")
+    parser.add_argument("--compiler", choices=COMPILERS, help="the compiler of the native backend")
     parser.add_argument("--write", action="store_true", help=f"write the table to {RESULTS.name}")
     given = parser.parse_args()
+    if given.compiler is not None:
+        os.environ["WEFT_CC"] = given.compiler
     require_untuned()
     os.environ["WEFT_BACKEND"] = given.backend
     chosen = ["numpy", "weft", *(name for name in given.tool or TOOLS if name not in OWN)]
@@ -153,16 +164,17 @@ def main() -> None:
     shown = Table(*heading(chosen))
     for cells in rows(found, chosen):
         shown.add_row(*cells)
+    compiled = "" if given.compiler is None else f" with {given.compiler}"
     where = (
         f"Speeds over eager NumPy, measured on {datetime.now(UTC):%Y-%m-%d} on {cores()} cores, "
-        f"weft's backend {given.backend}; {versions(chosen)}; BLAS of NumPy: {blas()}."
+        f"weft's backend {given.backend}{compiled}; {versions(chosen)}; BLAS of NumPy: {blas()}."
     )
     console.print(where, shown)
     for each in found:
         for tool, why in each.reasons.items():
             console.print(f"{each.work.what}: without {tool}: {why}")
     if given.write:
-        write(markdown(found, chosen, where))
+        write(markdown(found, chosen, where), given.compiler)
 
 
 if __name__ == "__main__":
