@@ -287,7 +287,10 @@ FUNCTION VF OF(asinh)(VF x) {
     return OF(copysign)(SELECT(a > 1e9f, log_of_double(a), SELECT(a < 0.5f, p, r)), x); }
 FUNCTION VF OF(acosh)(VF x) {
     VF t = x - 1.0f, r = OF(log1p)(t + OF(sqrt)(t * (t + 2.0f)));
-    return SELECT(x > 1e9f, log_of_double(x), SELECT(x < 1.0f, ALL(NAN), r)); }
+    VF p = OF(fma)(ALL(1.7596881071e-3f), t, ALL(-7.5272886713e-3f));
+    p = OF(fma)(p, t, ALL(2.6454905019e-2f)); p = OF(fma)(p, t, ALL(-1.1784741703e-1f));
+    p = OF(fma)(p, t, ALL(1.4142135263f)) * OF(sqrt)(t);
+    return SELECT(x > 1e9f, log_of_double(x), SELECT(x < 1.0f, ALL(NAN), SELECT(t < 0.5f, p, r))); }
 FUNCTION VF OF(atanh)(VF x) {
     VF a = OF(fabs)(x), z = a * a, r = 0.5f * OF(log1p)((a + a) / (1.0f - a));
     VF p = OF(fma)(ALL(1.81740078349e-1f), z, ALL(8.24370301058e-2f));
