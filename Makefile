@@ -21,8 +21,9 @@ fast: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal --tier=test $(PYTEST_ARGS)
 
-# Everything there is.
+# Everything there is; Zig is one of the compilers of the native backend.
 test-all: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,native-zig]'
 	$(BIN)/python -m pytest -n auto --dist worksteal --tier=all $(PYTEST_ARGS)
 
 # A tenth of what only test-all runs: another one after each commit.

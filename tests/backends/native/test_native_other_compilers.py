@@ -1,0 +1,41 @@
+"""A tenth of the kit with each compiler that the backend supports beside the system's default."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.long
+
+KIT = str(Path(__file__).parents[3] / "core" / "weft" / "testing")
+TENTHS = {"clang": 3, "zig": 7}
+"""Which tenth a compiler gets."""
+
+
+def command_of(compiler: str) -> str:
+    """Return the value of WEFT_CC for a compiler; skips where it is not there."""
+    if compiler == "zig":
+        if find_spec("ziglang") is None:
+            pytest.skip("the package ziglang is not installed")
+        return f"{sys.executable} -m ziglang cc"
+    found = shutil.which(compiler)
+    if found is None:
+        pytest.skip(f"there is no {compiler}")
+    return found
+
+
+@pytest.mark.parametrize("compiler", TENTHS)
+def test_a_tenth_of_the_kit_passes(compiler: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "WEFT_CC": command_of(compiler), "WEFT_CACHE_DIR": str(tmp_path)}
+    options = ["--weft-backend=native", f"--tenth={TENTHS[compiler]}", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *options, KIT],
+        capture_output=True, text=True, env=environment, timeout=1800,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
