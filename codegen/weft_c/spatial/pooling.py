@@ -23,6 +23,7 @@ from weft_c.spatial.vectorised_pooling import (
     kind_of,
     suits_vectors,
     write_max_rows,
+    write_mean_rows,
     write_shared_rows,
 )
 
@@ -50,9 +51,7 @@ def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
         _each_tap(code, op, kind_of(op, lowering), indices[2:], take)
         code.line(out.set(best, *indices))
 
-    if suits_vectors(op, builder.processor, lowering.args[0], lowering.out) and has_vector_windows(
-        op
-    ):
+    if _is_by_rows(op, lowering):
         write_max_rows(op, lowering, builder, window)
         return
     _launch(builder, op, window)
@@ -117,7 +116,16 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
             out.set(f"{total if compensated is None else compensated.rounded} / {number}", *indices)
         )
 
+    if prod(op.kernel) <= BLOCK and _is_by_rows(op, lowering):
+        write_mean_rows(op, lowering, builder, window)
+        return
     _launch(builder, op, window)
+
+
+def _is_by_rows(op: PoolingOp, lowering: Lowering) -> bool:
+    """Whether the windows of a row are processed in vectors."""
+    suits = suits_vectors(op, lowering.processor, lowering.args[0], lowering.out)
+    return suits and has_vector_windows(op)
 
 
 @rules.on_type(MaxPoolInputOp)

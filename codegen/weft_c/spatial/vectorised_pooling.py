@@ -6,15 +6,15 @@ of as many contiguous vectors as the stride. The last vector of a row overlaps i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from math import prod
 
 from weft.ir.description import TensorDescription
-from weft.ops.pooling import MaxPoolInputOp, MaxPoolOp, PoolingOp
+from weft.ops.pooling import AvgPoolOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
 from weft_c.loops.parallel import Body, parallel_for
-from weft_c.lowering import Array, KernelBuilder, Lowering
+from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator, accumulator
 from weft_c.processor import Processor
 from weft_c.source.code import Address, Code
@@ -44,7 +44,7 @@ def kind_of(op: PoolingOp, lowering: Lowering) -> str:
     return index_type(is_large or is_wide(*lowering.args, lowering.out))
 
 
-def inner_windows(op: MaxPoolOp) -> tuple[int, int]:
+def inner_windows(op: PoolingOp) -> tuple[int, int]:
     """Return the bounds of the windows of a row whose vectors are inside the row."""
     step, (before, _) = op.stride[-1], op.padding[-1]
     length, count = op.args[0].axes.shape[-1], op.axes.shape[-1]
@@ -52,7 +52,7 @@ def inner_windows(op: MaxPoolOp) -> tuple[int, int]:
     return -(-before // step), min(count, (length + before) // step - last_group)
 
 
-def has_vector_windows(op: MaxPoolOp) -> bool:
+def has_vector_windows(op: PoolingOp) -> bool:
     """Whether `inner_windows` are enough for a vector."""
     first, end = inner_windows(op)
     return end - first >= MIN_WINDOWS
@@ -60,60 +60,112 @@ def has_vector_windows(op: MaxPoolOp) -> bool:
 
 def write_max_rows(op: MaxPoolOp, lowering: Lowering, builder: KernelBuilder, single: Body) -> None:
     """Write the maxima of windows in vectors; `single` writes those of windows at a border."""
-    x = builder.array("x", lowering.args[0])
-    out = builder.array("out", lowering.out, written=True)
-    acc, code = accumulator(op.dtype, builder.processor), builder.code
-    acc.declare_vectors(code)
-    first, end = inner_windows(op)
-    count, kind = op.axes.shape[-1], kind_of(op, lowering)
 
-    def row(outer: tuple[str, ...], emitter: Emitter) -> None:
-        with _vectors(code, kind, first, end, acc.lanes) as (place, lanes):
-            best = _largest(code, acc, op, x, (outer, place), lanes, kind)
-            text = acc.store_vector(code, lanes, out.at(*outer, place), best, op.dtype)
-            code.line(text)
-        if (first, end) != (0, count):
-            begin, after = 0 if first else end, f"j + 1 == {first} ? {end} : j + 1"
-            with code.block(f"for ({kind} j = {begin}; j < {count}; j = {after})"):
-                single((*outer, "j"), Emitter(code))
+    def row(outer: tuple[str, ...], kernel: _Rows) -> Callable[[str, int], str]:
+        def result(place: str, lanes: int) -> str:
+            code, vector = builder.code, kernel.acc.type(lanes)
+            best = code.define(vector, "best", f"SPLAT({vector}, -INFINITY)")
 
-    cost = count * prod(op.kernel)
-    parallel_for(builder, op.axes.shape[:-1], row, wide=kind == "i64", cost=cost)
+            def take(v: str) -> None:
+                is_greater = f"(({v} > {best}) | ({v} != {v}))"
+                code.line(f"{best} = {Emitter(code, lanes).select(is_greater, v, best)};")
+
+            kernel.each_tap((outer, place), lanes, take)
+            return best
+
+        return result
+
+    _Rows(op, lowering, builder).write(row, single)
 
 
-def _largest(
-    code: Code,
-    acc: Accumulator,
-    op: MaxPoolOp,
-    x: Array,
-    windows: tuple[Sequence[str], str],
-    lanes: int,
-    kind: str,
-) -> str:
-    """Write the maxima of a vector of windows, and return their name."""
-    outer, place = windows
-    vector, step = acc.type(lanes), op.stride[-1]
-    best = code.define(vector, "best", f"SPLAT({vector}, -INFINITY)")
-    with ExitStack() as stack:
-        rows = []
-        axes = zip(outer[2:], *op.sliding, x.layout.shape[2:], strict=False)
-        for i, size, stride, (before, after), gap, length in axes:
-            tap = code.name("tap")
-            stack.enter_context(code.block(f"for ({kind} {tap} = 0; {tap} < {size}; {tap}++)"))
-            row = code.define(f"const {kind}", "row", f"{i} * {stride} + {tap} * {gap} - {before}")
-            if before or after:
-                code.line(f"if ({row} < 0 || {row} >= {length}) continue;")
-            rows.append(row)
-        offsets = [tap * op.dilation[-1] for tap in range(op.kernel[-1])]
-        for group in sorted({offset // step for offset in offsets}):
-            start = f"{place} * {step} + {group * step - op.padding[-1][0]}"
-            phases = _apart(code, acc, x.at(*outer[:2], *rows, f"({start})"), step, lanes)
-            for offset in offsets:
-                if offset // step == group:
-                    v = code.define(f"const {vector}", "v", phases[offset % step])
-                    is_greater = f"(({v} > {best}) | ({v} != {v}))"
-                    code.line(f"{best} = {Emitter(code, lanes).select(is_greater, v, best)};")
-    return best
+def write_mean_rows(
+    op: AvgPoolOp, lowering: Lowering, builder: KernelBuilder, single: Body
+) -> None:
+    """Write the means of windows in vectors; `single` writes those of windows at a border."""
+
+    def row(outer: tuple[str, ...], kernel: _Rows) -> Callable[[str, int], str]:
+        code, number = builder.code, f"{op.kernel[-1]}"
+        counted = zip(outer[2:], *op.sliding, op.counted, kernel.x.layout.shape[2:], strict=False)
+        for i, size, stride, (before, _), gap, (low, high), length in counted:
+            count, tap = code.define("i32", "count", "0"), code.name("tap")
+            with code.block(f"for (i32 {tap} = 0; {tap} < {size}; {tap}++)"):
+                line = code.define("const i64", "row", f"{i} * {stride} + {tap} * {gap} - {before}")
+                code.line(f"if ({line} >= {-low} && {line} < {length + high}) {count}++;")
+            number += f" * {count}"
+        divisor = code.define("const f32", "number", number)
+
+        def result(place: str, lanes: int) -> str:
+            vector = kernel.acc.type(lanes)
+            total = code.define(vector, "total", f"SPLAT({vector}, 0)")
+            kernel.each_tap((outer, place), lanes, lambda v: code.line(f"{total} += {v};"))
+            return f"{total} / SPLAT({vector}, {divisor})"
+
+        return result
+
+    _Rows(op, lowering, builder).write(row, single)
+
+
+class _Rows:
+    """Writes pooling by rows: vectors of inner windows, and single windows at the borders."""
+
+    def __init__(self, op: PoolingOp, lowering: Lowering, builder: KernelBuilder) -> None:
+        self.op, self.builder, self.code = op, builder, builder.code
+        self.x = builder.array("x", lowering.args[0])
+        self.out = builder.array("out", lowering.out, written=True)
+        self.acc = accumulator(op.dtype, builder.processor)
+        self.acc.declare_vectors(self.code)
+        self.kind = kind_of(op, lowering)
+
+    def write(
+        self,
+        row: Callable[[tuple[str, ...], _Rows], Callable[[str, int], str]],
+        single: Body,
+    ) -> None:
+        """Write the loops; `row` begins a row, and returns what writes a vector of its results."""
+        op, code, acc, kind = self.op, self.code, self.acc, self.kind
+        first, end = inner_windows(op)
+        count = op.axes.shape[-1]
+
+        def body(outer: tuple[str, ...], emitter: Emitter) -> None:
+            result = row(outer, self)
+            with _vectors(code, kind, first, end, acc.lanes) as (place, lanes):
+                value = result(place, lanes)
+                target = self.out.at(*outer, place)
+                code.line(acc.store_vector(code, lanes, target, value, op.dtype))
+            if (first, end) != (0, count):
+                begin, after = 0 if first else end, f"j + 1 == {first} ? {end} : j + 1"
+                with code.block(f"for ({kind} j = {begin}; j < {count}; j = {after})"):
+                    single((*outer, "j"), Emitter(code))
+
+        cost = count * prod(op.kernel)
+        parallel_for(self.builder, op.axes.shape[:-1], body, wide=kind == "i64", cost=cost)
+
+    def each_tap(
+        self, windows: tuple[Sequence[str], str], lanes: int, take: Callable[[str], None]
+    ) -> None:
+        """Write what takes the vectors of elements of windows, those of padded rows left out."""
+        op, code, kind = self.op, self.code, self.kind
+        (outer, place), step = windows, op.stride[-1]
+        vector = self.acc.type(lanes)
+        with ExitStack() as stack:
+            rows = []
+            axes = zip(outer[2:], *op.sliding, self.x.layout.shape[2:], strict=False)
+            for i, size, stride, (before, after), gap, length in axes:
+                tap = code.name("tap")
+                stack.enter_context(code.block(f"for ({kind} {tap} = 0; {tap} < {size}; {tap}++)"))
+                start = f"{i} * {stride} + {tap} * {gap} - {before}"
+                row = code.define(f"const {kind}", "row", start)
+                if before or after:
+                    code.line(f"if ({row} < 0 || {row} >= {length}) continue;")
+                rows.append(row)
+            offsets = [tap * op.dilation[-1] for tap in range(op.kernel[-1])]
+            for group in sorted({offset // step for offset in offsets}):
+                start = f"{place} * {step} + {group * step - op.padding[-1][0]}"
+                seen = self.x.at(*outer[:2], *rows, f"({start})")
+                phases = _apart(code, self.acc, seen, step, lanes)
+                for offset in offsets:
+                    if offset // step == group:
+                        take(code.define(f"const {vector}", "v", phases[offset % step]))
 
 
 def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
