@@ -15,6 +15,7 @@ from weft.support import source
 from weft_onnx import lowering
 from weft_onnx.backend import Backend, Prepared
 from weft_onnx.errors import ModelError, NodeError, UnsupportedNodes
+from weft_onnx.exporting import NotExportable, export, exports
 from weft_onnx.model import Model, load
 from weft_onnx.nodes import Node, lowers
 from weft_onnx.program import Program
@@ -25,9 +26,12 @@ __all__ = [
     "ModelError",
     "Node",
     "NodeError",
+    "NotExportable",
     "Prepared",
     "Program",
     "UnsupportedNodes",
+    "export",
+    "exports",
     "load",
     "lowering",
     "lowers",

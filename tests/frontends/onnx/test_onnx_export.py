@@ -1,0 +1,102 @@
+"""Export: weft graphs as ONNX models, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import weft
+import weft_onnx
+from weft.errors import ArgumentError
+
+RNG = np.random.default_rng(3)
+
+
+def numbers(*shape):
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def dense(x):
+    return weft.relu(x @ numbers(6, 5) + numbers(5)) @ numbers(5, 3)
+
+
+def network(x):
+    images = weft.reshape(x, (2, 1, 4, 9))
+    y = weft.max_pool(weft.relu(weft.conv(images, numbers(4, 1, 3, 3), padding=1)), 2)
+    return weft.softmax(weft.reshape(y, (2, -1)) @ numbers(32, 5))
+
+
+def block(x):
+    h = weft.layer_norm(weft.reshape(x, (1, 2, 6, 6)))
+    return weft.attention(h, weft.gelu(h), h, is_causal=True)
+
+
+GRAPHS = {
+    "dense layers": ((4, 6), dense),
+    "a convolutional network": ((2, 36), network),
+    "attention": ((12, 6), block),
+    "elementwise": ((3, 4), lambda x: weft.where(x > 0, weft.tanh(x) ** 2, weft.exp(-x) % 0.7)),
+    "reductions": ((3, 4), lambda x: weft.max(x, axis=1) - weft.mean(x, axis=1) * weft.sum(x)),
+    "moves": ((3, 4), lambda x: weft.concat([x[::-1, 1:], weft.pad(x, [(0, 0), (2, 0)])], 1)),
+    "a slice replaced": ((3, 4), lambda x: weft.update_slice(x, (slice(0, 2), slice(1, 4, 2)), 5)),
+    "indices": ((5, 4), lambda x: weft.take(x, weft.argmax(x, axis=0), axis=0)),
+    "views": ((3, 4), lambda x: weft.broadcast(weft.transpose(x)[:, :1], (4, 5)) + 1),
+    "a gradient": ((3, 4), lambda x: weft.deriv(weft.sum(weft.tanh(x) * x), x)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_graph_comes_back_from_a_file(name, tmp_path):
+    shape, build = GRAPHS[name]
+    x = weft.placeholder(shape)
+    y = build(x)
+    path = tmp_path / "graph.onnx"
+    weft_onnx.export({"y": y}, {"x": x}, path)
+    onnx.checker.check_model(onnx.load(path), full_check=True)
+    given = numbers(*shape)
+    with weft.make_transformer("numpy") as transformer:
+        expected = transformer.computation(y, x)(given)
+    found = weft_onnx.load(path).run({"x": given})["y"]
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
+    assert [each.name for each in tmp_path.iterdir()] == ["graph.onnx"]
+
+
+def test_variables_become_constants_with_their_present_values():
+    x, w = weft.placeholder((2, 3)), weft.variable((3, 2), initial_value=np.ones((3, 2), "f4"))
+    y = x @ w
+    given = numbers(2, 3)
+    with weft.make_transformer("numpy") as transformer:
+        transformer.computation(weft.assign(w, w * 3))()
+        values = {w: transformer.get_value(w)}
+    for known, factor in ((None, 1), (values, 3)):
+        model = weft_onnx.load(weft_onnx.export({"y": y}, {"x": x}, values=known))
+        found = model.run({"x": given})["y"]
+        np.testing.assert_allclose(found, given @ np.full((3, 2), factor, "f4"), 1e-6)
+
+
+def test_a_model_that_was_read_can_be_written():
+    x = weft.placeholder((4, 6))
+    first = weft_onnx.export({"y": dense(x)}, {"x": x})
+    y = weft_onnx.load(first).build({"x": x})["y"]
+    second = weft_onnx.load(weft_onnx.export({"y": y}, {"x": x}))
+    given = numbers(4, 6)
+    expected = weft_onnx.load(first).run({"x": given})["y"]
+    np.testing.assert_allclose(second.run({"x": given})["y"], expected, 1e-6)
+
+
+def test_what_has_no_equivalent_is_named_with_its_line():
+    x = weft.placeholder((3, 3))
+    with pytest.raises(weft_onnx.NotExportable, match=r"CholeskyOp, File .*test_onnx_export.py"):
+        weft_onnx.export({"y": weft.cholesky(x)}, {"x": x})
+
+
+def test_writes_and_unknown_lengths_are_refused(tmp_path):
+    v = weft.variable((2,))
+    with pytest.raises(ArgumentError, match="writes states"):
+        weft_onnx.export({"y": weft.assign(v, v + 1)}, {}, tmp_path / "no.onnx")
+    n = weft.Axis(None, "N")
+    x = weft.placeholder((n,))
+    with pytest.raises(ArgumentError, match="unknown lengths"):
+        weft_onnx.export({"y": x + 1}, {"x": x}, tmp_path / "no.onnx")
+    assert not list(tmp_path.iterdir())
