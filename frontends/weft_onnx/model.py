@@ -67,6 +67,7 @@ class Model:
         self._bodies: dict[Any, Body] = {}
         self._body = Body.of(_in_order(graph, self.declared, self._constants), self.outputs)
         self.require_supported()
+        self._check_by_specification()
 
     def prepare(self, backend: str | Transformer | None = None, **options: Any) -> Program:
         """Return the model as a program of a backend, by name, or of a transformer."""
@@ -89,7 +90,24 @@ class Model:
         if unknown:
             wanted = ", ".join(map(harmless, self.inputs)) or "none"
             raise ArgumentError(f"{harmless(unknown[0])} is no input of the model: {wanted}")
-        return {name: _argument(name, self.declared[name], given) for name, given in inputs.items()}
+        found = {name: _argument(name, self.declared[name], x) for name, x in inputs.items()}
+        self._require_same_lengths(found)
+        return found
+
+    def _require_same_lengths(self, given: Mapping[str, Value]) -> None:
+        """Raise ArgumentError for two lengths of one named dimension."""
+        known: dict[str, tuple[int, str]] = {}
+        for name, value in given.items():
+            kind = self.declared[name]
+            if not isinstance(value, np.ndarray) or not kind.HasField("tensor_type"):
+                continue
+            for dim, length in zip(kind.tensor_type.shape.dim, value.shape, strict=False):
+                first = known.setdefault(dim.dim_param, (length, name)) if dim.dim_param else None
+                if first is not None and first[0] != length:
+                    raise ArgumentError(
+                        f"dimension {harmless(dim.dim_param)} is {first[0]} in {harmless(first[1])}"
+                        f" and {length} in {harmless(name)}"
+                    )
 
     def frame(self, given: Mapping[str, Value]) -> Frame:
         """Return the frame of the graph for inputs."""
@@ -145,6 +163,26 @@ class Model:
                 missing.setdefault((domain, node.op_type, version), []).append(name)
         if missing:
             raise UnsupportedNodes((*key, tuple(names)) for key, names in missing.items())
+
+    def _check_by_specification(self) -> None:
+        """Raise ModelError for what onnx's own checker refuses, such as unknown attributes."""
+        if self.proto.ir_version > onnx.IR_VERSION:
+            raise ModelError(
+                f"the model has version {self.proto.ir_version} of the format; "
+                f"{onnx.IR_VERSION} is the newest that the installed onnx knows"
+            )
+        context = onnx.checker.C.CheckerContext()
+        context.ir_version = self.proto.ir_version or 3
+        context.opset_imports = self.opsets
+        for node in _all_nodes(self.proto):
+            if (node.domain, node.op_type) in self.functions or _has_graphs(node):
+                continue
+            try:
+                onnx.checker.check_node(node, context)
+            except onnx.checker.ValidationError as error:
+                problem = harmless(str(error).partition("==> Context")[0].strip())
+                name = harmless(node.name or node.op_type)
+                raise ModelError(f"node {name} contradicts the specification: {problem}") from None
 
     def _check(self) -> None:
         version = self.opsets.get("")
@@ -253,6 +291,11 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
             for inner in [attribute.g, *attribute.graphs]:
                 if inner.node or inner.output:
                     yield from _graphs(inner)
+
+
+def _has_graphs(node: onnx.NodeProto) -> bool:
+    kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+    return any(attribute.type in kinds for attribute in node.attribute)
 
 
 def _all_nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from weft.transforms.capture import capture
 from weft_onnx.errors import NodeError
 from weft_onnx.initializers import initializers
 from weft_onnx.nodes import Cut, Node, described, lowering_of
-from weft_onnx.values import Array, Value, dtype_of, is_known, mapped, shape_of
+from weft_onnx.values import Array, HostRef, Value, dtype_of, is_known, mapped, shape_of
 
 FOLDED = 4096
 """The most elements of a result of known operands that is computed while tracing."""
@@ -64,6 +65,9 @@ def names_read(node: onnx.NodeProto) -> Iterator[str]:
                 yield from names_read(each)
             yield from (each.name for each in graph.output)
 
+
+MOST_CALLS = 100
+"""The most functions that call one another; those of the specification nest a few times."""
 
 Return = Callable[["Tracer", "Frame", list[Value]], Any]
 """Takes the tracer, the frame that called, and the results; it may call again."""
@@ -249,6 +253,7 @@ class Tracer:
         own = self.functions.get((proto.domain, proto.op_type))
         if own is not None:
             return self.call(node, own)
+        check_types(node)
         lowering = lowering_of(proto.domain, proto.op_type)
         found = NotImplemented if lowering is None else lowering(node)
         if found is NotImplemented:
@@ -274,7 +279,9 @@ class Tracer:
         return mapped(results, fold)
 
     def call(self, node: Node, function: onnx.FunctionProto) -> Any:
-        """Push the frame of a function that a node calls."""
+        """Push the frame of a function that a node calls; refuse one that calls itself."""
+        if sum(each.is_function for each in self.frames) > MOST_CALLS:
+            raise node.error("functions call one another without an end")
         given = {each.name: each for each in node.proto.attribute}
         attributes = {each.name: each for each in function.attribute_proto} | {
             name: found
@@ -358,6 +365,45 @@ def function_of(node: Node) -> onnx.FunctionProto | None:
     }
     named.attribute_proto.extend(defaults.values())
     return named
+
+
+def check_types(node: Node) -> None:
+    """Raise NodeError for operands whose types differ though the specification wants one type."""
+    known: dict[str, tuple[int, np.dtype[Any]]] = {}
+    for index, (name, value) in enumerate(zip(_operand_types(node), node.inputs, strict=False)):
+        if name and isinstance(value, Op | np.ndarray | HostRef):
+            dtype = dtype_of(value)
+            first, wanted = known.setdefault(name, (index, dtype))
+            if dtype != wanted:
+                raise node.error(
+                    f"operands {first} and {index} must have one type, not {wanted} and {dtype}"
+                )
+
+
+def _operand_types(node: Node) -> list[str]:
+    """Return the name of the type of each operand; empty for types that may differ."""
+    found = _types_of(node.proto.op_type, node.version, node.proto.domain)
+    if found is None:
+        return []
+    names, is_homogeneous = found
+    missing = len(node.inputs) - len(names)
+    return names + [names[-1] if is_homogeneous else ""] * missing if names else []
+
+
+@lru_cache(maxsize=4096)
+def _types_of(name: str, version: int, domain: str) -> tuple[list[str], bool] | None:
+    try:
+        schema = defs.get_schema(name, version, "" if domain == "ai.onnx" else domain)
+    except defs.SchemaError:
+        return None
+    given = schema.inputs
+    several = defs.OpSchema.FormalParameterOption.Variadic
+    names = [
+        "" if each.option == several and not each.is_homogeneous else each.type_str
+        for each in given
+    ]
+    is_homogeneous = bool(given) and given[-1].option == several and given[-1].is_homogeneous
+    return names, is_homogeneous
 
 
 def has_body(schema: Any) -> bool:

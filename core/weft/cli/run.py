@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,19 +51,16 @@ def run_model(
     steps: Annotated[bool, typer.Option("--steps", help=_STEPS)] = False,
 ) -> None:
     """Compute the graph in a file, and print the results or write them to a file."""
-    try:
+    with reported():
         if output is not None:
             require_writable(output)
-        with _values(constants, plan or steps) as values:
-            importer = importers.importer_for(model)
-            with blaming(origin_of(importer), f"while it read {model}", extends=False):
-                graph = importer.read(model, values)
+        graph = read_graph(model, constants, plan or steps)
         if output is not None:
             require_room(output, list(graph.outputs))
         with make_transformer(backend) as transformer:
-            computation = _computation(graph, transformer)
+            computation = computation_of(graph, transformer)
             if plan:
-                found = _plan(computation)
+                found = plan_of(computation)
                 parts = (
                     graph.memory,
                     found.table(),
@@ -72,8 +69,8 @@ def run_model(
                 typer.echo("\n\n".join(filter(None, parts)))
             if steps:
                 with make_transformer(backend, passes=_UNFUSED) as plain:
-                    before = _plan(_computation(graph, plain))
-                typer.echo(compare_steps(before, _plan(computation)))
+                    before = plan_of(computation_of(graph, plain))
+                typer.echo(compare_steps(before, plan_of(computation)))
             if plan or steps:
                 return
             results = _computed(graph, computation, inputs or ())
@@ -82,13 +79,29 @@ def run_model(
             return
         for name, array in results.items():
             typer.echo(f"{name}: {array.dtype}{list(array.shape)}\n{array}")
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Print an error of the user's instead of a traceback, and end the command with status 1."""
+    try:
+        yield
     except (WeftError, OSError, MemoryError) as error:
         message = getattr(error, "problem", None) or str(error)
         typer.echo("\n".join([message, *getattr(error, "__notes__", ())]), err=True)
         raise typer.Exit(1) from None
 
 
-def _computation(graph: ImportedGraph, transformer: Transformer) -> Computation:
+def read_graph(model: Path, constants: Path | None = None, without: bool = False) -> ImportedGraph:
+    """Return the graph in a file; `without` values of constants if nothing will be computed."""
+    with _values(constants, without) as values:
+        importer = importers.importer_for(model)
+        with blaming(origin_of(importer), f"while it read {model}", extends=False):
+            return importer.read(model, values)
+
+
+def computation_of(graph: ImportedGraph, transformer: Transformer) -> Computation:
+    """Return the computation of a graph from a file."""
     return transformer.computation(graph.results, *graph.inputs.values(), name="run")
 
 
@@ -99,7 +112,7 @@ def _values(constants: Path | None, plan: bool) -> AbstractContextManager[Mappin
     return nullcontext(None if plan else {})
 
 
-def _plan(computation: Computation) -> Plan:
+def plan_of(computation: Computation) -> Plan:
     """Return the plan of a computation, for which nothing is allocated."""
     if not computation.is_static:
         raise ArgumentError("lengths of this graph are known at a call only: it has no one plan")
@@ -112,6 +125,19 @@ def _computed(
     graph: ImportedGraph, computation: Computation, given: Iterable[str]
 ) -> dict[str, Array]:
     """Return the outputs by name, for inputs that are given as ``name=file``."""
+    arguments = graph.arguments(given_arrays(graph, given))
+    try:
+        values = computation(*arguments)
+    except MemoryError as error:
+        note_largest_tensors(error, computation.graph)
+        raise
+    except IndexOutOfRange as error:
+        raise graph.explained(error, arguments) from None
+    return dict(zip(graph.outputs, values, strict=False))
+
+
+def given_arrays(graph: ImportedGraph, given: Iterable[str]) -> dict[str, Array]:
+    """Return inputs by name that are given as ``name=file``."""
     arrays: dict[str, Array] = {}
     for each in given:
         name, _, path = each.partition("=")
@@ -121,12 +147,4 @@ def _computed(
                 f"--input {each}: write name=file.npy, once for each input of the graph: {wanted}"
             )
         arrays[name] = read_array(Path(path))
-    arguments = graph.arguments(arrays)
-    try:
-        values = computation(*arguments)
-    except MemoryError as error:
-        note_largest_tensors(error, computation.graph)
-        raise
-    except IndexOutOfRange as error:
-        raise graph.explained(error, arguments) from None
-    return dict(zip(graph.outputs, values, strict=False))
+    return arrays

@@ -11,8 +11,11 @@ from weft_onnx.initializers import dense
 from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
 from weft_onnx.values import Tensor
 
-LARGE = 1 << 16
+LARGE = 1 << 24
 """The elements from which a filled tensor is an op, and takes no memory in the program."""
+
+MOST_NUMBERS = 1 << 32
+"""The most elements of a range."""
 
 
 @lowers("Constant")
@@ -43,7 +46,11 @@ def constant_of_shape(node: Node) -> Any:
 def range_rule(node: Node) -> Any:
     """Return evenly spaced numbers."""
     start, limit, delta = (node.array(n).reshape(-1)[0] for n in range(3))
+    if not delta:
+        raise node.error("the step is zero")
     count = max(int(np.ceil((float(limit) - float(start)) / float(delta))), 0)
+    if count > MOST_NUMBERS:
+        raise node.error(f"{count} numbers are more than memory holds")
     return (np.arange(count) * delta + start).astype(node.dtype())
 
 

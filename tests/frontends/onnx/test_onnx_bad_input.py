@@ -75,7 +75,22 @@ def unknown_type(model):
     model.graph.initializer[0].data_type = 99
 
 
+def unknown_attribute(model):
+    model.graph.node[1].attribute.append(helper.make_attribute("slope", 1.0))
+
+
+def too_many_operands(model):
+    model.graph.node[1].input.append("w")
+
+
+def future_format(model):
+    model.ir_version = 99
+
+
 BAD = {
+    unknown_attribute: "slope",
+    too_many_operands: "the specification",
+    future_format: "version 99 of the format",
     future: "the model has opset 99; opsets 6 to",
     cycle: "comes later, or is in a cycle",
     unknown_name: "nothing.*does not exist",
@@ -187,3 +202,33 @@ def test_mutated_models_run_or_are_refused(changes, length):
         model.run({name: np.zeros((2, 3), "float32") for name in model.inputs})
     except WeftError:
         pass
+
+
+def test_operands_of_two_types_are_refused_where_the_specification_wants_one():
+    model = made([node("Add", "x y", "z")], [declared("x", [2]), declared("y", [2], "i")], ["z"])
+    with pytest.raises(weft_onnx.NodeError, match=r"Add, opset 21.*float32 and int64"):
+        weft_onnx.load(model).run({"x": np.ones(2, "float32"), "y": np.ones(2, "int64")})
+
+
+def test_a_function_that_calls_itself_is_refused():
+    opsets = [helper.make_opsetid("own", 1)]
+    call = helper.make_node("Again", ["x"], ["y"], domain="own")
+    again = helper.make_function("own", "Again", ["x"], ["y"], [call], opsets)
+    model = made([call], [declared("x", [2])], ["y"])
+    model.functions.append(again)
+    model.opset_import.append(opsets[0])
+    with pytest.raises(weft_onnx.NodeError, match="without an end"):
+        weft_onnx.load(model).run({"x": np.ones(2, "float32")})
+
+
+def test_one_dimension_has_one_length():
+    model = made([node("Add", "x y", "z")], [declared("x", ["N"]), declared("y", ["N"])], ["z"])
+    with pytest.raises(ArgumentError, match="dimension N is 2 in x and 1 in y"):
+        weft_onnx.load(model).run({"x": np.ones(2, "float32"), "y": np.ones(1, "float32")})
+
+
+def test_a_range_beyond_memory_is_refused():
+    names = {"zero": np.int64(0), "many": np.int64(1 << 42), "one": np.int64(1)}
+    model = made([node("Range", "zero many one", "y")], [], ["y"], names)
+    with pytest.raises(weft_onnx.NodeError, match=r"Range.*4398046511104 numbers"):
+        weft_onnx.load(model).run({})

@@ -1,0 +1,157 @@
+"""The commands `weft show` and `weft bench`: what is in a file with a graph, and how fast it is."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from weft.cli.examination import statuses
+from weft.cli.run import computation_of, given_arrays, plan_of, read_graph, reported
+from weft.cli.tables import cells, show, show_json, table
+from weft.ir.op import Op
+from weft.ir.storage import ParameterOp, ReadOp
+from weft.plan.plan import Plan
+from weft.runtime.computation import Computation
+from weft.runtime.factory import make_transformer
+from weft.runtime.importers import ImportedGraph
+
+_MODEL = typer.Argument(help="The file with the graph, as in model.onnx.")
+_BACKEND = typer.Option(help="A backend to plan for; once for each. All usable ones by default.")
+_INPUT = "An input and the .npy file that holds it, as in x=x.npy; others are random."
+
+
+def show_model(
+    model: Annotated[Path, _MODEL],
+    backend: Annotated[list[str] | None, _BACKEND] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Show a graph's inputs and outputs, ops, parameters, and memory and kernels on backends."""
+    with reported():
+        graph = read_graph(model)
+        usable = [each.status.name for each in statuses() if each.status.usable]
+        plans: dict[str, Plan] = {}
+        captured = None
+        for name in backend or usable:
+            with make_transformer(name) as transformer:
+                computation = computation_of(graph, transformer)
+                captured = captured or computation.graph
+                plans[name] = plan_of(computation)
+        assert captured is not None, "NumPy is always usable"
+        found = _description(graph, captured.ops, plans)
+    if as_json:
+        show_json(found)
+        return
+    for title in ("inputs", "outputs"):
+        listed = table(title, "dtype", "shape")
+        for each in found[title]:
+            listed.add_row(*cells(each["name"], each["dtype"], str(each["shape"])))
+        show(listed)
+    listed = table("op", "count")
+    for name, count in found["ops"].items():
+        listed.add_row(*cells(name, str(count)))
+    show(listed)
+    about = found["parameters"]
+    listed = table("parameters", "bytes")
+    listed.add_row(*cells(str(about["numbers"]), str(about["bytes"])))
+    show(listed)
+    listed = table("backend", "kernels", "memory of a call, bytes")
+    for name, each in found["backends"].items():
+        listed.add_row(*cells(name, str(each["kernels"]), str(each["memory"])))
+    show(listed)
+
+
+def _description(
+    graph: ImportedGraph, ops: tuple[Op, ...], plans: dict[str, Plan]
+) -> dict[str, Any]:
+    kinds = Counter(
+        type(op).__name__.removesuffix("Op")
+        for op in ops
+        if not (op.is_constant or isinstance(op, ParameterOp | ReadOp))
+    )
+    held = [op for op in ops if op.is_constant or isinstance(op, ReadOp)]
+    return {
+        "inputs": [_declared(name, op) for name, op in graph.inputs.items()],
+        "outputs": [_declared(name, op) for name, op in graph.outputs.items()],
+        "ops": dict(kinds.most_common()),
+        "parameters": {
+            "numbers": sum(op.axes.size for op in held),
+            "bytes": sum(op.axes.size * op.dtype.itemsize for op in held),
+        },
+        "backends": {
+            name: {"kernels": len(plan.steps), "memory": plan.arena_size}
+            for name, plan in plans.items()
+        },
+    }
+
+
+def _declared(name: str, op: Any) -> dict[str, Any]:
+    return {"name": name, "dtype": str(op.dtype), "shape": list(op.axes.lengths)}
+
+
+def bench_model(
+    model: Annotated[Path, _MODEL],
+    backend: Annotated[str | None, typer.Option(help="The backend that computes.")] = None,
+    inputs: Annotated[list[str] | None, typer.Option("--input", help=_INPUT)] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="The number of calls that are timed.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Time calls of a graph: the first one, latency and throughput, and the memory of a call."""
+    with reported():
+        graph = read_graph(model)
+        given = given_arrays(graph, inputs or ())
+        random = np.random.default_rng(0)
+        for name, op in graph.inputs.items():
+            given.setdefault(name, _random(random, op))
+        with make_transformer(backend) as transformer:
+            computation = computation_of(graph, transformer)
+            arguments = graph.arguments(given)
+            found = _timed(computation, arguments, repeat)
+            found = {"backend": transformer.transformer_name, **found}
+    if as_json:
+        show_json(found)
+        return
+    listed = table("backend", "first call", "median", "fastest", "calls a second", "memory, bytes")
+    times = [f"{found[key] * 1e3:.3f} ms" for key in ("first", "median", "fastest")]
+    listed.add_row(
+        *cells(found["backend"], *times, f"{1 / found['median']:.1f}", str(found["memory"]))
+    )
+    show(listed)
+
+
+def _random(random: np.random.Generator, op: Any) -> Any:
+    """Return random numbers for an input: floats near 0, or zeros for integers."""
+    shape = op.axes.shape
+    if op.dtype.kind == "f":
+        return random.standard_normal(shape).astype(op.dtype)
+    return np.zeros(shape, op.dtype)
+
+
+def _timed(computation: Computation, arguments: list[Any], repeat: int) -> dict[str, Any]:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("compiling", total=repeat)
+        start = time.perf_counter()
+        computation(*arguments)
+        first = time.perf_counter() - start
+        seconds = []
+        progress.update(task, description="calling")
+        for _ in range(repeat):
+            start = time.perf_counter()
+            computation(*arguments)
+            seconds.append(time.perf_counter() - start)
+            progress.advance(task)
+    program = computation.program
+    return {
+        "first": first,
+        "median": statistics.median(seconds),
+        "fastest": min(seconds),
+        "memory": program.arena_size,
+    }
