@@ -78,10 +78,15 @@ class DeviceTransformer(Transformer):
         target = target_of(self.transformer_name, self.processor, self.fast_math)
         return replace(
             target,
+            legalized=self.legalized,
             fusible=self.fusible,
             takes_prologue=self.takes_prologue,
             workspace=self.scratch_bytes,
         )
+
+    def legalized(self, op: Op) -> Op | None:
+        """Return what is computed in the place of an op, or None for the op itself."""
+        return legalized(op, self.processor)
 
     def fusible(self, op: Op) -> bool:
         """Whether an op can be an instruction of a fused kernel."""

@@ -48,7 +48,7 @@ FORMS = {
 
 ONLY = {
     "serial": (
-        "loops/parallel._innermost_loop", "loops/parallel._contiguous_shares",
+        "loops/parallel.innermost_loop", "loops/parallel._contiguous_shares",
         "loops/parallel.part_bounds", "loops/parallel.serial_items",
         "loops/parallel.work_item_bounds", "matmul/accumulators.Accumulator._type_in_memory",
         "matmul/accumulators.Accumulator.is_plain", "matmul/accumulators.Accumulator.load_vector",
@@ -59,7 +59,7 @@ ONLY = {
         "matmul/register_tiles.*", "ops/argmax._ArgExtremumKernel.write_columns*",
         "ops/copies._copy_blocks*", "ops/lines.line_blocks", "ops/scans._Scan._write_columns*",
         "ops/scattering._ScatterKernel._write_shares", "ops/sorting._SortKernel.write_insertion*",
-        "ops/sorting._SortKernel.write_radix_sort*", "ops/work_sharing._counted",
+        "ops/sorting._SortKernel.write_radix_sort*",
         "reductions/columns.*", "reductions/loops.ReductionLoops._needed_after",
         "reductions/loops.ReductionLoops.vector_accumulator_count",
         "reductions/split._SplitReduction.deviation_correction.added",
