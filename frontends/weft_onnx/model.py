@@ -45,6 +45,7 @@ class Model:
     """
 
     def __init__(self, proto: onnx.ModelProto, folder: Path | None = None) -> None:
+        _require_text(proto)
         self.proto = proto
         graph = proto.graph
         self.name = harmless(graph.name)[:80] or "model"
@@ -258,6 +259,19 @@ def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
                 f"input {harmless(name)} takes the shape {lengths}, not {list(array.shape)}"
             )
     return array if is_for_device(dtype) else np.ascontiguousarray(array)
+
+
+def _require_text(message: Any) -> None:
+    """Raise ModelError if a string in a message is no UTF-8, which protobuf gives as bytes."""
+    waiting = [message]
+    while waiting:
+        for field, value in waiting.pop().ListFields():
+            if field.type == field.TYPE_MESSAGE:
+                waiting.extend([value] if hasattr(value, "ListFields") else value)
+            elif field.type == field.TYPE_STRING:
+                several = [value] if isinstance(value, str | bytes) else value
+                if any(isinstance(each, bytes) for each in several):
+                    raise ModelError(f"a {field.name} in the model is no text in UTF-8")
 
 
 def _in_order(

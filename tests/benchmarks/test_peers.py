@@ -79,10 +79,12 @@ def test_a_section_is_written_between_its_marks(
     monkeypatch.setattr(peers, "RESULTS", page)
     page.write_text("no marks")
     with pytest.raises(SystemExit, match="lacks the marks"):
-        peers.write("new")
-    page.write_text(f"before\n{peers.OPENING}\nold\n{peers.CLOSING}\nafter\n")
-    peers.write("new")
-    assert page.read_text() == f"before\n{peers.OPENING}\nnew\n{peers.CLOSING}\nafter\n"
+        peers.write("new", None)
+    for compiler in (None, "clang"):
+        opening, closing = peers.marks(compiler)
+        page.write_text(f"before\n{opening}\nold\n{closing}\nafter\n")
+        peers.write("new", compiler)
+        assert page.read_text() == f"before\n{opening}\nnew\n{closing}\nafter\n"
 
 
 def test_not_a_number_is_not_close() -> None:

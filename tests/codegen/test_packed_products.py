@@ -29,6 +29,7 @@ ROWS = {
     "one panel": ((40, 100), (100, 10)),
     "two rows": ((2, 300), (300, 77)),
     "blocks of terms": ((5, 2100), (2100, 33)),
+    "rows that share sets of a cache": ((30, 1024), (1024, 40)),
     "a batch": ((2, 3, 20, 50), (50, 48)),
     "rows of a batch": ((6, 1, 64), (64, 80)),
 }

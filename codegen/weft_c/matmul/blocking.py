@@ -15,6 +15,9 @@ DEPTH = 256
 PACKED_DEPTH = 2048
 """The terms of a block of a packed matrix: a panel of two vectors fits the second-level cache."""
 
+CACHE_PERIOD = 4096
+"""The distance in bytes of addresses in one set of the first-level cache."""
+
 ROWS = 256
 """The rows of `DEPTH` terms that fit the second-level cache."""
 
@@ -111,7 +114,7 @@ def blocking(
     if panel:
         vectors = panel // lanes
         tile = Tile(_balanced(m, acc.tile_rows(vectors)), vectors, lanes)
-        depth = min(PACKED_DEPTH, k)
+        depth = min(DEPTH if shares_cache_sets(k, acc) else PACKED_DEPTH, k)
         items = 1 if work <= MAX_SINGLE_ITEM_WORK else serial_items(work // GRAIN, processor)
     elif m == 1:
         tile, depth = _tile_of_a_row(n, lanes), k
@@ -150,8 +153,18 @@ def _balanced(length: int, most: int) -> int:
     return -(-length // -(-length // most))
 
 
-def packs_rows(m: int, k: int, n: int, acc: Accumulator) -> bool:
-    """Whether the rows of the first operand are packed."""
+def shares_cache_sets(k: int, acc: Accumulator) -> bool:
+    """Whether the elements of a column of rows of k terms are in few sets of a cache."""
+    return k * acc.dtype.itemsize % CACHE_PERIOD == 0
+
+
+def packs_rows(m: int, k: int, n: int, acc: Accumulator, panel: int = 0) -> bool:
+    """Whether the rows of the first operand are packed.
+
+    Tiles of a packed second matrix read rows in place, unless these share sets of the cache.
+    """
+    if panel:
+        return m > 1 and shares_cache_sets(k, acc)
     is_near = m * k * acc.dtype.itemsize <= MAX_UNPACKED_BYTES
     return m > 1 and n >= MIN_PACKED_ROWS and not (is_near and acc.is_plain)
 
@@ -171,7 +184,7 @@ def tiles_bytes(
         cut = blocking(lengths, acc, processor, is_stored, lanes, panel)
         tile, depth = cut.tile, cut.depth
         columns = depth * tile.width if m > 1 and not panel else 0
-        rows = depth * cut.rows if has_prologue or packs_rows(m, k, n, acc) else 0
+        rows = depth * cut.rows if has_prologue or packs_rows(m, k, n, acc, panel) else 0
         partial_sums = batch * m * n if k > depth and not is_stored else 0
         size = max(size, cut.items * (columns + rows + tile.rows * tile.width) + partial_sums)
     return size * acc.sum_dtype.itemsize + 1024

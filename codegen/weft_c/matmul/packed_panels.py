@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from weft.ir import folded_constants
 from weft.ir.axes import Axes, make_axes
 from weft.ir.dtypes import DType, float32
 from weft.ir.op import Op
+from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
 from weft.ops.linalg import ContractionOp, MatmulOp
 from weft.ops.movement import BroadcastOp
@@ -105,6 +108,24 @@ def matrices_of(shape: Numbers, groups: int, is_transposed: bool) -> tuple[int, 
     return groups, results, summed * prod(kernel)
 
 
+_packed: WeakKeyDictionary[Op, dict[tuple[int, int, bool], Op]] = WeakKeyDictionary()
+"""The panels of constants, which all programs that read a constant share."""
+
+
+def packed(matrix: TensorOp, groups: int, width: int, is_transposed: bool) -> TensorOp:
+    """Return a matrix, or filters, in panels: a constant if they are one, packed once."""
+    op = PackPanelsOp(matrix, groups=groups, width=width, is_transposed=is_transposed)
+    if not matrix.is_constant:
+        return op
+    known = _packed.setdefault(matrix, {})
+    made = known.get((groups, width, is_transposed))
+    if made is None:
+        value = op.reference(matrix.const)
+        made = known[groups, width, is_transposed] = constant(value, op.axes, op.dtype)
+    folded_constants.remember(made, op)
+    return made  # type: ignore[return-value]
+
+
 def legalized_product(op: MatmulOp, processor: Processor) -> Op | None:
     """Return the product with a packed constant in the place of a matrix product of rows."""
     if op.dtype != float32 or not op.axes.is_static:
@@ -119,8 +140,7 @@ def legalized_product(op: MatmulOp, processor: Processor) -> Op | None:
     if rows < 2 or n < acc.lanes // 2 or rows * n * k < MIN_WORK or needs_wide_counter(2 * k * n):
         return None
     width = min(2, -(-n // acc.lanes)) * acc.lanes
-    panels = PackPanelsOp(matrix, groups=1, width=width, is_transposed=True)
-    return PackedMatmulOp(x, panels, columns=n)
+    return PackedMatmulOp(x, packed(matrix, 1, width, True), columns=n)
 
 
 @rules.on_type(PackPanelsOp)

@@ -105,7 +105,7 @@ class _RegisterTileKernel:
         self.packs_columns = self._packs_columns()
         self.panel = self._scratch("columns", width * depth) if self.packs_columns else ""
         self.packed: RowTiles | None = None
-        if prologue or packs_rows(self.m, self.k, self.n, acc):
+        if prologue or packs_rows(self.m, self.k, self.n, acc, panel):
             pointer = self._scratch("rows", self.cut.rows * depth)
             self.packed = RowTiles(pointer, depth, self.tile.rows)
         has_rest = self.m % self.tile.rows or self.n % width

@@ -23,7 +23,7 @@ from weft.ops.convolutions import (
 from weft.ops.linalg import ContractionOp
 from weft.ops.spatial import Numbers, Pairs, Sliding
 from weft_c.matmul.accumulators import Accumulator, accumulator
-from weft_c.matmul.packed_panels import PackPanelsOp
+from weft_c.matmul.packed_panels import packed
 from weft_c.processor import Processor
 from weft_c.source.index_types import needs_wide_counter
 from weft_c.spatial.direct_convolution import best_tile
@@ -247,9 +247,9 @@ def legalized_convolution(op: Op, processor: Processor) -> Op | None:
     direct, _ = best_tile(windows.results, phases[0], planes, acc.lanes, acc.registers)
     if cycles > direct / DIRECT_EFFICIENCY:
         return None
-    packed = PackPanelsOp(filters, groups=op.groups, width=tile.width, is_transposed=is_transposed)
+    panels = packed(filters, op.groups, tile.width, is_transposed)
     return PackedConvolutionOp(
-        images, packed, results=windows.results, kernel=g.sliding.kernel,
+        images, panels, results=windows.results, kernel=g.sliding.kernel,
         is_transposed=is_transposed, **op.geometry(),
     )  # fmt: skip
 
