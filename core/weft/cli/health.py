@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.metadata
 import os
 import platform
@@ -28,6 +27,7 @@ from weft.plugins.entrypoints import (
     survey,
 )
 from weft.plugins.registry import BACKENDS, PASSES, PluginRecord
+from weft.support.spelling import closest
 
 SLOW = 2.0
 """The seconds from which on loading a plugin is worth a remark."""
@@ -202,8 +202,8 @@ def _remark(name: str, value: str, backends: Iterable[Tried]) -> str:
     if name in ("WEFT_PASSES", "WEFT_PREFER"):
         return _problem_of(name)
     if name.startswith("WEFT_") and name not in _VARIABLES:
-        close = difflib.get_close_matches(name, _VARIABLES, n=1)
-        return "weft has no such variable" + (f": did you mean {close[0]}?" if close else "")
+        close = closest(name, _VARIABLES)
+        return "weft has no such variable" + (f": did you mean {close}?" if close else "")
     return ""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +11,8 @@ from weft.ir.axes import Axis
 from weft.ir.lengths import Length
 from weft.ir.op import explain
 
-LETTERS, ELLIPSIS, ARROW = string.ascii_letters, "...", "->"
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+ELLIPSIS, ARROW = "...", "->"
 TOKEN = re.compile(r"\s+|\.\.\.|->|.", re.DOTALL)
 
 

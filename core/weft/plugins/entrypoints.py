@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 
 from weft.errors import PluginError
 from weft.support import source
+from weft.support.spelling import closest
 
 BACKENDS = "weft.backends"
 PASSES = "weft.passes"
@@ -373,7 +373,7 @@ def meant_group(group: str) -> str:
     spelt = re.sub(r"[-_.]+", ".", group).lower()
     if spelt.count(".") > 1:  # a group of a package like weft-gem, for its own use
         return ""
-    return next(iter(difflib.get_close_matches(spelt, GROUPS, n=1, cutoff=0.8)), "")
+    return closest(spelt, GROUPS, cutoff=0.8)
 
 
 def _normalized(name: str) -> str:

@@ -7,7 +7,6 @@ when they cannot be loaded.
 
 from __future__ import annotations
 
-import difflib
 import re
 import threading
 import time
@@ -49,6 +48,7 @@ from weft.plugins.entrypoints import (
 from weft.plugins.hook_table import NAMING_HOOKS, HookTable, call
 from weft.support import source
 from weft.support.locks import renewed
+from weft.support.spelling import closest
 
 __all__ = [
     "BACKENDS",
@@ -572,10 +572,10 @@ def _take_part(plugin: object, name: str, title: str) -> None:
         _registry.hooks.add(plugin, name, title)
     except PluginError as error:
         unknown = re.search(r"unknown hook '(\w+)'", str(error))
-        close = difflib.get_close_matches(unknown[1], dir(hookspecs), n=1) if unknown else []
+        close = closest(unknown[1], dir(hookspecs)) if unknown else ""
         if not close:
             raise
-        raise PluginError(f"{error}. Did you mean {close[0]!r}?") from error.__cause__
+        raise PluginError(f"{error}. Did you mean {close!r}?") from error.__cause__
 
 
 def _offer(plugin: object, entry: Entry) -> Any:
@@ -665,8 +665,8 @@ def _require_free_names(offers: dict[str, dict[str, Any]], title: str) -> None:
 def _unknown_message(group: str, name: str) -> str:
     installed = names(group)
     spelt = {known.lower(): known for known in installed}
-    close = difflib.get_close_matches(str(name).lower(), spelt, n=1)
-    meant = f" Did you mean {spelt[close[0]]!r}?" if close else ""
+    close = closest(str(name).lower(), spelt)
+    meant = f" Did you mean {spelt[close]!r}?" if close else ""
     listed = ", ".join(installed) or "none"
     return f"There is no {GROUPS[group]} named {name!r}.{meant} Installed: {listed}."
 

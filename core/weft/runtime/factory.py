@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from weft.errors import ArgumentError, PluginError
 from weft.plugins.blame import blaming, origin_of
 from weft.plugins.entrypoints import DEFAULT_BACKEND
 from weft.runtime.transformer import Transformer
+from weft.support.spelling import closest
 
 Chosen = str | type[Transformer]
 """A backend: its name, or its class."""
@@ -47,8 +47,8 @@ def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
         unknown = next((option for option in options if option not in known), None)
         if unknown is None:
             raise
-        close = difflib.get_close_matches(unknown, known, n=1)
-        meant = f"did you mean {close[0]!r}? " if close else ""
+        close = closest(unknown, known)
+        meant = f"did you mean {close!r}? " if close else ""
         problem = f"backend {name!r} has no option {unknown!r}: {meant}it has {', '.join(known)}"
         raise ArgumentError(problem) from error
     return transformer

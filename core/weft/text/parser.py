@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import base64
-import difflib
 import re
 import zlib
 from collections.abc import Callable, Mapping
@@ -34,6 +33,7 @@ from weft.ir.tensor import TensorOp
 from weft.kernels import Group, Instruction, Kernel, Operand, place
 from weft.kernels.kernel import stage_of
 from weft.ops.linalg import MatmulOp
+from weft.support.spelling import closest
 from weft.text.printer import SEVERAL
 
 _COMMENT = re.compile(r"\s*#\s+(.*):(\d+)\s*$")
@@ -246,8 +246,8 @@ class _Parser:
         if kind not in op_classes:
             plugins.load_ops()
         if kind not in op_classes:
-            close = difflib.get_close_matches(kind, op_classes, n=1)
-            meant = f": did you mean {close[0]!r}?" if close else ": install the plugin that has it"
+            close = closest(kind, op_classes)
+            meant = f": did you mean {close!r}?" if close else ": install the plugin that has it"
             raise ParseError(f"unknown op {kind!r}{meant}")
         fields = {str(word.arg): self.value(word.value) for word in call.keywords}
         return op_classes[kind](*args, **fields)
