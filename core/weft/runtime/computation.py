@@ -14,6 +14,7 @@ from weft.plan.fusion_statistics import FusionStatistics, fusion_statistics
 from weft.plan.plan import Plan
 from weft.runtime.arguments import Arguments, Array
 from weft.runtime.call_path import make_executor
+from weft.runtime.nonfinite import NonFinite, find_nonfinite
 from weft.runtime.program import Program
 from weft.support.gc_pause import gc_paused
 from weft.transforms.capture import capture
@@ -39,6 +40,8 @@ class Computation:
         and replaces it.
     arguments
         The parameters, and the checks of a call's arguments.
+    checks_finite
+        Whether a call raises CheckFailed for NaN and infinities in its results.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Computation:
         self.is_static = not set(self.graph.symbols) - set(self.arguments.given)
         self.executor: Callable[..., Any] = self._first_call
         self._executors: dict[tuple[Any, ...], Callable[..., Any]] = {}
+        self.checks_finite = transformer.checks_finite
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Run with one array, number or nested list for each parameter and return the results.
@@ -101,15 +105,18 @@ class Computation:
             )
         if feed_dict is not None:
             args += self.arguments.fed(feed_dict, len(args))
+        self._require_arity(args)
+        if out is None:
+            return self.executor(*args)
+        return self._call_into(args, out if isinstance(out, tuple | list) else (out,))
+
+    def _require_arity(self, args: Sequence[Any]) -> None:
         if len(args) != self.arity:
             wanted = ", ".join(op.name for op in self.parameters)
             raise ArgumentError(
                 f"Computation was expecting {self.arity} arguments, but was called with "
                 f"{len(args)}. ({self.name} takes: {wanted or 'nothing'})"
             )
-        if out is None:
-            return self.executor(*args)
-        return self._call_into(args, out if isinstance(out, tuple | list) else (out,))
 
     @property
     def parameters(self) -> tuple[Any, ...]:
@@ -186,6 +193,29 @@ class Computation:
         for number, op in enumerate(program.captured.inputs):
             self.arguments.coerce(number, arrays[number], op.axes)
         return arrays, program
+
+    def find_nonfinite(self, *args: Any) -> NonFinite | None:
+        """Return the op that NaN or an infinity comes from in a call; None if there is nothing.
+
+        That is the first op, forward or gradient, whose operands were finite and whose value is
+        not; an infinity counts only if it reaches a result or a state, or becomes NaN. The
+        arguments are those of a call. The backend runs instrumented variants of the program, each
+        compiled once for a search; graphs inside loops run one iteration at a time. States stay as
+        they are, and nothing is printed or asserted. Raises what a call with these arguments does.
+
+        >>> import numpy as np, weft
+        >>> x = weft.placeholder([3], name="x")
+        >>> with weft.make_transformer() as transformer:
+        ...     step = transformer.computation(weft.sum(weft.sqrt(x - 1)), x)
+        ...     found = step.find_nonfinite(np.float32([0, 1, 2]))
+        >>> type(found.op).__name__, found.operands[0].low, found.value.nans
+        ('SqrtOp', -1.0, 1)
+        """
+        self.transformer.require_open()
+        self._require_arity(args)
+        self._compile()
+        arrays, program = self._prepared(args)
+        return find_nonfinite(self.transformer, program.captured, arrays)
 
     @property
     def program(self) -> Program:

@@ -31,10 +31,11 @@ from weft.ops.arguments import checked_integer
 from weft.passes.interface import GraphPass, run_passes
 from weft.passes.pipeline import Pipeline
 from weft.passes.unsupported import require_supported
-from weft.plan.plan import make_plan
+from weft.plan.plan import CONSTANT, make_plan
 from weft.plan.rematerialisation import checked_limit
 from weft.plugins import contributions
 from weft.plugins.blame import blaming, guarded, origin_of
+from weft.runtime import nonfinite
 from weft.runtime.computation import Computation
 from weft.runtime.device_memory import DeviceMemory
 from weft.runtime.initialisation import initial_computation, initial_constants, initializers_of
@@ -88,6 +89,8 @@ class Transformer(DeviceMemory):
         The latest computation of initialisers.
     finalized, initialized, closed
         The state of the life cycle; `allocated` comes between the first two.
+    checks_finite
+        Whether calls check their results, which WEFT_CHECK_FINITE says when it is made.
     computation_class
         The class of its computations, which a backend may extend.
     """
@@ -111,6 +114,7 @@ class Transformer(DeviceMemory):
             raise ArgumentError(f"cache= takes True, False or the path of a folder, not {cache!r}")
         super().__init__()
         self.compile_cache = CompileCache(self, cache)
+        self.checks_finite = os.environ.get("WEFT_CHECK_FINITE", "0") not in ("", "0")
         self.fast_math = fast_math
         self.strict_finalize = strict_finalize
         self.memory_limit = None if memory_limit is None else checked_limit(memory_limit)
@@ -159,6 +163,26 @@ class Transformer(DeviceMemory):
                 program = self._program(made, made.arguments.given)
                 made.programs[()] = program
                 self._pending.append((made, program))
+
+    def inspection(self, graph: Graph) -> Computation:
+        """Return a computation of a captured graph that only looks; `discard` forgets it."""
+        made = Computation(self, graph, (), f"{graph.name}_inspection_{next(self._numbers)}")
+        made.checks_finite = False
+        self._add(made)
+        return made
+
+    def discard(self, computations: Iterable[Computation]) -> None:
+        """Forget computations and release what only they use."""
+        with self.state_lock:
+            for made in computations:
+                made.executor = self._refused
+                self.computations.discard(made)
+                for op in made.results:
+                    self.all_results.discard(op)
+                for program in made.programs.values():
+                    for buffer, storage in program.storages.items():
+                        if buffer.kind == CONSTANT:
+                            self.device_buffers.discard(storage)
 
     def _program(self, made: Computation, solution: Mapping[Symbol, int]) -> Program:
         graph = made.graph.specialise(solution) if made.graph.symbols else made.graph
@@ -289,6 +313,7 @@ class Transformer(DeviceMemory):
         """
         self._restore_or_run_passes(program for _, program in pending)
         everything = [*pending, *self._init_computation(pending)]
+        initial = {program for _, program in everything[len(pending) :]}
         for _, program in everything:
             if not program.is_restored:
                 program.plan = make_plan(program.graph, self.target, self.memory_limit)
@@ -297,6 +322,8 @@ class Transformer(DeviceMemory):
             if not program.is_restored:
                 run = self.transform_ordered_ops(program, program.plan.steps, program.name)
                 program.run = guarded(run, origin_of(type(self)), f"in {program.name}")
+            if made.checks_finite and program not in initial:
+                program.run = nonfinite.checking(made, program)
             made.set_program(program)
         self.finish_transform()
         self.compile_cache.keep(program for _, program in everything)
