@@ -66,7 +66,7 @@ class Model:
         self.variables: dict[str, Op] = {}
         self._ops = Constants()
         self._bodies: dict[Any, Body] = {}
-        self._body = Body.of(_in_order(graph, self.declared, self._constants), self.outputs)
+        self._body = Body.of(graph, _in_order(graph, self.declared, self._constants), self.outputs)
         self.require_supported()
         self._check_by_specification()
 

@@ -31,6 +31,9 @@ FOLDED = 4096
 """The most elements of a result of known operands that is computed while tracing."""
 
 
+Source = onnx.GraphProto | onnx.FunctionProto
+
+
 @dataclass(frozen=True)
 class Body:
     """A graph or function: its nodes, results, and where each name is read for the last time.
@@ -42,18 +45,21 @@ class Body:
     last_read
         By name, the index of the last node that reads it, itself or in a graph inside; those of
         results have the number of nodes.
+    source
+        What it is the body of: a graph that is known by its identity lives as long as this.
     """
 
     nodes: tuple[onnx.NodeProto, ...]
     outputs: tuple[str, ...]
     last_read: Mapping[str, int]
+    source: Source
 
     @classmethod
-    def of(cls, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> Body:
-        """Return the body of these nodes."""
+    def of(cls, source: Source, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> Body:
+        """Return the body of a graph or function whose nodes are in this order."""
         last = {name: index for index, node in enumerate(nodes) for name in names_read(node)}
         last.update(dict.fromkeys(outputs, len(nodes)))
-        return cls(tuple(nodes), tuple(outputs), last)
+        return cls(tuple(nodes), tuple(outputs), last, source)
 
 
 def names_read(node: onnx.NodeProto) -> Iterator[str]:
@@ -300,17 +306,17 @@ class Tracer:
             function.name,
             hashlib.sha256(function.SerializeToString()).digest(),
         )
-        body = self.body(key, function.node, function.output)
+        body = self.body(key, function, function.output)
         opsets.setdefault("", node.frame.opset(""))
         frame = Frame(body, scope, opsets, _returned, None, attributes, is_function=True)
         self.push(frame)
         return CALLED
 
-    def body(self, key: Any, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> Body:
+    def body(self, key: Any, source: Source, outputs: Sequence[str]) -> Body:
         """Return a body, made once."""
         found = self._bodies.get(key)
         if found is None:
-            found = self._bodies[key] = Body.of(nodes, outputs)
+            found = self._bodies[key] = Body.of(source, source.node, outputs)
         return found
 
     def push(self, frame: Frame) -> None:
@@ -321,7 +327,7 @@ class Tracer:
         self, node: Node, graph: onnx.GraphProto, values: Sequence[Value], on_return: Return
     ) -> Any:
         """Push the frame of a graph inside a node, which sees the names around it."""
-        body = self.body(id(graph), graph.node, [each.name for each in graph.output])
+        body = self.body(id(graph), graph, [each.name for each in graph.output])
         scope: dict[str, Value] = dict(initializers(graph, None))
         scope.update(zip((each.name for each in graph.input), values, strict=False))
         frame = Frame(body, scope, node.frame.opsets, on_return, node.frame, node.frame.attributes)

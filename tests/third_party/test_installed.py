@@ -133,7 +133,7 @@ def test_its_pass_takes_part_as_long_as_it_is_enabled(installation: Installation
 def test_packages_are_listed_and_none_is_imported(installation: Installation) -> None:
     code = DOUBLE + "print(json.dumps([weft.transformer_choices(), modules()]))"
     names, modules = json.loads(installation.output("-c", code, packages=EVERYTHING))
-    assert names == sorted(["cupy", "numpy", "opencl", "slow", "toy", *REFUSALS])
+    assert names == sorted(["cupy", "native", "numpy", "opencl", "slow", "toy", *REFUSALS])
     assert modules == []
     table = cells(installation.output("-m", "weft", "plugins", "--no-load", packages=EVERYTHING))
     assert ["weft.backends", "crashing", "weft-broken", "1.0.0", "installed", "-"] in table

@@ -135,6 +135,30 @@ def test_a_condition_that_is_computed_chooses_a_branch(backend):
     program.transformer.close()
 
 
+def test_each_of_many_branches_runs_its_own_graph():
+    """Messages that Python made for a while leave their identity to others."""
+    count = 60
+
+    def adding(name, number):
+        step = helper.make_node("Constant", [], [f"{name}_n"], value_float=float(number))
+        add = node("Add", f"r{number} {name}_n", name)
+        return helper.make_graph([step, add], name, [], [onnx.ValueInfoProto(name=name)])
+
+    choices = [
+        node("If", "c", f"r{n + 1}", then_branch=adding(f"a{n}", n), else_branch=adding(f"b{n}", n))
+        for n in range(count)
+    ]
+    model = made(
+        [node("Identity", "x", "r0"), node("Greater", "x zero", "c"), *choices],
+        [declared("x", [])],
+        [f"r{count}"],
+        {"zero": np.float32(0)},
+    )
+    for x in (1, -1):
+        total = run(model, x=np.float32(x))[f"r{count}"]
+        assert total == x + count * (count - 1) / 2
+
+
 def collatz():
     """Return a loop that goes on until a number is 1, and stacks the numbers on the way."""
     body = helper.make_graph(
