@@ -18,6 +18,7 @@ from weft.ir.target import Target
 from weft.ir.traversal import nested
 from weft.ops.graph_ops import GraphsOp
 from weft.plan.plan import Step
+from weft.report.recorder import Recorder
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
@@ -137,7 +138,7 @@ class ArrayTransformer(Transformer):
         inputs, outputs, updates = graph.inputs, graph.outputs, graph.updates
         constants = [op for op in graph.ops if op.is_constant]
         reads = [op for op in graph.ops if isinstance(op, ReadOp)]
-        compute = _Ops(graph, library, {}).compute
+        compute = _Ops(graph, library, {}, program.recorder).compute
         states: dict[Op, Any] = self.state_tensors
         tensors: dict[Op, Any] = program.tensors
 
@@ -165,9 +166,16 @@ class _Ops:
     `called` keeps the functions of called graphs, each made once.
     """
 
-    def __init__(self, graph: Graph, library: ArrayLibrary, called: dict[Graph, Called]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        library: ArrayLibrary,
+        called: dict[Graph, Called],
+        recorder: Recorder | None,
+    ) -> None:
         self.library = library
         self.called = called
+        self.recorder = recorder
         given = {*graph.inputs, *(op for op in graph.ops if _is_there(op))}
         ops = [op for op in graph.ops if op not in given]
         kept = {*graph.outputs, *(value for _, value in graph.updates)}
@@ -180,10 +188,13 @@ class _Ops:
 
     def _rule(self, op: Op) -> Rule:
         """Return the function that computes an op, or the graphs that it calls."""
+        recorder = self.recorder
         if not isinstance(op, GraphsOp):
-            return rules[type(op)]
+            rule = rules[type(op)]
+            return rule if recorder is None else _recorded(rule, recorder.row([op]), recorder.mark)
         for graph in op.graphs:
-            nested(self.called, graph, partial(_called, graph, self.library, self.called))
+            make = partial(_called, graph, self.library, self.called, recorder)
+            nested(self.called, graph, make)
 
         def run(op: Any, library: ArrayLibrary, *args: Array) -> Any:
             return op.run(lambda graph, args: self.called[graph](args), args)
@@ -198,13 +209,26 @@ class _Ops:
                 del values[each]
 
 
+def _recorded(rule: Rule, row: int, mark: Callable[[int], None]) -> Rule:
+    """Return a rule that marks its end."""
+
+    def run(*args: Any) -> Any:
+        value = rule(*args)
+        mark(row)
+        return value
+
+    return run
+
+
 Called = Callable[[tuple[Array, ...]], tuple[Array, ...]]
 """A function that computes the outputs of a called graph."""
 
 
-def _called(graph: Graph, library: ArrayLibrary, called: dict[Graph, Called]) -> Called:
+def _called(
+    graph: Graph, library: ArrayLibrary, called: dict[Graph, Called], recorder: Recorder | None
+) -> Called:
     """Return the function of a graph; `called` caches functions of graphs."""
-    compute = _Ops(graph, library, called).compute
+    compute = _Ops(graph, library, called, recorder).compute
     constants = {op: library.from_host(op.const) for op in graph.ops if op.is_constant}
 
     def run(args: tuple[Array, ...]) -> tuple[Array, ...]:

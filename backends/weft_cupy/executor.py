@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,8 @@ class CUDAKernelGroup(GPUKernelGroup):
         self.transformer = transformer
         self.queue = transformer.queue
         self._module: Any = None
+        self._started: list[tuple[int, Any, Any]] = []
+        self._began = 0.0
 
     def load(self, text: str) -> None:
         """Compile the source; raises BackendError if that fails."""
@@ -70,9 +73,11 @@ class CUDAKernelGroup(GPUKernelGroup):
         """Return the transfers by copies of the caller's arrays."""
         return CuPyHostIO(self.workspace_pool, self.queue, self.program.captured)
 
-    def bind_segment(self, segment: Segment, is_last: bool) -> CapturedSegment:
+    def bind_segment(self, segment: Segment, is_last: bool) -> BoundSegment:
         """Bind a segment; reads of error words and copies to the host synchronise themselves."""
-        return CapturedSegment(self, segment, is_last)
+        waits = is_last and not segment.reports
+        kind = CapturedSegment if self.recorder is None else BoundSegment
+        return kind(self, segment, is_last, waits)
 
     def bind_launch(self, launch: Launch, word: int | None) -> Callable[[], Any]:
         """Bind the addresses of a launch's arguments."""
@@ -91,6 +96,40 @@ class CUDAKernelGroup(GPUKernelGroup):
     def launch_again(self, launch: Launch) -> None:
         """Start one launch; errors are reported in the first word."""
         self.bind_launch(launch, 0)()
+
+    def recording(self, launch: Launch, start: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a function that starts a launch between two events."""
+        row, started, stream = self.row_of(launch), self._started, self.queue.stream
+        event = self.device.cupy.cuda.Event
+
+        def recorded() -> None:
+            before, after = event(), event()
+            if not started:
+                self._began = perf_counter()
+            before.record(stream)
+            start()
+            after.record(stream)
+            started.append((row, before, after))
+
+        return recorded
+
+    def recorded_call(self, *arrays: np.ndarray[Any, Any]) -> None:
+        """Run the program, and give the recorder the times between events.
+
+        The clock of the GPU is set by the moment before the first event.
+        """
+        assert self.recorder is not None, "only programs with a recorder are called like this"
+        self._started.clear()
+        self(*arrays)
+        elapsed = self.device.cupy.cuda.get_elapsed_time
+        with self.device.current(f"reading the times of {self.program.name}"):
+            for row, before, after in self._started:
+                start, end = (
+                    self._began + elapsed(self._started[0][1], each) / 1e3
+                    for each in (before, after)
+                )
+                self.recorder.add(row, start, end)
+        self._started.clear()
 
     def _product(self, work: LibraryCall) -> Callable[[], Any]:
         found = blas.gemm(*work.args)
@@ -137,8 +176,12 @@ class CapturedSegment(BoundSegment):
     captures the graph, which later calls replay until memory moves and arguments are bound again.
     """
 
-    def __init__(self, group: CUDAKernelGroup, segment: Segment, is_last: bool) -> None:
-        super().__init__(group, segment, is_last, waits=is_last and not segment.reports)
+    group: CUDAKernelGroup
+
+    def __init__(
+        self, group: CUDAKernelGroup, segment: Segment, is_last: bool, waits: bool
+    ) -> None:
+        super().__init__(group, segment, is_last, waits)
         self.stream = group.queue.stream
         self._has_run = not self.launches
         self._graph: Any = None

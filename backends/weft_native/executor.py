@@ -11,6 +11,7 @@ from weakref import ref
 import numpy as np
 
 from weft.errors import StateError
+from weft.report.recorder import CAPACITY
 from weft.runtime.host_threads import available_processors
 from weft.runtime.program import Program
 from weft_c.runtime.bound_segment import BoundSegment
@@ -21,7 +22,7 @@ from weft_c.runtime.storage import Arrays, Bytes, bytes_of
 from weft_native import compiler
 from weft_native.binding import binder
 from weft_native.device import Host, Memory
-from weft_native.program_text import INTERRUPTED, ProgramText
+from weft_native.program_text import INTERRUPTED, RECORD_HEAD, ProgramText
 
 if TYPE_CHECKING:
     from weft_native.transformer import NativeTransformer
@@ -86,6 +87,7 @@ class NativeKernelGroup(GPUKernelGroup):
         self._call: Callable[..., int]
         self._is_direct = False
         self.is_bound = (ctypes.c_int64 * 1)()
+        self._record = np.empty(0, np.int64)
 
     def build(self) -> None:
         """Compile the program after the last `add_kernel`; raises BackendError if that fails."""
@@ -111,6 +113,26 @@ class NativeKernelGroup(GPUKernelGroup):
         call = prototype(("weft_call", self.library))
         self._call = partial(call, ctypes.addressof(self.table))
         self._is_direct = self.text.is_whole and not self.text.has_loops
+
+    def recording(self, launch: Launch, start: Callable[[], Any]) -> Callable[[], Any]:
+        """Return `start`: the C text has the marks."""
+        return start
+
+    def recorded_call(self, *arrays: np.ndarray[Any, Any]) -> None:
+        """Run the program, and give the recorder the marks that its C text made."""
+        assert self.recorder is not None, "only programs with a recorder are called like this"
+        rows = len(self.recorder.rows)
+        if not self._record.size:
+            self._record = np.empty(RECORD_HEAD + 2 * (CAPACITY + rows), np.int64)
+        head, totals = self._record[:RECORD_HEAD], self._record[RECORD_HEAD + 2 * CAPACITY :]
+        head[:], totals[:] = (CAPACITY, 0, 0), 0
+        self.library.weft_record(ctypes.c_void_p(self._record.ctypes.data))
+        self(*arrays)
+        marks = self._record[RECORD_HEAD : RECORD_HEAD + 2 * int(head[1])].reshape(-1, 2)
+        self.recorder.add_marks([(row, time) for row, time in marks.tolist()])
+        for row, (time, count) in enumerate(totals.reshape(-1, 2).tolist()):
+            if count:
+                self.recorder.add_unlisted(row, time / 1e9, count)
 
     def entry(self) -> Callable[..., None]:
         """Return the function to call with the arrays of a call: a builtin one if possible."""

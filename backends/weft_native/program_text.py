@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT, Buffer
+from weft.report.recorder import RESUMED
 from weft_c.matmul import blas
 from weft_c.runtime.control_flow import Choice, Repeat, While
 from weft_c.runtime.segments import Launch, Segment
@@ -27,6 +28,32 @@ UNIT_SIZE = 24_000
 
 REPORTED, INTERRUPTED = 1, 2
 """What a program returns if a kernel reported an error, or an interrupt ended a loop."""
+
+
+RECORD_HEAD = 3
+"""The numbers before the marks of a record: its capacity, the number of marks, the last time."""
+
+RECORD = """\
+#include <time.h>
+/* The record of a profile: its head, marks of a row and a time in nanoseconds each, and for each
+   row the time and the number of the launches that came when there was no room for marks. */
+static int64_t *marks;
+__attribute__((visibility("default"))) void weft_record(int64_t *memory) { marks = memory; }
+static void record(int64_t row) {
+    struct timespec clock;
+    clock_gettime(CLOCK_MONOTONIC, &clock);
+    const int64_t now = clock.tv_sec * 1000000000LL + clock.tv_nsec;
+    if (marks[1] < marks[0]) {
+        int64_t *mark = marks + 3 + 2 * marks[1]++;
+        mark[0] = row, mark[1] = now;
+    } else if (row >= 0) {
+        int64_t *total = marks + 3 + 2 * (marks[0] + row);
+        total[0] += now - marks[2], total[1] += 1;
+    }
+    marks[2] = now;
+}
+"""
+"""The function that marks the end of a launch; its clock is that of Python's `perf_counter`."""
 
 
 class ProgramText:
@@ -48,6 +75,7 @@ class ProgramText:
 
     def __init__(self, group: NativeKernelGroup) -> None:
         self.group = group
+        self.recorder = group.recorder
         self.arrays = len(group.program.captured.inputs) + len(group.program.captured.outputs)
         self.buffers: dict[Buffer | None, int] = {}
         self.segments = list(_all_segments(group.segments))
@@ -87,6 +115,7 @@ class ProgramText:
         functions = [self._segment(number, each) for number, each in enumerate(self.segments)]
         program = "\n".join([
             "static const struct weft_runtime *runtime;\n",
+            *([] if self.recorder is None else [RECORD]),
             *self._calls, *declared, *functions, *self._entries(),
         ])  # fmt: skip
         if self.units > 1:
@@ -136,7 +165,12 @@ class ProgramText:
 
     def _segment(self, number: int, segment: Segment) -> str:
         lines = [f"static int segment_{number}(char *const *b) {{"]
-        lines += [f"    launch_{self._launch(*each)}(b);" for each in segment.kernels]
+        if self.recorder is not None:
+            lines.append(f"    record({RESUMED});")
+        for launch, word in segment.kernels:
+            lines.append(f"    launch_{self._launch(launch, word)}(b);")
+            if self.recorder is not None:
+                lines.append(f"    record({self.group.row_of(launch)});")
         if self.is_whole:
             if segment.reports:
                 words = f"((const i32 *)b[{self.slot(None)}])"

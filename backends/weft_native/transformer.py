@@ -66,15 +66,20 @@ class NativeTransformer(DeviceTransformer):
         """Go on in a forked process, whose memory is a copy and whose pool starts anew."""
         renew(self.state_lock)
 
+    @property
+    def threads(self) -> int:
+        """The most threads of a call."""
+        return self.processor.units
+
     def _unbind(self) -> None:
         for group in self._groups:
             assert isinstance(group, NativeKernelGroup), "the transformer makes no others"
             group.unbind()
 
     def _built(self, group: GPUKernelGroup) -> Callable[..., None]:
-        super()._built(group)
+        run = super()._built(group)
         assert isinstance(group, NativeKernelGroup), "the transformer makes no others"
-        return group.entry()
+        return group.entry() if group.recorder is None else run
 
     @classmethod
     def probe(cls) -> tuple[str | None, str]:

@@ -201,6 +201,10 @@ class Emitter:
             self.prelude_origins += origins
         return found
 
+    def mark(self, row: int, mark: Any) -> None:
+        """Write the call of a recorder at the end of a step, whose row is bound like an array."""
+        self.line(f"{self.bind(mark, 'mark')}({self.bind(row, 'row_number')})")
+
     def number(self, value: Any, dtype: DType) -> str:
         """Return the name of a scalar as an array of a dtype without axes."""
         return self.bind(self.module.number(value, dtype), "number")
@@ -316,6 +320,8 @@ class Module:
         self.writing = StateWrites()
         self.find: Callable[[type[Op]], Any]
         self.is_cut = False
+        self.recorder = program.recorder
+        self.mark = None if self.recorder is None else self.recorder.mark
 
     def bind(self, value: Any, hint: str, taken: Iterable[str] = ()) -> str:
         """Return the name of a function or dtype in the module's globals, not one of `taken`."""
@@ -369,6 +375,8 @@ class Module:
                 is_kernel = self.kernels.has(step.op)
                 rule = self.kernels.write if is_kernel else self.find(type(step.op))
                 emitter.emit_step(step, rule)
+                if self.recorder is not None:
+                    emitter.mark(self.recorder.row([step.op]), self.mark)
             start = end
             cut = self.is_cut or lent is not self.lent
             taken = list(emitter.callers) if cut else self.code.signature

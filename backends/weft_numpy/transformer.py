@@ -177,6 +177,11 @@ class NumPyTransformer(Transformer):
         """How often the memory of a state has become another."""
         self._arenas: weakref.WeakSet[Arena] = weakref.WeakSet()
 
+    @property
+    def threads(self) -> int:
+        """The most threads of a call."""
+        return self.machine.threads
+
     @cached_property
     def kernels(self) -> Kernels:
         """The kernels of programs; imported on demand, since cached programs do not need them."""

@@ -98,10 +98,14 @@ class Device(OpenDevice):
             cases=CASES if self.is_cpu and handle.platform.name.strip() == POCL else 1,
         )
 
-    def queue(self) -> Any:
-        """Return a new in-order queue; raises BackendError if that fails."""
+    def queue(self, records_times: bool = False) -> Any:
+        """Return a new in-order queue, whose events may have times.
+
+        Raises BackendError if that fails.
+        """
+        properties = self.cl.command_queue_properties.PROFILING_ENABLE if records_times else 0
         try:
-            return self.cl.CommandQueue(self.context, self.handle)
+            return self.cl.CommandQueue(self.context, self.handle, properties)
         except self.cl.Error as error:
             raise self.failed(error, "making a queue") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,9 @@ class OpenCLKernelGroup(GPUKernelGroup):
     def __init__(self, transformer: OpenCLTransformer, program: Program) -> None:
         super().__init__(transformer, program)
         self.cl = transformer.cl
-        self.queue = transformer.queue
+        is_recorded = self.recorder is not None
+        self.queue = self.device.queue(records_times=True) if is_recorded else transformer.queue
+        self._started: list[tuple[int, float, Any]] = []
         self.maps_host = transformer.maps_host
         self._entry_points: dict[str, EntryPoint] = {}
         self._kernels: dict[Launch, Any] = {}
@@ -113,6 +116,31 @@ class OpenCLKernelGroup(GPUKernelGroup):
     def wait(self) -> None:
         """Wait until the queue is empty."""
         self.queue.finish()
+
+    def recording(self, launch: Launch, start: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a function that enqueues a launch, and keeps its event."""
+        row, started = self.row_of(launch), self._started
+
+        def recorded() -> None:
+            now = perf_counter()
+            started.append((row, now, start()))
+
+        return recorded
+
+    def recorded_call(self, *arrays: np.ndarray[Any, Any]) -> None:
+        """Run the program, and give the recorder the times of all events.
+
+        The device's clock is set by the moment at which the first launch was enqueued.
+        """
+        assert self.recorder is not None, "only programs with a recorder are called like this"
+        self._started.clear()
+        self(*arrays)
+        for number, (row, now, event) in enumerate(self._started):
+            if number == 0:
+                offset = now - event.profile.queued / 1e9
+            start, end = (time / 1e9 + offset for time in (event.profile.start, event.profile.end))
+            self.recorder.add(row, start, end)
+        self._started.clear()
 
     def close(self) -> None:
         """Release the kernels and all memory."""

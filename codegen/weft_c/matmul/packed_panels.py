@@ -95,6 +95,11 @@ class PackedMatmulOp(ContractionOp):
         matrix = panels[0].transpose(1, 0, 2).reshape(terms, count * width)
         return np.matmul(x, matrix[:, : self.columns])
 
+    @property
+    def flops(self) -> int:
+        """Two for each product."""
+        return 2 * int(self.axes.size) * int(self.args[0].axes.shape[-1])
+
     def operand_map(self, index: int, places: Any) -> tuple[int | None, ...]:
         """Return that of the rows, and none for panels."""
         return (*places[:-1], None) if index == 0 else (None,) * 4

@@ -34,7 +34,10 @@ class BoundSegment:
         self.launches: list[tuple[Launch, Callable[[], Any]]] = []
         for launch, word in segment.kernels:
             group.starting = launch
-            self.launches.append((launch, group.bind_launch(launch, word)))
+            start = group.bind_launch(launch, word)
+            if group.recorder is not None:
+                start = group.recording(launch, start)
+            self.launches.append((launch, start))
         group.starting = None
         self.reports = segment.reports
         self.host = None if segment.host is None else bind_host_work(group, segment.host)

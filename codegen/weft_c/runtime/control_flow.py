@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT
+from weft.report.recorder import RESUMED
 from weft.support.interrupts import interruptible, raise_pending
 from weft_c.runtime.storage import Arrays
 from weft_c.source.functions import HostCall
@@ -85,6 +86,21 @@ class HostWork:
         return group.host_array(layout, arrays)
 
 
+class RecordedHostWork(HostWork):
+    """A call of a Python function that a recorder is told of."""
+
+    def __init__(self, group: GPUKernelGroup, call: HostCall, mark: Callable[[int], None]) -> None:
+        super().__init__(group, call)
+        self._row = group.row_of(call)
+        self._mark = mark
+
+    def run(self, arrays: Arrays) -> None:
+        """Call the function between two marks."""
+        self._mark(RESUMED)
+        super().run(arrays)
+        self._mark(self._row)
+
+
 class BoundRepeat:
     """A loop with a fixed number of iterations, bound."""
 
@@ -146,5 +162,7 @@ def bind_host_work(group: GPUKernelGroup, work: HostCall | Control) -> BoundWork
             return BoundWhile(group, work)
         case Choice():
             return BoundChoice(group, work)
+        case _ if group.recorder is not None:
+            return RecordedHostWork(group, work, group.recorder.mark)
         case _:
             return HostWork(group, work)

@@ -12,6 +12,7 @@ import numpy as np
 from weft.errors import BackendError, StateError
 from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT
+from weft.report.recorder import HOST, KERNEL, LIBRARY
 from weft.runtime.program import Program
 from weft.support.interrupts import held
 from weft_c.runtime.bound_segment import BoundSegment
@@ -19,9 +20,9 @@ from weft_c.runtime.control_flow import HostWork
 from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.errors import kernel_and_lines
 from weft_c.runtime.host_io import HostIO
-from weft_c.runtime.segments import Launch, Report, Segment, SegmentBuilder
+from weft_c.runtime.segments import Launch, Report, Segment, SegmentBuilder, Work, ops_of
 from weft_c.runtime.storage import Arrays, CopiedStorage, bytes_of, view
-from weft_c.source.functions import HostCall, LibraryCall, byte_range
+from weft_c.source.functions import GPUKernel, HostCall, LibraryCall, byte_range
 
 if TYPE_CHECKING:
     from weft_c.runtime.transformer import DeviceTransformer
@@ -41,6 +42,8 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         The memory that all programs of the transformer use in turn.
     starting
         The launch that is being bound or started; None outside of launches. Errors name it.
+    recorder
+        What records the launches; None for an ordinary program.
     error_words
         The memory of the error words, once the group is bound, if any launch may report an error.
     """
@@ -59,6 +62,7 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         self._bound_segments: list[BoundSegment] = []
         self.workspace_pool = transformer.workspace_pool
         self.starting: Launch | None = None
+        self.recorder = program.recorder
         self._bound_to: int | None = None
         self._is_closed = False
 
@@ -99,6 +103,14 @@ class GPUKernelGroup(SegmentBuilder, ABC):
     @abstractmethod
     def wait(self) -> None:
         """Wait until all started work has ended."""
+
+    @abstractmethod
+    def recording(self, launch: Launch, start: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a function that starts a launch as `start` does, and records when it runs."""
+
+    @abstractmethod
+    def recorded_call(self, *arrays: np.ndarray[Any, Any]) -> None:
+        """Run the program of a recorder, and tell the recorder when launches ran."""
 
     # Calls
 
@@ -181,6 +193,13 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         held, self._held = self._held, []
         for each in held:
             each.release()
+
+    def row_of(self, work: Work) -> int:
+        """Return the recorder's row of a launch or a host call."""
+        assert self.recorder is not None, "only programs with a recorder have rows"
+        ops = ops_of(work)
+        kind = _KINDS[type(work)]
+        return self.recorder.row(ops, kind, self.launch_counts.get(ops, 1))
 
     # Binding
 
@@ -280,3 +299,7 @@ class GPUKernelGroup(SegmentBuilder, ABC):
             op.reference(*values)
         problem = "the device reported an error that the host cannot reproduce"
         raise BackendError(op.explain(problem))
+
+
+_KINDS: dict[type, str] = {GPUKernel: KERNEL, LibraryCall: LIBRARY, HostCall: HOST}
+"""What a profile calls launches and host calls."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from weft.errors import BackendError
 from weft.ir.graph import Graph
+from weft.ir.op import Op
 from weft.plan import sub_plans
 from weft.plan.plan import STATE, Plan, Step
 from weft.plan.sub_plans import CallFrame, Part, expand_step
@@ -87,6 +89,8 @@ class SegmentBuilder:
     has_control
         Whether there are loops or conditionals so far. Work that follows one cannot be reached by
         running everything before it again.
+    launch_counts
+        How many launches compute some ops once.
     """
 
     def __init__(self, processor: Processor) -> None:
@@ -96,6 +100,7 @@ class SegmentBuilder:
         self.reports: list[Report] = []
         self.segments = [Segment()]
         self.has_control = False
+        self.launch_counts: dict[tuple[Op, ...], int] = {}
         self._depth = 0
         self._small = LaunchMerger()
         self._callees: dict[Graph, list[tuple[Step, list[Work]]]] = {}
@@ -121,6 +126,7 @@ class SegmentBuilder:
         elif ends:
             self.segments.append(Segment())
         start = None if self.has_control else len(self.work)
+        counts: Counter[tuple[Op, ...]] = Counter()
         merges = self.processor.is_serial and self.processor.merges_launches
         for work in lowered:
             if merges and isinstance(work, GPUKernel) and is_small(work):
@@ -132,6 +138,8 @@ class SegmentBuilder:
             if isinstance(work, GPUKernel):
                 self.source.add(work)
             self.add_work(work, step, start)
+            counts[ops_of(work)] += 1
+        self.launch_counts.update(counts)
         if may_report and start is None:
             self.segments.append(Segment())
 
@@ -231,6 +239,11 @@ class SegmentBuilder:
         """Append a loop or a conditional, whose segments were collected by `inside`."""
         self.segments[-1].host = control
         self.segments.append(Segment())
+
+
+def ops_of(work: Work) -> tuple[Op, ...]:
+    """Return the ops that a launch or a host call computes."""
+    return work.ops if isinstance(work, GPUKernel) else (work.op,)
 
 
 def _relocated(work: Work, frame: CallFrame) -> Work:

@@ -72,6 +72,11 @@ class DeviceTransformer(Transformer):
     def kernel_group(self, program: Program) -> GPUKernelGroup:
         """Return a new, empty executor of a program."""
 
+    @property
+    def device_name(self) -> str:
+        """The name of the device."""
+        return self.device.name
+
     @cached_property
     def target(self) -> Target:
         """The ops and dtypes that the backend supports; float64 where the device has it."""
@@ -164,7 +169,7 @@ class DeviceTransformer(Transformer):
         """Compile a program and return the function that runs it."""
         group.build()
         self._groups.append(group)
-        return group
+        return group if group.recorder is None else group.recorded_call
 
     def require_open(self) -> None:
         """Raise StateError if the transformer has been closed, BackendError without a device."""

@@ -97,6 +97,14 @@ class PackedConvolutionOp(ContractionOp):
         compute = transposed_convolved if self.is_transposed else convolved
         return compute(x, filters, self.sliding, self.groups, self.axes.shape)
 
+    @property
+    def flops(self) -> int:
+        """Two for each product, those with padding included."""
+        x, packed = self.args
+        if self.is_transposed:
+            return 2 * int(x.axes.size) * self.results * prod(self.kernel)
+        return 2 * int(self.axes.size) * int(packed.axes.shape[2])
+
     def operand_map(self, index: int, places: Any) -> tuple[int | None, ...]:
         """Return that of the batch for images, and none for filters."""
         spatial = (None,) * len(self.kernel)

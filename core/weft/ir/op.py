@@ -228,6 +228,14 @@ class Op:
         return ()
 
     @property
+    def flops(self) -> int:
+        """The arithmetic operations of one evaluation, a function such as exp counted as one.
+
+        0 for ops that only move elements, compare them to sort, or declare nothing.
+        """
+        return 0
+
+    @property
     def meaning(self) -> Op:
         """The op that this one stands for: itself, unless a schema names a composite."""
         return self

@@ -50,6 +50,11 @@ class FusedOp(TupleOp):
         """The result types of the kernel."""
         return self.kernel.result_types
 
+    @property
+    def flops(self) -> int:
+        """Those of the ops of the kernel."""
+        return sum(op.flops for op in self.contained)
+
     def may_overwrite_with(self, result: int, index: int) -> bool:
         """Whether a result may overwrite an operand, according to the kernel."""
         return self.kernel.may_overwrite(result, index)

@@ -85,6 +85,17 @@ class BilinearConvolutionOp(CompositeOp):
             )
         return first.axes.lengths, second.axes.lengths
 
+    @property
+    def products(self) -> tuple[TensorOp, TensorOp]:
+        """The outputs and the filters, which determine the number of products."""
+        raise NotImplementedError
+
+    @property
+    def flops(self) -> int:
+        """Two for each product; the padding counts as well."""
+        outputs, filters = self.products
+        return 2 * int(outputs.axes.size) * math.prod(filters.axes.shape[1:])
+
     def check(self, images: Lengths, filters: Lengths, outputs: Lengths) -> None:
         """Raise AxesError if the lengths do not fit together."""
         if filters[0] != outputs[1]:
@@ -109,6 +120,11 @@ class BilinearConvolutionOp(CompositeOp):
 
 class ConvolutionOp(BilinearConvolutionOp):
     """The convolution of images with filters."""
+
+    @property
+    def products(self) -> tuple[TensorOp, TensorOp]:
+        """The result, and the second operand."""
+        return self, self.args[1]
 
     def infer(self) -> tuple[Axes, DType]:
         """Return the axes of the outputs: images, filters, and windows along each spatial axis."""
@@ -151,6 +167,11 @@ class ConvolutionInputOp(BilinearConvolutionOp):
 
     lengths: tuple[Any, ...]
 
+    @property
+    def products(self) -> tuple[TensorOp, TensorOp]:
+        """The operands."""
+        return self.args[0], self.args[1]
+
     def infer(self) -> tuple[Axes, DType]:
         """Take the declared lengths."""
         outputs, filters = self.operand_lengths()
@@ -192,6 +213,11 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
     """
 
     kernel: Numbers
+
+    @property
+    def products(self) -> tuple[TensorOp, TensorOp]:
+        """The second operand, and the result."""
+        return self.args[1], self
 
     def infer(self) -> tuple[Axes, DType]:
         """Take the declared lengths."""

@@ -56,6 +56,11 @@ class RunningOp(CompositeOp):
     position: int
     reverse: bool
 
+    @property
+    def flops(self) -> int:
+        """One for each element and operand."""
+        return len(self.args) * int(self.axes.size)
+
     def infer(self) -> tuple[Axes, DType]:
         """Return the axes and dtype, which all operands must share."""
         first = self.args[0]

@@ -64,6 +64,11 @@ class CholeskyOp(TensorOp):
     below the diagonal. A backend without a solver may run `reference` on the host.
     """
 
+    @property
+    def flops(self) -> int:
+        """A third of the cube of the order, for each matrix."""
+        return _cubes(self.args[0]) // 3
+
     def infer(self) -> tuple[Axes, DType]:
         """Check for square matrices of a dtype that solvers have."""
         (x,) = self.args
@@ -96,6 +101,11 @@ class SolveOp(TensorOp):
     run `reference` on the host.
     """
 
+    @property
+    def flops(self) -> int:
+        """Those of an LU factorisation, and of two substitutions for each right-hand side."""
+        return 2 * _cubes(self.args[0]) // 3 + 2 * int(self.axes.size) * int(self.axes.shape[-2])
+
     def infer(self) -> tuple[Axes, DType]:
         """Take the axes of b."""
         return _check_system(*self.args)
@@ -117,6 +127,11 @@ class DeterminantOp(TensorOp):
     singular matrix has sign 0, logarithm minus infinity, and gradient NaN. The sign of complex
     matrices has absolute value 1. A backend without a solver may run `reference` on the host.
     """
+
+    @property
+    def flops(self) -> int:
+        """Those of an LU factorisation."""
+        return 2 * _cubes(self.args[0]) // 3
 
     def infer(self) -> tuple[Axes, DType]:
         """Replace the last two axes by one of length 2."""
@@ -142,6 +157,11 @@ class DeterminantOp(TensorOp):
 
 class InverseOp(CompositeOp):
     """The inverse of square matrices; NaN for a singular one, as in `SolveOp`."""
+
+    @property
+    def flops(self) -> int:
+        """Twice the cube of the order, for each matrix."""
+        return 2 * _cubes(self.args[0])
 
     def infer(self) -> tuple[Axes, DType]:
         """Check for square matrices of a dtype that solvers have."""
@@ -208,6 +228,11 @@ def _check_system(a: TensorOp, b: TensorOp) -> tuple[Axes, DType]:
             f"the right-hand sides {b.dtype} {b.axes} do not fit the matrices {a.dtype} {a.axes}"
         )
     return b.axes, b.dtype
+
+
+def _cubes(x: TensorOp) -> int:
+    """Return the cube of the order of square matrices, summed over the stack."""
+    return int(x.axes.size) * int(x.axes.shape[-1])
 
 
 def _or_nan(function: Callable[..., Any], *stacks: Any) -> Any:

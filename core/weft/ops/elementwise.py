@@ -95,6 +95,12 @@ class ElementwiseOp(TensorOp):
                 axes = arg.axes
         return axes
 
+    @property
+    def flops(self) -> int:
+        """One for each element."""
+        size: int = self.axes.size
+        return size
+
     def may_overwrite(self, index: int) -> bool:
         """Allow every operand."""
         return True

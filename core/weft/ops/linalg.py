@@ -82,6 +82,11 @@ class MatmulOp(ContractionOp):
         wide = accumulator_dtype(self.dtype)
         return np.matmul(np.asarray(x, wide), np.asarray(y, wide)).astype(self.dtype)
 
+    @property
+    def flops(self) -> int:
+        """Two for each product."""
+        return 2 * int(self.axes.size) * int(self.args[0].axes.shape[-1])
+
     def operand_map(self, index: int, places: Sequence[int | None]) -> tuple[int | None, ...]:
         """Return the places of the rows of the first operand, or of the columns of the second."""
         *outer, rows, columns = places

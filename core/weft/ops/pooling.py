@@ -73,6 +73,11 @@ class PoolingOp(CompositeOp):
     dilation: Numbers
 
     @property
+    def flops(self) -> int:
+        """One for each element of each window."""
+        return int(self.axes.size) * math.prod(self.kernel)
+
+    @property
     def sliding(self) -> Sliding:
         """The windows of the op."""
         return Sliding(self.kernel, self.stride, self.padding, self.dilation)

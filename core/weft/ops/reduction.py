@@ -71,6 +71,12 @@ class ReductionOp(TensorOp):
             raise AxesError(f"{self.positions} are not increasing positions in {x.axes}")
         return Axes(x.axes[place] for place in self.kept()), self.result_dtype(x.dtype)
 
+    @property
+    def flops(self) -> int:
+        """One for each element of the operand."""
+        size: int = self.args[0].axes.size
+        return size
+
     def kept(self) -> tuple[int, ...]:
         """Return the positions of the kept axes."""
         return tuple(place for place in range(self.args[0].rank) if place not in self.positions)

@@ -85,7 +85,7 @@ def fusion_statistics(captured: Graph, plan: Plan) -> FusionStatistics:
         fused=fused,
         steps=count,
         bytes_op_by_op=sum(times * _bytes_op_by_op(step) for times, step in steps),
-        bytes_moved=sum(times * _bytes_moved(step) for times, step in steps),
+        bytes_moved=sum(times * bytes_moved(step) for times, step in steps),
         arena=plan.arena_size,
     )
 
@@ -134,10 +134,10 @@ def _ran_in(part: Part, known: dict[int, Ran]) -> Ran:
             return [found for each in (test, *parts) for found in _ran_in(each, known)]
         case Choice(_, then, otherwise):
             sides = [[x for one in side for x in _ran_in(one, known)] for side in (then, otherwise)]
-            return max(sides, key=lambda side: sum(n * _bytes_moved(step) for n, step in side))
+            return max(sides, key=lambda side: sum(n * bytes_moved(step) for n, step in side))
 
 
-def _bytes_moved(step: Step) -> int:
+def bytes_moved(step: Step) -> int:
     """Return the bytes that a step reads and writes; an effect writes nothing."""
     written = () if step.op.has_effect else step.outs
     return sum(map(_touched, dict.fromkeys(step.args))) + sum(map(_touched, written))
@@ -146,7 +146,7 @@ def _bytes_moved(step: Step) -> int:
 def _bytes_op_by_op(step: Step) -> int:
     """Return the bytes that the ops of a step would read and write without fusion."""
     if not isinstance(step.op, FusedOp):
-        return _bytes_moved(step)
+        return bytes_moved(step)
     kernel = step.op.kernel
     sizes = [_touched(arg) for arg in step.args]
     total = 0

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from os.path import basename
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.files import replacing
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
 from weft.kernels import FusedOp
@@ -83,13 +83,8 @@ def boxes(plan: Plan) -> list[Box]:
 
 def write_picture(plan: Plan, path: str | os.PathLike[str]) -> None:
     """Write the picture of a plan to an SVG file, atomically."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        part.write_text("\n".join(_Picture(plan).lines()) + "\n", encoding="utf-8")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.writelines(f"{line}\n".encode() for line in _Picture(plan).lines())
 
 
 class _Picture:

@@ -19,6 +19,7 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 
 from weft.errors import ArgumentError, WeftError
+from weft.files import replacing
 
 Array = np.ndarray[Any, Any]
 
@@ -192,17 +193,12 @@ def require_room(path: Path, names: list[str]) -> None:
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays to a file, which is there in full or not at all."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with fresh.open("wb") as file:
-            if path.suffix == ".npz":
-                _write_archive(file, arrays)
-            else:
-                (array,) = arrays.values()
-                np.save(file, array, allow_pickle=False)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    with replacing(path) as file:
+        if path.suffix == ".npz":
+            _write_archive(file, arrays)
+        else:
+            (array,) = arrays.values()
+            np.save(file, array, allow_pickle=False)
 
 
 def _write_archive(file: IO[bytes], arrays: Mapping[str, Array]) -> None:

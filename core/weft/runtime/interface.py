@@ -31,6 +31,16 @@ class BackendInterface(ABC):
         return "the host's processor", ""
 
     @property
+    def device_name(self) -> str:
+        """The name of the device, as profiles show it."""
+        return "the host's processor"
+
+    @property
+    def threads(self) -> int | None:
+        """The most threads of the host that a call uses; None for a device of its own."""
+        return None
+
+    @property
     @abstractmethod
     def target(self) -> Target:
         """The capabilities of the backend."""

@@ -10,6 +10,7 @@ from weft.ir.graph import Graph
 from weft.ir.lengths import Symbol
 from weft.ir.op import Op
 from weft.plan.plan import STATE, Buffer, Plan
+from weft.report.recorder import Recorder
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 
 
@@ -38,6 +39,8 @@ class Program:
         The generated program as text; set it to text, or to a function that returns it.
     code
         The backend's own data on its generated code.
+    recorder
+        What its launches are recorded by; None for an ordinary program.
     is_restored, later
         Whether it was restored from the cache, and the function that then computes its graph and
         plan when `graph`, `plan` or `tensors` is first accessed.
@@ -45,10 +48,17 @@ class Program:
 
     run: Callable[..., None]
 
-    def __init__(self, name: str, graph: Graph, solution: Mapping[Symbol, int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        graph: Graph,
+        solution: Mapping[Symbol, int],
+        recorder: Recorder | None = None,
+    ) -> None:
         self.name = name
         self.captured = graph
         self.solution = solution
+        self.recorder = recorder
         self.arena_size = 0
         self.buffers: Sequence[Buffer] = ()
         self.storages: dict[Buffer, DeviceBufferStorage] = {}

@@ -35,6 +35,7 @@ from weft.plan.plan import CONSTANT, make_plan
 from weft.plan.rematerialisation import checked_limit
 from weft.plugins import contributions
 from weft.plugins.blame import blaming, guarded, origin_of
+from weft.report.recorder import Recorder
 from weft.runtime import nonfinite
 from weft.runtime.computation import Computation
 from weft.runtime.device_memory import DeviceMemory
@@ -164,10 +165,14 @@ class Transformer(DeviceMemory):
                 made.programs[()] = program
                 self._pending.append((made, program))
 
-    def inspection(self, graph: Graph) -> Computation:
-        """Return a computation of a captured graph that only looks; `discard` forgets it."""
+    def inspection(self, graph: Graph, recorder: Recorder | None = None) -> Computation:
+        """Return a computation of a captured graph that `discard` forgets.
+
+        Its program is a variant that records its launches if there is a recorder.
+        """
         made = Computation(self, graph, (), f"{graph.name}_inspection_{next(self._numbers)}")
         made.checks_finite = False
+        made.recorder = recorder
         self._add(made)
         return made
 
@@ -187,7 +192,8 @@ class Transformer(DeviceMemory):
     def _program(self, made: Computation, solution: Mapping[Symbol, int]) -> Program:
         graph = made.graph.specialise(solution) if made.graph.symbols else made.graph
         self._program_count += 1
-        return Program(f"{made.name}_{self._program_count}", graph, solution)
+        name = f"{made.name}_{self._program_count}"
+        return Program(name, graph, solution, made.recorder)
 
     def specialise(self, made: Computation, solution: Mapping[Symbol, int]) -> Program:
         """Compile a computation for one solution of its unknown lengths."""
@@ -320,13 +326,17 @@ class Transformer(DeviceMemory):
         self.transform_allocate([program for _, program in everything])
         for made, program in everything:
             if not program.is_restored:
-                run = self.transform_ordered_ops(program, program.plan.steps, program.name)
+                steps = program.plan.steps
+                run = self.transform_ordered_ops(program, steps, program.name)
                 program.run = guarded(run, origin_of(type(self)), f"in {program.name}")
+                if program.recorder is not None:
+                    ops = [step.op for step in steps]
+                    program.run = program.recorder.around(program.run, ops)
             if made.checks_finite and program not in initial:
                 program.run = nonfinite.checking(made, program)
             made.set_program(program)
         self.finish_transform()
-        self.compile_cache.keep(program for _, program in everything)
+        self.compile_cache.keep(each for _, each in everything if each.recorder is None)
         folded_constants.forget()
         self.finalized = True
         return everything
@@ -334,7 +344,9 @@ class Transformer(DeviceMemory):
     def _restore_or_run_passes(self, programs: Iterable[Program]) -> None:
         """Restore programs from the cache, and run the passes on the others."""
         unknown = [
-            each for each in programs if not (each.is_restored or self.compile_cache.find(each))
+            each
+            for each in programs
+            if not (each.is_restored or (each.recorder is None and self.compile_cache.find(each)))
         ]
         if unknown:
             self.run_registered_graph_passes(unknown)

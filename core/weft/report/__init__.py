@@ -1,0 +1,1 @@
+"""What a program did and what it looks like: profiles and reports."""

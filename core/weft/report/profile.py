@@ -1,0 +1,358 @@
+"""Profile: where the time of a call goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os.path import basename
+from typing import TYPE_CHECKING, Any
+
+from weft.ir.graph import called_graphs
+from weft.ir.op import Op
+from weft.kernels.fused_op import FusedOp
+from weft.plan.callee_plans import plan_of
+from weft.plan.fusion_statistics import bytes_moved
+from weft.plan.plan import Plan, Step
+from weft.report.recorder import HOST, Event, RecordedRow
+from weft.report.trace import write_chrome_trace
+from weft.support.source import source_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+VERSION = 1
+"""Changes whenever the form of `Profile.to_dict` changes its meaning."""
+
+Place = tuple[int, int]
+"""A step: 0 for the plan of the program or the number of a called graph, and an index there."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rates of a machine, as measured on a backend; None for what could not be measured.
+
+    Attributes
+    ----------
+    copy
+        The bytes a second that a copy of a large array reads and writes.
+    matmul
+        The operations a second of a product of large float32 matrices.
+    """
+
+    copy: float | None = None
+    matmul: float | None = None
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """A launch of a program, or several that compute the same steps.
+
+    Attributes
+    ----------
+    name
+        The kinds of its ops.
+    kind
+        ``kernel``, ``library`` for a call of one, or ``host`` for a Python function.
+    steps
+        The steps that it computes; several if they share a launch. A copy of an operand of a loop
+        is no step.
+    ops
+        The classes of its ops.
+    lines
+        The user's lines that it computes: file, line number and text.
+    calls
+        How often it ran in a call.
+    seconds
+        The time of all these.
+    bytes
+        The bytes that it reads and writes in a call, each operand and result once.
+    flops
+        Its arithmetic operations in a call.
+    """
+
+    name: str
+    kind: str
+    steps: tuple[Place, ...]
+    ops: tuple[str, ...]
+    lines: tuple[tuple[str, int, str], ...]
+    calls: float
+    seconds: float
+    bytes: int
+    flops: int
+
+    @property
+    def bandwidth(self) -> float:
+        """The bytes a second."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+    @property
+    def flop_rate(self) -> float:
+        """The operations a second."""
+        return self.flops / self.seconds if self.seconds else 0.0
+
+    @property
+    def where(self) -> str:
+        """The first of its lines, as file and number, and how many more there are."""
+        if not self.lines:
+            return ""
+        (file, line, _), *more = self.lines
+        return f"{basename(file)}:{line}" + (f" and {len(more)} more" if more else "")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time of a call goes: a row for each launch, and the host's time.
+
+    All times are those of one call, in seconds: means over the faster half of the calls.
+
+    Attributes
+    ----------
+    computation, backend, device
+        What was called, and where it ran.
+    repeat
+        The number of calls.
+    wall
+        The time of a call with time stamps.
+    ordinary
+        The time of a call of the ordinary program, without time stamps.
+    rows
+        The launches, in the order of their first run.
+    rates
+        What a copy and a matrix product reach on this machine.
+    events
+        The launches of one call: the index of a row, the start and the end.
+    """
+
+    computation: str
+    backend: str
+    device: str
+    repeat: int
+    wall: float
+    ordinary: float
+    rows: tuple[ProfileRow, ...]
+    rates: Rates
+    events: tuple[Event, ...]
+
+    @property
+    def device_time(self) -> float:
+        """The time of kernels and libraries."""
+        return sum(row.seconds for row in self.rows if row.kind != HOST)
+
+    @property
+    def host(self) -> float:
+        """The time in which no kernel runs: host work, checks of arguments, transfers, waits."""
+        return self.wall - self.device_time
+
+    @property
+    def overhead(self) -> float:
+        """The time outside of all rows."""
+        return self.wall - sum(row.seconds for row in self.rows)
+
+    def table(self, rows: int = 30) -> str:
+        """Return a table of the rows that take most time, as text without colours."""
+        from rich.console import Console
+
+        table = self._table(rows)
+        console = Console(width=10_000, color_system=None)
+        console = Console(width=console.measure(table).maximum, color_system=None)
+        with console.capture() as captured:
+            console.print(table)
+        return captured.get()
+
+    def _table(self, most: int = 30) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        made = Table(title=Text(self._title()), caption=Text(self._caption()))
+        for column in ("kernel", "line"):
+            made.add_column(column, overflow="fold")
+        for column in _COLUMNS:
+            made.add_column(column, justify="right")
+        ordered = sorted(self.rows, key=lambda row: -row.seconds)
+        for row in ordered[:most]:
+            made.add_row(Text(row.name), Text(row.where), *self._figures(row))
+        if rest := ordered[most:]:
+            made.add_row(f"{len(rest)} more", "", *self._figures(_sum(rest)))
+        made.add_section()
+        made.add_row("outside of kernels", "", "", *self._time(self.overhead))
+        made.add_row("whole call", "", "", *self._time(self.wall))
+        return made
+
+    def _title(self) -> str:
+        return f"{self.computation} on {self.backend} ({self.device})"
+
+    def _caption(self) -> str:
+        found = [f"{_shown(self.ordinary)} a call without time stamps"]
+        if self.rates.copy:
+            found.append(f"copy {self.rates.copy / 1e9:.3g} GB/s")
+        if self.rates.matmul:
+            found.append(f"matrix product {self.rates.matmul / 1e9:.3g} GFLOP/s")
+        return ", ".join(found)
+
+    def _figures(self, row: ProfileRow) -> list[str]:
+        return [
+            f"{row.calls:g}",
+            *self._time(row.seconds),
+            *_rate(row.bandwidth, self.rates.copy),
+            *_rate(row.flop_rate, self.rates.matmul),
+        ]
+
+    def _time(self, seconds: float) -> tuple[str, str]:
+        return _shown(seconds), f"{seconds / self.wall:.1%}" if self.wall else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the profile as data for JSON; times are seconds, and all figures those of a call.
+
+        Steps are pairs: 0 for the plan of the program, or the number of a graph in the order of
+        `called_graphs`, and an index in its steps. Events have the index of a row, start and end.
+        """
+        return {
+            "version": VERSION,
+            "computation": self.computation,
+            "backend": self.backend,
+            "device": self.device,
+            "repeat": self.repeat,
+            "wall": self.wall,
+            "ordinary": self.ordinary,
+            "host": self.host,
+            "device_time": self.device_time,
+            "rates": {"copy": self.rates.copy, "matmul": self.rates.matmul},
+            "rows": [
+                {
+                    "name": row.name,
+                    "kind": row.kind,
+                    "steps": list(map(list, row.steps)),
+                    "ops": list(row.ops),
+                    "lines": list(map(list, row.lines)),
+                    "calls": row.calls,
+                    "seconds": row.seconds,
+                    "bytes": row.bytes,
+                    "flops": row.flops,
+                }
+                for row in self.rows
+            ],
+            "events": list(map(list, self.events)),
+        }
+
+    def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write one call as a file of the Trace Event Format, which Perfetto opens.
+
+        Raises ArgumentError if the file cannot be written; an older file then stays as it is.
+        """
+        write_chrome_trace(self.to_dict(), path)
+
+    def __rich__(self) -> Table:
+        return self._table()
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Profile of {self.computation} on {self.backend}: {_shown(self.wall)} a call, "
+            f"{len(self.rows)} rows>"
+        )
+
+
+_COLUMNS = ("calls", "time", "of call", "GB/s", "of copy", "GFLOP/s", "of product")
+
+
+def _rate(rate: float, most: float | None) -> tuple[str, str]:
+    """Return a rate in billions, and its share of the machine's."""
+    if not rate:
+        return "", ""
+    return f"{rate / 1e9:.3g}", f"{rate / most:.0%}" if most else ""
+
+
+def _shown(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def _sum(rows: Sequence[ProfileRow]) -> ProfileRow:
+    """Return rows as one, for the table."""
+    totals = [sum(values) for values in zip(*map(_totals, rows), strict=True)]
+    calls, seconds, nbytes, flops = totals
+    return ProfileRow("", "", (), (), (), calls, seconds, int(nbytes), int(flops))
+
+
+def _totals(row: ProfileRow) -> tuple[float, float, int, int]:
+    return row.calls, row.seconds, row.bytes, row.flops
+
+
+def make_rows(
+    recorded: Sequence[RecordedRow],
+    plan: Plan,
+    seconds: Sequence[float],
+    counts: Sequence[float],
+) -> tuple[ProfileRow, ...]:
+    """Return the rows of a profile: recorded rows with the steps of a plan, and their figures.
+
+    `seconds` and `counts` give the time and the number of launches of each row.
+    """
+    places = dict(_places(plan))
+    # Parts of a step may share the launch of others: its work counts where it is most by itself.
+    homes: dict[Op, RecordedRow] = {}
+    for _, row in sorted(zip(seconds, recorded, strict=True), key=lambda each: -each[0]):
+        for op in row.ops:
+            if len(row.ops) < len(homes.setdefault(op, row).ops):
+                homes[op] = row
+    found = []
+    for row, time, count in zip(recorded, seconds, counts, strict=True):
+        runs = count / row.launches
+        steps = [places[op] for op in row.ops if op in places]
+        new = [op for op in row.ops if homes[op] is row]
+        found.append(
+            ProfileRow(
+                name=_name(row.ops),
+                kind=row.kind,
+                steps=tuple([place for place, _ in steps]),
+                ops=tuple(
+                    [type(op).__name__ for each in row.ops for op in each.contained or (each,)]
+                ),
+                lines=tuple(_lines(row.ops)),
+                calls=count,
+                seconds=time,
+                bytes=round(runs * sum(_bytes(op, places) for op in new)),
+                flops=round(runs * sum(op.flops for op in new)),
+            )
+        )
+    return tuple(found)
+
+
+def _places(plan: Plan) -> Iterable[tuple[Op, tuple[Place, Step]]]:
+    """Yield the op of each step with its place, those of called graphs included."""
+    plans = [plan, *map(plan_of, called_graphs(plan.graph))]
+    for number, each in enumerate(plans):
+        for index, step in enumerate(each.steps):
+            yield step.op, ((number, index), step)
+
+
+def _bytes(op: Op, places: Mapping[Op, tuple[Place, Step]]) -> int:
+    """Return the bytes that an op reads and writes; an op that is no step copies."""
+    if op in places:
+        return bytes_moved(places[op][1])
+    return sum(each.axes.size * each.dtype.itemsize for each in (op, *op.args) if each.is_tensor)
+
+
+def _name(ops: Sequence[Op]) -> str:
+    """Return the kinds of some ops."""
+    if not ops:
+        return "nothing"
+    first = ops[0]
+    name = (
+        first.kernel.title
+        if isinstance(first, FusedOp)
+        else type(first).__name__.removesuffix("Op").lower()
+    )
+    return name if len(ops) == 1 else f"{name} and {len(ops) - 1} more"
+
+
+def _lines(ops: Iterable[Op]) -> Iterable[tuple[str, int, str]]:
+    """Yield the user's lines of some ops, each once."""
+    inside = [inner for op in ops for inner in op.contained or (op,)]
+    for location in dict.fromkeys(op.location for op in inside):
+        yield (*location, source_line(location).strip())

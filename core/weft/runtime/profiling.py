@@ -1,0 +1,158 @@
+"""Runs a computation with time stamps, and measures the rates of a machine."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.cache.store import is_off, open_cache
+from weft.errors import WeftError
+from weft.ir import scope
+from weft.ir.dtypes import float32
+from weft.ir.graph import Graph
+from weft.ir.storage import placeholder
+from weft.ops.arguments import checked_integer
+from weft.ops.linalg import matmul
+from weft.report.profile import Profile, Rates, make_rows
+from weft.report.recorder import Event, Recorder, Recording
+from weft.support.digest import digest_of
+from weft.transforms.capture import capture
+
+if TYPE_CHECKING:
+    from weft.runtime.computation import Computation
+    from weft.runtime.transformer import Transformer
+
+Array = np.ndarray[Any, Any]
+
+COPY_SIZE, PRODUCT_SIZE = 1 << 24, 1024
+"""The elements of the array that is copied, and the order of the matrices that are multiplied."""
+
+ROUNDS = 10
+"""The runs of which the fastest counts."""
+
+WARM_UP = 2
+"""The calls before those that are measured: a first call may load code or capture launches."""
+
+
+def profile(made: Computation, graph: Graph, arrays: Sequence[Array], repeat: int) -> Profile:
+    """Return the profile of a computation's graph, with all lengths known, for some arguments."""
+    transformer = made.transformer
+    repeat = checked_integer("profile", "repeat", repeat, low=1)
+    recorder = Recorder()
+    recorded = transformer.inspection(graph, recorder)
+    try:
+        with transformer.state_lock, _states_kept(transformer, graph):
+            calls = _recorded_calls(recorded, recorder, arrays, repeat)
+            ordinary = sorted(_seconds(lambda: made(*arrays)) for _ in range(repeat))
+        rates = machine_rates(transformer)
+        plan = recorded.program.plan
+    finally:
+        transformer.discard([recorded])
+    calls.sort(key=lambda call: call[1] - call[0])
+    kept = calls[: (repeat + 1) // 2]
+    recordings = [recording for _, _, recording in kept]
+    rows = make_rows(
+        recorder.rows,
+        plan,
+        [statistics.fmean(each) for each in zip(*(r.seconds for r in recordings), strict=True)],
+        [statistics.fmean(each) for each in zip(*(r.counts for r in recordings), strict=True)],
+    )
+    start, _, shown = kept[-1]
+    return Profile(
+        computation=made.name,
+        backend=transformer.transformer_name,
+        device=transformer.device_name,
+        repeat=repeat,
+        wall=statistics.fmean(end - start for start, end, _ in kept),
+        ordinary=statistics.fmean(ordinary[: len(kept)]),
+        rows=rows,
+        rates=rates,
+        events=tuple(Event(row, a - start, b - start) for row, a, b in shown.events),
+    )
+
+
+def _recorded_calls(
+    recorded: Computation, recorder: Recorder, arrays: Sequence[Array], repeat: int
+) -> list[tuple[float, float, Recording]]:
+    """Return start, end and recording of each call."""
+    calls = []
+    for number in range(WARM_UP + repeat):
+        start = perf_counter()
+        recorded(*arrays)
+        end = perf_counter()
+        recording = recorder.take()
+        if number >= WARM_UP:
+            calls.append((start, end, recording))
+    return calls
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = perf_counter()
+    call()
+    return perf_counter() - start
+
+
+@contextmanager
+def _states_kept(transformer: Transformer, graph: Graph) -> Iterator[None]:
+    """Give the states that a graph updates their values back at the end."""
+    tensors = [transformer.state_tensors[state] for state, _ in graph.updates]
+    before = [tensor.get() for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, value in zip(tensors, before, strict=True):
+            tensor[...] = value
+
+
+def machine_rates(transformer: Transformer) -> Rates:
+    """Return the rates of a copy and of a matrix product on a transformer's device.
+
+    They are measured once, and kept in the cache folder.
+    """
+    name = f"{transformer.transformer_name}\n{transformer.device_name}\n{transformer.threads}"
+    key = digest_of(f"rates\n{COPY_SIZE}\n{PRODUCT_SIZE}\n{name}".encode())
+    if key in _known:
+        return _known[key]
+    found = None if is_off() else open_cache().read(key)
+    if found is None:
+        rates = Rates(_copy_rate(transformer), _matmul_rate(transformer))
+        if rates.copy and rates.matmul and not is_off():
+            open_cache().write(key, json.dumps([rates.copy, rates.matmul]).encode())
+    else:
+        rates = Rates(*json.loads(found))
+    return _known.setdefault(key, rates)
+
+
+_known: dict[str, Rates] = {}
+"""The rates that this process has measured or read."""
+
+
+def _copy_rate(transformer: Transformer) -> float | None:
+    x = placeholder((COPY_SIZE,), dtype=float32)
+    return _rate(transformer, x, [x], 2 * COPY_SIZE * 4)
+
+
+def _matmul_rate(transformer: Transformer) -> float | None:
+    x, y = (placeholder((PRODUCT_SIZE, PRODUCT_SIZE), dtype=float32) for _ in range(2))
+    return _rate(transformer, matmul(x, y), [x, y], 2 * PRODUCT_SIZE**3)
+
+
+def _rate(transformer: Transformer, result: Any, parameters: list[Any], work: int) -> float | None:
+    """Return the work of a computation over the least time of its launches; None if it fails."""
+    recorder = Recorder()
+    arrays = [np.ones(op.axes.shape, np.float32) for op in parameters]
+    with suppress(WeftError, MemoryError), scope.saved_user_deps():
+        graph = capture([result], parameters, "machine_rate")
+        made = transformer.inspection(graph, recorder)
+        try:
+            calls = _recorded_calls(made, recorder, arrays, ROUNDS)
+        finally:
+            transformer.discard([made])
+        return work / min(sum(recording.seconds) for *_, recording in calls)
+    return None
