@@ -135,15 +135,16 @@ class Recorder:
         return Recording(sorted(events, key=lambda event: event.start), seconds, counts)
 
     def around(self, run: Callable[..., None], ops: Sequence[Op]) -> Callable[..., None]:
-        """Return what runs a program, as one row if the backend declared none.
-
-        `ops` are those of the program.
-        """
-        row = RESUMED if self.rows else self.row(ops)
+        """Return what runs a program of some ops, as one row if the backend records nothing."""
 
         def recorded(*arrays: object) -> None:
             self.mark(RESUMED)
+            before = self._size
             run(*arrays)
-            self.mark(row)
+            self.mark(RESUMED if self._size > before else self.row(ops))
 
         return recorded
+
+    @property
+    def _size(self) -> int:
+        return len(self._marks) + len(self._events) + len(self._lost)
