@@ -13,7 +13,7 @@ from weft import plugins
 from weft.cache.store import is_off, open_cache
 from weft.cli.examination import Tried, loaded, statuses
 from weft.cli.health import SLOW, Health, health
-from weft.cli.models import bench_model, show_model
+from weft.cli.models import bench_model, profile_model, show_model
 from weft.cli.run import run_model
 from weft.cli.tables import cells, plain, show, show_json, table
 from weft.plugins.registry import PASSES, BackendStatus, Step
@@ -24,6 +24,7 @@ app.add_typer(cache_app, name="cache")
 app.command("run")(run_model)
 app.command("show")(show_model)
 app.command("bench")(bench_model)
+app.command("profile")(profile_model)
 
 
 def _print_version(wanted: bool) -> None:

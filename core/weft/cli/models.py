@@ -1,4 +1,4 @@
-"""The commands `weft show` and `weft bench`: what is in a file with a graph, and how fast it is."""
+"""The commands `weft show`, `weft bench` and `weft profile`: a graph in a file, and its speed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from weft.runtime.importers import ImportedGraph
 
 _MODEL = typer.Argument(help="The file with the graph, as in model.onnx.")
 _BACKEND = typer.Option(help="A backend to plan for; once for each. All usable ones by default.")
+_TRACE = "Write the launches of one call to this file, for Perfetto or Chrome."
 _INPUT = "An input and the .npy file that holds it, as in x=x.npy; others are random."
 
 
@@ -103,19 +104,18 @@ def bench_model(
     repeat: Annotated[int, typer.Option(min=1, help="The number of calls that are timed.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Time calls of a graph: the first one, latency and throughput, and the memory of a call."""
+    """Time calls of a graph: the first one, latency and throughput, memory, and the kernels."""
     with reported():
         graph = read_graph(model)
-        given = given_arrays(graph, inputs or ())
-        random = np.random.default_rng(0)
-        for name, op in graph.inputs.items():
-            given.setdefault(name, _random(random, op))
+        arguments = _arguments(graph, inputs)
         with make_transformer(backend) as transformer:
             computation = computation_of(graph, transformer)
-            arguments = graph.arguments(given)
             found = _timed(computation, arguments, repeat)
             found = {"backend": transformer.transformer_name, **found}
-    if as_json:
+            kernels = None
+            if not as_json:
+                kernels = computation.profile(*arguments, repeat=min(repeat, PROFILED)).as_table()
+    if kernels is None:
         show_json(found)
         return
     listed = table("backend", "first call", "median", "fastest", "calls a second", "memory, bytes")
@@ -124,6 +124,44 @@ def bench_model(
         *cells(found["backend"], *times, f"{1 / found['median']:.1f}", str(found["memory"]))
     )
     show(listed)
+    show(kernels)
+
+
+PROFILED = 10
+"""The most calls with time stamps that `weft bench` makes for its table of kernels."""
+
+
+def profile_model(
+    model: Annotated[Path, _MODEL],
+    backend: Annotated[str | None, typer.Option(help="The backend that computes.")] = None,
+    inputs: Annotated[list[str] | None, typer.Option("--input", help=_INPUT)] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="The number of calls that are timed.")] = 10,
+    rows: Annotated[int, typer.Option(min=1, help="The number of kernels in the table.")] = 30,
+    trace: Annotated[Path | None, typer.Option(help=_TRACE)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show where the time of a call goes: kernels, their lines, and rates beside the machine's."""
+    with reported():
+        graph = read_graph(model)
+        arguments = _arguments(graph, inputs)
+        with make_transformer(backend) as transformer:
+            computation = computation_of(graph, transformer)
+            found = computation.profile(*arguments, repeat=repeat)
+        if trace is not None:
+            found.to_chrome_trace(trace)
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        show(found.as_table(rows))
+
+
+def _arguments(graph: ImportedGraph, inputs: list[str] | None) -> list[Any]:
+    """Return the arguments of a call: arrays from files, and random ones for other inputs."""
+    given = given_arrays(graph, inputs or ())
+    random = np.random.default_rng(0)
+    for name, op in graph.inputs.items():
+        given.setdefault(name, _random(random, op))
+    return graph.arguments(given)
 
 
 def _random(random: np.random.Generator, op: Any) -> Any:

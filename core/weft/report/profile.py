@@ -153,14 +153,15 @@ class Profile:
         """Return a table of the rows that take most time, as text without colours."""
         from rich.console import Console
 
-        table = self._table(rows)
+        table = self.as_table(rows)
         console = Console(width=10_000, color_system=None)
         console = Console(width=console.measure(table).maximum, color_system=None)
         with console.capture() as captured:
             console.print(table)
         return captured.get()
 
-    def _table(self, most: int = 30) -> Table:
+    def as_table(self, rows: int = 30) -> Table:
+        """Return a table of the rows that take most time, for a console of rich."""
         from rich.table import Table
         from rich.text import Text
 
@@ -170,9 +171,9 @@ class Profile:
         for column in _COLUMNS:
             made.add_column(column, justify="right")
         ordered = sorted(self.rows, key=lambda row: -row.seconds)
-        for row in ordered[:most]:
+        for row in ordered[:rows]:
             made.add_row(Text(row.name), Text(row.where), *self._figures(row))
-        if rest := ordered[most:]:
+        if rest := ordered[rows:]:
             made.add_row(f"{len(rest)} more", "", *self._figures(_sum(rest)))
         made.add_section()
         made.add_row("outside of kernels", "", "", *self._time(self.overhead))
@@ -243,7 +244,7 @@ class Profile:
         write_chrome_trace(self.to_dict(), path)
 
     def __rich__(self) -> Table:
-        return self._table()
+        return self.as_table()
 
     def __str__(self) -> str:
         return self.table()

@@ -37,7 +37,9 @@ def test_each_launch_is_timed_by_events_and_never_captured(
         (0, number) for number in range(len(computation.plan.steps))
     }
     # An event before each launch and one after it: one tick of the clock each.
-    assert [event.end - event.start for event in found.events] == pytest.approx([1e-6] * len(found.events))
+    assert [event.end - event.start for event in found.events] == pytest.approx(
+        [1e-6] * len(found.events)
+    )
     starts = [event.start - found.events[0].start for event in found.events]
     assert starts == pytest.approx([2e-6 * n for n in range(len(found.events))])
     assert transformer.get_value(total) == before

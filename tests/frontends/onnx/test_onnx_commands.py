@@ -1,4 +1,4 @@
-"""`weft run`, `weft show` and `weft bench` on models."""
+"""`weft run`, `weft show`, `weft bench` and `weft profile` on models."""
 
 from __future__ import annotations
 
@@ -58,8 +58,22 @@ def test_a_model_is_timed(path):
     assert 0 < found["fastest"] <= found["median"] <= found["first"]
     assert "calls a second" in command("bench", path, "--backend", "numpy", "--repeat", 3)
 
+    assert "matmul_relu" in command("bench", path, "--backend", "numpy", "--repeat", 3)
 
-@pytest.mark.parametrize("name", ["show", "bench"])
+
+def test_a_model_is_profiled(path, tmp_path):
+    trace = tmp_path / "trace.json"
+    options = ("--backend", "numpy", "--repeat", 2)
+    found = json.loads(command("profile", path, *options, "--trace", trace, "--json"))
+    assert [row["name"] for row in found["rows"]] == ["matmul_relu"]
+    assert found["rows"][0]["flops"] == 2 * 3 * 4 + 4
+    assert json.loads(trace.read_text())["traceEvents"]
+    assert "matmul_relu" in command("profile", path, *options)
+    refused = command("profile", path, *options, "--trace", tmp_path, code=1)
+    assert "is a folder" in refused
+
+
+@pytest.mark.parametrize("name", ["show", "bench", "profile"])
 def test_what_cannot_be_read_is_one_line(name, tmp_path):
     path = tmp_path / "broken.onnx"
     path.write_bytes(b"\x00\x01")
