@@ -36,12 +36,13 @@ def test_each_launch_is_timed_by_events_and_never_captured(
     assert {place for row in found.rows for place in row.steps} == {
         (0, number) for number in range(len(computation.plan.steps))
     }
-    # An event before each launch and one after it: one tick of the clock each.
+    # An event before each launch and one after it: one tick of the clock each. Times are floats
+    # since the machine was started, so differences are rounded.
     assert [event.end - event.start for event in found.events] == pytest.approx(
-        [1e-6] * len(found.events)
+        [1e-6] * len(found.events), abs=1e-8
     )
     starts = [event.start - found.events[0].start for event in found.events]
-    assert starts == pytest.approx([2e-6 * n for n in range(len(found.events))])
+    assert starts == pytest.approx([2e-6 * n for n in range(len(found.events))], abs=1e-8)
     assert transformer.get_value(total) == before
     assert found.rates.copy
     assert found.rates.matmul

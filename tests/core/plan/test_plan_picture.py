@@ -157,7 +157,7 @@ def test_the_file_is_complete_or_as_it_was(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(weft.errors.ArgumentError, match=r"plan\.svg cannot be written"):
         training_step().picture(tmp_path / "no" / "plan.svg")
 
 
