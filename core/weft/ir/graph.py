@@ -316,7 +316,15 @@ class Graph:
         return self.text()
 
     def __repr__(self) -> str:
-        return f"<Graph {self.name}: {len(self.ops)} ops, {len(self.outputs)} outputs>"
+        try:
+            count = f"{len(self.ops)} ops"
+        except GraphError:
+            count = "ops in a cycle"
+        return f"<Graph {self.name}: {count}, {len(self.outputs)} outputs>"
+
+    def _repr_html_(self) -> str:
+        html: str = upcalls.graph_as_html(self)
+        return html
 
 
 def called_graphs(graph: Graph, own: bool = False) -> list[Graph]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from weft.errors import ArgumentError, ImmutableError, NotPicklable, WeftError
-from weft.ir import scope, traversal
+from weft.ir import scope, traversal, upcalls
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.plugins.contributions import base_of
@@ -389,11 +389,20 @@ class Op:
         return explain(type(self).__name__, problem, self.args, self.location)
 
     def __repr__(self) -> str:
-        value = f": {self.dtype}{str(self.axes).removeprefix('Axes')}" if self.is_tensor else ""
-        return f"<{type(self).__name__}({self.name}){value}>"
+        value = f": {type_of(self)}" if self.is_tensor else ""
+        return f"<{type(self).__name__}({self.name}){value}, {source.short_info(self.location)}>"
+
+    def _repr_html_(self) -> str:
+        html: str = upcalls.op_as_html(self)
+        return html
 
     def __str__(self) -> str:
         return self.name
+
+
+def type_of(op: Op) -> str:
+    """Return the dtype and the axes of an op's value, as in ``float32(N=2, C=3)``."""
+    return f"{op.dtype}{str(op.axes).removeprefix('Axes')}" if op.is_tensor else "no tensor"
 
 
 def explain(

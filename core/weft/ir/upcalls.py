@@ -46,3 +46,9 @@ adjoints_of_cond = Upcall()
 
 print_graph = Upcall()
 """`weft.text.printer.print_graph`."""
+
+op_as_html = Upcall()
+"""`weft.text.notebook.op_as_html`."""
+
+graph_as_html = Upcall()
+"""`weft.text.notebook.graph_as_html`."""

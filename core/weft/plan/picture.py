@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from os.path import basename
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.files import replacing
@@ -18,7 +17,8 @@ from weft.ops.linalg import MatmulOp
 from weft.ops.movement import BroadcastOp, ContiguousOp, IotaOp, ReshapeOp, TransposeOp
 from weft.ops.reduction import ReductionOp
 from weft.plan.buffers import ARENA, STATE, Buffer
-from weft.support.source import source_line
+from weft.support.html import escaped
+from weft.support.source import quoted_line
 
 if TYPE_CHECKING:
     from weft.plan.plan import Plan, Step
@@ -42,8 +42,6 @@ _KINDS: tuple[tuple[str, str, tuple[type[Op], ...]], ...] = (
 )
 _WORKSPACE = ("workspace", "#c9c5bd")
 _LIMIT = "#b00020"
-_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 
 class Box(NamedTuple):
@@ -227,7 +225,7 @@ def _label(box: Box) -> list[str]:
 def _places(op: Op) -> list[str]:
     """Return the first of the user's lines behind an op."""
     locations = op.kernel.locations if isinstance(op, FusedOp) else (op.location,)
-    found = [f"{basename(file)}:{line}  {source_line((file, line))}" for file, line in locations]
+    found = [quoted_line(location) for location in locations]
     more = [f"and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
     return found[:MOST_LINES] + more
 
@@ -259,7 +257,7 @@ def _bytes(count: int) -> str:
 
 def _text(x: float, y: float, text: str, anchor: str = "start", size: int = 11) -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
-    return f"<text {place}>{_escaped(text)}</text>"
+    return f"<text {place}>{escaped(text)}</text>"
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, dashed: bool = False) -> str:
@@ -272,14 +270,6 @@ def _rectangle(
     x: float, y: float, width: float, height: float, colour: str, label: str = ""
 ) -> str:
     place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
-    title = f"<title>{_escaped(label)}</title>" if label else ""
+    title = f"<title>{escaped(label)}</title>" if label else ""
     border = ' stroke="white" stroke-width="0.4"' if label else ""
     return f'<rect {place} fill="{colour}"{border}>{title}</rect>'
-
-
-def _escaped(text: str) -> str:
-    """Return text escaped for XML, without characters that XML does not allow."""
-    kept = (
-        each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text
-    )
-    return "".join(kept).translate(_ESCAPES)

@@ -23,6 +23,7 @@ from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.target import Target
 from weft.ir.traversal import nested
+from weft.kernels import FusedOp
 from weft.ops.graph_ops import CallOp
 from weft.ops.movement import ContiguousOp
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
@@ -35,6 +36,8 @@ from weft.plan.rematerialisation import rematerialised
 from weft.plan.schedule import schedules
 from weft.plan.unrolled_schedule import unroll
 from weft.plan.verifier import verify_plan
+from weft.support import html
+from weft.support.source import short_info
 
 __all__ = [
     "ARENA", "CONSTANT", "INPUT", "RESULT", "STATE", "Buffer", "Plan", "Step", "make_plan",
@@ -62,7 +65,7 @@ class Step:
         return self.outs[0]
 
 
-@dataclass
+@dataclass(repr=False)
 class Plan:
     """The steps of a program in order, and the layout of every tensor.
 
@@ -128,6 +131,38 @@ class Plan:
         """
         write_picture(self, path)
 
+    def __repr__(self) -> str:
+        count, name = len(self.steps), self.graph.name
+        return f"<Plan of {name}: {count} steps, an arena of {self.arena_size} bytes>"
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return self.as_html()
+
+    def as_html(self) -> html.Html:
+        """Return the first steps as HTML, with the sizes of all buffers."""
+        about = {
+            "steps": f"{len(self.steps):,}",
+            "arena": f"{self.arena_size:,} bytes",
+            "most live": f"{self.peak_live:,} bytes, {self.peak_as_written:,} as written",
+            **{f"{kind}s": _held(self.buffers, kind) for kind in (STATE, CONSTANT)},
+        }
+        rows = (
+            (
+                str(number),
+                _addresses(step.outs),
+                step.op.kernel.title if isinstance(step.op, FusedOp) else type(step.op).__name__,
+                _addresses(step.args),
+                short_info(step.op.location),
+            )
+            for number, step in enumerate(self.steps)
+        )
+        columns = ("step", "results", "op", "operands", "line")
+        steps = html.table(columns, rows, len(self.steps))
+        return html.section(f"Plan of {self.graph.name}", html.facts(about), steps)
+
     def table(self) -> str:
         """Return the plan as text: steps, buffers of the arena, and called graphs."""
         return "\n".join(self._lines({}))
@@ -138,7 +173,7 @@ class Plan:
             f"{self.peak_as_written} in the order as written"
         ]
         for number, step in enumerate(self.steps):
-            args, outs = (", ".join(map(_address, each)) for each in (step.args, step.outs))
+            args, outs = map(_addresses, (step.args, step.outs))
             lines.append(f"{number:5}  {outs} <- {type(step.op).__name__}({args})")
         lines.extend(
             f"steps {b.first:5} to {b.last:5}: bytes {b.offset} to {b.offset + b.nbytes}"
@@ -151,6 +186,16 @@ class Plan:
             inside = nested(known, graph, partial(plan._lines, known))
             lines.extend(f"    {line}" for line in inside)
         return lines
+
+
+def _held(buffers: Iterable[Buffer], kind: str) -> str:
+    """Return how many buffers of a kind there are, and their bytes."""
+    sizes = [buffer.nbytes for buffer in buffers if buffer.kind == kind]
+    return f"{len(sizes):,} of {sum(sizes):,} bytes" if sizes else ""
+
+
+def _addresses(tensors: Iterable[TensorDescription]) -> str:
+    return ", ".join(map(_address, tensors))
 
 
 def _address(tensor: TensorDescription) -> str:

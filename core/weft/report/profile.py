@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from os.path import basename
 from typing import TYPE_CHECKING, Any
 
 from weft.ir.graph import called_graphs
@@ -16,7 +15,8 @@ from weft.plan.fusion_statistics import bytes_moved
 from weft.plan.plan import Plan, Step
 from weft.report.recorder import HOST, Event, RecordedRow
 from weft.report.trace import write_chrome_trace
-from weft.support.source import source_line
+from weft.support import html
+from weft.support.source import short_info, source_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -97,7 +97,7 @@ class ProfileRow:
         if not self.lines:
             return ""
         (file, line, _), *more = self.lines
-        return f"{basename(file)}:{line}" + (f" and {len(more)} more" if more else "")
+        return short_info((file, line)) + (f" and {len(more)} more" if more else "")
 
 
 @dataclass(frozen=True)
@@ -166,19 +166,28 @@ class Profile:
         from rich.text import Text
 
         made = Table(title=Text(self._title()), caption=Text(self._caption()))
-        for column in ("kernel", "line"):
+        for column in _NAMES:
             made.add_column(column, overflow="fold")
-        for column in _COLUMNS:
+        for column in _FIGURES:
             made.add_column(column, justify="right")
-        ordered = sorted(self.rows, key=lambda row: -row.seconds)
-        for row in ordered[:rows]:
-            made.add_row(Text(row.name), Text(row.where), *self._figures(row))
-        if rest := ordered[rows:]:
-            made.add_row(f"{len(rest)} more", "", *self._figures(_sum(rest)))
+        for cells in self._rows(rows):
+            made.add_row(*map(Text, cells))
         made.add_section()
-        made.add_row("outside of kernels", "", "", *self._time(self.overhead))
-        made.add_row("whole call", "", "", *self._time(self.wall))
+        for cells in self._totals():
+            made.add_row(*cells)
         return made
+
+    def _rows(self, most: int) -> Iterator[tuple[str, ...]]:
+        """Yield the cells of the rows that take most time, and of the others together."""
+        ordered = sorted(self.rows, key=lambda row: -row.seconds)
+        for row in ordered[:most]:
+            yield (row.name, row.where, *self._figures(row))
+        if rest := ordered[most:]:
+            yield (f"{len(rest)} more", "", *self._figures(_sum(rest)))
+
+    def _totals(self) -> Iterator[tuple[str, ...]]:
+        yield ("outside of kernels", "", "", *self._time(self.overhead))
+        yield ("whole call", "", "", *self._time(self.wall))
 
     def _title(self) -> str:
         return f"{self.computation} on {self.backend} ({self.device})"
@@ -249,6 +258,11 @@ class Profile:
     def __str__(self) -> str:
         return self.table()
 
+    def _repr_html_(self) -> str:
+        rows = [*self._rows(html.ROWS - 3), *self._totals()]
+        made = html.table((*_NAMES, *_FIGURES), rows, figures=len(_NAMES))
+        return html.section(self._title(), made, html.text(self._caption()))
+
     def __repr__(self) -> str:
         return (
             f"<Profile of {self.computation} on {self.backend}: {_shown(self.wall)} a call, "
@@ -256,7 +270,8 @@ class Profile:
         )
 
 
-_COLUMNS = ("calls", "time", "of call", "GB/s", "of copy", "GFLOP/s", "of product")
+_NAMES = ("kernel", "line")
+_FIGURES = ("calls", "time", "of call", "GB/s", "of copy", "GFLOP/s", "of product")
 
 
 def _rate(rate: float, most: float | None) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments, Array
 from weft.runtime.call_path import make_executor
 from weft.runtime.nonfinite import NonFinite, find_nonfinite
+from weft.runtime.notebook import computation_as_html
 from weft.runtime.profiling import profile
 from weft.runtime.program import Program
 from weft.support.gc_pause import gc_paused
@@ -278,4 +279,18 @@ class Computation:
         raise NotPicklable(f"{problem} again where it is needed")
 
     def __repr__(self) -> str:
-        return f"<Computation {self.name}: {self.arity} parameters, {len(self.results)} results>"
+        parts = f"{self.arity} parameters, {len(self.results)} results, {self.condition}"
+        return f"<Computation {self.name} on {self.transformer.transformer_name}: {parts}>"
+
+    @property
+    def condition(self) -> str:
+        """Whether it is compiled, as text; asking compiles nothing."""
+        if self.transformer.closed:
+            return "closed"
+        if self.is_static:
+            return "not compiled yet" if self.executor == self._first_call else "compiled"
+        count = len(self.programs)
+        return f"compiled for {count} {'shape' if count == 1 else 'shapes'}"
+
+    def _repr_html_(self) -> str:
+        return computation_as_html(self)

@@ -94,6 +94,11 @@ class Program:
         self._plan, self._tensors = plan, None
         self.arena_size, self.buffers = plan.arena_size, plan.buffers
 
+    @property
+    def known_plan(self) -> Plan | None:
+        """The plan, unless it is not computed, or that of a restored program not again so far."""
+        return None if self.later is not None else self._plan
+
     def _look(self) -> None:
         later = self.later
         if later is not None:

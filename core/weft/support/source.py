@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Callable
+from os.path import basename
 from types import FrameType
 
 Location = tuple[str, int]
@@ -92,6 +93,29 @@ def file_info(location: Location) -> str:
     return f'File "{location[0]}", line {location[1]}'
 
 
+def short_info(location: Location) -> str:
+    """Return a location as the file's name and the line; in a notebook as the cell and the line."""
+    return f"{_cell(location[0]) or basename(location[0])}:{location[1]}"
+
+
+def _cell(filename: str) -> str:
+    """Return how a notebook names the cell that a file stands for, as ``In[3]``, or nothing."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    named = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    found = named(filename) if named is not None else None
+    return found[1] if found else ""
+
+
+def quoted_line(location: Location) -> str:
+    """Return a location as in `short_info` with the text of the line, where there is one."""
+    text = source_line(location)
+    return f"{short_info(location)}  {text}" if text else short_info(location)
+
+
 def source_line(location: Location) -> str:
     """Return the text of the user's line without indentation; empty where there is no file."""
-    return linecache.getline(*location).strip()
+    try:
+        return linecache.getline(*location).strip()
+    except ValueError:  # the name holds a null character
+        return ""

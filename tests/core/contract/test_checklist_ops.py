@@ -293,5 +293,6 @@ def test_variables_lists_what_is_trainable_in_topological_order():
         ),
     ],
 )
-def test_a_repr_gives_class_name_dtype_and_shape(make, shown) -> None:
-    assert re.fullmatch(shown, repr(make()))
+def test_a_repr_gives_class_name_dtype_shape_and_line(make, shown) -> None:
+    where = r", test_checklist_ops\.py:\d+>"
+    assert re.fullmatch(shown.removesuffix(">") + where, repr(make()))

@@ -149,7 +149,7 @@ def test_the_file_is_complete_or_as_it_was(tmp_path, monkeypatch):
     plan = training_step()
     path = tmp_path / "plan.svg"
     path.write_text("as it was")
-    monkeypatch.setattr(picture, "source_line", lambda location: 1 / 0)
+    monkeypatch.setattr(picture, "quoted_line", lambda location: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         plan.picture(path)
     assert path.read_text() == "as it was"
