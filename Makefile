@@ -6,10 +6,13 @@ READY := $(VENV)/ready
 # PYTEST_ARGS narrows the tests down: make test PYTEST_ARGS="tests/core -k grad"
 PYTEST_ARGS ?=
 
+# Options of Sphinx: make docs SPHINXOPTS="--define plot_gallery=0" leaves the gallery's programs out.
+SPHINXOPTS ?=
+
 # Of what `make test` leaves out, the tenth that `make test-tenth` runs.
 TENTH ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 10)
 
-.PHONY: demo test test-all test-tenth test-gpu test-intel fast lint types bench docs clean
+.PHONY: demo test test-all test-tenth test-gpu test-intel fast lint types bench docs support clean
 
 demo: $(READY)
 	$(BIN)/python examples/digits.py --out out
@@ -23,7 +26,7 @@ test: $(READY)
 
 # Everything there is; Zig is one of the compilers of the native backend.
 test-all: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,native-zig]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs,native-zig]'
 	$(BIN)/python -m pytest -n auto --dist worksteal --tier=all $(PYTEST_ARGS)
 
 # A tenth of what only test-all runs: another one after each commit.
@@ -50,19 +53,21 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# What is written from the code: all ops, pictures of plans, and which backend has which.
+# The site, in out/site, and before it what is written from the code: all ops, and pictures.
 docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
 	$(BIN)/python docs/catalogue.py
 	$(BIN)/python docs/layers.py
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/inventories.py
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir out/doctrees $(SPHINXOPTS) docs out/site
+
+# Which backend computes which function, found by the conformance kit in some ten minutes.
+support: $(READY)
 	$(BIN)/python docs/support.py
 
-# weft over NumPy on each backend, and beside other tools, which the extra `bench` installs: the last
-# command writes the table of the README.
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/peers.py --backend native --summary
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "weft needs Python 3.11 or newer, this is " + sys.version)'
@@ -71,4 +76,4 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/generated out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

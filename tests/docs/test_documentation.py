@@ -23,6 +23,7 @@ from weft.testing.table import TABLE
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 WITH_TESTS_OF_THEIR_OWN = {"tutorial.md", "plugins.md"}
 
 
@@ -96,7 +97,7 @@ def test_the_page_of_support_covers_every_function_and_nothing_fails() -> None:
     assert found["failures"] == []
     tested = {getattr(weft, row.function) for row in TABLE}
     listed = {getattr(weft, name) for name in found["functions"]}
-    assert {function.__name__ for function in tested - listed} == set(), "run: make docs"
+    assert {function.__name__ for function in tested - listed} == set(), "run: make support"
 
 
 def _is_family(name: str) -> bool:
@@ -127,6 +128,33 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *PAGES]:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_the_index_of_the_site_names_every_page_once() -> None:
+    lines = "".join(TOCTREE.findall((ROOT / "docs" / "index.md").read_text())).splitlines()
+    named = [
+        page
+        for line in lines
+        if line and not line.startswith((":", "generated/"))
+        for page in sorted((ROOT / "docs").glob(f"{line}.md")) or [ROOT / "docs" / f"{line}.md"]
+    ]
+    pages = {path for path in (ROOT / "docs").rglob("*.md") if path.name != "index.md"}
+    pages = {path for path in pages if not path.is_relative_to(ROOT / "docs" / "generated")}
+    assert {path.name for path in pages - set(named)} == set(), "name them in docs/index.md"
+    assert len(named) == len(pages), "it names a page twice, or one that is not there"
+
+
+def test_pages_of_the_site_that_show_files_of_the_repository_have_theirs() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "extensions" / "repository_files.py"))
+    for name, page in script["PAGES"].items():
+        assert (ROOT / name).is_file()
+        assert (ROOT / "docs" / f"{page}.md").is_file()
+
+
+def test_the_inventories_of_the_site_are_what_their_script_writes() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "inventories.py"))
+    for name, text in script["inventories"]().items():
+        assert (ROOT / "docs" / "inventories" / name).read_text() == text, "run: make docs"
 
 
 def test_every_decision_has_a_date_a_status_and_a_refused_alternative() -> None:
