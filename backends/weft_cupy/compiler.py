@@ -6,6 +6,7 @@ CuPy appends ``-ftz=true`` to the options, and of contradicting options NVRTC ta
 from __future__ import annotations
 
 from weft.cache.store import Cache
+from weft.report.progress import Stage
 from weft.support.digest import digest_of
 from weft_cupy import drivers
 from weft_cupy.errors import build_error
@@ -28,7 +29,8 @@ def compiled(source: str, name: str, capability: int, device: str, cache: Cache 
     if found is None:
         program = nvrtc.createProgram(source, "kernels.cu", (), ())
         try:
-            nvrtc.compileProgram(program, options)
+            with Stage(f"compiling {name}"):
+                nvrtc.compileProgram(program, options)
             found = bytes((nvrtc.getCUBIN if is_machine_code else nvrtc.getPTX)(program))
         except nvrtc.NVRTCError as error:
             log = nvrtc.getProgramLog(program) or str(error)

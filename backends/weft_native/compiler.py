@@ -27,6 +27,7 @@ from pathlib import Path
 
 from weft.cache.store import is_off, open_cache
 from weft.errors import BackendError
+from weft.report.progress import Stage
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
 from weft_c.runtime.errors import build_error
@@ -225,7 +226,10 @@ def build(text: str, name: str, flags: Sequence[str] = (), units: int = 1) -> by
     own = () if CLANG in macros() else GCC_FLAGS
     compile_ = [*command(), *FLAGS, *own, *target_flags(), *flags]
     try:
-        with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        with (
+            Stage(doing, units if units > 1 else None) as stage,
+            tempfile.TemporaryDirectory(prefix="weft-") as folder,
+        ):
             source, made = Path(folder) / "program.c", Path(folder) / "program.so"
             source.write_text(text, encoding="utf-8")
             objects = [str(source)]
@@ -236,8 +240,11 @@ def build(text: str, name: str, flags: Sequence[str] = (), units: int = 1) -> by
                     [*compile_, f"-DUNIT={unit}", "-c", str(source), "-o", each]
                     for unit, each in enumerate(objects)
                 ]
+                results = []
                 with ThreadPoolExecutor(units) as pool:
-                    results = list(pool.map(_result, commands, [doing] * units))
+                    for each in pool.map(_result, commands, [doing] * units):
+                        results.append(each)
+                        stage.advance()
                 log, code = next((each for each in results if each[1]), ("", 0))
             if not code:
                 link = [*compile_, "-shared", *objects, "-o", str(made), "-lm", "-lpthread"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import BackendError
+from weft.report.progress import Stage
 from weft.support.locks import cached_property, renewed
 from weft_c import OPENCL, Processor
 from weft_c.runtime.device import DeviceMemory, OpenDevice
@@ -121,7 +122,7 @@ class Device(OpenDevice):
         cl = self.cl
         # pyopencl caches binaries, and the source of failed builds, on disk; drivers have caches of
         # their own. A query of the program before the build disables both, with a warning.
-        with _building, warnings.catch_warnings():
+        with Stage(f"building {name}"), _building, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = cl.Program(self.context, source)
             program.get_info(cl.program_info.REFERENCE_COUNT)

@@ -21,6 +21,7 @@ import weft
 from weft.errors import WeftError
 from weft.ir import interpreter
 from weft.ir.op import Op
+from weft.report.progress import Stage
 from weft.transforms.capture import capture
 from weft_onnx.errors import NodeError
 from weft_onnx.initializers import initializers
@@ -192,8 +193,14 @@ class Tracer:
 
     def run(self) -> Cut | None:
         """Trace to the end, or to the cut that is returned."""
+        outermost = self.frames[0]
+        with Stage("tracing nodes", len(outermost.body.nodes)) as stage:
+            return self._run(outermost, stage)
+
+    def _run(self, outermost: Frame, stage: Stage) -> Cut | None:
         while self.frames:
             frame = self.frames[-1]
+            stage.done = outermost.next
             if frame.next == len(frame.body.nodes):
                 self.frames.pop()
                 results = [self._result(frame, name) for name in frame.body.outputs]

@@ -186,7 +186,7 @@ class _Answer:
 def _answer(task: dict[str, Any], **variables: str) -> _Answer:
     """Do a task in another process; what that prints is quoted if it does not end well."""
     message = json.dumps({**task, "path": sys.path})
-    environment = {**os.environ, "WEFT_CACHE": "0", **variables}
+    environment = {**os.environ, "WEFT_CACHE": "0", "WEFT_PROGRESS": "off", **variables}
     try:
         done = subprocess.run(
             [sys.executable, "-c", _START, message],

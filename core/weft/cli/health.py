@@ -27,6 +27,7 @@ from weft.plugins.entrypoints import (
     survey,
 )
 from weft.plugins.registry import BACKENDS, PASSES, PluginRecord
+from weft.report.progress import chosen_display
 from weft.support.spelling import closest
 
 SLOW = 2.0
@@ -47,6 +48,7 @@ _VARIABLES = {
     "WEFT_OPENCL_DEVICE": "the OpenCL device: its number, a part of its name, or platform:device",
     "WEFT_PASSES": "passes of the default pipeline: +name, +name@before or -name, with commas",
     "WEFT_PREFER": "which distribution wins a clash: group:name=distribution, with commas",
+    "WEFT_PROGRESS": "where long work is shown: auto (a terminal or a notebook), on, or off",
     "OPENBLAS_CORETYPE": f"{_SLOW_CORETYPE} makes matmul about half as fast",
     "OPENBLAS_NUM_THREADS": "threads of a matmul; all cores where it is not set",
     "POCL_AFFINITY": "1 binds PoCL's threads to a core each, 0 leaves them to the system",
@@ -200,7 +202,7 @@ def _remark(name: str, value: str, backends: Iterable[Tried]) -> str:
         return "" if value in usable else "; this one is not usable"
     if name == "WEFT_DISABLE_PLUGINS":
         return "".join(map(_remark_on_disabled, filter(None, map(str.strip, value.split(",")))))
-    if name in ("WEFT_PASSES", "WEFT_PREFER"):
+    if name in ("WEFT_PASSES", "WEFT_PREFER", "WEFT_PROGRESS"):
         return _problem_of(name)
     if name.startswith("WEFT_") and name not in _VARIABLES:
         close = closest(name, _VARIABLES)
@@ -220,11 +222,13 @@ def _remark_on_disabled(word: str) -> str:
 
 
 def _problem_of(name: str) -> str:
-    """Return what is wrong with the setting of passes or preferences, or nothing."""
+    """Return what is wrong with a setting, or nothing."""
     entries = survey().entries
     try:
         if name == "WEFT_PASSES":
             switches().applied(DEFAULT_PIPELINE)
+        elif name == "WEFT_PROGRESS":
+            chosen_display()
         else:
             for key in preferences():
                 if key not in entries:

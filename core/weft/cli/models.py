@@ -10,8 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from weft.cli.examination import statuses
 from weft.cli.run import computation_of, given_arrays, plan_of, read_graph, reported
@@ -19,6 +17,7 @@ from weft.cli.tables import cells, show, show_json, table
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.plan.plan import Plan
+from weft.report.progress import Stage
 from weft.runtime.computation import Computation
 from weft.runtime.factory import make_transformer
 from weft.runtime.importers import ImportedGraph
@@ -37,14 +36,17 @@ def show_model(
     """Show a graph's inputs and outputs, ops, parameters, and memory and kernels on backends."""
     with reported():
         graph = read_graph(model)
-        usable = [each.status.name for each in statuses() if each.status.usable]
         plans: dict[str, Plan] = {}
         captured = None
-        for name in backend or usable:
-            with make_transformer(name) as transformer:
-                computation = computation_of(graph, transformer)
-                captured = captured or computation.graph
-                plans[name] = plan_of(computation)
+        names = backend or _usable()
+        with Stage("planning", len(names)) as stage:
+            for name in names:
+                stage.part = name
+                with make_transformer(name) as transformer:
+                    computation = computation_of(graph, transformer)
+                    captured = captured or computation.graph
+                    plans[name] = plan_of(computation)
+                stage.advance()
         assert captured is not None, "NumPy is always usable"
         found = _description(graph, captured.ops, plans)
     if as_json:
@@ -67,6 +69,11 @@ def show_model(
     for name, each in found["backends"].items():
         listed.add_row(*cells(name, str(each["kernels"]), str(each["memory"])))
     show(listed)
+
+
+def _usable() -> list[str]:
+    with Stage("looking for usable backends"):
+        return [each.status.name for each in statuses() if each.status.usable]
 
 
 def _description(
@@ -173,19 +180,16 @@ def _random(random: np.random.Generator, op: Any) -> Any:
 
 
 def _timed(computation: Computation, arguments: list[Any], repeat: int) -> dict[str, Any]:
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("compiling", total=repeat)
-        start = time.perf_counter()
-        computation(*arguments)
-        first = time.perf_counter() - start
-        seconds = []
-        progress.update(task, description="calling")
+    start = time.perf_counter()
+    computation(*arguments)
+    first = time.perf_counter() - start
+    seconds = []
+    with Stage("calling", repeat) as stage:
         for _ in range(repeat):
             start = time.perf_counter()
             computation(*arguments)
             seconds.append(time.perf_counter() - start)
-            progress.advance(task)
+            stage.advance()
     program = computation.program
     return {
         "first": first,

@@ -15,6 +15,7 @@ from weft.plan.plan import Plan, make_plan
 from weft.plan.step_comparison import compare_steps
 from weft.plugins.blame import blaming, origin_of
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
+from weft.report.progress import Stage
 from weft.runtime import importers
 from weft.runtime.array_files import (
     Array,
@@ -96,7 +97,8 @@ def read_graph(model: Path, constants: Path | None = None, without: bool = False
     """Return the graph in a file; `without` values of constants if nothing will be computed."""
     with _values(constants, without) as values:
         importer = importers.importer_for(model)
-        with blaming(origin_of(importer), f"while it read {model}", extends=False):
+        doing = f"while it read {model}"
+        with Stage(f"reading {model}"), blaming(origin_of(importer), doing, extends=False):
             return importer.read(model, values)
 
 

@@ -20,6 +20,7 @@ from weft.ir.storage import placeholder
 from weft.ops.arguments import checked_integer
 from weft.ops.linalg import matmul
 from weft.report.profile import Profile, Rates, make_rows
+from weft.report.progress import Stage
 from weft.report.recorder import Event, Recorder, Recording
 from weft.support.digest import digest_of
 from weft.transforms.capture import capture
@@ -82,13 +83,15 @@ def _recorded_calls(
 ) -> list[tuple[float, float, Recording]]:
     """Return start, end and recording of each call."""
     calls = []
-    for number in range(WARM_UP + repeat):
-        start = perf_counter()
-        recorded(*arrays)
-        end = perf_counter()
-        recording = recorder.take()
-        if number >= WARM_UP:
-            calls.append((start, end, recording))
+    with Stage(f"calling {recorded.graph.name}", WARM_UP + repeat) as stage:
+        for number in range(WARM_UP + repeat):
+            start = perf_counter()
+            recorded(*arrays)
+            end = perf_counter()
+            recording = recorder.take()
+            if number >= WARM_UP:
+                calls.append((start, end, recording))
+            stage.advance()
     return calls
 
 
@@ -121,7 +124,8 @@ def machine_rates(transformer: Transformer) -> Rates:
         return _known[key]
     found = None if is_off() else open_cache().read(key)
     if found is None:
-        rates = Rates(_copy_rate(transformer), _matmul_rate(transformer))
+        with Stage("measuring a copy and a matrix product"):
+            rates = Rates(_copy_rate(transformer), _matmul_rate(transformer))
         if rates.copy and rates.matmul and not is_off():
             open_cache().write(key, json.dumps([rates.copy, rates.matmul]).encode())
     else:

@@ -35,6 +35,7 @@ from weft.plan.plan import CONSTANT, make_plan
 from weft.plan.rematerialisation import checked_limit
 from weft.plugins import contributions
 from weft.plugins.blame import blaming, guarded, origin_of
+from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime import nonfinite
 from weft.runtime.computation import Computation
@@ -297,8 +298,9 @@ class Transformer(DeviceMemory):
         """Transform, allocate and initialise; an error undoes all of it."""
         init = self._init
         try:
-            with self.memory_restored_on_error():
-                everything = self._transform_computations(pending)
+            with _stage(pending) as stage, self.memory_restored_on_error():
+                everything = self._transform_computations(pending, stage)
+                stage.part = "initial values"
                 self.allocate([program for _, program in everything])
                 self.set_initial_constants()
                 for _, program in everything[len(pending) :]:
@@ -311,19 +313,22 @@ class Transformer(DeviceMemory):
             raise
 
     def _transform_computations(
-        self, pending: list[tuple[Computation, Program]]
+        self, pending: list[tuple[Computation, Program]], stage: Stage
     ) -> list[tuple[Computation, Program]]:
         """Transform new programs; returns them, then those of their initialisers.
 
         Buffers and initialisers of earlier computations are reused.
         """
+        stage.part = "passes"
         self._restore_or_run_passes(program for _, program in pending)
         everything = [*pending, *self._init_computation(pending)]
         initial = {program for _, program in everything[len(pending) :]}
+        stage.part = "plan"
         for _, program in everything:
             if not program.is_restored:
                 program.plan = make_plan(program.graph, self.target, self.memory_limit)
         self.transform_allocate([program for _, program in everything])
+        stage.part = "code"
         for made, program in everything:
             if not program.is_restored:
                 steps = program.plan.steps
@@ -517,6 +522,13 @@ class Transformer(DeviceMemory):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _stage(pending: Sequence[tuple[Computation, Program]]) -> Stage:
+    """Return the stage in which computations are compiled."""
+    names = list(dict.fromkeys(made.name for made, _ in pending))
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return Stage(f"compiling {names[0]}{more}" if names else "compiling")
 
 
 def _raise_from(failures: dict[Program, Exception], program: Program) -> NoReturn:

@@ -16,6 +16,7 @@ import pytest
 
 import weft
 from weft.errors import BackendError, CheckFailed, IndexOutOfRange, StateError
+from weft.report.progress import Stage
 from weft_c.source.functions import HostCall
 from weft_native import compiler, executor, program_text
 from weft_native.executor import NativeKernelGroup
@@ -103,6 +104,20 @@ def test_units_are_compiled_at_the_same_time(
         np.testing.assert_array_equal(one, other)
     assert group_of(parts).text.units == 3
     assert parts.source.count("#if UNIT == 2") > 1
+
+
+def test_units_are_counted_as_they_are_done(
+    has_compiler: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Stage] = []
+
+    def noted(title: str, total: int | None) -> Stage:
+        made.append(Stage(title, total))
+        return made[-1]
+
+    monkeypatch.setattr(compiler, "Stage", noted)
+    compiler.build("static int unit = UNIT;", "a test", units=2)
+    assert [(each.title, each.total, each.done) for each in made] == [("compiling a test", 2, 2)]
 
 
 def test_an_error_in_any_unit_is_reported(has_compiler: None) -> None:

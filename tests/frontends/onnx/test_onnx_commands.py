@@ -10,6 +10,7 @@ from onnx_models import declared, made, node
 from typer.testing import CliRunner
 
 from weft.cli.app import app
+from weft.report import progress
 
 
 @pytest.fixture
@@ -50,6 +51,34 @@ def test_a_model_is_shown(path):
     text = command("show", path, "--backend", "numpy")
     for word in ("inputs", "Matmul", "parameters", "numpy"):
         assert word in text
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("run", ["tracing nodes", "compiling run"]),
+        ("show", ["tracing nodes", "planning"]),
+        ("bench", ["tracing nodes", "compiling run", "calling"]),
+        ("profile", ["tracing nodes", "compiling run", "calling run"]),
+    ],
+)
+def test_what_a_command_is_at_can_be_shown(path, tmp_path, monkeypatch, name, steps):
+    entered = []
+    enter = progress._board.enter
+
+    def note(stage):
+        entered.append(stage)
+        enter(stage)
+
+    monkeypatch.setattr(progress._board, "enter", note)
+    np.save(tmp_path / "x.npy", np.ones((1, 3), "float32"))
+    given = ["--input", f"x={tmp_path / 'x.npy'}"] if name == "run" else []
+    command(name, path, "--backend", "numpy", *given)
+    titles = [each.title for each in entered]
+    assert titles[0] == f"reading {path}"
+    assert [each for each in titles if each in steps][: len(steps)] == steps
+    (traced,) = [each for each in entered if each.title == "tracing nodes"]
+    assert traced.done == traced.total == 2
 
 
 def test_a_model_is_timed(path):
