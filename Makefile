@@ -66,8 +66,12 @@ docs: $(READY)
 support: $(READY)
 	$(BIN)/python docs/support.py
 
+# weft over NumPy on each backend, and beside other tools, which the extra `bench` installs: the last
+# command writes the table of the README.
 bench: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/peers.py --backend native --summary
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "weft needs Python 3.11 or newer, this is " + sys.version)'

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,18 @@ from rich.table import Table
 from work import OWN, WORK, Work
 
 RESULTS = FOLDER / "RESULTS.md"
+README = FOLDER.parent / "README.md"
+SUMMARY = (
+    "call",
+    "chain-1e5",
+    "chain-1e7",
+    "layer-norm",
+    "softmax",
+    "mlp-step",
+    "cnn-step",
+    "block",
+)
+"""The work in the table of the README."""
 COMPILERS = ("gcc", "clang")
 """Compilers of weft's native backend that may be named; each has a table of its own."""
 
@@ -114,23 +127,34 @@ def markdown(found: Sequence[Outcome], chosen: Sequence[str], where: str) -> str
     return "\n".join(lines)
 
 
-def marks(compiler: str | None) -> tuple[str, str]:
-    """Return the comments around the table of a compiler; that of the default compiler for None."""
-    name = "peers" if compiler is None else f"peers {compiler}"
+def summary(found: Sequence[Outcome], chosen: Sequence[str], where: str) -> str:
+    """Return the table of the README: the time of each tool over that of weft."""
+    tools = [tool for tool in chosen if tool != "weft"]
+    lines = [f"| time over weft's | {' | '.join(tools)} |", "|---" * (len(tools) + 1) + "|"]
+    for each in found:
+        known = each.samples.seconds
+        ratios = [each.samples.ratio(tool, "weft") if tool in known else None for tool in tools]
+        cells = ["" if ratio is None else f"{ratio:.2g}" for ratio in ratios]
+        lines.append(f"| {each.work.what} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", where])
+
+
+def marks(name: str) -> tuple[str, str]:
+    """Return the comments around a table."""
     return f"<!-- generated {name}: begin -->", f"<!-- generated {name}: end -->"
 
 
-def write(section: str, compiler: str | None) -> None:
-    """Replace the section of a compiler in the page of results."""
-    opening, closing = marks(compiler)
-    text = RESULTS.read_text(encoding="utf-8")
+def write(section: str, page: Path, name: str) -> None:
+    """Replace a section of a page."""
+    opening, closing = marks(name)
+    text = page.read_text(encoding="utf-8")
     before, begin, rest = text.partition(opening)
     _, end, after = rest.partition(closing)
     if not begin or not end:
-        raise SystemExit(f"{RESULTS.name} lacks the marks {opening} and {closing}")
-    fresh = RESULTS.with_suffix(".new")
+        raise SystemExit(f"{page.name} lacks the marks {opening} and {closing}")
+    fresh = page.with_suffix(".new")
     fresh.write_text(f"{before}{begin}\n{section}\n{end}{after}", encoding="utf-8")
-    fresh.replace(RESULTS)
+    fresh.replace(page)
 
 
 def versions(chosen: Sequence[str]) -> str:
@@ -150,6 +174,7 @@ def main() -> None:
     parser.add_argument("--backend", default="numpy", help="the backend of weft to measure")
     parser.add_argument("--compiler", choices=COMPILERS, help="the compiler of the native backend")
     parser.add_argument("--write", action="store_true", help=f"write the table to {RESULTS.name}")
+    parser.add_argument("--summary", action="store_true", help=f"write the table of {README.name}")
     given = parser.parse_args()
     if given.compiler is not None:
         os.environ["WEFT_CC"] = given.compiler
@@ -158,7 +183,7 @@ def main() -> None:
     chosen = ["numpy", "weft", *(name for name in given.tool or TOOLS if name not in OWN)]
     console = Console(width=None if sys.stdout.isatty() else 170)
     found = []
-    for name in given.only or WORK:
+    for name in given.only or (SUMMARY if given.summary else WORK):
         with console.status(f"measuring {name}"):
             found.append(outcome(WORK[name](), chosen, given.rounds))
     shown = Table(*heading(chosen))
@@ -166,15 +191,18 @@ def main() -> None:
         shown.add_row(*cells)
     compiled = "" if given.compiler is None else f" with {given.compiler}"
     where = (
-        f"Speeds over eager NumPy, measured on {datetime.now(UTC):%Y-%m-%d} on {cores()} cores, "
+        f"measured on {datetime.now(UTC):%Y-%m-%d} on {cores()} cores, "
         f"weft's backend {given.backend}{compiled}; {versions(chosen)}; BLAS of NumPy: {blas()}."
     )
-    console.print(where, shown)
+    console.print(f"Speeds over eager NumPy, {where}", shown)
     for each in found:
         for tool, why in each.reasons.items():
             console.print(f"{each.work.what}: without {tool}: {why}")
     if given.write:
-        write(markdown(found, chosen, where), given.compiler)
+        name = "peers" if given.compiler is None else f"peers {given.compiler}"
+        write(markdown(found, chosen, f"Speeds over eager NumPy, {where}"), RESULTS, name)
+    if given.summary:
+        write(summary(found, chosen, where[0].upper() + where[1:]), README, "ratios")
 
 
 if __name__ == "__main__":

@@ -72,19 +72,40 @@ def test_weft_itself_is_never_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         peers.outcome(WORK["call"](), ["numpy", "weft"], 2)
 
 
-def test_a_section_is_written_between_its_marks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = tmp_path / "RESULTS.md"
-    monkeypatch.setattr(peers, "RESULTS", page)
+def test_a_summary_has_the_time_of_each_tool_over_that_of_weft(outcome: peers.Outcome) -> None:
+    seconds = outcome.samples.seconds
+    seconds["weft"], seconds["numpy"], seconds["double"] = [2.0, 2.0], [5.0, 5.0], [1.0, 1.0]
+    section = peers.summary([outcome], ["numpy", "weft", "double", "missing"], "Somewhere.")
+    assert section.splitlines() == [
+        "| time over weft's | numpy | double | missing |",
+        "|---|---|---|---|",
+        "| chain of ten, 1e3 | 2.5 | 0.5 |  |",
+        "",
+        "Somewhere.",
+    ]
+
+
+def test_a_section_is_written_between_its_marks(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
     page.write_text("no marks")
-    with pytest.raises(SystemExit, match="lacks the marks"):
-        peers.write("new", None)
-    for compiler in (None, "clang"):
-        opening, closing = peers.marks(compiler)
-        page.write_text(f"before\n{opening}\nold\n{closing}\nafter\n")
-        peers.write("new", compiler)
-        assert page.read_text() == f"before\n{opening}\nnew\n{closing}\nafter\n"
+    with pytest.raises(SystemExit, match=r"page\.md lacks the marks"):
+        peers.write("new", page, "peers")
+    assert page.read_text() == "no marks"
+    opening, closing = peers.marks("peers")
+    page.write_text(f"before\n{opening}\nold\n{closing}\nafter\n")
+    peers.write("new", page, "peers")
+    assert page.read_text() == f"before\n{opening}\nnew\n{closing}\nafter\n"
+    assert list(tmp_path.iterdir()) == [page]
+
+
+@pytest.mark.parametrize(
+    ("page", "names"), [(peers.RESULTS, ["peers", "peers clang"]), (peers.README, ["ratios"])]
+)
+def test_the_pages_have_the_marks(page: Path, names: list[str]) -> None:
+    text = page.read_text()
+    for name in names:
+        opening, closing = peers.marks(name)
+        assert text.index(opening) < text.index(closing)
 
 
 def test_not_a_number_is_not_close() -> None:

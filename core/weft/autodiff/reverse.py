@@ -225,7 +225,7 @@ def _add_to_results(op: Op, adjoints: dict[Op, Any], key: Any, adjoint: Any) -> 
 def _contributions(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
     if isinstance(adjoint, Missing):
         return [adjoint.through(op)] * len(meaning.args)
-    with scope.pinned_reads(meaning):
+    with scope.adjoints_of(op):
         rule = _rule_of(type(meaning)) if _overrides else None
         try:
             if rule is not None:

@@ -127,10 +127,11 @@ def pinned(versions: Mapping[Any, Op | None]) -> _Entered:
     return _changed(pinned=dict(versions)) if versions else _Entered(current.get())
 
 
-def pinned_reads(op: Op) -> _Entered:
-    """Make ops built inside read the versions of state that `op` read."""
-    reads = zip(op.args, op.reads, strict=True)
-    return pinned({arg: read for arg, read in reads if arg.is_state})
+def adjoints_of(op: Op) -> _Entered:
+    """Give ops built inside the location of `op`, and the versions of state that it read."""
+    reads = zip(op.meaning.args, op.meaning.reads, strict=True)
+    versions = {arg: read for arg, read in reads if arg.is_state}
+    return _changed(location=op.location, **({"pinned": versions} if versions else {}))
 
 
 def located(location: Location) -> _Entered:

@@ -205,3 +205,18 @@ def test_a_failed_check_ends_the_call(transformer, build, argument, words):
     assert "test_gradients.py" in str(caught.value)
     assert isinstance(caught.value, AssertionError)
     assert computation([1, 2, 3])[1] == 2
+
+
+def test_gradients_of_any_order_have_the_lines_of_the_forward_ops():
+    x = weft.placeholder((3,), name="x")
+    root = weft.sqrt(x)
+    wave = weft.sin(root)
+    total = weft.sum(wave)
+    first = weft.deriv(total, x)
+    second = weft.deriv(weft.sum(first), x)
+    forward = {op.location for op in (root, wave, total)}
+    for gradient in (first, second):
+        lines = {op.location for op in weft.capture([gradient], [x]).ops if op.args}
+        assert {root.location, wave.location} <= lines
+        assert len(lines - forward) <= 2  # the seeds have the lines of the derivs
+    assert first.location == root.location

@@ -111,13 +111,14 @@ def test_recorders_of_all_ops_see_what_captured_ops_hides():
     assert hidden_from == [first]
 
 
-def test_pinned_reads_hold_for_the_states_of_one_op_alone():
+def test_adjoints_read_the_states_of_their_op_as_it_did_and_have_its_location():
     v, w = weft.variable(()), weft.variable(())
     y = v * 2
     weft.assign(v, 1)
     second = weft.assign(w, 1)
-    with scope.pinned_reads(y):
+    with scope.adjoints_of(y):
         pinned, free = v + 1, w + 1
+    assert pinned.location == free.location == y.location
     assert len(pinned.other_deps) == 0
     assert list(free.other_deps) == [second]
 
