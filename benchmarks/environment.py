@@ -17,6 +17,9 @@ import numpy as np
 
 FOLDER = Path(__file__).parent
 
+STARTED_WITH = dict(os.environ)
+"""The variables that this process was started with; packages such as scikit-learn add some."""
+
 TUNING = (
     "BLIS_", "GOTO_", "KMP_", "MALLOC_", "MKL_", "NUMEXPR_", "OMP_", "OPENBLAS_", "VECLIB_",
     "WEFT_CACHE", "WEFT_DUMP",
@@ -30,16 +33,25 @@ KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "10000000000"}
 """What makes the C library keep freed memory; fetching fresh memory costs eager code the most."""
 
 
+CHILD = "BENCHMARK_CHILD"
+"""A variable of processes that begin with `untuned` variables."""
+
+
 def untuned(keep_memory: bool = False) -> dict[str, str]:
     """Return this process's variables without those that tune, or with memory kept."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(TUNING)}
-    return kept | NO_CACHE | (KEEP_MEMORY if keep_memory else {})
+    kept = {name: text for name, text in STARTED_WITH.items() if not name.startswith(TUNING)}
+    return kept | NO_CACHE | {CHILD: "1"} | (KEEP_MEMORY if keep_memory else {})
 
 
 def require_untuned(keep_memory: bool = False) -> None:
-    """Go on in a child process, and exit with its status, if this one sees other variables."""
+    """Go on in a child process, and exit with its status, if this one began with other variables.
+
+    Raises RuntimeError in a child that is to have another child, which would never end.
+    """
     wanted = untuned(keep_memory)
-    if dict(os.environ) != wanted:
+    if wanted != STARTED_WITH:
+        if CHILD in STARTED_WITH:
+            raise RuntimeError("something changes the variables of child processes as they begin")
         command = [sys.executable, *sys.orig_argv[1:]]
         raise SystemExit(subprocess.run(command, env=wanted, check=False).returncode)
 

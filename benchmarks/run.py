@@ -36,6 +36,7 @@ BENCHMARKS = (
     "decode",
     "mnist_script",
     "scalar_call",
+    "profiles",
     "first_result",
     "import_time",
     "compile_time",
@@ -54,6 +55,7 @@ ON_DEVICES = (
     "decode",
     "mnist_script",
     "scalar_call",
+    "profiles",
     "first_result",
 )
 """The benchmarks that say something about backends beside NumPy."""

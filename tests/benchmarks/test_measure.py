@@ -94,13 +94,22 @@ def test_memory_of_a_program_has_its_temporary_values():
 
 @pytest.mark.parametrize("keep_memory", [False, True])
 def test_variables_that_tune_are_left_out(monkeypatch, keep_memory):
-    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("MALLOC_MMAP_MAX_", "7")
+    tuning = {"OPENBLAS_CORETYPE": "Haswell", "OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "7"}
+    monkeypatch.setattr(environment, "STARTED_WITH", environment.STARTED_WITH | tuning)
     found = environment.untuned(keep_memory)
     assert not {"OPENBLAS_CORETYPE", "OMP_NUM_THREADS"} & set(found)
     assert found.get("MALLOC_MMAP_MAX_") == ("0" if keep_memory else None)
     assert found["PATH"] == os.environ["PATH"]
+
+
+def test_a_process_has_one_child_whatever_changes_its_variables(monkeypatch):
+    monkeypatch.setattr(environment, "STARTED_WITH", environment.untuned())
+    monkeypatch.setenv("KMP_INIT_AT_FORK", "FALSE")  # as scikit-learn does
+    environment.require_untuned()
+    changed = environment.untuned() | {"OMP_NUM_THREADS": "1"}
+    monkeypatch.setattr(environment, "STARTED_WITH", changed)
+    with pytest.raises(RuntimeError, match="changes the variables"):
+        environment.require_untuned()
 
 
 def test_a_script_measures_in_a_process_without_them():
