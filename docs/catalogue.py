@@ -1,20 +1,25 @@
 """Writes the page of all ops, `ops.md`, from signatures, docstrings and the op table.
 
-Run it after a public function has changed: ``make docs``. A test fails while the page is stale.
+Run it after a public function has changed: ``make docs``. A test fails while the page is stale. The
+site has a page for each family too (`write_family_pages`), with what `op_facts` finds.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 import weft
-from weft.testing.table import TABLE
+
+sys.path.append(str(Path(__file__).parent))
+from op_facts import BACKENDS, Facts, facts
 
 PAGE = Path(__file__).with_name("ops.md")
 
@@ -26,8 +31,20 @@ the rest. This page is written by `docs/catalogue.py`. [Semantics](semantics.md)
 all of them: dtypes, broadcasting, NaN, overflow, ties, gradients. [Primitives](primitives.md) lists
 what a backend must have, [support](support.md) what each backend was found to do.
 
-*∂* marks what has a gradient. Axes may be positional or named, except where a function says
-otherwise.
+*∂* marks what has a gradient. The last column names the backends that have a rule for each op that
+a plain use builds; the others run what these decompose into. *C* stands for native, OpenCL and
+CuPy. Axes may be positional or named, except where a function says otherwise.
+"""
+
+HEAD_OF_FAMILIES = """\
+# Operations by family
+
+Each function with its formula, shapes, dtypes and gradient, the ops that it builds, and the
+backends that run these as they are. [Operations](../../ops.md) lists all of them on one page.
+
+```{toctree}
+:maxdepth: 1
+
 """
 
 FAMILIES = (
@@ -48,35 +65,108 @@ def page() -> str:
     return HEAD + "".join(_family(name) for name in FAMILIES)
 
 
-def functions(module: Any) -> dict[str, Callable[..., Any]]:
+def functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
     """Return the public functions of a family by name, aliases included."""
     found = ((name, getattr(module, name)) for name in module.__all__)
     return {name: value for name, value in found if inspect.isfunction(value)}
 
 
 def _family(name: str) -> str:
-    module = importlib.import_module(name if "." in name else f"weft.ops.{name}")
+    module = _module(name)
     found = functions(module)
     if not found:
         return ""
     title = (module.__doc__ or "").partition("\n")[0].rstrip(".")
-    lines = ["", f"## {title}", "", "| function | gives | |", "| --- | --- | --- |"]
+    lines = [
+        "",
+        f"## {title}",
+        "",
+        "| function | gives | | whole on |",
+        "| --- | --- | --- | --- |",
+    ]
     return "\n".join([*lines, *_rows(found)]) + "\n"
 
 
 def _rows(found: dict[str, Callable[..., Any]]) -> Iterator[str]:
     for name, function in sorted(found.items(), key=lambda item: item[0].lower()):
         if name != function.__name__:
-            yield f"| `{name}` | is `{function.__name__}` | |"
+            yield f"| `{name}` | is `{function.__name__}` | | |"
             continue
-        mark = "∂" if has_gradient(name) else ""
-        yield f"| `{name}{_signature(function)}` | {_gives(function)} | {mark} |"
+        found = facts(name)
+        mark = "∂" if found and found.gradient else ""
+        whole = _whole(found) if found else ""
+        yield f"| `{name}{_signature(function)}` | {_gives(function)} | {mark} | {whole} |"
 
 
-def has_gradient(name: str) -> bool:
-    """Whether any row of the op table differentiates a function."""
-    function = getattr(weft, name)
-    return any(row.gradients for row in TABLE if getattr(weft, row.function) is function)
+def _whole(found: Facts) -> str:
+    return "all" if len(found.whole) == len(BACKENDS) else ", ".join(found.whole)
+
+
+def write_family_pages(folder: Path) -> None:
+    """Write a page for each family, and one that lists them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    modules = {name.rpartition(".")[2]: _module(name) for name in FAMILIES}
+    texts = {name: family_page(module) for name, module in modules.items() if functions(module)}
+    texts["index"] = HEAD_OF_FAMILIES + "".join(f"{name}\n" for name in texts) + "```\n"
+    for path in folder.glob("*.md"):
+        if path.stem not in texts:
+            path.unlink()
+    for stem, text in texts.items():
+        path = folder / f"{stem}.md"
+        # Sphinx reads again what is newer than its last build.
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def family_page(module: ModuleType) -> str:
+    """Return the page of a family: its functions with their facts, and its op classes."""
+    title, _, rest = (module.__doc__ or "").strip().partition("\n")
+    parts = [f"# {title.rstrip('.')}", rest.strip()]
+    found = sorted(functions(module).items(), key=lambda item: item[0].lower())
+    for name, function in found:
+        if name == function.__name__:
+            aliases = [other for other, value in found if value is function and other != name]
+            parts.append(_directive("autofunction", name))
+            if aliases:
+                parts.append(f"Also called {', '.join(f'`weft.{alias}`' for alias in aliases)}.")
+            parts.append("\n".join(_facts_table(name)))
+    classes = [name for name in module.__all__ if _is_own_class(module, name)]
+    if classes:
+        parts += ["## Op classes", *(_directive("autoclass", name) for name in classes)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(name if "." in name else f"weft.ops.{name}")
+
+
+def _is_own_class(module: ModuleType, name: str) -> bool:
+    value = getattr(module, name)
+    is_op = inspect.isclass(value) and issubclass(value, weft.Op)
+    return is_op and value.__module__ == module.__name__ and value.__name__ == name
+
+
+def _directive(kind: str, name: str) -> str:
+    return f"```{{eval-rst}}\n.. {kind}:: weft.{name}\n```"
+
+
+def _facts_table(name: str) -> Iterator[str]:
+    found = facts(name)
+    if found is None:
+        return
+    yield from ("| | |", "| --- | --- |")
+    shapes = (f"`{operands}` → `{result}`" for operands, result in found.shapes)
+    yield f"| shapes, for example | {'; '.join(shapes)} |"
+    yield f"| dtypes, as tested | {', '.join(found.dtypes)} |"
+    yield f"| gradient | {found.gradient or 'none'} |"
+    yield f"| builds | {_classes(found.ops)} |"
+    if found.primitives != found.ops:
+        yield f"| decomposes into | {_classes(found.primitives)} |"
+    yield f"| runs whole on | {_whole(found) or 'none: backends run what it decomposes into'} |"
+
+
+def _classes(names: Iterable[str]) -> str:
+    return ", ".join(f"`weft.{name}`" for name in names)
 
 
 def _signature(function: Callable[..., Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import weft
 
 DOCS = Path(__file__).parent
 sys.path += [str(DOCS), str(DOCS / "extensions")]
+
+import catalogue  # noqa: E402  # it is beside this file
 
 project = "weft"
 author = copyright = "the weft authors"  # Sphinx reads this name
@@ -38,7 +41,7 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 
 html_theme = "furo"
-html_title = "weft"
+html_title = f"weft {version}"
 html_copy_source = False
 html_math_renderer = "mathml"
 
@@ -63,6 +66,8 @@ intersphinx_mapping = {
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
 
 
 def without_index(
@@ -72,6 +77,22 @@ def without_index(
     for number in reversed(range(len(lines))):
         if lines[number].startswith(".. attribute:: "):
             lines.insert(number + 1, "   :no-index:")
+
+
+def without_any(
+    app: Sphinx,
+    what: str,
+    name: str,
+    value: object,
+    options: object,
+    signature: str | None,
+    result: str | None,
+) -> tuple[str | None, str | None]:
+    """Leave out that a parameter may be anything."""
+    if signature is not None:
+        signature = re.sub(r": ~?(typing\.)?Any = ", "=", signature)
+        signature = re.sub(r": ~?(typing\.)?Any(?=[,)])", "", signature)
+    return signature, result
 
 
 def module_with_source(app: Sphinx, module: str | None, attribute: str) -> str | None:
@@ -86,6 +107,9 @@ def module_with_source(app: Sphinx, module: str | None, attribute: str) -> str |
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what follows Napoleon, which writes docstrings as reStructuredText."""
+    """Write the pages of all ops, and connect what follows Napoleon and viewcode."""
+    catalogue.write_family_pages(DOCS / "generated" / "ops")
+    # Napoleon has a priority of 500.
     app.connect("autodoc-process-docstring", without_index, priority=900)
+    app.connect("autodoc-process-signature", without_any)
     app.connect("viewcode-follow-imported", module_with_source)

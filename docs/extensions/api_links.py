@@ -1,7 +1,8 @@
 """Links names of weft in running text to their entries in the reference.
 
 The pages write ``weft.deriv`` in plain backticks, as they are read in the repository too. On the
-site each such literal is a link where the reference has the name.
+site each such literal is a link where the reference has the name. So are op classes without the
+``weft.``, and functions without it on the pages that list them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
 NAME = re.compile(r"(weft\w*(?:\.\w+)+)(?:\(.*\))?")
+CLASS = re.compile(r"(\w+Op)")
+FUNCTION = re.compile(r"(\w+)(?:\(.*\))?")
+LISTS = {"ops", "support"}
+"""The pages whose literals are functions of weft."""
 
 
 class ApiLinks(SphinxPostTransform):
@@ -29,20 +34,27 @@ class ApiLinks(SphinxPostTransform):
         domain = self.env.get_domain("py")
         assert isinstance(domain, PythonDomain)
         for literal in list(self.document.findall(nodes.literal)):
-            match = NAME.fullmatch(literal.astext())
-            if match is None or match[1] not in domain.objects or _is_link(literal):
+            name = self._name(literal.astext())
+            entry = domain.objects.get(name)
+            if entry is None or _is_link(literal):
                 continue
-            entry = domain.objects[match[1]]
-            if entry.docname != self.env.docname:
-                link = make_refnode(
-                    self.app.builder,
-                    self.env.docname,
-                    entry.docname,
-                    entry.node_id,
-                    literal.deepcopy(),
-                    match[1],
-                )
-                literal.replace_self(link)
+            link = make_refnode(
+                self.app.builder,
+                self.env.docname,
+                entry.docname,
+                entry.node_id,
+                literal.deepcopy(),
+                name,
+            )
+            literal.replace_self(link)
+
+    def _name(self, text: str) -> str:
+        """Return the name that a literal may stand for."""
+        if match := NAME.fullmatch(text):
+            return match[1]
+        pattern = FUNCTION if self.env.docname in LISTS else CLASS
+        match = pattern.fullmatch(text)
+        return f"weft.{match[1]}" if match else ""
 
 
 def _is_link(node: nodes.Node) -> bool:

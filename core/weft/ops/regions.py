@@ -45,11 +45,12 @@ def roi_align(
     """Return features of boxes in images, averaged over a grid of bins (He et al., 2017).
 
     `x` has the axes (N, C, H, W), `boxes` (R, 4) with rows x1, y1, x2, y2, and `batch_indices`, the
-    image index of each box, (R,). The result has the dtype of x and the axes (R, C, *output_size);
-    `output_size` is the number of bins along H and W. `spatial_scale` converts boxes to pixels.
-    Each bin is the mean of `sampling_ratio` x `sampling_ratio` evenly spaced samples. A sample is
-    bilinearly interpolated, and 0 more than one pixel outside the image. With `aligned` the center
-    of the first pixel is at 0.5; otherwise it is at 0, and boxes are at least one pixel long.
+    image index of each box, (R,). The result has the dtype of x and the axes
+    `(R, C, *output_size)`; `output_size` is the number of bins along H and W. `spatial_scale`
+    converts boxes to pixels. Each bin is the mean of `sampling_ratio` x `sampling_ratio` evenly
+    spaced samples. A sample is bilinearly interpolated, and 0 more than one pixel outside the
+    image. With `aligned` the center of the first pixel is at 0.5; otherwise it is at 0, and boxes
+    are at least one pixel long.
 
     A call with an image index out of range raises IndexOutOfRange. Raises AxesError for other axes
     or unknown H and W, and DTypeError for image indices that are not integers.
