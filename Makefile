@@ -60,6 +60,7 @@ docs: $(READY)
 	$(BIN)/python docs/layers.py
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/inventories.py
+	rm -rf out/site
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir out/doctrees $(SPHINXOPTS) docs out/site
 
 # Which backend computes which function, found by the conformance kit in some ten minutes.
