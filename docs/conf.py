@@ -43,6 +43,7 @@ myst_heading_anchors = 4
 html_theme = "furo"
 html_title = f"weft {version}"
 html_copy_source = False
+pygments_dark_style = "github-dark"
 html_math_renderer = "mathml"
 
 # `plot_gallery=0` on the command line builds the pages of the gallery without running it.
