@@ -26,7 +26,7 @@ SLOW = frozenset({
     "test_digits", "test_doctor", "test_gallery", "test_installed", "test_llama",
     "test_llama_decoding", "test_llama_files", "test_makefile", "test_popxl_mnist",
     "test_pytest_plugin", "test_report", "test_site", "test_together", "test_tutorial",
-    "test_walkthrough", "test_weft_command",
+    "test_tutorials", "test_walkthrough", "test_weft_command",
     # Kernels that compilers of C have to translate.
     "test_array_api", "test_cublas", "test_cuda_devices", "test_cuda_graphs",
     "test_cuda_kit_rows", "test_cuda_sources", "test_emulated_kit", "test_emulator",
