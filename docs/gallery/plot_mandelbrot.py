@@ -20,7 +20,7 @@ WIDTH, HEIGHT, LIMIT = 360, 270, 400
 
 c = weft.placeholder((HEIGHT, WIDTH), weft.complex64, name="c")
 z = weft.placeholder((HEIGHT, WIDTH), weft.complex64, name="z")
-count = weft.placeholder((HEIGHT, WIDTH), weft.int32, name="count")
+count = weft.placeholder((HEIGHT, WIDTH), weft.int32, name="stay")
 turn = weft.placeholder((), weft.int32, name="turn")
 
 
