@@ -8,7 +8,7 @@ they minimise
 
 .. math::
 
-    -\log p(y) = \tfrac12 y^\top K^{-1} y + \tfrac12 \log \det K + \tfrac{n}{2} \log 2\pi .
+    -\log p(y) = \frac{1}{2} y^\top K^{-1} y + \frac{1}{2} \log \det K + \frac{n}{2} \log 2\pi .
 
 The Cholesky factor of *K* gives both terms, and weft differentiates the factorisation.
 """

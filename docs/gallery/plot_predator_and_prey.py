@@ -4,7 +4,9 @@ Parameters of a differential equation, by the gradient through its solver
 
 Hares multiply, lynxes eat them and starve without them:
 
-.. math:: \dot h = \alpha h - \beta h l, \qquad \dot l = \delta h l - \gamma l .
+.. math::
+
+    \frac{dh}{dt} = \alpha h - \beta h l, \qquad \frac{dl}{dt} = \delta h l - \gamma l .
 
 The solver is a loop over Runge-Kutta steps, and :func:`weft.deriv` differentiates the loop. So the
 four parameters can be fitted to a few noisy counts.
