@@ -94,6 +94,7 @@ class NativeKernelGroup(GPUKernelGroup):
         self.launch_small()
         self.text = ProgramText(self)
         self.program.source = text = self.text.text(available_processors())
+        self.program.source_locations = self.text.line_locations
         self.program.code = self
         self.load(text)
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT, Buffer
 from weft.report.recorder import RESUMED
+from weft.support.source import Location
 from weft_c.matmul import blas
 from weft_c.runtime.control_flow import Choice, Repeat, While
 from weft_c.runtime.segments import Launch, Segment
-from weft_c.source.functions import HostCall, LibraryCall
+from weft_c.source.functions import HostCall, LibraryCall, Section
 
 if TYPE_CHECKING:
     from weft_native.executor import NativeKernelGroup
@@ -108,8 +109,8 @@ class ProgramText:
         The text of all units is the same; the macro ``UNIT`` tells which kernels one compiles.
         Unit 0 has everything else.
         """
-        parts = list(self.group.source.parts())
-        size = sum(len(text) for name, text in parts if name is not None)
+        sections = list(self.group.source.sections())
+        size = sum(len(each.text) for each in sections if each.name is not None)
         self.units = max(min(processors, size // UNIT_SIZE), 1)
         declared = [f"static int segment_{n}(char *const *b);" for n in range(len(self.segments))]
         functions = [self._segment(number, each) for number, each in enumerate(self.segments)]
@@ -121,22 +122,28 @@ class ProgramText:
         if self.units > 1:
             program = f"#if UNIT == 0\n{program}\n#endif\n"
         # GCC and Clang differ in their pragmas for unrolling: see UNROLL in prelude.h.
-        kernels = "\n".join(self._kernels(parts)).replace("#pragma unroll", "UNROLL")
-        return f"{kernels}\n{program}"
+        kernels = "\n".join(each.text for each in self._kernels(sections))
+        return f"{kernels.replace('#pragma unroll', 'UNROLL')}\n{program}"
 
-    def _kernels(self, parts: Iterable[tuple[str | None, str]]) -> Iterator[str]:
-        """Yield the parts of the source, each kernel in the unit that is the smallest so far."""
+    def line_locations(self) -> list[Sequence[Location]]:
+        """Return the user's lines behind each line of the kernels, which come first in the text."""
+        kernels = self._kernels(self.group.source.sections())
+        return [each.locations for each in kernels for _ in range(each.lines)]
+
+    def _kernels(self, sections: Iterable[Section]) -> Iterator[Section]:
+        """Yield the sections of the source, each kernel in the unit that is the smallest so far."""
         sizes = [0] * self.units
-        for name, text in parts:
+        for name, text, locations in sections:
             if name is None or self.units == 1:
-                yield text
+                yield Section(name, text, locations)
                 continue
             unit = sizes.index(min(sizes))
             sizes[unit] += len(text)
             shared = text.replace(f"static void {name}(", f"void {name}(", 1)
             start = shared.index(f"void {name}(")
             head = shared[start : shared.index(" {", start)]
-            yield f"#if UNIT == {unit}\n{shared}\n#else\n{head};\n#endif\n"
+            text = f"#if UNIT == {unit}\n{shared}\n#else\n{head};\n#endif\n"
+            yield Section(name, text, locations)
 
     def _entries(self) -> Iterator[str]:
         """Yield the functions that Python calls."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import linecache
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -155,18 +156,27 @@ class Code:
 
     def listing(self) -> str:
         """Return the listing of the program: each block once, then the calls with their arrays."""
-        first = self.first_calls()
-        texts = [self.block_text(call)[0] for call in first]
-        if self.is_single:
-            return texts[0]
-        counts = [sum(call.block == number for call in self.calls) for number in range(len(first))]
-        titled = [
-            f"# block{number}, called {_times(count)}\n{text}"
-            for number, (count, text) in enumerate(zip(counts, texts, strict=True))
-        ]
-        calls = [self._shown(line) for line in self.lines]
-        whole = "\n".join([f"def run({', '.join(self.signature)}):", *calls])
-        return "\n\n".join([*titled, f"# the program\n{whole}\n"])
+        return "".join(f"{line}\n" for line, _ in self._listed())
+
+    def listed_locations(self) -> list[list[source.Location]]:
+        """Return the user's lines behind each line of the listing: one or none."""
+        return [[] if location is None else [location] for _, location in self._listed()]
+
+    def _listed(self) -> Iterator[tuple[str, source.Location | None]]:
+        """Yield the lines of the listing, each with the user's line behind it."""
+        counts = Counter(call.block for call in self.calls)
+        for number, call in enumerate(self.first_calls()):
+            if not self.is_single:
+                yield f"# block{number}, called {_times(counts[number])}", None
+            text, places = self.block_text(call)
+            for line, place in zip(text.split("\n"), places, strict=False):
+                yield line, self.locations.get(call.origins[place])
+            if not self.is_single:
+                yield from (("", None), ("", None))
+        if not self.is_single:
+            yield "# the program", None
+            yield f"def run({', '.join(self.signature)}):", None
+            yield from ((self._shown(line), None) for line in self.lines)
 
     def _shown(self, line: Line) -> str:
         text = f"    {'    ' * line.depth}{line.python}"

@@ -272,6 +272,7 @@ class NumPyTransformer(Transformer):
     def _linked(self, program: Program, code: Code) -> Linked:
         """Compile code and attach it to a program."""
         program.code, program.source = code, code.listing
+        program.source_locations = code.listed_locations
         return Linked(code, SCOPE, program.name)
 
     def _runner(self, program: Program, linked: Linked) -> Callable[..., None]:

@@ -12,6 +12,7 @@ from weft.ir.op import Op
 from weft.kernels.indexing_maps import VIEWS
 from weft.plan.plan import ARENA
 from weft.runtime.program import Program
+from weft.support.source import Location, file_info
 
 CONTEXT_LINES = 3
 """The lines of source shown before and after an error."""
@@ -55,9 +56,9 @@ def excerpt(source: str, lines: Sequence[int]) -> str:
     )
 
 
-def kernel_and_lines(lines: Iterable[str], source: str, begin: int) -> str:
-    """Return the users' lines that a kernel computes, and the source around line `begin`."""
-    named = [f"  {line}" for line in lines]
+def kernel_and_lines(locations: Iterable[Location], source: str, begin: int) -> str:
+    """Return the user's lines that a kernel computes, and the source around line `begin`."""
+    named = [f"  {file_info(location)}" for location in locations]
     return "\n".join(["it computes:", *named, excerpt(source, [begin])])
 
 

@@ -118,6 +118,7 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         """Compile the program after the last `add_kernel`; raises BackendError if that fails."""
         self.launch_small()
         self.program.source = text = self.source.text
+        self.program.source_locations = self.source.line_locations
         self.program.code = self
         if self.source.functions:
             self.load(text)
@@ -153,7 +154,7 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         else:
             name = launch.function.name
             begin = self.source.line_of(name)
-            where = kernel_and_lines(self.source.lines[name], self.source.text, begin)
+            where = kernel_and_lines(self.source.locations[name], self.source.text, begin)
         found = self.device.failed(error, f"{doing}, starting {name}")
         return type(found)(f"{found.problem}\n{where}")
 

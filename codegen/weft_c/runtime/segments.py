@@ -133,6 +133,7 @@ class SegmentBuilder:
                 if not self._small.takes(work):
                     self.launch_small()
                 self._small.add(work)
+                self.source.locate(work)
                 continue
             self.launch_small()
             if isinstance(work, GPUKernel):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
 from weft.plan.plan import Step
-from weft.support import source
 from weft_c.runtime.control_flow import Choice, Control, Repeat, While
 from weft_c.runtime.segments import Launch, Segment, SegmentBuilder
 from weft_c.source.functions import Function, GPUKernel, HostCall, LibraryCall, Parameter
@@ -174,13 +173,13 @@ class _SegmentDeserializer:
 
     def add_function(self, function: Function, origins: list[int]) -> None:
         """Add a function and the users' lines that it computes to the source."""
-        name, source_ = function.name, self.group.source
-        source_.functions.setdefault(name, function)
-        lines = source_.lines.setdefault(name, {})
+        name, source = function.name, self.group.source
+        source.functions.setdefault(name, function)
+        locations = source.locations.setdefault(name, {})
         for origin in origins:
             location = self.deserializer.location(origin)
             if location is not None:
-                lines[source.file_info(location)] = None
+                locations[location] = None
 
 
 _HOST: Mapping[str, Callable[..., None]] = {

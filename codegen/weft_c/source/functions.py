@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.support.quoting import harmless, identifier
+from weft.support.source import Location, file_info
 from weft_c.dialect import Dialect
 from weft_c.source import helpers
 from weft_c.source.entry_points import EntryPoint, make_entry_points
@@ -152,6 +153,29 @@ class LibraryCall:
     op: Op
 
 
+class Section(NamedTuple):
+    """A section of a program's text.
+
+    Attributes
+    ----------
+    name
+        The function that it defines, if that is launched.
+    text
+        The text.
+    locations
+        The user's lines that it computes.
+    """
+
+    name: str | None
+    text: str
+    locations: Sequence[Location] = ()
+
+    @property
+    def lines(self) -> int:
+        """The number of its lines."""
+        return self.text.count("\n") + 1
+
+
 class Source:
     """The functions of a program, and its source text.
 
@@ -165,8 +189,8 @@ class Source:
         Whether the device supports float64, so that the program declares it.
     functions
         The functions that are launched, by name.
-    lines
-        The users' lines that each of them computes, by its name.
+    locations
+        The user's lines that each function computes, by its name.
     """
 
     def __init__(self, dialect: Dialect, cases: int = 1, has_double: bool = True) -> None:
@@ -174,16 +198,19 @@ class Source:
         self.cases = cases
         self.has_double = has_double
         self.functions: dict[str, Function] = {}
-        self.lines: dict[str, dict[str, None]] = {}
+        self.locations: dict[str, dict[Location, None]] = {}
 
     def add(self, launch: GPUKernel) -> str:
         """Add the function of a launch, and return its name."""
+        self.functions.setdefault(launch.function.name, launch.function)
+        return self.locate(launch)
+
+    def locate(self, launch: GPUKernel) -> str:
+        """Note the user's lines that the function of a launch computes, and return its name."""
         name = launch.function.name
-        self.functions.setdefault(name, launch.function)
-        lines = self.lines.setdefault(name, {})
+        locations = self.locations.setdefault(name, {})
         for op in launch.ops:
-            for each in op.contained or (op,):
-                lines[str(each.file_info)] = None
+            locations.update(dict.fromkeys(each.location for each in op.contained or (op,)))
         return name
 
     @property
@@ -194,35 +221,41 @@ class Source:
     @property
     def text(self) -> str:
         """The program in C."""
-        return "\n".join(text for _, text in self.parts())
+        return "\n".join(section.text for section in self.sections())
+
+    def line_locations(self) -> list[Sequence[Location]]:
+        """Return the user's lines behind each line of `text`."""
+        return [section.locations for section in self.sections() for _ in range(section.lines)]
 
     def line_of(self, name: str) -> int:
         """Return the line number of a function's name in `text`; KeyError for an unknown one."""
         line = 1
-        for each, text in self.parts():
-            if each == name:
+        for section in self.sections():
+            if section.name == name:
                 break
-            line += text.count("\n") + 1
+            line += section.lines
         else:
             raise KeyError(name)
         is_case = any(name in entry.functions and entry.has_cases for entry in self.entry_points)
         attributes = 0 if is_case else self._head(name).count("\n")
-        return line + len(self.lines[name]) + attributes
+        return line + len(self.locations[name]) + attributes
 
-    def parts(self) -> Iterator[tuple[str | None, str]]:
-        """Yield the sections of the text, those of launched functions with their name."""
+    def sections(self) -> Iterator[Section]:
+        """Yield the sections of the text."""
         callees = {each.name: each for made in self.functions.values() for each in made.callees}
         for text in self._prelude([*self.functions.values(), *callees.values()]):
-            yield None, text
+            yield Section(None, text)
         for each in callees.values():
-            yield None, _device_function(each.device_function_name, each)
+            text = _device_function(each.device_function_name, each)
+            yield Section(None, text, tuple(self.locations.get(each.name, ())))
         for entry in self.entry_points:
             write = _device_function if entry.has_cases else self._kernel
             for name, function in entry.functions.items():
-                lines = "".join(f"// {harmless(line)}\n" for line in self.lines[name])
-                yield name, f"{lines}{write(name, function)}"
+                locations = tuple(self.locations[name])
+                lines = "".join(f"// {harmless(line)}\n" for line in map(file_info, locations))
+                yield Section(name, f"{lines}{write(name, function)}", locations)
             if entry.has_cases:
-                yield None, entry.text(self.dialect)
+                yield Section(None, entry.text(self.dialect))
 
     def _kernel(self, name: str, function: Function) -> str:
         return f"{self._head(name)} {{\n{function.body}\n}}\n"

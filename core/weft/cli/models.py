@@ -25,12 +25,15 @@ from weft.runtime.importers import ImportedGraph
 _MODEL = typer.Argument(help="The file with the graph, as in model.onnx.")
 _BACKEND = typer.Option(help="A backend to plan for; once for each. All usable ones by default.")
 _TRACE = "Write the launches of one call to this file, for Perfetto or Chrome."
+_REPORT = "Write a page that shows what the compiler does on the first of the backends."
+_PAGE = "Write a page with a timeline and the table."
 _INPUT = "An input and the .npy file that holds it, as in x=x.npy; others are random."
 
 
 def show_model(
     model: Annotated[Path, _MODEL],
     backend: Annotated[list[str] | None, _BACKEND] = None,
+    html: Annotated[Path | None, typer.Option(help=_REPORT)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Show a graph's inputs and outputs, ops, parameters, and memory and kernels on backends."""
@@ -49,6 +52,9 @@ def show_model(
                 stage.advance()
         assert captured is not None, "NumPy is always usable"
         found = _description(graph, captured.ops, plans)
+        if html is not None:
+            with make_transformer(next(iter(plans))) as transformer:
+                computation_of(graph, transformer).report(html)
     if as_json:
         show_json(found)
         return
@@ -145,6 +151,7 @@ def profile_model(
     repeat: Annotated[int, typer.Option(min=1, help="The number of calls that are timed.")] = 10,
     rows: Annotated[int, typer.Option(min=1, help="The number of kernels in the table.")] = 30,
     trace: Annotated[Path | None, typer.Option(help=_TRACE)] = None,
+    html: Annotated[Path | None, typer.Option(help=_PAGE)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show where the time of a call goes: kernels, their lines, and rates beside the machine's."""
@@ -156,6 +163,8 @@ def profile_model(
             found = computation.profile(*arguments, repeat=repeat)
         if trace is not None:
             found.to_chrome_trace(trace)
+        if html is not None:
+            found.to_html(html)
     if as_json:
         show_json(found.to_dict())
     else:

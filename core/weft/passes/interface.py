@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from weft.errors import ArgumentError, PassDidNotConverge, PassError, WeftError
 from weft.ir import scope
@@ -194,20 +194,40 @@ def _run_of(owner: PeepholeGraphPass) -> _PeepholeRun:
     raise PassError(f"pass {owner.name} is asked about a run, but it is not running")
 
 
+class PassHistory(NamedTuple):
+    """What passes made of a graph.
+
+    Attributes
+    ----------
+    graph
+        The graph before any pass.
+    steps
+        The name of each pass and the graph after it, which is the same object if nothing changed.
+    """
+
+    graph: Graph
+    steps: list[tuple[str, Graph]]
+
+
 def run_passes(
-    graph: Graph, passes: Iterable[GraphPass], target: Target, label: str = "graph"
+    graph: Graph,
+    passes: Iterable[GraphPass],
+    target: Target,
+    label: str = "graph",
+    history: PassHistory | None = None,
 ) -> Graph:
     """Return the graph after each pass in turn.
 
     Raises PassError that names the pass if it leaves a malformed graph, or changes what the graph
     takes, returns or writes, or its effects. With ``WEFT_DUMP`` set to a folder, the text before
-    and after each pass that changed something is written there.
+    and after each pass that changed something is written there. The graph after each pass is added
+    to a `history`.
 
     What is quickly checked is checked after every pass, but the graph is verified once, when all
     have run. If something is wrong they run again, as pure functions may, with all checks after
     each, so that the first that went wrong is the one named.
     """
-    run = _Run(graph, tuple(passes), target, label)
+    run = _Run(graph, tuple(passes), target, label, history)
     folder = os.environ.get("WEFT_DUMP")
     if folder:
         return run.step_by_step(partial(_dump, Path(folder), label))
@@ -223,12 +243,18 @@ class _Run:
     """Some passes on a graph."""
 
     def __init__(
-        self, graph: Graph, passes: tuple[GraphPass, ...], target: Target, label: str
+        self,
+        graph: Graph,
+        passes: tuple[GraphPass, ...],
+        target: Target,
+        label: str,
+        history: PassHistory | None,
     ) -> None:
         self.graph = graph
         self.passes = passes
         self.target = target
         self.label = label
+        self.history = history
 
     def at_once(self) -> Graph:
         """Return the graph after all passes, verified once.
@@ -299,6 +325,8 @@ class _Run:
                 f"pass {graph_pass.name} changed what the graph takes, returns or writes:\n"
                 f"  before: {_described(old)}\n  after: {_described(new)}"
             )
+        if self.history is not None:
+            self.history.steps.append((graph_pass.name, new))
         return new
 
 

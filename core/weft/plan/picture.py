@@ -57,7 +57,12 @@ class Box(NamedTuple):
         """The kind of its producer, and the kind's colour."""
         if self.tensor is self.step.workspace:
             return _WORKSPACE
-        return next((name, colour) for name, colour, c in _KINDS if isinstance(self.step.op, c))
+        return kind_of(self.step.op)
+
+
+def kind_of(op: Op) -> tuple[str, str]:
+    """Return the kind of an op in pictures, and its colour."""
+    return next((name, colour) for name, colour, classes in _KINDS if isinstance(op, classes))
 
 
 def boxes(plan: Plan) -> list[Box]:

@@ -51,10 +51,10 @@ def cuts(kinds: Sequence[int], longest: int) -> list[int]:
 
     No piece has more than `longest` steps; without worthwhile repeats, all pieces have that length.
     """
-    repetitions = _repetitions(kinds)
-    saved = sum(saves for *_, saves in repetitions)
+    found = repetitions(kinds)
+    saved = sum(saves for *_, saves in found)
     edges = {len(kinds)}
-    for start, end, period, _ in repetitions if saved >= WORTH else ():
+    for start, end, period, _ in found if saved >= WORTH else ():
         edges.update(_edges(start, end, period, longest))
     start = 0
     result: list[int] = []
@@ -74,7 +74,7 @@ def _edges(start: int, end: int, period: int, longest: int) -> Iterable[int]:
     return (*range(start, end, period * together), end)
 
 
-def _repetitions(kinds: Sequence[int]) -> list[tuple[int, int, int, int]]:
+def repetitions(kinds: Sequence[int]) -> list[tuple[int, int, int, int]]:
     """Return the start, end, period and saved steps of each repetition.
 
     A repetition of a distant sequence follows it, each with its length as its period.

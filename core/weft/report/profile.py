@@ -13,6 +13,7 @@ from weft.kernels.fused_op import FusedOp
 from weft.plan.callee_plans import plan_of
 from weft.plan.fusion_statistics import bytes_moved
 from weft.plan.plan import Plan, Step
+from weft.report.page import write_profile_page
 from weft.report.recorder import HOST, Event, RecordedRow
 from weft.report.trace import write_chrome_trace
 from weft.support import html
@@ -251,6 +252,13 @@ class Profile:
         Raises ArgumentError if the file cannot be written; an older file then stays as it is.
         """
         write_chrome_trace(self.to_dict(), path)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a page with a timeline and a table that sorts, which needs no network.
+
+        Raises ArgumentError if the file cannot be written; an older file then stays as it is.
+        """
+        write_profile_page(self.to_dict(), path)
 
     def __rich__(self) -> Table:
         return self.as_table()

@@ -5,6 +5,7 @@ A computation compiles one `Program` for each solution of the lengths that were 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from weft.runtime.nonfinite import NonFinite, find_nonfinite
 from weft.runtime.notebook import computation_as_html
 from weft.runtime.profiling import profile
 from weft.runtime.program import Program
+from weft.runtime.reporting import write_report
 from weft.support.gc_pause import gc_paused
 from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, resolved, structure
@@ -245,6 +247,34 @@ class Computation:
         self._compile()
         arrays, program = self._prepared(args)
         return profile(self, program.captured, arrays, repeat)
+
+    def report(
+        self, path: str | os.PathLike[str], *args: Any, profile: Profile | None = None
+    ) -> None:
+        """Write a page that shows what the compiler did, which needs no network.
+
+        The page has the graph before and after each pass, the generated source beside the user's
+        lines, and the plan of memory. With the arguments of a call it has a profile of that call
+        too, unless `profile` is one taken before. The computation is compiled if it has not been.
+        Raises ArgumentError if the file cannot be written, an older file then stays as it is, or if
+        lengths are unknown and there are no arguments; StateError if the transformer was closed.
+
+        >>> import os, tempfile, weft
+        >>> x = weft.placeholder([3], name="x")
+        >>> path = os.path.join(tempfile.mkdtemp(), "report.html")
+        >>> with weft.make_transformer() as transformer:
+        ...     transformer.computation(weft.sum(x * 2), x).report(path)
+        >>> os.path.getsize(path) > 1000
+        True
+        """
+        self.transformer.require_open()
+        write_report(self, path, args, profile)
+
+    def program_for(self, *args: Any) -> Program:
+        """Return the program that a call with these arguments runs, compiled if need be."""
+        self._require_arity(args)
+        self._compile()
+        return self._prepared(args)[1]
 
     @property
     def program(self) -> Program:

@@ -12,6 +12,7 @@ from weft.ir.op import Op
 from weft.plan.plan import STATE, Buffer, Plan
 from weft.report.recorder import Recorder
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
+from weft.support.source import Location
 
 
 class Program:
@@ -37,6 +38,8 @@ class Program:
         The executable: takes the input arrays, then the arrays for the results.
     source
         The generated program as text; set it to text, or to a function that returns it.
+    source_locations
+        The user's lines behind each line of `source`; set it to a function that returns them.
     code
         The backend's own data on its generated code.
     recorder
@@ -69,6 +72,7 @@ class Program:
         self._plan: Plan | None = None
         self._tensors: dict[Op, DeviceTensor] | None = None
         self._source: str | Callable[[], str] = ""
+        self._locate: Callable[[], Sequence[Sequence[Location]]] = tuple
 
     @property
     def graph(self) -> Graph:
@@ -134,3 +138,12 @@ class Program:
     @source.setter
     def source(self, source: str | Callable[[], str]) -> None:
         self._source = source
+
+    @property
+    def source_locations(self) -> Sequence[Sequence[Location]]:
+        """The user's lines behind each line of `source`; empty if the backend does not tell."""
+        return self._locate()
+
+    @source_locations.setter
+    def source_locations(self, locate: Callable[[], Sequence[Sequence[Location]]]) -> None:
+        self._locate = locate

@@ -28,7 +28,7 @@ from weft.ir.lengths import Symbol
 from weft.ir.op import Op
 from weft.ir.storage import AssignableTensorOp, host_value
 from weft.ops.arguments import checked_integer
-from weft.passes.interface import GraphPass, run_passes
+from weft.passes.interface import GraphPass, PassHistory, run_passes
 from weft.passes.pipeline import Pipeline
 from weft.passes.unsupported import require_supported
 from weft.plan.plan import CONSTANT, make_plan
@@ -381,20 +381,41 @@ class Transformer(DeviceMemory):
 
     def run_registered_graph_passes(self, programs: Iterable[Program]) -> None:
         """Run the pipeline on the graph of each program and refuse ops without a rule."""
-        target = self.target
-        passes = self.pipeline.changed(target)
+        passes = self.pipeline.changed(self.target)
         for program in programs:
+            program.graph = self._after_passes(program.graph, passes, program.name)
 
-            def finished(graph: Graph, label: str = program.name) -> Graph:
-                made = run_passes(graph, passes, target, label)
-                require_supported(made, target)
-                return made
+    def pass_histories(self, graph: Graph) -> list[PassHistory]:
+        """Run the pipeline on a graph again, and return what it makes of it and of called graphs.
 
-            # What is to fit a limit may have to be computed again, inside of calls too.
-            inline_calls = self.memory_limit is not None
-            program.graph = finished(
-                with_callees_prepared(program.graph, target, finished, inline_calls)
-            )
+        Those that are called come first, the graph itself last.
+        """
+        found: list[PassHistory] = []
+        with self.state_lock, gc_paused():
+            self._after_passes(graph, self.pipeline.changed(self.target), graph.name, found)
+        return found
+
+    def _after_passes(
+        self,
+        graph: Graph,
+        passes: Sequence[GraphPass],
+        label: str,
+        histories: list[PassHistory] | None = None,
+    ) -> Graph:
+        """Return a graph after passes have run on it and on the graphs that stay called."""
+        target = self.target
+
+        def finished(graph: Graph) -> Graph:
+            history = None if histories is None else PassHistory(graph, [])
+            made = run_passes(graph, passes, target, label, history)
+            require_supported(made, target)
+            if histories is not None and history is not None:
+                histories.append(history)
+            return made
+
+        # What is to fit a limit may have to be computed again, inside of calls too.
+        inline_calls = self.memory_limit is not None
+        return finished(with_callees_prepared(graph, target, finished, inline_calls))
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
         """Return the initialisers of the uninitialised states among ops.

@@ -76,12 +76,12 @@ class _Printer:
         graph = self.graph
         lines = [*self.called(), f"graph({graph.name!r})"]
         for state in graph.states:
-            kind = _axes(state.axes.substitute(self.renamed), state.dtype.name)
+            kind = type_text(state.axes.substitute(self.renamed), state.dtype.name)
             lines.append(f"state({self.labels[state]!r}, {state.kind!r}, {kind})")
         for op in graph.ops:
             if isinstance(op, FusedOp) and _form(op.kernel) not in self.kernels:
                 lines += self.kernel(op.kernel)
-            kind = _axes(op.axes, op.dtype.name) if op.is_tensor else SEVERAL
+            kind = type_text(op.axes, op.dtype.name) if op.is_tensor else SEVERAL
             lines.append(f"{self.names[op]}: {kind} = {self.call(op)}{_origin(op)}")
         lines.extend(f"effect({self.names[op]})" for op in graph.effects)
         lines.append(f"result({', '.join(self.names[op] for op in graph.outputs)})")
@@ -118,14 +118,16 @@ class _Printer:
     def kernel(self, kernel: Kernel) -> list[str]:
         """Return the block of a kernel, which it is the first to need."""
         name = self.kernels[_form(kernel)] = f"k{len(self.kernels)}"
-        lines = [f"with kernel({name!r}, {_value(kernel.domain)}, {_value(kernel.reduced)}):"]
+        lines = [
+            f"with kernel({name!r}, {value_text(kernel.domain)}, {value_text(kernel.reduced)}):"
+        ]
         for number, value in enumerate(kernel.values):
             if isinstance(value, Instruction):
                 op = value.op
-                kind = _axes(op.axes, op.dtype.name)
+                kind = type_text(op.axes, op.dtype.name)
                 call = _call(op, [f"p{arg}" for arg in value.args]) + _origin(op)
             else:
-                kind = _axes(value.axes, value.dtype.name)
+                kind = type_text(value.axes, value.dtype.name)
                 constant = [] if value.constant is None else [self.array(value.constant)]
                 call = f"Operand({', '.join([*map(str, value.places), *constant])})"
             lines.append(f"    p{number}: {kind} = {call}")
@@ -133,19 +135,24 @@ class _Printer:
         return lines
 
     def array(self, array: Any) -> str:
-        if array.size and array.size <= _INLINE:
-            return _nested(
-                array.tolist() if array.dtype.kind != "V" else array.astype(float).tolist()
-            )
+        if (text := short_text(array)) is not None:
+            return text
         if not self.full:
             return "..."
         packed = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
         return f"packed({packed!r})"
 
 
+def short_text(array: Any) -> str | None:
+    """Return the elements of an array as text; None if there are none or too many."""
+    if not array.size or array.size > _INLINE:
+        return None
+    return _nested(array.tolist() if array.dtype.kind != "V" else array.astype(float).tolist())
+
+
 def _call(op: Op, args: list[str], graphs: Mapping[Graph, str] = MappingProxyType({})) -> str:
     fields = {
-        key: graphs[value] if isinstance(value, Graph) else _value(value)
+        key: graphs[value] if isinstance(value, Graph) else value_text(value)
         for key, value in op.attributes().items()
     }
     parts = [*args, *(f"{key}={value}" for key, value in fields.items())]
@@ -198,10 +205,11 @@ def _labels(stored: list[Any]) -> dict[Any, str]:
 def _nested(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_nested, value))}]"
-    return _value(value)
+    return value_text(value)
 
 
-def _axes(axes: Axes, head: str = "Axes") -> str:
+def type_text(axes: Axes, head: str = "Axes") -> str:
+    """Return axes as the arguments of `head`, which is a dtype for the type of a tensor."""
     as_keywords = all(_is_keyword(axis) for axis in axes)
     return f"{head}({', '.join(_axis(axis, as_keywords) for axis in axes)})"
 
@@ -214,23 +222,24 @@ def _is_keyword(axis: Axis) -> bool:
 
 def _axis(axis: Axis, as_keyword: bool) -> str:
     if isinstance(axis, FlattenedAxis):
-        return _axes(axis.axes, "Flattened")
+        return type_text(axis.axes, "Flattened")
     if axis.name is None:
         return str(axis.length)
     form = "{name}={length}" if as_keyword else "Axis({length}, {name!r})"
     return form.format(name=axis.name, length=axis.length)
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """Return the text of an attribute."""
     if isinstance(value, Axes):
-        return _axes(value)
+        return type_text(value)
     if isinstance(value, np.dtype):
         return f"dtype({value.name!r})"
     if isinstance(value, tuple):
-        inner = ", ".join(map(_value, value))
+        inner = ", ".join(map(value_text, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if isinstance(value, complex):
-        return f"complex({_value(value.real)}, {_value(value.imag)})"
+        return f"complex({value_text(value.real)}, {value_text(value.imag)})"
     return repr(value)

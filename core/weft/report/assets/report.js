@@ -1,0 +1,418 @@
+// The page as a whole: its head, its tabs, the search, and what is selected.
+
+class GraphView {
+  constructor(report) {
+    this.report = report;
+    this.drawings = new Map();
+    this.pipeline = 0;
+  }
+
+  made() {
+    this.stageList = element("div", { class: "stages", role: "listbox", "aria-label": "Stages", tabindex: 0, onkeydown: (event) => this.key(event) });
+    this.changes = element("div", { class: "changes" });
+    this.canvas = element("div", { class: "canvas" });
+    this.about = element("div", { class: "about", "aria-live": "polite" });
+    const choice = pipelines.length < 2 ? [] : element("label", { class: "choice" }, "Graph ",
+      element("select", { onchange: (event) => this.choose(Number(event.target.value)) },
+        pipelines.map((pipeline, number) => element("option", { value: number }, pipeline.name))));
+    this.choice = pipelines.length < 2 ? null : choice.querySelector("select");
+    const tools = element("div", { class: "tools" },
+      button("+", () => this.zoom(1.3), { title: "Zoom in (+)", "aria-label": "Zoom in" }),
+      button("−", () => this.zoom(1 / 1.3), { title: "Zoom out (-)", "aria-label": "Zoom out" }),
+      button("Fit", () => this.drawing && this.drawing.fit(), { title: "Show all (0)" }),
+      button("Open all", () => this.drawing && this.drawing.openAll(true)),
+      button("Close all", () => this.drawing && this.drawing.openAll(false)));
+    const root = element("div", { class: "graphs" },
+      element("aside", { class: "side" }, choice, this.stageList, this.changes),
+      element("section", { class: "stagebox" }, this.canvas, tools, this.legend()), this.about);
+    return root;
+  }
+
+  /* Called once the view is in the page, where sizes can be measured. */
+  begin() {
+    this.choose(0);
+  }
+
+  legend() {
+    return element("p", { class: "legend" }, CLASSES.filter((name) => name !== "workspace").map((name) =>
+      element("span", {}, element("i", { class: `swatch ${classOf(name)}` }), name)),
+    element("span", {}, element("i", { class: "swatch added" }), "added by the pass"));
+  }
+
+  choose(pipeline) {
+    this.pipeline = pipeline;
+    if (this.choice) this.choice.value = pipeline;
+    this.stages = pipelines[pipeline].stages;
+    this.stageList.replaceChildren(...this.stages.map((stage, number) => {
+      const isSame = number > 0 && !stage.added && !stage.removed && stage.graph === this.stages[number - 1].graph;
+      const numbers = stage.added || stage.removed
+        ? element("span", { class: "delta" },
+          stage.removed ? element("span", { class: "minus" }, `−${stage.removed}`) : null,
+          stage.added ? element("span", { class: "plus" }, `+${stage.added}`) : null) : null;
+      return element("button", {
+        type: "button", role: "option", class: isSame ? "stage same" : "stage", tabindex: -1,
+        onclick: () => this.show(number),
+      }, element("span", { class: "name" }, stage.name), numbers,
+      element("span", { class: "count" }, data.graphs[stage.graph].count.toLocaleString("en")));
+    }));
+    this.show(0);
+  }
+
+  show(number) {
+    this.stage = number;
+    const stage = this.stages[number];
+    [...this.stageList.children].forEach((each, place) =>
+      each.setAttribute("aria-selected", place === number));
+    this.stageList.children[number].scrollIntoView({ block: "nearest" });
+    const graph = data.graphs[stage.graph];
+    this.listChanges(stage);
+    if (!graph.ops) {
+      this.drawing = null;
+      this.canvas.replaceChildren(this.summary(graph));
+      this.report.overview(this.about, graph);
+      return;
+    }
+    const isNew = !this.drawings.has(stage.graph);
+    if (isNew) {
+      this.drawings.set(stage.graph, new Drawing(stage.graph, { onpick: (node) => this.picked(node) }));
+    }
+    this.drawing = this.drawings.get(stage.graph);
+    this.canvas.replaceChildren(this.drawing.svg);
+    if (isNew) {
+      this.drawing.draw();
+      this.drawing.fit();
+    }
+    const added = (stage.changes || []).flatMap((change) => change.added);
+    this.drawing.mark(added);
+    if (this.drawing.picked) this.picked(this.drawing.picked);
+    else this.report.overview(this.about, graph);
+  }
+
+  /* What stands for a graph that is too large to draw. */
+  summary(graph) {
+    const children = [element("p", {}, `${counted(graph.count, "op")}: too many to draw one by one. The table counts them by your lines.`)];
+    if (graph.calls.length) {
+      children.push(titled("Called graphs", sortedTable([
+        { title: "graph", text: true, value: ([number]) => data.graphs[number].name },
+        { title: "ops", value: ([number]) => data.graphs[number].count },
+        { title: "calls", value: ([, count]) => count },
+      ], graph.calls, { by: 2, label: "Called graphs" })));
+    }
+    children.push(titled("Source lines", sortedTable([
+      { title: "line", text: true, class: "mono", value: (each) => placeText(each.line) },
+      { title: "source", text: true, class: "mono", value: (each) => lineText(each.line) },
+      { title: "ops", value: (each) => each.count, show: (each) => each.count.toLocaleString("en") },
+      { title: "of all", value: (each) => each.count / graph.count, show: (each) => bar(each.count / graph.count) },
+      { title: "kinds", text: true, value: (each) => each.kinds.join(", ") },
+    ], graph.lines.slice(0, 2000), { by: 2, label: "Ops by line", onpick: (each) => this.report.showCode(each.line) })));
+    return element("div", { class: "summary" }, children);
+  }
+
+  listChanges(stage) {
+    if (!stage.changes) {
+      this.changes.replaceChildren();
+      return;
+    }
+    const before = this.stages[this.stage - 1];
+    const list = stage.changes.slice(0, 300).map((change) => element("button", {
+      type: "button", class: "change", onclick: () => this.showChange(before, stage, change),
+    }, element("span", { class: "place" }, placeText(change.line)),
+    change.was ? element("span", { class: "minus" }, change.was) : null,
+    change.now ? element("span", { class: "plus" }, change.now) : null));
+    const more = stage.changes.length - list.length;
+    this.changes.replaceChildren(
+      element("h3", {}, `Changes in ${stage.name}`),
+      ...(list.length ? list : [element("p", { class: "hint" }, "It changed nothing.")]),
+      ...(more > 0 ? [element("p", { class: "hint" }, `and ${more} more`)] : []));
+  }
+
+  showChange(before, stage, change) {
+    if (change.added.length && this.drawing) this.drawing.reveal(change.added[0]);
+    else if (change.removed.length && before && data.graphs[before.graph].ops) {
+      this.show(this.stage - 1);
+      this.drawing.reveal(change.removed[0]);
+    }
+  }
+
+  picked(node) {
+    this.report.describe(this.about, node);
+  }
+
+  zoom(by) {
+    if (this.drawing) d3.select(this.drawing.svg).call(this.drawing.zoom.scaleBy, by);
+  }
+
+  key(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    this.show(Math.min(Math.max(this.stage + step, 0), this.stages.length - 1));
+  }
+
+  /* Show an op, in the stage that is shown if that has its graph, else in one that has. */
+  reveal(graph, place) {
+    if (this.stages[this.stage].graph !== graph) {
+      const at = pipelines.findIndex((each) => each.stages.some((stage) => stage.graph === graph));
+      if (at < 0) return;
+      if (at !== this.pipeline) this.choose(at);
+      this.show(this.stages.findIndex((stage) => stage.graph === graph));
+    }
+    if (this.drawing) this.drawing.reveal(place);
+  }
+}
+
+class Report {
+  constructor(root) {
+    this.root = root;
+    this.views = new Map();
+    this.tabs = data.graphs
+      ? [["graph", "Graph", GraphView], ["code", "Code", CodeView], ["memory", "Memory", MemoryView]]
+      : [];
+    if (data.profile) this.tabs.push(["profile", "Profile", ProfileView]);
+    this.panels = new Map(this.tabs.map(([name]) => [name, element("div", {
+      id: `panel-${name}`, class: "panel", role: "tabpanel", "aria-labelledby": `tab-${name}`, hidden: true,
+    })]));
+    this.buttons = new Map(this.tabs.map(([name, title]) => [name, button(title, () => this.open(name), {
+      id: `tab-${name}`, role: "tab", "aria-controls": `panel-${name}`,
+    })]));
+    root.append(this.head(), element("main", {}, [...this.panels.values()]));
+    document.addEventListener("keydown", (event) => this.key(event));
+    window.addEventListener("beforeprint", () => this.tabs.forEach(([name]) => this.view(name)));
+    window.addEventListener("resize", () => this.views.get(this.current).resized?.());
+    const [first] = this.tabs[0];
+    const wanted = location.hash.slice(1);
+    this.open(this.panels.has(wanted) ? wanted : first);
+  }
+
+  head() {
+    const about = data.profile && !data.graphs ? data.profile : data;
+    const chips = [[about.backend, "backend"], [about.device, "device"]];
+    for (const [name, length] of Object.entries(data.lengths || {})) chips.push([`${name} = ${length}`, "length"]);
+    const numbers = [];
+    if (data.graphs) {
+      const [plan] = data.plans;
+      numbers.push(["ops", data.graphs[data.captured].count.toLocaleString("en")]);
+      numbers.push(["steps", plan.steps.length.toLocaleString("en")]);
+      numbers.push(["arena", bytesText(plan.arena)]);
+    }
+    if (data.profile) numbers.push(["a call", secondsText(data.profile.ordinary)]);
+    return element("header", {},
+      element("div", { class: "brand" }, element("span", { class: "logo" }, "weft"),
+        element("h1", {}, about.computation),
+        chips.map(([text, name]) => element("span", { class: "chip", title: name }, shortened(text, 48)))),
+      element("div", { class: "numbers" }, numbers.map(([name, value]) =>
+        element("span", {}, element("strong", {}, value), ` ${name}`))),
+      element("nav", {}, this.tabs.length > 1 ? element("div", { role: "tablist", onkeydown: (event) => this.tabKey(event) }, [...this.buttons.values()]) : null,
+        data.graphs ? this.search() : null,
+        button("Theme", () => this.theme(), { class: "theme", title: "Light, dark, or as the system says" })));
+  }
+
+  theme() {
+    const style = document.documentElement.style;
+    const order = ["light dark", "light", "dark"];
+    const next = order[(order.indexOf(style.colorScheme || "light dark") + 1) % 3];
+    style.colorScheme = next;
+    this.root.querySelector(".theme").textContent = { "light dark": "Theme", light: "Light", dark: "Dark" }[next];
+  }
+
+  search() {
+    this.found = element("div", { class: "found", role: "listbox", "aria-label": "Found", hidden: true });
+    this.field = element("input", {
+      type: "search", placeholder: "Search by name or line   /", "aria-label": "Search by name or line",
+      oninput: () => this.find(), onfocus: () => this.find(),
+      onkeydown: (event) => this.searchKey(event),
+    });
+    document.addEventListener("click", (event) => {
+      if (!event.target.closest(".search")) this.found.hidden = true;
+    });
+    return element("div", { class: "search" }, this.field, this.found);
+  }
+
+  find() {
+    const view = this.view("graph");
+    const graph = view.stages[view.stage].graph;
+    const results = searched(this.field.value, graph);
+    this.found.hidden = !this.field.value.trim();
+    this.found.replaceChildren(...results.map((result) => result.op
+      ? this.result(opCalled(graph, result.place), `${typeText(result.op.type)} · ${placeText(result.op.line)}`, "op", () => this.showOp(graph, result.place))
+      : this.result(lineText(result.location), placeText(result.location), "line", () => this.showCode(result.location))));
+    if (!results.length) this.found.append(element("p", { class: "hint" }, "Nothing has this name or line in the stage that is shown."));
+  }
+
+  result(title, sub, kind, onclick) {
+    return element("button", {
+      type: "button", role: "option", class: `result ${kind}`,
+      onclick: () => { this.found.hidden = true; onclick(); },
+    }, element("span", {}, title), element("small", {}, sub));
+  }
+
+  searchKey(event) {
+    if (event.key === "Escape") {
+      this.found.hidden = true;
+      this.field.blur();
+    } else if (event.key === "Enter") {
+      this.found.querySelector("button")?.click();
+    } else if (event.key === "ArrowDown") {
+      this.found.querySelector("button")?.focus();
+    }
+  }
+
+  view(name) {
+    if (!this.views.has(name)) {
+      const [, , View] = this.tabs.find(([each]) => each === name);
+      const view = new View(this);
+      this.views.set(name, view);
+      this.panels.get(name).append(view.made());
+      view.begin?.();
+    }
+    return this.views.get(name);
+  }
+
+  open(name) {
+    const isHidden = this.panels.get(name).hidden;
+    for (const [each, panel] of this.panels) {
+      panel.hidden = each !== name;
+      this.buttons.get(each).setAttribute("aria-selected", each === name);
+      this.buttons.get(each).tabIndex = each === name ? 0 : -1;
+    }
+    this.current = name;
+    history.replaceState(null, "", `#${name}`);
+    const view = this.view(name);
+    if (isHidden) view.resized?.();
+    return view;
+  }
+
+  showOp(graph, place) {
+    this.open("graph").reveal(graph, place);
+  }
+
+  showCode(location) {
+    this.open("code").pick(location);
+  }
+
+  /* Show the first op of a line, in the stage that is shown. */
+  showLine(location) {
+    const view = this.open("graph");
+    const graph = data.graphs[view.stages[view.stage].graph];
+    const place = (graph.ops || []).findIndex((op) => op.role !== "result" && op.role !== "constant" && locationsOf(op).includes(location));
+    if (place >= 0) view.reveal(view.stages[view.stage].graph, place);
+  }
+
+  key(event) {
+    if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const number = Number(event.key);
+    if (event.key === "/" && this.field) {
+      event.preventDefault();
+      this.field.focus();
+    } else if (number >= 1 && number <= this.tabs.length && !event.target.closest("svg")) {
+      this.open(this.tabs[number - 1][0]);
+    }
+  }
+
+  tabKey(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const names = this.tabs.map(([name]) => name);
+    const next = names[(names.indexOf(this.current) + step + names.length) % names.length];
+    this.open(next);
+    this.buttons.get(next).focus();
+  }
+
+  // What is said of an op, beside the graph
+
+  overview(about, graph) {
+    const kinds = new Map();
+    for (const op of graph.ops || []) {
+      if (op.role) continue;
+      kinds.set(opTitle(op), (kinds.get(opTitle(op)) || 0) + 1);
+    }
+    const list = [...kinds].sort(([, a], [, b]) => b - a);
+    about.replaceChildren(titled(graph.name, facts([
+      ["ops", graph.count.toLocaleString("en")],
+      ["kernels", graph.kernels || ""],
+      ["inputs", graph.inputs && graph.inputs.length],
+      ["results", graph.outputs && graph.outputs.length],
+      ["updates", graph.updates && graph.updates.length],
+    ])), list.length ? titled("Kinds of ops", sortedTable([
+      { title: "kind", text: true, value: ([name]) => name, show: ([name]) => shortened(name, 40) },
+      { title: "count", value: ([, count]) => count },
+    ], list, { by: 1, label: "Kinds of ops" })) : "",
+    element("p", { class: "hint" }, "Click an op or a box to see more. Boxes open by their arrow, by a double click or by Enter."));
+  }
+
+  describe(about, node) {
+    if (node.item) {
+      about.replaceChildren(titled(shortened(node.title, 80), facts([["holds", counted(node.count, "op")], ["lines", node.lines]]),
+        node.item.line === undefined ? null : this.userLine(node.item.line)));
+      return;
+    }
+    const { op, frame, place } = node;
+    const marks = node.marks.map((text) => text.slice(2));
+    const result = (each) => each.role === "result" ? each.type : undefined;
+    const types = op.type !== undefined && typeText(op.type)
+      ? typeText(op.type) : this.resultTypes(frame, place);
+    const parts = [facts([
+      ["kind", op.kind],
+      ["name", op.name],
+      ["type", types && element("span", { class: "mono" }, types)],
+      ["value", op.value],
+      ["attributes", op.fields && element("span", { class: "mono" }, op.fields)],
+      ["domain", op.body && `${op.body.domain.join(" × ")}${op.body.reduced.length ? `, reduced along ${op.body.reduced.join(", ")}` : ""}`],
+      ["gives", marks.join(", ")],
+    ])];
+    if (node.opens) {
+      const drawing = this.view("graph").drawing;
+      parts.push(button(node.isOpen ? "Close the box" : "Open the box", () => { drawing.toggle(node); this.describe(about, node); }, { class: "plain" }));
+    }
+    parts.push(this.linesOf(op));
+    if (!frame.kernel) {
+      const inputs = [...new Set(op.args || [])], used = usersOf(frame.graph, place);
+      if (inputs.length) parts.push(titled("Operands", this.opList(frame.graph, inputs)));
+      if (used.length) parts.push(titled("Used by", this.opList(frame.graph, used)));
+      const blocks = blocksOf(frame.graph, place);
+      if (blocks.length) {
+        parts.push(titled("Memory", blocks.map((block) => button(
+          `${block.workspace ? "workspace, " : ""}${bytesText(block.bytes)}, steps ${block.first} to ${block.last}`,
+          () => this.open("memory").showBlock(block.plan, block.index), { class: "link" }))));
+      }
+      const rows = rowsOf(frame.graph, place);
+      if (rows.length) {
+        parts.push(titled("Time", rows.map((row) => button(
+          `${secondsText(data.profile.rows[row].seconds)} in ${data.profile.rows[row].name}`,
+          () => this.open("profile").pick(row), { class: "link" }))));
+      }
+    }
+    about.replaceChildren(element("section", { class: "block" },
+      element("h3", {}, element("i", { class: `swatch ${classOf(op.class)}` }), shortened(opTitle(op), 90)), ...parts));
+  }
+
+  resultTypes(frame, place) {
+    const graph = data.graphs[frame.graph];
+    if (frame.kernel || !graph.ops) return "";
+    const found = graph.ops.filter((op) => op.role === "result" && op.args[0] === place);
+    found.sort((one, other) => one.index - other.index);
+    return found.map((op) => typeText(op.type)).join(", ");
+  }
+
+  opList(graph, places) {
+    const { ops } = data.graphs[graph];
+    const shown = places.slice(0, 30).map((place) => element("li", {},
+      button(opCalled(graph, place), () => this.view("graph").reveal(graph, place), { class: "link" }),
+      element("small", {}, typeText(ops[place].type))));
+    const more = places.length - shown.length;
+    return element("ul", { class: "ops" }, shown, more > 0 ? element("li", {}, `and ${more} more`) : null);
+  }
+
+  linesOf(op) {
+    return element("div", { class: "lines" }, locationsOf(op).slice(0, 12).map((each) => this.userLine(each)));
+  }
+
+  userLine(location) {
+    return button([
+      element("span", { class: "place" }, placeText(location)),
+      element("code", {}, lineText(location) || "(the file is not there)"),
+    ], () => this.showCode(location), { class: "userline", title: "Show the code" });
+  }
+}
+
+new Report(document.getElementById("report"));

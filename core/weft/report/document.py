@@ -1,0 +1,337 @@
+"""The document of a report: what a compiler did to a program, as data for JSON.
+
+Graphs, files, locations and types occur once and are referred to by their number. Ops are referred
+to by their place in a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from linecache import getlines
+from os.path import basename
+from typing import Any, NamedTuple
+
+from weft.ir.graph import Graph, called_graphs
+from weft.ir.op import Op
+from weft.ir.results import ResultOp
+from weft.ir.storage import ParameterOp, ReadOp
+from weft.kernels import FusedOp, Kernel
+from weft.ops.graph_ops import LoopOp
+from weft.passes.interface import PassHistory
+from weft.plan.callee_plans import plan_of
+from weft.plan.picture import kind_of
+from weft.plan.plan import Plan
+from weft.report.changes import changes
+from weft.report.memory import memory_of
+from weft.report.outline import Box, boxed, summary
+from weft.report.profile import Profile
+from weft.support.source import Location
+from weft.text.printer import short_text, type_text, value_text
+
+VERSION = 1
+"""Changes whenever a document changes its meaning."""
+
+MOST_OPS = 5_000
+"""The most ops of a graph that are listed one by one; of a larger graph there is a summary."""
+
+MOST_OPS_IN_ALL = 40_000
+"""The most ops of all graphs; once there are more, further graphs have a summary only."""
+
+MOST_CHANGES = 1_000
+"""The most changes of a pass that are listed."""
+
+MOST_LINES = 20_000
+"""The most lines of generated source that are shown."""
+
+LONGEST = 300
+"""The most characters of an op's attributes."""
+
+CONTEXT = 4
+"""The lines of a file that are shown before and after one that made an op."""
+
+
+class Compiled(NamedTuple):
+    """What a report shows.
+
+    Attributes
+    ----------
+    computation, backend, device
+        What was compiled, and for what.
+    lengths
+        The lengths by name that were unknown.
+    captured
+        The graph before any pass.
+    histories
+        What the passes made of each graph, that of the program itself as the last.
+    plan
+        Its plan.
+    source, source_locations
+        The generated program, and the user's lines behind each of its lines.
+    profile
+        Where the time of a call goes; None if it was not measured.
+    """
+
+    computation: str
+    backend: str
+    device: str
+    lengths: dict[str, int]
+    captured: Graph
+    histories: Sequence[PassHistory]
+    plan: Plan
+    source: str
+    source_locations: Sequence[Sequence[Location]]
+    profile: Profile | None
+
+
+def document(compiled: Compiled) -> dict[str, Any]:
+    """Return the document of a compiled program."""
+    return _Document(compiled).whole()
+
+
+class _Document:
+    def __init__(self, compiled: Compiled) -> None:
+        self.compiled = compiled
+        self.graphs: list[dict[str, Any]] = []
+        self.numbers: dict[Graph, int] = {}
+        self.listed = 0
+        self.types: dict[str, int] = {}
+        self.files: dict[str, int] = {}
+        self.locations: dict[Location, int] = {}
+
+    def whole(self) -> dict[str, Any]:
+        compiled, plan = self.compiled, self.compiled.plan
+        captured = self.graph(compiled.captured)
+        plans = [plan, *map(plan_of, called_graphs(plan.graph))]
+        memory = [self.memory(each) for each in plans]
+        found = {
+            "version": VERSION,
+            "computation": compiled.computation,
+            "backend": compiled.backend,
+            "device": compiled.device,
+            "lengths": compiled.lengths,
+            "captured": captured,
+            "pipelines": [self.pipeline(each) for each in reversed(compiled.histories)],
+            "plans": memory,
+            "source": self.source(),
+            "profile": None if compiled.profile is None else self.profile(compiled.profile),
+            "graphs": self.graphs,
+        }
+        # What refers to locations is complete now.
+        return {
+            **found,
+            "types": list(self.types),
+            "locations": [[self.files[file], line] for file, line in self.locations],
+            "files": [self.file(path) for path in self.files],
+        }
+
+    # Tables
+
+    def type_of(self, op: Any) -> int:
+        text = type_text(op.axes, op.dtype.name) if op.is_tensor else ""
+        return self.types.setdefault(text, len(self.types))
+
+    def layout_type(self, shape: Any, dtype: Any) -> int:
+        return self.types.setdefault(f"{dtype}({', '.join(map(str, shape))})", len(self.types))
+
+    def location(self, location: Location) -> int:
+        self.files.setdefault(location[0], len(self.files))
+        return self.locations.setdefault(location, len(self.locations))
+
+    def file(self, path: str) -> dict[str, Any]:
+        """Return the lines of a file that made ops, and those around them."""
+        text = getlines(path)
+        made = {line for file, line in self.locations if file == path}
+        near = {each for line in made for each in range(line - CONTEXT, line + CONTEXT + 1)}
+        lines = [[line, text[line - 1].rstrip()] for line in sorted(near) if 1 <= line <= len(text)]
+        missing = [[line, ""] for line in sorted(made) if line > len(text)]
+        return {"name": basename(path), "path": path, "lines": lines + missing}
+
+    # Graphs
+
+    def graph(self, graph: Graph) -> int:
+        """Return the number of a graph, which is described at the first time."""
+        for each in called_graphs(graph, own=True):
+            if each not in self.numbers:
+                self.numbers[each] = len(self.graphs)
+                self.graphs.append(self.described(each))
+        return self.numbers[graph]
+
+    def described(self, graph: Graph) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "name": graph.name,
+            "count": len(graph.ops),
+            "kernels": sum(isinstance(op, FusedOp) for op in graph.ops),
+        }
+        if len(graph.ops) > MOST_OPS or self.listed + len(graph.ops) > MOST_OPS_IN_ALL:
+            return {**found, **self.summary(graph)}
+        self.listed += len(graph.ops)
+        places = {op: place for place, op in enumerate(graph.ops)}
+        ops = [self.op(op, places) for op in graph.ops]
+        shown = [place for place, op in enumerate(graph.ops) if not _is_hidden(op)]
+        return {
+            **found,
+            "ops": ops,
+            "items": [self.item(item) for item in boxed(graph.ops, shown)],
+            "inputs": [places[op] for op in graph.inputs],
+            "outputs": [places[op] for op in graph.outputs],
+            "updates": [[state.name, places[value]] for state, value in graph.updates],
+            "effects": [places[op] for op in graph.effects],
+        }
+
+    def summary(self, graph: Graph) -> dict[str, Any]:
+        calls: dict[Graph, int] = {}
+        for op in graph.ops:
+            for each in op.graphs:
+                calls[each] = calls.get(each, 0) + 1
+        return {
+            "lines": [
+                {"line": self.location(each.location), "count": each.count, "kinds": each.kinds}
+                for each in summary(graph)
+            ],
+            "calls": [[self.numbers[each], count] for each, count in calls.items()],
+        }
+
+    def item(self, item: int | Box) -> Any:
+        if not isinstance(item, Box):
+            return item
+        found: dict[str, Any] = {"kind": item.kind, "items": [self.item(e) for e in item.items]}
+        if item.title:
+            found["title"] = item.title
+        if item.location is not None:
+            found["line"] = self.location(item.location)
+        return found
+
+    def op(self, op: Op, places: dict[Op, int]) -> dict[str, Any]:
+        """Return what a report shows of an op, without fields that are empty."""
+        found = {
+            **self.head(op),
+            "args": [places[arg] for arg in op.args],
+            "role": _role(op),
+            "graphs": [self.numbers[each] for each in op.graphs],
+        }
+        if op.label or isinstance(op, ParameterOp | ReadOp):
+            found["name"] = op.name
+        if isinstance(op, ParameterOp):
+            found["name"] = op.source.name
+        elif isinstance(op, ReadOp):
+            found["name"] = op.state.name
+        elif op.is_constant:
+            found["value"] = short_text(op.const) or "..."
+        elif isinstance(op, ResultOp):
+            found["index"] = op.index
+        elif isinstance(op, FusedOp):
+            found["title"] = op.kernel.title
+            found["body"] = self.kernel(op.kernel)
+        if isinstance(op, LoopOp):
+            found["count"] = op.count
+        return {key: value for key, value in found.items() if value not in ("", [], None)}
+
+    def head(self, op: Op) -> dict[str, Any]:
+        fields = {
+            key: value
+            for key, value in op.attributes().items()
+            if not isinstance(value, Graph | Kernel | Op)
+        }
+        is_given = op.is_constant or isinstance(op, ParameterOp | ReadOp | ResultOp)
+        text = "" if is_given else ", ".join(f"{k}={value_text(v)}" for k, v in fields.items())
+        return {
+            "kind": type(op).__name__.removesuffix("Op"),
+            "class": kind_of(op)[0],
+            "type": self.type_of(op),
+            "line": self.location(op.location),
+            "fields": text if len(text) <= LONGEST else f"{text[:LONGEST]}...",
+        }
+
+    def kernel(self, kernel: Kernel) -> dict[str, Any]:
+        """Return a kernel; operands have the numbers before those of the ops."""
+        body = []
+        for each in kernel.body:
+            made = {**self.head(each.op), "args": list(each.args)}
+            body.append({key: value for key, value in made.items() if value not in ("", [])})
+        return {
+            "domain": list(kernel.domain),
+            "reduced": list(kernel.reduced),
+            "operands": len(kernel.operands),
+            "ops": body,
+            "outputs": list(kernel.outputs),
+        }
+
+    # Passes, plan, source and profile
+
+    def pipeline(self, history: PassHistory) -> dict[str, Any]:
+        """Return the stages of a graph: as the passes got it, and after each."""
+        stages = [{"name": "before", "graph": self.graph(history.graph)}]
+        before = history.graph
+        for name, after in history.steps:
+            stages.append({"name": name, **self.stage(before, after)})
+            before = after
+        return {"name": history.graph.name, "stages": stages}
+
+    def stage(self, before: Graph, after: Graph) -> dict[str, Any]:
+        found = changes(before, after)
+        was, now = ({op: place for place, op in enumerate(graph.ops)} for graph in (before, after))
+        return {
+            "graph": self.graph(after),
+            "removed": sum(len(each.removed) for each in found),
+            "added": sum(len(each.added) for each in found),
+            "changes": [
+                {
+                    "removed": [was[op] for op in each.removed],
+                    "added": [now[op] for op in each.added],
+                    "was": _counted(each.removed),
+                    "now": _counted(each.added),
+                    "line": self.location((each.removed or each.added)[0].location),
+                }
+                for each in found[:MOST_CHANGES]
+            ],
+        }
+
+    def memory(self, plan: Plan) -> dict[str, Any]:
+        places = {op: place for place, op in enumerate(plan.graph.ops)}
+        found = memory_of(plan, places, self.layout_type)
+        return {"graph": self.graph(plan.graph), **found}
+
+    def source(self) -> dict[str, Any]:
+        """Return the generated program; runs of lines with the same locations are joined."""
+        lines = self.compiled.source.split("\n")
+        locations = [tuple(each) for each in self.compiled.source_locations[: len(lines)]]
+        locations = locations[:MOST_LINES]
+        return {
+            "text": "\n".join(lines[:MOST_LINES]),
+            "lines": len(lines),
+            "locations": [
+                [len(list(several)), [self.location(each) for each in here]]
+                for here, several in groupby(locations)
+            ],
+        }
+
+    def profile(self, profile: Profile) -> dict[str, Any]:
+        found = profile.to_dict()
+        for row in found["rows"]:
+            row["locations"] = [self.location((file, line)) for file, line, _ in row["lines"]]
+        return found
+
+
+def _role(op: Op) -> str:
+    if isinstance(op, ParameterOp):
+        return "input"
+    if isinstance(op, ReadOp):
+        return "state"
+    if op.is_constant:
+        return "constant"
+    return "result" if isinstance(op, ResultOp) else ""
+
+
+def _is_hidden(op: Op) -> bool:
+    """Whether a drawing shows an op as part of others: a number, or one of several results."""
+    return isinstance(op, ResultOp) or (op.is_constant and op.axes.size <= 1)
+
+
+def _counted(ops: Iterable[Op]) -> str:
+    """Return the kinds of some ops as text, each with its number if there are several."""
+    counts: dict[str, int] = {}
+    for op in ops:
+        name = op.kernel.title if isinstance(op, FusedOp) else type(op).__name__.removesuffix("Op")
+        counts[name] = counts.get(name, 0) + 1
+    return ", ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())

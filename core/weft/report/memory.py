@@ -1,0 +1,102 @@
+"""The memory of a plan as data: what is where at each step, and what keeps it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+from typing import Any
+
+from weft.ir.op import Op
+from weft.plan.buffers import ARENA, CONSTANT, STATE, Buffer
+from weft.plan.picture import boxes
+from weft.plan.plan import Plan
+
+MOST_BLOCKS = 20_000
+"""The most blocks of memory that are listed; of more, the largest."""
+
+
+def memory_of(
+    plan: Plan, places: Mapping[Op, int], type_of: Callable[[Any, Any], int]
+) -> dict[str, Any]:
+    """Return a plan as data for JSON.
+
+    `places` gives the number of each op, `type_of` that of a shape and dtype. A block is a tensor
+    in the arena from the step that makes it to the last that may read it; a step is the number of
+    an op.
+    """
+    readers: dict[Buffer, list[int]] = {}
+    for number, step in enumerate(plan.steps):
+        for arg in step.args:
+            readers.setdefault(arg.base, []).append(number)
+    steps = {id(step): number for number, step in enumerate(plan.steps)}
+    found = []
+    for box in boxes(plan):
+        base = box.tensor.base
+        is_workspace = box.tensor is box.step.workspace
+        block: dict[str, Any] = {
+            "step": steps[id(box.step)],
+            "first": box.first,
+            "last": box.last,
+            "offset": base.offset,
+            "bytes": base.nbytes,
+            "type": type_of(box.tensor.shape, box.tensor.dtype),
+            "kind": box.kind[0],
+        }
+        if is_workspace:
+            block["workspace"] = True
+        else:
+            read = {n for n in readers.get(base, ()) if box.first < n <= box.last + 1}
+            block["readers"] = sorted(read)
+            if box.last < base.last:
+                block["overwritten"] = box.last + 1
+        found.append(block)
+    left_out = max(len(found) - MOST_BLOCKS, 0)
+    if left_out:
+        found = sorted(found, key=lambda each: -each["bytes"])[:MOST_BLOCKS]
+    return {
+        "arena": plan.arena_size,
+        "live": _live(plan),
+        "most": plan.peak_live,
+        "written": plan.peak_as_written,
+        "limit": plan.memory_limit,
+        "steps": [places.get(step.op, -1) for step in plan.steps],
+        "blocks": found,
+        "left_out": left_out,
+        "states": [
+            _state(buffer, plan, readers, type_of)
+            for buffer in plan.buffers
+            if buffer.kind == STATE
+        ],
+        "constants": sum(buffer.nbytes for buffer in plan.buffers if buffer.kind == CONSTANT),
+    }
+
+
+def _live(plan: Plan) -> list[int]:
+    """Return the live bytes of the arena at each step."""
+    changes = [0] * (len(plan.steps) + 2)
+    for buffer in plan.buffers:
+        if buffer.kind == ARENA:
+            changes[buffer.first] += buffer.size
+            changes[buffer.last + 1] -= buffer.size
+    return list(accumulate(changes[: len(plan.steps)]))
+
+
+def _state(
+    buffer: Buffer,
+    plan: Plan,
+    readers: Mapping[Buffer, list[int]],
+    type_of: Callable[[Any, Any], int],
+) -> dict[str, Any]:
+    state = buffer.owner
+    written = [
+        number
+        for number, step in enumerate(plan.steps)
+        if not step.op.has_effect and any(out.base is buffer for out in step.outs)
+    ]
+    return {
+        "name": state.name,
+        "type": type_of(state.axes.shape, state.dtype),
+        "bytes": buffer.nbytes,
+        "readers": sorted(set(readers.get(buffer, ()))),
+        "writers": written,
+    }

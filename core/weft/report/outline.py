@@ -1,0 +1,115 @@
+"""Outlines: the ops of a graph in boxes that open, or counted by source line.
+
+Each box holds ops that follow one another in the graph's order, so boxes have no cycles. A repeated
+sequence, such as the layers of a network, is a box with a box for each repetition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from weft.ir.graph import Graph
+from weft.ir.op import Op
+from weft.plan.repeated_blocks import repetitions
+from weft.support.source import Location
+
+MOST_TOGETHER = 40
+"""The most items that a box shows; more are put into further boxes."""
+
+LAYER, LINE, PART = "layer", "line", "part"
+"""What the ops of a box have in common: a repetition, the user's line, or being neighbours."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """Neighbouring items of a graph.
+
+    Attributes
+    ----------
+    kind
+        `LAYER`, `LINE` or `PART`.
+    items
+        Numbers of ops, and boxes.
+    title
+        How the repetition is called; empty for other boxes.
+    location
+        The user's line of all its ops, for `LINE`.
+    """
+
+    kind: str
+    items: tuple[int | Box, ...]
+    title: str = ""
+    location: Location | None = None
+
+
+def boxed(ops: Sequence[Op], shown: Sequence[int]) -> tuple[int | Box, ...]:
+    """Return those ops of a graph that are shown, in boxes if there are many."""
+    if len(shown) <= MOST_TOGETHER:
+        return tuple(shown)
+    numbers: dict[Hashable, int] = {}
+    kinds = [numbers.setdefault(_kind(ops[place]), len(numbers)) for place in shown]
+    items: list[int | Box] = []
+    done = 0
+    for start, end, period, _ in sorted(repetitions(kinds)):
+        count = (end - start) // period
+        if start < done or count < 2:
+            continue
+        items += _by_line(ops, shown[done:start])
+        done = start + count * period
+        layers = [
+            Box(LAYER, _fewer(_by_line(ops, shown[first : first + period])), f"{n} of {count}")
+            for n, first in enumerate(range(start, done, period), 1)
+        ]
+        items.append(Box(LAYER, _fewer(layers), f"{count} times"))
+    items += _by_line(ops, shown[done:])
+    return _fewer(items)
+
+
+def _kind(op: Op) -> Hashable:
+    return type(op), op.location, op.axes, op.dtype
+
+
+def _by_line(ops: Sequence[Op], shown: Sequence[int]) -> list[int | Box]:
+    """Return ops with a box for each run of several ops of one line."""
+    items: list[int | Box] = []
+    for location, several in groupby(shown, key=lambda place: ops[place].location):
+        found = tuple(several)
+        if len(found) == 1:
+            items += found
+        else:
+            items.append(Box(LINE, _fewer(found), location=location))
+    return items
+
+
+def _fewer(items: Sequence[int | Box]) -> tuple[int | Box, ...]:
+    """Return items in as many levels of boxes as keep each box small."""
+    while len(items) > MOST_TOGETHER:
+        starts = range(0, len(items), MOST_TOGETHER)
+        items = [Box(PART, tuple(items[start : start + MOST_TOGETHER])) for start in starts]
+    return tuple(items)
+
+
+@dataclass(frozen=True)
+class LineSummary:
+    """The ops of one of the user's lines: how many, and the names of the most frequent kinds."""
+
+    location: Location
+    count: int
+    kinds: tuple[str, ...]
+
+
+def summary(graph: Graph) -> list[LineSummary]:
+    """Return the ops of a graph by the user's line, most ops first."""
+    found: dict[Location, Counter[str]] = {}
+    for op in graph.ops:
+        for each in op.contained or (op,):
+            kinds = found.setdefault(each.location, Counter())
+            kinds[type(each).__name__.removesuffix("Op")] += 1
+    lines = [
+        LineSummary(location, kinds.total(), tuple(name for name, _ in kinds.most_common(4)))
+        for location, kinds in found.items()
+    ]
+    return sorted(lines, key=lambda line: -line.count)

@@ -1,0 +1,52 @@
+"""Collects what a report shows of a computation."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import ArgumentError
+from weft.report.document import Compiled, document
+from weft.report.page import write_report_page
+from weft.report.profile import Profile
+
+if TYPE_CHECKING:
+    from weft.runtime.computation import Computation
+    from weft.runtime.program import Program
+
+
+def write_report(
+    made: Computation,
+    path: str | os.PathLike[str],
+    args: tuple[Any, ...],
+    profile: Profile | None = None,
+) -> None:
+    """Write the report of a computation, profiled for arguments unless there is a profile."""
+    if profile is not None and not isinstance(profile, Profile):
+        raise ArgumentError(f"profile= takes what {made.name}.profile returned, not {profile!r}")
+    if not args and not made.is_static and len(made.programs) != 1:
+        raise ArgumentError(
+            f"{made.name} has {len(made.programs)} programs, one for each solution of its unknown "
+            "lengths: give the arguments of a call, as in report(path, x)"
+        )
+    program = made.program_for(*args) if args else made.program
+    if profile is None and args:
+        profile = made.profile(*args)
+    write_report_page(document(compiled(made, program, profile)), path)
+
+
+def compiled(made: Computation, program: Program, profile: Profile | None) -> Compiled:
+    """Return what a report shows of one program of a computation."""
+    transformer = made.transformer
+    return Compiled(
+        computation=made.name,
+        backend=transformer.transformer_name,
+        device=transformer.device_name,
+        lengths={str(symbol): length for symbol, length in program.solution.items()},
+        captured=program.captured,
+        histories=transformer.pass_histories(program.captured),
+        plan=program.plan,
+        source=program.source,
+        source_locations=program.source_locations,
+        profile=profile,
+    )
