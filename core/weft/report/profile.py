@@ -13,7 +13,6 @@ from weft.kernels.fused_op import FusedOp
 from weft.plan.callee_plans import plan_of
 from weft.plan.fusion_statistics import bytes_moved
 from weft.plan.plan import Plan, Step
-from weft.report.page import write_profile_page
 from weft.report.recorder import HOST, Event, RecordedRow
 from weft.report.trace import write_chrome_trace
 from weft.support import html
@@ -258,6 +257,8 @@ class Profile:
 
         Raises ArgumentError if the file cannot be written; an older file then stays as it is.
         """
+        from weft.report.page import write_profile_page  # few programs need it
+
         write_profile_page(self.to_dict(), path)
 
     def __rich__(self) -> Table:

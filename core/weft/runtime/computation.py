@@ -21,7 +21,6 @@ from weft.runtime.nonfinite import NonFinite, find_nonfinite
 from weft.runtime.notebook import computation_as_html
 from weft.runtime.profiling import profile
 from weft.runtime.program import Program
-from weft.runtime.reporting import write_report
 from weft.support.gc_pause import gc_paused
 from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, resolved, structure
@@ -267,6 +266,8 @@ class Computation:
         >>> os.path.getsize(path) > 1000
         True
         """
+        from weft.runtime.reporting import write_report  # few programs need it
+
         self.transformer.require_open()
         write_report(self, path, args, profile)
 
