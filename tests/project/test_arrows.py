@@ -27,6 +27,8 @@ LOADERS = {
     "weft/cli/examination.py": "a process that tries a backend imports more than others",
     "weft/testing/report.py": "pytest's plugin loads weft only when it is used",
     "weft_cupy/__init__.py": "a hook loads its backend",
+    "weft/report/profile.py": "few programs write a page",
+    "weft/runtime/computation.py": "few programs write a report",
     "weft_hamkaas/__init__.py": "a hook loads its importer",
     "weft_onnx/__init__.py": "a hook loads its importer",
     "weft_numpy/__init__.py": "a hook loads its backend",
@@ -63,6 +65,7 @@ def test_only_loaders_import_weft_late():
 HEAVY = (
     "typer", "click", "rich", "ml_dtypes", "hypothesis", "pytest", "opt_einsum", "platformdirs",
     "scipy", "matplotlib", "pyopencl", "cupy", "torch", "jax", "onnx", "numba",
+    "jinja2",
 )  # fmt: skip
 
 
