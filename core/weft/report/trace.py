@@ -6,7 +6,6 @@ with times in microseconds, and metadata events (``M``) that name processes and 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +20,8 @@ CALL, HOST_WORK, DEVICE = 1, 2, 3
 
 def write_chrome_trace(profile: dict[str, Any], path: str | os.PathLike[str]) -> None:
     """Write a profile, as `Profile.to_dict` returns it; raises ArgumentError if that fails."""
+    import json  # most programs write no trace
+
     trace = {
         "traceEvents": list(_events(profile)),
         "displayTimeUnit": "ns",

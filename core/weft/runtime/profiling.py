@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import perf_counter
@@ -61,8 +59,8 @@ def profile(made: Computation, graph: Graph, arrays: Sequence[Array], repeat: in
     rows = make_rows(
         recorder.rows,
         plan,
-        [statistics.fmean(each) for each in zip(*(r.seconds for r in recordings), strict=True)],
-        [statistics.fmean(each) for each in zip(*(r.counts for r in recordings), strict=True)],
+        [_mean(each) for each in zip(*(r.seconds for r in recordings), strict=True)],
+        [_mean(each) for each in zip(*(r.counts for r in recordings), strict=True)],
     )
     start, _, shown = kept[-1]
     return Profile(
@@ -70,12 +68,16 @@ def profile(made: Computation, graph: Graph, arrays: Sequence[Array], repeat: in
         backend=transformer.transformer_name,
         device=transformer.device_name,
         repeat=repeat,
-        wall=statistics.fmean(end - start for start, end, _ in kept),
-        ordinary=statistics.fmean(ordinary[: len(kept)]),
+        wall=_mean([end - start for start, end, _ in kept]),
+        ordinary=_mean(ordinary[: len(kept)]),
         rows=rows,
         rates=rates,
         events=tuple(Event(row, a - start, b - start) for row, a, b in shown.events),
     )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _recorded_calls(
@@ -122,6 +124,8 @@ def machine_rates(transformer: Transformer) -> Rates:
     key = digest_of(f"rates\n{COPY_SIZE}\n{PRODUCT_SIZE}\n{name}".encode())
     if key in _known:
         return _known[key]
+    import json  # most programs measure nothing
+
     found = None if is_off() else open_cache().read(key)
     if found is None:
         with Stage("measuring a copy and a matrix product"):
