@@ -98,7 +98,17 @@ def test_a_model_is_profiled(path, tmp_path):
     assert found["rows"][0]["flops"] == 2 * 3 * 4 + 4
     assert json.loads(trace.read_text())["traceEvents"]
     assert "matmul_relu" in command("profile", path, *options)
+    command("profile", path, *options, "--html", tmp_path / "profile.html")
+    assert "matmul_relu" in (tmp_path / "profile.html").read_text()
     refused = command("profile", path, *options, "--trace", tmp_path, code=1)
+    assert "is a folder" in refused
+
+
+def test_a_model_is_shown_as_a_page(path, tmp_path):
+    page = tmp_path / "report.html"
+    command("show", path, "--backend", "numpy", "--html", page)
+    assert "matmul_relu" in page.read_text()
+    refused = command("show", path, "--backend", "numpy", "--html", tmp_path, code=1)
     assert "is a folder" in refused
 
 
