@@ -122,28 +122,28 @@ def family_page(module: ModuleType) -> str:
     """Return the page of a family: its functions with their facts, and its op classes."""
     title, _, rest = (module.__doc__ or "").strip().partition("\n")
     parts = [f"# {title.rstrip('.')}", rest.strip()]
-    found = sorted(functions(module).items(), key=lambda item: item[0].lower())
-    for name, function in found:
-        if name == function.__name__:
-            aliases = [other for other, value in found if value is function and other != name]
-            parts.append(_directive("autofunction", name))
-            if aliases:
-                parts.append(f"Also called {', '.join(f'`weft.{alias}`' for alias in aliases)}.")
-            parts.append("\n".join(_facts_table(name)))
-    classes = [name for name in module.__all__ if _is_own_class(module, name)]
+    found = {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower)}
+    own = {name: value for name, value in found.items() if value.__name__ == name}
+    for name in own:
+        if inspect.isfunction(own[name]):
+            parts += [_directive("autofunction", name), "\n".join(_facts_table(name))]
+    classes = [name for name in own if inspect.isclass(own[name])]
     if classes:
-        parts += ["## Op classes", *(_directive("autoclass", name) for name in classes)]
+        parts += ["## Classes", *(_directive("autoclass", name) for name in classes)]
+    aliases = [(name, value) for name, value in found.items() if name not in own]
+    if aliases:
+        parts += ["## Aliases", *(_alias(name, value) for name, value in aliases)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _alias(name: str, value: Any) -> str:
+    kind = "class" if inspect.isclass(value) else "function"
+    entry = f"```{{py:{kind}}} weft.{name}"
+    return f"{entry}\n`weft.{value.__name__}` by another name.\n```"
 
 
 def _module(name: str) -> ModuleType:
     return importlib.import_module(name if "." in name else f"weft.ops.{name}")
-
-
-def _is_own_class(module: ModuleType, name: str) -> bool:
-    value = getattr(module, name)
-    is_op = inspect.isclass(value) and issubclass(value, weft.Op)
-    return is_op and value.__module__ == module.__name__ and value.__name__ == name
 
 
 def _directive(kind: str, name: str) -> str:
