@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-import weft
-
 sys.path.append(str(Path(__file__).parent))
 from op_facts import BACKENDS, Facts, facts
 
@@ -46,6 +44,8 @@ backends that run these as they are. [Operations](../../ops.md) lists all of the
 :maxdepth: 1
 
 """
+
+BACKENDS_IN_FULL = {"C": "native, OpenCL, CuPy"}
 
 FAMILIES = (
     "elementwise", "comparison", "bits", "math", "trigonometry", "special", "rounding",
@@ -155,14 +155,20 @@ def _facts_table(name: str) -> Iterator[str]:
     if found is None:
         return
     yield from ("| | |", "| --- | --- |")
-    shapes = (f"`{operands}` → `{result}`" for operands, result in found.shapes)
-    yield f"| shapes, for example | {'; '.join(shapes)} |"
+    shapes = [
+        f"`{operands}` → `{result}`" if operands else f"`{result}`"
+        for operands, result in found.shapes
+    ]
+    if shapes:
+        yield f"| shapes, for example | {'; '.join(shapes)} |"
     yield f"| dtypes, as tested | {', '.join(found.dtypes)} |"
     yield f"| gradient | {found.gradient or 'none'} |"
     yield f"| builds | {_classes(found.ops)} |"
     if found.primitives != found.ops:
         yield f"| decomposes into | {_classes(found.primitives)} |"
-    yield f"| runs whole on | {_whole(found) or 'none: backends run what it decomposes into'} |"
+    if found.whole or found.primitives != found.ops:
+        whole = ", ".join(BACKENDS_IN_FULL.get(each, each) for each in found.whole)
+        yield f"| runs whole on | {whole or 'none: backends run what it decomposes into'} |"
 
 
 def _classes(names: Iterable[str]) -> str:

@@ -43,6 +43,8 @@ myst_heading_anchors = 4
 html_theme = "furo"
 html_title = f"weft {version}"
 html_copy_source = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 pygments_dark_style = "github-dark"
 html_math_renderer = "mathml"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+from unittest import mock
 
 import weft
 import weft_array_api.rules
@@ -39,7 +40,7 @@ class Facts:
     Attributes
     ----------
     shapes
-        Examples: the shapes of the operands, and that of the result.
+        Examples: the shapes of the operands, and that of the result, if this is one tensor.
     dtypes
         The dtypes of the operands in the kit's tests.
     gradient
@@ -65,12 +66,12 @@ def facts(name: str) -> Facts | None:
     rows = _rows().get(getattr(weft, name), [])
     if not rows:
         return None
-    graphs = [_graph(row) for row in rows]
-    plain, graph = min(zip(rows, graphs, strict=True), key=lambda each: _length(each[1]))
-    simple = plugins.load(plugins.PASSES, "decompose")().do_pass(graph, PRIMITIVES)
-    kinds = _kinds(graph)
+    uses = [_use(row, row.shapes[0]) for row in rows]
+    plain, use = min(zip(rows, uses, strict=True), key=lambda each: _special(*each))
+    simple = plugins.load(plugins.PASSES, "decompose")().do_pass(use.graph, PRIMITIVES)
+    kinds = _kinds(use.graph)
     return Facts(
-        tuple(_example(plain, shapes) for shapes in plain.shapes[:SHOWN_SHAPES]),
+        tuple(_example(plain, shapes) for shapes in plain.shapes[:SHOWN_SHAPES] if use.is_direct),
         tuple(dict.fromkeys(dtype for row in rows for dtype in row.dtypes)),
         _gradient(rows),
         tuple(kind.__name__ for kind in kinds),
@@ -87,12 +88,51 @@ def _rows() -> dict[object, list[Row]]:
     return found
 
 
-def _example(row: Row, shapes: Iterable[object]) -> tuple[str, str]:
+class Use(NamedTuple):
+    """A row with operands of some shapes.
+
+    Attributes
+    ----------
+    graph
+        Its graph.
+    is_direct
+        Whether its result is what the function returns, and not made of that.
+    """
+
+    graph: weft.Graph
+    is_direct: bool
+
+
+def _use(row: Row, shapes: Sequence[Any]) -> Use:
+    function = getattr(weft, row.function)
+    returned = []
+
+    def recorded(*args: Any, **options: Any) -> Any:
+        returned.append(function(*args, **options))
+        return returned[-1]
+
+    with mock.patch.object(weft, row.function, recorded):
+        case = make_case(row, shapes, row.dtypes[0], with_gradients=False)
+    is_direct = row.build is function or any(each is case.value for each in returned)
+    return Use(weft.capture([case.value], case.placeholders), is_direct)
+
+
+def _special(row: Row, use: Use) -> tuple[bool, bool, bool, int]:
+    """Return how special a use is: one that computes nothing most, then one that does much."""
+    kinds = _kinds(use.graph)
+    return not kinds, not use.is_direct, bool(row.case), len(kinds)
+
+
+def _kinds(graph: weft.Graph) -> list[type[weft.Op]]:
+    """Return the classes of the ops of a graph that compute something."""
+    kinds = dict.fromkeys(type(op) for op in graph.ops)
+    return [kind for kind in kinds if kind.__name__ not in WITHOUT_RULE]
+
+
+def _example(row: Row, shapes: Sequence[Any]) -> tuple[str, str]:
     """Return operands and result as text, such as ``(2, 3), (3,)`` and ``(2, 3)``."""
-    shapes = tuple(shapes)
-    case = make_case(row, shapes, row.dtypes[0], with_gradients=False)
-    operands = ", ".join(_shape(make_axes(axes)) for axes in shapes)
-    return operands, _shape(case.value.axes)
+    (result,) = _use(row, shapes).graph.outputs
+    return ", ".join(_shape(make_axes(axes)) for axes in shapes), _shape(result.axes)
 
 
 def _shape(axes: weft.Axes) -> str:
@@ -110,20 +150,3 @@ def _gradient(rows: list[Row]) -> str:
     is_whole = len(row.gradients) == len(row.operands)
     whose = "for every operand" if is_whole else f"for operand {numbers}"
     return f"{whose}; second derivatives are tested" if any(r.twice for r in rows) else whose
-
-
-def _graph(row: Row) -> weft.Graph:
-    """Return the graph of a row, with operands of its first shapes and dtype."""
-    case = make_case(row, row.shapes[0], row.dtypes[0], with_gradients=False)
-    return weft.capture([case.value], case.placeholders)
-
-
-def _length(graph: weft.Graph) -> float:
-    """Return how many classes of ops a graph has; many for one that computes nothing."""
-    return len(_kinds(graph)) or math.inf
-
-
-def _kinds(graph: weft.Graph) -> list[type[weft.Op]]:
-    """Return the classes of the ops of a graph that compute something."""
-    kinds = dict.fromkeys(type(op) for op in graph.ops)
-    return [kind for kind in kinds if kind.__name__ not in WITHOUT_RULE]

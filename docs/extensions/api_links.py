@@ -14,6 +14,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.domains.python import PythonDomain
+from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
@@ -22,6 +23,25 @@ CLASS = re.compile(r"(\w+Op)")
 FUNCTION = re.compile(r"(\w+)(?:\(.*\))?")
 LISTS = {"ops", "support"}
 """The pages whose literals are functions of weft."""
+
+
+class PlainParameters(SphinxTransform):
+    """Leaves names of parameters plain in a description, where a function has the same name."""
+
+    default_priority = 500
+
+    def apply(self, **kwargs: Any) -> None:
+        """Take the links of one document off."""
+        for description in self.document.findall(addnodes.desc):
+            parameters = {
+                parameter.next_node(addnodes.desc_sig_name).astext()
+                for parameter in description.findall(addnodes.desc_parameter)
+                if parameter.next_node(addnodes.desc_sig_name) is not None
+            }
+            for content in description.findall(addnodes.desc_content):
+                for link in list(content.findall(addnodes.pending_xref)):
+                    if link.get("reftype") == "obj" and link["reftarget"] in parameters:
+                        link.replace_self(link.children)
 
 
 class ApiLinks(SphinxPostTransform):
@@ -69,5 +89,6 @@ def _is_link(node: nodes.Node) -> bool:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension."""
+    app.add_transform(PlainParameters)
     app.add_post_transform(ApiLinks)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
