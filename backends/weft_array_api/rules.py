@@ -17,6 +17,7 @@ from weft.ir import dtypes, results
 from weft.ir.rules import RuleTable
 from weft.ops import (
     bits,
+    collectives,
     comparison,
     complex_parts,
     control,
@@ -316,7 +317,7 @@ def effect_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
     return args[0]
 
 
-@rules.on_type(bits.BitcastOp, complex_parts.ComplexOp)
+@rules.on_type(bits.BitcastOp, complex_parts.ComplexOp, collectives.CommunicationOp)
 @rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp, decompositions.DeterminantOp)
 def host_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
     """Call the NumPy reference on the host."""

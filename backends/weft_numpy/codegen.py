@@ -146,7 +146,7 @@ class Emitter:
     def writes_state(self) -> bool:
         """Whether the step's result is a state."""
         step = self.step
-        return not step.op.has_effect and any(out.base.kind == STATE for out in step.outs)
+        return not step.op.hands_on and any(out.base.kind == STATE for out in step.outs)
 
     def bind(self, value: Any, hint: str) -> str:
         """Bind a value that is known at compile time, and return its name."""

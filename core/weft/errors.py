@@ -130,6 +130,10 @@ class BackendError(WeftError, RuntimeError):
     """A backend cannot do what it was asked to do."""
 
 
+class CommunicationError(WeftError, RuntimeError):
+    """The ranks of a program did not do the same, or one of them did not answer in time."""
+
+
 class UnsupportedOpError(BackendError):
     """A graph holds ops that the chosen backend has no rule for; all of them are listed.
 

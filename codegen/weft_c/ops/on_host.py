@@ -1,4 +1,4 @@
-"""Lowering rules of ops on the host: matrix decompositions and effects."""
+"""Lowering rules of ops on the host: matrix decompositions, effects and collectives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir.op import Op
-from weft.ops import control, decompositions
+from weft.ops import collectives, control, decompositions
 from weft_c.lowering import Lowering, rules
 
 
@@ -29,3 +29,10 @@ def _compute(reference: Any, *arrays: Any) -> None:
 def effect_rule(op: control.EffectOp, lowering: Lowering) -> None:
     """Call the effect with the operands; the value is a view of the first."""
     lowering.host(op.perform, lowering.args, ())
+
+
+@rules.on_type(collectives.CommunicationOp)
+def communication_rule(op: collectives.CommunicationOp, lowering: Lowering) -> None:
+    """Call the exchange, which writes the result."""
+    args = (*lowering.args, lowering.out)
+    lowering.host(op.write, args, (len(args) - 1,))

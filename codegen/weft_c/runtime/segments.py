@@ -87,8 +87,10 @@ class SegmentBuilder:
         The segments that are being filled; the last one may be empty. While a loop or a
         conditional is built, the segments inside it.
     has_control
-        Whether there are loops or conditionals so far. Work that follows one cannot be reached by
-        running everything before it again.
+        Whether there are loops or conditionals so far.
+    can_run_again
+        Whether work can be reached by running everything before it again: there are no loops,
+        conditionals or collectives so far.
     launch_counts
         How many launches compute some ops once.
     """
@@ -100,6 +102,7 @@ class SegmentBuilder:
         self.reports: list[Report] = []
         self.segments = [Segment()]
         self.has_control = False
+        self.can_run_again = True
         self.launch_counts: dict[tuple[Op, ...], int] = {}
         self._depth = 0
         self._small = LaunchMerger()
@@ -125,7 +128,7 @@ class SegmentBuilder:
             lowered = [work.guarded() for work in lowered if isinstance(work, GPUKernel)]
         elif ends:
             self.segments.append(Segment())
-        start = None if self.has_control else len(self.work)
+        start = len(self.work) if self.can_run_again else None
         counts: Counter[tuple[Op, ...]] = Counter()
         merges = self.processor.is_serial and self.processor.merges_launches
         for work in lowered:
@@ -164,6 +167,8 @@ class SegmentBuilder:
         self.work.append(work)
         segment = self.segments[-1]
         if isinstance(work, HostCall):
+            if work.op.has_effect and not work.op.hands_on:
+                self.can_run_again = False
             segment.host = work
             self.segments.append(Segment())
             return
@@ -229,6 +234,7 @@ class SegmentBuilder:
         self._depth += 1
         self.launch_small()
         self.has_control = True
+        self.can_run_again = False
         outer, self.segments = self.segments, [Segment()]
         try:
             yield self.segments
@@ -254,4 +260,4 @@ def _relocated(work: Work, frame: CallFrame) -> Work:
 
 
 def _writes_state(step: Step) -> bool:
-    return not step.op.has_effect and any(out.base.kind == STATE for out in step.outs)
+    return not step.op.hands_on and any(out.base.kind == STATE for out in step.outs)

@@ -15,8 +15,8 @@ from weft.ir.traversal import postorder
 def without_effect(op: Op, args: tuple[Any, ...]) -> Op:
     """Return what recomputes the value of an op from other operands, without any effect.
 
-    The value of an op with an effect is its first operand. An op that runs graphs runs them
-    without theirs.
+    The value of an op with an effect is its first operand, but that of a collective depends on the
+    other ranks, so it is computed again. An op that runs graphs runs them without theirs.
     """
     if op.has_effect and op.graphs:
         fields: dict[str, Any] = {
@@ -25,7 +25,7 @@ def without_effect(op: Op, args: tuple[Any, ...]) -> Op:
         }
         with scope.replacing(op):
             return type(op)(*args, **fields)
-    if op.has_effect and op.is_tensor:
+    if op.hands_on:
         value: Op = args[0]
         return value
     return op if args == op.args else op.with_args(args)

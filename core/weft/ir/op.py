@@ -89,6 +89,8 @@ class Op:
     has_effect: ClassVar[bool] = False
     may_raise: ClassVar[bool] = False
     """Whether a call may end where it is computed; no state is written before that."""
+    hands_on: ClassVar[bool] = False
+    """Whether it is a step whose value is the first operand, in the same memory."""
     is_state: bool = False
     is_constant: bool = False
     graphs: ClassVar[tuple[Any, ...]] = ()

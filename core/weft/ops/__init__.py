@@ -9,6 +9,7 @@ from weft.ops import (
     calls,
     cells,
     clipping,
+    collectives,
     comparison,
     complex_parts,
     contraction,
@@ -60,6 +61,7 @@ from weft.ops.bits import *
 from weft.ops.calls import *
 from weft.ops.cells import *
 from weft.ops.clipping import *
+from weft.ops.collectives import *
 from weft.ops.comparison import *
 from weft.ops.complex_parts import *
 from weft.ops.contraction import *
@@ -113,6 +115,7 @@ __all__ += bits.__all__
 __all__ += calls.__all__
 __all__ += cells.__all__
 __all__ += clipping.__all__
+__all__ += collectives.__all__
 __all__ += comparison.__all__
 __all__ += complex_parts.__all__
 __all__ += control.__all__

@@ -87,6 +87,7 @@ class EffectOp(IdentityOp):
     """
 
     has_effect = True
+    hands_on = True
 
     def perform(self, *values: Any) -> None:
         """Perform the effect on NumPy arrays of the operands; an exception ends the call."""

@@ -139,7 +139,7 @@ def _ran_in(part: Part, known: dict[int, Ran]) -> Ran:
 
 def bytes_moved(step: Step) -> int:
     """Return the bytes that a step reads and writes; an effect writes nothing."""
-    written = () if step.op.has_effect else step.outs
+    written = () if step.op.hands_on else step.outs
     return sum(map(_touched, dict.fromkeys(step.args))) + sum(map(_touched, written))
 
 

@@ -75,7 +75,7 @@ def boxes(plan: Plan) -> list[Box]:
     for place, step in enumerate(plan.steps):
         if step.workspace is not None:
             found.append(Box(step, step.workspace, place, place))
-        for out in () if step.op.has_effect else step.outs:
+        for out in () if step.op.hands_on else step.outs:
             if out.base.kind == ARENA and out.base.nbytes:
                 writes.setdefault(out.base, []).append((place, step, out))
     for buffer, made in writes.items():
@@ -205,7 +205,7 @@ def _states(plan: Plan) -> dict[Buffer, list[tuple[int, Step]]]:
         if buffer.kind == STATE:
             found[buffer] = []
     for place, step in enumerate(plan.steps):
-        for out in () if step.op.has_effect else step.outs:
+        for out in () if step.op.hands_on else step.outs:
             if out.base in found:
                 found[out.base].append((place, step))
     return found

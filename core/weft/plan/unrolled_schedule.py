@@ -64,7 +64,7 @@ class _Rebuilding:
         for each in postorder([op], lambda op: () if op in known else self._operands(op)):
             if each in known:
                 found[each] = known[each]
-            elif each.has_effect:
+            elif each.hands_on:
                 value = found[each.args[0]]
                 found[each] = self.first[each] if self.first[each].args[0] is value else value
             elif each in self.first:
@@ -74,7 +74,7 @@ class _Rebuilding:
         return found[op]
 
     def _operands(self, op: Op) -> tuple[Op, ...]:
-        if op.has_effect:
+        if op.hands_on:
             return op.args[:1]
         return () if op in self.first else op.args
 

@@ -83,7 +83,7 @@ def _numbered(graph: Graph, numbers: dict[Hashable, int]) -> tuple[dict[Op, int]
         number = numbers.setdefault(key, len(numbers))
         if op.has_effect:
             effects.append(number)
-        hands_on = op.args and (isinstance(op, ContiguousOp) or op.has_effect)
+        hands_on = op.args and (isinstance(op, ContiguousOp) or op.hands_on)
         found[op] = found[op.args[0]] if hands_on else number
     return found, effects
 
@@ -180,7 +180,7 @@ def _check_order(plan: Plan) -> None:
 
 
 def _written(step: Step) -> Sequence[TensorDescription]:
-    return () if step.op.has_effect and not isinstance(step.op, TupleOp) else step.outs
+    return () if step.op.hands_on else step.outs
 
 
 def _check_places(plan: Plan, step: Step) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft.errors import PluginError
-from weft.plugins.entrypoints import BACKENDS, FRONTENDS, GROUPS, OPS, PASSES
+from weft.plugins.entrypoints import BACKENDS, COMMUNICATORS, FRONTENDS, GROUPS, OPS, PASSES
 
 T = TypeVar("T", bound=type[Any])
 
@@ -46,7 +46,7 @@ def checked(title: str, group: str, name: str, value: Any) -> Any:
     if group == BACKENDS:
         is_factory = callable(value) and not isinstance(value, type)
         return value if is_factory else checked_backend(title, name, value)
-    if group == PASSES:
+    if group in (PASSES, COMMUNICATORS):
         return _checked_class(title, group, name, value)
     if group == FRONTENDS:
         return _checked_importer(title, name, value)

@@ -20,6 +20,7 @@ from weft.support.spelling import closest
 BACKENDS = "weft.backends"
 PASSES = "weft.passes"
 FRONTENDS = "weft.frontends"
+COMMUNICATORS = "weft.communicators"
 OPS = "weft.ops"
 RULES = "weft.rules"
 HOOKS = "weft.hooks"
@@ -28,6 +29,7 @@ GROUPS = {
     BACKENDS: "backend",
     PASSES: "pass",
     FRONTENDS: "frontend",
+    COMMUNICATORS: "communicator",
     OPS: "op plugin",
     RULES: "rule plugin",
     HOOKS: "hook plugin",

@@ -12,12 +12,13 @@ from weft.errors import PluginError
 from weft.plugins import hookspecs
 from weft.plugins.blame import Origin, blaming
 from weft.plugins.contributions import checked_op, require_name
-from weft.plugins.entrypoints import BACKENDS, FRONTENDS, PASSES
+from weft.plugins.entrypoints import BACKENDS, COMMUNICATORS, FRONTENDS, PASSES
 
 NAMING_HOOKS = {
     BACKENDS: "weft_register_backends",
     PASSES: "weft_register_passes",
     FRONTENDS: "weft_register_frontends",
+    COMMUNICATORS: "weft_register_communicators",
 }
 """The groups whose plugins register things under names, each with the hook that does it."""
 

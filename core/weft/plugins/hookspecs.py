@@ -64,6 +64,15 @@ def weft_register_frontends(register: Callable[[str, Any], None]) -> None:
 
 
 @hookspec
+def weft_register_communicators(register: Callable[[str, type[Any]], None]) -> None:
+    """Call ``register(name, communicator_class)`` once for each communicator.
+
+    The class is a subclass of ``weft.communicators.Communicator``; it is called with its name when
+    a program first uses it, and may connect to the other ranks only then.
+    """
+
+
+@hookspec
 def weft_change_pipeline(pipeline: list[Any], target: Any) -> list[Any] | None:
     """Return the pipeline that is to run instead of ``pipeline``, or None to leave it as it is.
 

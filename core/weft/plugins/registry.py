@@ -23,6 +23,7 @@ from weft.plugins.blame import Origin, claim, origin_of_entry, release, said
 from weft.plugins.contributions import base_class, checked, checked_backend
 from weft.plugins.entrypoints import (
     BACKENDS,
+    COMMUNICATORS,
     DEFAULT_BACKEND,
     DEFAULT_PIPELINE,
     FRONTENDS,
@@ -52,6 +53,7 @@ from weft.support.spelling import closest
 
 __all__ = [
     "BACKENDS",
+    "COMMUNICATORS",
     "FRONTENDS",
     "GROUPS",
     "HOOKS",

@@ -1,0 +1,222 @@
+"""The communicator: one thread makes all calls of MPI, in the order in which they are asked for.
+
+So a collective advances while the program computes, and waiting has an end: the thread polls, with
+pauses, up to the time limit. Before each collective the ranks compare what they are about to do.
+When the limit has passed, the ranks that wait tell each other for what, and all of them fail.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import sys
+import threading
+import time
+import zlib
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from weft.communicators.interface import (
+    Array,
+    Collective,
+    Communicator,
+    Request,
+    mismatch,
+    time_limit,
+)
+from weft.errors import BackendError, CommunicationError
+from weft_mpi.transfers import Transfer
+
+SPINNING = 200e-6
+"""Seconds in which a collective is polled without pauses: most small ones end within."""
+PAUSE = 100e-6
+LISTENING = 0.05
+"""Seconds between looks for a rank that has given up."""
+GRACE = 1.0
+"""Seconds for the other ranks to say what they wait for, or to show the error they share."""
+TEXT = 400
+"""The bytes that a rank sends of what it does."""
+
+
+class MPICommunicator(Communicator):
+    """The ranks of ``MPI.COMM_WORLD``.
+
+    Attributes
+    ----------
+    timeout
+        The seconds that a collective may take, from ``WEFT_COLLECTIVE_TIMEOUT``.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+            raise BackendError(
+                "MPI was initialised for one thread only: import weft before what initialises "
+                "MPI, or leave mpi4py.rc.thread_level at 'multiple'"
+            )
+        self.timeout = time_limit()
+        self._world = MPI.COMM_WORLD.Dup()
+        self._alarm = MPI.COMM_WORLD.Dup()
+        self._rank, self._size = self._world.rank, self._world.size
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._failure = ""
+        threading.Thread(target=self._work, name="weft-mpi", daemon=True).start()
+        sys.excepthook = _AbortingHook(self, sys.excepthook)
+        atexit.register(self._leave)
+
+    @property
+    def rank(self) -> int:
+        """The rank in ``MPI.COMM_WORLD``."""
+        return self._rank
+
+    @property
+    def size(self) -> int:
+        """The number of processes that ``mpiexec`` started."""
+        return self._size
+
+    def start(self, collective: Collective, x: Array, out: Array) -> Request:
+        """Hand a collective to the thread that runs all of them."""
+        if self._failure:
+            raise CommunicationError(f"no collective can follow one that failed: {self._failure}")
+        job = _Job(collective, x, out)
+        self._jobs.put(job)
+        return job
+
+    def abort(self, reason: str) -> None:
+        """End all processes through MPI."""
+        print(f"rank {self._rank}: {reason}", file=sys.stderr, flush=True)
+        MPI.COMM_WORLD.Abort(1)
+
+    def _leave(self) -> None:
+        """End all ranks where one has failed: MPI would wait for collectives that never end."""
+        if self._failure:
+            sys.stdout.flush()
+            time.sleep(GRACE)
+            self.abort(self._failure.partition("\n")[0])
+
+    # On the thread
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if not self._failure:
+                try:
+                    self._run(job)
+                except CommunicationError as error:
+                    self._failure = error.problem
+                except Exception as error:
+                    self._failure = f"{job.label}: {type(error).__name__}: {error}"
+            job.failure = self._failure
+            job.ended.set()
+
+    def _run(self, job: _Job) -> None:
+        until = time.monotonic() + self.timeout
+        if self._size > 1:
+            self._compare(job, until)
+        transfer = Transfer(self._world, job.collective, job.x, job.out)
+        self._wait(transfer.requests, job, until)
+        transfer.finish()
+
+    def _compare(self, job: _Job, until: float) -> None:
+        """Raise the same error on all ranks if they are about to do different things."""
+        digest = zlib.crc32(job.label.encode())
+        given = np.array([digest, -digest], np.int64)
+        taken = np.empty_like(given)
+        self._wait([self._world.Iallreduce(given, taken, MPI.MAX)], job, until)
+        if taken[0] != -taken[1]:
+            rows = np.empty((self._size, TEXT), np.uint8)
+            self._wait([self._world.Iallgather(_encoded(job.label), rows)], job, until)
+            raise mismatch(self, job.label, {rank: _decoded(row) for rank, row in enumerate(rows)})
+
+    def _wait(self, requests: list[MPI.Request], job: _Job, until: float) -> None:
+        start = heard = time.monotonic()
+        while not MPI.Request.Testall(requests):
+            now = time.monotonic()
+            if now - start < SPINNING:
+                os.sched_yield()
+                continue
+            if now > until:
+                raise self._given_up(job, f"after {self.timeout:g} s")
+            if now - heard > LISTENING:
+                heard = now
+                if self._alarm.Iprobe():
+                    raise self._given_up(job, "because another rank gave up")
+            time.sleep(PAUSE)
+
+    def _given_up(self, job: _Job, when: str) -> CommunicationError:
+        """Tell the other ranks what this one waits for, and return the error with what they say."""
+        others = [rank for rank in range(self._size) if rank != self._rank]
+        own = _encoded(job.label)
+        sent = [self._alarm.Isend(own, rank) for rank in others]
+        said: dict[int, str] = {self._rank: f"waits for {job.label}"}
+        until = time.monotonic() + GRACE
+        status = MPI.Status()
+        while len(said) < self._size and time.monotonic() < until:
+            if self._alarm.Iprobe(status=status):
+                text = np.empty(TEXT, np.uint8)
+                self._alarm.Recv(text, status.source)
+                said[status.source] = f"waits for {_decoded(text)}"
+            else:
+                time.sleep(PAUSE)
+        MPI.Request.Testall(sent)
+        lines = [
+            f"  rank {rank}: {said.get(rank, 'waits for none: it computes, has ended, or hangs')}"
+            for rank in range(self._size)
+        ]
+        return CommunicationError(
+            f"rank {self._rank} gave up {when} (WEFT_COLLECTIVE_TIMEOUT): all ranks have to run "
+            "the same collectives\n" + "\n".join(lines)
+        )
+
+
+class _Job(Request):
+    """A collective that waits for its turn on the thread, runs there, or has ended."""
+
+    def __init__(self, collective: Collective, x: Array, out: Array) -> None:
+        self.collective = collective
+        self.x = x
+        self.out = out
+        label = collective.label
+        self.label = f"{collective.signature(x)}{f' for {label}' if label else ''}"
+        self.failure = ""
+        self.ended = threading.Event()
+
+    def is_done(self) -> bool:
+        return self.ended.is_set()
+
+    def wait(self) -> None:
+        self.ended.wait()
+        if self.failure:
+            raise CommunicationError(self.failure)
+
+
+class _AbortingHook:
+    """Ends all ranks when an exception ends this one: the others would wait for it forever."""
+
+    def __init__(self, communicator: MPICommunicator, before: Any) -> None:
+        self.communicator = communicator
+        self.before = before
+
+    def __call__(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        """Show the exception as before, then abort."""
+        self.before(kind, error, trace)
+        sys.stdout.flush()
+        if isinstance(error, CommunicationError):
+            time.sleep(GRACE)
+        self.communicator.abort(f"{kind.__name__} ends all {self.communicator.size} ranks")
+
+
+def _encoded(text: str) -> Array:
+    """Return a text as a row of `TEXT` bytes, cut where it is longer."""
+    data = text.encode()[:TEXT]
+    return np.frombuffer(data.ljust(TEXT, b"\0"), np.uint8).copy()
+
+
+def _decoded(row: Array) -> str:
+    return bytes(row).rstrip(b"\0").decode(errors="replace")

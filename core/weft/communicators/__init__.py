@@ -1,0 +1,23 @@
+"""Communicators: how the processes of one program, its ranks, exchange arrays.
+
+A communicator is a plugin of the group ``weft.communicators``. `interface` says what one has to
+provide, `local` is the one of a single process, and `choice` finds the one to use.
+"""
+
+from weft.communicators.choice import communicator, connected, default_name
+from weft.communicators.interface import (
+    REDUCTIONS,
+    Collective,
+    Communicator,
+    Request,
+)
+
+__all__ = [
+    "REDUCTIONS",
+    "Collective",
+    "Communicator",
+    "Request",
+    "communicator",
+    "connected",
+    "default_name",
+]

@@ -1,0 +1,77 @@
+"""The choice of a communicator: by argument, context or environment, else by the launcher."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from weft import plugins
+from weft.communicators.interface import Communicator
+from weft.errors import ArgumentError, PluginError
+from weft.plugins.blame import blaming, origin_of
+from weft.plugins.entrypoints import COMMUNICATORS
+from weft.support.locks import renewed
+
+LAUNCHERS = ("PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
+"""Variables that MPI's launchers set in the processes that they start."""
+
+_chosen: ContextVar[str | None] = ContextVar("weft_communicator", default=None)
+_connected: dict[str, Communicator] = {}
+_connecting = renewed(threading.RLock())
+
+
+def default_name() -> str:
+    """Return the name of the communicator that is used where none is named.
+
+    That of the context, else ``WEFT_COMMUNICATOR``, else ``mpi`` in a process that a launcher of
+    MPI started, and ``local`` in any other.
+    """
+    launched = any(name in os.environ for name in LAUNCHERS)
+    usual = "mpi" if launched else "local"
+    return _chosen.get() or os.environ.get("WEFT_COMMUNICATOR") or usual
+
+
+def connected(name: str | None = None) -> Communicator:
+    """Return the communicator of a name, by default `default_name`; one object for each process.
+
+    Raises UnknownPluginError (a ValueError) for a name that is not installed, listing those that
+    are, and PluginError for one that cannot be loaded.
+    """
+    if name is not None and not isinstance(name, str):
+        raise ArgumentError(f"a communicator is given by its name, not as {name!r}")
+    wanted = default_name() if name is None else name
+    found = _connected.get(wanted)
+    if found is None:
+        with _connecting:
+            found = _connected.get(wanted) or _connected.setdefault(wanted, _made(wanted))
+    return found
+
+
+def _made(name: str) -> Communicator:
+    try:
+        kind = plugins.load(COMMUNICATORS, name)
+    except PluginError as error:
+        setting = os.environ.get("WEFT_COMMUNICATOR")
+        if setting != name:
+            raise
+        raise type(error)(f"WEFT_COMMUNICATOR={setting}: {error}") from error.__cause__
+    with blaming(origin_of(kind), "while it connected the ranks", extends=False):
+        made: Communicator = kind(name)
+    return made
+
+
+@contextmanager
+def communicator(name: str) -> Iterator[Communicator]:
+    """Use a communicator in this context for all collectives that name none, and yield it.
+
+    Raises what `connected` does.
+    """
+    found = connected(name)
+    token = _chosen.set(name)
+    try:
+        yield found
+    finally:
+        _chosen.reset(token)

@@ -1,0 +1,209 @@
+"""The interface of communicators: what the ranks of a program do together.
+
+A rank is one process of several that run the same program. A plugin defines `rank`, `size`, `start`
+and `abort`; all other operations are built on `start`.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from weft.errors import ArgumentError, CommunicationError
+from weft.plugins.contributions import base_of
+from weft.plugins.entrypoints import COMMUNICATORS
+
+Array = np.ndarray[Any, Any]
+Reduction = Literal["sum", "max", "min"]
+REDUCTIONS: tuple[str, ...] = get_args(Reduction)
+"""The reductions that a communicator has."""
+Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "shift"]
+
+TIMEOUT = 300.0
+"""Seconds that a rank waits for the others unless ``WEFT_COLLECTIVE_TIMEOUT`` says otherwise."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """What the ranks do together in one step.
+
+    Attributes
+    ----------
+    kind
+        ``all_reduce``: every rank gets the reduction of all arrays. ``all_gather``: every rank gets
+        all arrays, in the order of ranks. ``reduce_scatter``: rank r gets part r of the reduction.
+        ``broadcast``: every rank gets the array of the root. ``all_to_all``: part s of the array of
+        rank r becomes part r at rank s. ``shift``: the array goes to the rank at an offset. Parts
+        are along the first dimension.
+    reduction
+        ``sum``, ``max`` or ``min``; of bools, ``max`` is or, ``min`` is and.
+    root
+        The rank that a broadcast starts from.
+    offset
+        How many ranks a shift goes up.
+    wraps
+        Whether a shift from the last rank leads to the first. Where it does not, ranks without a
+        sender get zeros.
+    label
+        What it is for, as messages say it.
+    """
+
+    kind: Kind
+    reduction: Reduction = "sum"
+    root: int = 0
+    offset: int = 1
+    wraps: bool = True
+    label: str = ""
+
+    def signature(self, x: Array) -> str:
+        """Return what has to be the same on all ranks, with the array that a rank gives."""
+        options = {
+            "all_reduce": self.reduction,
+            "reduce_scatter": self.reduction,
+            "broadcast": f"from {self.root}",
+            "shift": f"by {self.offset}{'' if self.wraps else ' without wrapping'}",
+        }.get(self.kind, "")
+        return f"{self.kind} {options} of {x.dtype}{list(x.shape)}".replace("  ", " ")
+
+    def source(self, rank: int, size: int) -> int | None:
+        """Return the rank that a rank receives from in a shift; None for no one."""
+        return self._neighbour(rank - self.offset, size)
+
+    def target(self, rank: int, size: int) -> int | None:
+        """Return the rank that a rank sends to in a shift; None for no one."""
+        return self._neighbour(rank + self.offset, size)
+
+    def _neighbour(self, rank: int, size: int) -> int | None:
+        return rank % size if self.wraps or 0 <= rank < size else None
+
+
+class Request(ABC):
+    """A collective that was started; its arrays must stay as they are until it has ended."""
+
+    @abstractmethod
+    def is_done(self) -> bool:
+        """Whether it has ended, with success or not."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait for its end.
+
+        Raises CommunicationError if the ranks did not start the same collective, or not within the
+        time limit.
+        """
+
+
+@base_of(COMMUNICATORS)
+class Communicator(ABC):
+    """The ranks of a program, seen from one of them.
+
+    Parameters
+    ----------
+    name
+        The name it was asked for by.
+    """
+
+    is_single: ClassVar[bool] = False
+    """Whether there is only ever one rank, so that nothing has to be compared with others."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of ranks."""
+
+    @abstractmethod
+    def start(self, collective: Collective, x: Array, out: Array) -> Request:
+        """Start a collective on contiguous arrays, and return without waiting for other ranks.
+
+        `x` is what this rank gives, `out` takes what it gets. All ranks start the same collectives
+        in the same order; those of one communicator end in that order.
+        """
+
+    @abstractmethod
+    def abort(self, reason: str) -> None:
+        """End all ranks at once, this one too, with a message on standard error."""
+
+    def run(self, collective: Collective, x: Array, out: Array | None = None) -> Array:
+        """Start a collective, wait for its end, and return the array that this rank gets.
+
+        Raises CommunicationError like `Request.wait`.
+        """
+        x = np.asarray(x, order="C")
+        if out is None:
+            out = np.empty(result_shape(collective, x.shape, self.size), x.dtype)
+        self.start(collective, x, out).wait()
+        return out
+
+    def barrier(self, label: str = "a barrier") -> None:
+        """Wait until all ranks have come to a barrier; raises CommunicationError like `run`."""
+        self.run(Collective("all_reduce", label=label), np.zeros((), np.int64))
+
+    def gather_text(self, text: str, label: str) -> list[str]:
+        """Return the texts of all ranks, in their order; raises CommunicationError like `run`."""
+        data = np.frombuffer(text.encode(), np.uint8)
+        length = np.array(len(data), np.int64)
+        longest = int(self.run(Collective("all_reduce", "max", label=label), length))
+        lengths = self.run(Collective("all_gather", label=label), length.reshape(1))
+        padded = np.zeros(longest, np.uint8)
+        padded[: len(data)] = data
+        rows = self.run(Collective("all_gather", label=label), padded).reshape(self.size, longest)
+        return [
+            bytes(row[:count]).decode() for row, count in zip(rows, lengths.tolist(), strict=True)
+        ]
+
+
+def result_shape(collective: Collective, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Return the shape of what each rank gets for arrays of a shape.
+
+    Raises ArgumentError if an array has no parts for all ranks.
+    """
+    kind = collective.kind
+    if kind in ("all_reduce", "broadcast", "shift"):
+        return shape
+    if not shape:
+        raise ArgumentError(f"{kind} needs at least one dimension")
+    if kind == "all_gather":
+        return (shape[0] * size, *shape[1:])
+    if shape[0] % size:
+        raise ArgumentError(f"{kind}: {shape[0]} rows cannot be shared among {size} ranks")
+    return shape if kind == "all_to_all" else (shape[0] // size, *shape[1:])
+
+
+def time_limit() -> float:
+    """Return the seconds that a rank waits for others; ArgumentError for a malformed setting."""
+    setting = os.environ.get("WEFT_COLLECTIVE_TIMEOUT")
+    if not setting:
+        return TIMEOUT
+    try:
+        seconds = float(setting)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise ArgumentError(
+            f"WEFT_COLLECTIVE_TIMEOUT={setting} is not a positive number of seconds, such as 60"
+        )
+    return seconds
+
+
+def mismatch(communicator: Communicator, own: str, theirs: dict[int, str]) -> CommunicationError:
+    """Return the error of ranks that did not start the same collective."""
+    lines = [
+        f"  rank {rank}: {text}"
+        for rank, text in sorted({**theirs, communicator.rank: own}.items())
+    ]
+    return CommunicationError(
+        "the ranks did not start the same collective: every rank has to compute the same graphs, "
+        "in the same order\n" + "\n".join(lines)
+    )
