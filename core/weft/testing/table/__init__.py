@@ -16,6 +16,7 @@ from weft.testing.table import (
     arrangement,
     attention,
     calls,
+    collectives,
     complex_numbers,
     control,
     convolutions,
@@ -82,6 +83,7 @@ _FAMILIES = (
     storage,
     control,
     calls,
+    collectives,
     optimizers,
     schedules,
 )

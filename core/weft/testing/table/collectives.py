@@ -1,0 +1,59 @@
+"""Rows of the op table: collectives, here of one rank; `tests/communicators` has more ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import weft
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.testing.table.rows import ALL, CUBE, FLOATS, NUMBERS, ONE, Refusal, Row, operands
+
+_X = weft.placeholder((2, 3))
+_FLAGS = weft.placeholder((2, 3), "bool")
+_COUNTS = weft.placeholder((2, 3), "int32")
+
+ROWS = (
+    Row("all_reduce", weft.all_reduce, operands("any"), ONE, NUMBERS, lambda x: x, twice=True),
+    Row("all_reduce", lambda x: weft.all_reduce(x, "mean"), operands("any"), ONE, FLOATS,
+        lambda x: x, case="mean"),
+    Row("all_reduce", lambda x: weft.all_reduce(x, "max"), operands("any"), ONE, ALL, lambda x: x,
+        case="max"),
+    Row("all_reduce", lambda x: weft.all_reduce(x, "min"), operands("any"), ONE, ALL, lambda x: x,
+        case="min"),
+    Row("all_reduce_later", lambda x: weft.all_reduce_later(x * 2)[1] + x, operands("any"), ONE,
+        NUMBERS, lambda x: x * 3),
+    Row("all_gather", weft.all_gather, operands("any"), ONE, ALL, np.atleast_1d, twice=True),
+    Row("all_gather", lambda x: weft.all_gather(x, axis=-1), operands("any"), CUBE, ALL,
+        lambda x: x, case="last"),
+    Row("reduce_scatter", lambda x: weft.reduce_scatter(x, axis=1), operands("any"), CUBE, NUMBERS,
+        lambda x: x, twice=True),
+    Row("reduce_scatter", lambda x: weft.reduce_scatter(x, "mean"), operands("any"), CUBE, FLOATS,
+        lambda x: x, case="mean"),
+    Row("broadcast_from", weft.broadcast_from, operands("any"), ONE, ALL, lambda x: x, twice=True),
+    Row("all_to_all", weft.all_to_all, operands("any"), CUBE, ALL, lambda x: x, twice=True),
+    Row("send_receive", weft.send_receive, operands("any"), ONE, ALL, lambda x: x, twice=True),
+    Row("send_receive", lambda x: weft.send_receive(x, 2, wraps=False), operands("any"), ONE, ALL,
+        np.zeros_like, case="ends"),
+    Row("rank_index", weft.rank_index, (), ((),), ("int32",), lambda: np.array(0, np.int32)),
+)  # fmt: skip
+
+REFUSALS = (
+    Refusal("all_reduce", "bools", lambda: weft.all_reduce(_FLAGS), DTypeError, "cast"),
+    Refusal("all_reduce", "reduction", lambda: weft.all_reduce(_X, "median"),  # type: ignore[arg-type]
+            ArgumentError, "no reduction 'median'"),
+    Refusal("all_reduce", "integers", lambda: weft.all_reduce(_COUNTS, "mean"), DTypeError,
+            "needs floats"),
+    Refusal("all_reduce_later", "bools", lambda: weft.all_reduce_later(_FLAGS), DTypeError, "cast"),
+    Refusal("all_gather", "axis", lambda: weft.all_gather(_X, axis=2), AxesError, "2"),
+    Refusal("reduce_scatter", "scalar", lambda: weft.reduce_scatter(1.0), AxesError,
+            "at least one dimension"),
+    Refusal("reduce_scatter", "reduction", lambda: weft.reduce_scatter(_X, "max"),  # type: ignore[arg-type]
+            ArgumentError, "sum and mean"),
+    Refusal("broadcast_from", "root", lambda: weft.broadcast_from(_X, 1), ArgumentError,
+            "no rank 1 among 1"),
+    Refusal("all_to_all", "scalar", lambda: weft.all_to_all(1.0), AxesError,
+            "at least one dimension"),
+    Refusal("send_receive", "text", lambda: weft.send_receive("a"), DTypeError, "not made of"),
+    Refusal("rank_index", "communicator", lambda: weft.rank_index(2),  # type: ignore[arg-type]
+            ArgumentError, "by its name"),
+)  # fmt: skip

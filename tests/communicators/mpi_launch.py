@@ -1,0 +1,29 @@
+"""Runs programs of tests under mpiexec."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+HANG = 120
+"""Seconds after which a program that should have ended by itself fails the test."""
+
+
+def mpiexec(
+    ranks: int, program: str, *args: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program on some ranks and return how it ended; skips the test without MPI."""
+    pytest.importorskip("mpi4py", reason="MPI is not installed: pip install 'weft[mpi]'")
+    if not MPIEXEC.exists():
+        pytest.skip("the environment has no mpiexec")
+    command = [str(MPIEXEC), "-n", str(ranks), sys.executable, str(PROGRAMS / program), *args]
+    settings = {**os.environ, "OMP_NUM_THREADS": "1", "WEFT_NUM_THREADS": "1", **environment}
+    return subprocess.run(
+        command, env=settings, capture_output=True, text=True, timeout=HANG, check=False
+    )

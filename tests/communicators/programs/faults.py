@@ -1,0 +1,44 @@
+"""What goes wrong between ranks, one way for each argument."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+import weft
+from weft.communicators import connected
+
+how = sys.argv[1]
+ranks = connected()
+mine, last = ranks.rank, ranks.size - 1
+x = weft.placeholder((4, 3))
+transformer = weft.make_transformer("numpy")
+total = transformer.computation(weft.all_reduce(x), x)
+gathered = transformer.computation(weft.all_gather(x), x)
+other = weft.placeholder((2, 3))
+smaller = transformer.computation(weft.all_reduce(other), other)
+array = np.ones((4, 3), "float32")
+total(array)
+
+if how == "order":
+    first, second = (total, gathered) if mine == last else (gathered, total)
+    first(array), second(array)
+elif how == "shape":
+    smaller(array[:2]) if mine == last else total(array)
+elif how == "count":
+    if mine != last:
+        total(array)
+    time.sleep(60)
+elif how == "killed":
+    if mine == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    total(array)
+elif how == "exception":
+    if mine == last:
+        raise ValueError("only here")
+    total(array)
+print("went on", flush=True)

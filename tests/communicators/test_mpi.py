@@ -1,0 +1,55 @@
+"""Collectives and faults between the ranks of real MPI processes."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from mpi_launch import HANG, mpiexec
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native", "opencl"])
+def test_every_collective_is_what_numpy_makes_of_all_arrays(backend: str) -> None:
+    ended = mpiexec(2, "every_collective.py", backend)
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(re.findall(r"rank \d of 2: \w+ is right", ended.stdout)) == [
+        f"rank {rank} of 2: {backend} is right" for rank in range(2)
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_every_collective_of_other_numbers_of_ranks(ranks: int) -> None:
+    ended = mpiexec(ranks, "every_collective.py", "numpy")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count(f"of {ranks}: numpy is right") == ranks
+
+
+FAULTS = {
+    "order": [
+        r"did not start the same collective",
+        r"rank 0: all_gather of float32\[4, 3\] for AllGatherOp in .*faults.py",
+        r"rank 1: all_reduce sum of float32\[4, 3\] for AllReduceOp in .*faults.py",
+    ],
+    "shape": [r"rank 0: all_reduce sum of float32\[4, 3\]", r"rank 1: .* of float32\[2, 3\]"],
+    "count": [
+        r"rank 0 gave up after 2 s \(WEFT_COLLECTIVE_TIMEOUT\)",
+        r"rank 0: waits for all_reduce sum of float32\[4, 3\] for AllReduceOp in .*faults.py",
+        r"rank 1: waits for none",
+    ],
+    "killed": [],
+    "exception": [r"ValueError: only here", r"ValueError ends all 2 ranks"],
+}
+"""What the ranks say, as they end."""
+
+
+@pytest.mark.parametrize("how", FAULTS)
+def test_a_fault_of_one_rank_ends_all_of_them(how: str) -> None:
+    begun = time.monotonic()
+    ended = mpiexec(2, "faults.py", how, WEFT_COLLECTIVE_TIMEOUT="2")
+    assert time.monotonic() - begun < HANG / 2
+    assert ended.returncode != 0
+    assert "went on" not in ended.stdout
+    for words in FAULTS[how]:
+        assert re.search(words, ended.stderr), ended.stderr
