@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 IMAGE = Path(__file__).with_name("images") / "layers.svg"
-SOURCES = ("core", "codegen", "backends", "passes", "frontends")
+SOURCES = ("core", "codegen", "backends", "passes", "frontends", "communicators")
 WIDTH, ROW, GAP, MARGIN, LABEL = 960, 34, 6, 16, 200
 STYLE = (
     "text{font-family:system-ui,sans-serif;font-size:13px;fill:#1b1f24}"

@@ -19,7 +19,7 @@ from weft.plugins.entrypoints import DEFAULT_PIPELINE
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(
     path
-    for root in ("core", "passes", "codegen", "backends", "frontends")
+    for root in ("core", "passes", "codegen", "backends", "frontends", "communicators")
     for path in (ROOT / root).rglob("*.py")
 )
 LOADERS = {

@@ -40,6 +40,8 @@ _VARIABLES = {
     "WEFT_CACHE_DIR": "the folder in which compiled programs are kept",
     "WEFT_CACHE_SIZE": f"megabytes that this folder may hold; {LIMIT} where it is not set",
     "WEFT_CHECK_FINITE": "1 has every call look for NaN and infinities in its results",
+    "WEFT_COLLECTIVE_TIMEOUT": "seconds that a rank waits for the others; 300 where it is not set",
+    "WEFT_COMMUNICATOR": "the communicator of collectives that name none",
     "WEFT_CUPY_DEVICE": "the NVIDIA device of the cupy backend: its number, or a part of its name",
     "WEFT_DISABLE_PLUGINS": "plugins that are left out: names or group:name, separated by commas",
     "WEFT_DUMP": "a folder that gets the text of graphs before and after each pass",

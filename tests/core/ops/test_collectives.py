@@ -1,0 +1,229 @@
+"""Collectives in graphs: their order and number, gradients, states, and failures.
+
+The communicator here imitates three ranks that all have what the only one has, without any other
+process; `tests/communicators` has real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft_array_api
+from weft import plugins
+from weft.communicators import Collective, Communicator, Request, communicator
+from weft.communicators.choice import _connected
+from weft.errors import CommunicationError, IndexOutOfRange
+
+X = np.arange(12, dtype=np.float32).reshape(6, 2)
+
+
+class _Ended(Request):
+    def is_done(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        """Return at once."""
+
+
+class Alike(Communicator):
+    """Rank 1 of three that all have the same arrays.
+
+    Attributes
+    ----------
+    ran
+        What was started.
+    left
+        After how many collectives the others are gone.
+    """
+
+    rank = 1
+    size = 3
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.ran: list[str] = []
+        self.left = 1000
+
+    def start(self, collective: Collective, x: Any, out: Any) -> Request:
+        self.left -= 1
+        if self.left < 0:
+            raise CommunicationError("the others are gone")
+        self.ran.append(collective.kind)
+        match collective.kind:
+            case "all_reduce":
+                out[...] = x * 3 if collective.reduction == "sum" else x
+            case "all_gather":
+                out[...] = np.concatenate([x, x, x])
+            case "reduce_scatter":
+                out[...] = np.split(x, 3)[1] * 3
+            case "all_to_all":
+                out[...] = np.concatenate([np.split(x, 3)[1]] * 3)
+            case _:
+                out[...] = x
+        return _Ended()
+
+    def abort(self, reason: str) -> None:
+        raise SystemExit(reason)
+
+
+class _Plugin:
+    @plugins.hookimpl
+    def weft_register_communicators(self, register: Any) -> None:
+        register("alike", Alike)
+
+
+@pytest.fixture
+def ranks() -> Iterator[Alike]:
+    plugin = _Plugin()
+    plugins.register(plugin, "alike ranks")
+    try:
+        with communicator("alike") as found:
+            assert isinstance(found, Alike)
+            yield found
+    finally:
+        _connected.pop("alike", None)
+        plugins.unregister(plugin)
+
+
+@pytest.fixture(params=["numpy", "native", "opencl", "array"])
+def transformer(request: pytest.FixtureRequest) -> Iterator[weft.Transformer]:
+    if request.param == "array":
+        with weft_array_api.ArrayTransformer(np) as made:
+            yield made
+        return
+    if not plugins.backend_status(request.param).usable:
+        pytest.skip(f"{request.param} is not usable here")
+    with weft.make_transformer(request.param) as made:
+        yield made
+
+
+def test_all_run_in_the_order_of_building_whoever_uses_them(
+    ranks: Alike, transformer: weft.Transformer
+) -> None:
+    x = weft.placeholder((6, 2))
+    gathered = weft.all_gather(x)
+    total = weft.all_reduce(x)
+    same = weft.all_reduce(x)  # equal ops are merged, equal collectives are not
+    part = weft.reduce_scatter(weft.sin(total))
+    results = [part, weft.send_receive(total + same), weft.sum(gathered)]
+    found = transformer.computation(results, x)(X)
+    assert ranks.ran == ["all_gather", "all_reduce", "all_reduce", "reduce_scatter", "shift"]
+    np.testing.assert_allclose(found[0], np.sin(3 * X)[2:4] * 3, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found[1], 6 * X)
+
+
+def test_what_is_started_runs_before_what_is_built_after(
+    ranks: Alike, transformer: weft.Transformer
+) -> None:
+    x = weft.placeholder((6, 2))
+    _, one = weft.all_reduce_later(x)
+    _, other = weft.all_reduce_later(one * 2)
+    np.testing.assert_array_equal(transformer.computation(other + one, x)(X), 21 * X)
+
+
+@pytest.mark.parametrize("control", ["call", "loop", "cond"])
+def test_graphs_that_are_run_hold_collectives(
+    control: str, ranks: Alike, transformer: weft.Transformer
+) -> None:
+    inner = weft.placeholder((6, 2))
+    body = weft.capture([weft.all_reduce(weft.tanh(inner), "mean") + 1], [inner])
+    other = weft.capture([weft.all_reduce(inner, "max")], [inner])
+    x = weft.placeholder((6, 2))
+    match control:
+        case "call":
+            (result,) = weft.call(body, x)
+            expected, runs = np.tanh(X) + 1, 1
+        case "loop":
+            (result,) = weft.loop(body, 2, x)
+            expected, runs = np.tanh(np.tanh(X) + 1) + 1, 2
+        case _:
+            (result,) = weft.cond(weft.greater(weft.sum(x), 0), body, other, [x], [x])
+            expected, runs = np.tanh(X) + 1, 1
+    found = transformer.computation(result, x)(X)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert ranks.ran == ["all_reduce"] * runs
+
+
+DEPENDENTS = {
+    # What each rank makes of the same x and the same adjoint: in the sum of all ranks' y, a
+    # collective that spreads x over three ranks counts three times.
+    "all_reduce": (lambda x: weft.all_reduce(x), 3),
+    "mean": (lambda x: weft.all_reduce(x, "mean"), 1),
+    "max": (lambda x: weft.all_reduce(x, "max"), 1),
+    "all_gather": (lambda x: weft.all_gather(x), 3),
+    "reduce_scatter": (lambda x: weft.reduce_scatter(x), 1),
+    "send_receive": (lambda x: weft.send_receive(x, 2), 1),
+    "later": (lambda x: weft.all_reduce_later(x)[1], 3),
+    "broadcast_from": (lambda x: weft.broadcast_from(x, 1), 3),
+    "broadcast_from_another": (lambda x: weft.broadcast_from(x, 0), 0),
+}
+
+
+@pytest.mark.parametrize("name", DEPENDENTS)
+def test_the_gradient_is_that_of_the_sum_over_all_ranks(name: str, ranks: Alike) -> None:
+    build, times = DEPENDENTS[name]
+    x = weft.placeholder((6, 2))
+    gradient = weft.deriv(weft.sum(build(x)), x)
+    found = weft.make_transformer("numpy").computation(gradient, x)(X)
+    np.testing.assert_allclose(found, np.full_like(X, times), rtol=1e-6)
+
+
+def test_the_gradient_of_a_call_exchanges_adjoints(ranks: Alike) -> None:
+    inner = weft.placeholder((6, 2))
+    body = weft.capture([weft.all_reduce(inner * inner)], [inner])
+    x = weft.placeholder((6, 2))
+    (y,) = weft.call(body, x)
+    gradient = weft.make_transformer("numpy").computation(weft.deriv(weft.sum(y), x), x)
+    np.testing.assert_allclose(gradient(X), 6 * X)
+
+
+def test_a_failure_leaves_states_as_they_were(ranks: Alike, transformer: weft.Transformer) -> None:
+    x = weft.placeholder((6, 2))
+    w, v = (weft.variable((6, 2), initial_value=np.ones((6, 2))) for _ in range(2))
+    first = weft.assign(w, weft.all_reduce(w * x))
+    second = weft.assign(v, weft.all_reduce(v + x))
+    step = transformer.computation([first, second, w, v], x)
+    step(X)
+    before = transformer.get_value(w).copy(), transformer.get_value(v).copy()
+    np.testing.assert_array_equal(before[0], 3 * X)
+    ranks.left = 1
+    with pytest.raises(CommunicationError, match="the others are gone"):
+        step(X)
+    np.testing.assert_array_equal(transformer.get_value(w), before[0])
+    np.testing.assert_array_equal(transformer.get_value(v), before[1])
+    ranks.left = 1000
+    step(X)
+    np.testing.assert_array_equal(transformer.get_value(v), 3 * (before[1] + X))
+
+
+def test_an_error_after_a_collective_does_not_run_it_again(
+    ranks: Alike, transformer: weft.Transformer
+) -> None:
+    x, places = weft.placeholder((6, 2)), weft.placeholder((2,), "int64")
+    y = weft.take(weft.all_reduce(x), places, axis=0)
+    compute = transformer.computation(y, x, places)
+    compute(X, [0, 1])
+    with pytest.raises(IndexOutOfRange, match="7"):
+        compute(X, [0, 7])
+    assert ranks.ran == ["all_reduce"] * 2
+
+
+def test_a_length_may_be_unknown_until_the_call(ranks: Alike) -> None:
+    n = weft.symbol("n")
+    x = weft.placeholder((n, 2))
+    results = [weft.all_gather(x), weft.reduce_scatter(x)]
+    compute = weft.make_transformer("numpy").computation(results, x)
+    assert [each.shape for each in compute(X)] == [(18, 2), (2, 2)]
+    with pytest.raises(weft.errors.AxesError, match="4 rows cannot be shared among 3 ranks"):
+        compute(X[:4])
+
+
+def test_it_prints_and_parses_back(ranks: Alike) -> None:
+    x = weft.placeholder((6, 2))
+    text = weft.capture([weft.send_receive(weft.all_reduce(x), 2)], [x]).text(full=True)
+    assert weft.parse(text).text(full=True) == text
