@@ -39,7 +39,7 @@ ROWS = (
 
 REFUSALS = (
     Refusal("all_reduce", "bools", lambda: weft.all_reduce(_FLAGS), DTypeError, "cast"),
-    Refusal("all_reduce", "reduction", lambda: weft.all_reduce(_X, "median"),  # type: ignore[arg-type]
+    Refusal("all_reduce", "reduction", lambda: weft.all_reduce(_X, "median"),
             ArgumentError, "no reduction 'median'"),
     Refusal("all_reduce", "integers", lambda: weft.all_reduce(_COUNTS, "mean"), DTypeError,
             "needs floats"),
@@ -47,13 +47,13 @@ REFUSALS = (
     Refusal("all_gather", "axis", lambda: weft.all_gather(_X, axis=2), AxesError, "2"),
     Refusal("reduce_scatter", "scalar", lambda: weft.reduce_scatter(1.0), AxesError,
             "at least one dimension"),
-    Refusal("reduce_scatter", "reduction", lambda: weft.reduce_scatter(_X, "max"),  # type: ignore[arg-type]
+    Refusal("reduce_scatter", "reduction", lambda: weft.reduce_scatter(_X, "max"),
             ArgumentError, "sum and mean"),
     Refusal("broadcast_from", "root", lambda: weft.broadcast_from(_X, 1), ArgumentError,
             "no rank 1 among 1"),
     Refusal("all_to_all", "scalar", lambda: weft.all_to_all(1.0), AxesError,
             "at least one dimension"),
     Refusal("send_receive", "text", lambda: weft.send_receive("a"), DTypeError, "not made of"),
-    Refusal("rank_index", "communicator", lambda: weft.rank_index(2),  # type: ignore[arg-type]
+    Refusal("rank_index", "communicator", lambda: weft.rank_index(2),
             ArgumentError, "by its name"),
 )  # fmt: skip
