@@ -33,6 +33,7 @@ LOADERS = {
     "weft_onnx/__init__.py": "a hook loads its importer",
     "weft_numpy/__init__.py": "a hook loads its backend",
     "weft_numpy/transformer.py": "kernels are not needed for a program from the cache",
+    "weft_mpi/__init__.py": "a hook loads its communicator",
     "weft_native/__init__.py": "a hook loads its backend",
     "weft_opencl/__init__.py": "a hook loads its backend",
     "weft_pytest.py": "pytest's plugin loads weft only when it is used",
@@ -65,7 +66,7 @@ def test_only_loaders_import_weft_late():
 HEAVY = (
     "typer", "click", "rich", "ml_dtypes", "hypothesis", "pytest", "opt_einsum", "platformdirs",
     "scipy", "matplotlib", "pyopencl", "cupy", "torch", "jax", "onnx", "numba",
-    "jinja2",
+    "jinja2", "mpi4py",
 )  # fmt: skip
 
 
