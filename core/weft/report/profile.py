@@ -299,13 +299,17 @@ def _shown(seconds: float) -> str:
 
 def _sum(rows: Sequence[ProfileRow]) -> ProfileRow:
     """Return rows as one, for the table."""
-    totals = [sum(values) for values in zip(*map(_totals, rows), strict=True)]
-    calls, seconds, nbytes, flops = totals
-    return ProfileRow("", "", (), (), (), calls, seconds, int(nbytes), int(flops))
-
-
-def _totals(row: ProfileRow) -> tuple[float, float, int, int]:
-    return row.calls, row.seconds, row.bytes, row.flops
+    return ProfileRow(
+        name="",
+        kind="",
+        steps=(),
+        ops=(),
+        lines=(),
+        calls=sum(row.calls for row in rows),
+        seconds=sum(row.seconds for row in rows),
+        bytes=sum(row.bytes for row in rows),
+        flops=sum(row.flops for row in rows),
+    )
 
 
 def make_rows(
