@@ -134,9 +134,14 @@ def summary(found: Sequence[Outcome], chosen: Sequence[str], where: str) -> str:
     for each in found:
         known = each.samples.seconds
         ratios = [each.samples.ratio(tool, "weft") if tool in known else None for tool in tools]
-        cells = ["" if ratio is None else f"{ratio:.2g}" for ratio in ratios]
+        cells = ["" if ratio is None else _two_digits(ratio) for ratio in ratios]
         lines.append(f"| {each.work.what} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", where])
+
+
+def _two_digits(ratio: float) -> str:
+    """Return a ratio with two digits, or all of those before the point."""
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def marks(name: str) -> tuple[str, str]:

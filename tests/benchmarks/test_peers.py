@@ -74,12 +74,12 @@ def test_weft_itself_is_never_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_summary_has_the_time_of_each_tool_over_that_of_weft(outcome: peers.Outcome) -> None:
     seconds = outcome.samples.seconds
-    seconds["weft"], seconds["numpy"], seconds["double"] = [2.0, 2.0], [5.0, 5.0], [1.0, 1.0]
+    seconds["weft"], seconds["numpy"], seconds["double"] = [2.0, 2.0], [5.0, 5.0], [250.0, 250.0]
     section = peers.summary([outcome], ["numpy", "weft", "double", "missing"], "Somewhere.")
     assert section.splitlines() == [
         "| time over weft's | numpy | double | missing |",
         "|---|---|---|---|",
-        "| chain of ten, 1e3 | 2.5 | 0.5 |  |",
+        "| chain of ten, 1e3 | 2.5 | 125 |  |",
         "",
         "Somewhere.",
     ]
