@@ -19,7 +19,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -30,6 +29,7 @@ from weft.errors import BackendError
 from weft.report.progress import Stage
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
+from weft.support.processor import processor_features
 from weft_c.runtime.errors import build_error
 
 VARIABLE = "WEFT_CC"
@@ -129,16 +129,7 @@ def identity() -> str:
         found.st_mtime_ns,
         found.st_size,
     ]
-    return "\n".join(map(str, [*parts, _processor()]))
-
-
-def _processor() -> str:
-    """Return the features of the processor."""
-    with suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text(errors="replace")
-        if named := re.search(r"^(flags|Features)\s*:.*$", text, re.MULTILINE):
-            return named[0]
-    return f"{platform.machine()} {platform.processor()}"
+    return "\n".join(map(str, [*parts, platform.processor(), *sorted(processor_features())]))
 
 
 @cache

@@ -49,6 +49,7 @@ from weft.ir.target import Target
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops import *
 from weft.passes.interface import GraphPass, PeepholeGraphPass, visit
+from weft.runtime.artefact_loading import load
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.factory import (
@@ -114,6 +115,7 @@ __all__ = [
     "is_constant",
     "is_scalar",
     "jvp",
+    "load",
     "make_axes",
     "make_axis",
     "make_transformer",

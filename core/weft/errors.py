@@ -75,6 +75,14 @@ class ParseError(WeftError, ValueError):
     is_located = False
 
 
+class ArtefactError(WeftError, ValueError):
+    """A computation cannot be saved, or a file holds none that can be loaded here."""
+
+
+class MissingPackage(WeftError, ImportError):
+    """An optional package is not installed; the message says how to install it."""
+
+
 class GradientError(WeftError, ValueError):
     """A gradient was asked for that does not exist."""
 

@@ -57,7 +57,10 @@ def _no_rules_are_left() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_no_rules_are_left")
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
-def test_examples_on_the_page_run(page: Path) -> None:
+def test_examples_on_the_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where examples may write files
     if page.name in WITH_TESTS_OF_THEIR_OWN:
         pytest.skip("this page has tests of its own")
     scope: dict[str, object] = {}

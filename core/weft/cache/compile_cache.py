@@ -23,6 +23,7 @@ from weft.cache.serialisation import Deserializer, Serializer
 from weft.cache.store import Cache, is_off, open_cache
 from weft.cache.structure import Canonicalizer, NotCanonical, Structure, structure_of
 from weft.errors import PluginError
+from weft.ir.graph import Graph
 from weft.passes.interface import GraphPass
 from weft.plugins.blame import guarded, origin_of
 from weft.support.digest import digest_of
@@ -91,6 +92,7 @@ class CompileCache:
         self.transformer = transformer
         self.option = option
         self._missed: dict[Program, _Key] = {}
+        self._offered: dict[str, bytes] = {}
 
     @property
     def is_on(self) -> bool:
@@ -107,13 +109,16 @@ class CompileCache:
     def find(self, program: Program) -> bool:
         """Restore a program from the cache; returns whether it was there."""
         self._missed.pop(program, None)
-        if not self.is_on:
+        if not (self.is_on or self._offered):
             return False
         try:
-            key = self._missed[program] = self._key(program)
+            key = self._missed[program] = self._key(program.captured)
         except NotCanonical:
             return False
-        if os.environ.get("WEFT_DUMP"):
+        offered = self._offered.get(key.digest)
+        if offered is not None and self._restored(program, key, offered):
+            return True
+        if not self.is_on or os.environ.get("WEFT_DUMP"):
             return False  # the dumps are wanted, and only passes that run make them
         content = _memory.read(key.digest)
         if content is not None and self._restored(program, key, content):
@@ -142,12 +147,10 @@ class CompileCache:
         """Store newly compiled programs."""
         for program in programs:
             key = self._missed.pop(program, None)
-            if key is None:
+            if key is None or not self.is_on:
                 continue
-            packing = Serializer(program, key.structure)
             try:
-                code = self.transformer.export(program, packing)
-                content = None if code is None else packing.stored(code).content()
+                content = self._export(program, key)
             except NotCanonical:
                 continue
             if content is not None:
@@ -156,8 +159,36 @@ class CompileCache:
                     self.cache.write(key.on_disk, content)
         self._missed.clear()
 
-    def _key(self, program: Program) -> _Key:
-        structure = structure_of(program.captured, all_values=False)
+    def packed(self, program: Program, graph: Graph) -> tuple[str, bytes] | None:
+        """Return the key and the content of a compiled program, for a graph of equal structure.
+
+        None for a program that no other process could restore.
+        """
+        if not _can_restore(self.transformer):
+            return None
+        try:
+            mine, key = self._key(program.captured), self._key(graph).digest
+            # What a restored program refers to may have been planned again.
+            content = self._content(mine) if program.is_restored else self._export(program, mine)
+        except NotCanonical:
+            return None
+        return None if content is None else (key, content)
+
+    def _export(self, program: Program, key: _Key) -> bytes | None:
+        packing = Serializer(program, key.structure)
+        code = self.transformer.export(program, packing)
+        return None if code is None else packing.stored(code).content()
+
+    def _content(self, key: _Key) -> bytes | None:
+        found = self._offered.get(key.digest) or _memory.read(key.digest)
+        return found or (self.cache.read(key.on_disk) if key.on_disk else None)
+
+    def offer(self, key: str, content: bytes) -> None:
+        """Use a compiled program from elsewhere, which the caller trusts, under a key."""
+        self._offered[key] = content
+
+    def _key(self, graph: Graph) -> _Key:
+        structure = structure_of(graph, all_values=False)
         describe = Canonicalizer()
         transformer = self.transformer
         text = "\n".join(

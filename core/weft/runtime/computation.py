@@ -16,6 +16,7 @@ from weft.plan.plan import Plan
 from weft.report.profile import Profile
 from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments, Array
+from weft.runtime.artefact_saving import save
 from weft.runtime.call_path import make_executor
 from weft.runtime.nonfinite import NonFinite, find_nonfinite
 from weft.runtime.notebook import computation_as_html
@@ -276,6 +277,25 @@ class Computation:
         self._require_arity(args)
         self._compile()
         return self._prepared(args)[1]
+
+    def prepare(self) -> None:
+        """Compile the program, if its lengths are all known, or wait for the shapes of a call."""
+        self.transformer.require_open()
+        self._compile()
+
+    def save(self, path: str | os.PathLike[str], states: bool = False) -> None:
+        """Save the computation to a file, an artefact, which `weft.load` reads anywhere.
+
+        The file is a zip of the graph as text, its constants, and the plan, source and code of the
+        programs that are compiled; nothing is pickled. States begin in the loaded computation with
+        their initial values, or with `states` with their current ones. The file is there in full or
+        not at all. Raises ArtefactError for an op that cannot be kept as text, results in a set,
+        and initial values whose lengths only a call tells; ArgumentError for a path that cannot be
+        written.
+        """
+        if not isinstance(states, bool):
+            raise ArgumentError(f"states= takes True or False, not {states!r}")
+        save(self, path, states)
 
     @property
     def program(self) -> Program:

@@ -40,11 +40,12 @@ from weft.report.recorder import Recorder
 from weft.runtime import nonfinite
 from weft.runtime.computation import Computation
 from weft.runtime.device_memory import DeviceMemory
-from weft.runtime.initialisation import initial_computation, initial_constants, initializers_of
+from weft.runtime.initialisation import initial_computation
 from weft.runtime.program import Program
 from weft.support.gc_pause import gc_paused
 from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
+from weft.transforms.initializers import initial_constants, initializers_of
 from weft.transforms.inlining import with_callees_prepared
 
 FORKED = (

@@ -47,25 +47,56 @@ def parse(text: str, states: dict[str, Any] | None = None) -> Graph:
     with line and column for anything malformed, unknown, or printed without its values, and
     ArgumentError for what is no text, or states that are no dictionary.
     """
+    return Parsing(states).parse(text)
+
+
+class Parsing:
+    """Parses texts that share states, the names of unknown lengths, and a table of constants.
+
+    With a table, a text may hold no packed values, whose size it does not show.
+
+    Attributes
+    ----------
+    states
+        The stored tensors by name; `parse` adds those that a text declares.
+    symbols
+        The unknown lengths by name.
+    """
+
+    def __init__(
+        self, states: Mapping[str, Any] | None = None, constants: Mapping[str, Any] | None = None
+    ) -> None:
+        if states is not None and not isinstance(states, Mapping):
+            problem = f"states= takes a dictionary of names and states, not {states!r:.80}"
+            raise ArgumentError(problem)
+        self.states: dict[str, Any] = dict(states or {})
+        self.symbols: dict[str, Any] = {}
+        self.constants = constants
+
+    def parse(self, text: str) -> Graph:
+        """Return the graph that a text describes; see `parse`."""
+        return _parsed(text, self)
+
+
+def _parsed(text: str, parsing: Parsing) -> Graph:
     if not isinstance(text, str):
         raise ArgumentError(f"parse takes the text of a graph, not {text!r:.80}")
-    if states is not None and not isinstance(states, Mapping):
-        raise ArgumentError(f"states= takes a dictionary of names and states, not {states!r:.80}")
     try:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line, column = getattr(error, "lineno", 0) or 0, getattr(error, "offset", 0) or 0
         problem = str(error) or "it is nested too deeply"
         raise ParseError(f"line {line}, column {column}: {problem}") from None
-    return _Parser(text, dict(states or {})).run(module)
+    return _Parser(text, parsing).run(module)
 
 
 class _Parser:
-    def __init__(self, text: str, states: dict[str, Any]) -> None:
+    def __init__(self, text: str, parsing: Parsing) -> None:
         self.lines = _LINE_END.split(text)
-        self.states = states
+        self.parsing = parsing
+        self.states = parsing.states
+        self.symbols = parsing.symbols
         self.values: dict[str, Any] = {}
-        self.symbols: dict[str, Any] = {}
         self.parts: dict[str, Any] = {
             "inputs": [], "outputs": [], "updates": [], "effects": [], "after": {}, "name": "graph"
         }  # fmt: skip
@@ -171,8 +202,8 @@ class _Parser:
             return
         (name,) = (self.value(arg) for arg in call.args)
         _require(str, name)
-        inside = _Parser("", self.states)
-        inside.lines, inside.symbols = self.lines, self.symbols
+        inside = _Parser("", self.parsing)
+        inside.lines = self.lines
         inside.values = {k: v for k, v in self.values.items() if isinstance(v, Graph)}
         self.values[name] = inside.run(ast.Module(node.body, []))
 
@@ -252,6 +283,13 @@ class _Parser:
         fields = {str(word.arg): self.value(word.value) for word in call.keywords}
         return op_classes[kind](*args, **fields)
 
+    def _constant(self, name: str) -> Any:
+        known = self.parsing.constants or {}
+        _require(str, name)
+        if name not in known:
+            raise ParseError(f"unknown constant {name!r}: the table has no such one")
+        return known[name]
+
     def value(self, node: ast.AST) -> Any:
         if isinstance(node, ast.Constant):
             return node.value
@@ -285,7 +323,11 @@ class _Parser:
     def _call(self, kind: str, node: ast.Call) -> Any:
         args = [self.value(arg) for arg in node.args]
         words = [(word.arg, self.value(word.value)) for word in node.keywords]
+        if kind == "stored":
+            return self._constant(*args)
         if kind == "packed":
+            if self.parsing.constants is not None:
+                raise ParseError("values are in the table of constants here, and not packed")
             return base64.b64decode(args[0])
         if kind == "dtype":
             return dtypes.as_dtype(args[0])
@@ -341,6 +383,8 @@ def _unpacked(value: Any, axes: Axes, dtype: Any) -> Any:
         if len(content) != size:
             raise ParseError(f"the packed values are not the {size} bytes of {dtype} {axes}")
         return np.frombuffer(content, dtype).reshape(axes.shape)
+    if isinstance(value, np.ndarray) and value.dtype != dtype:
+        raise ParseError(f"the stored values are {value.dtype}, not {dtype}")
     return dtypes.host_array(value, dtype)
 
 

@@ -38,7 +38,7 @@ import math
 import re
 import textwrap
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -62,14 +62,55 @@ def print_graph(graph: Graph, full: bool = False) -> str:
     return _Printer(graph, full, {}).text()
 
 
+class Listings:
+    """Prints graphs that share states, with large constants in a table beside the texts.
+
+    A constant of the table is printed as ``stored('c0')``; `parse` takes the table.
+
+    Attributes
+    ----------
+    labels
+        The name of each parameter's placeholder and of each state, the same in all texts.
+    constants
+        The table: arrays by name.
+    """
+
+    def __init__(self, graphs: Iterable[Graph]) -> None:
+        graphs = list(graphs)
+        sources = [op.source for graph in graphs for op in graph.inputs]
+        self.labels = labels([*sources, *(state for graph in graphs for state in graph.states)])
+        self.constants: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+
+    def text(self, graph: Graph) -> str:
+        """Return the text of a graph."""
+        return _Printer(graph, True, {}, self).text()
+
+    def symbol_names(self, graph: Graph) -> dict[lengths.Symbol, str]:
+        """Return the names that the unknown lengths of a graph have in its text."""
+        renamed = new_names(graph.symbols)
+        return {each: str(renamed.get(each, each)) for each in graph.symbols}
+
+    def stored(self, array: Any) -> str:
+        """Return the name of an array in the table."""
+        name = self._names.setdefault(id(array), f"c{len(self._names)}")
+        self.constants[name] = array
+        return name
+
+
 class _Printer:
-    def __init__(self, graph: Graph, full: bool, graphs: dict[Graph, str]) -> None:
-        self.renamed = _new_names(graph.symbols)
+    def __init__(
+        self, graph: Graph, full: bool, graphs: dict[Graph, str], listings: Listings | None = None
+    ) -> None:
+        self.listings = listings
+        self.renamed = new_names(graph.symbols)
         self.graph = graph = graph.specialise(self.renamed) if self.renamed else graph
         self.full = full
         self.graphs = graphs
         self.names = {op: f"v{number}" for number, op in enumerate(graph.ops)}
-        self.labels = _labels([op.source for op in graph.inputs] + list(graph.states))
+        stored = [op.source for op in graph.inputs] + list(graph.states)
+        shared = {} if listings is None else listings.labels
+        self.labels = shared if shared.keys() >= set(stored) else labels(stored)
         self.kernels: dict[Any, str] = {}
 
     def text(self) -> str:
@@ -97,7 +138,7 @@ class _Printer:
         lines = []
         for each in called_graphs(self.graph):
             if each not in self.graphs:
-                text = _Printer(each, self.full, self.graphs).text()
+                text = _Printer(each, self.full, self.graphs, self.listings).text()
                 name = self.graphs[each] = f"g{len(self.graphs)}"
                 inside = textwrap.indent(text.rstrip(), "    ")
                 lines += [f"with called({name!r}):", *inside.splitlines()]
@@ -137,6 +178,8 @@ class _Printer:
     def array(self, array: Any) -> str:
         if (text := short_text(array)) is not None:
             return text
+        if self.listings is not None:
+            return f"stored({self.listings.stored(array)!r})"
         if not self.full:
             return "..."
         packed = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
@@ -169,7 +212,7 @@ def _origin(op: Op) -> str:
     return f"  # {_printable(op.filename)}:{op.lineno}"
 
 
-def _new_names(symbols: tuple[lengths.Symbol, ...]) -> dict[lengths.Symbol, Any]:
+def new_names(symbols: tuple[lengths.Symbol, ...]) -> dict[lengths.Symbol, Any]:
     """Return other symbols if one of these does not parse as a name, or two look the same."""
     plain = {symbol.name for symbol in symbols if _is_plain(symbol.name)}
     if len(plain) == len(symbols):
@@ -188,8 +231,9 @@ def _printable(filename: str) -> str:
     return filename if is_plain else repr(filename)
 
 
-def _labels(stored: list[Any]) -> dict[Any, str]:
-    labels: dict[Any, str] = {}
+def labels(stored: Iterable[Any]) -> dict[Any, str]:
+    """Return a name for each stored tensor: its own, else its kind, with a number where taken."""
+    found: dict[Any, str] = {}
     taken: set[str] = set()
     for op in dict.fromkeys(stored):
         label = op.label or op.kind
@@ -198,8 +242,8 @@ def _labels(stored: list[Any]) -> dict[Any, str]:
             number += 1
             label = f"{op.label or op.kind}_{number}"
         taken.add(label)
-        labels[op] = label
-    return labels
+        found[op] = label
+    return found
 
 
 def _nested(value: Any) -> str:

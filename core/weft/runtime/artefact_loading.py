@@ -1,0 +1,190 @@
+"""Loads a computation that `Computation.save` wrote.
+
+The graph is parsed and compiled like any other. What the file says is checked as what a user says
+is: it may come from anybody.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from weft.errors import ArgumentError, ArtefactError, WeftError
+from weft.ir import scope
+from weft.ir.graph import Graph
+from weft.ir.storage import AssignOp
+from weft.ops.control import doall
+from weft.runtime.artefact_files import (
+    COMPUTED,
+    CONSTANTS,
+    GRAPH,
+    INITIAL,
+    STATES,
+    document_of,
+    read_parts,
+)
+from weft.runtime.artefact_saving import facts
+from weft.runtime.computation import Computation
+from weft.runtime.factory import Chosen, make_transformer
+from weft.runtime.safetensors_content import arrays_in
+from weft.runtime.transformer import Transformer
+from weft.text.parser import Parsing
+from weft.transforms.computation_op import ComputationOp
+
+
+def load(
+    path: str | os.PathLike[str],
+    backend: Chosen | Transformer | None = None,
+    trust: bool = False,
+) -> Computation:
+    """Return the computation in a file that `Computation.save` wrote, on a new transformer.
+
+    `backend` is what `make_transformer` takes, or a transformer to add the computation to. The
+    graph in the file is compiled, through the compile cache. With `trust` the code that the file
+    brings runs instead, so give it for files of your own only: a file's author can put any code
+    there. Raises ArtefactError for a file that is no artefact, is damaged, or has been saved by a
+    version of weft that this one cannot read; with `trust` also for code of another backend,
+    version or processor.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(f"load takes the path of a file, not {path!r:.80}")
+    if not isinstance(trust, bool):
+        raise ArgumentError(f"trust= takes True or False, not {trust!r:.80}")
+    read = _Reading(Path(path))
+    is_mine = not isinstance(backend, Transformer)
+    transformer = make_transformer(backend) if is_mine else backend  # type: ignore[arg-type]
+    assert isinstance(transformer, Transformer)
+    try:
+        return read.computation(transformer, trust)
+    except BaseException:
+        if is_mine:
+            transformer.close()
+        raise
+
+
+class _Reading:
+    """What is in an artefact, checked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.parts = read_parts(path)
+        self.document = document_of(path, self.parts)
+        with self.reading("the graph"):
+            constants, _ = arrays_in(self.parts[CONSTANTS])
+            self.parsing = Parsing(constants=constants)
+            self.graph = self.parsed(GRAPH)
+            self.initial = [self.parsed(each) for each in (INITIAL, COMPUTED) if each in self.parts]
+            self.states = arrays_in(self.parts[STATES])[0] if STATES in self.parts else {}
+            self.require_states()
+        with self.reading("the document"):
+            self.name: str = _typed(str, self.document["name"])
+            self.results = self.structure(**self.document["results"])
+            given = _typed(dict, self.document["given"])
+            symbols = self.parsing.symbols
+            self.given = {symbols[name]: _typed(int, n) for name, n in given.items()}
+
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """Raise ArtefactError for whatever is wrong with the content of the file."""
+        try:
+            yield
+        except (ArtefactError, ImportError, MemoryError):
+            raise
+        except (WeftError, *_MALFORMED) as error:
+            problem = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
+            said = f"{self.path}, saved by weft {self.document.get('weft')!r:.40}: {what}"
+            raise ArtefactError(f"{said} is malformed: {problem:.1000}") from None
+
+    def parsed(self, part: str) -> Graph:
+        return self.parsing.parse(self.parts[part].decode())
+
+    def require_states(self) -> None:
+        """Raise ArtefactError if values are not those of the graph's states."""
+        if STATES not in self.parts:
+            return
+        named = {name: self.parsing.states[name] for name in self.states}
+        missing = [str(op) for op in self.graph.states if op not in named.values()]
+        if missing:
+            raise ValueError(f"there are no values of {', '.join(missing)}")
+
+    def structure(self, form: str, keys: Any, tensors: Any) -> Any:
+        """Return ops in the structure of the computation's results."""
+        if sum(_typed(bool, is_tensor) for is_tensor in tensors) != len(self.graph.outputs):
+            raise ValueError("the graph has another number of results")
+        outputs = iter(self.graph.outputs)
+        ops = [next(outputs) if is_tensor else doall(()) for is_tensor in tensors]
+        if form == "dict":
+            return dict(zip(keys, ops, strict=True))
+        if form == "one":
+            (op,) = ops
+            return op
+        if form == "none" and not ops:
+            return None
+        if form != "tuple":
+            raise ValueError(f"results have the unknown form {form!r:.40}")
+        return tuple(ops)
+
+    def computation(self, transformer: Transformer, trust: bool) -> Computation:
+        """Return the computation on a transformer, with its states."""
+        if trust:
+            self.offer_code(transformer)
+        parameters = tuple(op.source for op in self.graph.inputs)
+        made = ComputationOp(results=self.results, parameters=parameters, graph=self.graph)
+        for initial in self.initial:
+            with self.reading("the initial values"):
+                self.initialise(transformer, initial)
+        with self.reading("the graph"):
+            found = transformer.computation(made, name=self.name, axes=self.given)
+        for name, value in self.states.items():
+            with self.reading(f"the value of {name!r:.80}"):
+                transformer.set_value(self.parsing.states[name], value)
+        return found
+
+    def initialise(self, transformer: Transformer, initial: Graph) -> None:
+        """Give states their initial values: constants when they are used, what is computed now."""
+        computed = []
+        for state, value in initial.updates:
+            if value.is_constant:
+                with scope.saved_user_deps():
+                    state.__dict__["_initializers"] = (AssignOp(state, value),)
+            else:
+                computed.append((state, value))
+        if computed:
+            graph = initial.replace(updates=computed)
+            made = transformer.computation(graph, axes=self.given)
+            made()
+            transformer.discard([made])
+
+    def offer_code(self, transformer: Transformer) -> None:
+        """Give the transformer the code that the file brings, if it is for this machine."""
+        here = facts(transformer)
+        for what, mine in here.items():
+            theirs = self.document.get(what)
+            if what == "processor":
+                lacking = sorted(set(map(str, _typed(list, theirs))) - set(mine))
+                problem = f"a processor with {', '.join(lacking[:8])}" if lacking else ""
+            else:
+                problem = f"{what} {theirs!r:.80}, and this is {mine!r}" if theirs != mine else ""
+            if problem:
+                raise ArtefactError(
+                    f"{self.path} brings code for {problem}: load it without trust=True, which "
+                    "compiles the graph for this machine"
+                )
+        with self.reading("the table of programs"):
+            for folder, key in _typed(dict, self.document["programs"]).items():
+                transformer.compile_cache.offer(_typed(str, key), self.parts[f"{folder}/code"])
+
+
+_MALFORMED = (
+    TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError,
+)  # fmt: skip
+"""What comes of content that is JSON, or text, and makes no sense."""
+
+
+def _typed(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"expected {kind.__name__}, not {value!r:.80}")
+    return value

@@ -1,0 +1,175 @@
+"""Saves a computation as an artefact: its graph, constants, states, and the code of its programs.
+
+The graph is what counts: loading compiles it. The generated code is there for a reader who trusts
+the file, beside the plan and the source for one who wants to look at them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import weft
+from weft.errors import ArtefactError, ParseError
+from weft.ir import scope
+from weft.ir.graph import Graph
+from weft.ops.control import sequential
+from weft.runtime.artefact_files import (
+    COMPUTED,
+    CONSTANTS,
+    DOCUMENT,
+    FORMAT,
+    GRAPH,
+    INITIAL,
+    STATES,
+    write_parts,
+)
+from weft.runtime.safetensors_content import content_of
+from weft.support.processor import processor_features
+from weft.text.parser import Parsing
+from weft.text.printer import Listings, new_names
+from weft.transforms.capture import capture
+from weft.transforms.initializers import initial_constants, initializers_of
+
+if TYPE_CHECKING:
+    from weft.runtime.computation import Computation
+    from weft.runtime.program import Program
+
+
+def save(computation: Computation, path: str | os.PathLike[str], states: bool) -> None:
+    """Write a computation to a file; see `Computation.save`."""
+    import json  # which a program that only computes does not need; so in other functions
+
+    transformer = computation.transformer
+    transformer.require_open()
+    results = results_of(computation)
+    with transformer.state_lock:
+        computation.prepare()
+        graph = computation.graph
+        graphs = {GRAPH: graph, **({} if states else _initial(computation))}
+        listings = Listings(graphs.values())
+        texts = {part: listings.text(each) for part, each in graphs.items()}
+        read = _require_readable(computation.name, texts, listings)
+        parts = {name: text.encode() for name, text in texts.items()}
+        parts[CONSTANTS] = content_of(listings.constants)
+        if states:
+            values = {
+                listings.labels[state]: transformer.get_value(state) for state in graph.states
+            }
+            parts[STATES] = content_of(values)
+        symbols = listings.symbol_names(graph)
+        given = computation.arguments.given
+        document = {
+            "format": FORMAT,
+            **facts(transformer),
+            "name": computation.name,
+            "results": results,
+            "given": {symbols[each]: n for each, n in given.items() if each in symbols},
+            "programs": {},
+        }
+        for number, program in enumerate(computation.programs.values()):
+            parts |= _program_parts(f"programs/{number}", computation, program, read, document)
+    whole = json.dumps(document, indent=1).encode()
+    write_parts(path, {DOCUMENT: whole, **parts})
+
+
+def facts(transformer: Any) -> dict[str, Any]:
+    """Return what the generated code of a transformer depends on beside the graph, as JSON."""
+    import platform
+
+    return {
+        "weft": weft.__version__,
+        "backend": transformer.transformer_name,
+        "python": f"{sys.implementation.cache_tag} {platform.python_version()}",
+        "numpy": np.__version__,
+        "processor": sorted(processor_features()),
+    }
+
+
+def results_of(computation: Computation) -> dict[str, Any]:
+    """Return the structure of a computation's results as JSON.
+
+    Raises ArtefactError for results by keys that a file cannot hold.
+    """
+    ops = computation.results
+    packed = computation.pack(list(range(len(ops))))
+    form = "none" if packed is None else "one" if isinstance(packed, int) else "tuple"
+    keys = None
+    if isinstance(packed, dict):
+        form, keys = "dict", list(packed)
+        for key in keys:
+            if not isinstance(key, str | int):
+                problem = f"has a result under the key {key!r}, and a file holds text and integers"
+                raise ArtefactError(f"{computation.name} {problem}: give the results in a list")
+    return {"form": form, "keys": keys, "tensors": [op.is_tensor for op in ops]}
+
+
+def _initial(computation: Computation) -> dict[str, Graph]:
+    """Return the graphs of the initial values: of constants, and of what is computed after them."""
+    ordered = initializers_of(computation.graph.states, ())
+    constants = initial_constants(ordered)
+    rest = [op for op in ordered if op.args[0] not in constants]
+    found = {}
+    if constants:
+        values: Any = constants.items()
+        found[INITIAL] = Graph(updates=values, name="initial_constants")
+    if rest:
+        with scope.saved_user_deps():
+            graph = capture([sequential(rest)], (), "initial_computed")
+        found[COMPUTED] = _solved(computation, graph)
+    return found
+
+
+def _solved(computation: Computation, graph: Graph) -> Graph:
+    """Return a graph with the lengths that were given; raises ArtefactError if one is missing."""
+    given = computation.arguments.given
+    unknown = ", ".join(repr(symbol) for symbol in graph.symbols if symbol not in given)
+    if unknown:
+        raise ArtefactError(
+            f"{computation.name} has states whose initial values depend on the lengths {unknown}, "
+            "which only a call tells: give them when making the computation, as in axes={axis: 8}"
+        )
+    return graph.specialised(given)
+
+
+def _require_readable(name: str, texts: dict[str, str], listings: Listings) -> Graph:
+    """Return the graph as its text says it; raises ArtefactError if that is another one."""
+    parsing = Parsing(constants=listings.constants)
+    found = {}
+    for part, text in texts.items():
+        try:
+            found[part] = parsing.parse(text)
+        except ParseError as error:
+            problem = f"{name} has an op that cannot be kept as text: {error.problem}"
+            raise ArtefactError(
+                f"{problem}. Register its class as a plugin's, or replace it"
+            ) from None
+    again = Listings(found.values())
+    if any(again.text(graph) != texts[part] for part, graph in found.items()):
+        raise ArtefactError(f"{name} has an op whose attributes cannot be kept as text")
+    return found[GRAPH]
+
+
+def _program_parts(
+    folder: str, computation: Computation, program: Program, read: Graph, document: dict[str, Any]
+) -> dict[str, bytes]:
+    """Return the parts of a compiled program, whose key becomes one of the document's."""
+    parts = {
+        f"{folder}/plan.txt": str(program.plan).encode(),
+        f"{folder}/source.txt": program.source.encode(),
+    }
+    names = {symbol: str(name) for symbol, name in new_names(computation.graph.symbols).items()}
+    known = {str(symbol): symbol for symbol in read.symbols}
+    solution = {
+        known[names.get(symbol, symbol.name)]: size
+        for symbol, size in program.solution.items()
+        if names.get(symbol, symbol.name) in known
+    }
+    packed = computation.transformer.compile_cache.packed(program, read.specialised(solution))
+    if packed is not None:
+        key, parts[f"{folder}/code"] = packed
+        document["programs"][folder] = key
+    return parts

@@ -1,0 +1,42 @@
+"""The initialisers of states, in the order in which they must run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from weft.ir.op import Op
+from weft.ir.traversal import dependencies, postorder
+
+
+def initializers_of(ops: Iterable[Op], initialised: Iterable[Any]) -> list[Op]:
+    """Return the initialisers of the uninitialised states among ops.
+
+    Initialisers of states that another initialiser reads are included, before it.
+    """
+    found: dict[Op, None] = {}
+    done: set[Op] = set(initialised)
+    stack = [op for op in ops if op.is_state][::-1]
+    while stack:
+        state = stack[-1]
+        firsts = () if state in done else state.initializers
+        computed = [value for first in firsts if not (value := first.args[1]).is_constant]
+        if computed:
+            read = postorder(computed, dependencies)
+            needed = [op for op in read if op.is_state and op not in done and op is not state]
+            if needed:
+                stack.extend(needed)
+                continue
+        stack.pop()
+        done.add(state)
+        for first in firsts:
+            found[first] = None
+    return list(found)
+
+
+def initial_constants(initializers: Iterable[Op]) -> dict[Any, Op]:
+    """Return the constant initial values of states, which are copied without a program."""
+    writes = (op.args for op in initializers)
+    return {
+        state: value for state, value in writes if value.is_constant and value.axes == state.axes
+    }
