@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def this_machine(threads: Any = None) -> Machine:
 
     Raises ArgumentError if that is not a whole number of 1 or more.
     """
-    return Machine(requested_threads(threads), _cache_size(), _blas_threads())
+    return Machine(requested_threads(threads), _cache_size(_CACHES), _blas_threads())
 
 
 def _blas_threads() -> int:
@@ -60,11 +61,12 @@ def _blas_threads() -> int:
     return available_processors()
 
 
-def _cache_size() -> int:
-    """Return the size of the second-level cache."""
-    for cache in sorted(_CACHES.glob("index*")):
+@cache
+def _cache_size(caches: Path) -> int:
+    """Return the size of the second-level cache, read once from a folder of the system."""
+    for folder in sorted(caches.glob("index*")):
         try:
-            level, size = (cache / "level").read_text(), (cache / "size").read_text()
+            level, size = (folder / "level").read_text(), (folder / "size").read_text()
             if int(level) == 2:
                 return int(size.strip().removesuffix("K")) * 1024
         except (OSError, ValueError):

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, Self
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from weft.errors import ArgumentError
 from weft.support.html import escaped, shortened
@@ -117,12 +118,13 @@ class Terminal:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self.tasks: dict[Stage, Any] = {}
+        self.tasks: WeakKeyDictionary[Stage, Any] = WeakKeyDictionary()
 
     def update(self, stages: Sequence[Stage]) -> None:
         """Show these stages instead of those before."""
-        for gone in [each for each in self.tasks if each not in stages]:
-            self.progress.remove_task(self.tasks.pop(gone))
+        known = [self.tasks[each] for each in stages if each in self.tasks]
+        for gone in set(self.progress.task_ids).difference(known):
+            self.progress.remove_task(gone)
         for each in stages:
             if each not in self.tasks:
                 self.tasks[each] = self.progress.add_task("", total=each.total, status="")
@@ -210,14 +212,16 @@ class _Board:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.stages: list[Stage] = []
+        # Weak, so that one is gone that an interrupt kept from leaving.
+        self.stages: WeakValueDictionary[int, Stage] = WeakValueDictionary()
         self.thread: threading.Thread | None = None
         self.has_ended = threading.Event()
 
     def enter(self, stage: Stage) -> None:
         with self.lock:
-            chosen = chosen_display() if self.thread is None else None
-            self.stages.append(stage)
+            is_shown = self.thread is not None and self.thread.is_alive()
+            chosen = None if is_shown else chosen_display()
+            self.stages[id(stage)] = stage
             if chosen is None:
                 return
             self.has_ended = threading.Event()
@@ -229,13 +233,12 @@ class _Board:
 
     def leave(self, stage: Stage) -> None:
         with self.lock:
-            if stage in self.stages:  # unless the process was forked inside
-                self.stages.remove(stage)
+            self.stages.pop(id(stage), None)
             if self.stages:
                 return
             thread, self.thread = self.thread, None
             self.has_ended.set()
-        if thread is not None:
+        if thread is not None and thread.is_alive():
             thread.join()
 
     def _show(self, chosen: Callable[[], Display], has_ended: threading.Event) -> None:
@@ -245,8 +248,9 @@ class _Board:
         with suppress(Exception):
             display = chosen()
             try:
-                while True:
-                    display.update(self.stages[:MOST])
+                while stages := list(self.stages.values())[:MOST]:
+                    display.update(stages)
+                    del stages
                     if has_ended.wait(display.interval):
                         break
             finally:
@@ -255,7 +259,7 @@ class _Board:
     def renew(self) -> None:
         """Begin without stages in a forked process, which has no thread that shows them."""
         renew(self.lock)
-        self.stages, self.thread = [], None
+        self.stages, self.thread = WeakValueDictionary(), None
 
 
 _board = _Board()

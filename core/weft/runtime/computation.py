@@ -14,6 +14,7 @@ from weft.ir.graph import Graph
 from weft.plan.fusion_statistics import FusionStatistics, fusion_statistics
 from weft.plan.plan import Plan
 from weft.report.profile import Profile
+from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments, Array
 from weft.runtime.artefact_saving import save
@@ -168,7 +169,9 @@ class Computation:
 
     def _first_call(self, *args: Any) -> Any:
         self._compile()
-        return self.executor(*args)
+        # Some drivers compile a kernel when it is launched for the first time.
+        with Stage(f"first call of {self.name}"):
+            return self.executor(*args)
 
     def _compile(self) -> None:
         """Initialise the transformer; an error in another computation is that one's to report."""
@@ -187,7 +190,8 @@ class Computation:
             arrays, program = self._prepared(args)
             found = make_executor(self, program)
             self._executors[tuple(array.shape for array in arrays)] = found
-            return found(*arrays)
+            with Stage(f"first call of {self.name}"):
+                return found(*arrays)
         return found(*args)
 
     def _prepared(self, args: Sequence[Any]) -> tuple[list[Array], Program]:

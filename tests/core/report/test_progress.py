@@ -165,7 +165,21 @@ def test_an_exception_ends_it(recorded: type[Recorded]) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert recorded.closed == 1
-    assert progress._board.stages == []
+    assert not progress._board.stages
+
+
+def test_a_stage_that_was_never_left_is_not_shown_for_ever(recorded: type[Recorded]) -> None:
+    """So it is where an interrupt comes as soon as the end of a stage begins."""
+    lost = Stage("lost").__enter__()
+    wait_for(recorded, lambda shown: shown == ["lost"])
+    thread = progress._board.thread
+    assert thread is not None
+    del lost
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert recorded.closed == 1
+    with Stage("next"):
+        wait_for(recorded, lambda shown: shown == ["next"])
 
 
 def test_threads_share_one_display(recorded: type[Recorded]) -> None:
@@ -214,7 +228,7 @@ from weft.report.progress import Stage
 with Stage("outer"):
     child = os.fork()
     if not child:
-        assert progress._board.stages == []
+        assert not progress._board.stages
         with Stage("inner"):
             assert len(progress._board.stages) == 1
     else:
@@ -333,10 +347,26 @@ def test_compiling_is_a_stage_and_calling_is_none(monkeypatch: pytest.MonkeyPatc
         step = transformer.computation(weft.tanh(x), x, name="step")
         transformer.computation(weft.exp(x), x, name="other")
         step(np.ones(3))
-        assert [each.description for each in found] == ["compiling step and 1 more: initial values"]
+        assert [each.description for each in found] == [
+            "compiling step and 1 more: initial values",
+            "first call of step",
+        ]
         for _ in range(10):
             step(np.ones(3))
-        assert len(found) == 1
+        assert len(found) == 2
+
+
+def test_the_first_call_with_each_length_is_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = weft.placeholder([weft.symbol("n")], name="x")
+    found = entered(monkeypatch)
+    with weft.make_transformer("numpy", cache=False) as transformer:
+        step = transformer.computation(weft.tanh(x), x, name="step")
+        step(np.ones(3))
+        before = len(found)
+        step(np.ones(3))
+        assert len(found) == before
+        step(np.ones(4))
+        assert [each.title for each in found[before:]] == ["compiling step", "first call of step"]
 
 
 def test_a_profile_counts_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
