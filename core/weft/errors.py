@@ -79,6 +79,10 @@ class ArtefactError(WeftError, ValueError):
     """A computation cannot be saved, or a file holds none that can be loaded here."""
 
 
+class CheckpointError(WeftError, ValueError):
+    """A checkpoint cannot be read or written, or does not fit the states to be restored."""
+
+
 class MissingPackage(WeftError, ImportError):
     """An optional package is not installed; the message says how to install it."""
 

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -37,8 +37,10 @@ from weft.plugins import contributions
 from weft.plugins.blame import blaming, guarded, origin_of
 from weft.report.progress import Stage
 from weft.report.recorder import Recorder
-from weft.runtime import nonfinite
+from weft.runtime import checkpoints, nonfinite
+from weft.runtime.checkpoints import States
 from weft.runtime.computation import Computation
+from weft.runtime.device import DeviceTensor
 from weft.runtime.device_memory import DeviceMemory
 from weft.runtime.initialisation import initial_computation
 from weft.runtime.program import Program
@@ -47,6 +49,9 @@ from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
 from weft.transforms.initializers import initial_constants, initializers_of
 from weft.transforms.inlining import with_callees_prepared
+
+if TYPE_CHECKING:
+    from weft.communicators.interface import Communicator
 
 FORKED = (
     "another thread used this transformer when the process was forked, so its states may be half "
@@ -463,19 +468,22 @@ class Transformer(DeviceMemory):
 
     # Values of states
 
+    def state_tensor(self, state: Any) -> DeviceTensor:
+        """Return the device tensor of a state, which is initialised if it has not been."""
+        with self.state_lock:
+            self._require_states([state])
+            return self.state_tensors[state]
+
     def get_value(self, state: Any) -> np.ndarray[Any, Any]:
         """Return a copy of the current value of a state."""
         with self.state_lock:
-            self._require_states([state])
-            return self.state_tensors[state].get()
+            return self.state_tensor(state).get()
 
     get_tensor_view_value = get_value
 
     def set_value(self, state: Any, value: Any) -> None:
         """Set the current value of a state; raises AxesError or DTypeError if it does not fit."""
-        with self.state_lock:
-            self._require_states([state])
-            tensor = self.state_tensors[state]
+        tensor = self.state_tensor(state)
         array = host_value(value, tensor.dtype, f"value of {state}")
         if array.shape != tensor.shape:
             raise AxesError(
@@ -484,6 +492,32 @@ class Transformer(DeviceMemory):
         with self.state_lock:
             self.require_open()
             tensor[...] = array
+
+    def save_states(
+        self,
+        path: str | os.PathLike[str],
+        states: States | None = None,
+        communicator: Communicator | None = None,
+    ) -> None:
+        """Save the values of states to a safetensors file, a checkpoint, by their names.
+
+        `states` are states with names, or a dictionary of them by name; by default all of this
+        transformer. Those without a name are called by their kind, with a number. With a
+        communicator all ranks take part: each writes a file with its share of the states, which
+        are the same on all, and the first an index at `path`. What was at `path` stays until the
+        new checkpoint is whole. Raises ArgumentError for a path that cannot be written, and
+        CheckpointError, on all ranks, if the states differ or one of them fails.
+        """
+        checkpoints.save_states(self, path, states, communicator)
+
+    def load_states(self, path: str | os.PathLike[str], states: States | None = None) -> None:
+        """Set states to the values that `save_states` wrote, on any backend and number of ranks.
+
+        `states` are as for `save_states`; where they are given, the file may have others too.
+        Raises CheckpointError, which lists every state that is missing, extra, or of another shape
+        or dtype, and for a file that cannot be read. All states are set or none.
+        """
+        checkpoints.load_states(self, path, states)
 
     def _require_states(self, states: Iterable[Any]) -> None:
         self.require_open()

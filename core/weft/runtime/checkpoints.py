@@ -1,0 +1,240 @@
+"""Checkpoints: the values of states by name, in safetensors files.
+
+A checkpoint of several ranks is an index, which names the file of each state, and a file of each
+rank. The index is written last and replaces the one before, so that a checkpoint is always whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, CheckpointError
+from weft.files import replacing
+from weft.runtime.safetensors_content import arrays_in, content_of
+from weft.support.digest import digest_of
+from weft.text.printer import labels
+
+if TYPE_CHECKING:
+    from weft.communicators.interface import Communicator
+    from weft.runtime.transformer import Transformer
+
+Array = np.ndarray[Any, Any]
+States = Iterable[Any] | Mapping[str, Any]
+"""States, or states by the names that they have in files."""
+
+
+def save_states(
+    transformer: Transformer,
+    path: str | os.PathLike[str],
+    states: States | None,
+    communicator: Communicator | None,
+) -> None:
+    """Write the values of states; see `Transformer.save_states`."""
+    named = named_states(transformer, states)
+    if communicator is None or communicator.size == 1:
+        content = content_of({name: transformer.get_value(op) for name, op in named.items()})
+        with replacing(path) as file:
+            file.write(content)
+        return
+    _Shards(communicator, Path(path), named).save(transformer)
+
+
+def load_states(
+    transformer: Transformer, path: str | os.PathLike[str], states: States | None
+) -> None:
+    """Set states to values of a file; see `Transformer.load_states`."""
+    named = named_states(transformer, states)
+    found = read_values(Path(path), None if states is None else set(named))
+    with transformer.state_lock:
+        problems = _problems(transformer, named, found)
+        if problems:
+            lines = "\n".join(f"  {each}" for each in problems)
+            raise CheckpointError(f"{path} does not fit, and no state was changed:\n{lines}")
+        before: dict[Any, Array] = {}
+        try:
+            for name, state in named.items():
+                before[state] = transformer.get_value(state)
+                transformer.set_value(state, found[name])
+        except BaseException:
+            for state, value in before.items():
+                transformer.set_value(state, value)
+            raise
+
+
+def named_states(transformer: Transformer, states: States | None) -> dict[str, Any]:
+    """Return states by their names in files; all of a transformer, if none are given.
+
+    A state without a name is called by its kind, with a number in the order of creation.
+    """
+    if isinstance(states, Mapping):
+        named = dict(states)
+    elif states is None:
+        transformer.initialize()
+        in_order = sorted(transformer.state_tensors, key=lambda op: op.serial)
+        named = {name: op for op, name in labels(in_order).items()}
+    else:
+        chosen = list(states)
+        unnamed = [op for op in chosen if not getattr(op, "label", None)]
+        if unnamed:
+            problem = f"{unnamed[0]!r} has no name of its own"
+            raise ArgumentError(f"{problem}: name it, or give states={{'name': state}}")
+        named = {name: op for op, name in labels(chosen).items()}
+    if not all(isinstance(name, str) for name in named):
+        raise ArgumentError(f"the names of states are text, not {list(named)!r:.200}")
+    return named
+
+
+def read_values(path: Path, wanted: set[str] | None = None) -> dict[str, Array]:
+    """Return the arrays of a checkpoint by name, or those of some names that it has.
+
+    Raises CheckpointError for a file that cannot be read, or is no checkpoint.
+    """
+    content = _content(path)
+    if content[8:9] == b"{":
+        return _arrays(path, content, wanted)
+    files = _index(path, content)
+    found: dict[str, Array] = {}
+    for file in dict.fromkeys(files.values()):
+        names = {name for name, each in files.items() if each == file}
+        needed = names if wanted is None else names & wanted
+        if needed:
+            values = _arrays(path.with_name(file), _content(path.with_name(file)), needed)
+            if values.keys() < needed:
+                raise CheckpointError(f"{path}: {file} lacks {', '.join(needed - values.keys())}")
+            found |= values
+    return found
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _arrays(path: Path, content: bytes, wanted: set[str] | None) -> dict[str, Array]:
+    try:
+        arrays, _ = arrays_in(content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from None
+    return {name: array for name, array in arrays.items() if wanted is None or name in wanted}
+
+
+def _index(path: Path, content: bytes) -> dict[str, str]:
+    """Return the name of the file of each state; raises CheckpointError for anything else."""
+    import json
+
+    try:
+        files = json.loads(content)["weight_map"]
+        for name, file in files.items():
+            if not isinstance(file, str) or Path(file).name != file:
+                raise ValueError(f"the file {file!r:.100} of {name!r:.100} is not beside it")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from None
+    return dict(files)
+
+
+def _problems(
+    transformer: Transformer, named: Mapping[str, Any], found: Mapping[str, Array]
+) -> list[str]:
+    """Return what is wrong with values for states: missing, extra, of another dtype or shape."""
+    problems = [f"{name} is missing" for name in named if name not in found]
+    problems += [f"{name} is no state here" for name in found if name not in named]
+    for name in named.keys() & found.keys():
+        value, have = found[name], transformer.state_tensor(named[name])
+        if (value.dtype, value.shape) != (have.dtype, have.shape):
+            stored = f"{value.dtype} {value.shape}"
+            problems.append(f"{name} is {stored} in the file, and {have.dtype} {have.shape} here")
+    return sorted(problems)
+
+
+class _Shards:
+    """The files of a checkpoint of several ranks, each of which writes a share of the states."""
+
+    def __init__(self, communicator: Communicator, path: Path, named: Mapping[str, Any]) -> None:
+        self.communicator = communicator
+        self.path = path
+        self.named = named
+
+    def save(self, transformer: Transformer) -> None:
+        """Write the share of this rank, and on the first rank the index, when all shares are."""
+        tensors = {name: transformer.state_tensor(op) for name, op in self.named.items()}
+        owners = self.owners({name: tensor.description.nbytes for name, tensor in tensors.items()})
+        mine = [name for name, owner in owners.items() if owner == self.communicator.rank]
+        types = [(name, tensor.dtype.name, tensor.shape) for name, tensor in tensors.items()]
+        self.agree("the states of a checkpoint", repr(sorted(types)))
+        (token, *_) = self.communicator.gather_text(os.urandom(8).hex(), "the name of a checkpoint")
+        shard = self.shard(token, self.communicator.rank)
+        failure: Exception | None = None
+        try:
+            content = content_of({name: transformer.get_value(self.named[name]) for name in mine})
+            with replacing(shard) as file:
+                file.write(content)
+        except Exception as error:
+            failure = error
+        try:
+            self.all_succeeded("its share", failure)
+            failure = None
+            if self.communicator.rank == 0:
+                try:
+                    self.write_index(token, owners)
+                except Exception as error:
+                    failure = error
+            self.all_succeeded("the index", failure)
+        except BaseException:
+            shard.unlink(missing_ok=True)
+            raise
+
+    def owners(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the rank that writes each state: the largest first, to the one with the least."""
+        load = [0] * self.communicator.size
+        owners = {}
+        for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+            owners[name] = load.index(min(load))
+            load[owners[name]] += sizes[name] + 1
+        return owners
+
+    def agree(self, what: str, text: str) -> None:
+        """Raise CheckpointError on all ranks if they do not say the same."""
+        digests = self.communicator.gather_text(digest_of(text.encode()), what)
+        other = [rank for rank, each in enumerate(digests) if each != digests[0]]
+        if other:
+            problem = f"{what} differ on rank {other[0]} from those on rank 0"
+            raise CheckpointError(f"{self.path} was not written: {problem}")
+
+    def all_succeeded(self, what: str, failure: Exception | None) -> None:
+        """Raise on all ranks if one failed: its own error there, CheckpointError elsewhere."""
+        said = "" if failure is None else f"{type(failure).__name__}: {failure}"
+        texts = self.communicator.gather_text(said, f"{what} of a checkpoint")
+        if failure is not None:
+            raise failure
+        for rank, text in enumerate(texts):
+            if text:
+                problem = f"rank {rank} could not write {what}: {text}"
+                raise CheckpointError(f"{self.path} was not written: {problem}")
+
+    def shard(self, token: str, rank: int) -> Path:
+        """Return the file of a rank, of a name that no other checkpoint has."""
+        number = f"{rank + 1:05}-of-{self.communicator.size:05}"
+        return self.path.with_name(f"{self.path.name}.{token}.{number}")
+
+    def write_index(self, token: str, owners: Mapping[str, int]) -> None:
+        """Replace the index, then remove the files of the one before."""
+        import json
+
+        try:
+            before = set(_index(self.path, _content(self.path)).values())
+        except CheckpointError:
+            before = set()
+        files = {name: self.shard(token, rank).name for name, rank in owners.items()}
+        index = {"metadata": {"ranks": self.communicator.size}, "weight_map": files}
+        with replacing(self.path) as file:
+            file.write(json.dumps(index, indent=1).encode())
+        for name in before:
+            if name.startswith(f"{self.path.name}."):
+                self.path.with_name(name).unlink(missing_ok=True)
