@@ -40,7 +40,7 @@ SLOW = frozenset({
     "test_opencl_rounds", "test_opencl_verdicts", "test_pool", "test_threads",
     # Statistics of many draws, deep graphs, and whole models.
     "test_distributions", "test_initial_weights", "test_models", "test_nesting",
-    "test_measure", "test_plan_models", "test_pooling", "test_random_graphs", "test_schedule",
+    "test_measure", "test_mpi", "test_training", "test_plan_models", "test_pooling", "test_random_graphs", "test_schedule",
     "test_onnx_suite",
     "test_rematerialisation",
 })  # fmt: skip

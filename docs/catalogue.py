@@ -55,7 +55,7 @@ FAMILIES = (
     "pooling", "unpooling", "resampling", "regions", "probabilities", "normalization", "losses",
     "distances", "ctc", "dot_product_attention", "positions", "cells", "recurrent", "random",
     "distributions", "initializers", "weft.ir.storage", "state", "clipping", "optimizers",
-    "schedules", "control", "weft.transforms.computation_op", "calls", "collectives",
+    "schedules", "control", "weft.transforms.computation_op", "calls", "collectives", "parallelism",
     "recomputation",
 )  # fmt: skip
 """The modules in the order of the page; those without a package are of `weft.ops`."""

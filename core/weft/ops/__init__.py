@@ -36,6 +36,7 @@ from weft.ops import (
     multi_index,
     normalization,
     optimizers,
+    parallelism,
     pooling,
     positions,
     probabilities,
@@ -88,6 +89,7 @@ from weft.ops.movement import *
 from weft.ops.multi_index import *
 from weft.ops.normalization import *
 from weft.ops.optimizers import *
+from weft.ops.parallelism import *
 from weft.ops.pooling import *
 from weft.ops.positions import *
 from weft.ops.probabilities import *
@@ -141,6 +143,7 @@ __all__ += movement.__all__
 __all__ += multi_index.__all__
 __all__ += normalization.__all__
 __all__ += optimizers.__all__
+__all__ += parallelism.__all__
 __all__ += pooling.__all__
 __all__ += positions.__all__
 __all__ += random.__all__

@@ -18,6 +18,7 @@ from weft.plan.buffers import ARENA
 from weft.plan.dataflow import Dataflow
 from weft.plan.inplace import are_satisfied, topological_order
 from weft.plan.liveness import Liveness
+from weft.plan.overlap import overlapping
 
 LIST_LIMIT = 20_000
 """The most steps for which list schedules are tried."""
@@ -30,13 +31,14 @@ def schedules(flow: Dataflow) -> list[Liveness]:
     """Return schedules of a flow, program order first.
 
     Each keeps dependences and the order of effects; each but the first also keeps soft edges, which
-    let new values overwrite old ones.
+    let new values overwrite old ones. In each, collectives overlap with other steps.
     """
-    own = Liveness(flow, flow.order)
+    own = Liveness(flow, overlapping(flow, flow.order))
     soft_edges = _soft_predecessors(flow)
     if own.peak <= peak_lower_bound(flow) and are_satisfied(soft_edges):
         return [own]
-    return [own, *(Liveness(flow, order) for order in _Tasks(flow, soft_edges).orders())]
+    orders = _Tasks(flow, soft_edges).orders()
+    return [own, *(Liveness(flow, overlapping(flow, order)) for order in orders)]
 
 
 def peak_lower_bound(flow: Dataflow) -> int:

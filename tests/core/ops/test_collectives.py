@@ -227,3 +227,72 @@ def test_it_prints_and_parses_back(ranks: Alike) -> None:
     x = weft.placeholder((6, 2))
     text = weft.capture([weft.send_receive(weft.all_reduce(x), 2)], [x]).text(full=True)
     assert weft.parse(text).text(full=True) == text
+
+
+def network(depth: int = 4) -> tuple[Any, Any, list[Any]]:
+    """Return an input, a loss, and the variables."""
+    x = weft.placeholder((6, 8))
+    weights = [
+        weft.variable((8, 8), initial_value=np.eye(8) + number / 9) for number in range(depth)
+    ]
+    hidden = x
+    for weight in weights:
+        hidden = weft.tanh(hidden @ weight)
+    return x, weft.mean(weft.square(hidden)), weights
+
+
+BUCKETS = {1: 4, 256: 4, 512: 2, 600: 2, 10**9: 1}
+"""The buckets of four gradients of 256 bytes, by their limit."""
+
+
+@pytest.mark.parametrize("limit", BUCKETS)
+def test_gradients_are_averaged_in_buckets(
+    limit: int, ranks: Alike, transformer: weft.Transformer
+) -> None:
+    x, loss, weights = network()
+    means, variables = weft.data_parallel(loss, bucket_bytes=limit)
+    assert variables == weights
+    plain = [weft.deriv(loss, weight) for weight in weights]
+    found = transformer.computation([*means, *plain], x)(np.ones((6, 8), "float32"))
+    assert ranks.ran == ["all_reduce"] * BUCKETS[limit]
+    for mean, gradient in zip(found[:4], found[4:], strict=True):
+        np.testing.assert_allclose(mean, gradient, rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_the_exchange_overlaps_with_the_backward_pass(backend: str, ranks: Alike) -> None:
+    x, loss, _ = network()
+    step = weft.adam(*weft.data_parallel(loss, bucket_bytes=256), learning_rate=0.1)
+    transformer = weft.make_transformer(backend, cache=False)
+    computation = transformer.computation([loss, step], x)
+    computation(np.ones((6, 8), "float32"))
+    kinds = [type(each.op).__name__ for each in computation.plan.steps]
+    places = {kind: [n for n, each in enumerate(kinds) if each == kind] for kind in kinds}
+    starts, waits = places["StartAllReduceOp"], places["WaitAllReduceOp"]
+    products = places["MatmulOp"]
+    # Of four buckets only the last starts after all gradients; nothing but writes of states
+    # follows the first wait, and each start follows a gradient at once.
+    assert [start < products[-1] for start in starts] == [True, True, True, False]
+    assert [kinds[start - 1] for start in starts] == ["MatmulOp"] * 4
+    assert waits == list(range(waits[0], waits[0] + 4))
+    assert waits[0] > products[-1]
+
+
+def test_a_gradient_that_two_variables_share_and_other_dtypes(ranks: Alike) -> None:
+    one, other = (weft.variable((3,), initial_value=np.ones(3)) for _ in range(2))
+    wide = weft.variable((2,), "float64", initial_value=np.ones(2))
+    loss = weft.sum(weft.square(one)) + weft.sum(one)
+    shared = weft.deriv(loss, one)
+    means, variables = weft.data_parallel([shared, shared, wide * 2], [one, other, wide])
+    assert variables == [one, other, wide]
+    found = weft.make_transformer("numpy").computation(means)()
+    assert ranks.ran == ["all_reduce"] * 2
+    np.testing.assert_array_equal(found[0], found[1])
+    assert [each.dtype for each in found] == ["float32", "float32", "float64"]
+
+
+def test_one_rank_exchanges_nothing() -> None:
+    _, loss, weights = network()
+    gradients, variables = weft.data_parallel(loss)
+    assert variables == weights
+    assert gradients == [weft.deriv(loss, weight) for weight in weights]

@@ -9,6 +9,7 @@ from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.testing.table.rows import ALL, CUBE, FLOATS, NUMBERS, ONE, Refusal, Row, operands
 
 _X = weft.placeholder((2, 3))
+_W = weft.variable((2, 3))
 _FLAGS = weft.placeholder((2, 3), "bool")
 _COUNTS = weft.placeholder((2, 3), "int32")
 
@@ -34,6 +35,8 @@ ROWS = (
     Row("send_receive", weft.send_receive, operands("any"), ONE, ALL, lambda x: x, twice=True),
     Row("send_receive", lambda x: weft.send_receive(x, 2, wraps=False), operands("any"), ONE, ALL,
         np.zeros_like, case="ends"),
+    Row("data_parallel", lambda x: weft.data_parallel([x * 2], [_W])[0][0], operands("any"), ONE,
+        FLOATS, lambda x: x * 2),
     Row("rank_index", weft.rank_index, (), ((),), ("int32",), lambda: np.array(0, np.int32)),
 )  # fmt: skip
 
@@ -54,6 +57,16 @@ REFUSALS = (
     Refusal("all_to_all", "scalar", lambda: weft.all_to_all(1.0), AxesError,
             "at least one dimension"),
     Refusal("send_receive", "text", lambda: weft.send_receive("a"), DTypeError, "not made of"),
+    Refusal("data_parallel", "nothing", lambda: weft.data_parallel(weft.sum(_X)), ArgumentError,
+            "0 gradients were given for 0 variables"),
+    Refusal("data_parallel", "unpaired", lambda: weft.data_parallel([_X], [_W, _W]), ArgumentError,
+            "1 gradients were given for 2 variables"),
+    Refusal("data_parallel", "variables", lambda: weft.data_parallel([_X]), ArgumentError,
+            "gradients and their variables"),
+    Refusal("data_parallel", "integers", lambda: weft.data_parallel([_COUNTS], [_W]), ArgumentError,
+            "needs floats"),
+    Refusal("data_parallel", "bucket", lambda: weft.data_parallel([_X], [_W], bucket_bytes=0),
+            ArgumentError, "bucket_bytes"),
     Refusal("rank_index", "communicator", lambda: weft.rank_index(2),
             ArgumentError, "by its name"),
 )  # fmt: skip
