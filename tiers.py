@@ -34,13 +34,15 @@ SLOW = frozenset({
     "test_larger_shapes", "test_long_sums", "test_loop_nests_and_reductions", "test_variance",
     "test_mutants", "test_matmul_kernels", "test_prologues", "test_second_driver", "test_spatial",
     "test_ops_lines", "test_ops_moving", "test_vectorised_access",
+    # Programs under mpiexec.
+    "test_mpi", "test_training",
     # OpenCL's drivers, threads, signals, and forked processes.
     "test_forks", "test_interleavings", "test_interrupts", "test_loops_and_choices",
     "test_mapped_arrays", "test_opencl_calls", "test_opencl_devices", "test_opencl_mappings",
     "test_opencl_rounds", "test_opencl_verdicts", "test_pool", "test_threads",
     # Statistics of many draws, deep graphs, and whole models.
     "test_distributions", "test_initial_weights", "test_models", "test_nesting",
-    "test_measure", "test_mpi", "test_training", "test_plan_models", "test_pooling", "test_random_graphs", "test_schedule",
+    "test_measure", "test_plan_models", "test_pooling", "test_random_graphs", "test_schedule",
     "test_onnx_suite",
     "test_rematerialisation",
 })  # fmt: skip
