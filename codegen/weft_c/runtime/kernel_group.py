@@ -154,7 +154,7 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         else:
             name = launch.function.name
             begin = self.source.line_of(name)
-            where = kernel_and_lines(self.source.locations[name], self.source.text, begin)
+            where = kernel_and_lines(self.source.lines_of(name), self.source.text, begin)
         found = self.device.failed(error, f"{doing}, starting {name}")
         return type(found)(f"{found.problem}\n{where}")
 

@@ -31,6 +31,7 @@ def serialise(group: SegmentBuilder, serializer: Serializer) -> Any:
                 [numbers[each.name] for each in f.callees],
                 f.calls,
                 f.shuffles,
+                [serializer.origin(order) for order in group.source.locations.get(f.name, ())],
             ]
             for f in functions.values()
         ],
@@ -96,10 +97,17 @@ class _SegmentSerializer:
 def restore(group: SegmentBuilder, deserializer: Deserializer) -> None:
     """Add the functions and segments that `serialise` returned to an empty group."""
     functions: list[Function] = []
-    for title, parameters, body, size, called, calls, shuffles in deserializer.code["functions"]:
+    for each in deserializer.code["functions"]:
+        title, parameters, body, size, called, calls, shuffles, origins = each
         inner = tuple(functions[number] for number in called)
         taken = tuple(Parameter(*each) for each in parameters)
-        functions.append(Function(title, taken, body, size, inner, tuple(calls), shuffles))
+        made = Function(title, taken, body, size, inner, tuple(calls), shuffles)
+        functions.append(made)
+        group.source.locations[made.name] = {
+            origin: location
+            for origin in origins
+            if (location := deserializer.location(origin)) is not None
+        }
     _SegmentDeserializer(group, deserializer, functions).segments(deserializer.code["segments"])
 
 
@@ -142,7 +150,7 @@ class _SegmentDeserializer:
         args = tuple(None if place is None else self.tensor(place) for place in tensors)
         is_guarded = reported == "guarded"
         kernel = GPUKernel(self.functions[number], args, items, (op,), is_guarded)
-        self.add_function(self.functions[number], origins)
+        self.group.source.functions.setdefault(kernel.function.name, kernel.function)
         start, step = 0, Step(op, (), ())
         if reported is not None and not is_guarded:
             start, serialised_op, operands = reported
@@ -170,16 +178,6 @@ class _SegmentDeserializer:
     def op(self, origins: list[int]) -> Op:
         """Return the first op of the captured graph that a kernel stems from, or any op."""
         return self.deserializer.structure.all_ops[next((o for o in origins if o >= 0), 0)]
-
-    def add_function(self, function: Function, origins: list[int]) -> None:
-        """Add a function and the users' lines that it computes to the source."""
-        name, source = function.name, self.group.source
-        source.functions.setdefault(name, function)
-        locations = source.locations.setdefault(name, {})
-        for origin in origins:
-            location = self.deserializer.location(origin)
-            if location is not None:
-                locations[location] = None
 
 
 _HOST: Mapping[str, Callable[..., None]] = {

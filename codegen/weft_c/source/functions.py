@@ -190,7 +190,7 @@ class Source:
     functions
         The functions that are launched, by name.
     locations
-        The user's lines that each function computes, by its name.
+        The user's lines that each function computes, by its name and by the order of the op.
     """
 
     def __init__(self, dialect: Dialect, cases: int = 1, has_double: bool = True) -> None:
@@ -198,7 +198,7 @@ class Source:
         self.cases = cases
         self.has_double = has_double
         self.functions: dict[str, Function] = {}
-        self.locations: dict[str, dict[Location, None]] = {}
+        self.locations: dict[str, dict[float, Location]] = {}
 
     def add(self, launch: GPUKernel) -> str:
         """Add the function of a launch, and return its name."""
@@ -210,7 +210,7 @@ class Source:
         name = launch.function.name
         locations = self.locations.setdefault(name, {})
         for op in launch.ops:
-            locations.update(dict.fromkeys(each.location for each in op.contained or (op,)))
+            locations.update((each.order, each.location) for each in op.contained or (op,))
         return name
 
     @property
@@ -238,7 +238,11 @@ class Source:
             raise KeyError(name)
         is_case = any(name in entry.functions and entry.has_cases for entry in self.entry_points)
         attributes = 0 if is_case else self._head(name).count("\n")
-        return line + len(self.locations[name]) + attributes
+        return line + len(self.lines_of(name)) + attributes
+
+    def lines_of(self, name: str) -> tuple[Location, ...]:
+        """Return the user's lines that a function computes, each once."""
+        return tuple(dict.fromkeys(self.locations.get(name, {}).values()))
 
     def sections(self) -> Iterator[Section]:
         """Yield the sections of the text."""
@@ -247,11 +251,11 @@ class Source:
             yield Section(None, text)
         for each in callees.values():
             text = _device_function(each.device_function_name, each)
-            yield Section(None, text, tuple(self.locations.get(each.name, ())))
+            yield Section(None, text, self.lines_of(each.name))
         for entry in self.entry_points:
             write = _device_function if entry.has_cases else self._kernel
             for name, function in entry.functions.items():
-                locations = tuple(self.locations[name])
+                locations = self.lines_of(name)
                 lines = "".join(f"// {harmless(line)}\n" for line in map(file_info, locations))
                 yield Section(name, f"{lines}{write(name, function)}", locations)
             if entry.has_cases:

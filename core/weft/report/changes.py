@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from weft.ir.graph import Graph
 from weft.ir.op import Op
+from weft.ir.results import ResultOp
 
 
 @dataclass
@@ -27,12 +28,16 @@ def changes(before: Graph, after: Graph) -> list[Change]:
         return []
     removed, added = _only_in(before.ops, after.ops), _only_in(after.ops, before.ops)
     found: list[Change] = []
+    made: dict[Op, Change] = {}
     by_order: dict[float, Change] = {}
     by_key: dict[Hashable, Change] = {}
     for op in added:
         if op.contained:
             found.append(change := Change(added=[op]))
+            made[op] = change
             by_key.update((key, change) for key in map(_key, op.contained))
+        elif isinstance(op, ResultOp) and op.args[0] in made:
+            made[op.args[0]].added.append(op)
         elif op.order in by_order:
             by_order[op.order].added.append(op)
         else:
@@ -40,11 +45,11 @@ def changes(before: Graph, after: Graph) -> list[Change]:
             by_order[op.order] = found[-1]
     gone: dict[float, Change] = {}
     for op in removed:
-        made = by_key.get(_key(op)) or by_order.get(op.order) or gone.get(op.order)
-        if made is None:
-            found.append(made := Change())
-            gone[op.order] = made
-        made.removed.append(op)
+        replaced = by_key.get(_key(op)) or by_order.get(op.order) or gone.get(op.order)
+        if replaced is None:
+            found.append(replaced := Change())
+            gone[op.order] = replaced
+        replaced.removed.append(op)
     return found
 
 

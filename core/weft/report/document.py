@@ -19,12 +19,12 @@ from weft.ir.storage import ParameterOp, ReadOp
 from weft.kernels import FusedOp, Kernel
 from weft.ops.graph_ops import LoopOp
 from weft.passes.interface import PassHistory
+from weft.plan import picture
 from weft.plan.callee_plans import plan_of
-from weft.plan.picture import kind_of
 from weft.plan.plan import Plan
 from weft.report.changes import changes
 from weft.report.memory import memory_of
-from weft.report.outline import Box, boxed, summary
+from weft.report.outline import Box, boxed, kind_of, summary
 from weft.report.profile import Profile
 from weft.support.source import Location
 from weft.text.printer import short_text, type_text, value_text
@@ -33,7 +33,7 @@ VERSION = 1
 """Changes whenever a document changes its meaning."""
 
 MOST_OPS = 5_000
-"""The most ops of a graph that are listed one by one; of a larger graph there is a summary."""
+"""The most ops of a graph, with those in kernels, that are listed; of more there is a summary."""
 
 MOST_OPS_IN_ALL = 40_000
 """The most ops of all graphs; once there are more, further graphs have a summary only."""
@@ -163,9 +163,10 @@ class _Document:
             "count": len(graph.ops),
             "kernels": sum(isinstance(op, FusedOp) for op in graph.ops),
         }
-        if len(graph.ops) > MOST_OPS or self.listed + len(graph.ops) > MOST_OPS_IN_ALL:
+        size = len(graph.ops) + sum(len(tuple(op.contained)) for op in graph.ops)
+        if size > MOST_OPS or self.listed + size > MOST_OPS_IN_ALL:
             return {**found, **self.summary(graph)}
-        self.listed += len(graph.ops)
+        self.listed += size
         places = {op: place for place, op in enumerate(graph.ops)}
         ops = [self.op(op, places) for op in graph.ops]
         shown = [place for place, op in enumerate(graph.ops) if not _is_hidden(op)]
@@ -236,8 +237,8 @@ class _Document:
         is_given = op.is_constant or isinstance(op, ParameterOp | ReadOp | ResultOp)
         text = "" if is_given else ", ".join(f"{k}={value_text(v)}" for k, v in fields.items())
         return {
-            "kind": type(op).__name__.removesuffix("Op"),
-            "class": kind_of(op)[0],
+            "kind": kind_of(op),
+            "class": picture.kind_of(op)[0],
             "type": self.type_of(op),
             "line": self.location(op.location),
             "fields": text if len(text) <= LONGEST else f"{text[:LONGEST]}...",
@@ -271,14 +272,17 @@ class _Document:
     def stage(self, before: Graph, after: Graph) -> dict[str, Any]:
         found = changes(before, after)
         was, now = ({op: place for place, op in enumerate(graph.ops)} for graph in (before, after))
+        number = self.graph(after)
+        # Where a graph has a summary, nobody can ask for one of its ops.
+        shown = MOST_CHANGES if "ops" in self.graphs[number] else 0
         return {
-            "graph": self.graph(after),
+            "graph": number,
             "removed": sum(len(each.removed) for each in found),
             "added": sum(len(each.added) for each in found),
             "changes": [
                 {
-                    "removed": [was[op] for op in each.removed],
-                    "added": [now[op] for op in each.added],
+                    "removed": [was[op] for op in each.removed[:shown]],
+                    "added": [now[op] for op in each.added[:shown]],
                     "was": _counted(each.removed),
                     "now": _counted(each.added),
                     "line": self.location((each.removed or each.added)[0].location),
@@ -332,6 +336,7 @@ def _counted(ops: Iterable[Op]) -> str:
     """Return the kinds of some ops as text, each with its number if there are several."""
     counts: dict[str, int] = {}
     for op in ops:
-        name = op.kernel.title if isinstance(op, FusedOp) else type(op).__name__.removesuffix("Op")
-        counts[name] = counts.get(name, 0) + 1
+        if not isinstance(op, ResultOp):
+            name = op.kernel.title if isinstance(op, FusedOp) else kind_of(op)
+            counts[name] = counts.get(name, 0) + 1
     return ", ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())

@@ -101,13 +101,18 @@ class LineSummary:
     kinds: tuple[str, ...]
 
 
+def kind_of(op: Op) -> str:
+    """Return what an op is called in reports."""
+    return "Constant" if op.is_constant else type(op).__name__.removesuffix("Op")
+
+
 def summary(graph: Graph) -> list[LineSummary]:
     """Return the ops of a graph by the user's line, most ops first."""
     found: dict[Location, Counter[str]] = {}
     for op in graph.ops:
         for each in op.contained or (op,):
             kinds = found.setdefault(each.location, Counter())
-            kinds[type(each).__name__.removesuffix("Op")] += 1
+            kinds[kind_of(each)] += 1
     lines = [
         LineSummary(location, kinds.total(), tuple(name for name, _ in kinds.most_common(4)))
         for location, kinds in found.items()

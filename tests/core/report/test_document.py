@@ -136,13 +136,26 @@ def test_generated_lines_lead_to_the_users(transformer: weft.Transformer) -> Non
     assert "loss = weft.mean(weft.softmax(weft.tanh(x @ w), 1) ** 2)" in lines
 
 
-def test_a_program_from_the_cache_is_linked_as_well() -> None:
+@pytest.mark.parametrize("backend", ["numpy", "opencl", "native"])
+def test_a_program_from_the_cache_is_linked_as_well(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
+    if not weft.plugins.backend_status(backend).usable:
+        pytest.skip(f"{backend} cannot be used here")
     results, x = training_step()
-    documents_ = []
-    for _ in range(2):
-        with weft.make_transformer("numpy") as transformer:
-            documents_.append(document_of(transformer.computation(results, x, name="step")))
-    assert documents_[0]["source"]["locations"] == documents_[1]["source"]["locations"]
+    found = []
+    for is_restored in (False, True):
+        with weft.make_transformer(backend) as transformer:
+            step = transformer.computation(results, x, name="step")
+            assert step.program.is_restored == is_restored
+            source, locations = step.source.split("\n"), step.program.source_locations
+            found.append(
+                [(text, tuple(here)) for text, here in zip(source, locations, strict=False) if here]
+            )
+    first, again = found
+    assert {location for _, here in first for location in here}
+    assert [here for _, here in first] == [here for _, here in again]
 
 
 def test_blocks_know_what_keeps_them() -> None:

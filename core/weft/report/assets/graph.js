@@ -42,6 +42,8 @@ class DrawnNode {
   get title() {
     if (!this.item) return opTitle(this.op);
     const { kind, title, line } = this.item;
+    const given = kind === "line" && this.given;
+    if (given) return counted(this.count, given);
     if (kind === "line") return lineText(line) || placeText(line);
     return title || counted(this.count, "op");
   }
@@ -49,6 +51,7 @@ class DrawnNode {
   get sub() {
     if (this.item) {
       const { kind, line } = this.item;
+      if (kind === "line" && this.given) return placeText(line);
       if (kind === "line") return `${placeText(line)} · ${counted(this.count, "op")}`;
       return kind === "layer" ? counted(this.count, "op") : this.lines;
     }
@@ -64,6 +67,13 @@ class DrawnNode {
     let count = 0;
     for (const _ of this.ops()) count++;
     return count;
+  }
+
+  /* What all of its ops are, if they are inputs or states. */
+  get given() {
+    const roles = new Set([...this.ops()].map((node) => node.op.role));
+    const [role] = roles;
+    return roles.size === 1 && (role === "input" || role === "state") ? role : "";
   }
 
   get lines() {
@@ -399,12 +409,12 @@ class Drawing {
     return d3.zoomIdentity.translate(width / 2 - x * scale, height / 2 - y * scale).scale(scale);
   }
 
-  /* Show all of it, but no smaller than can be read; then its beginning. */
-  fit() {
+  /* Show all of it, or its beginning where all of it would be smaller than `least`. */
+  fit(least = 0.02) {
     const { width, height } = this.svg.getBoundingClientRect();
     if (!width) return;
     const whole = Math.min(width / this.size.width, height / this.size.height, 1);
-    const scale = Math.max(whole, Math.min(0.55, width / this.size.width), 0.05);
+    const scale = Math.max(whole, least);
     const x = width / 2 - (this.size.width / 2) * scale;
     const y = Math.max((height - this.size.height * scale) / 2, 6);
     d3.select(this.svg).call(this.zoom.transform, d3.zoomIdentity.translate(x, y).scale(scale));

@@ -32,9 +32,9 @@ class MemoryView {
   show(number) {
     this.number = number;
     this.plan = data.plans[number];
-    this.peak = this.plan.live.indexOf(Math.max(...this.plan.live.slice(0, 100000), 0));
+    this.peak = Math.max(d3.maxIndex(this.plan.live), 0);
     this.picked = null;
-    this.step = Math.max(this.peak, 0);
+    this.step = this.peak;
     this.draw();
     this.list();
     this.states.replaceChildren(...this.stateTable());

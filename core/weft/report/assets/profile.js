@@ -68,10 +68,10 @@ class ProfileView {
   draw() {
     const { events, rows, wall, device } = this.profile;
     const width = Math.max(this.chart.clientWidth || 960, 480);
-    const left = 110, right = 16, lane = 34, top = 8, height = top + 3 * lane + 30;
+    const left = 138, right = 16, lane = 34, top = 8, height = top + 3 * lane + 30;
     const end = Math.max(wall, ...events.slice(-1).map((event) => event[2]));
     const x0 = d3.scaleLinear([0, end], [left, width - right]);
-    const lanes = [["call", 0], ["host work", 1], [shortened(device, 16), 2]];
+    const lanes = [["call", 0], ["host work", 1], [shortened(device, 20), 2]];
     const svg = shape("svg", {
       viewBox: `0 0 ${width} ${height}`, width, height, class: "timeline",
       role: "img", "aria-label": "The launches of one call over time",

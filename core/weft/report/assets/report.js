@@ -22,10 +22,10 @@ class GraphView {
       button("Fit", () => this.drawing && this.drawing.fit(), { title: "Show all (0)" }),
       button("Open all", () => this.drawing && this.drawing.openAll(true)),
       button("Close all", () => this.drawing && this.drawing.openAll(false)));
-    const root = element("div", { class: "graphs" },
+    this.root = element("div", { class: "graphs" },
       element("aside", { class: "side" }, choice, this.stageList, this.changes),
       element("section", { class: "stagebox" }, this.canvas, tools, this.legend()), this.about);
-    return root;
+    return this.root;
   }
 
   /* Called once the view is in the page, where sizes can be measured. */
@@ -65,6 +65,7 @@ class GraphView {
       each.setAttribute("aria-selected", place === number));
     this.stageList.children[number].scrollIntoView({ block: "nearest" });
     const graph = data.graphs[stage.graph];
+    this.root.classList.toggle("summed", !graph.ops);
     this.listChanges(stage);
     if (!graph.ops) {
       this.drawing = null;
@@ -80,7 +81,7 @@ class GraphView {
     this.canvas.replaceChildren(this.drawing.svg);
     if (isNew) {
       this.drawing.draw();
-      this.drawing.fit();
+      this.drawing.fit(0.7);
     }
     const added = (stage.changes || []).flatMap((change) => change.added);
     this.drawing.mark(added);
@@ -337,7 +338,7 @@ class Report {
       { title: "kind", text: true, value: ([name]) => name, show: ([name]) => shortened(name, 40) },
       { title: "count", value: ([, count]) => count },
     ], list, { by: 1, label: "Kinds of ops" })) : "",
-    element("p", { class: "hint" }, "Click an op or a box to see more. Boxes open by their arrow, by a double click or by Enter."));
+    element("p", { class: "hint" }, !graph.ops ? "Click a line to see it in the code." : "Click an op or a box to see more. Boxes open by their arrow, by a double click or by Enter."));
   }
 
   describe(about, node) {
