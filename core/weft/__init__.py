@@ -49,7 +49,6 @@ from weft.ir.target import Target
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops import *
 from weft.passes.interface import GraphPass, PeepholeGraphPass, visit
-from weft.runtime.artefact_loading import load
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.factory import (
@@ -67,6 +66,7 @@ from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, computation
 
 if TYPE_CHECKING:
+    from weft.runtime.artefact_loading import load
     from weft_numpy.transformer import NumPyTransformer
 
 __all__ = [
@@ -147,6 +147,10 @@ def __getattr__(name: str) -> Any:
         from weft import plugins
 
         return plugins.load(plugins.BACKENDS, "numpy", is_default=True)
+    if name == "load":
+        from weft.runtime import artefact_loading
+
+        return artefact_loading.load
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
     if name in ("testing", "plugins"):

@@ -1,6 +1,7 @@
 """Computations: results and parameters bound to a transformer, called with arrays.
 
-A computation compiles one `Program` for each solution of the lengths that were unknown.
+A computation compiles one `Program` for each solution of the lengths that were unknown. Few
+programs need profiles, reports and artefacts, so their modules are imported where they are used.
 """
 
 from __future__ import annotations
@@ -13,21 +14,19 @@ from weft.errors import ArgumentError, NotPicklable
 from weft.ir.graph import Graph
 from weft.plan.fusion_statistics import FusionStatistics, fusion_statistics
 from weft.plan.plan import Plan
-from weft.report.profile import Profile
 from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments, Array
-from weft.runtime.artefact_saving import save
 from weft.runtime.call_path import make_executor
-from weft.runtime.nonfinite import NonFinite, find_nonfinite
 from weft.runtime.notebook import computation_as_html
-from weft.runtime.profiling import profile
 from weft.runtime.program import Program
 from weft.support.gc_pause import gc_paused
 from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, resolved, structure
 
 if TYPE_CHECKING:
+    from weft.report.profile import Profile
+    from weft.runtime.nonfinite import NonFinite
     from weft.runtime.transformer import Transformer
 
 
@@ -228,6 +227,8 @@ class Computation:
         self._require_arity(args)
         self._compile()
         arrays, program = self._prepared(args)
+        from weft.runtime.nonfinite import find_nonfinite
+
         return find_nonfinite(self.transformer, program.captured, arrays)
 
     def profile(self, *args: Any, repeat: int = 10) -> Profile:
@@ -250,6 +251,8 @@ class Computation:
         self._require_arity(args)
         self._compile()
         arrays, program = self._prepared(args)
+        from weft.runtime.profiling import profile
+
         return profile(self, program.captured, arrays, repeat)
 
     def report(
@@ -271,7 +274,7 @@ class Computation:
         >>> os.path.getsize(path) > 1000
         True
         """
-        from weft.runtime.reporting import write_report  # few programs need it
+        from weft.runtime.reporting import write_report
 
         self.transformer.require_open()
         write_report(self, path, args, profile)
@@ -299,6 +302,8 @@ class Computation:
         """
         if not isinstance(states, bool):
             raise ArgumentError(f"states= takes True or False, not {states!r}")
+        from weft.runtime.artefact_saving import save
+
         save(self, path, states)
 
     @property
