@@ -153,7 +153,7 @@ def __getattr__(name: str) -> Any:
         return artefact_loading.load
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
-    if name in ("testing", "plugins"):
+    if name in ("distributed", "testing", "plugins"):
         return importlib.import_module(f"weft.{name}")
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 

@@ -83,6 +83,24 @@ class CheckpointError(WeftError, ValueError):
     """A checkpoint cannot be read or written, or does not fit the states to be restored."""
 
 
+class BatchError(WeftError, RuntimeError):
+    """A batch of `weft.distributed.map` failed; the cause is the error of the worker.
+
+    Attributes
+    ----------
+    number
+        The number of the batch, from 0.
+    """
+
+    def __init__(self, problem: str, number: int) -> None:
+        super().__init__(problem)
+        self.number = number
+
+
+class WorkerError(WeftError, RuntimeError):
+    """The workers of an executor were lost, or cannot run weft."""
+
+
 class MissingPackage(WeftError, ImportError):
     """An optional package is not installed; the message says how to install it."""
 

@@ -65,6 +65,11 @@ def load(
         raise
 
 
+def read_graph(path: Path) -> Graph:
+    """Return the graph in an artefact, before any pass; raises ArtefactError as `load` does."""
+    return _Reading(path).graph
+
+
 class _Reading:
     """What is in an artefact, checked."""
 

@@ -1,0 +1,227 @@
+"""Maps a computation over batches by an executor."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Sized
+from concurrent.futures import BrokenExecutor, Executor, Future
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from weft.distributed.worker import Job, Outcome, run_batch
+from weft.errors import ArgumentError, BatchError, WorkerError
+from weft.ir.graph import Graph
+from weft.report.progress import Stage
+from weft.runtime.artefact_loading import read_graph
+from weft.runtime.computation import Computation
+from weft.support.digest import digest_of
+
+
+def map(
+    computation: Computation | str | os.PathLike[str],
+    batches: Iterable[Any],
+    executor: Any,
+    *,
+    backend: str | None = None,
+    in_flight: int = 16,
+) -> BatchResults:
+    """Return an iterator over the results of a computation for each batch, in order.
+
+    Parameters
+    ----------
+    computation
+        A computation, or the path of an artefact. Each worker loads it once, from the file or, if
+        it cannot read that, from its content, and compiles it through its own compile cache.
+    batches
+        The arguments of the calls: an array for a computation of one parameter, or a tuple. They
+        are taken as results are: so many are ahead as `in_flight` says.
+    executor
+        A `concurrent.futures.Executor`, such as ProcessPoolExecutor or MPIPoolExecutor, or a
+        `dask.distributed.Client`. It stays open.
+    backend
+        The backend of the workers; None for their default one.
+    in_flight
+        The most batches that are submitted and not yet returned.
+
+    Returns
+    -------
+    BatchResults
+        An iterator. It raises BatchError, which names the batch, in the place of the result of a
+        batch that failed, and goes on with the next one when it is asked again. It raises
+        WorkerError if the workers are lost or have no weft.
+
+    Raises
+    ------
+    ArgumentError
+        For anything else than the above, and for a computation that writes states, whose results
+        would depend on the worker.
+    ArtefactError
+        For a file that is no artefact, or a computation that cannot be saved.
+    """
+    if isinstance(in_flight, bool) or not isinstance(in_flight, int) or in_flight < 1:
+        raise ArgumentError(f"in_flight= takes a whole number from 1, not {in_flight!r:.80}")
+    if not isinstance(batches, Iterable):
+        raise ArgumentError(f"map takes batches in a list or an iterator, not {batches!r:.80}")
+    pool = _executor(executor)
+    if isinstance(computation, Computation):
+        _require_no_writes(computation.graph, computation.name)
+        folder = tempfile.mkdtemp(prefix="weft-")
+        try:
+            path = Path(folder) / "computation.weft"
+            computation.save(path, states=True)
+            return BatchResults(pool, _job(path, backend), batches, in_flight, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    if not isinstance(computation, str | os.PathLike):
+        problem = "map takes a computation or the path of an artefact"
+        raise ArgumentError(f"{problem}, not {computation!r:.80}")
+    path = Path(computation).absolute()
+    _require_no_writes(read_graph(path), str(computation))
+    return BatchResults(pool, _job(path, backend), batches, in_flight)
+
+
+def _job(path: Path, backend: str | None) -> Job:
+    return Job(digest_of(path.read_bytes()), str(path), backend)
+
+
+def _require_no_writes(graph: Graph, name: str) -> None:
+    if graph.updates:
+        states = ", ".join(str(state) for state, _ in graph.updates[:8])
+        raise ArgumentError(
+            f"{name} writes states ({states}), so its results would depend on the worker that "
+            "computes them: map a computation without writes, and without random numbers"
+        )
+
+
+def _executor(executor: Any) -> Executor:
+    """Return an executor; that of Dask's client for one of these."""
+    if isinstance(executor, Executor):
+        return executor
+    if hasattr(executor, "get_executor"):
+        # Equal batches are batches of their own: without this Dask would compute one of them.
+        made: Executor = executor.get_executor(pure=False)
+        return made
+    raise ArgumentError(
+        "map takes a concurrent.futures.Executor or a dask.distributed.Client, not "
+        f"{executor!r:.80}"
+    )
+
+
+class BatchResults(Iterator[Any]):
+    """The results of `map`, in the order of the batches; a context that cancels the rest.
+
+    Attributes
+    ----------
+    done
+        The number of batches whose result has been returned, or whose error has been raised.
+    sent
+        How often the content of the artefact was sent, because a worker could not read its file.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        job: Job,
+        batches: Iterable[Any],
+        in_flight: int,
+        folder: str | None = None,
+    ) -> None:
+        self.done = self.sent = 0
+        self._executor, self._job, self._in_flight = executor, job, in_flight
+        self._batches = iter(batches)
+        self._pending: deque[tuple[tuple[Any, ...], Future[Outcome]]] = deque()
+        self._content: bytes | None = None
+        self._forget = partial(shutil.rmtree, folder, ignore_errors=True) if folder else None
+        if self._forget is not None:
+            weakref.finalize(self, self._forget)
+        total = len(batches) if isinstance(batches, Sized) else None
+        self._stage = Stage("mapping batches", total)
+        self._stage.__enter__()
+        self._is_over = False
+
+    def __next__(self) -> Any:
+        self._fill()
+        if not self._pending:
+            self.close()
+            raise StopIteration
+        arguments, future = self._pending.popleft()
+        number, self.done = self.done, self.done + 1
+        try:
+            return self._result(number, arguments, future)
+        finally:
+            self._stage.advance()
+
+    def _fill(self) -> None:
+        while not self._is_over and len(self._pending) < self._in_flight:
+            try:
+                batch = next(self._batches)
+            except StopIteration:
+                self._is_over = True
+                return
+            arguments = batch if isinstance(batch, tuple) else (batch,)
+            self._pending.append((arguments, self._submit(self._job, arguments)))
+
+    def _submit(self, job: Job, arguments: tuple[Any, ...]) -> Future[Outcome]:
+        try:
+            return self._executor.submit(run_batch, job, arguments)
+        except (BrokenExecutor, RuntimeError) as error:  # one that has been shut down
+            self._is_over = True
+            failed: Future[Outcome] = Future()
+            failed.set_exception(error if isinstance(error, BrokenExecutor) else _Lost(str(error)))
+            return failed
+
+    def _result(self, number: int, arguments: tuple[Any, ...], future: Future[Outcome]) -> Any:
+        try:
+            outcome = future.result()
+            if outcome.is_missing:
+                if self._content is None:
+                    self._content = Path(self._job.path).read_bytes()
+                self.sent += 1
+                whole = self._job._replace(content=self._content)
+                outcome = self._submit(whole, arguments).result()
+            return outcome.value
+        except BrokenExecutor as error:
+            self.close()
+            raise WorkerError(
+                f"the workers were lost before batch {number} was computed: one of them was "
+                "killed, or could not start, for instance because weft is not installed there; "
+                f"make another executor and map batches from {number} on ({error})"
+            ) from error
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "weft":
+                raise self._failed(number, error) from error
+            self.close()
+            problem = f"a worker has no {error.name}: install the same version of weft there"
+            raise WorkerError(f"batch {number} was not computed, because {problem}") from error
+        except Exception as error:
+            raise self._failed(number, error) from error
+
+    def _failed(self, number: int, error: Exception) -> BatchError:
+        said = str(error) or type(error).__name__
+        return BatchError(f"batch {number} failed: {type(error).__name__}: {said}", number)
+
+    def close(self) -> None:
+        """Cancel the batches that no worker has begun, and forget the others."""
+        self._is_over = True
+        for _, future in self._pending:
+            future.cancel()
+        self._pending.clear()
+        self._stage.__exit__()
+        if self._forget is not None:
+            self._forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _Lost(BrokenExecutor):
+    """An executor takes no more batches."""
