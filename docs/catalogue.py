@@ -1,7 +1,7 @@
 """Writes the page of all ops, `ops.md`, from signatures, docstrings and the op table.
 
 Run it after a public function has changed: ``make docs``. A test fails while the page is stale. The
-site has a page for each family too (`write_family_pages`), with what `op_facts` finds.
+site has a page for each family too (`family_pages`), with what `op_facts` finds.
 """
 
 from __future__ import annotations
@@ -103,20 +103,12 @@ def _whole(found: Facts) -> str:
     return "all" if len(found.whole) == len(BACKENDS) else ", ".join(found.whole)
 
 
-def write_family_pages(folder: Path) -> None:
-    """Write a page for each family, and one that lists them."""
-    folder.mkdir(parents=True, exist_ok=True)
+def family_pages() -> dict[str, str]:
+    """Return a page for each family by its name, and under `index` one that lists them."""
     modules = {name.rpartition(".")[2]: _module(name) for name in FAMILIES}
-    texts = {name: family_page(module) for name, module in modules.items() if functions(module)}
-    texts["index"] = HEAD_OF_FAMILIES + "".join(f"{name}\n" for name in texts) + "```\n"
-    for path in folder.glob("*.md"):
-        if path.stem not in texts:
-            path.unlink()
-    for stem, text in texts.items():
-        path = folder / f"{stem}.md"
-        # Sphinx reads again what is newer than its last build.
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+    pages = {name: family_page(module) for name, module in modules.items() if functions(module)}
+    pages["index"] = HEAD_OF_FAMILIES + "".join(f"{name}\n" for name in pages) + "```\n"
+    return pages
 
 
 def family_page(module: ModuleType) -> str:

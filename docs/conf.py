@@ -14,8 +14,6 @@ import weft
 DOCS = Path(__file__).parent
 sys.path += [str(DOCS), str(DOCS / "extensions")]
 
-import catalogue  # noqa: E402  # it is beside this file
-
 project = "weft"
 author = copyright = "the weft authors"  # Sphinx reads this name
 version = release = weft.__version__
@@ -30,8 +28,10 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "api_links",
+    "generated_pages",
     "mathml",
     "repository_files",
+    "shared_navigation",
 ]
 exclude_patterns = ["gallery"]
 # A block without a language is text: output, or a listing of a graph.
@@ -110,8 +110,7 @@ def module_with_source(app: Sphinx, module: str | None, attribute: str) -> str |
 
 
 def setup(app: Sphinx) -> None:
-    """Write the pages of all ops, and connect what follows Napoleon and viewcode."""
-    catalogue.write_family_pages(DOCS / "generated" / "ops")
+    """Connect what follows Napoleon and viewcode."""
     # Napoleon has a priority of 500.
     app.connect("autodoc-process-docstring", without_index, priority=900)
     app.connect("autodoc-process-signature", without_any)

@@ -117,3 +117,20 @@ def test_each_op_has_its_shapes_dtypes_gradient_and_backends(site: Path) -> None
     assert "gradient for every operand" in text
     assert "builds weft.SoftmaxOp decomposes into weft.MaxOp" in text
     assert "runs whole on none" in text
+
+
+def test_links_to_files_of_the_repository_lead_to_pages(
+    site: Path, pages: dict[Path, Page]
+) -> None:
+    source = site / "_files" / "core" / "weft" / "ir" / "op.py.html"
+    assert "A node of a graph." in source.read_text(encoding="utf-8")
+    assert "_files/core/weft/ir/op.py.html" in pages[site / "from-scratch.html"].links
+    assert "contributing.html" in pages[site / "project" / "changelog.html"].links
+    assert "project/contributing.html" in pages[site / "index.html"].links
+
+
+def test_commands_are_described(site: Path) -> None:
+    text = (site / "generated" / "commands.html").read_text(encoding="utf-8")
+    assert {
+        name for name in ("run", "show", "profile", "doctor") if f"weft {name}" not in text
+    } == set()
