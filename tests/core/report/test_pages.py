@@ -285,6 +285,10 @@ def test_light_dark_and_print(page: Page) -> None:
     page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     page.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     assert all(page.one(f"#panel-{name}").is_displayed() for name in ("graph", "code", "profile"))
+    drawing = page.one(".drawing")
+    assert drawing.get_attribute("viewBox")
+    page.browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert not drawing.get_attribute("viewBox")
     page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
 

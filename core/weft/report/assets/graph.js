@@ -420,6 +420,18 @@ class Drawing {
     d3.select(this.svg).call(this.zoom.transform, d3.zoomIdentity.translate(x, y).scale(scale));
   }
 
+  /* Scale the drawing to the paper as a whole, or back to what the zoom says. */
+  printed(isPrinted) {
+    const { width, height } = this.size;
+    if (isPrinted) {
+      this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      this.scene.removeAttribute("transform");
+    } else {
+      this.svg.removeAttribute("viewBox");
+      this.scene.setAttribute("transform", d3.zoomTransform(this.svg));
+    }
+  }
+
   openAll(isOpen) {
     let waiting = [...this.frame.roots], count = waiting.length;
     while (waiting.length && count < 600) {

@@ -178,7 +178,11 @@ class Report {
     })]));
     root.append(this.head(), element("main", {}, [...this.panels.values()]));
     document.addEventListener("keydown", (event) => this.key(event));
-    window.addEventListener("beforeprint", () => this.tabs.forEach(([name]) => this.view(name)));
+    window.addEventListener("beforeprint", () => {
+      this.tabs.forEach(([name]) => this.view(name));
+      this.views.get("graph")?.drawing?.printed(true);
+    });
+    window.addEventListener("afterprint", () => this.views.get("graph")?.drawing?.printed(false));
     window.addEventListener("resize", () => this.views.get(this.current).resized?.());
     const [first] = this.tabs[0];
     const wanted = location.hash.slice(1);
