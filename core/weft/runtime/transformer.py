@@ -37,7 +37,7 @@ from weft.plugins import contributions
 from weft.plugins.blame import blaming, guarded, origin_of
 from weft.report.progress import Stage
 from weft.report.recorder import Recorder
-from weft.runtime import checkpoints, nonfinite
+from weft.runtime import agreement, checkpoints, nonfinite
 from weft.runtime.checkpoints import States
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
@@ -305,7 +305,10 @@ class Transformer(DeviceMemory):
         init = self._init
         try:
             with _stage(pending) as stage, self.memory_restored_on_error():
-                everything = self._transform_computations(pending, stage)
+                stage.part = "agreement of ranks"
+                programs = [program for _, program in pending]
+                with agreement.compiling(programs, self.compile_cache.is_on):
+                    everything = self._transform_computations(pending, stage)
                 stage.part = "initial values"
                 self.allocate([program for _, program in everything])
                 self.set_initial_constants()

@@ -1,0 +1,51 @@
+"""Ranks that compile: the same graphs in turn, or different ones."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+import weft
+from weft.cache import compile_cache
+from weft.communicators import connected
+from weft.errors import CommunicationError
+
+how, folder = sys.argv[1:]
+ranks = connected()
+is_last = ranks.rank == ranks.size - 1
+x = weft.placeholder((4, 3))
+y = weft.tanh(weft.all_reduce(x))
+if how == "attribute":
+    y = weft.all_reduce(y, "max" if is_last else "min")
+elif how == "constant":
+    y = y + np.full((4, 3), ranks.rank, "float32")
+elif how == "longer" and is_last:
+    y = weft.sin(y)
+
+found = []
+restore = compile_cache.CompileCache.find
+
+
+def watched(self, program):  # type: ignore[no-untyped-def]
+    """Take note of which programs are in the cache."""
+    found.append(restore(self, program))
+    return found[-1]
+
+
+compile_cache.CompileCache.find = watched
+transformer = weft.make_transformer(
+    "numpy", cache=False if how == "uncached" and is_last else folder
+)
+if how == "failure" and not ranks.rank:
+
+    def broken(*args):  # type: ignore[no-untyped-def]
+        """Fail as a compiler does."""
+        raise RuntimeError("the compiler is out of order")
+
+    compile_cache.CompileCache.keep = broken
+try:
+    transformer.computation(y, x)(np.ones((4, 3), "float32"))
+    print(f"rank {ranks.rank} found {found}", flush=True)
+except (CommunicationError, RuntimeError) as error:
+    print(f"rank {ranks.rank} says {error}".replace("\n", " / "), flush=True)
