@@ -36,7 +36,7 @@ class Alike(Communicator):
     Attributes
     ----------
     ran
-        What was started.
+        What was started in calls.
     left
         After how many collectives the others are gone.
     """
@@ -50,10 +50,11 @@ class Alike(Communicator):
         self.left = 1000
 
     def start(self, collective: Collective, x: Any, out: Any) -> Request:
-        self.left -= 1
-        if self.left < 0:
-            raise CommunicationError("the others are gone")
-        self.ran.append(collective.kind)
+        if "Op in File" in collective.label:  # of a call, not of the compilation
+            self.left -= 1
+            if self.left < 0:
+                raise CommunicationError("the others are gone")
+            self.ran.append(collective.kind)
         match collective.kind:
             case "all_reduce":
                 out[...] = x * 3 if collective.reduction == "sum" else x
