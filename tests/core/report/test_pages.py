@@ -285,10 +285,9 @@ def test_light_dark_and_print(page: Page) -> None:
     page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     page.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     assert all(page.one(f"#panel-{name}").is_displayed() for name in ("graph", "code", "profile"))
-    drawing = page.one(".drawing")
-    assert drawing.get_attribute("viewBox")
+    assert page.all(".drawing[viewBox]")
     page.browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
-    assert not drawing.get_attribute("viewBox")
+    assert not page.all(".drawing[viewBox]")
     page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
 
@@ -349,4 +348,47 @@ def test_a_graph_too_large_to_draw_is_summed_up(
         page.click(f"#tab-{tab}")
     page.click(".summary tbody tr", "tanh")
     assert page.one("#panel-code").is_displayed()
+    assert page.errors() == []
+
+
+def test_a_called_graph_and_repeated_layers_are_boxes_that_open(
+    browser: Any, tmp_path: Path
+) -> None:
+    x, inner = weft.placeholder((4, 4), name="x"), weft.placeholder((4, 4), name="inner")
+    body = inner
+    for _ in range(10):
+        body = weft.tanh(body @ body)
+    layer = weft.capture([body], [inner], "layer")
+    (y,) = weft.call(layer, x)
+    (y,) = weft.call(layer, y)
+    for _ in range(12):
+        y = weft.exp(weft.tanh(y @ y) - weft.max(y, 1, keepdims=True)) * y
+    with weft.make_transformer("numpy") as transformer:
+        transformer.computation(y, x, name="net").report(tmp_path / "net.html")
+    page = Page(browser)
+    browser.get((tmp_path / "net.html").as_uri())
+    for title in ("layer", "12 times"):
+        before = len(page.all(".node"))
+        shown = [each for each in page.all(".node") if title in each.get_attribute("textContent")]
+        browser.execute_script(
+            "arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))",
+            shown[0].find_element(By.CSS_SELECTOR, ".sign"),
+        )
+        assert len(page.all(".node")) > before
+    assert "1 of 12" in page.text(".node .title")
+    options = [each.text for each in page.all(".side option")]
+    assert options == ["net", "layer"]
+    page.all(".side option")[1].click()
+    assert "inner" in page.text(".node .title")
+    assert page.errors() == []
+
+
+def test_nothing_to_compute_is_a_page_too(browser: Any, tmp_path: Path) -> None:
+    with weft.make_transformer("numpy") as transformer:
+        transformer.computation([], name="nothing").report(tmp_path / "nothing.html")
+    page = Page(browser)
+    browser.get((tmp_path / "nothing.html").as_uri())
+    for tab in ("code", "memory", "graph"):
+        page.click(f"#tab-{tab}")
+    assert "no steps" in page.text("#panel-memory")
     assert page.errors() == []
