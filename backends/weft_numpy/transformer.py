@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.ops.convolutions import BilinearConvolutionOp
 from weft.plan.plan import ARENA, Step
+from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
 from weft.runtime.out_of_memory import note_largest_tensors
 from weft.runtime.program import Program
@@ -156,6 +158,23 @@ class Arena:
         self.context.run(np.seterr, all="ignore")
 
 
+class NumPyComputation(Computation):
+    """A computation of the NumPy backend."""
+
+    def export_source(self, path: str | os.PathLike[str]) -> None:
+        """Write the computation as one Python file that needs NumPy alone.
+
+        The file has a function ``call``, which takes the arguments and returns the results, in one
+        thread. Constants are part of it, and so are the present values of states, which it updates
+        in memory of its own. Raises ArgumentError for unknown lengths, and BackendError for an op
+        whose code cannot be gathered, such as collectives, and for dtypes that NumPy lacks.
+        """
+        from weft_numpy.export import export_source  # which few programs need
+
+        self.transformer.require_open()
+        export_source(self, path)
+
+
 class NumPyTransformer(Transformer):
     """The NumPy backend. Programs without state may run in several threads at once.
 
@@ -167,6 +186,7 @@ class NumPyTransformer(Transformer):
     """
 
     transformer_name = "numpy"
+    computation_class = NumPyComputation
     is_concurrent = True
 
     def __init__(self, *, threads: int | None = None, **options: Any) -> None:
