@@ -17,8 +17,8 @@ pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = (
-    "weft", "weft.kernels", "weft.plugins", "weft_array_api", "weft_hamkaas", "weft_popxl",
-    "weft_popxl.ops",
+    "weft", "weft.communicators", "weft.distributed", "weft.kernels", "weft.plugins",
+    "weft_array_api", "weft_hamkaas", "weft_popxl", "weft_popxl.ops",
 )  # fmt: skip
 """The packages that are public as a whole, but for `weft_c`."""
 
