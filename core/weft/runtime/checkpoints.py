@@ -7,7 +7,9 @@ rank. The index is written last and replaces the one before, so that a checkpoin
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,7 @@ def save_states(
         content = content_of({name: transformer.get_value(op) for name, op in named.items()})
         with replacing(path) as file:
             file.write(content)
+        _remove_shards(Path(path))
         return
     _Shards(communicator, Path(path), named).save(transformer)
 
@@ -74,9 +77,7 @@ def named_states(transformer: Transformer, states: States | None) -> dict[str, A
     if isinstance(states, Mapping):
         named = dict(states)
     elif states is None:
-        transformer.initialize()
-        in_order = sorted(transformer.state_tensors, key=lambda op: op.serial)
-        named = {name: op for op, name in labels(in_order).items()}
+        named = {name: op for op, name in labels(transformer.states()).items()}
     else:
         chosen = list(states)
         unnamed = [op for op in chosen if not getattr(op, "label", None)]
@@ -177,18 +178,15 @@ class _Shards:
                 file.write(content)
         except Exception as error:
             failure = error
-        try:
-            self.all_succeeded("its share", failure)
-            failure = None
-            if self.communicator.rank == 0:
-                try:
-                    self.write_index(token, owners)
-                except Exception as error:
-                    failure = error
-            self.all_succeeded("the index", failure)
-        except BaseException:
-            shard.unlink(missing_ok=True)
-            raise
+        self.all_succeeded("its share", failure, shard)
+        if self.communicator.rank == 0:
+            try:
+                self.write_index(token, owners)
+            except Exception as error:
+                failure = error
+        self.all_succeeded("the index", failure, shard)
+        if self.communicator.rank == 0:
+            _remove_shards(self.path, token)
 
     def owners(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the rank that writes each state: the largest first, to the one with the least."""
@@ -207,10 +205,16 @@ class _Shards:
             problem = f"{what} differ on rank {other[0]} from those on rank 0"
             raise CheckpointError(f"{self.path} was not written: {problem}")
 
-    def all_succeeded(self, what: str, failure: Exception | None) -> None:
-        """Raise on all ranks if one failed: its own error there, CheckpointError elsewhere."""
+    def all_succeeded(self, what: str, failure: Exception | None, shard: Path) -> None:
+        """Raise on all ranks if one failed: its own error there, CheckpointError elsewhere.
+
+        Only then is the share of this rank removed. After any other error, as an interrupt, there
+        may be an index that names it.
+        """
         said = "" if failure is None else f"{type(failure).__name__}: {failure}"
         texts = self.communicator.gather_text(said, f"{what} of a checkpoint")
+        if any(texts):
+            shard.unlink(missing_ok=True)
         if failure is not None:
             raise failure
         for rank, text in enumerate(texts):
@@ -224,17 +228,21 @@ class _Shards:
         return self.path.with_name(f"{self.path.name}.{token}.{number}")
 
     def write_index(self, token: str, owners: Mapping[str, int]) -> None:
-        """Replace the index, then remove the files of the one before."""
+        """Replace the index."""
         import json
 
-        try:
-            before = set(_index(self.path, _content(self.path)).values())
-        except CheckpointError:
-            before = set()
         files = {name: self.shard(token, rank).name for name, rank in owners.items()}
         index = {"metadata": {"ranks": self.communicator.size}, "weight_map": files}
         with replacing(self.path) as file:
             file.write(json.dumps(index, indent=1).encode())
-        for name in before:
-            if name.startswith(f"{self.path.name}."):
-                self.path.with_name(name).unlink(missing_ok=True)
+
+
+def _remove_shards(path: Path, kept: str = "") -> None:
+    """Remove the shares of other checkpoints at a path: of the last one, and what kills left."""
+    name = re.escape(path.name)
+    shard = re.compile(rf"\.?{name}\.([0-9a-f]{{16}})\.\d{{5,}}-of-\d{{5,}}(\.\d+\.part)?")
+    for file in path.parent.iterdir():
+        found = shard.fullmatch(file.name)
+        if found and found[1] != kept:
+            with suppress(OSError):  # the checkpoint is whole; the next one tries again
+                file.unlink()

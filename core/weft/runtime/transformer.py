@@ -522,6 +522,21 @@ class Transformer(DeviceMemory):
         """
         checkpoints.load_states(self, path, states)
 
+    def states(self) -> list[Any]:
+        """Return all states that have a value, in the order of creation.
+
+        A computation whose lengths are solved by a call need not have been called; only states
+        of unknown lengths get their values there.
+        """
+        with self.state_lock:
+            self.initialize()
+            solved_later = [made.graph for made in self.computations if not made.is_static]
+            used = OrderedSet(state for graph in solved_later for state in graph.states)
+            missing = [s for s in used if s not in self.state_tensors and s.axes.is_static]
+            if missing:
+                self._make_states(missing, "values_of_states")
+            return sorted(self.state_tensors, key=lambda op: op.serial)
+
     def _require_states(self, states: Iterable[Any]) -> None:
         self.require_open()
         for state in states:
@@ -532,9 +547,13 @@ class Transformer(DeviceMemory):
             if state not in self.state_tensors:
                 if not state.axes.is_static:
                     raise AxesError(state.explain("its lengths are unknown until a call uses it"))
-                with scope.saved_user_deps():
-                    self._add(Computation(self, state, (), f"value_of_{state.name}"))
-                self.initialize()
+                self._make_states(state, f"value_of_{state.name}")
+
+    def _make_states(self, states: Any, name: str) -> None:
+        """Give states their initial values, by a computation of them."""
+        with scope.saved_user_deps():
+            self._add(Computation(self, states, (), name))
+        self.initialize()
 
     def require_open(self) -> None:
         """Raise StateError if the transformer has been closed."""

@@ -17,7 +17,7 @@ import pytest
 
 import weft
 from weft.communicators.interface import Communicator
-from weft.errors import ArgumentError, CheckpointError
+from weft.errors import ArgumentError, CheckpointError, CommunicationError
 from weft.files import replacing
 from weft.runtime import checkpoints
 from weft.runtime.safetensors_content import content_of
@@ -54,14 +54,14 @@ class Threads(Communicator):
         raise AssertionError(reason)
 
 
-def on_ranks(size: int, work: Any) -> list[BaseException | None]:
+def on_ranks(size: int, work: Any, kind: type[Threads] = Threads) -> list[BaseException | None]:
     """Run a function with each of some ranks; returns what each raised."""
     texts, barrier = [""] * size, threading.Barrier(size)
     errors: list[BaseException | None] = [None] * size
 
     def run(rank: int) -> None:
         try:
-            work(Threads(rank, texts, barrier))
+            work(kind(rank, texts, barrier))
         except BaseException as error:
             errors[rank] = error
 
@@ -124,6 +124,79 @@ def test_a_new_checkpoint_of_ranks_replaces_the_files_of_the_last(tmp_path: Path
         assert on_ranks(2, save) == [None, None]
     files = set(json.loads(path.read_text())["weight_map"].values())
     assert {each.name for each in tmp_path.iterdir()} == {path.name, *files}
+
+
+def test_what_kills_left_goes_with_the_next_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    ranks = [training(), training()]
+
+    def save(rank: Any) -> None:
+        ranks[rank.rank].transformer.save_states(path, communicator=rank)
+
+    left = [f"a.{'0' * 16}.00001-of-00003", f".a.{'1' * 16}.00003-of-00003.77.part"]
+    others = {"a.txt", f"b.{'0' * 16}.00001-of-00003", f"a.{'0' * 16}.00001-of-00003.txt"}
+    for name in (*left, *others):
+        (tmp_path / name).touch()
+    assert on_ranks(2, save) == [None, None]
+    files = set(json.loads(path.read_text())["weight_map"].values())
+    assert {each.name for each in tmp_path.iterdir()} == {"a", *files, *others}
+    ranks[0].transformer.save_states(path)
+    assert {each.name for each in tmp_path.iterdir()} == {"a", *others}
+
+
+SHARE, INDEX = "its share of a checkpoint", "the index of a checkpoint"
+
+
+@pytest.mark.parametrize("heard", [SHARE, INDEX])
+def test_an_interrupt_of_one_rank_leaves_a_whole_checkpoint(heard: str, tmp_path: Path) -> None:
+    class Interrupted(Threads):
+        """Rank 1 is interrupted as it hears of a success, and misses the next exchange."""
+
+        def gather_text(self, text: str, label: str) -> list[str]:
+            if self.rank == 0 and heard == SHARE and label == INDEX:
+                raise CommunicationError("rank 1 has left")
+            texts = super().gather_text(text, label)
+            if self.rank == 1 and label == heard:
+                raise KeyboardInterrupt
+            return texts
+
+    path = tmp_path / "a"
+    ranks = [training(), training()]
+
+    def save(rank: Any) -> None:
+        ranks[rank.rank]()
+        ranks[rank.rank].transformer.save_states(path, communicator=rank)
+
+    assert on_ranks(2, save) == [None, None]
+    assert isinstance(on_ranks(2, save, Interrupted)[1], KeyboardInterrupt)
+    restored = training()
+    restored.transformer.load_states(path)
+    assert values(restored) == values(ranks[0])
+
+
+def test_states_are_complete_before_the_first_call_with_any_length(tmp_path: Path) -> None:
+    def summing() -> tuple[Any, Any]:
+        x = weft.placeholder((weft.symbol("n"),), name="x")
+        total = weft.variable((), initial_value=5.0, name="total")
+        noise = weft.uniform((), stream=1)
+        with weft.saved_user_deps():
+            update = weft.assign(total, total + weft.sum(x) + noise)
+        return total, weft.make_transformer().computation(update, x)
+
+    path = tmp_path / "a"
+    total, step = summing()
+    step.transformer.save_states(path)
+    step(np.ones(3))
+    expected = step.transformer.get_value(total)
+    total, step = summing()
+    step.transformer.load_states(path)
+    step(np.ones(3))
+    assert step.transformer.get_value(total) == expected != 5
+
+    step.transformer.save_states(path)
+    total, step = summing()
+    step.transformer.load_states(path)
+    assert step.transformer.get_value(total) == expected
 
 
 def test_ranks_with_other_states_are_refused_on_all(tmp_path: Path) -> None:
