@@ -95,8 +95,8 @@ def test_two_ranks_learn_which_characters_are_likely(whole: Whole) -> None:
 @pytest.mark.parametrize(
     ("whole", "model", "seed"),
     [
-        *(("digits", "digits", seed) for seed in range(3)),
-        *(pytest.param("digits", "digits", seed, marks=pytest.mark.long) for seed in range(3, 10)),
+        *(("digits", "digits", seed) for seed in range(2)),
+        *(pytest.param("digits", "digits", seed, marks=pytest.mark.long) for seed in range(2, 10)),
         pytest.param("text", "text", 0, marks=pytest.mark.long),
     ],
     indirect=["whole"],
