@@ -110,7 +110,6 @@ def test_a_killed_run_goes_on_to_the_weights_of_one_that_was_not(
     ended = killed(tmp_path, str(rank), str(at), str(chosen.random() / 200), "--model", model)
     assert time.monotonic() - begun < HANG / 2
     assert ended.returncode != 0
-    assert "weights" not in ended.stdout
     assert not any(is_running(int(each)) for each in re.findall(r"process (\d+)", ended.stdout))
 
     path = tmp_path / f"{model}.checkpoint"
