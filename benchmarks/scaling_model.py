@@ -18,7 +18,8 @@ FOLDER = Path(__file__).parent
 MEASURED = FOLDER / "scaling_measured.json"
 PICTURE = FOLDER.parent / "docs" / "images" / "scaling.svg"
 RANKS = tuple(2**power for power in range(11))
-BUCKET_BYTES = 1 << 20
+BUCKET_BYTES = 2**22
+"""Those of `weft.data_parallel`."""
 
 
 @dataclass(frozen=True)
@@ -168,18 +169,17 @@ class Step:
         )
 
 
-def buckets(gradients: Iterable[Gradient], least: float) -> list[Gradient]:
-    """Return gradients joined in order: each bucket but the last has at least so many bytes.
+def buckets(gradients: Iterable[Gradient], most: float) -> list[Gradient]:
+    """Return gradients joined in order, as `weft.data_parallel` does.
 
-    A bucket is known when its last gradient is.
+    A bucket has at most so many bytes, unless it is one gradient. It is known when its last
+    gradient is.
     """
     found: list[Gradient] = []
-    is_open = False
     for gradient in gradients:
-        if is_open:
+        if found and found[-1].nbytes + gradient.nbytes <= most:
             gradient = Gradient(found.pop().nbytes + gradient.nbytes, gradient.ready)
         found.append(gradient)
-        is_open = gradient.nbytes < least
     return found
 
 
@@ -236,8 +236,9 @@ class Measured:
     memory
         The memory that ranks of this machine share, as a network.
     parts
-        The seconds of a step by ranks and name: the ``whole``, with reductions after the backward
-        pass; its parts ``compute`` and ``update``, in processor time; and its ``reductions``.
+        The seconds of a step by ranks and name: the ``whole``, of `weft.data_parallel`; and, of one
+        that reduces after the backward pass, ``compute`` and ``update``, in processor time, and
+        the ``reductions``.
     all_reduces
         The seconds of an all-reduce by ranks and bytes.
     """

@@ -1,5 +1,7 @@
+import inspect
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import scaling_model
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scaling_model import (
     ALGORITHMS,
+    BUCKET_BYTES,
     NETWORKS,
     Gradient,
     Network,
@@ -23,6 +26,8 @@ from scaling_model import (
     step_seconds,
     tree,
 )
+
+import weft
 
 ALL = [*ALGORITHMS.values(), fastest]
 RANKS = st.integers(1, 1024)
@@ -110,25 +115,32 @@ def test_all_reduces_by_hand(all_reduce, ranks, seconds):
 
 
 @pytest.mark.parametrize(
-    ("least", "found"),
+    ("most", "found"),
     [
         (0, [(3, 1), (4, 2), (5, 6)]),
-        (4, [(7, 2), (5, 6)]),
-        (8, [(12, 6)]),
+        (7, [(7, 2), (5, 6)]),
+        (9, [(7, 2), (5, 6)]),
+        (12, [(12, 6)]),
         (math.inf, [(12, 6)]),
     ],
 )
-def test_buckets_are_filled_in_order(least, found):
+def test_buckets_are_filled_in_order(most, found):
     gradients = [Gradient(3, 1.0), Gradient(4, 2.0), Gradient(5, 6.0)]
-    assert [(each.nbytes, each.ready) for each in buckets(gradients, least)] == found
+    assert [(each.nbytes, each.ready) for each in buckets(gradients, most)] == found
 
 
 @given(steps(), st.floats(0, 1e9))
-def test_buckets_hold_all_gradients(step, least):
-    found = buckets(step.gradients, least)
+def test_buckets_hold_all_gradients(step, most):
+    found = buckets(step.gradients, most)
     assert sum(bucket.nbytes for bucket in found) == step.nbytes
-    assert all(bucket.nbytes >= least for bucket in found[:-1])
     assert found[-1].ready == step.gradients[-1].ready
+    largest = max(gradient.nbytes for gradient in step.gradients)
+    assert all(bucket.nbytes <= max(most, largest) for bucket in found)
+    assert all(left.nbytes + right.nbytes > most for left, right in pairwise(found))
+
+
+def test_buckets_are_as_large_as_those_of_weft():
+    assert inspect.signature(weft.data_parallel).parameters["bucket_bytes"].default == BUCKET_BYTES
 
 
 def test_a_step_by_hand():
@@ -136,21 +148,21 @@ def test_a_step_by_hand():
     step = Step("by hand", (Gradient(3, 1.0), Gradient(4, 2.0), Gradient(5, 6.0)), 7.0, 0.5)
     network = Network("no sums", 1, 1)
 
-    def seconds(least, overlap):
-        return step_seconds(step, 2, network, least, recursive_doubling, overlap)
+    def seconds(most, overlap):
+        return step_seconds(step, 2, network, most, recursive_doubling, overlap)
 
     assert seconds(0, True) == (1 + 4) + 5 + 6 + 0.5  # one after the other from 1 s on
-    assert seconds(4, True) == (2 + 8) + 6 + 0.5
+    assert seconds(8, True) == (2 + 8) + 6 + 0.5
     assert seconds(0, False) == 7 + (4 + 5 + 6) + 0.5
     assert seconds(math.inf, False) == 7 + 13 + 0.5
     assert efficiency(step, 1, network) == 1
 
 
 @given(steps(), RANKS, NETWORK, st.floats(0, 1e9))
-def test_overlap_never_makes_a_step_longer(step, ranks, network, least):
-    alone = step_seconds(step, 1, network, least)
-    hidden = step_seconds(step, ranks, network, least)
-    waited = step_seconds(step, ranks, network, least, overlap=False)
+def test_overlap_never_makes_a_step_longer(step, ranks, network, most):
+    alone = step_seconds(step, 1, network, most)
+    hidden = step_seconds(step, ranks, network, most)
+    waited = step_seconds(step, ranks, network, most, overlap=False)
     assert alone == step.alone
     assert alone <= hidden * ROUNDING
     assert hidden <= waited * ROUNDING
