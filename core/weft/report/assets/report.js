@@ -81,7 +81,7 @@ class GraphView {
     this.canvas.replaceChildren(this.drawing.svg);
     if (isNew) {
       this.drawing.draw();
-      this.drawing.fit(0.7);
+      this.drawing.fit(0.6);
     }
     const added = (stage.changes || []).flatMap((change) => change.added);
     this.drawing.mark(added);
