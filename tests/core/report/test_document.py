@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.cache import compile_cache
 from weft.errors import ArgumentError, StateError
 from weft.passes.interface import PassHistory
 from weft.report import document as documents
@@ -141,6 +142,7 @@ def test_a_program_from_the_cache_is_linked_as_well(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
     if not weft.plugins.backend_status(backend).usable:
         pytest.skip(f"{backend} cannot be used here")
     results, x = training_step()
