@@ -361,7 +361,7 @@ def _over(communicator: str | None) -> dict[str, Any]:
     return {"communicator": found.name, "ranks": found.size}
 
 
-def rank_index(communicator: str | None = None) -> TensorOp:
+def rank_index(communicator: str | None = None) -> RankOp:
     """Return the number of the rank that computes it, from 0, as an int32 scalar."""
     return RankOp(**_over(communicator))
 

@@ -129,12 +129,18 @@ def _probability(function: str, name: str, value: Any) -> float:
 
 
 def dropout(
-    x: Any, rate: float, training: bool = True, seed: int = 0, stream: int | None = None
+    x: Any,
+    rate: float,
+    training: bool = True,
+    seed: int = 0,
+    stream: int | None = None,
+    by_rank: bool = False,
 ) -> TensorOp:
     """Return x with each element set to 0 with probability `rate`, and the others scaled.
 
     The kept elements are divided by ``1 - rate``, which preserves the mean. Without `training` x is
-    returned unchanged. Integers count as float32. The gradient drops the same elements.
+    returned unchanged. Integers count as float32. The gradient drops the same elements. With
+    `by_rank` each rank drops other elements, by default all drop the same.
     (Srivastava, Hinton, Krizhevsky, Sutskever and Salakhutdinov: Dropout, 2014.)
     """
     if not isinstance(training, bool):
@@ -146,7 +152,7 @@ def dropout(
         return op
     if chance == 1:
         return zeros_like(op)
-    return DropoutOp(op, call_number(), rate=chance, seed=key[0], stream=key[1])
+    return DropoutOp(op, call_number(by_rank), rate=chance, seed=key[0], stream=key[1])
 
 
 def bernoulli(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.communicators.choice import connected
 from weft.errors import ArgumentError, AxesError
 from weft.ir import scope
 from weft.ir.axes import Axes
@@ -21,6 +22,7 @@ from weft.ops.arguments import (
     checked_number,
     checked_order,
 )
+from weft.ops.collectives import all_reduce
 from weft.ops.comparison import maximum
 from weft.ops.control import sequential
 from weft.ops.elementwise import (
@@ -249,6 +251,7 @@ def batch_norm(
     axis: Any = None,
     momentum: float = 0.1,
     epsilon: float = 1e-5,
+    across_ranks: bool = False,
 ) -> TensorOp:
     """Return the batch normalisation of x: each channel standardised, times a scale, plus a bias.
 
@@ -261,6 +264,7 @@ def batch_norm(
     it; that statistic is the unbiased variance. They are written as by `saved_user_deps`: other
     computations do not perform them. Several results may share states if each depends on the one
     before; otherwise they need a `sequential`, or StateError is raised for writes without an order.
+    With `across_ranks` the statistics are those of all ranks' x, which have the same shape.
     (Ioffe and Szegedy, 2015.)
     """
     (x,) = align(FloatOp, x)
@@ -272,13 +276,19 @@ def batch_norm(
     if not training:
         return _by_statistics(x, places, epsilon, mean, variance, scale, bias)
     positions = _all_but("batch_norm", x, places)
-    result = _normalized(
-        StandardizeOp, "batch_norm", x, positions, places, epsilon, scale=scale, bias=bias
-    )
+    if across_ranks:
+        statistics = _statistics_across_ranks(x, positions, places)
+        result = _by_statistics(x, places, epsilon, *statistics[:2], scale, bias)
+    else:
+        result = _normalized(
+            StandardizeOp, "batch_norm", x, positions, places, epsilon, scale=scale, bias=bias
+        )
     if mean is None:
         return result
     with scope.saved_user_deps():
-        writes = _running_averages(x, positions, mean, variance, momentum)
+        if not across_ranks:
+            statistics = _statistics(x, positions)
+        writes = _running_averages(*statistics, mean, variance, momentum)
         # The result also comes first, so that its operands have run: x may contain earlier writes.
         return sequential([result, *writes, result])  # type: ignore[return-value]
 
@@ -297,19 +307,37 @@ def _by_statistics(
     return cast(result + broadcast_in_dim(bias, x, places), dtype)
 
 
-def _running_averages(
-    x: TensorOp, positions: tuple[int, ...], mean: Any, variance: Any, momentum: float
-) -> list[Op]:
+def _statistics(x: TensorOp, positions: tuple[int, ...]) -> tuple[TensorOp, TensorOp, TensorOp]:
+    """Return the mean, the biased variance, and the number of elements that they are over."""
     wide = cast(x, accumulator_dtype(x.dtype))
     count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
-    correction = divide(count, maximum(count - 1, 1))
-    statistics = (
-        MeanOp(wide, positions=positions),
-        VarianceOp(wide, positions=positions) * correction,
-    )
+    return MeanOp(wide, positions=positions), VarianceOp(wide, positions=positions), count
+
+
+def _statistics_across_ranks(
+    x: TensorOp, positions: tuple[int, ...], places: tuple[int, ...]
+) -> tuple[TensorOp, TensorOp, TensorOp]:
+    """Return what `_statistics` does, over the x of all ranks."""
+    wide = cast(x, accumulator_dtype(x.dtype))
+    count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
+    mean = all_reduce(MeanOp(wide, positions=positions), "mean")
+    squares = square(wide - broadcast_in_dim(mean, x, places))
+    variance = all_reduce(MeanOp(squares, positions=positions), "mean")
+    return mean, variance, count * connected().size
+
+
+def _running_averages(
+    mean: TensorOp,
+    variance: TensorOp,
+    count: TensorOp,
+    old_mean: Any,
+    old_variance: Any,
+    momentum: float,
+) -> list[Op]:
+    unbiased = variance * divide(count, maximum(count - 1, 1))
     return [
         moving_average(state, value, 1 - momentum)
-        for state, value in zip((mean, variance), statistics, strict=True)
+        for state, value in ((old_mean, mean), (old_variance, unbiased))
     ]
 
 

@@ -22,6 +22,7 @@ from weft.ir.op import explain
 from weft.ir.storage import as_op, constant, persistent_tensor
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.bits import shift_right
+from weft.ops.collectives import rank_index
 from weft.ops.elementwise import cast, multiply
 from weft.ops.joining import stack
 from weft.ops.math import cos, log, sqrt
@@ -136,12 +137,19 @@ def random_bits(axes: Any, seed: int = 0, stream: int | None = None) -> TensorOp
     return RandomBitsOp(calls, target_axes=axes_of(axes), seed=key[0], stream=key[1])
 
 
-def call_number() -> TensorOp:
-    """Return the number of the call, from 1, as a uint32 scalar counted by a state."""
+def call_number(by_rank: bool = False) -> TensorOp:
+    """Return the number of the call, from 1, as a uint32 scalar counted by a state.
+
+    With `by_rank`, ranks number their calls so that no two of them have one number.
+    """
     calls = persistent_tensor((), dtypes.uint32, 0)
     with scope.saved_user_deps():
         assign(calls, calls + 1)
-        return value_of(calls)
+        number = value_of(calls)
+    if not by_rank:
+        return number
+    rank = rank_index()
+    return multiply(number, rank.ranks) + cast(rank, dtypes.uint32)
 
 
 def key_of(function: str, seed: Any, stream: Any) -> tuple[int, int]:

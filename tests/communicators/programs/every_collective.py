@@ -70,23 +70,38 @@ def check_gradients(backend: str) -> None:
             continue
         x = weft.placeholder(SHAPE, "float64")
         y = build(x * x)
+        # What differs between ranks is an argument: constants are the same on all of them.
+        factors = weft.placeholder(y.axes, "float64")
         weights = np.cos(np.arange(y.axes.size).reshape(y.axes.lengths) + mine)
-        value = weft.all_reduce(weft.sum(y * weights))
-        of_one = weft.sum(y * weights)
-        gradient = weft.make_transformer(backend).computation(weft.deriv(of_one, x), x)
-        total = weft.make_transformer(backend).computation(value, x)
+        of_one = weft.sum(y * factors)
+        transformer = weft.make_transformer(backend)
+        gradient = transformer.computation(weft.deriv(of_one, x), x, factors)
+        total = transformer.computation(weft.all_reduce(of_one), x, factors)
         array = np.sin(np.arange(12.0).reshape(SHAPE) + 3 * mine)
-        found = gradient(array)
+        found = gradient(array, weights)
         for rank in range(size):
             moved = np.zeros(SHAPE)
             moved[1, 2] = 1e-6 if rank == mine else 0
-            slope = (total(array + moved) - total(array - moved)) / 2e-6
+            slope = (total(array + moved, weights) - total(array - moved, weights)) / 2e-6
             if rank == mine:
                 np.testing.assert_allclose(found[1, 2], slope, atol=1e-6, err_msg=name)
+
+
+def check_random_numbers(backend: str) -> None:
+    """Dropout drops the same on all ranks, or, by rank, other elements on each and in each call."""
+    ones = np.ones((64,), "float32")
+    x = weft.placeholder((64,))
+    dropped = [weft.dropout(x, 0.5, seed=3), weft.dropout(x, 0.5, seed=3, by_rank=True)]
+    compute = weft.make_transformer(backend).computation([weft.all_gather(y) for y in dropped], x)
+    calls = [compute(ones) for _ in range(3)]
+    same = {bytes(row) for each, _ in calls for row in each.reshape(size, 64)}
+    others = {bytes(row) for _, each in calls for row in each.reshape(size, 64)}
+    assert (len(same), len(others)) == (3, 3 * size)
 
 
 for chosen in sys.argv[1:]:
     for each in ("float32", "float64", "int32", "int8", "bfloat16", "float16"):
         check_values(chosen, each)
     check_gradients(chosen)
+    check_random_numbers(chosen)
     print(f"rank {mine} of {size}: {chosen} is right", flush=True)

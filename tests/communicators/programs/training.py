@@ -30,7 +30,10 @@ weights = [
     weft.variable(shape, initial_value=numbers.normal(size=shape) / 5, name=f"w{number}")
     for number, shape in enumerate(shapes)
 ]
-hidden = weft.relu(weft.conv2d(x, weights[0]))
+averages = [weft.persistent_tensor((6,), initial_value=np.full(6, each)) for each in (0, 1)]
+hidden = weft.conv2d(x, weights[0])
+hidden = weft.batch_norm(hidden, 1.5, 0.1, *averages, training=True, across_ranks=True)
+hidden = weft.relu(hidden)
 hidden = weft.tanh(weft.conv2d(hidden, weights[1]))
 hidden = weft.tanh(weft.reshape(hidden, (share, -1)) @ weights[2])
 loss = weft.cross_entropy(hidden @ weights[3], y)
@@ -44,7 +47,7 @@ if ranks.size > 1:
     first = kinds.index(StartAllReduceOp)
     assert any("Matmul" in kind.__name__ or "Conv" in kind.__name__ for kind in kinds[first:])
 
-values = [transformer.get_value(weight) for weight in weights]
+values = [transformer.get_value(state) for state in (*weights, *averages)]
 texts = ranks.gather_text(str([value.tobytes() for value in values]), "the weights")
 assert len(set(texts)) == 1, "ranks have different weights"
 if ranks.rank == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import weft
@@ -12,6 +14,13 @@ _X = weft.placeholder((2, 3))
 _W = weft.variable((2, 3))
 _FLAGS = weft.placeholder((2, 3), "bool")
 _COUNTS = weft.placeholder((2, 3), "int32")
+
+
+def _standardized(x: Any) -> Any:
+    """Return what has mean 0 and variance 1 for each index of the second axis."""
+    mean, variance = (f(x, axis=(0, 2), keepdims=True) for f in (np.mean, np.var))
+    return (x - mean) / np.sqrt(variance + 1e-5)
+
 
 ROWS = (
     Row("all_reduce", weft.all_reduce, operands("any"), ONE, NUMBERS, lambda x: x, twice=True),
@@ -35,6 +44,8 @@ ROWS = (
     Row("send_receive", weft.send_receive, operands("any"), ONE, ALL, lambda x: x, twice=True),
     Row("send_receive", lambda x: weft.send_receive(x, 2, wraps=False), operands("any"), ONE, ALL,
         np.zeros_like, case="ends"),
+    Row("batch_norm", lambda x: weft.batch_norm(x, training=True, across_ranks=True),
+        operands("any"), CUBE, FLOATS, _standardized, case="across-ranks"),
     Row("data_parallel", lambda x: weft.data_parallel([x * 2], [_W])[0][0], operands("any"), ONE,
         FLOATS, lambda x: x * 2),
     Row("rank_index", weft.rank_index, (), ((),), ("int32",), lambda: np.array(0, np.int32)),
