@@ -74,8 +74,7 @@ def _computation(job: Job) -> Computation | None:
                 return None
             _loaded[key] = found
             if len(_loaded) > LIMIT:
-                _, oldest = _loaded.popitem(last=False)
-                oldest.transformer.close()
+                _loaded.popitem(last=False)  # without closing it, since a thread may run it
         _loaded.move_to_end(key)
         return found
 

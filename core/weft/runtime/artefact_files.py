@@ -57,13 +57,11 @@ def read_parts(path: Path) -> dict[str, bytes]:
             if len(set(names)) < len(names) or sum(entry.file_size for entry in entries) > size:
                 raise ArtefactError(f"{path} has parts that share a name or their bytes")
             return {entry.filename: archive.read(entry) for entry in entries}
-    except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ArtefactError(f"{path} cannot be read as an artefact: {reason}") from None
-    except WeftError:
+    except (WeftError, MemoryError):
         raise
-    except (RuntimeError, ValueError) as error:  # encrypted, or headers that contradict each other
-        raise ArtefactError(f"{path} cannot be read as an artefact: {error}") from None
+    except Exception as error:  # of files, and of each way in which headers can be wrong
+        reason = getattr(error, "strerror", None) or error
+        raise ArtefactError(f"{path} cannot be read as an artefact: {reason}") from None
 
 
 def _require_plain(path: Path, entry: zipfile.ZipInfo) -> None:

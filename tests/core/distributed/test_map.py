@@ -251,6 +251,24 @@ if __name__ == "__main__":
         print(len(results))
 """
 
+DASK_KILL = """
+import os, signal, sys
+sys.path.insert(0, {here!r})
+if __name__ == "__main__":
+    from dask.distributed import Client, LocalCluster
+    from test_map import batch, check, squares
+    from weft.distributed import map
+    options = dict(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        results = map(squares(), [batch(n) for n in range(60)], client, in_flight=4)
+        check(0, next(results))
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        rest = list(results)
+        for number, result in enumerate(rest, 1):
+            check(number, result)
+        print(1 + len(rest))
+"""
+
 MPI = """
 import sys
 sys.path.insert(0, {here!r})
@@ -267,15 +285,16 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("package", "script", "launcher"),
+    ("package", "script", "launcher", "count"),
     [
-        ("distributed", DASK, []),
-        ("mpi4py", MPI, ["mpiexec", "-n", "3"]),
+        ("distributed", DASK, [], "9"),
+        ("distributed", DASK_KILL, [], "60"),
+        ("mpi4py", MPI, ["mpiexec", "-n", "3"], "9"),
     ],
-    ids=["dask", "mpi"],
+    ids=["dask", "dask-killed", "mpi"],
 )
 def test_other_engines_compute_all_in_order(
-    package: str, script: str, launcher: list[str], tmp_path: Path
+    package: str, script: str, launcher: list[str], count: str, tmp_path: Path
 ) -> None:
     pytest.importorskip(package)
     path = tmp_path / "main.py"
@@ -289,4 +308,4 @@ def test_other_engines_compute_all_in_order(
         env={**os.environ, "WEFT_NUM_THREADS": "1"},
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
-    assert found.stdout.strip() == "9"
+    assert found.stdout.strip() == count
