@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.errors import CheckFailed
+from weft.errors import ArgumentError, CheckFailed
 from weft.ir import dtypes, scope
 from weft.ir.effects import without_effects
-from weft.ir.graph import Graph
+from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ops import reduction
+from weft.ops.collectives import CommunicationOp
 from weft.ops.comparison import where
 from weft.ops.graph_ops import GraphsOp
 from weft.ops.rounding import isinf, isnan
@@ -115,13 +116,27 @@ def find_nonfinite(
     """Return where NaN or an infinity first arises for some inputs; None if nowhere.
 
     An infinity counts only if it reaches an output or an update, or becomes NaN. States stay as
-    they are, and effects do not happen.
+    they are, and effects do not happen. Raises ArgumentError for a graph in which other ranks take
+    part: they would have to take part in the search.
     """
+    shared = _shared_op(graph)
+    if shared is not None:
+        raise ArgumentError(shared.explain(SHARED))
     updated = [value for _, value in graph.updates]
     whole = graph.replace(outputs=(*graph.outputs, *updated), updates=())
     with transformer.state_lock, _Search(transformer) as search:
         found, _ = search.level(whole, arrays)
     return found
+
+
+SHARED = "other ranks take part in it, and not in a search for NaN: search with one rank"
+"""Why a graph with collectives is not run again."""
+
+
+def _shared_op(graph: Graph) -> Op | None:
+    """Return an op of a graph, or of one that it calls, in which other ranks take part."""
+    ops = (op for each in called_graphs(graph, own=True) for op in each.ops)
+    return next((op for op in ops if isinstance(op, CommunicationOp) and op.ranks > 1), None)
 
 
 class _Instrumented(NamedTuple):
@@ -342,8 +357,12 @@ def checking(made: Computation, program: Program) -> Callable[..., None]:
                 return
             for tensor, value in zip(tensors, before, strict=True):
                 tensor[...] = value
-            found = find_nonfinite(transformer, graph, arrays[:count])
-        reason = found or "an instrumented run of the same call found no op that makes it"
+            shared = _shared_op(graph)
+            if shared is None:
+                found = find_nonfinite(transformer, graph, arrays[:count])
+                reason = str(found or "an instrumented run of the same call found nothing")
+            else:
+                reason = shared.explain(SHARED)
         raise CheckFailed(
             f"a result or a new state of {made.name} is not finite (WEFT_CHECK_FINITE is set; the "
             f"states are as before the call): {reason}"

@@ -17,7 +17,7 @@ import weft_array_api
 from weft import plugins
 from weft.communicators import Collective, Communicator, Request, communicator
 from weft.communicators.choice import _connected
-from weft.errors import CommunicationError, IndexOutOfRange
+from weft.errors import ArgumentError, CheckFailed, CommunicationError, IndexOutOfRange
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 
@@ -297,3 +297,20 @@ def test_one_rank_exchanges_nothing() -> None:
     gradients, variables = weft.data_parallel(loss)
     assert variables == weights
     assert gradients == [weft.deriv(loss, weight) for weight in weights]
+
+
+def test_nan_is_not_searched_for_where_other_ranks_would_have_to_join(
+    ranks: Alike, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_CHECK_FINITE", "1")
+    x = weft.placeholder((6, 2), name="x")
+    body = weft.capture([weft.all_reduce(weft.sqrt(x))], [x], "body")
+    with weft.make_transformer("numpy") as made:
+        compute = made.computation(weft.call(body, x)[0], x)
+        with pytest.raises(ArgumentError, match="search with one rank"):
+            compute.find_nonfinite(X)
+        assert np.isfinite(compute(X)).all()
+        ran = len(ranks.ran)
+        with pytest.raises(CheckFailed, match="search with one rank"):
+            compute(-X)
+        assert len(ranks.ran) == ran + 1
