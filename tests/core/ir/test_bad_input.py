@@ -277,8 +277,9 @@ def test_what_cannot_be_built(case):
 BUILTINS = {
     ValueError: (
         AxesError, ArgumentError, StateError, GraphError, errors.ParseError, GradientError,
-        UnknownPluginError,
+        UnknownPluginError, errors.ArtefactError, errors.CheckpointError,
     ),
+    ImportError: (errors.MissingPackage,),
     TypeError: (DTypeError, errors.NotPicklable),
     IndexError: (errors.IndexOutOfRange,),
     AttributeError: (ImmutableError,),
@@ -286,7 +287,7 @@ BUILTINS = {
     MemoryError: (errors.HostMemoryError, errors.MemoryLimitError),
     RuntimeError: (
         PassError, PassDidNotConverge, errors.PlanError, PluginError, errors.BackendError,
-        UnsupportedOpError,
+        UnsupportedOpError, errors.BatchError, errors.WorkerError, errors.CommunicationError,
     ),
 }  # fmt: skip
 

@@ -169,26 +169,28 @@ def test_harmless_text_is_left_alone() -> None:
         assert harmless(text) == text
 
 
-def source(processor_has_double: bool, lines: dict[str, None], calls: tuple[str, ...] = ()) -> str:
+def source(
+    processor_has_double: bool, lines: list[tuple[str, int]], calls: tuple[str, ...] = ()
+) -> str:
     function = Function("f", (Parameter("x0", "f32", True),), "    x0[0] = 1;", 1, (), calls)
     made = Source(OPENCL, 1, processor_has_double)
     made.add(GPUKernel(function, (None,), 1, ()))
-    made.lines[function.name].update(lines)
+    made.locations[function.name] = dict(enumerate(lines))
     return made.text
 
 
 def test_a_comment_asks_for_nothing() -> None:
-    plain = source(False, {})
+    plain = source(False, [])
     for hostile in HOSTILE:
-        text = source(False, {hostile: None})
+        text = source(False, [(hostile, 1)])
         assert text.count("\n") == plain.count("\n") + 1
         assert "typedef double" not in text
         assert "weft_tanh_f32(f32" not in text
-    assert "cl_khr_fp64" in source(True, {})
+    assert "cl_khr_fp64" in source(True, [])
 
 
 def test_helpers_are_those_that_were_called_with_what_they_call() -> None:
-    text = source(True, {}, ("weft_half_round",))
+    text = source(True, [], ("weft_half_round",))
     places = [text.index(f"FUNCTION {kind}(") for kind in (
         "u16 weft_half_bits", "f32 weft_half_value", "f32 weft_half_round",
     )]  # fmt: skip
@@ -210,7 +212,7 @@ def test_the_line_of_a_function_is_where_its_name_stands() -> None:
     ]
     for number, function in enumerate(functions):
         made.add(GPUKernel(function, (None,), 1, ()))
-        made.lines[function.name].update({f"line {n}": None for n in range(number)})
+        made.locations[function.name] = {n: ("model.py", n) for n in range(number)}
     lines = made.text.split("\n")
     for function in functions:
         assert f"void {function.name}(" in lines[made.line_of(function.name) - 1]
