@@ -185,9 +185,6 @@ class _Job(Request):
         self.failure = ""
         self.ended = threading.Event()
 
-    def is_done(self) -> bool:
-        return self.ended.is_set()
-
     def wait(self) -> None:
         self.ended.wait()
         if self.failure:

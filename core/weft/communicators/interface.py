@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -85,10 +85,6 @@ class Request(ABC):
     """A collective that was started; its arrays must stay as they are until it has ended."""
 
     @abstractmethod
-    def is_done(self) -> bool:
-        """Whether it has ended, with success or not."""
-
-    @abstractmethod
     def wait(self) -> None:
         """Wait for its end.
 
@@ -106,9 +102,6 @@ class Communicator(ABC):
     name
         The name it was asked for by.
     """
-
-    is_single: ClassVar[bool] = False
-    """Whether there is only ever one rank, so that nothing has to be compared with others."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -15,8 +15,6 @@ from weft.plugins.hookspecs import hookimpl
 class Local(Communicator):
     """One rank."""
 
-    is_single = True
-
     @property
     def rank(self) -> int:
         """Return 0."""
@@ -41,9 +39,6 @@ class Local(Communicator):
 
 
 class _Done(Request):
-    def is_done(self) -> bool:
-        return True
-
     def wait(self) -> None:
         pass
 

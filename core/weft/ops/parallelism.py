@@ -77,7 +77,7 @@ def _gradients(given: Any, variables: Any) -> tuple[list[Any], list[TensorOp]]:
 
 
 def _buckets(gradients: Iterable[TensorOp], limit: int) -> Iterator[list[TensorOp]]:
-    """Yield gradients of one dtype in the order in which the backward pass computes them."""
+    """Yield the buckets, each of one dtype, in the order in which the backward pass fills them."""
     open_ones: dict[DType, list[TensorOp]] = {}
     for gradient in sorted(gradients, key=lambda op: (op.order, op.serial)):
         bucket = open_ones.setdefault(gradient.dtype, [])

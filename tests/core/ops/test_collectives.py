@@ -23,9 +23,6 @@ X = np.arange(12, dtype=np.float32).reshape(6, 2)
 
 
 class _Ended(Request):
-    def is_done(self) -> bool:
-        return True
-
     def wait(self) -> None:
         """Return at once."""
 
