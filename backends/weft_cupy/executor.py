@@ -23,6 +23,7 @@ from weft_cupy.device import Device, Memory
 from weft_cupy.host_io import CuPyHostIO
 
 if TYPE_CHECKING:
+    from weft.report.recorder import Recorder
     from weft_cupy.transformer import CuPyTransformer
 
 WORD = 4
@@ -113,14 +114,15 @@ class CUDAKernelGroup(GPUKernelGroup):
 
         return recorded
 
-    def recorded_call(self, *arrays: np.ndarray[Any, Any]) -> None:
-        """Run the program, and give the recorder the times between events.
+    def begin_recording(self) -> None:
+        """Forget the events of an earlier call."""
+        self._started.clear()
+
+    def deliver_times(self, recorder: Recorder) -> None:
+        """Tell a recorder the times between events.
 
         The clock of the GPU is set by the moment before the first event.
         """
-        assert self.recorder is not None, "only programs with a recorder are called like this"
-        self._started.clear()
-        self(*arrays)
         elapsed = self.device.cupy.cuda.get_elapsed_time
         with self.device.current(f"reading the times of {self.program.name}"):
             for row, before, after in self._started:
@@ -128,7 +130,7 @@ class CUDAKernelGroup(GPUKernelGroup):
                     self._began + elapsed(self._started[0][1], each) / 1e3
                     for each in (before, after)
                 )
-                self.recorder.add(row, start, end)
+                recorder.add(row, start, end)
         self._started.clear()
 
     def _product(self, work: LibraryCall) -> Callable[[], Any]:

@@ -11,7 +11,7 @@ from weakref import ref
 import numpy as np
 
 from weft.errors import StateError
-from weft.report.recorder import CAPACITY
+from weft.report.recorder import CAPACITY, Recorder
 from weft.runtime.host_threads import available_processors
 from weft.runtime.program import Program
 from weft_c.runtime.bound_segment import BoundSegment
@@ -119,21 +119,25 @@ class NativeKernelGroup(GPUKernelGroup):
         """Return `start`: the C text has the marks."""
         return start
 
-    def recorded_call(self, *arrays: np.ndarray[Any, Any]) -> None:
-        """Run the program, and give the recorder the marks that its C text made."""
-        assert self.recorder is not None, "only programs with a recorder are called like this"
+    def begin_recording(self) -> None:
+        """Clear the memory for the marks of the C text."""
+        assert self.recorder is not None, "only programs with a recorder have marks"
         rows = len(self.recorder.rows)
         if not self._record.size:
             self._record = np.empty(RECORD_HEAD + 2 * (CAPACITY + rows), np.int64)
         head, totals = self._record[:RECORD_HEAD], self._record[RECORD_HEAD + 2 * CAPACITY :]
         head[:], totals[:] = (CAPACITY, 0, 0), 0
         self.library.weft_record(ctypes.c_void_p(self._record.ctypes.data))
-        self(*arrays)
-        marks = self._record[RECORD_HEAD : RECORD_HEAD + 2 * int(head[1])].reshape(-1, 2)
-        self.recorder.add_marks([(row, time) for row, time in marks.tolist()])
+
+    def deliver_times(self, recorder: Recorder) -> None:
+        """Give a recorder the marks that the C text made."""
+        made = int(self._record[1])
+        marks = self._record[RECORD_HEAD : RECORD_HEAD + 2 * made].reshape(-1, 2)
+        totals = self._record[RECORD_HEAD + 2 * CAPACITY :]
+        recorder.add_marks([(row, time) for row, time in marks.tolist()])
         for row, (time, count) in enumerate(totals.reshape(-1, 2).tolist()):
             if count:
-                self.recorder.add_unlisted(row, time / 1e9, count)
+                recorder.add_unlisted(row, time / 1e9, count)
 
     def entry(self) -> Callable[..., None]:
         """Return the function to call with the arrays of a call: a builtin one if possible."""

@@ -21,6 +21,7 @@ from weft_opencl.host_io import CopiedHostIO, MappedHostIO, OpenCLHostIO, Shared
 from weft_opencl.mappings import MAPPINGS
 
 if TYPE_CHECKING:
+    from weft.report.recorder import Recorder
     from weft_opencl.transformer import OpenCLTransformer
 
 
@@ -127,19 +128,20 @@ class OpenCLKernelGroup(GPUKernelGroup):
 
         return recorded
 
-    def recorded_call(self, *arrays: np.ndarray[Any, Any]) -> None:
-        """Run the program, and give the recorder the times of all events.
+    def begin_recording(self) -> None:
+        """Forget the events of an earlier call."""
+        self._started.clear()
+
+    def deliver_times(self, recorder: Recorder) -> None:
+        """Tell a recorder the times of all events.
 
         The device's clock is set by the moment at which the first launch was enqueued.
         """
-        assert self.recorder is not None, "only programs with a recorder are called like this"
-        self._started.clear()
-        self(*arrays)
         for number, (row, now, event) in enumerate(self._started):
             if number == 0:
                 offset = now - event.profile.queued / 1e9
             start, end = (time / 1e9 + offset for time in (event.profile.start, event.profile.end))
-            self.recorder.add(row, start, end)
+            recorder.add(row, start, end)
         self._started.clear()
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from weft.errors import BackendError, StateError
 from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT
-from weft.report.recorder import HOST, KERNEL, LIBRARY
+from weft.report.recorder import HOST, KERNEL, LIBRARY, Recorder
 from weft.runtime.program import Program
 from weft.support.interrupts import held
 from weft_c.runtime.bound_segment import BoundSegment
@@ -109,8 +110,12 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         """Return a function that starts a launch as `start` does, and records when it runs."""
 
     @abstractmethod
-    def recorded_call(self, *arrays: np.ndarray[Any, Any]) -> None:
-        """Run the program of a recorder, and tell the recorder when launches ran."""
+    def begin_recording(self) -> None:
+        """Forget the times of an earlier call."""
+
+    @abstractmethod
+    def deliver_times(self, recorder: Recorder) -> None:
+        """Tell a recorder when the launches of the last call ran."""
 
     # Calls
 
@@ -122,6 +127,14 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         self.program.code = self
         if self.source.functions:
             self.load(text)
+
+    def recorded_call(self, *arrays: np.ndarray[Any, Any]) -> None:
+        """Run the program of a recorder, which gets the times after the call."""
+        assert self.recorder is not None, "only programs with a recorder are called like this"
+        self.recorder.deliver()
+        self.begin_recording()
+        self(*arrays)
+        self.recorder.defer(partial(self.deliver_times, self.recorder))
 
     def __call__(self, *arrays: np.ndarray[Any, Any]) -> None:
         """Run the program on the input arrays, followed by the arrays that receive the results."""

@@ -85,6 +85,7 @@ class Recorder:
         self._marks: list[tuple[int, int]] = []
         self._events: list[Event] = []
         self._lost: list[tuple[int, float, int]] = []
+        self._deferred: list[Callable[[], None]] = []
         self.mark: Callable[[int], None] = self._mark
 
     def row(self, ops: Sequence[Op], kind: str = KERNEL, launches: int = 1) -> int:
@@ -119,8 +120,19 @@ class Recorder:
         """Add launches of which only the total time is known."""
         self._lost.append((row, seconds, count))
 
+    def defer(self, deliver: Callable[[], None]) -> None:
+        """Have a function add launches when they are asked for, so that no call waits for it."""
+        self._deferred.append(deliver)
+
+    def deliver(self) -> None:
+        """Add the launches that were deferred."""
+        deferred, self._deferred = self._deferred, []
+        for each in deferred:
+            each()
+
     def take(self) -> Recording:
         """Return what was recorded since the last time."""
+        self.deliver()
         self.add_marks([])
         self._marks = []
         events, self._events = self._events, []
@@ -147,4 +159,4 @@ class Recorder:
 
     @property
     def _size(self) -> int:
-        return len(self._marks) + len(self._events) + len(self._lost)
+        return len(self._marks) + len(self._events) + len(self._lost) + len(self._deferred)

@@ -98,3 +98,19 @@ def test_a_program_that_records_has_the_rows_that_it_declares() -> None:
     assert found.counts == [0, 0, 1, 0]
     recorder.around(lambda: recorder.add(1, 5.0, 6.0), OPS)()
     assert recorder.take().events == [Event(1, 5.0, 6.0)]
+
+
+def test_what_is_deferred_is_added_when_it_is_asked_for() -> None:
+    recorder = Recorder()
+    row = recorder.row([OPS[0]])
+    asked = []
+
+    def deliver() -> None:
+        asked.append(row)
+        recorder.add(row, 1.0, 1.5)
+
+    recorder.defer(deliver)
+    assert asked == []
+    assert recorder.take().seconds == [0.5]
+    assert recorder.take().seconds == [0.0]
+    assert asked == [row]
