@@ -1,7 +1,8 @@
 """Every function that writes kernels runs, in the form or forms that it is for, in programs that
 tests execute: rows of the kit, and larger shapes.
 
-Serial kernels are executed by the OpenCL driver, parallel ones by the emulator.
+Serial kernels are executed by the OpenCL driver and as functions of the host, parallel ones by the
+emulator.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from weft.testing.test_ops import ROWS
 from weft.transforms.inlining import called_graphs, with_callees_prepared
 from weft_c import CUDA, OPENCL, Processor, lower
 from weft_c.runtime.transformer import target_of
+from weft_native.dialect import host_dialect
 
 ROOT = Path(weft_c.__file__).parent
 MODULES = (
@@ -38,7 +40,11 @@ MODULES = (
 """Those that write kernels, not those that launch them."""
 
 FORMS = {
-    "serial": [Processor(OPENCL, is_serial=True, units=3, shares_host=True)],
+    "serial": [
+        Processor(OPENCL, is_serial=True, units=3, shares_host=True),
+        Processor(host_dialect(16), is_serial=True, units=3, shares_host=True, alignment=64,
+                  vector_lanes=16, vector_registers=32),
+    ],
     "parallel": [
         Processor(OPENCL, is_serial=False, units=1, group=64, local_bytes=49152),
         Processor(CUDA, is_serial=False, units=MANY, local_bytes=49152, alignment=256,
@@ -51,12 +57,15 @@ ONLY = {
         "loops/parallel.innermost_loop", "loops/parallel._contiguous_shares",
         "loops/parallel.part_bounds", "loops/parallel.serial_items",
         "loops/parallel.work_item_bounds", "matmul/accumulators.Accumulator._type_in_memory",
+        "matmul/accumulators.Accumulator.tile_rows", "matmul/accumulators.Accumulator.zero",
         "matmul/accumulators.Accumulator.is_plain", "matmul/accumulators.Accumulator.load_vector",
         "matmul/accumulators.Accumulator.store", "matmul/accumulators.Accumulator.horizontal_sum",
         "matmul/accumulators.Accumulator.type", "matmul/blocking.*",
-        "matmul/epilogues.*.takes_vectors", "matmul/epilogues.*.target", "matmul/packing.*",
+        "matmul/epilogues.*.takes_vectors", "matmul/epilogues.*.target", "matmul/packed_panels.*",
+        "matmul/packing.*", "matmul/products._packed_blocking", "matmul/products.packed_matmul*",
         "matmul/products._write_row_products.some_rows", "matmul/products._vector_sums",
-        "matmul/register_tiles.*", "ops/argmax._ArgExtremumKernel.write_columns*",
+        "matmul/register_tiles.*", "matmul/row_streams.*",
+        "ops/argmax._ArgExtremumKernel.write_columns*",
         "ops/copies._copy_blocks*", "ops/lines.line_blocks", "ops/scans._Scan._write_columns*",
         "ops/scattering._ScatterKernel._write_shares", "ops/sorting._SortKernel.write_insertion*",
         "ops/sorting._SortKernel.write_radix_sort*",
@@ -70,10 +79,10 @@ ONLY = {
         "spatial/convolutions._direct_convolution", "spatial/direct_convolution.*",
         "spatial/filter_gradients.*", "spatial/geometry.Planes.*", "spatial/geometry._lines",
         "spatial/geometry.forward", "spatial/geometry.transposed",
-        "spatial/implicit_gemm.write_implicit_product*", "spatial/padded_copies.*",
+        "spatial/implicit_gemm.write_implicit_product*", "spatial/packed_convolution.*",
+        "spatial/packed_filters.*", "spatial/padded_copies.*",
         "spatial/vectorised_pooling._*", "spatial/vectorised_pooling.has_vector_windows",
-        "spatial/vectorised_pooling.inner_windows", "spatial/vectorised_pooling.write_max_rows*",
-        "spatial/vectorised_pooling.write_shared_rows*",
+        "spatial/vectorised_pooling.inner_windows", "spatial/vectorised_pooling.write_*_rows*",
     ),
     "parallel": (
         "loops/parallel._vector_grid_stride_loop*", "loops/parallel._grid_stride_loop",
@@ -104,6 +113,8 @@ ELSEWHERE = (
     "matmul/epilogues.Epilogue.*", "matmul/prologues.Reader.load",
     "reductions/accumulators.Accumulators.has_scalar_remainder", "ops/scans._Scan.combined",
     "ops/scans._Scan.element", "ops/scans._Scan.step",
+    # What accounts of a plan, and references, ask of an op.
+    "*.Packed*Op.flops", "*.Packed*Op.reference",
     # What runs when a module is imported, or a launch.
     "source/expressions._expression_for*", "ops/helpers._atomic", "ops/helpers._combined",
     "ops/on_host._compute",

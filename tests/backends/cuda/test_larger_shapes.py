@@ -39,6 +39,11 @@ def both(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[...,
     return lambda *operands: [first(*operands), second(*operands)]
 
 
+def weights(*shape: int) -> Any:
+    """Return a constant, which serial devices rearrange at compile time."""
+    return weft.constant(np.random.default_rng(3).normal(size=shape).astype("f4"))
+
+
 @pytest.fixture(scope="module")
 def emulator(emulator: Emulator) -> Emulator:
     """An emulator that looks at arithmetic too."""
@@ -92,6 +97,15 @@ LARGE: dict[str, tuple[Callable[..., Any], Shapes]] = {
     "factors": (sloped(lambda x: weft.cumprod(x, 1)), ((4, 600),)),
     "largest of a long line": (lambda x: [*weft.topk(x, 5, 0)], ((20_000,),)),
     "pooled": (sloped(lambda x: weft.max_pool(x, 2)), ((2, 3, 40, 70),)),
+    "means of windows": (sloped(lambda x: weft.avg_pool(x, 2)), ((2, 3, 40, 70),)),
+    "row and matrix": (weft.matmul, ((1, 300), (300, 300))),
+    "constant matrix": (
+        lambda x: weft.relu(weft.matmul(weft.tanh(x), weights(100, 64))), ((40, 100),)),
+    "constant filters": (
+        sloped(lambda x: weft.conv2d(weft.tanh(x), weights(32, 8, 3, 3), padding=1)),
+        ((2, 8, 14, 14),)),
+    "many pixels": (
+        sloped(lambda x, w: weft.conv2d(x, w, padding=1)), ((2, 8, 20, 20), (32, 8, 3, 3))),
 }  # fmt: skip
 WITH_DTYPES = ("matrices", "rows", "columns", "softmax", "sorted", "running sums", "added")
 """Those that run in other dtypes too."""
