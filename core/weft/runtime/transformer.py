@@ -93,6 +93,8 @@ class Transformer(DeviceMemory):
     ----------
     computations, all_results
         All computations, and all their result ops.
+    states_set
+        The states that `set_value` has given a value in the place of the initial one.
     init_computation
         The latest computation of initialisers.
     finalized, initialized, closed
@@ -128,6 +130,7 @@ class Transformer(DeviceMemory):
         self.memory_limit = None if memory_limit is None else checked_limit(memory_limit)
         self.computations: OrderedSet[Computation] = OrderedSet()
         self.all_results: OrderedSet[Op] = OrderedSet()
+        self.states_set: OrderedSet[Any] = OrderedSet()
         self._init: Callable[[], Computation] | None = None
         self.finalized = self.initialized = self.closed = False
         self.state_lock = threading.RLock()
@@ -307,7 +310,7 @@ class Transformer(DeviceMemory):
             with _stage(pending) as stage, self.memory_restored_on_error():
                 stage.part = "agreement of ranks"
                 programs = [program for _, program in pending]
-                with agreement.compiling(programs, self.compile_cache.is_on):
+                with agreement.compiling(programs, self.states_set, self.compile_cache.is_on):
                     everything = self._transform_computations(pending, stage)
                 stage.part = "initial values"
                 self.allocate([program for _, program in everything])
@@ -495,6 +498,7 @@ class Transformer(DeviceMemory):
         with self.state_lock:
             self.require_open()
             tensor[...] = array
+            self.states_set.add(state)
 
     def save_states(
         self,
