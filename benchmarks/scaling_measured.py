@@ -47,11 +47,13 @@ THREADS = {"WEFT_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 RATE = 0.01
 
 
-def mlp(widths: Sequence[int]) -> tuple[Any, list[Any], list[Any], tuple[Array, Array]]:
+def mlp(
+    widths: Sequence[int], batch: int = MLP_BATCH
+) -> tuple[Any, list[Any], list[Any], tuple[Array, Array]]:
     """Return the loss of a network of dense layers, its placeholders, variables and data."""
     random = np.random.default_rng(0)
-    x = weft.placeholder((MLP_BATCH, widths[0]))
-    t = weft.placeholder((MLP_BATCH, widths[-1]))
+    x = weft.placeholder((batch, widths[0]))
+    t = weft.placeholder((batch, widths[-1]))
     variables, h = [], x
     for inputs, units in pairwise(widths):
         h = h if h is x else weft.relu(h)
@@ -59,22 +61,24 @@ def mlp(widths: Sequence[int]) -> tuple[Any, list[Any], list[Any], tuple[Array, 
         variables.append(weft.variable(weight.shape, initial_value=weight))
         variables.append(weft.variable((units,), initial_value=0))
         h = weft.matmul(h, variables[-2]) + variables[-1]
-    images = normal(random, (MLP_BATCH, widths[0]), 1)
-    targets = np.eye(widths[-1], dtype="f4")[random.integers(0, widths[-1], MLP_BATCH)]
+    images = normal(random, (batch, widths[0]), 1)
+    targets = np.eye(widths[-1], dtype="f4")[random.integers(0, widths[-1], batch)]
     return weft.cross_entropy(h, t), [x, t], variables, (images, targets)
 
 
-def convolutional() -> tuple[Any, list[Any], list[Any], tuple[Array, Array]]:
+def convolutional(
+    batch: int = cnn.BATCH,
+) -> tuple[Any, list[Any], list[Any], tuple[Array, Array]]:
     """Return the same of the convolutional network."""
-    images, targets = cnn.data()
+    images, targets = cnn.data(batch)
     x, t = weft.placeholder(images.shape), weft.placeholder(targets.shape)
     variables = [weft.variable(each.shape, initial_value=each) for each in cnn.parameters()]
     return weft.cross_entropy(cnn.network(x, variables), t), [x, t], variables, (images, targets)
 
 
-MODELS: dict[str, Callable[[], Any]] = {
+MODELS: dict[str, Callable[..., Any]] = {
     "CNN": convolutional,
-    **{name: lambda widths=widths: mlp(widths) for name, widths in MLPS.items()},
+    **{name: partial(mlp, widths) for name, widths in MLPS.items()},
 }
 
 
@@ -244,8 +248,8 @@ def measure_rank(rounds: int) -> dict[str, Any] | None:
     return found if comm.rank == 0 else None
 
 
-def measured(rounds: int) -> dict[str, Any]:
-    """Return what each number of ranks measures, and the number of cores.
+def launched(program: str, ranks: int, rounds: int) -> Any:
+    """Return what rank 0 of a program prints as JSON, each rank with one thread.
 
     Raises RuntimeError if there is no `mpiexec`.
     """
@@ -253,14 +257,19 @@ def measured(rounds: int) -> dict[str, Any]:
     mpiexec = shutil.which("mpiexec", path=os.pathsep.join([beside, os.environ["PATH"]]))
     if mpiexec is None:
         raise RuntimeError("no mpiexec: install MPI, or `pip install mpi4py mpich`")
+    command = [sys.executable, program, "--rank", "--rounds", str(rounds)]
+    done = subprocess.run(
+        [mpiexec, "-n", str(ranks), *command],
+        check=True, stdout=subprocess.PIPE, text=True, env=untuned() | THREADS,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def measured(rounds: int) -> dict[str, Any]:
+    """Return what each number of ranks measures, and the number of cores."""
     found: dict[str, Any] = {"cores": cores()}
     for ranks in RANKS:
-        command = [sys.executable, __file__, "--rank", "--rounds", str(rounds)]
-        done = subprocess.run(
-            [mpiexec, "-n", str(ranks), *command],
-            check=True, stdout=subprocess.PIPE, text=True, env=untuned() | THREADS,
-        )  # fmt: skip
-        found[str(ranks)] = json.loads(done.stdout)
+        found[str(ranks)] = launched(__file__, ranks, rounds)
         print(f"measured {ranks} ranks", file=sys.stderr)
     return found
 

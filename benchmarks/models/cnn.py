@@ -28,11 +28,11 @@ FLOPS = 2 * FIRST_FLOPS + 3 * SECOND_FLOPS + 3 * DENSE_FLOPS
 Array = np.ndarray[Any, Any]
 
 
-def data() -> tuple[Array, Array]:
+def data(batch: int = BATCH) -> tuple[Array, Array]:
     """Return a batch of images and of one-hot targets."""
     random = np.random.default_rng(0)
-    images = normal(random, (BATCH, 1, SIZE, SIZE), 1)
-    return images, np.eye(CLASSES, dtype="f4")[random.integers(0, CLASSES, BATCH)]
+    images = normal(random, (batch, 1, SIZE, SIZE), 1)
+    return images, np.eye(CLASSES, dtype="f4")[random.integers(0, CLASSES, batch)]
 
 
 def parameters() -> list[Array]:
@@ -65,7 +65,7 @@ def network(x: Any, variables: Sequence[Any]) -> Any:
     w1, b1, w2, b2, w3, b3 = variables
     first = weft.max_pool(weft.relu(weft.conv2d(x, w1, padding=1, bias=b1)), 2)
     second = weft.max_pool(weft.relu(weft.conv2d(first, w2, padding=1, bias=b2)), 2)
-    return weft.matmul(weft.reshape(second, (BATCH, FEATURES)), w3) + b3
+    return weft.matmul(weft.reshape(second, (-1, FEATURES)), w3) + b3
 
 
 class Eager:
