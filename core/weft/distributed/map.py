@@ -13,9 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from weft.distributed.counters import counters_of
 from weft.distributed.worker import Job, Outcome, run_batch
 from weft.errors import ArgumentError, BatchError, WorkerError
-from weft.ir.graph import Graph
+from weft.ir.graph import Graph, called_graphs
+from weft.ops.collectives import CommunicationOp
 from weft.report.progress import Stage
 from weft.runtime.artefact_loading import read_graph
 from weft.runtime.computation import Computation
@@ -29,8 +31,12 @@ def map(
     *,
     backend: str | None = None,
     in_flight: int = 16,
+    start: int = 0,
 ) -> BatchResults:
     """Return an iterator over the results of a computation for each batch, in order.
+
+    They are those of one call after the other, random numbers included: these follow from the
+    number of the batch. The states of the computation stay as they are.
 
     Parameters
     ----------
@@ -47,6 +53,8 @@ def map(
         The backend of the workers; None for their default one.
     in_flight
         The most batches that are submitted and not yet returned.
+    start
+        The number of the first batch, which counts those of earlier calls of `map`.
 
     Returns
     -------
@@ -58,23 +66,25 @@ def map(
     Raises
     ------
     ArgumentError
-        For anything else than the above, and for a computation that writes states, whose results
-        would depend on the worker.
+        For anything else than the above, and for a computation that writes other states than
+        counters of its calls, or has collectives: its results would depend on the worker.
     ArtefactError
         For a file that is no artefact, or a computation that cannot be saved.
     """
     if isinstance(in_flight, bool) or not isinstance(in_flight, int) or in_flight < 1:
         raise ArgumentError(f"in_flight= takes a whole number from 1, not {in_flight!r:.80}")
+    if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+        raise ArgumentError(f"start= takes a whole number from 0, not {start!r:.80}")
     if not isinstance(batches, Iterable):
         raise ArgumentError(f"map takes batches in a list or an iterator, not {batches!r:.80}")
     pool = _executor(executor)
     if isinstance(computation, Computation):
-        _require_no_writes(computation.graph, computation.name)
+        _require_independent(computation.graph, computation.name)
         folder = tempfile.mkdtemp(prefix="weft-")
         try:
             path = Path(folder) / "computation.weft"
             computation.save(path, states=True)
-            return BatchResults(pool, _job(path, backend), batches, in_flight, folder)
+            return BatchResults(pool, _job(path, backend), batches, in_flight, start, folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -82,21 +92,28 @@ def map(
         problem = "map takes a computation or the path of an artefact"
         raise ArgumentError(f"{problem}, not {computation!r:.80}")
     path = Path(computation).absolute()
-    _require_no_writes(read_graph(path), str(computation))
-    return BatchResults(pool, _job(path, backend), batches, in_flight)
+    _require_independent(read_graph(path), str(computation))
+    return BatchResults(pool, _job(path, backend), batches, in_flight, start)
 
 
 def _job(path: Path, backend: str | None) -> Job:
     return Job(digest_of(path.read_bytes()), str(path), backend)
 
 
-def _require_no_writes(graph: Graph, name: str) -> None:
-    if graph.updates:
-        states = ", ".join(str(state) for state, _ in graph.updates[:8])
+def _require_independent(graph: Graph, name: str) -> None:
+    """Raise ArgumentError if the results of a batch depend on others, or on other processes."""
+    counters = counters_of(graph)
+    written = [str(state) for state, _ in graph.updates if state not in counters]
+    if written:
         raise ArgumentError(
-            f"{name} writes states ({states}), so its results would depend on the worker that "
-            "computes them: map a computation without writes, and without random numbers"
+            f"{name} writes states ({', '.join(written[:8])}), so its results would depend on the "
+            "worker that computes them: map a computation that writes none, but counts of its calls"
         )
+    ops = (op for each in called_graphs(graph, own=True) for op in each.ops)
+    shared = next((op for op in ops if isinstance(op, CommunicationOp) and op.ranks > 1), None)
+    if shared is not None:
+        problem = f"{name} takes part in collectives, and the workers of an executor are no ranks"
+        raise ArgumentError(shared.explain(f"{problem}: map a computation without them"))
 
 
 def _executor(executor: Any) -> Executor:
@@ -119,7 +136,7 @@ class BatchResults(Iterator[Any]):
     Attributes
     ----------
     done
-        The number of batches whose result has been returned, or whose error has been raised.
+        How many batches there were whose result has been returned, or whose error has been raised.
     sent
         How often the content of the artefact was sent, because a worker could not read its file.
     """
@@ -130,10 +147,12 @@ class BatchResults(Iterator[Any]):
         job: Job,
         batches: Iterable[Any],
         in_flight: int,
+        start: int,
         folder: str | None = None,
     ) -> None:
         self.done = self.sent = 0
         self._executor, self._job, self._in_flight = executor, job, in_flight
+        self._start = start
         self._batches = iter(batches)
         self._pending: deque[tuple[tuple[Any, ...], Future[Outcome]]] = deque()
         self._content: bytes | None = None
@@ -151,7 +170,8 @@ class BatchResults(Iterator[Any]):
             self.close()
             raise StopIteration
         arguments, future = self._pending.popleft()
-        number, self.done = self.done, self.done + 1
+        number = self._start + self.done
+        self.done += 1
         try:
             return self._result(number, arguments, future)
         finally:
@@ -165,11 +185,12 @@ class BatchResults(Iterator[Any]):
                 self._is_over = True
                 return
             arguments = batch if isinstance(batch, tuple) else (batch,)
-            self._pending.append((arguments, self._submit(self._job, arguments)))
+            number = self._start + self.done + len(self._pending)
+            self._pending.append((arguments, self._submit(self._job, number, arguments)))
 
-    def _submit(self, job: Job, arguments: tuple[Any, ...]) -> Future[Outcome]:
+    def _submit(self, job: Job, number: int, arguments: tuple[Any, ...]) -> Future[Outcome]:
         try:
-            return self._executor.submit(run_batch, job, arguments)
+            return self._executor.submit(run_batch, job, number, arguments)
         except (BrokenExecutor, RuntimeError) as error:  # one that has been shut down
             self._is_over = True
             failed: Future[Outcome] = Future()
@@ -184,14 +205,15 @@ class BatchResults(Iterator[Any]):
                     self._content = Path(self._job.path).read_bytes()
                 self.sent += 1
                 whole = self._job._replace(content=self._content)
-                outcome = self._submit(whole, arguments).result()
+                outcome = self._submit(whole, number, arguments).result()
             return outcome.value
         except BrokenExecutor as error:
             self.close()
             raise WorkerError(
                 f"the workers were lost before batch {number} was computed: one of them was "
                 "killed, or could not start, for instance because weft is not installed there; "
-                f"make another executor and map batches from {number} on ({error})"
+                f"make another executor and map batches from {number} on, with start={number} "
+                f"({error})"
             ) from error
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "weft":

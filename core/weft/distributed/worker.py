@@ -8,15 +8,15 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from weft.distributed.counters import counters_of
 from weft.runtime.artefact_loading import load
 from weft.runtime.computation import Computation
 from weft.support.digest import digest_of
 
 LIMIT = 4
 """The most computations that a worker keeps."""
-
-_loaded: OrderedDict[tuple[str, str | None], Computation] = OrderedDict()
-_loading = threading.Lock()
 
 
 class Job(NamedTuple):
@@ -55,15 +55,50 @@ class Outcome(NamedTuple):
     value: Any = None
 
 
-def run_batch(job: Job, arguments: tuple[Any, ...]) -> Outcome:
-    """Run a computation on a batch, in the process of a worker."""
-    computation = _computation(job)
-    if computation is None:
+class Loaded:
+    """A computation that this worker has loaded.
+
+    Attributes
+    ----------
+    computation
+        The computation.
+    counters
+        The counters that it writes: what each call adds, and its value in the first one.
+    """
+
+    def __init__(self, computation: Computation) -> None:
+        self.computation = computation
+        value = computation.transformer.get_value
+        self.counters = {
+            state: (added, int(value(state)))
+            for state, added in counters_of(computation.graph).items()
+        }
+
+    def call(self, number: int, arguments: tuple[Any, ...]) -> Any:
+        """Return the results of a call, as if so many others came before it."""
+        if not self.counters:
+            return self.computation(*arguments)
+        transformer = self.computation.transformer
+        with transformer.state_lock:  # another thread may compute another batch
+            for state, (added, first) in self.counters.items():
+                count = np.uint64((first + number * added) % 2**64)
+                transformer.set_value(state, count.astype(state.dtype))
+            return self.computation(*arguments)
+
+
+_loaded: OrderedDict[tuple[str, str | None], Loaded] = OrderedDict()
+_loading = threading.Lock()
+
+
+def run_batch(job: Job, number: int, arguments: tuple[Any, ...]) -> Outcome:
+    """Run a computation on a batch of a number, in the process of a worker."""
+    loaded = _find(job)
+    if loaded is None:
         return Outcome(is_missing=True)
-    return Outcome(False, computation(*arguments))
+    return Outcome(False, loaded.call(number, arguments))
 
 
-def _computation(job: Job) -> Computation | None:
+def _find(job: Job) -> Loaded | None:
     """Return the loaded computation; None if its artefact is not to be had here."""
     key = job.digest, job.backend
     with _loading:
@@ -79,7 +114,7 @@ def _computation(job: Job) -> Computation | None:
         return found
 
 
-def _load(job: Job) -> Computation | None:
+def _load(job: Job) -> Loaded | None:
     content = job.content
     if content is None:
         try:
@@ -92,4 +127,4 @@ def _load(job: Job) -> Computation | None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "computation.weft"
         path.write_bytes(content)
-        return load(path, job.backend)
+        return Loaded(load(path, job.backend))

@@ -20,6 +20,7 @@ import weft
 from weft.distributed import map as weft_map
 from weft.distributed import worker
 from weft.errors import ArgumentError, ArtefactError, BatchError, WorkerError
+from weft.ops.random import bits_of
 from weft.report import progress
 
 pytest.importorskip("safetensors")
@@ -28,12 +29,15 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def squares() -> Any:
-    """Return a computation of a large constant, which fails for indices from 4 on."""
+    """Return a computation with random bits, which fails for indices from 4 on."""
     x = weft.placeholder((weft.symbol("n"),), name="x")
     i = weft.placeholder((1,), "int64", name="i")
     table = weft.variable((4,), initial_value=[10, 20, 30, 40], name="table")
     return weft.make_transformer("numpy").computation(
-        [weft.square(x), weft.gather(table, i)], x, i, name="squares"
+        [weft.square(x), weft.gather(table, i), weft.random_bits((3,), seed=5, stream=1)],
+        x,
+        i,
+        name="squares",
     )
 
 
@@ -43,9 +47,10 @@ def batch(number: int, index: int | None = None) -> tuple[Any, Any]:
 
 
 def check(number: int, result: Any) -> None:
-    square, value = result
+    square, value, bits = result
     np.testing.assert_array_equal(square, np.full(1 + number % 3, number**2, np.float32))
     assert value.tolist() == [10 * (number % 4 + 1)]
+    assert bits.tolist() == bits_of(3, number + 1, (5, 1)).tolist()
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +85,13 @@ def test_no_batches_give_no_results(pool: Executor) -> None:
 
 
 def test_fewer_batches_than_workers(pool: Executor) -> None:
-    (result,) = weft_map(squares(), [batch(3)], pool)
+    (result,) = weft_map(squares(), [batch(3)], pool, start=3)
     check(3, result)
 
 
 def test_a_failed_batch_is_named_and_the_others_go_on(pool: Executor) -> None:
-    results = weft_map(squares(), [batch(n, 7 if n == 2 else None) for n in range(5)], pool)
+    batches = [batch(n, 7 if n == 12 else None) for n in range(10, 15)]
+    results = weft_map(squares(), batches, pool, start=10)
     found, failed = [], []
     while True:
         try:
@@ -94,9 +100,9 @@ def test_a_failed_batch_is_named_and_the_others_go_on(pool: Executor) -> None:
             break
         except BatchError as error:
             failed.append(error)
-    assert [error.number for error in failed] == [2]
-    assert "batch 2 failed: IndexOutOfRange" in str(failed[0])
-    for number, result in zip([0, 1, 3, 4], found, strict=True):
+    assert [error.number for error in failed] == [12]
+    assert "batch 12 failed: IndexOutOfRange" in str(failed[0])
+    for number, result in zip([10, 11, 13, 14], found, strict=True):
         check(number, result)
 
 
@@ -122,10 +128,10 @@ class Elsewhere(Executor):
         self.jobs: list[worker.Job] = []
 
     def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
-        job, arguments = args
+        job, *rest = args
         self.jobs.append(job)
         made: Future[Any] = Future()
-        made.set_result(fn(job._replace(path="/nowhere"), arguments))
+        made.set_result(fn(job._replace(path="/nowhere"), *rest))
         return made
 
 
@@ -145,7 +151,7 @@ def test_a_file_that_was_replaced_is_not_run(tmp_path: Path) -> None:
     transformer = weft.make_transformer()
     transformer.computation(x * 1.25, x).save(path)
     job = worker.Job("0" * 40, str(path), None)
-    assert worker.run_batch(job, (np.ones(3),)).is_missing
+    assert worker.run_batch(job, 0, (np.ones(3),)).is_missing
 
 
 def test_a_worker_keeps_a_few_computations(tmp_path: Path) -> None:
@@ -169,8 +175,13 @@ def test_a_killed_worker_is_an_error_that_says_where_to_go_on() -> None:
             rest.extend(results)  # which keeps what came before an error
         for number, result in enumerate(rest, 5):
             check(number, result)
-        assert f"batches from {5 + len(rest)} on" in str(caught.value)
+        done = 5 + len(rest)
+        assert f"batches from {done} on, with start={done}" in str(caught.value)
         assert list(results) == []
+    with ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
+        again = weft_map(squares(), (batch(n) for n in range(done, done + 5)), pool, start=done)
+        for number, result in enumerate(again, done):
+            check(number, result)
 
 
 def test_an_executor_that_was_shut_down_is_an_error() -> None:
@@ -209,6 +220,8 @@ def test_what_writes_states_is_refused(pool: Executor, tmp_path: Path) -> None:
         (("a", 3), {}, "batches in a list"),
         (("a", []), {"in_flight": 0}, "in_flight="),
         (("a", []), {"in_flight": True}, "in_flight="),
+        (("a", []), {"start": -1}, "start="),
+        (("a", []), {"start": 1.0}, "start="),
     ],
 )
 def test_bad_arguments_are_refused(
