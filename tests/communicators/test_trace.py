@@ -19,7 +19,7 @@ def test_reductions_start_before_the_backward_pass_ends(backend: str, tmp_path: 
         names = [each["name"] for each in timed]
         places = {
             kind: [place for place, name in enumerate(names) if kind in name.lower()]
-            for kind in ("startallreduce", "waitallreduce", "matmul")
+            for kind in ("startcollective", "waitcollective", "matmul")
         }
         starts, waits, products = places.values()
         assert len(starts) == len(waits) == 4

@@ -46,8 +46,8 @@ __all__ = [
     "RankOp",
     "ReduceScatterOp",
     "SendReceiveOp",
-    "StartAllReduceOp",
-    "WaitAllReduceOp",
+    "StartCollectiveOp",
+    "WaitCollectiveOp",
     "all_gather",
     "all_reduce",
     "all_reduce_later",
@@ -121,21 +121,7 @@ class CollectiveOp(CommunicationOp):
     def infer(self) -> tuple[Axes, DType]:
         """Divide or multiply the first axis by the number of ranks, as the collective does."""
         (x,) = self.args
-        if not isinstance(x.axes[0].length if x.axes else 0, int):
-            return self._infer_unknown(x)
-        try:
-            shape = result_shape(self.collective, x.axes.lengths, self.ranks)
-        except ArgumentError as error:
-            raise AxesError(error.problem) from None
-        return with_lengths(x.axes, list(shape)), x.dtype
-
-    def _infer_unknown(self, x: TensorOp) -> tuple[Axes, DType]:
-        lengths: list[Any] = list(x.axes.lengths)
-        if self.kind == "all_gather":
-            lengths[0] = lengths[0] * self.ranks
-        elif self.kind == "reduce_scatter":
-            lengths[0] = lengths[0] // self.ranks
-        return with_lengths(x.axes, lengths), x.dtype
+        return _exchanged_axes(self.kind, x, self.ranks), x.dtype
 
     def exchanged(self, *values: Any) -> Any:
         """Run the collective."""
@@ -265,48 +251,68 @@ class SendReceiveOp(CollectiveOp):
         return (self._same(SendReceiveOp, delta, offset=-self.offset, wraps=self.wraps),)
 
 
-class StartAllReduceOp(CommunicationOp):
-    """Starts the sum of a tensor over all ranks; the value is a number for `WaitAllReduceOp`."""
+class StartCollectiveOp(CommunicationOp):
+    """Starts a collective; the value is a number for `WaitCollectiveOp`.
+
+    Attributes
+    ----------
+    kind
+        ``all_reduce`` (a sum), ``all_gather`` or ``reduce_scatter``.
+    """
+
+    kind: Kind
 
     def infer(self) -> tuple[Axes, DType]:
-        """Return an int64 scalar."""
-        _require_reducible("sum", self.args[0].dtype)
+        """Return an int64 scalar; checks that the operand can be exchanged."""
+        (x,) = self.args
+        if self.kind != "all_gather":
+            _require_reducible("sum", x.dtype)
+        _exchanged_axes(self.kind, x, self.ranks)
         return Axes(), dtypes.int64
 
     def exchanged(self, *values: Any) -> Any:
         """Start the collective, which reads the operand until it has ended."""
         x = np.asarray(values[0], order="C")
-        collective = Collective("all_reduce", label=self._label)
+        collective = Collective(self.kind, label=self._label)
         return np.array(_started.start(self.communicator, collective, x), self.dtype)
 
 
-class WaitAllReduceOp(CommunicationOp):
-    """The sum that a `StartAllReduceOp` started, once it has ended.
+class WaitCollectiveOp(CommunicationOp):
+    """What a collective gives that a `StartCollectiveOp` started, once it has ended.
 
     The operands are the value of that op and its operand, which the collective reads until then.
+
+    Attributes
+    ----------
+    kind
+        The kind of the collective.
     """
 
+    kind: Kind
+
     def infer(self) -> tuple[Axes, DType]:
-        """Return what was reduced."""
-        return self.args[1].axes, self.args[1].dtype
+        """Return what the collective makes of the second operand."""
+        x = self.args[1]
+        return _exchanged_axes(self.kind, x, self.ranks), x.dtype
 
     def exchanged(self, *values: Any) -> Any:
-        """Return the sum."""
+        """Return what was received."""
         return _started.wait(int(values[0]))
 
     def write(self, *arrays: Any) -> None:
-        """Copy the sum, and let a later collective receive into its array."""
+        """Copy what was received, and let a later collective receive into its array."""
         number, _, out = arrays
         found = self.exchanged(number)
         np.copyto(out, found)
         _started.give_back(found)
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[None, TensorOp]:
-        """Add up the adjoints of all ranks."""
-        total = AllReduceOp(
-            delta, communicator=self.communicator, ranks=self.ranks, reduction="sum"
-        )
-        return None, total
+        """Exchange the adjoints of all ranks by the collective that is the adjoint of this one."""
+        over: dict[str, Any] = {"communicator": self.communicator, "ranks": self.ranks}
+        if self.kind == "all_reduce":
+            return None, AllReduceOp(delta, reduction="sum", **over)
+        gathers = self.kind == "reduce_scatter"
+        return None, (AllGatherOp if gathers else ReduceScatterOp)(delta, **over)
 
 
 class _Started:
@@ -319,12 +325,14 @@ class _Started:
         self.lock = renewed(threading.RLock())
 
     def start(self, communicator: str, collective: Collective, x: Any) -> int:
-        """Start an all-reduce and return its number; its arrays are kept until it is waited for."""
+        """Start a collective and return its number; its arrays are kept until it is waited for."""
+        ranks = connected(communicator)
+        shape = result_shape(collective, x.shape, ranks.size)
         with self.lock:
-            spare = self.spare.get((x.shape, x.dtype))
-            out = spare.pop() if spare else np.empty_like(x)
+            spare = self.spare.get((shape, x.dtype))
+            out = spare.pop() if spare else np.empty(shape, x.dtype)
             number = next(self.numbers)
-            self.requests[number] = connected(communicator).start(collective, x, out), x, out
+            self.requests[number] = ranks.start(collective, x, out), x, out
         return number
 
     def wait(self, number: int) -> Any:
@@ -343,6 +351,24 @@ class _Started:
 
 
 _started = _Started()
+
+
+def _exchanged_axes(kind: Kind, x: TensorOp, ranks: int) -> Axes:
+    """Return the axes of what a collective gives each rank.
+
+    Raises AxesError for a tensor without a part for each rank.
+    """
+    lengths: list[Any] = list(x.axes.lengths)
+    if isinstance(lengths[0] if lengths else 0, int):
+        try:
+            lengths = list(result_shape(Collective(kind), x.axes.lengths, ranks))
+        except ArgumentError as error:
+            raise AxesError(error.problem) from None
+    elif kind == "all_gather":
+        lengths[0] = lengths[0] * ranks
+    elif kind == "reduce_scatter":
+        lengths[0] = lengths[0] // ranks
+    return with_lengths(x.axes, lengths)
 
 
 def _require_reducible(reduction: str, dtype: DType) -> None:
@@ -393,10 +419,17 @@ def all_reduce_later(x: Any, communicator: str | None = None) -> tuple[TensorOp,
     The value of the second is the sum. What is built between the two, and what does not need the
     sum, is computed while the ranks exchange it.
     """
+    return exchanged_later("all_reduce", x, communicator)
+
+
+def exchanged_later(
+    kind: Kind, x: Any, communicator: str | None = None
+) -> tuple[TensorOp, TensorOp]:
+    """Start a collective along the first axis, as `all_reduce_later` starts a sum."""
     x = as_op(x)
     over = _over(communicator)
-    start = StartAllReduceOp(x, **over)
-    return start, WaitAllReduceOp(start, x, **over)
+    start = StartCollectiveOp(x, kind=kind, **over)
+    return start, WaitCollectiveOp(start, x, kind=kind, **over)
 
 
 def all_gather(x: Any, axis: Any = 0, communicator: str | None = None) -> TensorOp:

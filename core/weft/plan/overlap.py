@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.ops.collectives import StartAllReduceOp, WaitAllReduceOp
+from weft.ops.collectives import StartCollectiveOp, WaitCollectiveOp
 from weft.plan.dataflow import Dataflow
 
 Key = tuple[int, int]
@@ -18,7 +18,7 @@ def overlapping(flow: Dataflow, order: Sequence[int]) -> Sequence[int]:
     first step that depends on it, but before the first that writes a state: no state is written
     before a step that may raise.
     """
-    starts = [node for node in order if isinstance(flow.ops[node], StartAllReduceOp)]
+    starts = [node for node in order if isinstance(flow.ops[node], StartCollectiveOp)]
     if not starts:
         return order
     return _with_late_waits(flow, _with_early_starts(flow, order))
@@ -31,7 +31,7 @@ def _with_early_starts(flow: Dataflow, order: Sequence[int]) -> list[int]:
         before = max((keys[first] for first in flow.before[node]), default=(-1, 0))
         if not flow.is_step[node]:
             keys[node] = before
-        elif isinstance(flow.ops[node], StartAllReduceOp):
+        elif isinstance(flow.ops[node], StartCollectiveOp):
             keys[node] = before[0], before[1] + 1
         else:
             keys[node] = places[node], 0
@@ -47,7 +47,7 @@ def _with_late_waits(flow: Dataflow, order: Sequence[int]) -> list[int]:
     keys = {node: (place, 1) for node, place in places.items()}
     for node in reversed(list(_topological(flow, places))):
         limit = first.get(node, len(order))
-        if node in places and isinstance(flow.ops[node], WaitAllReduceOp):
+        if node in places and isinstance(flow.ops[node], WaitCollectiveOp):
             place = max(min(limit, end), places[node])
             keys[node] = place, 0
         else:

@@ -11,7 +11,7 @@ import numpy as np
 
 import weft
 from weft.communicators import connected
-from weft.ops.collectives import StartAllReduceOp
+from weft.ops.collectives import StartCollectiveOp
 
 backend, path, optimiser = sys.argv[1:]
 ranks = connected()
@@ -44,7 +44,7 @@ losses = [step(images[number][mine], labels[number][mine])[0] for number in rang
 
 if ranks.size > 1:
     kinds = [type(each.op) for each in step.plan.steps]
-    first = kinds.index(StartAllReduceOp)
+    first = kinds.index(StartCollectiveOp)
     assert any("Matmul" in kind.__name__ or "Conv" in kind.__name__ for kind in kinds[first:])
 
 values = [transformer.get_value(state) for state in (*weights, *averages)]

@@ -18,6 +18,7 @@ from weft import plugins
 from weft.communicators import Collective, Communicator, Request, communicator
 from weft.communicators.choice import _connected
 from weft.errors import ArgumentError, CheckFailed, CommunicationError, IndexOutOfRange
+from weft.ops.collectives import exchanged_later
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 
@@ -157,6 +158,8 @@ DEPENDENTS = {
     "reduce_scatter": (lambda x: weft.reduce_scatter(x), 1),
     "send_receive": (lambda x: weft.send_receive(x, 2), 1),
     "later": (lambda x: weft.all_reduce_later(x)[1], 3),
+    "gathered_later": (lambda x: exchanged_later("all_gather", x)[1], 3),
+    "scattered_later": (lambda x: exchanged_later("reduce_scatter", x)[1], 1),
     "broadcast_from": (lambda x: weft.broadcast_from(x, 1), 3),
     "broadcast_from_another": (lambda x: weft.broadcast_from(x, 0), 0),
 }
@@ -266,7 +269,7 @@ def test_the_exchange_overlaps_with_the_backward_pass(backend: str, ranks: Alike
     computation(np.ones((6, 8), "float32"))
     kinds = [type(each.op).__name__ for each in computation.plan.steps]
     places = {kind: [n for n, each in enumerate(kinds) if each == kind] for kind in kinds}
-    starts, waits = places["StartAllReduceOp"], places["WaitAllReduceOp"]
+    starts, waits = places["StartCollectiveOp"], places["WaitCollectiveOp"]
     products = places["MatmulOp"]
     # Of four buckets only the last starts after all gradients; nothing but writes of states
     # follows the first wait, and each start follows a gradient at once.
