@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from weft.testing.imitation import Network, ring
 
 FOLDER = Path(__file__).parent
 MEASURED = FOLDER / "scaling_measured.json"
@@ -20,39 +21,6 @@ PICTURE = FOLDER.parent / "docs" / "images" / "scaling.svg"
 RANKS = tuple(2**power for power in range(11))
 BUCKET_BYTES = 2**22
 """Those of `weft.data_parallel`."""
-
-
-@dataclass(frozen=True)
-class Network:
-    """What connects the ranks.
-
-    Attributes
-    ----------
-    latency
-        The seconds from the start of a message to its first byte at the receiver.
-    bandwidth
-        The bytes a second that each rank sends while it receives as many.
-    sums
-        The bytes a second of one operand that a rank adds to another; infinite where this is free.
-    """
-
-    name: str
-    latency: float
-    bandwidth: float
-    sums: float = math.inf
-
-    def message(self, nbytes: float) -> float:
-        """Return the seconds of a message."""
-        return self.latency + nbytes / self.bandwidth
-
-    def shared(self, factor: float) -> Network:
-        """Return the network as seen by ranks that have a `factor`-th of a core each."""
-        return replace(
-            self,
-            latency=self.latency * factor,
-            bandwidth=self.bandwidth / factor,
-            sums=self.sums / factor,
-        )
 
 
 NETWORKS = (
@@ -66,12 +34,6 @@ NETWORKS = (
 
 ON_ACCELERATORS = ("NVLink 4",)
 """The networks whose ranks add in the memory of an accelerator, faster than messages arrive."""
-
-
-def ring(ranks: int, nbytes: float, network: Network) -> float:
-    """Return the seconds of an all-reduce in which each rank talks to its neighbours only."""
-    part = nbytes / ranks
-    return (ranks - 1) * (2 * network.message(part) + part / network.sums)
 
 
 def tree(ranks: int, nbytes: float, network: Network) -> float:

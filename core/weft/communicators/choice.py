@@ -63,6 +63,12 @@ def _made(name: str) -> Communicator:
     return made
 
 
+def disconnect(name: str) -> None:
+    """Forget the communicator of a name, which its plugin has closed; nothing if there is none."""
+    with _connecting:
+        _connected.pop(name, None)
+
+
 @contextmanager
 def communicator(name: str) -> Iterator[Communicator]:
     """Use a communicator in this context for all collectives that name none, and yield it.

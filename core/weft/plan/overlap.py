@@ -21,21 +21,20 @@ def overlapping(flow: Dataflow, order: Sequence[int]) -> Sequence[int]:
     starts = [node for node in order if isinstance(flow.ops[node], StartCollectiveOp)]
     if not starts:
         return order
-    return _with_late_waits(flow, _with_early_starts(flow, order))
+    return _with_late_waits(flow, _with_early_starts(flow, starts, order))
 
 
-def _with_early_starts(flow: Dataflow, order: Sequence[int]) -> list[int]:
-    places = {node: place for place, node in enumerate(order)}
-    keys: dict[int, Key] = {}
-    for node in _topological(flow, places):
-        before = max((keys[first] for first in flow.before[node]), default=(-1, 0))
-        if not flow.is_step[node]:
-            keys[node] = before
-        elif isinstance(flow.ops[node], StartCollectiveOp):
-            keys[node] = before[0], before[1] + 1
-        else:
-            keys[node] = places[node], 0
-    return sorted(order, key=lambda node: (keys[node], places[node]))
+def _with_early_starts(flow: Dataflow, starts: Sequence[int], order: Sequence[int]) -> list[int]:
+    """Put steps that an earlier start depends on first, and those that none depends on last."""
+    needed_by: dict[int, int] = {}
+    for number, start in enumerate(starts):
+        stack = [start]
+        while stack:
+            node = stack.pop()
+            if node not in needed_by:
+                needed_by[node] = number
+                stack += flow.before[node]
+    return sorted(order, key=lambda node: needed_by.get(node, len(starts)))
 
 
 def _with_late_waits(flow: Dataflow, order: Sequence[int]) -> list[int]:

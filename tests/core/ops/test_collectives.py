@@ -1,7 +1,7 @@
 """Collectives in graphs: their order and number, gradients, states, and failures.
 
-The communicator here imitates three ranks that all have what the only one has, without any other
-process; `tests/communicators` has real ones.
+The ranks here are imitated: three that all have what the only one has; `tests/communicators` has
+real ones.
 """
 
 from __future__ import annotations
@@ -15,21 +15,16 @@ import pytest
 import weft
 import weft_array_api
 from weft import plugins
-from weft.communicators import Collective, Communicator, Request, communicator
-from weft.communicators.choice import _connected
+from weft.communicators import Collective, Request
 from weft.errors import ArgumentError, CheckFailed, CommunicationError, IndexOutOfRange
 from weft.ops.collectives import exchanged_later
+from weft.testing.imitation import ImitatedRanks, imitated_ranks
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 
 
-class _Ended(Request):
-    def wait(self) -> None:
-        """Return at once."""
-
-
-class Alike(Communicator):
-    """Rank 1 of three that all have the same arrays.
+class Alike(ImitatedRanks):
+    """Rank 1 of imitated ranks.
 
     Attributes
     ----------
@@ -40,7 +35,6 @@ class Alike(Communicator):
     """
 
     rank = 1
-    size = 3
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -53,40 +47,14 @@ class Alike(Communicator):
             if self.left < 0:
                 raise CommunicationError("the others are gone")
             self.ran.append(collective.kind)
-        match collective.kind:
-            case "all_reduce":
-                out[...] = x * 3 if collective.reduction == "sum" else x
-            case "all_gather":
-                out[...] = np.concatenate([x, x, x])
-            case "reduce_scatter":
-                out[...] = np.split(x, 3)[1] * 3
-            case "all_to_all":
-                out[...] = np.concatenate([np.split(x, 3)[1]] * 3)
-            case _:
-                out[...] = x
-        return _Ended()
-
-    def abort(self, reason: str) -> None:
-        raise SystemExit(reason)
-
-
-class _Plugin:
-    @plugins.hookimpl
-    def weft_register_communicators(self, register: Any) -> None:
-        register("alike", Alike)
+        return super().start(collective, x, out)
 
 
 @pytest.fixture
 def ranks() -> Iterator[Alike]:
-    plugin = _Plugin()
-    plugins.register(plugin, "alike ranks")
-    try:
-        with communicator("alike") as found:
-            assert isinstance(found, Alike)
-            yield found
-    finally:
-        _connected.pop("alike", None)
-        plugins.unregister(plugin)
+    with imitated_ranks(3, kind=Alike) as found:
+        assert isinstance(found, Alike)
+        yield found
 
 
 @pytest.fixture(params=["numpy", "native", "opencl", "array"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from weft.plan.dataflow import Dataflow
 from weft.plan.liveness import Liveness
 from weft.plan.plan import STATE, make_plan, with_copies
 from weft.plan.schedule import peak_lower_bound, schedules
+from weft.testing.imitation import imitated_ranks
 from weft.testing.random_graphs import programs
 from weft.testing.reference import evaluate
 
@@ -238,3 +239,35 @@ def test_a_long_chain_is_scheduled_without_recursion():
     plan = make_plan(weft.capture(results, [x]), target())
     assert len(plan.steps) > 25_000
     assert plan.peak_live <= plan.peak_as_written
+
+
+def perceptron(batch, widths):
+    """Return a loss and an input; its optimiser's step reduces each gradient by itself."""
+    x = h = weft.placeholder((batch, widths[0]))
+    for inputs, units in pairwise(widths):
+        h = weft.relu(weft.matmul(h, weft.variable((inputs, units))) + weft.variable((units,)))
+    loss = weft.mean(weft.square(h))
+    return [loss, weft.sgd(*weft.data_parallel(loss, bucket_bytes=1), learning_rate=0.1)], x
+
+
+@pytest.mark.parametrize("batch", [2, 16, 300])
+@pytest.mark.parametrize("widths", [(16,) * 5, (256, 64, 16), (16, 64, 256), (8, 90, 8, 90, 8)])
+def test_what_no_reduction_waits_for_overlaps_with_it(batch, widths):
+    with imitated_ranks():
+        flow = flow_of(*perceptron(batch, widths))
+        for each in schedules(flow):
+            assert is_in_order(flow, each.order)
+            starts = [n for n in each.order if isinstance(flow.ops[n], weft.StartCollectiveOp)]
+            assert len(starts) == 2 * len(widths) - 2
+            stack, needed = [], set()
+            for number, start in enumerate(starts):
+                stack.append(start)
+                while stack:
+                    node = stack.pop()
+                    needed.add(node)
+                    stack += flow.before[node]
+                before = each.order[: each.order.index(start) + 1]
+                assert needed.issuperset(before), f"start {number}"
+            kinds = [type(flow.ops[node]) for node in each.order]
+            first_wait = kinds.index(weft.WaitCollectiveOp)
+            assert not {weft.StartCollectiveOp, weft.MatmulOp} & set(kinds[first_wait:])
