@@ -27,3 +27,12 @@ def mpiexec(
     return subprocess.run(
         command, env=settings, capture_output=True, text=True, timeout=HANG, check=False
     )
+
+
+def is_running(process: int) -> bool:
+    """Whether there is a process of a number, and it has not ended."""
+    try:
+        os.kill(process, 0)
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False

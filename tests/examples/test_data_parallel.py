@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import subprocess
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from mpi_launch import HANG, mpiexec
+from mpi_launch import HANG, is_running, mpiexec
 
 from weft.runtime.checkpoints import read_values
 
@@ -60,14 +59,6 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
-
-
-def is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    except OSError:
-        return False
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,91 @@
+"""A hundred kills at random moments lose nothing: what a checkpoint holds is never of two steps."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from mpi_launch import HANG, is_running, mpiexec
+
+from weft.runtime.checkpoints import read_values
+
+pytest.importorskip("safetensors")
+
+RUNS, KILLS = 20, 5
+"""So many runs are killed so many times each, one time after the other."""
+STEPS = 60
+PLACES = ("step", "collective", "checkpoint")
+
+
+class Reference(NamedTuple):
+    """A run that nothing stopped: the states at each checkpoint, and the events of each rank."""
+
+    states: dict[int, dict[str, Any]]
+    events: list[dict[str, int]]
+
+
+def run(folder: Path, rank: int, place: str, event: int, delay: float) -> tuple[int, str]:
+    """Train, with a kill; return the exit status, and what is said on standard error."""
+    arguments = (str(folder), str(rank), place, str(event), str(delay))
+    begun = time.monotonic()
+    ended = mpiexec(2, "train_until_killed.py", *arguments, WEFT_COLLECTIVE_TIMEOUT="20")
+    assert time.monotonic() - begun < HANG / 2
+    assert not any(is_running(int(each)) for each in re.findall(r"process (\d+)", ended.stdout))
+    return ended.returncode, ended.stderr
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    folder = tmp_path_factory.mktemp("reference")
+    status, said = run(folder, 2, "step", 0, 0.0)
+    assert status == 0, said
+    states: dict[int, dict[str, Any]] = {}
+    for path in folder.glob("*.npz"):
+        with np.load(path) as found:
+            states[int(path.stem)] = dict(found)
+    events = [json.loads((folder / f"events{rank}.json").read_text()) for rank in range(2)]
+    assert max(states) == STEPS
+    assert all(events[rank][place] > STEPS for rank in range(2) for place in PLACES)
+    return Reference(states, events)
+
+
+def steps_kept(folder: Path, reference: Reference) -> int:
+    """Return the steps that the checkpoint holds; it has to be the one of the reference."""
+    path = folder / "checkpoint"
+    if not path.exists():
+        return 0
+    found = read_values(path)
+    steps = int(found["steps"])
+    assert found.keys() == reference.states[steps].keys()
+    for name, value in reference.states[steps].items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    return steps
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(
+    seed: int, reference: Reference, tmp_path: Path
+) -> None:
+    chosen = random.Random(seed)
+    kept = 0
+    for _ in range(KILLS):
+        rank, place = chosen.randrange(2), chosen.choice(PLACES)
+        # Within so many steps that the kills of a run all come before its end.
+        event = chosen.randrange(1, reference.events[rank][place] // (KILLS + 1))
+        delay = chosen.choice((0.0, chosen.random() / 500))
+        status, said = run(tmp_path, rank, place, event, delay)
+        assert status != 0, said
+        before, kept = kept, steps_kept(tmp_path, reference)
+        assert before <= kept < STEPS
+    status, said = run(tmp_path, 2, "step", 0, 0.0)
+    assert status == 0, said
+    assert steps_kept(tmp_path, reference) == STEPS
+    left = [each for each in tmp_path.iterdir() if each.name.startswith("checkpoint")]
+    assert len(left) == 3, "the index and a file of each rank"
