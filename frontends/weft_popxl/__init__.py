@@ -52,6 +52,7 @@ from weft_popxl.dtypes import (  # noqa: E402
 from weft_popxl.errors import popart_exception  # noqa: E402
 from weft_popxl.graph import Graph  # noqa: E402
 from weft_popxl.ir import Ir  # noqa: E402
+from weft_popxl.replicas import ReplicaGrouping  # noqa: E402
 from weft_popxl.seeds import create_seeds  # noqa: E402
 from weft_popxl.session import Session  # noqa: E402
 from weft_popxl.streams import (  # noqa: E402
@@ -69,6 +70,7 @@ __all__ = [
     "HostToDeviceStream",
     "Ir",
     "Module",
+    "ReplicaGrouping",
     "Session",
     "Tensor",
     "TensorByRef",

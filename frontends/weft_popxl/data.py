@@ -12,6 +12,7 @@ from weft_popxl import dtypes
 from weft_popxl.arguments import flag
 from weft_popxl.context import get_current_graph
 from weft_popxl.errors import refuse_type, refuse_value
+from weft_popxl.replicas import ReplicaGrouping, grouping_of
 from weft_popxl.tensor import Constant, Tensor, Variable
 
 
@@ -43,16 +44,17 @@ def variable(
     dtype: Any = None,
     name: str | None = None,
     downcast: bool = True,
-    replica_grouping: Any = None,
+    replica_grouping: ReplicaGrouping | None = None,
     retrieval_mode: str | None = None,
     log2_scale: int | None = None,
     nan_on_overflow: bool | None = None,
 ) -> Variable:
     """Return a variable of the main graph, which keeps its value between runs.
 
-    Without a `dtype`, 64-bit data become 32-bit unless `downcast` is false. The other arguments
-    have no effect: there is one replica, and no 8-bit floats. Raises ValueError in another graph
-    than the main one.
+    Without a `dtype`, 64-bit data become 32-bit unless `downcast` is false. With several groups in
+    `replica_grouping` the data have a first axis for these, and a replica has those of its group.
+    The other arguments have no effect: there are no 8-bit floats. Raises ValueError in another
+    graph than the main one, and if the first axis is not as long as there are groups.
     """
     graph = get_current_graph()
     if not graph.is_main:
@@ -60,9 +62,15 @@ def variable(
             f"variables belong to the main graph, not to {graph}: pass them to it as inputs"
         )
     array = as_array(data, dtype, downcast)
-    op = weft.variable(array.shape, array.dtype, initial_value=array, name=name)
+    grouping = grouping_of("variable", replica_grouping)
+    count = grouping.num_groups
+    if count > 1 and array.shape[:1] != (count,):
+        refuse_value(f"variable: data for {count} groups must have as many rows: {array.shape}")
+    # A session sets the value of the replica; all ranks compile the same.
+    first = array[0] if count > 1 else array
+    op = weft.variable(first.shape, array.dtype, initial_value=first, name=name)
     made: Variable = graph._add(op, name, Variable)
-    made.__dict__["data"] = array
+    made.__dict__.update(data=array, replica_grouping=grouping)
     return made
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
+from weft.communicators import connected
 from weft_popxl.arguments import text, whole
 from weft_popxl.binding import build, name_of
 from weft_popxl.dot import write_dot
 from weft_popxl.errors import refuse_type
 from weft_popxl.graph import Graph
+from weft_popxl.replicas import ReplicaGrouping
 from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream
 
 _numbers = itertools.count()
@@ -23,7 +25,8 @@ class Ir:
     Parameters
     ----------
     replication
-        The number of replicas; a session supports one only.
+        The number of replicas, each of which is a rank, a process of its own; ``"popdist"`` is the
+        number of ranks of the communicator.
 
     Attributes
     ----------
@@ -36,16 +39,23 @@ class Ir:
         slices of streams that wrap around; 1 by default.
     replication_factor
         The number of replicas.
+    instance_replication_factor
+        The number of replicas in this process, 1: arrays of a session have no axis for replicas.
     """
 
-    def __init__(self, replication: int = 1) -> None:
+    instance_replication_factor = 1
+
+    def __init__(self, replication: int | Literal["popdist"] = 1) -> None:
         self.id = next(_numbers)
         self._names: dict[str, int] = {}
         self._graphs: list[Graph] = []
         self._graph_numbers = itertools.count()
         self.main_graph = Graph._made(self, "")
         self._graphs.append(self.main_graph)
-        self.replication_factor = replication
+        count: Any = replication
+        if isinstance(replication, str) and replication == "popdist":
+            count = connected().size
+        self.replication_factor = count
         self.num_host_transfers = 1
 
     @property
@@ -93,6 +103,17 @@ class Ir:
         graph = Graph._made(self, f"{label or 'graph'}_subgraph({next(self._graph_numbers)})")
         self._graphs.append(graph)
         return graph
+
+    def replica_grouping(self, stride: int = 1, group_size: int | None = None) -> ReplicaGrouping:
+        """Return groups of replicas of which neighbours differ by a stride.
+
+        By default `group_size` is the number of replicas divided by the stride. Raises TypeError
+        for what are no integers, ValueError if the product of both does not divide the number of
+        replicas.
+        """
+        step = whole("replica_grouping: stride", stride, least=1)
+        size = self.replication_factor // step if group_size is None else group_size
+        return ReplicaGrouping(self.replication_factor, step, size)
 
     def dot_checkpoint(self, check: str, save_dir: str | os.PathLike[str] | None = None) -> None:
         """Write the current state of all graphs to the file ``<check>.dot``, for Graphviz.

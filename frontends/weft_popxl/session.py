@@ -14,6 +14,7 @@ from weft_popxl.errors import UnknownDevice, popart_exception, refuse_type, refu
 from weft_popxl.ir import Ir
 from weft_popxl.layout import layouts
 from weft_popxl.record import check_order
+from weft_popxl.replicas import own_data, require_ranks
 from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, totals
 from weft_popxl.tensor import Constant, Tensor, Variable
 
@@ -26,7 +27,8 @@ Array = np.ndarray[Any, Any]
 class Session:
     """A program compiled for a backend; it runs inside `with session:`.
 
-    Later additions to the Ir are not part of it.
+    Later additions to the Ir are not part of it. Of several replicas, this process runs the one of
+    its rank, with arrays and variables of its own.
 
     Parameters
     ----------
@@ -38,8 +40,8 @@ class Session:
     weights_to_host_on_exit
         Whether to copy variables to the host when the context exits without an error.
 
-    Raises popart_exception if the order of in-place changes is undefined, and ValueError with a
-    list of devices for an unknown one.
+    Raises popart_exception if the order of in-place changes is undefined and if there are not as
+    many ranks as replicas, and ValueError with a list of devices for an unknown one.
     """
 
     def __init__(
@@ -56,18 +58,14 @@ class Session:
         self._layouts = layouts((*self._loads, *self._stores), ir.num_host_transfers)
         self._check(ir)
         self._transformer = weft.make_transformer(_backend(device_desc))
-        self._weights: dict[Any, Array] = {
-            each: np.array(each.data) for each in ir.main_graph.variables
-        }
         self._computation = self._compiled(ir)
+        self._weights: dict[Any, Array] = {
+            each: np.array(own_data(each)) for each in ir.main_graph.variables
+        }
         used = set(self._computation.graph.states)
         self._on_device = {each: each.op for each in self._weights if each.op in used}
 
     def _check(self, ir: Ir) -> None:
-        if ir.replication_factor != 1:
-            raise popart_exception(
-                f"a session runs one replica, and {ir} has {ir.replication_factor}"
-            )
         if ir.main_graph.inputs:
             raise popart_exception(
                 f"the main graph has the inputs {list(ir.main_graph.inputs)}, which nothing gives "
@@ -87,6 +85,7 @@ class Session:
             ]
             results = [*(store.op for store in self._stores), *writes, *main._effects]
             made = self._transformer.computation(results, *(load.op for load in self._loads))
+        require_ranks(ir, made.graph)
         self._transformer.initialize()
         return made
 

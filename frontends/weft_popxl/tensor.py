@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weft_popxl.graph import Graph
     from weft_popxl.ir import Ir
     from weft_popxl.record import Record
+    from weft_popxl.replicas import ReplicaGrouping
 
 operators: dict[str, Callable[..., Any]] = {}
 """The functions of Python's operators and of the methods, registered by the modules of `ops`."""
@@ -338,10 +339,13 @@ class Variable(Tensor):
     Attributes
     ----------
     data
-        The initial value, as an array.
+        The initial value, as an array; with several groups of replicas, that of each.
+    replica_grouping
+        The groups of replicas that have the same initial value.
     """
 
     data: Any
+    replica_grouping: ReplicaGrouping
 
 
 class Constant(Tensor):

@@ -1,6 +1,7 @@
 """The ops of PopXL. The tensors of an op have one dtype, which numbers and arrays take."""
 
 from weft_popxl.ops import (
+    collectives,
     comparison,
     elementwise,
     hosting,
@@ -34,6 +35,7 @@ __all__ = [
     "RepeatInfo",
     "call",
     "call_with_info",
+    "collectives",
     "conditional",
     "conditional_with_info",
     "repeat",

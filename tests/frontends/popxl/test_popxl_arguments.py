@@ -43,6 +43,7 @@ def home() -> Home:
         h.load = popxl.h2d_stream((2,), popxl.float32)
         h.store = popxl.d2h_stream((2,), popxl.float32)
         h.graph = h.ir.create_graph(lambda a: a * 2.0, h.two)
+        h.replicas = h.ir.replica_grouping()
     return h
 
 
@@ -230,6 +231,25 @@ OPS: dict[str, Arguments] = {
     **spread("accumulate_mean_", t="x", X="x", step=2.0),
     **spread("accumulator_scale_", t="x", f=2.0),
     **spread("copy_var_update_", t="x", X="x"),
+    **spread(
+        "replicated_all_reduce replicated_all_reduce_ replicated_all_reduce_identical_inputs "
+        "replicated_all_reduce_identical_grad_inputs",
+        t="x",
+        op=named("add"),
+        group="replicas",
+    ),
+    **spread(
+        "replicated_reduce_scatter",
+        t="x",
+        op=named("add"),
+        group="replicas",
+        configure_output_for_replicated_tensor_sharding=False,
+    ),
+    **spread(
+        "replicated_all_gather", t="x", axis=1, group="replicas", output_shape=named("concat")
+    ),
+    **spread("replicated_slice", t="x", axis=1, group="replicas"),
+    **spread("replica_sharded_slice", t="x", group="replicas"),
     **spread("sparse_accumulate_", t="three", X="two", indices="numbers", axis=0, f=0.5),
     **spread(
         "adamax_updater",
@@ -317,6 +337,10 @@ OTHERS: dict[str, tuple[Callable[..., Any], Arguments]] = {
         )
         for function in (popxl.variable, popxl.constant)
     },
+    "replica_grouping of a variable": (
+        lambda grouping: popxl.variable([1.0], replica_grouping=grouping),
+        given(grouping="replicas"),
+    ),
     **{
         function.__name__: (function, given(shape=(2,), dtype=FLOAT, name=named("n"), wrap=False))
         for function in (popxl.h2d_stream, popxl.d2h_stream)
@@ -343,6 +367,10 @@ OTHERS: dict[str, tuple[Callable[..., Any], Arguments]] = {
     "TensorSpec": (popxl.TensorSpec, given(shape=(2,), dtype=FLOAT, meta_shape=())),
     "as_dtype": (popxl.dtype.as_dtype, given(value=named("int8"))),
     "Ir": (popxl.Ir, given(replication=1)),
+    "replica_grouping": (
+        lambda owner, stride, group_size: owner.replica_grouping(stride, group_size),
+        given(owner="ir", stride=1, group_size=1),
+    ),
     "Session": (
         session,
         given(ir="ir", device_desc=named("cpu"), weights_to_host_on_exit=True),
@@ -405,17 +433,21 @@ WRONG: dict[str, Callable[[Home], Any]] = {
 }
 
 
+FAMILIES: tuple[Any, ...] = (ops, ops.var_updates, ops.collectives)
+
+
 def functions() -> Iterator[Any]:
     for name, arguments in OPS.items():
-        family = ops if hasattr(ops, name) else ops.var_updates
+        family = next(each for each in FAMILIES if name in each.__all__)
         yield pytest.param(getattr(family, name), arguments, id=name)
     for name, (function, arguments) in OTHERS.items():
         yield pytest.param(function, arguments, id=name)
 
 
 def test_the_table_has_every_op() -> None:
-    elsewhere = {"CallSiteInfo", "ConditionalInfo", "RepeatInfo", "var_updates", *VARIADIC}
-    assert set(OPS) == {*ops.__all__, *ops.var_updates.__all__} - elsewhere
+    infos = {"CallSiteInfo", "ConditionalInfo", "RepeatInfo"}
+    elsewhere = {*infos, "collectives", "var_updates", *VARIADIC}
+    assert set(OPS) == {name for family in FAMILIES for name in family.__all__} - elsewhere
 
 
 @pytest.mark.parametrize(("function", "arguments"), [*functions()])

@@ -56,6 +56,16 @@ SIGNATURES = {
     "argmax": "t dim keepdim",
     "increment_mod": "t increment modulus",
     "clamp": "t min max",
+    "collectives.replica_sharded_slice": "t group",
+    "collectives.replicated_all_gather": "t axis group output_shape",
+    "collectives.replicated_all_reduce": "t op group",
+    "collectives.replicated_all_reduce_": "t op group",
+    "collectives.replicated_all_reduce_identical_grad_inputs": "t op group",
+    "collectives.replicated_all_reduce_identical_inputs": "t op group",
+    "collectives.replicated_reduce_scatter": (
+        "t op group configure_output_for_replicated_tensor_sharding"
+    ),
+    "collectives.replicated_slice": "t axis group",
     "var_updates.adam_var_update": "t x r1 r2 learning_rate max_weight_norm",
     "var_updates.accumulate_": "t X f",
 }

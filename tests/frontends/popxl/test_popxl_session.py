@@ -191,13 +191,9 @@ def test_names_of_devices_are_backends(device: str) -> None:
     assert device in repr(session)
 
 
-def test_an_unknown_device_and_replicas_are_refused() -> None:
+def test_an_unknown_device_and_other_programs_are_refused() -> None:
     with pytest.raises(ValueError, match="quantum"):
         popxl.Session(program().ir, "quantum")
-    made = program()
-    made.ir.replication_factor = 2
-    with pytest.raises(popxl.popart_exception, match="one replica"):
-        popxl.Session(made.ir)
     with pytest.raises(TypeError, match="a session runs an Ir"):
         popxl.Session(3)  # type: ignore[arg-type]
 

@@ -1,0 +1,134 @@
+"""Replicas: their groups, and the ranks of a communicator, each of which is one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from weft import Graph
+from weft.communicators import connected, default_name
+from weft.ir.graph import called_graphs
+from weft.ops.collectives import CommunicationOp
+from weft_popxl.arguments import whole
+from weft_popxl.context import get_ir
+from weft_popxl.errors import NotProvided, popart_exception, refuse_type, refuse_value
+
+if TYPE_CHECKING:
+    from weft_popxl.ir import Ir
+    from weft_popxl.tensor import Variable
+
+
+@dataclass(frozen=True)
+class ReplicaGrouping:
+    """A partition of the replicas into groups of equal size, made by `Ir.replica_grouping`.
+
+    Attributes
+    ----------
+    num_replicas
+        The number of replicas.
+    stride
+        The difference between neighbours of a group; 1 for groups of one replica.
+    group_size
+        The number of replicas of a group.
+
+    Raises TypeError for what are no integers, and ValueError unless `num_replicas` is a multiple of
+    ``stride * group_size``.
+    """
+
+    num_replicas: int
+    stride: int
+    group_size: int
+
+    def __post_init__(self) -> None:
+        for name in ("num_replicas", "stride", "group_size"):
+            whole(f"replica_grouping: {name}", getattr(self, name), least=1)
+        if self.num_replicas % (self.stride * self.group_size):
+            refuse_value(
+                f"{self.num_replicas} replicas have no groups of {self.group_size} with a stride "
+                f"of {self.stride}: their product must divide the number of replicas"
+            )
+        if self.group_size == 1:
+            object.__setattr__(self, "stride", 1)
+
+    @property
+    def num_groups(self) -> int:
+        """The number of groups."""
+        return self.num_replicas // self.group_size
+
+    @property
+    def assignment(self) -> list[int]:
+        """The group of each replica."""
+        block = self.stride * self.group_size
+        return [
+            replica // block * self.stride + replica % self.stride
+            for replica in range(self.num_replicas)
+        ]
+
+    def transpose(self) -> ReplicaGrouping:
+        """Return the grouping whose group n consists of the replicas number n of all groups.
+
+        Raises ValueError if that has no constant stride.
+        """
+        if self.stride == 1:
+            return ReplicaGrouping(self.num_replicas, self.group_size, self.num_groups)
+        if self.stride * self.group_size != self.num_replicas:
+            refuse_value(f"the transpose of {self} has no constant stride")
+        return ReplicaGrouping(self.num_replicas, 1, self.stride)
+
+
+def grouping_of(what: str, group: Any) -> ReplicaGrouping:
+    """Return a grouping of the replicas of the current Ir, None for one group of all of them.
+
+    Raises TypeError for what is no grouping, ValueError for one of another number of replicas.
+    """
+    ir = get_ir()
+    found = ir.replica_grouping() if group is None else group
+    if not isinstance(found, ReplicaGrouping):
+        refuse_type(f"{what}: a group must come from ir.replica_grouping, not {group!r}")
+    if found.num_replicas != ir.replication_factor:
+        refuse_value(f"{what}: {found} does not fit {ir} with {ir.replication_factor} replicas")
+    return found
+
+
+def ranks_of(what: str, group: Any) -> dict[str, Any]:
+    """Return the attributes of a collective over a group of replicas, None for all of them.
+
+    Raises what `grouping_of` does, and NotImplementedError for several groups of several replicas.
+    """
+    found = grouping_of(what, group)
+    if found.num_groups == 1:
+        return {"communicator": default_name(), "ranks": found.num_replicas}
+    if found.group_size > 1:
+        raise NotProvided(
+            f"{what}: {found} has several groups, but a communicator connects all ranks of a "
+            "program: use a group of all replicas"
+        )
+    return {"communicator": "local", "ranks": 1}
+
+
+def own_data(variable: Variable) -> Any:
+    """Return the initial value of a variable of the replica that this process runs."""
+    grouping = variable.replica_grouping
+    if grouping.num_groups == 1:
+        return variable.data
+    return variable.data[grouping.assignment[connected().rank]]
+
+
+def require_ranks(ir: Ir, graph: Graph) -> None:
+    """Raise popart_exception unless each replica of a program is a rank of its communicator.
+
+    `graph` is the captured main graph. A program of one replica without collectives needs none.
+    """
+    ops = [op for each in called_graphs(graph, own=True) for op in each.ops]
+    needed = {(op.communicator, op.ranks) for op in ops if isinstance(op, CommunicationOp)}
+    if ir.replication_factor > 1:
+        needed.add((default_name(), ir.replication_factor))
+    for name, replicas in needed:
+        size = connected(name).size
+        if size != replicas:
+            raise popart_exception(
+                f"{ir} was built for a replication_factor of {replicas}, and the communicator "
+                f"{name!r} has a size of {size}, but each replica is a rank: start as many "
+                f"processes, as with `mpiexec -n {replicas} python program.py`, or say "
+                f"Ir(replication={size})"
+            )
