@@ -2,12 +2,14 @@
 
 So a collective advances while the program computes, and waiting has an end: the thread polls, with
 pauses, up to the time limit. Before each collective the ranks compare what they are about to do.
-When the limit has passed, the ranks that wait tell each other for what, and all of them fail.
+When the limit has passed, the ranks that wait tell each other for what, and all of them fail. A
+rank that ends waits for the others in a last collective, so that they notice if it ends too early.
 """
 
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import queue
 import sys
@@ -64,6 +66,7 @@ class MPICommunicator(Communicator):
         self._rank, self._size = self._world.rank, self._world.size
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._failure = ""
+        self._process = os.getpid()
         threading.Thread(target=self._work, name="weft-mpi", daemon=True).start()
         sys.excepthook = _AbortingHook(self, sys.excepthook)
         atexit.register(self._leave)
@@ -82,17 +85,25 @@ class MPICommunicator(Communicator):
         """Hand a collective to the thread that runs all of them."""
         if self._failure:
             raise CommunicationError(f"no collective can follow one that failed: {self._failure}")
-        job = _Job(collective, x, out)
+        job = _Job(collective, x, out, self.timeout)
         self._jobs.put(job)
         return job
 
     def abort(self, reason: str) -> None:
         """End all processes through MPI."""
+        atexit.unregister(self._leave)  # the process may live on for a while
         print(f"rank {self._rank}: {reason}", file=sys.stderr, flush=True)
         MPI.COMM_WORLD.Abort(1)
 
     def _leave(self) -> None:
-        """End all ranks where one has failed: MPI would wait for collectives that never end."""
+        """Wait until all ranks end, and abort where one has failed: MPI would wait forever."""
+        if os.getpid() != self._process:  # a fork is no rank, and has no thread for MPI
+            return
+        if self._size > 1:
+            end = _Job(Collective("all_reduce"), np.zeros(1), np.zeros(1), math.inf)
+            end.label = "the end of its program"
+            self._jobs.put(end)
+            end.ended.wait()
         if self._failure:
             sys.stdout.flush()
             time.sleep(GRACE)
@@ -114,7 +125,7 @@ class MPICommunicator(Communicator):
             job.ended.set()
 
     def _run(self, job: _Job) -> None:
-        until = time.monotonic() + self.timeout
+        until = time.monotonic() + job.timeout
         if self._size > 1:
             self._compare(job, until)
         transfer = Transfer(self._world, job.collective, job.x, job.out)
@@ -176,10 +187,11 @@ class MPICommunicator(Communicator):
 class _Job(Request):
     """A collective that waits for its turn on the thread, runs there, or has ended."""
 
-    def __init__(self, collective: Collective, x: Array, out: Array) -> None:
+    def __init__(self, collective: Collective, x: Array, out: Array, timeout: float) -> None:
         self.collective = collective
         self.x = x
         self.out = out
+        self.timeout = timeout
         label = collective.label
         self.label = f"{collective.signature(x)}{f' for {label}' if label else ''}"
         self.failure = ""

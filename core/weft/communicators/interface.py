@@ -198,5 +198,5 @@ def mismatch(communicator: Communicator, own: str, theirs: dict[int, str]) -> Co
     ]
     return CommunicationError(
         "the ranks did not start the same collective: every rank has to compute the same graphs, "
-        "in the same order\n" + "\n".join(lines)
+        "in the same order and as often\n" + "\n".join(lines)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 
 import numpy as np
@@ -33,9 +34,19 @@ elif how == "count":
     if mine != last:
         total(array)
     time.sleep(60)
-elif how == "killed":
+elif how == "ended":
+    for batch in [array][mine :: ranks.size]:
+        total(batch)
+    sys.exit()
+elif how == "killed in a step":
     if mine == last:
         os.kill(os.getpid(), signal.SIGKILL)
+    total(array)
+elif how == "killed in a collective":
+    if mine == last:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        total(array)
+    time.sleep(1)
     total(array)
 elif how == "exception":
     if mine == last:

@@ -267,6 +267,16 @@ def test_one_rank_exchanges_nothing() -> None:
     assert gradients == [weft.deriv(loss, weight) for weight in weights]
 
 
+@pytest.mark.parametrize(("root", "ranks_there"), [(1, 1), (-1, 1), (3, 3), (-1, 3)])
+def test_a_rank_that_is_not_there_is_refused(root: int, ranks_there: int) -> None:
+    x = weft.placeholder((4,))
+    with (
+        imitated_ranks(ranks_there),
+        pytest.raises(ArgumentError, match=f"there is no rank {root} among {ranks_there}"),
+    ):
+        weft.broadcast_from(x, root)
+
+
 def test_nan_is_not_searched_for_where_other_ranks_would_have_to_join(
     ranks: Alike, monkeypatch: pytest.MonkeyPatch
 ) -> None:
