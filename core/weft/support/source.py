@@ -53,7 +53,9 @@ def entry() -> tuple[Location, str]:
     frame = sys._getframe(2)
     name = ""
     while frame.f_back is not None and _classified(frame, frame.f_code.co_filename):
-        if _is_public(frame):
+        if frame.f_code.co_name == "__init__":
+            name = ""  # what a class calls is no function of the user's
+        elif _is_public(frame):
             name = frame.f_code.co_name
         frame = frame.f_back
     return (frame.f_code.co_filename, frame.f_lineno), name

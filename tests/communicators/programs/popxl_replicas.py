@@ -130,6 +130,13 @@ CASES: dict[str, Case] = {
         lambda x: rows(sum(x).ravel()[:7])[mine],
         lambda x, s: np.pad(np.concatenate(s)[:7], (0, 5)).reshape(SHAPE),
     ),
+    "repeated": Case(
+        lambda t: ops.repeat(popxl.gir().create_graph(collectives.replicated_all_reduce, t), 2, t)[
+            0
+        ],
+        lambda x: size * sum(x),
+        lambda x, s: size * sum(s),
+    ),
     "slice and gather": Case(
         lambda t: collectives.replicated_all_gather(collectives.replicated_slice(t)).reshape(SHAPE),
         lambda x: np.concatenate([split(each)[n] for n, each in enumerate(x)]).reshape(SHAPE),
@@ -155,7 +162,7 @@ def stored(tensors: Iterable[popxl.Tensor]) -> list[Any]:
 
 
 def check_cases(names: Iterable[str], backend: str) -> None:
-    """Compute functions and their gradients, each in a called graph."""
+    """Compute functions and their gradients, each in a called graph, from kept values and anew."""
     ir = popxl.Ir(replication="popdist")
     built = {}
     with ir.main_graph:
@@ -163,18 +170,20 @@ def check_cases(names: Iterable[str], backend: str) -> None:
         for name in names:
             graph = ir.create_graph(CASES[name].build, x)
             forward = ops.call_with_info(graph, x)
-            info = transforms.autodiff(graph)
-            y = forward.parent_output(0)
+            results = [y := forward.parent_output(0)]
             adjoint = own(partial(seed, shape=y.shape))
-            gradients = ops.call(info.graph, adjoint, inputs_dict=info.inputs_dict(forward))
-            built[name] = y.shape, stored([y, *gradients])
+            for recompute in (False, True):
+                info = transforms.autodiff(graph, recompute=recompute)
+                inputs = info.inputs_dict(forward)
+                results += ops.call(info.graph, adjoint, inputs_dict=inputs)
+            built[name] = y.shape, stored(results)
     with popxl.Session(ir, backend) as session:
         found = session.run()
     arrays = [given(rank) for rank in range(size)]
     for name, (shape, streams) in built.items():
         seeds = [seed(rank, shape) for rank in range(size)]
-        expected = CASES[name].value(arrays), CASES[name].gradient(arrays, seeds)
-        for stream, array in zip(streams, expected, strict=True):
+        value, gradient = CASES[name].value(arrays), CASES[name].gradient(arrays, seeds)
+        for stream, array in zip(streams, [value, gradient, gradient], strict=True):
             np.testing.assert_allclose(found[stream], array, rtol=1e-5, err_msg=name)
 
 

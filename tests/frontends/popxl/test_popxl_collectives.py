@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -66,8 +67,10 @@ def test_a_program_for_other_processes_is_built_and_differentiated_here(name: st
 def test_replicas_that_exchange_nothing_are_ranks_too() -> None:
     ir = popxl.Ir(replication=2)
     assert (ir.replication_factor, ir.instance_replication_factor) == (2, 1)
-    with pytest.raises(popxl.popart_exception, match="mpiexec -n 2"):
+    with pytest.raises(popxl.popart_exception, match="mpiexec -n 2") as caught:
         popxl.Session(ir)
+    # The line that made the session, and no function that it calls.
+    assert re.search(rf'File "{re.escape(__file__)}", line \d+$', str(caught.value))
     assert popxl.Ir(replication="popdist").replication_factor == 1
 
 
