@@ -33,9 +33,10 @@ test-all: $(READY)
 test-tenth: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal --above=test --tenth=$(TENTH) $(PYTEST_ARGS)
 
-# Where there is an NVIDIA GPU: the kit on it, frontends and examples, and the tests that need one.
+# Where there is an NVIDIA GPU: the kit on it, frontends and examples, and the tests that need one, or
+# two for NCCL.
 test-gpu: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,cupy]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,nccl]'
 	$(BIN)/python -m pytest --weft-backend=cupy $(PYTEST_ARGS) core/weft/testing tests/frontends tests/examples
 	$(BIN)/python -m pytest -m gpu $(PYTEST_ARGS) tests/backends/cuda
 

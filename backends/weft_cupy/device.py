@@ -158,6 +158,11 @@ class Queue:
         place = target.ctypes.data
         self._runtime.memcpyAsync(place, address, target.nbytes, kind, self.stream.ptr)
 
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy bytes from one address of the device to another."""
+        kind = self._runtime.memcpyDeviceToDevice
+        self._runtime.memcpyAsync(target, source, nbytes, kind, self.stream.ptr)
+
     def clear(self, address: int, nbytes: int) -> None:
         """Fill memory with zeros."""
         self._runtime.memsetAsync(address, 0, nbytes, self.stream.ptr)

@@ -1,9 +1,10 @@
-"""Device selection: the requested GPU, else the first usable one."""
+"""Device selection: the requested GPU, else a usable one for each rank of a machine."""
 
 from __future__ import annotations
 
 import os
 
+from weft.communicators import local_rank
 from weft.errors import ArgumentError, BackendError
 from weft_c.runtime.device import requested_device
 from weft_cupy import blas, drivers
@@ -22,7 +23,7 @@ _WITHOUT_BLAS = "without cuBLAS, so weft's own kernels multiply: pip install nvi
 
 
 def choose(wanted: int | str | None) -> Device:
-    """Return the requested device, from the option or the environment, or the first usable one.
+    """Return the requested device, from the option or the environment, or a usable one.
 
     Opens the device, once in a process. Raises ArgumentError and BackendError as `best` does.
     """
@@ -36,6 +37,7 @@ def choose(wanted: int | str | None) -> Device:
 def best(wanted: int | str | None) -> Candidate:
     """Return the device that `choose` selects, without opening it.
 
+    Of several that match, the first; under a launcher, the ranks of a machine take them in turn.
     Raises ArgumentError if no device has the requested name, and BackendError if none is usable.
     """
     wanted, source = requested_device(wanted, VARIABLE)
@@ -52,7 +54,7 @@ def best(wanted: int | str | None) -> Candidate:
     if not usable:
         troubles = "\n".join(f"  {each}: {trouble_with(each)}" for each in found)
         raise BackendError(f"no NVIDIA device can be used:\n{troubles}")
-    return usable[0]
+    return usable[local_rank() % len(usable)]
 
 
 def trouble_with(candidate: Candidate) -> str:

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.communicators import DeviceArray, DeviceCommunicator
 from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT
 from weft.runtime.program import Program
 from weft_c.matmul import blas
 from weft_c.runtime.bound_segment import BoundSegment
+from weft_c.runtime.control_flow import Bound
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.segments import Launch, Segment
 from weft_c.runtime.storage import Arrays
-from weft_c.source.functions import LibraryCall
+from weft_c.source.functions import HostCall, LibraryCall
 from weft_cupy.device import Device, Memory
+from weft_cupy.exchange import bound_on_device
 from weft_cupy.host_io import CuPyHostIO
 
 if TYPE_CHECKING:
@@ -31,7 +34,13 @@ WORD = 4
 
 
 class CUDAKernelGroup(GPUKernelGroup):
-    """The executor of a program on a GPU; arguments of kernels are addresses."""
+    """The executor of a program on a GPU; arguments of kernels are addresses.
+
+    Attributes
+    ----------
+    communicators
+        Those that exchange arrays of the program on the device.
+    """
 
     device: Device
     host_io: CuPyHostIO
@@ -41,6 +50,7 @@ class CUDAKernelGroup(GPUKernelGroup):
         super().__init__(transformer, program)
         self.transformer = transformer
         self.queue = transformer.queue
+        self.communicators: set[DeviceCommunicator] = set()
         self._module: Any = None
         self._started: list[tuple[int, Any, Any]] = []
         self._began = 0.0
@@ -53,6 +63,8 @@ class CUDAKernelGroup(GPUKernelGroup):
         """Start all segments in the stream, and wait for the results."""
         with self.device.handle, self.queue.stream:
             super().run(arrays)
+        for each in self.communicators:
+            each.check()
 
     def abandon(self) -> None:
         """Wait for running work, ignoring its errors: it may use the caller's memory."""
@@ -93,6 +105,15 @@ class CUDAKernelGroup(GPUKernelGroup):
         )
         group = launch.function.group
         return partial(kernel, (launch.items // group,), (group,), args)
+
+    def bind_host_call(self, call: HostCall) -> Bound:
+        """Bind a call of the host, or a collective that is none: its arrays stay on the device."""
+        return bound_on_device(self, call) or super().bind_host_call(call)
+
+    def device_array(self, layout: TensorDescription) -> DeviceArray:
+        """Return a contiguous tensor as communicators take it."""
+        address = self._base(layout) + layout.offset
+        return DeviceArray(address, layout.shape, layout.dtype, self.device.candidate.number)
 
     def launch_again(self, launch: Launch) -> None:
         """Start one launch; errors are reported in the first word."""

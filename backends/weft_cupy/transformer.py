@@ -15,6 +15,7 @@ from weft_c.runtime.transformer import DeviceTransformer
 from weft_cupy.blas import Blas
 from weft_cupy.device import Device, Memory, Queue
 from weft_cupy.devices import choose, summary
+from weft_cupy.exchange import Exchanges
 from weft_cupy.executor import CUDAKernelGroup
 from weft_cupy.memory import CuPyStorage
 
@@ -50,6 +51,11 @@ class CuPyTransformer(DeviceTransformer):
         """CuBLAS, loaded when a program first needs it."""
         return Blas(self.queue, self.fast_math)
 
+    @cached_property
+    def exchanges(self) -> Exchanges:
+        """The collectives that are under way, made when a program first needs them."""
+        return Exchanges(self.device, self.queue)
+
     def device_buffer_storage(self, nbytes: int, name: str) -> CuPyStorage:
         """Return a new, unallocated buffer."""
         return CuPyStorage(self, nbytes, name)
@@ -75,4 +81,6 @@ class CuPyTransformer(DeviceTransformer):
             super().give_back(groups, buffers)
             if "blas" in self.__dict__:
                 self.blas.close()
+            if "exchanges" in self.__dict__:
+                self.exchanges.release()
             self.queue.close()

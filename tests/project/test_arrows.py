@@ -35,6 +35,7 @@ LOADERS = {
     "weft_numpy/transformer.py": "kernels are not needed for a program from the cache",
     "weft_mpi/__init__.py": "a hook loads its communicator",
     "weft_native/__init__.py": "a hook loads its backend",
+    "weft_nccl/__init__.py": "a hook loads its communicator",
     "weft_opencl/__init__.py": "a hook loads its backend",
     "weft_pytest.py": "pytest's plugin loads weft only when it is used",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -49,6 +49,13 @@ class Choice:
 Control = Repeat | While | Choice
 
 
+class Bound(Protocol):
+    """Host work with its arguments bound."""
+
+    def run(self, arrays: Arrays) -> None:
+        """Do the work in a call with some arrays."""
+
+
 class HostWork:
     """A call of a Python function, with the arrays that are the same in every call."""
 
@@ -86,18 +93,18 @@ class HostWork:
         return group.host_array(layout, arrays)
 
 
-class RecordedHostWork(HostWork):
-    """A call of a Python function that a recorder is told of."""
+class RecordedWork:
+    """Host work that a recorder is told of."""
 
-    def __init__(self, group: GPUKernelGroup, call: HostCall, mark: Callable[[int], None]) -> None:
-        super().__init__(group, call)
-        self._row = group.row_of(call)
+    def __init__(self, work: Bound, row: int, mark: Callable[[int], None]) -> None:
+        self._work = work
+        self._row = row
         self._mark = mark
 
     def run(self, arrays: Arrays) -> None:
-        """Call the function between two marks."""
+        """Do the work between two marks."""
         self._mark(RESUMED)
-        super().run(arrays)
+        self._work.run(arrays)
         self._mark(self._row)
 
 
@@ -150,10 +157,7 @@ class BoundChoice:
         self.group.run_segments(self.then if is_true else self.otherwise, arrays)
 
 
-BoundWork = HostWork | BoundRepeat | BoundWhile | BoundChoice
-
-
-def bind_host_work(group: GPUKernelGroup, work: HostCall | Control) -> BoundWork:
+def bind_host_work(group: GPUKernelGroup, work: HostCall | Control) -> Bound:
     """Bind the host work at the end of a segment."""
     match work:
         case Repeat():
@@ -163,6 +167,6 @@ def bind_host_work(group: GPUKernelGroup, work: HostCall | Control) -> BoundWork
         case Choice():
             return BoundChoice(group, work)
         case _ if group.recorder is not None:
-            return RecordedHostWork(group, work, group.recorder.mark)
+            return RecordedWork(group.bind_host_call(work), group.row_of(work), group.recorder.mark)
         case _:
-            return HostWork(group, work)
+            return group.bind_host_call(work)

@@ -17,7 +17,7 @@ from weft.report.recorder import HOST, KERNEL, LIBRARY, Recorder
 from weft.runtime.program import Program
 from weft.support.interrupts import held
 from weft_c.runtime.bound_segment import BoundSegment
-from weft_c.runtime.control_flow import HostWork
+from weft_c.runtime.control_flow import Bound, HostWork
 from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.errors import kernel_and_lines
 from weft_c.runtime.host_io import HostIO
@@ -238,6 +238,10 @@ class GPUKernelGroup(SegmentBuilder, ABC):
     def bind_segments(self, segments: Iterable[Segment]) -> list[BoundSegment]:
         """Bind the arguments of segments, including those inside loops and conditionals."""
         return [self.bind_segment(each, each is self.segments[-1]) for each in segments]
+
+    def bind_host_call(self, call: HostCall) -> Bound:
+        """Bind a call of the host; a backend may do the work of some ops in another way."""
+        return HostWork(self, call)
 
     def array_number(self, layout: TensorDescription) -> int:
         """Return the index of the caller's array that holds a tensor; results follow inputs."""

@@ -4,11 +4,13 @@ A communicator is a plugin of the group ``weft.communicators``. `interface` says
 provide, `local` is the one of a single process, and `choice` finds the one to use.
 """
 
-from weft.communicators.choice import communicator, connected, default_name
+from weft.communicators.choice import communicator, connected, default_name, local_rank
 from weft.communicators.interface import (
     REDUCTIONS,
     Collective,
     Communicator,
+    DeviceArray,
+    DeviceCommunicator,
     Request,
 )
 
@@ -16,8 +18,11 @@ __all__ = [
     "REDUCTIONS",
     "Collective",
     "Communicator",
+    "DeviceArray",
+    "DeviceCommunicator",
     "Request",
     "communicator",
     "connected",
     "default_name",
+    "local_rank",
 ]

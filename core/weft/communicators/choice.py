@@ -18,6 +18,9 @@ from weft.support.locks import renewed
 LAUNCHERS = ("PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
 """Variables that MPI's launchers set in the processes that they start."""
 
+LOCAL_RANKS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+"""Variables in which MPICH, Open MPI and Slurm number the processes of one machine."""
+
 _chosen: ContextVar[str | None] = ContextVar("weft_communicator", default=None)
 _connected: dict[str, Communicator] = {}
 _connecting = renewed(threading.RLock())
@@ -32,6 +35,15 @@ def default_name() -> str:
     launched = any(name in os.environ for name in LAUNCHERS)
     usual = "mpi" if launched else "local"
     return _chosen.get() or os.environ.get("WEFT_COMMUNICATOR") or usual
+
+
+def local_rank() -> int:
+    """Return the number of this process among those that a launcher started on its machine.
+
+    0 in a process that no launcher started. Nothing is connected.
+    """
+    numbers = (os.environ.get(name, "") for name in LOCAL_RANKS)
+    return next((int(number) for number in numbers if number.isdecimal()), 0)
 
 
 def connected(name: str | None = None) -> Communicator:

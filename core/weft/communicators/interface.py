@@ -1,11 +1,13 @@
 """The interface of communicators: what the ranks of a program do together.
 
 A rank is one process of several that run the same program. A plugin defines `rank`, `size`, `start`
-and `abort`; all other operations are built on `start`.
+and `abort`; all other operations are built on `start`. A `DeviceCommunicator` also takes arrays in
+the memory of GPUs.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -25,6 +27,36 @@ Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_t
 
 TIMEOUT = 300.0
 """Seconds that a rank waits for the others unless ``WEFT_COLLECTIVE_TIMEOUT`` says otherwise."""
+
+
+@dataclass(frozen=True)
+class DeviceArray:
+    """A contiguous array in the memory of a CUDA device.
+
+    Attributes
+    ----------
+    address
+        The address of its first byte, as an integer.
+    shape, dtype
+        Its shape and dtype.
+    device
+        The number of the device.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    device: int
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self.size * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -59,7 +91,7 @@ class Collective:
     wraps: bool = True
     label: str = ""
 
-    def signature(self, x: Array) -> str:
+    def signature(self, x: Array | DeviceArray) -> str:
         """Return what has to be the same on all ranks, with the array that a rank gives."""
         options = {
             "all_reduce": self.reduction,
@@ -155,6 +187,36 @@ class Communicator(ABC):
         return [
             bytes(row[:count]).decode() for row, count in zip(rows, lengths.tolist(), strict=True)
         ]
+
+
+class DeviceCommunicator(Communicator):
+    """A communicator that also exchanges arrays between the memories of CUDA devices.
+
+    A backend whose arrays are there asks `has`, and hands the others over as NumPy arrays.
+    """
+
+    @abstractmethod
+    def has(self, collective: Collective, dtype: np.dtype[Any]) -> bool:
+        """Whether `start_on_device` takes a collective of arrays of a dtype."""
+
+    @abstractmethod
+    def start_on_device(
+        self, collective: Collective, x: DeviceArray, out: DeviceArray, stream: int
+    ) -> Request:
+        """Start a collective after the work that a stream was given so far.
+
+        `stream` is a ``cudaStream_t`` as an integer. Returns at once, as `start` does; both keep
+        one order. `Request.wait` has the stream wait for the end, and not the host, which waits
+        only until all ranks have started the collective.
+        """
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise CommunicationError if a collective has failed on a device.
+
+        A backend calls it when it has waited for the stream. What the stream did after the failed
+        collective is void.
+        """
 
 
 def result_shape(collective: Collective, shape: tuple[int, ...], size: int) -> tuple[int, ...]:

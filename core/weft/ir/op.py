@@ -91,6 +91,8 @@ class Op:
     """Whether a call may end where it is computed; no state is written before that."""
     hands_on: ClassVar[bool] = False
     """Whether it is a step whose value is the first operand, in the same memory."""
+    takes_contiguous: ClassVar[bool] = False
+    """Whether its operands must be contiguous; the plan copies those that are not."""
     is_state: bool = False
     is_constant: bool = False
     graphs: ClassVar[tuple[Any, ...]] = ()

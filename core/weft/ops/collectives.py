@@ -60,7 +60,7 @@ __all__ = [
 
 
 class CommunicationOp(TensorOp):
-    """An op that a communicator computes on the host.
+    """An op that a communicator computes, on the host or on the device.
 
     Attributes
     ----------
@@ -74,6 +74,7 @@ class CommunicationOp(TensorOp):
     ranks: int
 
     has_effect = True
+    takes_contiguous = True
 
     def exchanged(self, *values: Any) -> Any:
         """Return the value for NumPy arrays of the operands, after the exchange with other ranks.
@@ -270,11 +271,15 @@ class StartCollectiveOp(CommunicationOp):
         _exchanged_axes(self.kind, x, self.ranks)
         return Axes(), dtypes.int64
 
+    @property
+    def collective(self) -> Collective:
+        """What the communicator has to do."""
+        return Collective(self.kind, label=self._label)
+
     def exchanged(self, *values: Any) -> Any:
         """Start the collective, which reads the operand until it has ended."""
         x = np.asarray(values[0], order="C")
-        collective = Collective(self.kind, label=self._label)
-        return np.array(_started.start(self.communicator, collective, x), self.dtype)
+        return np.array(_started.start(self.communicator, self.collective, x), self.dtype)
 
 
 class WaitCollectiveOp(CommunicationOp):
@@ -294,6 +299,11 @@ class WaitCollectiveOp(CommunicationOp):
         """Return what the collective makes of the second operand."""
         x = self.args[1]
         return _exchanged_axes(self.kind, x, self.ranks), x.dtype
+
+    @property
+    def collective(self) -> Collective:
+        """What the communicator does until then."""
+        return Collective(self.kind, label=self._label)
 
     def exchanged(self, *values: Any) -> Any:
         """Return what was received."""

@@ -23,6 +23,7 @@ from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.target import Target
 from weft.ir.traversal import nested
+from weft.ir.views import planned_layout
 from weft.kernels import FusedOp
 from weft.ops.graph_ops import CallOp
 from weft.ops.movement import ContiguousOp
@@ -244,11 +245,13 @@ def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> G
     """Return the graph with copies, so that each output and update is computed by an op of its own.
 
     Copied are outputs and updates that are partial views, that have another role already, or that
-    occupy the buffer of a state with partial updates; and parts of a value that are read after
-    the value is overwritten. Operands and results of called graphs have buffers of their own, so
-    that one program serves all calls; if the graph `lends` its results, a call writes to these.
+    occupy the buffer of a state with partial updates; parts of a value that are read after the
+    value is overwritten; and views that an op takes as contiguous tensors. Operands and results of
+    called graphs have buffers of their own, so that one program serves all calls; if the graph
+    `lends` its results, a call writes to these.
     """
     graph = _with_own_operands(_with_results_once(graph), is_called)
+    graph = _with_contiguous_operands(graph)
     overwriting = InPlaceAnalysis(graph)
     if overwriting.copied:
         graph = _with_copied(graph, overwriting.copied)
@@ -334,6 +337,16 @@ def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
         return producer is not None and (is_called or not is_users)
 
     wanted = {op: [arg for arg in op.args if not is_own(arg)] for op in graph.ops if op.graphs}
+    return _with_copied(graph, wanted) if any(wanted.values()) else graph
+
+
+def _with_contiguous_operands(graph: Graph) -> Graph:
+    """Return a graph in which ops take contiguous tensors if they must."""
+    wanted = {
+        op: [arg for arg in op.args if not planned_layout(arg).is_contiguous]
+        for op in graph.ops
+        if op.takes_contiguous
+    }
     return _with_copied(graph, wanted) if any(wanted.values()) else graph
 
 

@@ -15,8 +15,8 @@ from weft import plugins
 from weft_cupy import devices
 from weft_cupy.transformer import CuPyTransformer
 
-# NVRTC is called as the tests of the kernel generator call it.
-sys.path.append(str(Path(__file__).parents[2] / "codegen"))
+# NVRTC is called as the tests of the kernel generator call it, and mpiexec as those of MPI.
+sys.path.extend(str(Path(__file__).parents[2] / each) for each in ("codegen", "communicators"))
 
 Maker = Callable[..., CuPyTransformer]
 

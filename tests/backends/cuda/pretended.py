@@ -2,17 +2,19 @@
 
 An emulator runs its kernels, in CUDA C or OpenCL C. What a real driver would refuse is refused here
 too: addresses outside of memory that is held, work that waits while a graph is made, kernels that
-were not loaded before.
+were not loaded before, and waits for events that were never recorded.
 """
 
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import emulator
 import ml_dtypes
@@ -66,13 +68,30 @@ class OutOfMemoryError(MemoryError):
 
 
 class Stream:
-    """Runs what it is given at once, or puts it into the graph that is being made."""
+    """Runs what it is given at once, or puts it into the graph that is being made.
+
+    What a library defers runs as late as it may: when somebody waits for it. With it waits all that
+    the stream is given after it.
+
+    Attributes
+    ----------
+    number
+        How many there were before it.
+    deferred
+        What has not run.
+    clock
+        How often it has written; `seen` has the clocks of other streams that it has waited for.
+    """
 
     def __init__(self, machine: Machine, non_blocking: bool = False) -> None:
         assert non_blocking, "the default stream would wait for it"
         self.machine = machine
         self.ptr = id(self)
+        self.number = len(machine.streams)
         self.captured: list[Callable[[], None]] | None = None
+        self.deferred: deque[Callable[[], None]] = deque()
+        self.clock = 0
+        self.seen: dict[int, int] = {}
         machine.streams[self.ptr] = self
 
     def __enter__(self) -> None:
@@ -84,9 +103,21 @@ class Stream:
     def give(self, what: str, work: Callable[[], None]) -> None:
         if self.captured is not None:
             self.captured.append(work)
+        elif self.deferred:
+            self.defer(what, work)
         else:
             self.machine.log.append(what)
             work()
+
+    def defer(self, what: str, work: Callable[[], None]) -> None:
+        assert self.captured is None, "a library's work is no part of graphs"
+        self.machine.log.append(what)
+        self.deferred.append(work)
+
+    def run_until(self, has_happened: Callable[[], bool]) -> None:
+        while not has_happened():
+            self.deferred[0]()
+            self.deferred.popleft()
 
     def begin_capture(self) -> None:
         assert self.captured is None
@@ -101,19 +132,56 @@ class Stream:
     def synchronize(self) -> None:
         if self.captured is not None:
             raise CUDARuntimeError(900, "cudaErrorStreamCaptureUnsupported")
+        self.run_until(lambda: not self.deferred)
         self.machine.log.append("wait")
         self.machine.fail_if_told("wait")
 
 
 class Event:
-    """A time in a stream, by a clock that counts a microsecond for each look at it."""
+    """A time in a stream, by a clock that counts a microsecond for each look at it.
+
+    Attributes
+    ----------
+    done
+        Whether the stream has come to it.
+    seen
+        What the stream has done and seen until then, as `Stream.seen`.
+    """
 
     clock = 0
+    stream: Stream | None = None
+    done = False
+
+    def __init__(self, machine: Machine) -> None:
+        self.ptr = id(self)
+        machine.events[self.ptr] = self
 
     def record(self, stream: Stream) -> None:
         assert stream.captured is None, "events with times are no part of graphs"
         Event.clock += 1
         self.time = Event.clock
+        self.stream, self.done = stream, False
+        self.seen = {**stream.seen, stream.ptr: stream.clock}
+        stream.give(f"event on {stream.number}", self._happen)
+
+    def _happen(self) -> None:
+        self.done = True
+
+
+class Device:
+    """The number of a device, which a ``with`` block makes that of the thread."""
+
+    current = threading.local()
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.pci_bus_id = f"0000:{number:02x}:00.0"
+
+    def __enter__(self) -> None:
+        Device.current.id = self.id
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 def elapsed_time(one: Event, other: Event) -> float:
@@ -149,6 +217,9 @@ class Memory:
         if hasattr(self, "bytes"):
             self.machine.emulator.drop(self.ptr)
             del self.machine.memories[self.ptr]
+            for address, size in list(self.machine.writes):
+                if self.ptr <= address < self.ptr + self.size:
+                    del self.machine.writes[address, size]
 
 
 class NVRTCError(RuntimeError):
@@ -232,6 +303,9 @@ class Kernel:
                 for each, parameter in zip(args, self.kernel.parameters, strict=True)
             ]
             machine.emulator.launch(self.kernel, grid[0], block[0], args, given)
+            for each in given:
+                if each.is_written:
+                    machine.wrote(stream, each.address, each.nbytes)
 
         stream.give(f"launch {self.kernel.name}", run)
 
@@ -278,18 +352,22 @@ class Machine:
         By address the memory that is held.
     log
         What was given to streams, in order; what is within graphs is not.
+    writes
+        By address and size, the stream that wrote there last, and its clock then.
     facts
         What it says of itself.
     fails
         By what is done, the error to raise for it, once.
     """
 
-    def __init__(self, emulator: Emulator, size: int = 1 << 28) -> None:
+    def __init__(self, emulator: Emulator, size: int = 1 << 28, devices: int = 1) -> None:
         self.emulator = emulator
         self.facts = dict(FACTS)
         self.size = size
         self.memories: dict[int, np.ndarray[Any, Any]] = {}
         self.streams: dict[int, Stream] = {}
+        self.events: WeakValueDictionary[int, Event] = WeakValueDictionary()
+        self.writes: dict[tuple[int, int], tuple[Stream, int]] = {}
         self.current: list[Stream] = []
         self.log: list[str] = []
         self.fails: dict[str, Exception] = {}
@@ -297,28 +375,28 @@ class Machine:
             CUDARuntimeError=CUDARuntimeError,
             memcpyHostToDevice=1,
             memcpyDeviceToHost=2,
+            memcpyDeviceToDevice=3,
+            eventRecord=lambda event, stream: self.events[event].record(self.streams[stream]),
+            streamWaitEvent=self.wait_event,
             memcpyAsync=self.memcpy_async,
             memsetAsync=self.memset_async,
             deviceSynchronize=lambda: self.fail_if_told("synchronize"),
             driverGetVersion=lambda: 13000,
-            getDeviceCount=lambda: 1,
+            getDeviceCount=lambda: devices,
             getDeviceProperties=lambda number: dict(self.facts),
         )
         self.cuda = SimpleNamespace(
             runtime=runtime,
             driver=SimpleNamespace(CUDADriverError=CUDADriverError),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-            Device=self.device,
+            Device=Device,
             Memory=lambda size: Memory(self, size),
             Module=lambda: Module(self),
             Stream=lambda non_blocking: Stream(self, non_blocking),
-            Event=Event,
+            Event=lambda disable_timing=False: Event(self),
             get_elapsed_time=elapsed_time,
         )
         self.nvrtc = NVRTC(self)
-
-    def device(self, number: int) -> AbstractContextManager[None]:
-        return nullcontext()
 
     @property
     def held(self) -> int:
@@ -331,25 +409,47 @@ class Machine:
 
     def bytes_at(self, address: int) -> np.ndarray[Any, Any]:
         """The bytes from an address to the end of the memory that it lies in."""
-        for start, held in self.memories.items():
+        for start, held in self.memories.copy().items():  # another thread may add some
             if start <= address < start + held.size:
                 return held[address - start :]
         raise CUDARuntimeError(700, "cudaErrorIllegalAddress")
 
+    def wrote(self, stream: Stream, address: int, size: int) -> None:
+        """Take note of what a stream has written."""
+        stream.clock += 1
+        self.writes[address, size] = stream, stream.clock
+
+    def require_seen(self, stream: Stream, address: int, size: int) -> None:
+        """Refuse that a stream reads what another one writes, without a wait for that."""
+        for (begin, length), (writer, time) in self.writes.copy().items():
+            if begin < address + size and address < begin + length and writer is not stream:
+                assert stream.seen.get(writer.ptr, 0) >= time, "a stream reads without a wait"
+
+    def wait_event(self, stream: int, event: int) -> None:
+        """Run what an event stands for, since a stream waits for it."""
+        waiting, waited_for = self.streams[stream], self.events[event]
+        assert waited_for.stream is not None, "the event was never recorded"
+        waited_for.stream.run_until(lambda: waited_for.done)
+        self.log.append(f"event for {waiting.number}")
+        for ptr, time in waited_for.seen.items():
+            waiting.seen[ptr] = max(time, waiting.seen.get(ptr, 0))
+
     def memcpy_async(self, target: int, source: int, size: int, kind: int, stream: int) -> None:
-        there = target if kind == 1 else source
         assert size
-        assert self.bytes_at(there).size >= size
-        what = "upload" if kind == 1 else "download"
+        reads, writes = kind in (2, 3), kind in (1, 3)
+        for is_device, address in ((reads, source), (writes, target)):
+            assert not is_device or self.bytes_at(address).size >= size
+        what = {1: "upload", 2: "download", 3: "copy"}[kind]
         assert self.streams[stream].captured is None, "copies are no part of graphs"
         self.fail_if_told(what)
 
         def copy() -> None:
-            ctypes.memmove(target, source, size)
-            if kind == 1:
-                self.emulator.set(target, size)
-            else:
+            if reads:
                 self.emulator.require_set(source, size)
+            ctypes.memmove(target, source, size)
+            if writes:
+                self.emulator.set(target, size)
+                self.wrote(self.streams[stream], target, size)
 
         self.streams[stream].give(what, copy)
 
@@ -359,6 +459,7 @@ class Machine:
         def clear() -> None:
             ctypes.memset(address, value, size)
             self.emulator.set(address, size)
+            self.wrote(self.streams[stream], address, size)
 
         self.streams[stream].give("clear", clear)
 
@@ -436,6 +537,7 @@ class CuBLAS:
             out[...] = (left.astype(wide) @ right.astype(wide)).astype(out.dtype)
             size = ((batch - 1) * c_step + (n - 1) * c_lead + m) * out.dtype.itemsize
             self.machine.emulator.set(c, size)
+            self.machine.wrote(known["stream"], c, size)
 
         known["stream"].give("gemm", run)
         return self.statuses.get("gemm", 0)

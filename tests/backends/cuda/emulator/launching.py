@@ -106,6 +106,10 @@ class Emulator:
         """Take note that the host, or a library, has written."""
         self._runtime.emulator_given(address, nbytes)
 
+    def forget(self, address: int, nbytes: int) -> None:
+        """Take note that a library is going to write: until it has, nobody may read."""
+        self._runtime.emulator_forget(address, nbytes)
+
     def require_set(self, address: int, nbytes: int) -> None:
         """Raise EmulatorError if nobody has written bytes that the host reads."""
         unset = self._runtime.emulator_unset(address, nbytes)
@@ -192,7 +196,7 @@ def _runtime() -> ctypes.PyDLL:
         found = ctypes.PyDLL(str(path), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     place, size, number = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint
     found.emulator_hold.argtypes = [place, size]
-    found.emulator_given.argtypes = [place, size]
+    found.emulator_given.argtypes = found.emulator_forget.argtypes = [place, size]
     found.emulator_unset.argtypes, found.emulator_unset.restype = [place, size], size
     found.emulator_drop.argtypes = [place]
     found.emulator_offset.argtypes, found.emulator_offset.restype = [place], size

@@ -82,6 +82,13 @@ void emulator_given(char *place, u64 size) {
     }
 }
 
+// Takes note that a library will write, so that nothing may be read before it has.
+void emulator_forget(char *place, u64 size) {
+    Held *held = held_at(place);
+    for (u64 i = 0; held && i < size && place + i < held->end; i++)
+        held->cells[place + i - held->begin].written = 0;
+}
+
 // Returns how many bytes, of some that the host reads, nobody has written.
 u64 emulator_unset(char *place, u64 size) {
     Held *held = held_at(place);
