@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sized
 from concurrent.futures import BrokenExecutor, Executor, Future
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -70,6 +71,8 @@ def map(
         counters of its calls, or has collectives: its results would depend on the worker.
     ArtefactError
         For a file that is no artefact, or a computation that cannot be saved.
+    WorkerError
+        For a worker of Dask that has no weft; of other executors, the iterator raises it.
     """
     if isinstance(in_flight, bool) or not isinstance(in_flight, int) or in_flight < 1:
         raise ArgumentError(f"in_flight= takes a whole number from 1, not {in_flight!r:.80}")
@@ -121,6 +124,7 @@ def _executor(executor: Any) -> Executor:
     if isinstance(executor, Executor):
         return executor
     if hasattr(executor, "get_executor"):
+        _require_weft(executor)
         # Equal batches are batches of their own: without this Dask would compute one of them.
         made: Executor = executor.get_executor(pure=False)
         return made
@@ -128,6 +132,15 @@ def _executor(executor: Any) -> Executor:
         "map takes a concurrent.futures.Executor or a dask.distributed.Client, not "
         f"{executor!r:.80}"
     )
+
+
+def _require_weft(client: Any) -> None:
+    """Raise WorkerError if a worker of Dask has no weft: it could not even say so."""
+    found = client.run(find_spec, "weft")  # a function that every worker has
+    lacking = [name for name, spec in found.items() if spec is None]
+    if lacking:
+        problem = f"the worker {lacking[0]} has no weft: install the same version of weft there"
+        raise WorkerError(f"no batch was computed, because {problem}")
 
 
 class BatchResults(Iterator[Any]):

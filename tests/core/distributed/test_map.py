@@ -192,13 +192,16 @@ def test_an_executor_that_was_shut_down_is_an_error() -> None:
 
 
 def no_weft() -> None:
+    """Make this process one that has no weft."""
+    for name in [each for each in sys.modules if each.partition(".")[0] == "weft"]:
+        del sys.modules[name]
     sys.modules["weft"] = None  # type: ignore[assignment]
 
 
 def test_a_worker_without_weft_is_an_error() -> None:
     with (
         ProcessPoolExecutor(1, mp_context=SPAWN, initializer=no_weft) as pool,
-        pytest.raises(WorkerError, match="weft"),
+        pytest.raises(WorkerError, match="weft is not installed there"),
     ):
         list(weft_map(squares(), [batch(0)], pool))
 
@@ -296,29 +299,93 @@ if __name__ == "__main__":
         print(len(results))
 """
 
+DASK_WITHOUT = """
+import sys
+sys.path.insert(0, {here!r})
+if __name__ == "__main__":
+    from dask.distributed import Client, LocalCluster
+    from test_map import batch, no_weft, squares
+    from weft.distributed import map
+    from weft.errors import WorkerError
+    options = dict(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        client.run(no_weft, workers=list(client.scheduler_info()["workers"])[:1])
+        try:
+            list(map(squares(), [batch(0)], client))
+        except WorkerError as error:
+            print("has no weft: install the same version" in str(error))
+"""
+
+MPI_WITHOUT = """
+import sys
+sys.path.insert(0, {here!r})
+if __name__ == "__main__":
+    from mpi4py.futures import MPIPoolExecutor
+    from test_map import batch, no_weft, squares
+    from weft.distributed import map
+    from weft.errors import WorkerError
+    with MPIPoolExecutor(initializer=no_weft) as executor:
+        try:
+            list(map(squares(), [batch(0)], executor))
+        except WorkerError as error:
+            print("a worker has no weft" in str(error))
+"""
+
+MPI_KILL = """
+import os, signal, sys
+sys.path.insert(0, {here!r})
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+if __name__ == "__main__":
+    from mpi4py.futures import MPIPoolExecutor
+    from test_map import batch, check, squares
+    from weft.distributed import map
+    with MPIPoolExecutor() as executor:
+        results = map(squares(), [batch(n) for n in range(60)], executor)
+        check(0, next(results))
+        print("one", flush=True)
+        executor.submit(die)
+        print(len(list(results)))
+"""
+
 
 @pytest.mark.parametrize(
-    ("package", "script", "launcher", "count"),
+    ("package", "script", "launcher", "printed"),
     [
         ("distributed", DASK, [], "9"),
         ("distributed", DASK_KILL, [], "60"),
+        ("distributed", DASK_WITHOUT, [], "True"),
         ("mpi4py", MPI, ["mpiexec", "-n", "3"], "9"),
+        ("mpi4py", MPI_WITHOUT, ["mpiexec", "-n", "2"], "True"),
     ],
-    ids=["dask", "dask-killed", "mpi"],
+    ids=["dask", "dask-killed", "dask-without", "mpi", "mpi-without"],
 )
-def test_other_engines_compute_all_in_order(
-    package: str, script: str, launcher: list[str], count: str, tmp_path: Path
+def test_other_engines_compute_all_in_order_or_say_what_is_wrong(
+    package: str, script: str, launcher: list[str], printed: str, tmp_path: Path
 ) -> None:
     pytest.importorskip(package)
-    path = tmp_path / "main.py"
+    found = run(script, launcher, tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == printed
+
+
+def test_a_worker_of_mpi_that_is_killed_ends_the_program(tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    found = run(MPI_KILL, ["mpiexec", "-n", "3"], tmp_path)
+    assert found.returncode != 0
+    assert found.stdout.startswith("one\n")
+    assert "\n59" not in found.stdout
+
+
+def run(script: str, launcher: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script, as one of MPI's with its launcher."""
+    path = folder / "main.py"
     path.write_text(script.format(here=str(Path(__file__).parent)))
     module = ["-m", "mpi4py.futures"] if launcher else []
     if launcher:
         launcher = [str(Path(sys.executable).with_name("mpiexec")), *launcher[1:]]
-    found = subprocess.run(
+    return subprocess.run(
         [*launcher, sys.executable, *module, str(path)],
-        capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        capture_output=True, text=True, timeout=300, cwd=folder, check=False,
         env={**os.environ, "WEFT_NUM_THREADS": "1"},
     )  # fmt: skip
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.strip() == count
