@@ -7,8 +7,8 @@ import pytest
 
 import weft
 from weft import plugins
-from weft.communicators import Collective, communicator, connected, default_name
-from weft.communicators.choice import LAUNCHERS
+from weft.communicators import Collective, communicator, connected, default_name, local_rank
+from weft.communicators.choice import LAUNCHERS, LOCAL_RANKS
 from weft.communicators.interface import TIMEOUT, time_limit
 from weft.communicators.local import Local
 from weft.errors import ArgumentError, UnknownPluginError
@@ -16,7 +16,7 @@ from weft.errors import ArgumentError, UnknownPluginError
 
 @pytest.fixture(autouse=True)
 def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*LAUNCHERS, "WEFT_COMMUNICATOR", "WEFT_COLLECTIVE_TIMEOUT"):
+    for name in (*LAUNCHERS, *LOCAL_RANKS, "WEFT_COMMUNICATOR", "WEFT_COLLECTIVE_TIMEOUT"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -34,6 +34,17 @@ def test_the_context_is_before_the_environment_before_the_launcher(
         assert default_name() == "local"
         assert found is connected() is connected("local")
     assert default_name() == "carrier"
+
+
+@pytest.mark.parametrize("name", LOCAL_RANKS)
+def test_the_launcher_numbers_the_ranks_of_a_machine(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert local_rank() == 0
+    monkeypatch.setenv(name, "3")
+    assert local_rank() == 3
+    monkeypatch.setenv(name, "")
+    assert local_rank() == 0
 
 
 def test_an_unknown_name_lists_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

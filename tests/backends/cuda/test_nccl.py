@@ -45,7 +45,7 @@ def test_every_collective_is_what_numpy_makes_of_all_arrays(ranks: int, kernels:
     assert ended.stdout.count(f"of {ranks}: cupy is right") == ranks
 
 
-CASES = "copies_in_each_dtype", "overlap", "loops", "cached", "profile"
+CASES = "copies_in_each_dtype", "overlap", "loops", "empty", "cached", "profile"
 
 
 def test_arrays_stay_on_the_device_and_the_host_goes_on(kernels: Path) -> None:

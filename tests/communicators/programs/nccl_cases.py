@@ -101,6 +101,14 @@ def loops() -> None:
             np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+def empty() -> None:
+    """Arrays without elements need no call of NCCL."""
+    y = weft.placeholder((0, 3))
+    results = [weft.all_reduce(y), weft.all_gather(y), weft.all_reduce_later(y)[1]]
+    compute = weft.make_transformer("cupy").computation(results, y)
+    assert [each.shape for each in compute(np.empty((0, 3), "f4"))] == [(0, 3)] * 3
+
+
 def cached() -> None:
     """A program from the cache exchanges on the device as well."""
     result = weft.all_reduce_later(x)[1] + weft.all_reduce(x)

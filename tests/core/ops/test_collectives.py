@@ -228,6 +228,29 @@ def test_gradients_are_averaged_in_buckets(
         np.testing.assert_allclose(mean, gradient, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("view", "copies"),
+    [
+        (lambda x: x, 0),
+        (lambda x: weft.reshape(x, (2, 6)), 0),
+        (lambda x: weft.transpose(x, (1, 0)), 1),
+        (lambda x: weft.broadcast(x[0], (6, 2)), 1),
+        (lambda x: x[:, :1], 1),
+    ],
+)
+def test_the_plan_copies_what_is_not_contiguous(view: Any, copies: int, ranks: Alike) -> None:
+    x = weft.placeholder(X.shape)
+    y = view(weft.tanh(x))
+    transformer = weft.make_transformer("numpy", cache=False)
+    computation = transformer.computation([weft.all_reduce(y), weft.sum(y)], x)
+    total, of_one = computation(X)
+    np.testing.assert_allclose(total.sum(), 3 * of_one, rtol=1e-5)
+    kinds = [type(each.op).__name__ for each in computation.plan.steps]
+    assert kinds[: kinds.index("AllReduceOp")].count("ContiguousOp") == copies
+    for step in computation.plan.steps:
+        assert not step.op.takes_contiguous or all(each.is_contiguous for each in step.args)
+
+
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 def test_the_exchange_overlaps_with_the_backward_pass(backend: str, ranks: Alike) -> None:
     x, loss, _ = network()
