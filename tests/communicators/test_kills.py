@@ -17,7 +17,7 @@ from weft.runtime.checkpoints import read_values
 
 pytest.importorskip("safetensors")
 
-RUNS, KILLS = 20, 5
+RUNS, KILLS = 50, 2
 """So many runs are killed so many times each, one time after the other."""
 STEPS = 60
 PLACES = ("step", "collective", "checkpoint")
