@@ -22,7 +22,7 @@ from weft.autodiff.gradient_graph import (
 from weft.autodiff.reverse import deriv, gradient_of, jvp
 from weft.errors import WeftError
 from weft.ir import ax, dtypes
-from weft.ir.axes import Axes, Axis, FlattenedAxis, make_axes, make_axis
+from weft.ir.axes import Axes, Axis, FlattenedAxis, ShardAxis, make_axes, make_axis
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import (
     bool_,
@@ -85,6 +85,7 @@ __all__ = [
     "Op",
     "PeepholeGraphPass",
     "Program",
+    "ShardAxis",
     "Target",
     "TensorDescription",
     "TensorOp",

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir.axes import AUTOMATIC_NAME, Axes, Axis, FlattenedAxis
+from weft.ir.axes import AUTOMATIC_NAME, Axes, Axis, FlattenedAxis, ShardAxis
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
@@ -293,6 +293,7 @@ _BY_TYPE: dict[type, Callable[[Canonicalizer, Any], str]] = {
     Axes: Canonicalizer.axes,
     Axis: Canonicalizer.axis,
     FlattenedAxis: lambda describe, value: f"flat{describe.axes(value.axes)}",
+    ShardAxis: lambda describe, x: f"shard{describe.sequence((x.axes, x.ranks, x.communicator))}",
     Kernel: Canonicalizer.kernel,
     Graph: Canonicalizer.graph,
 }

@@ -139,6 +139,47 @@ class FlattenedAxis(Axis):
         return self._axes
 
 
+class ShardAxis(Axis):
+    """The axis of one of several equal parts of a tensor, each of which one rank has.
+
+    The elements of the tensor, in row-major order and padded with zeros to a multiple of the number
+    of ranks, are divided among these in their order. So operands with other axes are refused.
+
+    Parameters
+    ----------
+    axes
+        The axes of the whole tensor, of known lengths.
+    ranks
+        The number of parts.
+    communicator
+        The name of the communicator of the ranks.
+
+    >>> ShardAxis(make_axes((2, 3)), 4, "mpi")
+    1/4 of (2, 3) on mpi=2
+    """
+
+    __slots__ = ("_axes", "_communicator", "_ranks")
+
+    def __init__(self, axes: Axes, ranks: int, communicator: str) -> None:
+        super().__init__(-(-axes.size // ranks), f"1/{ranks} of {_listed(axes)} on {communicator}")
+        self._axes, self._ranks, self._communicator = axes, ranks, communicator
+
+    @property
+    def axes(self) -> Axes:
+        """The axes of the whole tensor."""
+        return self._axes
+
+    @property
+    def ranks(self) -> int:
+        """The number of parts."""
+        return self._ranks
+
+    @property
+    def communicator(self) -> str:
+        """The name of the communicator of the ranks."""
+        return self._communicator
+
+
 def _checked_name(name: Any) -> str | None:
     if name is not None and not isinstance(name, str):
         raise AxesError(f"the name of an axis must be text, not {name!r}")
@@ -398,7 +439,7 @@ def _substituted(axis: Axis, solution: Mapping[Symbol, int]) -> Axis:
     return Axis(substitute(axis.length, solution), axis.name)
 
 
-_AXIS_TYPES = frozenset({Axis, FlattenedAxis})
+_AXIS_TYPES = frozenset({Axis, FlattenedAxis, ShardAxis})
 
 
 def _several(axes: Any) -> Iterable[Any]:

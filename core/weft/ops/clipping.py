@@ -13,11 +13,13 @@ from weft.ir.op import Op, explain
 from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_number
+from weft.ops.collectives import all_reduce
 from weft.ops.comparison import clip, maximum
 from weft.ops.control import stop_gradient
 from weft.ops.elementwise import FloatOp, absolute, align, cast, square
 from weft.ops.math import sqrt
 from weft.ops.reduction import MaxOp, sum_over
+from weft.ops.sharding import shard_axis
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
 
@@ -45,8 +47,8 @@ def clip_by_norm(x: Any, limit: float) -> TensorOp:
 def clip_by_global_norm(gradients: Sequence[Any], limit: float) -> list[TensorOp]:
     """Return a list of gradients, scaled down by one factor to a joint norm of at most `limit`.
 
-    The norm is over all elements of all gradients (Pascanu, Mikolov and Bengio: On the difficulty
-    of training recurrent neural networks, 2013).
+    The norm is over all elements of all gradients, those of other ranks too where they are shards.
+    (Pascanu, Mikolov and Bengio: On the difficulty of training recurrent neural networks, 2013.)
     """
     if isinstance(gradients, Op) or not isinstance(gradients, Sequence):
         problem = f"takes a list of gradients, not {gradients!r}"
@@ -65,10 +67,24 @@ def _clipped(function: str, tensors: list[Any], limit: float) -> list[TensorOp]:
     for x in wide:
         size = absolute(cast(x, dtype))
         top = maximum(top, MaxOp(size, positions=tuple(range(x.rank))))
+    shards: dict[str, list[TensorOp]] = {}
+    for x in wide:
+        if (axis := shard_axis(x)) is not None:
+            shards.setdefault(axis.communicator, []).append(x)
+    for communicator in shards:
+        top = all_reduce(top, "max", communicator)
     top = stop_gradient(top)
     share = limit / top
-    total = constant(0, dtype=dtype)
-    for x in wide:
-        total = total + sum_over(square(cast(x, dtype) / top), tuple(range(x.rank)))
+    total = _sum_of_squares([x for x in wide if shard_axis(x) is None], top)
+    for communicator, parts in shards.items():
+        total = total + all_reduce(_sum_of_squares(parts, top), communicator=communicator)
     scale = share / sqrt(maximum(square(share), total))
     return [cast(cast(x, dtype) * scale, x.dtype) for x in ops]
+
+
+def _sum_of_squares(tensors: list[TensorOp], unit: TensorOp) -> TensorOp:
+    """Return the sum of the squares of all elements, each divided by a unit first."""
+    total = constant(0, dtype=unit.dtype)
+    for x in tensors:
+        total = total + sum_over(square(cast(x, unit.dtype) / unit), tuple(range(x.rank)))
+    return total

@@ -429,17 +429,19 @@ def all_reduce_later(x: Any, communicator: str | None = None) -> tuple[TensorOp,
     The value of the second is the sum. What is built between the two, and what does not need the
     sum, is computed while the ranks exchange it.
     """
-    return exchanged_later("all_reduce", x, communicator)
+    start = started("all_reduce", as_op(x), communicator)
+    return start, waited(start)
 
 
-def exchanged_later(
-    kind: Kind, x: Any, communicator: str | None = None
-) -> tuple[TensorOp, TensorOp]:
-    """Start a collective along the first axis, as `all_reduce_later` starts a sum."""
-    x = as_op(x)
-    over = _over(communicator)
-    start = StartCollectiveOp(x, kind=kind, **over)
-    return start, WaitCollectiveOp(start, x, kind=kind, **over)
+def started(kind: Kind, x: TensorOp, communicator: str | None = None) -> StartCollectiveOp:
+    """Return an op that starts a collective along the first axis; see `StartCollectiveOp`."""
+    return StartCollectiveOp(x, kind=kind, **_over(communicator))
+
+
+def waited(start: StartCollectiveOp) -> WaitCollectiveOp:
+    """Return what a collective gives that an op starts."""
+    over: dict[str, Any] = {"communicator": start.communicator, "ranks": start.ranks}
+    return WaitCollectiveOp(start, start.args[0], kind=start.kind, **over)
 
 
 def all_gather(x: Any, axis: Any = 0, communicator: str | None = None) -> TensorOp:

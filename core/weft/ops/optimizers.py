@@ -15,17 +15,21 @@ from typing import Any
 
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.ir import dtypes, scope, upcalls
+from weft.ir.axes import ShardAxis
 from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, persistent_tensor
 from weft.ir.tensor import TensorOp
 from weft.ops.arguments import as_number, checked_number
+from weft.ops.collectives import all_reduce, rank_index
 from weft.ops.comparison import equal, logical_or, maximum, where
 from weft.ops.control import doall
 from weft.ops.elementwise import cast, negative, sign, square
+from weft.ops.joining import stack
 from weft.ops.math import expm1, sqrt
 from weft.ops.movement import broadcast
 from weft.ops.reduction import sum_over
+from weft.ops.sharding import gathered, own_shard, shard_axis, without_padding
 from weft.ops.state import assign, value_of
 
 __all__ = [
@@ -51,27 +55,41 @@ class Slots:
         The current variable.
     dtype
         The dtype of its update.
+    axis
+        The axis of its shard; None where this rank updates all of it.
     writes
-        Pairs of a state and its new value.
+        Pairs of a state and its new value, or its shard.
     """
 
     def __init__(self, function: str) -> None:
         self.function = function
         self.variable: Any = None
         self.dtype: DType = dtypes.DEFAULT
+        self.axis: ShardAxis | None = None
         self.writes: list[tuple[TensorOp, TensorOp]] = []
         self._steps: TensorOp | None = None
+        self._rank_of: dict[str, TensorOp] = {}
 
-    def select(self, variable: Any) -> TensorOp:
-        """Set the current variable, and return its value."""
+    def select(self, variable: Any, axis: ShardAxis | None) -> TensorOp:
+        """Set the current variable, and return its value, or this rank's shard of it."""
         self.variable = variable
         self.dtype = accumulator_dtype(variable.dtype)
-        return cast(variable, self.dtype)
+        self.axis = axis
+        value = variable if axis is None else own_shard(variable, axis, self._rank(axis))
+        return cast(value, self.dtype)
+
+    def _rank(self, axis: ShardAxis) -> TensorOp:
+        """Return the number of this rank, the same op for all variables."""
+        name = axis.communicator
+        if name not in self._rank_of:
+            self._rank_of[name] = rank_index(name)
+        return self._rank_of[name]
 
     def old(self, name: str) -> TensorOp:
         """Return a new slot of the current variable, 0 at the first step."""
         label = f"{self.variable.name}_{name}"
-        slot: TensorOp = persistent_tensor(self.variable.axes, self.dtype, name=label)
+        axes = self.variable.axes if self.axis is None else self.axis
+        slot: TensorOp = persistent_tensor(axes, self.dtype, name=label)
         return slot
 
     def write(self, state: TensorOp, value: TensorOp) -> TensorOp:
@@ -83,6 +101,29 @@ class Slots:
         """Return the new exponential moving average of a value, kept in a slot."""
         old = self.old(name)
         return self.write(old, old * decay + value * (1 - decay))
+
+    def whole_writes(self) -> list[tuple[TensorOp, TensorOp]]:
+        """Return the writes with whole variables, gathered from the shards of all ranks."""
+        shards = [
+            cast(value, state.dtype)
+            for state, value in self.writes
+            if shard_axis(value) != shard_axis(state)
+        ]
+        wholes = iter(gathered(shards))
+        return [
+            (state, value if shard_axis(value) == shard_axis(state) else next(wholes))
+            for state, value in self.writes
+        ]
+
+    def norms(self, *tensors: TensorOp) -> list[TensorOp]:
+        """Return the norms of tensors over all elements of the current variable."""
+        axis, places = self.axis, tuple(range(tensors[0].rank))
+        if axis is None:
+            return [sqrt(sum_over(square(x), places)) for x in tensors]
+        shards = [without_padding(x, axis, self._rank(axis)) for x in tensors]
+        own = stack([sum_over(square(x), places) for x in shards])
+        total = sqrt(all_reduce(own, communicator=axis.communicator))
+        return [total[place] for place in range(len(tensors))]
 
     def unbiased(self, average: TensorOp, decay: float) -> TensorOp:
         """Return a bias-corrected average: without the weight of its initial 0."""
@@ -109,12 +150,13 @@ def _optimised(function: str, given: Any, variables: Any, learning_rate: Any, ru
             if write is not None:
                 variable.record_write(inner, write)
         for variable, gradient in pairs:
-            value = slots.select(variable)
+            value = slots.select(variable, shard_axis(gradient))
             change = rule(value, cast(gradient, slots.dtype), slots)
             slots.write(variable, value - change * _in_dtype(rate, slots.dtype))
+        writes = slots.whole_writes()
         # In a sequence writes are visible at once, so all values are computed before the first.
-        values = [value for _, value in slots.writes]
-        return doall([*values, *(assign(state, value) for state, value in slots.writes)])
+        values = [value for _, value in writes]
+        return doall([*values, *(assign(state, value) for state, value in writes)])
 
 
 def _pairs(function: str, given: Any, variables: Any) -> list[tuple[Any, TensorOp]]:
@@ -123,7 +165,7 @@ def _pairs(function: str, given: Any, variables: Any) -> list[tuple[Any, TensorO
         chosen = list(given.variables() if variables is None else _variables(function, variables))
         if not chosen:
             raise ArgumentError(explain(function, "the loss depends on no variable", (given,)))
-        _check_variables(function, chosen)
+        check_variables(function, chosen)
         return [(variable, upcalls.deriv(given, variable)) for variable in chosen]
     if variables is None or not _is_listed(given):
         problem = f"takes a scalar loss, or a list of gradients and their variables, not {given!r}"
@@ -132,9 +174,9 @@ def _pairs(function: str, given: Any, variables: Any) -> list[tuple[Any, TensorO
     if len(gradients) != len(chosen):
         problem = f"{len(gradients)} gradients were given for {len(chosen)} variables"
         raise ArgumentError(explain(function, problem, chosen))
-    _check_variables(function, chosen)
+    check_variables(function, chosen)
     return [
-        (variable, _gradient_of(function, variable, gradient))
+        (variable, gradient_for(function, variable, gradient))
         for variable, gradient in zip(chosen, gradients, strict=True)
     ]
 
@@ -152,7 +194,8 @@ def _variables(function: str, several: Any) -> list[Any]:
     return list(several)
 
 
-def _check_variables(function: str, variables: list[Any]) -> None:
+def check_variables(function: str, variables: list[Any]) -> None:
+    """Raise ArgumentError or DTypeError unless these are different states of floats."""
     for variable in variables:
         if not isinstance(variable, Op) or not variable.is_state:
             problem = f"{variable!r} is no variable, so it cannot be optimised"
@@ -167,8 +210,15 @@ def _check_variables(function: str, variables: list[Any]) -> None:
         raise ArgumentError(explain(function, "a variable is listed twice", variables))
 
 
-def _gradient_of(function: str, variable: Any, gradient: Any) -> TensorOp:
+def gradient_for(function: str, variable: Any, gradient: Any) -> TensorOp:
+    """Return a gradient with the axes of its variable, or a shard of it.
+
+    Raises AxesError for one that does not fit.
+    """
     op = _current(as_op(gradient))
+    axis = shard_axis(op)
+    if axis is not None and axis.axes == variable.axes:
+        return op
     try:
         return broadcast(op, variable.axes)
     except WeftError:
@@ -329,7 +379,7 @@ def lamb(
 
     def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
         step = _decayed(_adam_step(gradient, slots, beta1, beta2, epsilon), value, weight_decay)
-        norm, length = _norm(value), _norm(step)
+        norm, length = slots.norms(value, step)
         is_none = logical_or(equal(norm, 0), equal(length, 0))
         return step * where(is_none, 1, norm / where(is_none, 1, length))
 
@@ -448,7 +498,3 @@ def lion(
         return _decayed(sign(old * beta1 + gradient * (1 - beta1)), value, weight_decay)
 
     return _optimised("lion", loss_or_gradients, variables, learning_rate, rule)
-
-
-def _norm(x: TensorOp) -> TensorOp:
-    return sqrt(sum_over(square(x), tuple(range(x.rank))))

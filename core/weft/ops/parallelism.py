@@ -15,19 +15,18 @@ from typing import Any
 from weft.communicators.choice import connected
 from weft.errors import ArgumentError
 from weft.ir import dtypes, scope, upcalls
-from weft.ir.dtypes import DType
+from weft.ir.axes import Axes, ShardAxis
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_integer
-from weft.ops.collectives import all_reduce_later
+from weft.ops.collectives import started, waited
 from weft.ops.joining import concat
 from weft.ops.movement import reshape
+from weft.ops.optimizers import check_variables, gradient_for
+from weft.ops.sharding import BUCKET, buckets, columns, rows, side_by_side
 
 __all__ = ["data_parallel"]
-
-BUCKET = 2**22
-"""The bytes of a bucket: large enough that the exchange of a bucket is bound by bandwidth."""
 
 
 def data_parallel(
@@ -35,6 +34,7 @@ def data_parallel(
     variables: Any = None,
     bucket_bytes: int = BUCKET,
     communicator: str | None = None,
+    sharded: bool = False,
 ) -> tuple[list[TensorOp], list[Any]]:
     """Return the means over all ranks of the gradients of a loss, and their variables.
 
@@ -44,16 +44,26 @@ def data_parallel(
     optimisers. A gradient of `bucket_bytes` or more is exchanged by itself. All gradients are
     floats. On one rank the gradients are returned as they are.
 
-    Raises ArgumentError if there is no variable, or not one gradient for each.
+    With `sharded` each rank gets its shard of each mean, a vector with a `ShardAxis`. Optimisers
+    keep the state of that shard alone, update it, and gather the variable from all ranks. So their
+    state takes its memory once in all, and not once for each rank.
+
+    Raises ArgumentError if there is no variable, or not one gradient for each; with `sharded` also
+    AxesError for a gradient of unknown lengths, or one that does not fit its variable.
     """
     chosen, gradients = _gradients(loss_or_gradients, variables)
     limit = checked_integer("data_parallel", "bucket_bytes", bucket_bytes, 1)
     ranks = connected(communicator).size
     if ranks == 1:
         return gradients, chosen
+    if sharded:
+        check_variables("data_parallel", chosen)
+        pairs = zip(chosen, gradients, strict=True)
+        gradients = [gradient_for("data_parallel", *pair) for pair in pairs]
+    exchanged = _shards_of_means if sharded else _means
     means: dict[Op, TensorOp] = {}
-    for bucket in list(_buckets(dict.fromkeys(gradients), limit)):
-        means.update(_means(bucket, ranks, communicator))
+    for bucket in list(buckets(gradients, limit)):
+        means.update(exchanged(bucket, ranks, communicator))
     return [means[gradient] for gradient in gradients], chosen
 
 
@@ -76,35 +86,33 @@ def _gradients(given: Any, variables: Any) -> tuple[list[Any], list[TensorOp]]:
     return chosen, gradients
 
 
-def _buckets(gradients: Iterable[TensorOp], limit: int) -> Iterator[list[TensorOp]]:
-    """Yield the buckets, each of one dtype, in the order in which the backward pass fills them."""
-    open_ones: dict[DType, list[TensorOp]] = {}
-    for gradient in sorted(gradients, key=lambda op: (op.order, op.serial)):
-        bucket = open_ones.setdefault(gradient.dtype, [])
-        if bucket and _bytes([*bucket, gradient]) > limit:
-            yield bucket
-            bucket = open_ones[gradient.dtype] = []
-        bucket.append(gradient)
-    yield from (bucket for bucket in open_ones.values() if bucket)
-
-
-def _bytes(gradients: Iterable[TensorOp]) -> int:
-    return sum(op.axes.size * op.dtype.itemsize for op in gradients if op.axes.is_static)
-
-
 def _means(
     bucket: list[TensorOp], ranks: int, communicator: str | None
 ) -> Iterator[tuple[TensorOp, TensorOp]]:
     """Yield each gradient of a bucket with its mean over the ranks."""
     with _right_after(bucket[-1]):
         flat = [reshape(gradient, (-1,)) for gradient in bucket]
-        _, total = all_reduce_later(flat[0] if len(flat) == 1 else concat(flat), communicator)
-    total.__dict__["order"] = total.serial  # the wait comes after all of the backward pass
+        joined = flat[0] if len(flat) == 1 else concat(flat)
+        start = started("all_reduce", joined, communicator)
+    total = waited(start)
     place: Any = 0
     for gradient in bucket:
         length = gradient.axes.size
         yield gradient, reshape(total[place : place + length], gradient.axes) / ranks
         place = place + length
+
+
+def _shards_of_means(
+    bucket: list[TensorOp], ranks: int, communicator: str | None
+) -> Iterator[tuple[TensorOp, TensorOp]]:
+    """Yield each gradient of a bucket with this rank's shard of its mean over the ranks."""
+    with _right_after(bucket[-1]):
+        joined = side_by_side([rows(gradient, ranks) for gradient in bucket])
+        start = started("reduce_scatter", joined, communicator)
+    axes = [ShardAxis(gradient.axes, ranks, start.communicator) for gradient in bucket]
+    parts = columns(waited(start), axes)
+    for gradient, axis, part in zip(bucket, axes, parts, strict=True):
+        yield gradient, reshape(part, Axes((axis,))) / ranks
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import numpy as np
 from weft import plugins
 from weft.errors import ArgumentError, ParseError, WeftError
 from weft.ir import dtypes, lengths, scope
-from weft.ir.axes import Axes, Axis, FlattenedAxis
+from weft.ir.axes import Axes, Axis, FlattenedAxis, ShardAxis
 from weft.ir.graph import Graph
 from weft.ir.op import Op, op_classes
 from weft.ir.storage import (
@@ -335,6 +335,8 @@ class _Parser:
             return complex(*args)
         if kind == "Axis":
             return Axis(*args)
+        if kind == "Shard":
+            return ShardAxis(*args)
         axes = Axes(
             [arg if isinstance(arg, Axis) else Axis(arg) for arg in args]
             + [Axis(length, name) for name, length in words]

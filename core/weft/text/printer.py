@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import lengths, upcalls
-from weft.ir.axes import Axes, Axis, FlattenedAxis
+from weft.ir.axes import Axes, Axis, FlattenedAxis, ShardAxis
 from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
@@ -261,12 +261,14 @@ def type_text(axes: Axes, head: str = "Axes") -> str:
 def _is_keyword(axis: Axis) -> bool:
     name = axis.name or ""
     plain = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
-    return plain and not isinstance(axis, FlattenedAxis)
+    return plain and not isinstance(axis, FlattenedAxis | ShardAxis)
 
 
 def _axis(axis: Axis, as_keyword: bool) -> str:
     if isinstance(axis, FlattenedAxis):
         return type_text(axis.axes, "Flattened")
+    if isinstance(axis, ShardAxis):
+        return f"Shard({type_text(axis.axes)}, {axis.ranks}, {axis.communicator!r})"
     if axis.name is None:
         return str(axis.length)
     form = "{name}={length}" if as_keyword else "Axis({length}, {name!r})"

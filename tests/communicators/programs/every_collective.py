@@ -10,7 +10,7 @@ import numpy as np
 
 import weft
 from weft.communicators import connected
-from weft.ops.collectives import exchanged_later
+from weft.ops.collectives import started, waited
 
 ranks = connected()
 SHAPE = (4, 3)  # each rank has as many rows as MPI gives all of them parts, with 1, 2 or 4 ranks
@@ -50,9 +50,9 @@ CASES: dict[str, tuple[Callable[[Any], Any], Expected]] = {
         lambda a: shifted(a, -1, False),
     ),
     "later": (lambda x: weft.all_reduce_later(x)[1], lambda a: sum(a)),
-    "gather later": (lambda x: exchanged_later("all_gather", x)[1], np.concatenate),
+    "gather later": (lambda x: waited(started("all_gather", x)), np.concatenate),
     "scatter later": (
-        lambda x: exchanged_later("reduce_scatter", x)[1],
+        lambda x: waited(started("reduce_scatter", x)),
         lambda a: np.split(sum(a), size)[mine],
     ),
     "rank": (lambda x: weft.rank_index(), lambda a: np.array(mine, np.int32)),

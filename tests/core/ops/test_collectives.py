@@ -17,7 +17,7 @@ import weft_array_api
 from weft import plugins
 from weft.communicators import Collective, Request
 from weft.errors import ArgumentError, CheckFailed, CommunicationError, IndexOutOfRange
-from weft.ops.collectives import exchanged_later
+from weft.ops.collectives import started, waited
 from weft.testing.imitation import ImitatedRanks, imitated_ranks
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
@@ -126,8 +126,8 @@ DEPENDENTS = {
     "reduce_scatter": (lambda x: weft.reduce_scatter(x), 1),
     "send_receive": (lambda x: weft.send_receive(x, 2), 1),
     "later": (lambda x: weft.all_reduce_later(x)[1], 3),
-    "gathered_later": (lambda x: exchanged_later("all_gather", x)[1], 3),
-    "scattered_later": (lambda x: exchanged_later("reduce_scatter", x)[1], 1),
+    "gathered_later": (lambda x: waited(started("all_gather", x)), 3),
+    "scattered_later": (lambda x: waited(started("reduce_scatter", x)), 1),
     "broadcast_from": (lambda x: weft.broadcast_from(x, 1), 3),
     "broadcast_from_another": (lambda x: weft.broadcast_from(x, 0), 0),
 }
