@@ -36,7 +36,7 @@ SLOW = frozenset({
     "test_ops_lines", "test_ops_moving", "test_vectorised_access",
     # Programs under mpiexec.
     "test_agreement", "test_data_parallel", "test_kills", "test_mpi", "test_mpi_checkpoints",
-    "test_nccl", "test_popxl_replicas", "test_training", "test_values_of_ranks",
+    "test_nccl", "test_popxl_replicas", "test_sharding", "test_training", "test_values_of_ranks",
     # Pools of processes, processes that are killed, and the whole table saved or exported.
     "test_artefacts", "test_checkpoints", "test_export_source", "test_map",
     # OpenCL's drivers, threads, signals, and forked processes.

@@ -143,7 +143,7 @@ class ShardAxis(Axis):
     """The axis of one of several equal parts of a tensor, each of which one rank has.
 
     The elements of the tensor, in row-major order and padded with zeros to a multiple of the number
-    of ranks, are divided among these in their order. So operands with other axes are refused.
+    of ranks, are divided among these in their order. It aligns with itself alone.
 
     Parameters
     ----------
@@ -523,6 +523,12 @@ def broadcast_axes(left: Axes, right: Axes) -> Axes:
         return left
     if not left:
         return right
+    shard = next((axis for axis in (*left, *right) if isinstance(axis, ShardAxis)), None)
+    if shard is not None:
+        raise AxesError(
+            f"{left} and {right} cannot be aligned: the shard {shard!r} is what one rank has of a "
+            "tensor, so it goes with scalars and other shards of such axes only"
+        )
     if left.is_named != right.is_named:
         raise AxesError(
             f"named axes {left if left.is_named else right} cannot be aligned with positional "

@@ -129,6 +129,11 @@ class CollectiveOp(CommunicationOp):
         (x,) = values
         return connected(self.communicator).run(self.collective, x)
 
+    def write(self, *arrays: Any) -> None:
+        """Run the collective, which receives into the last array."""
+        x, out = arrays
+        connected(self.communicator).run(self.collective, x, out)
+
     def _same(self, kind: type[CollectiveOp], x: TensorOp, **fields: Any) -> TensorOp:
         """Return a collective over the same ranks."""
         return kind(x, communicator=self.communicator, ranks=self.ranks, **fields)

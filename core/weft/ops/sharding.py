@@ -15,7 +15,7 @@ from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, ShardAxis
 from weft.ir.op import explain
 from weft.ir.tensor import TensorOp
-from weft.ops.collectives import started, waited
+from weft.ops.collectives import all_gather
 from weft.ops.comparison import less, where
 from weft.ops.dynamic_slices import dynamic_slice
 from weft.ops.joining import concat, pad
@@ -55,18 +55,13 @@ def without_padding(x: TensorOp, axis: ShardAxis, rank: TensorOp) -> TensorOp:
 
 
 def gathered(shards: Sequence[TensorOp]) -> list[TensorOp]:
-    """Return the whole tensors of shards, which all ranks get.
-
-    They are exchanged in buckets, of which each starts as soon as its shards are there.
-    """
-    started_ones = []
+    """Return the whole tensors of shards, which all ranks get, exchanged in buckets."""
+    wholes: dict[TensorOp, TensorOp] = {}
     for bucket in buckets(shards, BUCKET):
         joined = side_by_side([reshape(shard, (1, shard.axes.size)) for shard in bucket])
         axes = [axis for shard in bucket if (axis := shard_axis(shard)) is not None]
-        started_ones.append((bucket, axes, started("all_gather", joined, axes[0].communicator)))
-    wholes: dict[TensorOp, TensorOp] = {}
-    for bucket, axes, start in started_ones:
-        for shard, axis, part in zip(bucket, axes, columns(waited(start), axes), strict=True):
+        parts = columns(all_gather(joined, communicator=axes[0].communicator), axes)
+        for shard, axis, part in zip(bucket, axes, parts, strict=True):
             flat = reshape(part, (axis.ranks * axis.length,))[: axis.axes.size]
             wholes[shard] = reshape(flat, axis.axes)
     return [wholes[shard] for shard in shards]

@@ -17,6 +17,7 @@ from weft.errors import ArtefactError, ParseError
 from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ops.control import sequential
+from weft.ops.sharding import shard_axis
 from weft.runtime.artefact_files import (
     COMPUTED,
     CONSTANTS,
@@ -56,6 +57,7 @@ def save(computation: Computation, path: str | os.PathLike[str], states: bool) -
         parts = {name: text.encode() for name, text in texts.items()}
         parts[CONSTANTS] = content_of(listings.constants)
         if states:
+            _require_whole(computation.name, graph)
             values = {
                 listings.labels[state]: transformer.get_value(state) for state in graph.states
             }
@@ -74,6 +76,16 @@ def save(computation: Computation, path: str | os.PathLike[str], states: bool) -
             parts |= _program_parts(f"programs/{number}", computation, program, read, document)
     whole = json.dumps(document, indent=1).encode()
     write_parts(path, {DOCUMENT: whole, **parts})
+
+
+def _require_whole(name: str, graph: Graph) -> None:
+    """Raise ArtefactError if a state is a shard: a file would have the values of one rank alone."""
+    for state in graph.states:
+        axis = shard_axis(state)
+        if axis is not None:
+            problem = f"{name} has shards of {axis.ranks} ranks, and a file the states of one"
+            hint = "save it without states=True, and the states by transformer.save_states"
+            raise ArtefactError(state.explain(f"{problem}: {hint}"))
 
 
 def facts(transformer: Any) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 A checkpoint of several ranks is an index, which names the file of each state, and a file of each
 rank. The index is written last and replaces the one before, so that a checkpoint is always whole.
+A state that is a shard is stored whole, so a checkpoint says nothing of how states were sharded.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -15,8 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.communicators.choice import connected
+from weft.communicators.interface import Collective
 from weft.errors import ArgumentError, CheckpointError
 from weft.files import replacing
+from weft.ops.sharding import shard_axis
 from weft.runtime.safetensors_content import arrays_in, content_of
 from weft.support.digest import digest_of
 from weft.text.printer import labels
@@ -38,7 +43,14 @@ def save_states(
 ) -> None:
     """Write the values of states; see `Transformer.save_states`."""
     named = named_states(transformer, states)
-    if communicator is None or communicator.size == 1:
+    ranks = 1 if communicator is None else communicator.size
+    for name, op in named.items():
+        axis = shard_axis(op)
+        if axis is not None and axis.ranks != ranks:
+            problem = f"{name} is 1 of {axis.ranks} shards, and {ranks} ranks save"
+            hint = "call it on all ranks, with communicator=weft.communicators.connected()"
+            raise CheckpointError(op.explain(f"{problem}: {hint}"))
+    if communicator is None or ranks == 1:
         content = content_of({name: transformer.get_value(op) for name, op in named.items()})
         with replacing(path) as file:
             file.write(content)
@@ -62,7 +74,7 @@ def load_states(
         try:
             for name, state in named.items():
                 before[state] = transformer.get_value(state)
-                transformer.set_value(state, found[name])
+                transformer.set_value(state, _part(state, found[name]))
         except BaseException:
             for state, value in before.items():
                 transformer.set_value(state, value)
@@ -147,11 +159,28 @@ def _problems(
     problems = [f"{name} is missing" for name in named if name not in found]
     problems += [f"{name} is no state here" for name in found if name not in named]
     for name in named.keys() & found.keys():
-        value, have = found[name], transformer.state_tensor(named[name])
-        if (value.dtype, value.shape) != (have.dtype, have.shape):
+        value, have = found[name], _type(transformer, named[name])
+        if (value.dtype, value.shape) != have:
             stored = f"{value.dtype} {value.shape}"
-            problems.append(f"{name} is {stored} in the file, and {have.dtype} {have.shape} here")
+            problems.append(f"{name} is {stored} in the file, and {have[0]} {have[1]} here")
     return sorted(problems)
+
+
+def _type(transformer: Transformer, state: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return the dtype and the shape of a state in files, where a shard is stored whole."""
+    tensor, axis = transformer.state_tensor(state), shard_axis(state)
+    return tensor.dtype, tensor.shape if axis is None else axis.axes.shape
+
+
+def _part(state: Any, whole: Array) -> Array:
+    """Return what this rank has of the value of a state in files."""
+    axis = shard_axis(state)
+    if axis is None:
+        return whole
+    padded = np.zeros((axis.ranks, axis.length), whole.dtype)
+    padded.reshape(-1)[: whole.size] = whole.reshape(-1)
+    part: Array = padded[connected(axis.communicator).rank]
+    return part
 
 
 class _Shards:
@@ -164,16 +193,16 @@ class _Shards:
 
     def save(self, transformer: Transformer) -> None:
         """Write the share of this rank, and on the first rank the index, when all shares are."""
-        tensors = {name: transformer.state_tensor(op) for name, op in self.named.items()}
-        owners = self.owners({name: tensor.description.nbytes for name, tensor in tensors.items()})
-        mine = [name for name, owner in owners.items() if owner == self.communicator.rank]
-        types = [(name, tensor.dtype.name, tensor.shape) for name, tensor in tensors.items()]
-        self.agree("the states of a checkpoint", repr(sorted(types)))
+        types = {name: _type(transformer, op) for name, op in self.named.items()}
+        sizes = {name: dtype.itemsize * math.prod(shape) for name, (dtype, shape) in types.items()}
+        owners = self.owners(sizes)
+        said = sorted((name, dtype.name, shape) for name, (dtype, shape) in types.items())
+        self.agree("the states of a checkpoint", repr(said))
         (token, *_) = self.communicator.gather_text(os.urandom(8).hex(), "the name of a checkpoint")
         shard = self.shard(token, self.communicator.rank)
         failure: Exception | None = None
         try:
-            content = content_of({name: transformer.get_value(self.named[name]) for name in mine})
+            content = content_of(self.values(transformer, owners))
             with replacing(shard) as file:
                 file.write(content)
         except Exception as error:
@@ -187,6 +216,23 @@ class _Shards:
         self.all_succeeded("the index", failure, shard)
         if self.communicator.rank == 0:
             _remove_shards(self.path, token)
+
+    def values(self, transformer: Transformer, owners: Mapping[str, int]) -> dict[str, Array]:
+        """Return the values of the states that this rank writes, gathered where they are shards."""
+        found = {}
+        for name, owner in owners.items():
+            state, is_mine = self.named[name], owner == self.communicator.rank
+            axis = shard_axis(state)
+            if axis is None and not is_mine:
+                continue
+            value = transformer.get_value(state)
+            if axis is not None:
+                collective = Collective("all_gather", label=f"{name} of a checkpoint")
+                shards = self.communicator.run(collective, value)
+                value = shards[: axis.axes.size].reshape(axis.axes.shape)
+            if is_mine:
+                found[name] = value
+        return found
 
     def owners(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the rank that writes each state: the largest first, to the one with the least."""

@@ -7,6 +7,7 @@ real ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -283,9 +284,10 @@ def test_a_gradient_that_two_variables_share_and_other_dtypes(ranks: Alike) -> N
     assert [each.dtype for each in found] == ["float32", "float32", "float64"]
 
 
-def test_one_rank_exchanges_nothing() -> None:
+@pytest.mark.parametrize("sharded", [False, True])
+def test_one_rank_exchanges_nothing(sharded: bool) -> None:
     _, loss, weights = network()
-    gradients, variables = weft.data_parallel(loss)
+    gradients, variables = weft.data_parallel(loss, sharded=sharded)
     assert variables == weights
     assert gradients == [weft.deriv(loss, weight) for weight in weights]
 
