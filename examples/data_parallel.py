@@ -115,11 +115,12 @@ TASKS: dict[Model, Callable[[int], Task]] = {
 }
 
 
-def training(task: Task, backend: str | None, learning_rate: float) -> Training:
+def training(task: Task, backend: str | None, learning_rate: float, sharded: bool) -> Training:
     """Return a step that every rank takes with a share of the batch, and the count of steps."""
     taken = weft.persistent_tensor((), "int64", name="steps")
     with weft.saved_user_deps():
-        update = weft.adam(*weft.data_parallel(task.loss), learning_rate=learning_rate)
+        gradients, variables = weft.data_parallel(task.loss, sharded=sharded)
+        update = weft.adam(gradients, variables, learning_rate=learning_rate)
         counted = weft.assign(taken, taken + 1)
         all_writes = weft.doall([update, counted])
     transformer = weft.make_transformer(backend)
@@ -193,6 +194,7 @@ def main(
     batch: Annotated[int, typer.Option(min=1, help="Examples in a step, of all ranks.")] = 64,
     learning_rate: Annotated[float, typer.Option(min=0)] = 0.003,
     seed: Annotated[int, typer.Option(min=0, help="Decides weights and batches.")] = 0,
+    sharded: Annotated[bool, typer.Option(help="Divide Adam's state among the ranks.")] = False,
 ) -> None:
     """Train a model in every process that mpiexec starts, each with a share of the batch."""
     ranks = connected()
@@ -203,7 +205,7 @@ def main(
         checkpoint.mkdir(parents=True, exist_ok=True)
         path = checkpoint / f"{model}.checkpoint"
         task = TASKS[model](seed)
-        run = training(task, backend, learning_rate)
+        run = training(task, backend, learning_rate, sharded)
         transformer = run.step.transformer
         first = restore(run, path, ranks)
         with progress(ranks) as bar:

@@ -124,6 +124,13 @@ def test_another_number_of_ranks_goes_on(whole: Whole, ranks: int, tmp_path: Pat
     assert len(list(tmp_path.iterdir())) == (1 if ranks == 1 else ranks + 1)
 
 
+@pytest.mark.parametrize("whole", ["digits"], indirect=True)
+def test_a_run_with_sharded_state_goes_on_without(whole: Whole, tmp_path: Path) -> None:
+    trained(2, tmp_path, "--steps", str(STEPS // 2), "--sharded")
+    trained(2, tmp_path)
+    assert_same(states(tmp_path, "digits"), whole.states)
+
+
 WRONG = {
     "batch": (("--batch", "63"), "a batch of 63 has no equal shares for 2 ranks"),
     "backend": (("--backend", "nimpy"), "There is no backend named 'nimpy'"),

@@ -54,6 +54,12 @@ def test_arrays_stay_on_the_device_and_the_host_goes_on(kernels: Path) -> None:
     assert all(ended.stdout.count(f"{case} is right") == 2 for case in CASES)
 
 
+@pytest.mark.long
+def test_shards_of_an_optimiser_stay_on_the_device(kernels: Path) -> None:
+    ended = on_pretended(2, kernels, "sharded_steps.py", "cupy", "step")
+    assert ended.returncode == 0, ended.stderr
+
+
 @pytest.mark.parametrize("case", ["hang", "early", *map(long, ("error", "unordered"))])
 def test_what_fails_on_the_device_is_found(case: str, kernels: Path) -> None:
     ended = on_pretended(2, kernels, "nccl_cases.py", case, WEFT_COLLECTIVE_TIMEOUT="2")
