@@ -3,13 +3,16 @@
 Gradients are put into buckets in the order in which the backward pass computes them. The sum of a
 bucket over all ranks is started as soon as its last gradient is there, and waited for where the
 gradients are used. (Li et al., PyTorch Distributed: Experiences on accelerating data parallel
-training, VLDB 2020.)
+training, VLDB 2020.) Nothing is left to compute during the exchange of the last gradient, but its
+own later rows. (Wang et al., Overlap communication with dependent computation via decomposition in
+large deep learning models, ASPLOS 2023.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from weft.communicators.choice import connected
@@ -22,6 +25,7 @@ from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.collectives import started, waited
 from weft.ops.joining import concat
+from weft.ops.linalg import MatmulOp
 from weft.ops.movement import reshape
 from weft.ops.optimizers import check_variables, gradient_for
 from weft.ops.sharding import BUCKET, buckets, columns, rows, side_by_side
@@ -41,12 +45,13 @@ def data_parallel(
     Each rank computes the loss of its own, equally large share of a batch. The result is what
     optimisers take: ``weft.sgd(*weft.data_parallel(loss), learning_rate=0.1)``. By default the
     variables are all that the loss depends on; gradients may be given in place of the loss, as to
-    optimisers. A gradient of `bucket_bytes` or more is exchanged by itself. All gradients are
+    optimisers. A gradient of `bucket_bytes` or more is exchanged by itself; the last one, if it is
+    a product of matrices, is computed and exchanged in parts of so many bytes. All gradients are
     floats. On one rank the gradients are returned as they are.
 
     With `sharded` each rank gets its shard of each mean, a vector with a `ShardAxis`. Optimisers
     keep the state of that shard alone, update it, and gather the variable from all ranks. So their
-    state takes its memory once in all, and not once for each rank.
+    state takes its memory once in all, and not once for each rank. No gradient is divided then.
 
     Raises ArgumentError if there is no variable, or not one gradient for each; with `sharded` also
     AxesError for a gradient of unknown lengths, or one that does not fit its variable.
@@ -60,10 +65,17 @@ def data_parallel(
         check_variables("data_parallel", chosen)
         pairs = zip(chosen, gradients, strict=True)
         gradients = [gradient_for("data_parallel", *pair) for pair in pairs]
-    exchanged = _shards_of_means if sharded else _means
-    means: dict[Op, TensorOp] = {}
-    for bucket in list(buckets(gradients, limit)):
-        means.update(exchanged(bucket, ranks, communicator))
+    parts = {gradient: [gradient] for gradient in gradients}
+    if not sharded:
+        last = max(gradients, key=lambda op: (op.order, op.serial))
+        parts[last] = _parts(last, limit)
+    exchanged = _shards_of_sums if sharded else _sums
+    sums: dict[Op, TensorOp] = {}
+    for bucket in list(buckets(chain(*parts.values()), limit)):
+        sums.update(exchanged(bucket, communicator))
+    means = {
+        gradient: _joined([sums[part] for part in each]) / ranks for gradient, each in parts.items()
+    }
     return [means[gradient] for gradient in gradients], chosen
 
 
@@ -86,33 +98,49 @@ def _gradients(given: Any, variables: Any) -> tuple[list[Any], list[TensorOp]]:
     return chosen, gradients
 
 
-def _means(
-    bucket: list[TensorOp], ranks: int, communicator: str | None
-) -> Iterator[tuple[TensorOp, TensorOp]]:
-    """Yield each gradient of a bucket with its mean over the ranks."""
+def _parts(gradient: TensorOp, limit: int) -> list[TensorOp]:
+    """Return products of so many bytes of rows, for a product of matrices; else the gradient."""
+    is_product = isinstance(gradient, MatmulOp) and len(gradient.axes) == 2
+    if not is_product or not gradient.axes.is_static:
+        return [gradient]
+    x, y = gradient.args
+    length, width = gradient.axes.lengths
+    count = max(1, limit // max(1, width * gradient.dtype.itemsize))
+    if count >= length:
+        return [gradient]
+    with scope.replacing(gradient):
+        return [x[place : place + count] @ y for place in range(0, length, count)]
+
+
+def _joined(parts: list[TensorOp]) -> TensorOp:
+    return parts[0] if len(parts) == 1 else concat(parts)
+
+
+def _sums(bucket: list[TensorOp], communicator: str | None) -> Iterator[tuple[TensorOp, TensorOp]]:
+    """Yield each gradient of a bucket with its sum over the ranks."""
     with _right_after(bucket[-1]):
         flat = [reshape(gradient, (-1,)) for gradient in bucket]
-        joined = flat[0] if len(flat) == 1 else concat(flat)
-        start = started("all_reduce", joined, communicator)
+        start = started("all_reduce", _joined(flat), communicator)
     total = waited(start)
     place: Any = 0
     for gradient in bucket:
         length = gradient.axes.size
-        yield gradient, reshape(total[place : place + length], gradient.axes) / ranks
+        yield gradient, reshape(total[place : place + length], gradient.axes)
         place = place + length
 
 
-def _shards_of_means(
-    bucket: list[TensorOp], ranks: int, communicator: str | None
+def _shards_of_sums(
+    bucket: list[TensorOp], communicator: str | None
 ) -> Iterator[tuple[TensorOp, TensorOp]]:
-    """Yield each gradient of a bucket with this rank's shard of its mean over the ranks."""
+    """Yield each gradient of a bucket with this rank's shard of its sum over the ranks."""
+    ranks = connected(communicator).size
     with _right_after(bucket[-1]):
         joined = side_by_side([rows(gradient, ranks) for gradient in bucket])
         start = started("reduce_scatter", joined, communicator)
     axes = [ShardAxis(gradient.axes, ranks, start.communicator) for gradient in bucket]
     parts = columns(waited(start), axes)
     for gradient, axis, part in zip(bucket, axes, parts, strict=True):
-        yield gradient, reshape(part, Axes((axis,))) / ranks
+        yield gradient, reshape(part, Axes((axis,)))
 
 
 @contextmanager

@@ -210,8 +210,8 @@ def network(depth: int = 4) -> tuple[Any, Any, list[Any]]:
     return x, weft.mean(weft.square(hidden)), weights
 
 
-BUCKETS = {1: 4, 256: 4, 512: 2, 600: 2, 10**9: 1}
-"""The buckets of four gradients of 256 bytes, by their limit."""
+BUCKETS = {1: 3 + 8, 100: 3 + 3, 128: 3 + 2, 256: 4, 512: 2, 600: 2, 10**9: 1}
+"""The buckets of four gradients of 256 bytes, by their limit; the last is divided by its 8 rows."""
 
 
 @pytest.mark.parametrize("limit", BUCKETS)
@@ -268,6 +268,21 @@ def test_the_exchange_overlaps_with_the_backward_pass(backend: str, ranks: Alike
     assert [kinds[start - 1] for start in starts] == ["MatmulOp"] * 4
     assert waits == list(range(waits[0], waits[0] + 4))
     assert waits[0] > products[-1]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_the_last_gradient_is_exchanged_while_it_is_computed(backend: str, ranks: Alike) -> None:
+    x, loss, _ = network(2)
+    means, _ = weft.data_parallel(loss, bucket_bytes=96)
+    computation = weft.make_transformer(backend, cache=False).computation(means, x)
+    computation(np.ones((6, 8), "float32"))
+    steps = computation.plan.steps
+    places = [n for n, step in enumerate(steps) if isinstance(step.op, weft.StartCollectiveOp)]
+    parts = [steps[place - 1].op for place in places]
+    assert [type(part) for part in parts] == [weft.MatmulOp] * 4
+    assert [part.axes.lengths for part in parts] == [(8, 8), (3, 8), (3, 8), (2, 8)]
+    assert places[-1] - places[1] == 4
+    assert len({part.file_info for part in parts}) == 1, "that of the layers"
 
 
 def test_a_gradient_that_two_variables_share_and_other_dtypes(ranks: Alike) -> None:

