@@ -5,7 +5,8 @@ bucket over all ranks is started as soon as its last gradient is there, and wait
 gradients are used. (Li et al., PyTorch Distributed: Experiences on accelerating data parallel
 training, VLDB 2020.) Nothing is left to compute during the exchange of the last gradient, but its
 own later rows. (Wang et al., Overlap communication with dependent computation via decomposition in
-large deep learning models, ASPLOS 2023.)
+large deep learning models, ASPLOS 2023.) Shards of gradients go the
+same way; see `weft.ops.sharding`.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ def data_parallel(
     """
     chosen, gradients = _gradients(loss_or_gradients, variables)
     limit = checked_integer("data_parallel", "bucket_bytes", bucket_bytes, 1)
+    if not isinstance(sharded, bool):
+        problem = f"sharded must be True or False, not {sharded!r}"
+        raise ArgumentError(explain("data_parallel", problem, ()))
     ranks = connected(communicator).size
     if ranks == 1:
         return gradients, chosen

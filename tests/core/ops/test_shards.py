@@ -16,7 +16,7 @@ import weft
 import weft_array_api
 from weft import plugins
 from weft.communicators import connected
-from weft.errors import ArgumentError, ArtefactError, AxesError, CheckpointError
+from weft.errors import ArgumentError, ArtefactError, AxesError, CheckpointError, ParseError
 from weft.testing.imitation import ImitatedRanks, imitated_ranks
 
 
@@ -118,6 +118,10 @@ NO_SHARDS = {
         lambda loss, weights: weft.data_parallel([weft.zeros((2,))], weights[:1], sharded=True),
         "a gradient with Axes.2. does not fit",
     ),
+    "no bool": (
+        lambda loss, weights: weft.data_parallel(loss, sharded=2),
+        "sharded must be True or False, not 2",
+    ),
     "no variable": (
         lambda loss, weights: weft.data_parallel([loss], [loss], sharded=True),
         "is no variable",
@@ -152,6 +156,12 @@ def test_a_shard_prints_and_parses_back(ranks: ImitatedRanks) -> None:
     text = weft.capture([loss, update], [x]).text(full=True)
     assert f"Shard(Axes(8, 8), 3, {ranks.name!r})" in text
     assert weft.parse(text).text(full=True) == text
+
+
+@pytest.mark.parametrize("text", ["Axes(2), 0, 'mpi'", "2, 2, 'mpi'", "Axes(2), -2, 'mpi'", ""])
+def test_text_that_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match="line 2"):
+        weft.parse(f"graph('g')\nstate('w', 'variable', float32(Shard({text})))\nresult()\n")
 
 
 def test_states_of_one_rank_are_no_whole(ranks: ImitatedRanks, tmp_path: Path) -> None:
