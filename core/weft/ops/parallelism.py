@@ -5,8 +5,7 @@ bucket over all ranks is started as soon as its last gradient is there, and wait
 gradients are used. (Li et al., PyTorch Distributed: Experiences on accelerating data parallel
 training, VLDB 2020.) Nothing is left to compute during the exchange of the last gradient, but its
 own later rows. (Wang et al., Overlap communication with dependent computation via decomposition in
-large deep learning models, ASPLOS 2023.) Shards of gradients go the
-same way; see `weft.ops.sharding`.
+large deep learning models, ASPLOS 2023.) For shards of gradients see `weft.ops.sharding`.
 """
 
 from __future__ import annotations
