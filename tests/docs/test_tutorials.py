@@ -22,7 +22,10 @@ CONTINUED = {"transformer.md": "opencl.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_blocks_of_the_page_run(page: Path) -> None:
+def test_blocks_of_the_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where pages write files
     if page.name in CONTINUED.values():
         pytest.skip("runs with the page that it continues")
     scope: dict[str, object] = {}
