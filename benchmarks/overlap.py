@@ -51,9 +51,9 @@ class Case:
 
 CASES = (
     Case("CNN", MODELS["CNN"], 64, 2**14, ONE),
-    Case("MLP of 4 MB, 3 layers", MODELS["MLP of 4 MB"], 256, 2**19, TEN),
+    Case("MLP of 4 MB, 3 layers", MODELS["MLP of 4 MB"], 512, 2**19, TEN),
     Case("MLP of 4 MB, 8 layers", partial(mlp, DEEP), 256, 2**19, TEN),
-    Case("MLP of 40 MB, 4 layers", MODELS["MLP of 40 MB"], 128, 2**22, TEN),
+    Case("MLP of 40 MB, 4 layers", MODELS["MLP of 40 MB"], 192, 2**22, TEN),
     Case("MLP of 40 MB, 4 layers", MODELS["MLP of 40 MB"], 16, 2**22, HUNDRED),
 )
 
