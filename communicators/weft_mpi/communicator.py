@@ -33,9 +33,13 @@ from weft.communicators.interface import (
 from weft.errors import BackendError, CommunicationError
 from weft_mpi.transfers import Transfer
 
-SPINNING = 200e-6
-"""Seconds in which a collective is polled without pauses: most small ones end within."""
+SPINNING = 10e-3
+"""Seconds in which MPI is polled without pauses while the program waits: a collective has several
+rounds of messages, and with pauses each rank would let the other wait in every one of them."""
+LOOKING = 50e-6
+"""The same at the start of a collective: the program may be about to wait."""
 PAUSE = 100e-6
+"""Seconds between looks while the program computes, which needs the core."""
 LISTENING = 0.05
 """Seconds between looks for a rank that has given up."""
 GRACE = 1.0
@@ -51,6 +55,8 @@ class MPICommunicator(Communicator):
     ----------
     timeout
         The seconds that a collective may take, from ``WEFT_COLLECTIVE_TIMEOUT``.
+    spins_until
+        The time until which the thread makes no pauses, since the program waits for it.
     """
 
     def __init__(self, name: str) -> None:
@@ -66,6 +72,7 @@ class MPICommunicator(Communicator):
         self._rank, self._size = self._world.rank, self._world.size
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._failure = ""
+        self.spins_until = 0.0
         self._process = os.getpid()
         threading.Thread(target=self._work, name="weft-mpi", daemon=True).start()
         sys.excepthook = _AbortingHook(self, sys.excepthook)
@@ -85,7 +92,7 @@ class MPICommunicator(Communicator):
         """Hand a collective to the thread that runs all of them."""
         if self._failure:
             raise CommunicationError(f"no collective can follow one that failed: {self._failure}")
-        job = _Job(collective, x, out, self.timeout)
+        job = _Job(self, collective, x, out, self.timeout)
         self._jobs.put(job)
         return job
 
@@ -100,7 +107,7 @@ class MPICommunicator(Communicator):
         if os.getpid() != self._process:  # a fork is no rank, and has no thread for MPI
             return
         if self._size > 1:
-            end = _Job(Collective("all_reduce"), np.zeros(1), np.zeros(1), math.inf)
+            end = _Job(self, Collective("all_reduce"), np.zeros(1), np.zeros(1), math.inf)
             end.label = "the end of its program"
             self._jobs.put(end)
             end.ended.wait()
@@ -147,7 +154,7 @@ class MPICommunicator(Communicator):
         start = heard = time.monotonic()
         while not MPI.Request.Testall(requests):
             now = time.monotonic()
-            if now - start < SPINNING:
+            if now < max(self.spins_until, start + LOOKING):
                 os.sched_yield()
                 continue
             if now > until:
@@ -187,7 +194,15 @@ class MPICommunicator(Communicator):
 class _Job(Request):
     """A collective that waits for its turn on the thread, runs there, or has ended."""
 
-    def __init__(self, collective: Collective, x: Array, out: Array, timeout: float) -> None:
+    def __init__(
+        self,
+        communicator: MPICommunicator,
+        collective: Collective,
+        x: Array,
+        out: Array,
+        timeout: float,
+    ) -> None:
+        self.communicator = communicator
         self.collective = collective
         self.x = x
         self.out = out
@@ -198,7 +213,9 @@ class _Job(Request):
         self.ended = threading.Event()
 
     def wait(self) -> None:
+        self.communicator.spins_until = time.monotonic() + SPINNING
         self.ended.wait()
+        self.communicator.spins_until = 0.0
         if self.failure:
             raise CommunicationError(self.failure)
 
