@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-import weft_array_api
 from weft.errors import GradientError
 from weft.ops.calls import call_op
 
@@ -22,15 +21,10 @@ Function = Callable[[Any, Any], Any]
 
 
 @pytest.fixture(params=["numpy", "opencl", "array"])
-def transformer(request: pytest.FixtureRequest) -> Any:
-    if request.param == "array":
-        with weft_array_api.ArrayTransformer(np) as made:
-            yield made
-        return
-    if not weft.plugins.backend_status(request.param).usable:
-        pytest.skip(f"{request.param} is not usable here")
-    with weft.make_transformer(request.param) as made:
-        yield made
+def transformer(
+    request: pytest.FixtureRequest, transformer_of: Callable[[str], weft.Transformer]
+) -> weft.Transformer:
+    return transformer_of(request.param)
 
 
 def graph_of(function: Function, name: str) -> weft.Graph:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
-import weft_array_api
 from weft.ir.effects import without_effects
 from weft.ops.calls import call_op
 from weft.ops.control import EffectOp
@@ -32,14 +31,10 @@ def nothing_seen() -> None:
 
 
 @pytest.fixture(params=["numpy", "array"])
-def transformer(request: pytest.FixtureRequest) -> Iterator[Any]:
-    made = (
-        weft_array_api.ArrayTransformer(np)
-        if request.param == "array"
-        else weft.make_transformer("numpy")
-    )
-    with made:
-        yield made
+def transformer(
+    request: pytest.FixtureRequest, transformer_of: Callable[[str], weft.Transformer]
+) -> weft.Transformer:
+    return transformer_of(request.param)
 
 
 def graph_of(function: Callable[[Any], Any], name: str) -> weft.Graph:

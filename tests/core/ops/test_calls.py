@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,10 @@ W = np.full(4, 0.5, np.float32)
 
 
 @pytest.fixture(params=["numpy", "opencl", "array"])
-def transformer(request: pytest.FixtureRequest) -> Any:
-    if request.param == "array":
-        with weft_array_api.ArrayTransformer(np) as made:
-            yield made
-        return
-    if not weft.plugins.backend_status(request.param).usable:
-        pytest.skip(f"{request.param} is not usable here")
-    with weft.make_transformer(request.param) as made:
-        yield made
+def transformer(
+    request: pytest.FixtureRequest, transformer_of: Callable[[str], weft.Transformer]
+) -> weft.Transformer:
+    return transformer_of(request.param)
 
 
 def tensors() -> tuple[Any, Any]:

@@ -6,15 +6,13 @@ real ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
-import weft_array_api
-from weft import plugins
 from weft.communicators import Collective, Request
 from weft.errors import ArgumentError, CheckFailed, CommunicationError, IndexOutOfRange
 from weft.ops.collectives import started, waited
@@ -58,15 +56,10 @@ def ranks() -> Iterator[Alike]:
 
 
 @pytest.fixture(params=["numpy", "native", "opencl", "array"])
-def transformer(request: pytest.FixtureRequest) -> Iterator[weft.Transformer]:
-    if request.param == "array":
-        with weft_array_api.ArrayTransformer(np) as made:
-            yield made
-        return
-    if not plugins.backend_status(request.param).usable:
-        pytest.skip(f"{request.param} is not usable here")
-    with weft.make_transformer(request.param) as made:
-        yield made
+def transformer(
+    request: pytest.FixtureRequest, transformer_of: Callable[[str], weft.Transformer]
+) -> weft.Transformer:
+    return transformer_of(request.param)
 
 
 def test_all_run_in_the_order_of_building_whoever_uses_them(

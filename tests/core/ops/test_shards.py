@@ -5,7 +5,7 @@ The ranks here are imitated, and have all the same; `tests/communicators` has re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 
 import weft
-import weft_array_api
-from weft import plugins
 from weft.communicators import connected
 from weft.errors import ArgumentError, ArtefactError, AxesError, CheckpointError, ParseError
 from weft.testing.imitation import ImitatedRanks, imitated_ranks
@@ -33,15 +31,10 @@ def ranks() -> Iterator[ImitatedRanks]:
 
 
 @pytest.fixture(params=["numpy", "native", "opencl", "array"])
-def transformer(request: pytest.FixtureRequest) -> Iterator[weft.Transformer]:
-    if request.param == "array":
-        with weft_array_api.ArrayTransformer(np) as made:
-            yield made
-        return
-    if not plugins.backend_status(request.param).usable:
-        pytest.skip(f"{request.param} is not usable here")
-    with weft.make_transformer(request.param) as made:
-        yield made
+def transformer(
+    request: pytest.FixtureRequest, transformer_of: Callable[[str], weft.Transformer]
+) -> weft.Transformer:
+    return transformer_of(request.param)
 
 
 def network(depth: int = 4) -> tuple[Any, Any, list[Any]]:
