@@ -291,6 +291,18 @@ def test_a_gradient_that_two_variables_share_and_other_dtypes(ranks: Alike) -> N
     assert [each.dtype for each in found] == ["float32", "float32", "float64"]
 
 
+def test_two_exchanges_of_a_gradient_keep_their_lines(ranks: Alike) -> None:
+    x, loss, _ = network(2)
+    whole, _ = weft.data_parallel(loss)
+    shards, _ = weft.data_parallel(loss, sharded=True)
+    ops = weft.capture([*whole, *shards], [x]).ops
+    starts = {op.file_info for op in ops if isinstance(op, weft.StartCollectiveOp)}
+    assert len(starts) == 2
+    # The cache stores the line of an op as its place in program order.
+    line_at = {op.order: op.file_info for op in ops}
+    assert [line_at[op.order] for op in ops] == [op.file_info for op in ops]
+
+
 @pytest.mark.parametrize("sharded", [False, True])
 def test_one_rank_exchanges_nothing(sharded: bool) -> None:
     _, loss, weights = network()

@@ -111,6 +111,10 @@ NO_SHARDS = {
         lambda loss, weights: weft.data_parallel([weft.zeros((2,))], weights[:1], sharded=True),
         "a gradient with Axes.2. does not fit",
     ),
+    "a shard": (
+        of_shards(lambda g, w: weft.data_parallel(g, w)),
+        "a gradient is the shard 1/3 of .8, 8. on imitated.* already",
+    ),
     "no bool": (
         lambda loss, weights: weft.data_parallel(loss, sharded=2),
         "sharded must be True or False, not 2",
