@@ -44,12 +44,13 @@ def compiling(
     So are the initial values of their states, but for those that `were_set` to another value since.
     With a cache, rank 0 compiles first, and the others find what it has stored.
 
-    Raises CommunicationError on all ranks if they compile different graphs or have different
-    initial values, and on the others if rank 0 cannot compile its own.
+    Raises CommunicationError on all ranks if they compile different graphs, have different initial
+    values, or are not as many as a graph was built for, and on the others if rank 0 cannot compile
+    its own.
     """
     shared: dict[str, list[Program]] = {}
     for program in programs:
-        for name in _communicators(program.captured):
+        for name in sorted({op.communicator for op in _exchanges(program.captured)}):
             shared.setdefault(name, []).append(program)
     several = [
         (connected(name), found) for name, found in shared.items() if connected(name).size > 1
@@ -57,6 +58,8 @@ def compiling(
     for ranks, found in several:
         for program in found:
             _compare(ranks, program, were_set)
+    for program in programs:
+        _require_ranks(program)
     # All ranks have to know whether they take turns: one may have no cache.
     if not several or "no" in several[0][0].gather_text("yes" if is_cached else "no", "a cache"):
         yield
@@ -80,10 +83,19 @@ def compiling(
         ranks.gather_text(failure, label)
 
 
-def _communicators(graph: Graph) -> list[str]:
-    """Return the names of the communicators that a graph, or one that it calls, uses."""
+def _exchanges(graph: Graph) -> Iterator[CommunicationOp]:
+    """Yield the ops of a graph, and of those that it calls, which exchange tensors."""
     ops = (op for each in called_graphs(graph, own=True) for op in each.ops)
-    return sorted({op.communicator for op in ops if isinstance(op, CommunicationOp)})
+    return (op for op in ops if isinstance(op, CommunicationOp))
+
+
+def _require_ranks(program: Program) -> None:
+    """Raise CommunicationError for a program that was built for another number of ranks."""
+    for op in _exchanges(program.captured):
+        size = connected(op.communicator).size
+        if op.ranks != size:
+            problem = f"was built for {op.ranks} ranks, but {op.communicator!r} has {size} here"
+            raise CommunicationError(op.explain(f"{problem}: start as many, or build it anew"))
 
 
 def _compare(ranks: Communicator, program: Program, were_set: Container[Any]) -> None:

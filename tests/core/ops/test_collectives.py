@@ -303,6 +303,15 @@ def test_two_exchanges_of_a_gradient_keep_their_lines(ranks: Alike) -> None:
     assert [line_at[op.order] for op in ops] == [op.file_info for op in ops]
 
 
+def test_a_graph_for_another_number_of_ranks_is_refused(transformer: weft.Transformer) -> None:
+    x = weft.placeholder(X.shape)
+    with imitated_ranks(3) as ranks:
+        total = weft.AllReduceOp(x, communicator=ranks.name, ranks=2, reduction="sum")
+        message = r"AllReduceOp.* was built for 2 ranks, but 'imitated.*' has 3(?s:.*)test_collec"
+        with pytest.raises(CommunicationError, match=message):
+            transformer.computation(total, x)(X)
+
+
 @pytest.mark.parametrize("sharded", [False, True])
 def test_one_rank_exchanges_nothing(sharded: bool) -> None:
     _, loss, weights = network()
