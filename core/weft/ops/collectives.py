@@ -29,6 +29,7 @@ from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
+from weft.ops.arguments import checked_integer
 from weft.ops.arrangement import moveaxis
 from weft.ops.comparison import equal, where
 from weft.ops.elementwise import cast, divide
@@ -482,7 +483,8 @@ def reduce_scatter(
 
 def broadcast_from(x: Any, root: int = 0, communicator: str | None = None) -> TensorOp:
     """Return the tensor that one rank has, on all ranks; raises ArgumentError for no such rank."""
-    return BroadcastFromOp(as_op(x), root=int(root), **_over(communicator))
+    number = checked_integer("broadcast_from", "root", root)
+    return BroadcastFromOp(as_op(x), root=number, **_over(communicator))
 
 
 def all_to_all(x: Any, axis: Any = 0, communicator: str | None = None) -> TensorOp:
@@ -500,9 +502,10 @@ def send_receive(
     """Send a tensor to the rank `offset` above, and return that of the rank as much below.
 
     After the last rank comes the first. With ``wraps=False`` nothing comes after it, and ranks
-    that nobody sends to get zeros.
+    that nobody sends to get zeros. Raises ArgumentError for an offset that is no whole number.
     """
-    return SendReceiveOp(as_op(x), offset=int(offset), wraps=bool(wraps), **_over(communicator))
+    number = checked_integer("send_receive", "offset", offset)
+    return SendReceiveOp(as_op(x), offset=number, wraps=bool(wraps), **_over(communicator))
 
 
 def _along(axis: Any, x: TensorOp, collective: Any) -> TensorOp:

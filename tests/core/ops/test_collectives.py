@@ -330,6 +330,13 @@ def test_a_rank_that_is_not_there_is_refused(root: int, ranks_there: int) -> Non
         weft.broadcast_from(x, root)
 
 
+@pytest.mark.parametrize("number", [0.5, True, "1"])
+@pytest.mark.parametrize("function", [weft.broadcast_from, weft.send_receive])
+def test_a_rank_is_a_whole_number(function: Callable[..., Any], number: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"must be a whole number, not {number!r}"):
+        function(weft.placeholder((4,)), number)
+
+
 def test_nan_is_not_searched_for_where_other_ranks_would_have_to_join(
     ranks: Alike, monkeypatch: pytest.MonkeyPatch
 ) -> None:
