@@ -19,6 +19,7 @@ from weft.files import replacing
 from weft.ir.axes import Axes
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
+from weft.ops.collectives import communications
 from weft.plan.plan import ARENA, CONSTANT, STATE
 from weft.support.quoting import harmless
 from weft_numpy.blocks import Code, Linked
@@ -119,6 +120,9 @@ class _Writer:
     def text(self) -> str:
         code: Code = self.program.code
         graph = self.program.captured
+        exchange = next(communications(graph), None)
+        if exchange is not None:
+            raise BackendError(exchange.explain("NumPy alone has no ranks to exchange with"))
         for op in (*graph.inputs, *graph.outputs):
             self.dtype(op.dtype)
         linked = Linked(code, SCOPE, self.program.name)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft import Graph
 from weft.communicators import connected, default_name
-from weft.ir.graph import called_graphs
-from weft.ops.collectives import CommunicationOp
+from weft.ops.collectives import communications
 from weft_popxl.arguments import whole
 from weft_popxl.context import get_ir
 from weft_popxl.errors import NotProvided, popart_exception, refuse_type, refuse_value
@@ -119,8 +118,7 @@ def require_ranks(ir: Ir, graph: Graph) -> None:
 
     `graph` is the captured main graph. A program of one replica without collectives needs none.
     """
-    ops = [op for each in called_graphs(graph, own=True) for op in each.ops]
-    needed = {(op.communicator, op.ranks) for op in ops if isinstance(op, CommunicationOp)}
+    needed = {(op.communicator, op.ranks) for op in communications(graph)}
     if ir.replication_factor > 1:
         needed.add((default_name(), ir.replication_factor))
     for name, replicas in needed:

@@ -46,7 +46,7 @@ def test_every_op_of_the_table_is_exported(row: Any, tmp_path: Path) -> None:
     with weft.make_transformer("numpy") as transformer:
         computation = transformer.computation(case.results, *case.placeholders)
         if communicates(computation):
-            with pytest.raises(BackendError, match="cannot be exported as source"):
+            with pytest.raises(BackendError, match=r"as source: \w+: NumPy alone has no ranks"):
                 computation.export_source(tmp_path / "a.py")
             assert not list(tmp_path.iterdir())
             return

@@ -17,8 +17,8 @@ from typing import Any, Self
 from weft.distributed.counters import counters_of
 from weft.distributed.worker import Job, Outcome, run_batch
 from weft.errors import ArgumentError, BatchError, WorkerError
-from weft.ir.graph import Graph, called_graphs
-from weft.ops.collectives import CommunicationOp
+from weft.ir.graph import Graph
+from weft.ops.collectives import communications
 from weft.report.progress import Stage
 from weft.runtime.artefact_loading import read_graph
 from weft.runtime.computation import Computation
@@ -112,8 +112,7 @@ def _require_independent(graph: Graph, name: str) -> None:
             f"{name} writes states ({', '.join(written[:8])}), so its results would depend on the "
             "worker that computes them: map a computation that writes none, but counts of its calls"
         )
-    ops = (op for each in called_graphs(graph, own=True) for op in each.ops)
-    shared = next((op for op in ops if isinstance(op, CommunicationOp) and op.ranks > 1), None)
+    shared = next((op for op in communications(graph) if op.ranks > 1), None)
     if shared is not None:
         problem = f"{name} takes part in collectives, and the workers of an executor are no ranks"
         raise ArgumentError(shared.explain(f"{problem}: map a computation without them"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -27,6 +28,7 @@ from weft.errors import ArgumentError, AxesError, CommunicationError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
+from weft.ir.graph import Graph, called_graphs
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_integer
@@ -367,6 +369,12 @@ class _Started:
 
 
 _started = _Started()
+
+
+def communications(graph: Graph) -> Iterator[CommunicationOp]:
+    """Yield the ops of a graph, and of those that it calls, that a communicator computes."""
+    ops = (op for each in called_graphs(graph, own=True) for op in each.ops)
+    return (op for op in ops if isinstance(op, CommunicationOp))
 
 
 def _exchanged_axes(kind: Kind, x: TensorOp, ranks: int) -> Axes:

@@ -22,7 +22,7 @@ from weft.ir import scope
 from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
 from weft.ir.storage import constant
-from weft.ops.collectives import BroadcastFromOp, CommunicationOp
+from weft.ops.collectives import BroadcastFromOp, communications
 from weft.ops.control import sequential
 from weft.support.digest import digest_of
 from weft.transforms.capture import capture
@@ -50,7 +50,7 @@ def compiling(
     """
     shared: dict[str, list[Program]] = {}
     for program in programs:
-        for name in sorted({op.communicator for op in _exchanges(program.captured)}):
+        for name in sorted({op.communicator for op in communications(program.captured)}):
             shared.setdefault(name, []).append(program)
     several = [
         (connected(name), found) for name, found in shared.items() if connected(name).size > 1
@@ -83,15 +83,9 @@ def compiling(
         ranks.gather_text(failure, label)
 
 
-def _exchanges(graph: Graph) -> Iterator[CommunicationOp]:
-    """Yield the ops of a graph, and of those that it calls, which exchange tensors."""
-    ops = (op for each in called_graphs(graph, own=True) for op in each.ops)
-    return (op for op in ops if isinstance(op, CommunicationOp))
-
-
 def _require_ranks(program: Program) -> None:
     """Raise CommunicationError for a program that was built for another number of ranks."""
-    for op in _exchanges(program.captured):
+    for op in communications(program.captured):
         size = connected(op.communicator).size
         if op.ranks != size:
             problem = f"was built for {op.ranks} ranks, but {op.communicator!r} has {size} here"

@@ -16,12 +16,12 @@ import numpy as np
 from weft.errors import ArgumentError, CheckFailed
 from weft.ir import dtypes, scope
 from weft.ir.effects import without_effects
-from weft.ir.graph import Graph, called_graphs
+from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ops import reduction
-from weft.ops.collectives import CommunicationOp
+from weft.ops.collectives import communications
 from weft.ops.comparison import where
 from weft.ops.graph_ops import GraphsOp
 from weft.ops.rounding import isinf, isnan
@@ -135,8 +135,7 @@ SHARED = "other ranks take part in it, and not in a search for NaN: search with 
 
 def _shared_op(graph: Graph) -> Op | None:
     """Return an op of a graph, or of one that it calls, in which other ranks take part."""
-    ops = (op for each in called_graphs(graph, own=True) for op in each.ops)
-    return next((op for op in ops if isinstance(op, CommunicationOp) and op.ranks > 1), None)
+    return next((op for op in communications(graph) if op.ranks > 1), None)
 
 
 class _Instrumented(NamedTuple):
