@@ -13,7 +13,7 @@ def host_dialect(lanes: int) -> Dialect:
     return Dialect(
         name="C",
         prelude=f"#define LANES {lanes}\n{prelude}",
-        head="static void {name}({parameters}, const i64 item, const i64 items)",
+        head="static NOINLINE void {name}({parameters}, const i64 item, const i64 items)",
         aligned="__attribute__((aligned({bytes})))",
         has_vectors=True,
     )

@@ -38,7 +38,10 @@ def portable_dialect() -> Dialect:
     return Dialect(
         name="C11",
         prelude=files("weft_native").joinpath("portable.h").read_text(encoding="utf-8"),
-        head="static void {name}({parameters}, UNUSED const i64 item, UNUSED const i64 items)",
+        head=(
+            "static NOINLINE void {name}"
+            "({parameters}, UNUSED const i64 item, UNUSED const i64 items)"
+        ),
         aligned="",
     )
 

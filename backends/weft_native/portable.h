@@ -6,8 +6,11 @@
 #if defined(__GNUC__)
 #define UNUSED __attribute__((unused))
 #define ANY_TYPE __attribute__((may_alias))
+/* Of kernels, as in prelude.h. */
+#define NOINLINE __attribute__((noinline))
 #else
 #define UNUSED
+#define NOINLINE
 #define ANY_TYPE
 #endif
 /* Buffers hold values of different types in turn. */

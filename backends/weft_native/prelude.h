@@ -8,6 +8,9 @@ typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64
 typedef uint8_t u8; typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64;
 typedef float f32; typedef double f64;
 #define FUNCTION static inline __attribute__((always_inline))
+/* Of kernels: GCC 12.2 reads elements before they are written where it inlines a kernel whose
+   arguments are parts of one buffer. */
+#define NOINLINE __attribute__((noinline))
 #define GLOBAL
 #define LOCAL
 #define GLOBAL_ID item

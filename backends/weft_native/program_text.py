@@ -139,8 +139,8 @@ class ProgramText:
                 continue
             unit = sizes.index(min(sizes))
             sizes[unit] += len(text)
-            shared = text.replace(f"static void {name}(", f"void {name}(", 1)
-            start = shared.index(f"void {name}(")
+            shared = text.replace(f"static NOINLINE void {name}(", f"NOINLINE void {name}(", 1)
+            start = shared.index(f"NOINLINE void {name}(")
             head = shared[start : shared.index(" {", start)]
             text = f"#if UNIT == {unit}\n{shared}\n#else\n{head};\n#endif\n"
             yield Section(name, text, locations)

@@ -1,9 +1,10 @@
 """The communicator: one thread makes all calls of MPI, in the order in which they are asked for.
 
-So a collective advances while the program computes, and waiting has an end: the thread polls, with
-pauses, up to the time limit. Before each collective the ranks compare what they are about to do.
-When the limit has passed, the ranks that wait tell each other for what, and all of them fail. A
-rank that ends waits for the others in a last collective, so that they notice if it ends too early.
+So a collective advances while the program computes, and waiting has an end: the thread polls up to
+the time limit, with pauses while the program computes. Before each collective the ranks compare
+what they are about to do. When the limit has passed, the ranks that wait tell each other for what,
+and all of them fail. A rank that ends waits for the others in a last collective, so that they
+notice if it ends too early.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -311,3 +312,29 @@ def test_a_program_text_counts_host_calls(transformer: NativeTransformer) -> Non
 def test_memory_that_does_not_exist_is_refused(transformer: NativeTransformer) -> None:
     with pytest.raises(BackendError, match="this machine"):
         transformer.device.memory(1 << 60, "a test")
+
+
+def test_kernels_on_parts_of_one_buffer_wait_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a program from the cache are, whose arena is one buffer."""
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    shapes = (2, 9, 4, 8), (2, 3, 6, 8), (2, 3, 6, 8)
+    arrays = [RANDOM.random(shape, "f4") for shape in shapes]
+
+    def repeated(x: Any) -> Any:
+        wide = weft.broadcast_to(weft.reshape(x, (2, 3, 1, 6, 8)), (2, 3, 3, 6, 8))
+        return weft.reshape(wide, (2, 9, 6, 8))
+
+    def attention(backend: str) -> Any:
+        q, k, v = (weft.placeholder(shape) for shape in shapes)
+        scale = weft.constant(np.array([0.6], "f4"))
+        keys = weft.transpose(repeated(k), (0, 1, 3, 2)) * scale
+        scores = weft.matmul(q * scale, keys) + weft.constant(np.zeros((4, 6), "f4"))
+        result = weft.matmul(weft.softmax(scores, 3), repeated(v))
+        with weft.make_transformer(backend) as transformer:
+            return transformer.computation(result, q, k, v)(*arrays)
+
+    wanted = attention("numpy")
+    for _ in range(2):
+        np.testing.assert_allclose(attention("native"), wanted, 1e-5)

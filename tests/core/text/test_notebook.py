@@ -150,12 +150,13 @@ def test_a_long_graph_is_cut_and_counted() -> None:
 def test_reprs_say_what_and_where() -> None:
     n = weft.Axis(None, "N")
     x = weft.placeholder([n, weft.Axis(3, "C")], name="x")
-    y, line = weft.tanh(x).named("y"), sys._getframe().f_lineno
-    assert repr(y) == f"<TanhOp(y): float32(N, C=3), test_notebook.py:{line}>"
-    write = weft.assign(weft.variable([2], name="w"), 0.0).named("write")
-    assert repr(write) == f"<AssignOp(write), test_notebook.py:{line + 2}>"
+    # Names that no op of another test has, since a name that is in use gets a number.
+    y, line = weft.tanh(x).named("squashed"), sys._getframe().f_lineno
+    assert repr(y) == f"<TanhOp(squashed): float32(N, C=3), test_notebook.py:{line}>"
+    write = weft.assign(weft.variable([2], name="w"), 0.0).named("overwritten")
+    assert repr(write) == f"<AssignOp(overwritten), test_notebook.py:{line + 2}>"
     page = shown(y)
-    for part in ("TanhOp y", "float32(N, C=3)", f"test_notebook.py:{line}", ".named", "x"):
+    for part in ("TanhOp squashed", "float32(N, C=3)", f"test_notebook.py:{line}", ".named", "x"):
         assert part in page.text
 
 

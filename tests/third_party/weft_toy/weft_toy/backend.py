@@ -87,7 +87,7 @@ def iota(op: Any) -> Array:
 
 
 def on_host(op: Op, *args: Array) -> Any:
-    """Let the op compute itself, as a backend without linear algebra may."""
+    """Let the op compute itself, as a backend without linear algebra may, and as collectives do."""
     return op.reference(*args)
 
 
@@ -143,6 +143,7 @@ PRIMITIVES: dict[type[Op], Rule] = {
     ops.BroadcastOp: view,
     ops.CastOp: lambda op, x: x.astype(op.dtype),
     ops.CholeskyOp: on_host,
+    ops.CommunicationOp: on_host,
     ops.ComplexOp: complex_of,
     ops.ConcatOp: lambda op, *xs: np.concatenate(xs, op.position),
     ops.ContiguousOp: plain(np.copy),
@@ -219,7 +220,7 @@ def runner(program: Program, steps: Sequence[Step]) -> Callable[..., None]:
         with np.errstate(all="ignore"):
             for step, rule in work:
                 value = rule(step.op, *map(find, step.op.args, step.args))
-                if not step.op.has_effect:
+                if value is not None:
                     find(step.op, step.out)[...] = value
 
     return run
