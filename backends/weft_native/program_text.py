@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from weft.ir.description import TensorDescription
-from weft.plan.plan import INPUT, RESULT, Buffer
+from weft.plan.plan import ARENA, INPUT, RESULT, Buffer
 from weft.report.recorder import RESUMED
 from weft.support.source import Location
 from weft_c.matmul import blas
@@ -65,7 +65,8 @@ class ProgramText:
     is_whole
         Whether one call runs the whole program, because no host work stands between segments.
     buffers
-        The number of each buffer in the table of addresses; None stands for the error words.
+        The number of each buffer in the table of addresses, where the arena is one buffer; None
+        stands for the error words.
     segments
         All segments, those inside loops and conditionals included; functions have their numbers.
     launches
@@ -79,6 +80,7 @@ class ProgramText:
         self.recorder = group.recorder
         self.arrays = len(group.program.captured.inputs) + len(group.program.captured.outputs)
         self.buffers: dict[Buffer | None, int] = {}
+        self._arena: Buffer | None = None
         self.segments = list(_all_segments(group.segments))
         self.is_whole = not any(isinstance(each.host, HostCall) for each in self.segments)
         self.launches: dict[int, int] = {}
@@ -101,6 +103,9 @@ class ProgramText:
         if layout is not None and layout.base.kind in (INPUT, RESULT):
             return self.group.array_number(layout)
         base = None if layout is None else layout.base
+        if base is not None and base.kind == ARENA:
+            # All of the arena is one buffer, as it is in a program that the cache restores.
+            base = self._arena = self._arena or base
         return self.arrays + self.buffers.setdefault(base, len(self.buffers))
 
     def text(self, processors: int = 1) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.cache import compile_cache
 
 
 @pytest.mark.parametrize("backend", ["native", "opencl"])
@@ -28,3 +29,33 @@ def test_a_program_with_packed_constants_is_found_again(backend, tmp_path, monke
             assert computation.program.is_restored is is_restored
             assert "convolution" in computation.source
     np.testing.assert_array_equal(found[0], found[1])
+
+
+
+def _training_step():
+    """Return a program with many values in the arena: a step of a small network."""
+    random = np.random.default_rng(0)
+    x = weft.placeholder((16, 20))
+    values = [random.standard_normal(shape).astype("float32") for shape in ((20, 30), (30, 20))]
+    weights = [weft.variable(each.shape, initial_value=each) for each in values]
+    y = x
+    for weight in weights * 2:
+        y = weft.softmax(weft.tanh(y @ weight), 1)
+    step = weft.sgd(weft.sum(weft.square(y - x)), learning_rate=0.1)
+    return [y, step], x, random.standard_normal((16, 20)).astype("float32")
+
+
+@pytest.mark.parametrize("backend", ["native", "opencl"])
+def test_a_restored_program_has_the_text_that_was_compiled(backend, tmp_path, monkeypatch):
+    monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
+    found = []
+    for is_restored in (False, True):
+        compile_cache._memory.contents.clear()
+        compile_cache._memory.held = 0
+        results, x, given = _training_step()
+        with weft.make_transformer(backend, cache=tmp_path) as transformer:
+            computation = transformer.computation(results, x)
+            computed, _ = computation(given)
+            assert computation.program.is_restored is is_restored
+            found.append((computation.source, computed.tobytes()))
+    assert found[0] == found[1]
