@@ -6,7 +6,7 @@ is, and a broadcast zero stays a view.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from math import prod
 from typing import Any
 
@@ -33,24 +33,37 @@ class ConstantFolding(GraphPass):
     """Evaluate ops of constants at compile time."""
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
-        """Fold in one sweep, operands first."""
-        return graph.rewrite(_folded)
+        """Fold in one sweep, operands first; ops that are equal become one constant."""
+        known: dict[Hashable, Op] = {}
+
+        def folded(op: Op) -> Op:
+            if not _is_folded(op):
+                return op
+            key = (type(op), op.args, op.attribute_key)
+            found = known.get(key)
+            if found is None:
+                found = known[key] = _constant(op)
+            return found
+
+        return graph.rewrite(folded)
 
 
-def _folded(op: Op) -> Op:
+def _is_folded(op: Op) -> bool:
     if op.is_constant or op.has_effect or isinstance(op, _KEPT):
-        return op
+        return False
     operands = []
     for arg in op.args:
         source = arg.args[0] if isinstance(arg, BroadcastOp) else arg
         if not source.is_constant:
-            return op
+            return False
         operands.append(source)
     if not op.is_tensor or not op.axes.is_static:
-        return op
-    size = op.axes.size * op.dtype.itemsize
-    if size > max([SMALL, *(2 * _held(arg.const) for arg in operands)]):
-        return op
+        return False
+    size: int = op.axes.size * op.dtype.itemsize
+    return size <= max([SMALL, *(2 * _held(arg.const) for arg in operands)])
+
+
+def _constant(op: Op) -> Op:
     with NeedsMemory(op.explain("its value is constant")):
         with np.errstate(all="ignore"):
             value = op.reference(*(_value(arg) for arg in op.args))

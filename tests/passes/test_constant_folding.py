@@ -26,3 +26,13 @@ def test_a_result_takes_no_more_memory_than_its_operands(name):
     with weft.make_transformer("numpy") as transformer:
         folded = ConstantFolding().do_pass(capture([build()], ()), transformer.target)
     assert folded.outputs[0].is_constant == is_folded
+
+
+def test_equal_ops_become_one_constant():
+    given = weft.constant(np.arange(12.0))
+    results = [weft.tanh(weft.exp(given)) for _ in range(3)] + [weft.tanh(given)]
+    with weft.make_transformer("numpy") as transformer:
+        folded = ConstantFolding().do_pass(capture(results, ()), transformer.target)
+    first, second, third, other = folded.outputs
+    assert first.is_constant
+    assert first is second is third is not other
