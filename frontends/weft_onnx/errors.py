@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.errors import GraphError, ParseError
+from weft.ir.op import Op
 from weft.support.quoting import harmless
 
 
@@ -33,3 +34,17 @@ class UnsupportedNodes(GraphError):
             for domain, op, opset, nodes in self.missing
         ]
         super().__init__("\n".join(["The model has ops that weft does not know:", *lines]))
+
+
+class UndeterminedGraph(NodeError):
+    """A graph depends on values that only a call computes.
+
+    Attributes
+    ----------
+    inputs
+        The placeholders that these values depend on.
+    """
+
+    def __init__(self, problem: str, inputs: Iterable[Op]) -> None:
+        self.inputs = tuple(inputs)
+        super().__init__(problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,17 @@ from onnx import defs
 import weft
 from weft.errors import ArgumentError
 from weft.ir.op import Op
+from weft.ir.storage import AssignableTensorOp
+from weft.ir.traversal import postorder
 from weft.runtime.transformer import Transformer
 from weft.support.quoting import harmless
-from weft_onnx.errors import ModelError, UnsupportedNodes
+from weft_onnx.declarations import dimensions, open_lengths
+from weft_onnx.errors import ModelError, UndeterminedGraph, UnsupportedNodes
 from weft_onnx.initializers import MOST_BYTES, array_of, initializers
-from weft_onnx.nodes import lowering_of, numpy_dtype
+from weft_onnx.nodes import lowering_of, numpy_dtype, set_lines
 from weft_onnx.program import Program
 from weft_onnx.tracing import Body, Constants, Frame, Tracer, has_body
-from weft_onnx.values import Value, is_for_device
+from weft_onnx.values import Value, is_for_device, leaves
 
 FIRST_OPSET = 6
 """The first version of the default domain whose ops are known."""
@@ -36,15 +39,16 @@ class Model:
     ----------
     proto
         The model as read.
-    name
-        Its name.
+    name, file
+        Its name and that of its file. The line of an op is the number of its node, or 0.
     inputs, outputs
         The declarations of what a call takes, and of what it returns, by name.
     variables
         The variables that hold initialisers, by name; see `trainable`.
     """
 
-    def __init__(self, proto: onnx.ModelProto, folder: Path | None = None) -> None:
+    def __init__(self, proto: onnx.ModelProto, path: Path | None = None) -> None:
+        folder = None if path is None else path.parent
         _require_text(proto)
         self.proto = proto
         graph = proto.graph
@@ -67,6 +71,8 @@ class Model:
         self._ops = Constants()
         self._bodies: dict[Any, Body] = {}
         self._body = Body.of(graph, _in_order(graph, self.declared, self._constants), self.outputs)
+        self.file = str(path) if path is not None else f"<model {self.name}>"
+        set_lines(self.file, self._body.nodes)
         self.require_supported()
         self._check_by_specification()
 
@@ -84,31 +90,40 @@ class Model:
 
     def arguments(self, inputs: Mapping[str, Any]) -> dict[str, Value]:
         """Return the inputs as arrays; raises ArgumentError for one that does not fit."""
-        missing = [name for name in self.inputs if name not in inputs]
-        if missing:
-            raise ArgumentError(f"inputs without a value: {', '.join(map(harmless, missing))}")
-        unknown = [name for name in inputs if name not in self.declared]
-        if unknown:
-            wanted = ", ".join(map(harmless, self.inputs)) or "none"
-            raise ArgumentError(f"{harmless(unknown[0])} is no input of the model: {wanted}")
-        found = {name: _argument(name, self.declared[name], x) for name, x in inputs.items()}
+        self._require_names(inputs)
+        found = {name: self.argument(name, x) for name, x in inputs.items()}
         self._require_same_lengths(found)
         return found
 
+    def argument(self, name: str, value: Any) -> Value:
+        """Return an input as an array; raises ArgumentError for one that does not fit."""
+        return _argument(name, self.declared[name], value)
+
+    def _require_names(self, given: Collection[str]) -> None:
+        """Raise ArgumentError for inputs without a value, and for names that are no inputs."""
+        unknown = [harmless(name) for name in given if name not in self.declared]
+        missing = [harmless(name) for name in self.inputs if name not in given]
+        problems = [f"no input of the model: {', '.join(unknown)}"] if unknown else []
+        if missing:
+            problems.append(f"inputs without a value: {', '.join(missing)}")
+        if problems:
+            wanted = ", ".join(map(harmless, self.inputs)) or "none"
+            raise ArgumentError(f"{'; '.join(problems)}. The inputs of the model are: {wanted}")
+
     def _require_same_lengths(self, given: Mapping[str, Value]) -> None:
-        """Raise ArgumentError for two lengths of one named dimension."""
+        """Raise ArgumentError for two lengths of one name."""
         known: dict[str, tuple[int, str]] = {}
-        for name, value in given.items():
-            kind = self.declared[name]
-            if not isinstance(value, np.ndarray) or not kind.HasField("tensor_type"):
+        for title, axis, length_name in open_lengths({name: self.declared[name] for name in given}):
+            value = given[title]
+            if not isinstance(value, np.ndarray):
                 continue
-            for dim, length in zip(kind.tensor_type.shape.dim, value.shape, strict=False):
-                first = known.setdefault(dim.dim_param, (length, name)) if dim.dim_param else None
-                if first is not None and first[0] != length:
-                    raise ArgumentError(
-                        f"dimension {harmless(dim.dim_param)} is {first[0]} in {harmless(first[1])}"
-                        f" and {length} in {harmless(name)}"
-                    )
+            length = value.shape[axis]
+            first, other = known.setdefault(length_name, (length, title))
+            if first != length:
+                raise ArgumentError(
+                    f"dimension {length_name} is {first} in {harmless(other)} and {length} in "
+                    f"{harmless(title)}"
+                )
 
     def frame(self, given: Mapping[str, Value]) -> Frame:
         """Return the frame of the graph for inputs."""
@@ -117,7 +132,7 @@ class Model:
 
     def tracer(self, frames: list[Frame]) -> Tracer:
         """Return a tracer of the model."""
-        return Tracer(frames, self._ops, self.functions, self._bodies)
+        return Tracer(frames, self._ops, self.functions, self._bodies, self.file)
 
     def trainable(self) -> dict[str, Op]:
         """Make the float initialisers variables, and return these by name.
@@ -135,16 +150,18 @@ class Model:
     def build(self, inputs: Mapping[str, Any]) -> dict[str, Op]:
         """Return the results as ops, for inputs that are ops or arrays.
 
-        Raises NodeError where a shape depends on what only a call computes.
+        Raises UndeterminedGraph where a shape or a branch depends on what only a call computes.
         """
-        missing = [name for name in self.inputs if name not in inputs]
-        if missing:
-            raise ArgumentError(f"inputs without a value: {', '.join(map(harmless, missing))}")
+        self._require_names(inputs)
         tracer = self.tracer([self.frame(dict(inputs))])
         cut = tracer.run()
         if cut is not None:
             node = tracer.node(tracer.frames[-1])
-            raise node.error("it needs what only a call computes, so there is no one graph")
+            ops = postorder(each for each in leaves(cut.values) if isinstance(each, Op))
+            raise UndeterminedGraph(
+                node.error("it needs what only a call computes, so there is no one graph").problem,
+                [op for op in ops if isinstance(op, AssignableTensorOp) and op.is_placeholder],
+            )
         assert tracer.results is not None, "the trace has ended"
         values = [tracer.constant(v) if isinstance(v, np.ndarray) else v for v in tracer.results]
         return dict(zip(self.outputs, values, strict=True))
@@ -195,9 +212,8 @@ class Model:
                 f"the model has opset {version}; opsets {FIRST_OPSET} to {newest} are known"
             )
         for each in (*self.proto.graph.input, *self.proto.graph.output):
-            kind = each.type.tensor_type
-            lengths = [d.dim_value for d in kind.shape.dim if d.HasField("dim_value")]
-            if any(n < 0 for n in lengths) or prod(lengths) > MOST_BYTES:
+            lengths = [n for n in dimensions(each.type) or () if isinstance(n, int)]
+            if prod(lengths) > MOST_BYTES:
                 raise ModelError(
                     f"{harmless(each.name)} has the shape {lengths}, of {prod(lengths)} elements"
                 )
@@ -212,12 +228,12 @@ def load(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Model:
     """
     if isinstance(source, onnx.ModelProto):
         return Model(source)
-    folder = None
+    path = None
     if isinstance(source, bytes):
         data, what = source, "the bytes"
     else:
         path = Path(source)
-        data, what, folder = path.read_bytes(), str(path), path.parent
+        data, what = path.read_bytes(), str(path)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
@@ -225,7 +241,7 @@ def load(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Model:
         raise ModelError(f"{harmless(what)} is no ONNX model: {error}") from None
     if not data:
         raise ModelError(f"{harmless(what)} is no ONNX model: it is empty")
-    return Model(proto, folder)
+    return Model(proto, path)
 
 
 def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
@@ -249,9 +265,9 @@ def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
             raise ArgumentError(f"input {harmless(name)} takes {dtype.name}, not {array.dtype}")
         array = array.astype(dtype)
     if wanted.HasField("shape"):
-        lengths = [d.dim_value if d.HasField("dim_value") else None for d in wanted.shape.dim]
+        lengths = list(dimensions(kind) or ())
         fits = len(lengths) == array.ndim and all(
-            want is None or want == length
+            not isinstance(want, int) or want == length
             for want, length in zip(lengths, array.shape, strict=False)
         )
         if not fits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -230,6 +231,19 @@ def described(proto: onnx.NodeProto, version: int) -> str:
     name = proto.name or (proto.output[0] if proto.output else "")
     domain = f"{proto.domain}." if proto.domain not in ("", "ai.onnx") else ""
     return f"node {harmless(name)!s} ({harmless(domain + proto.op_type)}, opset {version})"
+
+
+def set_lines(file: str, nodes: Sequence[onnx.NodeProto]) -> None:
+    """Make nodes the lines of a file, as errors and profiles show the lines of a program."""
+    lines = [f"{_brief(node)}\n" for node in nodes]
+    # No time of modification: the entry is not compared with the file.
+    linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+
+
+def _brief(node: onnx.NodeProto) -> str:
+    """Return a node as an assignment."""
+    results, operands = (", ".join(map(harmless, each)) for each in (node.output, node.input))
+    return f"{results} = {harmless(node.op_type)}({operands})"
 
 
 def _attribute_value(proto: onnx.AttributeProto) -> Any:

@@ -19,7 +19,7 @@ from onnx import defs, helper
 
 import weft
 from weft.errors import WeftError
-from weft.ir import interpreter
+from weft.ir import interpreter, scope
 from weft.ir.op import Op
 from weft.report.progress import Stage
 from weft.transforms.capture import capture
@@ -159,6 +159,8 @@ class Tracer:
         The stack.
     functions
         The functions of the model, by domain and name.
+    file
+        The name of the model's file. The line of an op is the number of its node in the main graph.
     """
 
     def __init__(
@@ -167,8 +169,10 @@ class Tracer:
         constants: Constants,
         functions: Mapping[tuple[str, str], onnx.FunctionProto],
         bodies: dict[Any, Body],
+        file: str,
     ) -> None:
         self.frames = frames
+        self.file = file
         self.functions = functions
         self.results: list[Value] | None = None
         self._constants = constants
@@ -210,7 +214,8 @@ class Tracer:
                     frame.on_return(self, self.frames[-1], results)
                 continue
             try:
-                self.step(frame)
+                with scope.located((self.file, outermost.next + 1)):
+                    self.step(frame)
             except Cut as cut:
                 return cut
         return None

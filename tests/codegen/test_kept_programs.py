@@ -31,7 +31,6 @@ def test_a_program_with_packed_constants_is_found_again(backend, tmp_path, monke
     np.testing.assert_array_equal(found[0], found[1])
 
 
-
 def _training_step():
     """Return a program with many values in the arena: a step of a small network."""
     random = np.random.default_rng(0)

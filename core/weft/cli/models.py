@@ -12,8 +12,8 @@ import numpy as np
 import typer
 
 from weft.cli.examination import statuses
-from weft.cli.run import computation_of, given_arrays, plan_of, read_graph, reported
-from weft.cli.tables import cells, show, show_json, table
+from weft.cli.run import LENGTH, computation_of, given_arrays, plan_of, read_graph, reported
+from weft.cli.tables import cells, plain, show, show_json, table
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.plan.plan import Plan
@@ -27,18 +27,20 @@ _BACKEND = typer.Option(help="A backend to plan for; once for each. All usable o
 _TRACE = "Write the launches of one call to this file, for Perfetto or Chrome."
 _REPORT = "Write a page that shows what the compiler does on the first of the backends."
 _PAGE = "Write a page with a timeline and the table."
-_INPUT = "An input and the .npy file that holds it, as in x=x.npy; others are random."
+_INPUT = "An input and its .npy file, as in x=x.npy, or a number; others are random."
 
 
 def show_model(
     model: Annotated[Path, _MODEL],
     backend: Annotated[list[str] | None, _BACKEND] = None,
+    inputs: Annotated[list[str] | None, typer.Option("--input", help=_INPUT)] = None,
+    lengths: Annotated[list[str] | None, typer.Option("--length", help=LENGTH)] = None,
     html: Annotated[Path | None, typer.Option(help=_REPORT)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Show a graph's inputs and outputs, ops, parameters, and memory and kernels on backends."""
     with reported():
-        graph = read_graph(model)
+        graph = read_graph(model, inputs, lengths)
         plans: dict[str, Plan] = {}
         captured = None
         names = backend or _usable()
@@ -63,6 +65,9 @@ def show_model(
         for each in found[title]:
             listed.add_row(*cells(each["name"], each["dtype"], str(each["shape"])))
         show(listed)
+    if graph.lengths:
+        chosen = ", ".join(f"{name}={length}" for name, length in graph.lengths.items())
+        show(plain(f"Lengths that the file leaves open: {chosen}. --length gives others."))
     listed = table("op", "count")
     for name, count in found["ops"].items():
         listed.add_row(*cells(name, str(count)))
@@ -94,6 +99,7 @@ def _description(
     return {
         "inputs": [_declared(name, op) for name, op in graph.inputs.items()],
         "outputs": [_declared(name, op) for name, op in graph.outputs.items()],
+        "lengths": dict(graph.lengths),
         "ops": dict(kinds.most_common()),
         "parameters": {
             "numbers": sum(op.axes.size for op in held),
@@ -114,12 +120,13 @@ def bench_model(
     model: Annotated[Path, _MODEL],
     backend: Annotated[str | None, typer.Option(help="The backend that computes.")] = None,
     inputs: Annotated[list[str] | None, typer.Option("--input", help=_INPUT)] = None,
+    lengths: Annotated[list[str] | None, typer.Option("--length", help=LENGTH)] = None,
     repeat: Annotated[int, typer.Option(min=1, help="The number of calls that are timed.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Time calls of a graph: the first one, latency and throughput, memory, and the kernels."""
     with reported():
-        graph = read_graph(model)
+        graph = read_graph(model, inputs, lengths)
         arguments = _arguments(graph, inputs)
         with make_transformer(backend) as transformer:
             computation = computation_of(graph, transformer)
@@ -148,6 +155,7 @@ def profile_model(
     model: Annotated[Path, _MODEL],
     backend: Annotated[str | None, typer.Option(help="The backend that computes.")] = None,
     inputs: Annotated[list[str] | None, typer.Option("--input", help=_INPUT)] = None,
+    lengths: Annotated[list[str] | None, typer.Option("--length", help=LENGTH)] = None,
     repeat: Annotated[int, typer.Option(min=1, help="The number of calls that are timed.")] = 10,
     rows: Annotated[int, typer.Option(min=1, help="The number of kernels in the table.")] = 30,
     trace: Annotated[Path | None, typer.Option(help=_TRACE)] = None,
@@ -156,7 +164,7 @@ def profile_model(
 ) -> None:
     """Show where the time of a call goes: kernels, their lines, and rates beside the machine's."""
     with reported():
-        graph = read_graph(model)
+        graph = read_graph(model, inputs, lengths)
         arguments = _arguments(graph, inputs)
         with make_transformer(backend) as transformer:
             computation = computation_of(graph, transformer)

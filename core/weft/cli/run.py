@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,11 +27,17 @@ from weft.runtime.array_files import (
 )
 from weft.runtime.computation import Computation
 from weft.runtime.factory import make_transformer
-from weft.runtime.importers import ImportedGraph
+from weft.runtime.importers import (
+    ImportedGraph,
+    Specialization,
+    SpecializingImporter,
+    filled,
+)
 from weft.runtime.out_of_memory import note_largest_tensors
 from weft.runtime.transformer import Transformer
 
-_INPUT = "An input and the .npy file that holds it, as in x=x.npy; once for each input."
+_INPUT = "An input and its .npy file, as in x=x.npy, or a number that fills it; once for each."
+LENGTH = "A length that the file leaves open, as in N=48, or x:2=48 by input and axis."
 _STEPS = "Print which steps there are without fusion and with it, and compute nothing."
 _OUTPUT = "Write the only result to this .npy file, or all results by name to this .npz file."
 
@@ -41,6 +47,7 @@ _UNFUSED = [name for name in DEFAULT_PIPELINE if name != "fusion"]
 def run_model(
     model: Annotated[Path, typer.Argument(help="The file with the graph, as in model.hk.")],
     inputs: Annotated[list[str] | None, typer.Option("--input", help=_INPUT)] = None,
+    lengths: Annotated[list[str] | None, typer.Option("--length", help=LENGTH)] = None,
     constants: Annotated[
         Path | None, typer.Option(help="The .npz file with values that the graph only names.")
     ] = None,
@@ -55,7 +62,7 @@ def run_model(
     with reported():
         if output is not None:
             require_writable(output)
-        graph = read_graph(model, constants, plan or steps)
+        graph = read_graph(model, inputs, lengths, constants, plan or steps)
         if output is not None:
             require_room(output, list(graph.outputs))
         with make_transformer(backend) as transformer:
@@ -93,13 +100,64 @@ def reported() -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def read_graph(model: Path, constants: Path | None = None, without: bool = False) -> ImportedGraph:
-    """Return the graph in a file; `without` values of constants if nothing will be computed."""
+def read_graph(
+    model: Path,
+    inputs: Iterable[str] | None = None,
+    lengths: Iterable[str] | None = None,
+    constants: Path | None = None,
+    without: bool = False,
+) -> ImportedGraph:
+    """Return the graph in a file; `without` values of constants if nothing will be computed.
+
+    `inputs` and `lengths` are the options ``--input`` and ``--length``.
+    """
+    given, known = GivenInputs(inputs or ()), _lengths(lengths or ())
     with _values(constants, without) as values:
         importer = importers.importer_for(model)
         doing = f"while it read {model}"
         with Stage(f"reading {model}"), blaming(origin_of(importer), doing, extends=False):
+            if isinstance(importer, SpecializingImporter):
+                return importer.specialize(model, values, Specialization(known, given))
+            if known:
+                raise ArgumentError(f"--length: files such as {model} leave no length open")
             return importer.read(model, values)
+
+
+def _lengths(options: Iterable[str]) -> dict[str, int]:
+    """Return lengths by name that are given as ``name=length``."""
+    found: dict[str, int] = {}
+    for each in options:
+        name, _, length = each.rpartition("=")
+        if not name or not length.isdecimal() or name in found:
+            raise ArgumentError(f"--length {each}: write name=length, once for each length")
+        found[name] = int(length)
+    return found
+
+
+class GivenInputs(Mapping[str, Any]):
+    """The inputs that are given as ``name=file`` or ``name=number``; files are read when asked."""
+
+    def __init__(self, options: Iterable[str]) -> None:
+        self._texts: dict[str, str] = {}
+        for each in options:
+            name, _, text = each.partition("=")
+            if not text or name in self._texts:
+                raise ArgumentError(
+                    f"--input {each}: write name=file.npy or name=number, once for each input"
+                )
+            self._texts[name] = text
+
+    def __getitem__(self, name: str) -> Any:
+        for number in (int, float):
+            with suppress(ValueError):
+                return number(self._texts[name])
+        return read_array(Path(self._texts[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 def computation_of(graph: ImportedGraph, transformer: Transformer) -> Computation:
@@ -139,14 +197,12 @@ def _computed(
 
 
 def given_arrays(graph: ImportedGraph, given: Iterable[str]) -> dict[str, Array]:
-    """Return inputs by name that are given as ``name=file``."""
-    arrays: dict[str, Array] = {}
-    for each in given:
-        name, _, path = each.partition("=")
-        if not path or name not in graph.inputs or name in arrays:
-            wanted = ", ".join(graph.inputs) or "none"
-            raise ArgumentError(
-                f"--input {each}: write name=file.npy, once for each input of the graph: {wanted}"
-            )
-        arrays[name] = read_array(Path(path))
-    return arrays
+    """Return inputs by name that are given as ``name=file`` or ``name=number``."""
+    known = GivenInputs(given)
+    for name in known:
+        if name not in graph.inputs and name not in graph.fixed:
+            wanted = ", ".join((*graph.inputs, *graph.fixed)) or "none"
+            raise ArgumentError(f"--input {name}=…: the inputs of the graph are: {wanted}")
+    return {
+        name: filled(name, known[name], op) for name, op in graph.inputs.items() if name in known
+    }

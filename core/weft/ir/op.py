@@ -413,7 +413,8 @@ def explain(
     kind: str, problem: str, args: Iterable[Op], location: source.Location | None = None
 ) -> str:
     """Return a message with the user's line and each operand's axes, dtype and line."""
-    lines = [f"{kind}: {problem}", f"  {source.file_info(location or source.user_location())}"]
+    location = location or scope.current.get().location or source.user_location()
+    lines = [f"{kind}: {problem}", f"  {source.file_info(location)}"]
     for index, arg in enumerate(args):
         if isinstance(arg, Op):
             what = f"{arg.dtype} {arg.axes}" if arg.is_tensor else "no tensor"

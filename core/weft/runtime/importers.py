@@ -12,10 +12,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
 
 from weft import plugins
 from weft.errors import ArgumentError, IndexOutOfRange, PluginError
@@ -37,12 +39,18 @@ class ImportedGraph:
         An op that writes the graph's states in every call; None without states.
     memory
         A text on memory from the file's format, which `weft run --plan` prints.
+    lengths
+        The lengths that were chosen for those that the file leaves open, by name.
+    fixed
+        The names of inputs whose given values are part of the graph, so that a call takes none.
     """
 
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Op]
     updates: Op | None = None
     memory: str = ""
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    fixed: Collection[str] = ()
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
         """Return a call's arguments from values by name; raises ArgumentError if one is missing."""
@@ -82,6 +90,52 @@ class Importer(Protocol):
         tells type and shape before the elements take memory. Raises ParseError for a malformed
         file, and runs nothing that is in it.
         """
+
+
+@dataclass(frozen=True)
+class Specialization:
+    """What is known of a call before a graph is read.
+
+    Attributes
+    ----------
+    lengths
+        Lengths by name, for those that the file leaves open. One without a name is called by the
+        input and the axis, as in ``x:2``.
+    inputs
+        Values of inputs by name: an array, or a number, which fills the input. An array is read
+        when it is looked up.
+    """
+
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class SpecializingImporter(Importer, Protocol):
+    """Reads files that leave lengths open, or whose graph depends on the values of inputs."""
+
+    def specialize(
+        self, path: Path, constants: Mapping[str, Any] | None, known: Specialization
+    ) -> ImportedGraph:
+        """Return the graph in a file for lengths and inputs that are known; `read` knows none.
+
+        Raises ArgumentError for a length or an input that the file does not have, and for lengths
+        that do not fit.
+        """
+
+
+def filled(name: str, value: Any, op: Op) -> np.ndarray[Any, Any]:
+    """Return the value of an input: an array as it is, or a number in each element.
+
+    Raises ArgumentError for a number that the input's dtype does not have.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    with np.errstate(all="ignore"):
+        array = np.full(op.axes.shape, value).astype(op.dtype)
+    if op.dtype.kind in "iub" and np.any(array != value):
+        raise ArgumentError(f"the input {name} takes {op.dtype}, which has no {value}")
+    return array
 
 
 def importer_for(path: Path) -> Importer:

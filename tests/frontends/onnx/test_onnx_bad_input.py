@@ -14,6 +14,7 @@ from onnx_models import declared, made, node
 
 import weft_onnx
 from weft.errors import ArgumentError, WeftError
+from weft.runtime.importers import importer_for
 
 SIMPLE = made(
     [node("MatMul", "x w", "h"), node("Relu", "h", "y")],
@@ -219,6 +220,33 @@ def test_a_function_that_calls_itself_is_refused():
     model.opset_import.append(opsets[0])
     with pytest.raises(weft_onnx.NodeError, match="without an end"):
         weft_onnx.load(model).run({"x": np.ones(2, "float32")})
+
+
+@pytest.mark.parametrize("unknown", [-1, "?", "-1", "None", "unknown", " ", None])
+def test_what_stands_for_an_unknown_length_may_be_several(unknown, tmp_path):
+    shapes = [unknown, 3, unknown], [unknown, 3]
+    inputs = [declared(name, shape) for name, shape in zip("xy", shapes, strict=True)]
+    model = made([node("Identity", "x", "a"), node("Identity", "y", "b")], inputs, ["a", "b"])
+    given = {"x": np.ones((2, 3, 5), "float32"), "y": np.ones((4, 3), "float32")}
+    found = weft_onnx.load(model).run(given)
+    assert [each.shape for each in found.values()] == [(2, 3, 5), (4, 3)]
+    with pytest.raises(ArgumentError, match=r"takes the shape \[None, 3\], not \[4, 2\]"):
+        weft_onnx.load(model).run({**given, "y": np.ones((4, 2), "float32")})
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    graph = importer_for(path).read(path, None)
+    assert [x.axes.lengths for x in graph.inputs.values()] == [(1, 3, 1), (1, 3)]
+    assert list(graph.lengths) == ["x:0", "x:2", "y:0"]
+
+
+def test_a_wrong_name_is_named_beside_the_right_ones():
+    model = weft_onnx.load(made([node("Relu", "X", "y")], [declared("X", [2])], ["y"]))
+    for call in (model.run, model.build):
+        with pytest.raises(ArgumentError) as raised:
+            call({"x": np.ones(2, "float32")})
+        assert raised.value.problem == (
+            "no input of the model: x; inputs without a value: X. The inputs of the model are: X"
+        )
 
 
 def test_one_dimension_has_one_length():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
+from onnx import helper
 from onnx_models import declared, made, node
 from typer.testing import CliRunner
 
@@ -44,12 +46,13 @@ def test_a_model_is_shown(path):
     assert found == {
         "inputs": [{"name": "x", "dtype": "float32", "shape": [1, 3]}],
         "outputs": [{"name": "y", "dtype": "float32", "shape": [1, 4]}],
+        "lengths": {"batch": 1},
         "ops": {"Matmul": 1, "Relu": 1},
         "parameters": {"numbers": 12, "bytes": 48},
         "backends": {"numpy": {"kernels": 1, "memory": 0}},
     }
     text = command("show", path, "--backend", "numpy")
-    for word in ("inputs", "Matmul", "parameters", "numpy"):
+    for word in ("inputs", "Matmul", "parameters", "numpy", "batch=1", "--length"):
         assert word in text
 
 
@@ -120,3 +123,110 @@ def test_what_cannot_be_read_is_one_line(name, tmp_path):
     assert "is no ONNX model" in output
     assert "Traceback" not in output
     assert "No such file" in command(name, tmp_path / "none.onnx", code=1)
+
+
+def written(tmp_path, *arguments, **options):
+    found = tmp_path / "other.onnx"
+    model = made(*arguments)
+    helper.set_model_props(model, options)
+    found.write_bytes(model.SerializeToString())
+    return found
+
+
+@pytest.fixture
+def pooled(tmp_path):
+    """A model whose second axis must have 32 to 63 elements, and the third at least one."""
+    nodes = [
+        node("AveragePool", "x", "a", kernel_shape=[32, 1], strides=[32, 1]),
+        node("Reshape", "a to", "y"),
+    ]
+    to = np.array([0, 0, -1])
+    return written(tmp_path, nodes, [declared("x", ["N", 1, "?", "?"])], ["y"], {"to": to})
+
+
+def shown(path, *options):
+    found = json.loads(command("show", path, "--backend", "numpy", "--json", *options))
+    return [each["shape"] for each in found["inputs"]], found["lengths"]
+
+
+def test_lengths_that_fit_are_found(pooled, tmp_path):
+    assert shown(pooled) == ([[1, 1, 32, 32]], {"N": 1, "x:2": 32, "x:3": 32})
+    given = ("--length", "x:3=5", "--length", "N=2")
+    assert shown(pooled, *given) == ([[2, 1, 32, 5]], {"N": 2, "x:2": 32, "x:3": 5})
+    nodes = [node("Conv", "x w", "y")]
+    inputs, weights = [declared("x", ["N", 3, "H", "W"])], {"w": np.ones((4, 3, 3, 3), "float32")}
+    hinted = written(tmp_path, nodes, inputs, ["y"], weights, imgsz="[40, 56]")
+    assert shown(hinted) == ([[1, 3, 40, 56]], {"N": 1, "H": 40, "W": 56})
+    # States of a batch have no name for their second axis, which is no longer than the batch.
+    nodes = [node("Conv", "x w", "c"), node("ReduceMax", "c", "m"), node("Add", "h m", "y")]
+    inputs = [declared("x", [None, 1, None]), declared("h", [2, None, 1])]
+    weights = {"w": np.ones((1, 1, 200), "float32")}
+    state = written(tmp_path, nodes, inputs, ["y"], weights)
+    assert shown(state)[0] == [[1, 1, 224], [2, 224, 1]]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--length", "x:2=20"], "with N=1, x:3=1"),
+        (["--length", "x:2=20", "--length", "N=1", "--length", "x:3=1"], "20.*other.onnx"),
+        (["--length", "M=3"], "--length M: the model has N, x:2, x:3"),
+        (["--length", "N"], "write name=length"),
+        (["--length", "N=-1"], "write name=length"),
+        (["--length", "N=1", "--length", "N=2"], "once for each length"),
+        (["--input", "z=3"], "--input z: the model has x"),
+        (["--input", "x"], "write name=file.npy or name=number"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_named(pooled, options, problem):
+    output = command("show", pooled, "--backend", "numpy", *options, code=1)
+    assert re.search(problem, output, re.DOTALL), output
+    assert "typer" not in output
+
+
+def test_lengths_are_those_of_arrays(pooled, tmp_path):
+    x = np.arange(2 * 40 * 3, dtype="float32").reshape(2, 1, 40, 3)
+    np.save(tmp_path / "x.npy", x)
+    output = tmp_path / "y.npy"
+    given = ("--input", f"x={tmp_path / 'x.npy'}")
+    command("run", pooled, *given, "--output", output)
+    np.testing.assert_allclose(np.load(output), x[:, :, :32].mean(2), rtol=1e-6)
+    assert shown(pooled, *given)[0] == [[2, 1, 40, 3]]
+    assert "calls a second" in command("bench", pooled, *given, "--repeat", 2)
+    refused = command("run", pooled, *given, "--length", "x:2=33", code=1)
+    assert "40" in refused
+    assert "33" in refused
+
+
+@pytest.fixture
+def branching(tmp_path):
+    """A model that chooses a branch by its second input."""
+    branches = [
+        made([node("Mul", f"x {factor}", "z")], [], ["z"], {factor: np.float32(value)}).graph
+        for factor, value in (("two", 2), ("three", 3))
+    ]
+    nodes = [
+        node("Equal", "rate wanted", "is_high"),
+        node("If", "is_high", "y", then_branch=branches[0], else_branch=branches[1]),
+    ]
+    inputs = [declared("x", ["N", 2]), declared("rate", [], "i")]
+    return written(tmp_path, nodes, inputs, ["y"], {"wanted": np.array(16000)})
+
+
+@pytest.mark.parametrize(("rate", "factor"), [(16000, 2), (8000, 3)])
+def test_an_input_that_chooses_a_branch_is_part_of_the_graph(branching, tmp_path, rate, factor):
+    output = tmp_path / "y.npy"
+    command("run", branching, "--input", f"rate={rate}", "--input", "x=1.5", "--output", output)
+    np.testing.assert_array_equal(np.load(output), np.full((1, 2), 1.5 * factor))
+    given = ("--input", f"rate={rate}")
+    assert shown(branching, *given)[0] == [[1, 2]]
+    for name in ("bench", "profile"):
+        assert "multiply" in command(name, branching, *given, "--repeat", 2)
+
+
+def test_what_an_unknown_input_decides_is_an_error_that_names_it(branching, tmp_path):
+    output = command("show", branching, code=1)
+    assert "Give the value of rate, as in --input rate=1" in output
+    assert "takes int64" in command(
+        "run", branching, "--input", "rate=1.5", "--input", "x=1", code=1
+    )
