@@ -16,7 +16,7 @@ from weft.errors import NeedsMemory
 from weft.ir import folded_constants, scope
 from weft.ir.graph import Graph
 from weft.ir.op import Op
-from weft.ir.storage import ParameterOp, ReadOp, constant
+from weft.ir.storage import ParameterOp, ReadOp, owning_constant
 from weft.ir.target import Target
 from weft.ops.movement import BroadcastOp
 from weft.passes.interface import GraphPass
@@ -66,9 +66,10 @@ def _is_folded(op: Op) -> bool:
 def _constant(op: Op) -> Op:
     with NeedsMemory(op.explain("its value is constant")):
         with np.errstate(all="ignore"):
-            value = op.reference(*(_value(arg) for arg in op.args))
+            value = np.asarray(op.reference(*(_value(arg) for arg in op.args)), op.dtype)
         with scope.replacing(op):
-            made = constant(np.asarray(value, op.dtype), op.axes, op.dtype)
+            # A view of an operand shares its memory, unless it has gaps or goes backwards.
+            made = owning_constant(value if value.flags.forc else np.array(value), op.axes)
     folded_constants.remember(made, op)
     return made
 

@@ -22,7 +22,7 @@ from weft.ir.folded_constants import source_of
 from weft.ir.graph import Graph
 from weft.ir.op import Op, op_classes
 from weft.ir.results import ResultOp, TupleOp
-from weft.ir.storage import ParameterOp, constant, placeholder
+from weft.ir.storage import ParameterOp, owning_constant, placeholder
 from weft.ir.traversal import postorder
 from weft.kernels import FusedOp, Kernel
 from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer
@@ -199,7 +199,7 @@ class Deserializer:
             owner = self.structure.states[owner]
         elif kind == CONSTANT:
             found = isinstance(owner, int)
-            owner = self.structure.all_ops[owner] if found else constant(self.value(owner))
+            owner = self.structure.all_ops[owner] if found else owning_constant(self.value(owner))
         return Buffer(kind, nbytes, 0, owner)
 
     def _tensor(

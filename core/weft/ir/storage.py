@@ -195,11 +195,11 @@ def constant(value: Any, axes: Any = None, dtype: Any = None, name: str | None =
     the dtype.
     """
     array = host_value(value, None if dtype is None else dtypes.as_dtype(dtype), "constant")
-    return _holding(array, axes, name)
+    return owning_constant(array, axes, name)
 
 
-def _holding(array: Any, axes: Any = None, name: str | None = None) -> TensorOp:
-    """Return a constant of an array that nobody else has."""
+def owning_constant(array: Any, axes: Any = None, name: str | None = None) -> TensorOp:
+    """Return a constant of an array that nothing else writes, and that becomes read-only."""
     if axes is None:
         target = make_axes(array.shape) if array.shape else _NO_AXES
     else:
@@ -295,12 +295,12 @@ def _initial(state: AssignableTensorOp, value: Any) -> TensorOp:
     if is_op:
         return value  # type: ignore[no-any-return]
     if not array.shape:
-        return _holding(array)
+        return owning_constant(array)
     if state.axes.is_static and array.shape != state.axes.lengths:
         raise AxesError(
             state.explain(f"an initial value of shape {array.shape} does not fit {state.axes}")
         )
-    return _holding(array, state.axes if state.axes.is_static else None)
+    return owning_constant(array, state.axes if state.axes.is_static else None)
 
 
 def placeholder(
