@@ -86,6 +86,7 @@ def _by_axes(
         n = x.axes.shape[axis]
         is_crop = coordinates == "tf_crop_and_resize"
         span = (float(roi[place]), float(roi[place + len(axes)])) if is_crop else (0.0, 1.0)
+        node.require_room(size, n)
         at = _coordinates(coordinates, size, n, scale, span)
         if size == n and np.array_equal(at, np.arange(n)):
             continue
