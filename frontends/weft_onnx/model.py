@@ -260,7 +260,10 @@ def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
         if not isinstance(given, list | tuple):
             raise ArgumentError(f"input {harmless(name)} takes a list of arrays")
         return [_argument(name, kind.sequence_type.elem_type, each) for each in given]
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ArgumentError(f"input {harmless(name)} takes one array: {error}") from None
     wanted = kind.tensor_type
     if not wanted.elem_type:
         return array

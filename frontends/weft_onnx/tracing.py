@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,12 @@ from weft.errors import WeftError
 from weft.ir import interpreter
 from weft.ir.op import Op
 from weft.report.progress import Stage
+from weft.support.memory import half_of_memory
 from weft.transforms.capture import capture
 from weft_onnx.errors import NodeError
 from weft_onnx.nodes import Cut, Node, described, lowering_of, naming
 from weft_onnx.tensors import TensorReader
-from weft_onnx.values import Array, HostRef, Value, dtype_of, is_known, mapped, shape_of
+from weft_onnx.values import Array, HostRef, Value, dtype_of, is_known, leaves, mapped, shape_of
 
 FOLDED = 4096
 """The most elements of a result of known operands that is computed while tracing."""
@@ -286,6 +288,7 @@ class Tracer:
             if function is None:
                 raise node.error("weft has no lowering of this op, and it is no function")
             return self.call(node, function)
+        require_possible(node, found)
         return self.folded(node, found)
 
     def folded(self, node: Node, results: Any) -> Any:
@@ -392,6 +395,18 @@ def function_of(node: Node) -> onnx.FunctionProto | None:
     }
     named.attribute_proto.extend(defaults.values())
     return named
+
+
+def require_possible(node: Node, results: Any) -> None:
+    """Raise NodeError for a result that takes more than half of this machine's memory."""
+    if results is CALLED:
+        return
+    for value in leaves(results):
+        if isinstance(value, Op) and not value.axes.is_static:
+            continue
+        shape, dtype = shape_of(value), dtype_of(value)
+        if prod(shape) * dtype.itemsize > half_of_memory():
+            raise node.error(f"no memory holds its result {dtype}{list(shape)}")
 
 
 def check_types(node: Node) -> None:

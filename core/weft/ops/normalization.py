@@ -426,7 +426,8 @@ def local_response_norm(
     )
     wide = cast(x, accumulator_dtype(x.dtype))
     length = x.axes[channel].length
-    before, after = min(size // 2, length), min((size - 1) // 2, length)
+    most = length if isinstance(length, int) else size  # a wider window reaches only zeros
+    before, after = min(size // 2, most), min((size - 1) // 2, most)
     widths = [(0, 0)] * x.rank
     widths[channel] = (before, after)
     padded = pad(square(wide), widths)

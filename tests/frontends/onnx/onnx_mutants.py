@@ -1,40 +1,61 @@
-"""Models to mutate, and what is tried with each mutant."""
+"""Mutates models and runs them, with a limit on memory: ``onnx_mutants.py CORPUS FIRST LAST``.
+
+Prints a line for each mutant that ends with another error than weft's, or takes too long.
+"""
 
 from __future__ import annotations
 
+import random
+import resource
+import signal
+import sys
+import time
 import warnings
-from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test import loader
 from onnx.backend.test.case.node import collect_testcases
 from onnx_models import declared, made, node
 
 import weft_onnx
+from weft.errors import WeftError
+from onnx_mutations import mutated
 
 MOST_BYTES = 200_000
 """The size above which a model is not mutated: its weights would get most of the changes."""
 
+MEMORY = 6 << 30
+"""The most bytes of the address space."""
+
+SECONDS = 2.0
+"""The time of the processor above which a mutant takes too long."""
+
+STOPPED = 6.0
+"""The time after which it is stopped."""
+
+OWN = 0.25
+"""The share of the models that are made here, which have what those of onnx lack."""
+
 Case = tuple[str, onnx.ModelProto, dict[str, Any]]
 
 
-@cache
-def corpus() -> list[Case]:
-    """Return models with a name and inputs: those of onnx's own tests, and others."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = list(own_models())
+def corpus(name: str) -> list[Case]:
+    """Return models with their names and inputs: ``all``, or ``few`` that are quickly made."""
+    found = list(own_models())
+    for kind in ("simple", "pytorch-converted", "pytorch-operator"):
+        for each in loader.load_model_tests(kind=kind):
+            model = onnx.load(Path(each.model_dir) / "model.onnx")
+            found.append((each.name, model, {}))
+    if name == "all":
         for each in collect_testcases(None):
             names = [one.name for one in each.model.graph.input]
-            found.append((each.name, each.model, dict(zip(names, each.data_sets[0][0], strict=False))))
-        for kind in ("simple", "pytorch-converted", "pytorch-operator"):
-            for each in loader.load_model_tests(kind=kind):
-                model = onnx.load(Path(each.model_dir) / "model.onnx")
-                found.append((each.name, model, {}))
+            inputs = dict(zip(names, each.data_sets[0][0], strict=False))
+            found.append((each.name, each.model, inputs))
     return [each for each in found if each[1].ByteSize() <= MOST_BYTES]
 
 
@@ -82,7 +103,7 @@ def own_models() -> list[Case]:
     model = made([node("Add", "x w", "y")], [declared("x", [2, 3])], ["y"], {"w": x})
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")
-    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="w.bin")
     tensor.external_data.add(key="offset", value="0")
     models["external"] = model
@@ -119,6 +140,53 @@ def attempt(data: bytes, inputs: dict[str, Any]) -> None:
         else:
             shape = [d.dim_value if 0 < d.dim_value < 100 else 2 for d in tensor.shape.dim]
             given[name] = np.ones(shape, "float32")
-            if tensor.elem_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOOL):
+            if tensor.elem_type in (TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL):
                 given[name] = np.ones(shape, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     model.run(given, "numpy")
+
+
+class TooLong(BaseException):
+    """A mutant was stopped."""
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    raise TooLong
+
+
+def tried(data: bytes, inputs: dict[str, Any]) -> str:
+    """Return what is wrong with how a mutant ends; empty if nothing is."""
+    start, problem = time.process_time(), ""
+    signal.setitimer(signal.ITIMER_PROF, STOPPED)
+    try:
+        attempt(data, inputs)
+    except WeftError:
+        pass
+    except TooLong:
+        problem = "stopped"
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"[:300]
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    took = time.process_time() - start
+    return problem or (f"took {took:.1f} s" if took > SECONDS else "")
+
+
+def main(name: str, first: int, last: int) -> None:
+    """Try the mutants of a corpus with the numbers from `first` to before `last`."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGPROF, stop)
+    np.seterr(all="ignore")
+    warnings.simplefilter("ignore")
+    models, own = corpus(name), own_models()
+    for seed in range(first, last):
+        choose = random.Random(seed)
+        title, model, inputs = choose.choice(own if choose.random() < OWN else models)
+        data = mutated(model, choose.choice(models)[1], seed)
+        problem = tried(data, inputs)
+        if problem:
+            print(f"mutant {seed}, of {title}: {problem}", flush=True)
+    print(f"tried {last - first}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
