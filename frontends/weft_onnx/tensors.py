@@ -111,20 +111,18 @@ class TensorReader:
         if values.ndim != 1 or indices.dtype != np.int64:
             raise ModelError(f"sparse tensor {name} has no list of values with indices of int64")
         if indices.shape == values.shape:
-            within = (indices >= 0) & (indices < prod(shape))
-            places: Any = np.unravel_index(np.where(within, indices, 0), shape or (1,))
-        elif indices.shape == (len(values), len(shape)):
-            within = (indices >= 0) & (indices < np.array(shape, np.int64))
-            places = tuple(indices.T)
+            lengths, places = (prod(shape),), indices[:, None]
         else:
+            lengths, places = shape, indices
+        if places.shape != (len(values), len(lengths)):
             raise ModelError(
                 f"sparse tensor {name}: indices of shape {list(indices.shape)} do not fit "
                 f"{len(values)} values in {len(shape)} dimensions"
             )
-        if not within.all():
+        if ((places < 0) | (places >= np.array(lengths, np.int64))).any():
             raise ModelError(f"sparse tensor {name} has an index outside of {list(shape)}")
         result = _zeros(name, shape, values.dtype)
-        result[places] = values
+        result.reshape(lengths)[tuple(places.T)] = values
         return result
 
     def array(self, proto: onnx.TensorProto) -> np.ndarray[Any, Any]:
