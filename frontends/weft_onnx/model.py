@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import defs
+from onnx import defs, helper
 
 import weft
 from weft.errors import ArgumentError
@@ -22,14 +22,27 @@ from weft.runtime.transformer import Transformer
 from weft.support.quoting import harmless
 from weft_onnx.declarations import dimensions, open_lengths
 from weft_onnx.errors import ModelError, UndeterminedGraph, UnsupportedNodes
-from weft_onnx.initializers import MOST_BYTES, array_of, initializers
 from weft_onnx.nodes import lowering_of, numpy_dtype, set_lines
 from weft_onnx.program import Program
+from weft_onnx.tensors import MOST_BYTES, TensorReader, messages
 from weft_onnx.tracing import Body, Constants, Frame, Tracer, has_body
 from weft_onnx.values import Value, is_for_device, leaves
 
 FIRST_OPSET = 6
 """The first version of the default domain whose ops are known."""
+
+MOST_VERSION = (1 << 31) - 1
+"""The largest version of a domain that onnx can be asked for."""
+
+_TENSOR = helper.make_tensor("", onnx.TensorProto.FLOAT, [0], [])
+_SPARSE = helper.make_sparse_tensor(_TENSOR, helper.make_tensor("", 7, [0], []), [1])
+_STAND_INS = {
+    onnx.AttributeProto.TENSOR: _TENSOR,
+    onnx.AttributeProto.TENSORS: [_TENSOR],
+    onnx.AttributeProto.SPARSE_TENSOR: _SPARSE,
+    onnx.AttributeProto.SPARSE_TENSORS: [_SPARSE],
+}
+"""Values of attributes by their types."""
 
 
 class Model:
@@ -47,8 +60,7 @@ class Model:
         The variables that hold initialisers, by name; see `trainable`.
     """
 
-    def __init__(self, proto: onnx.ModelProto, path: Path | None = None) -> None:
-        folder = None if path is None else path.parent
+    def __init__(self, proto: onnx.ModelProto, folder: Path | None = None, file: str = "") -> None:
         _require_text(proto)
         self.proto = proto
         graph = proto.graph
@@ -59,9 +71,8 @@ class Model:
         }
         self.functions = {(each.domain, each.name): each for each in proto.functions}
         self._check()
-        self._constants: dict[str, Any] = initializers(graph, folder)
-        for name, array in _tensors_of_attributes(graph, folder):
-            self._constants.setdefault(name, array)
+        self._reader = TensorReader(proto, folder)
+        self._constants: dict[str, Any] = self._reader.initializers(graph)
         self.declared = {each.name: each.type for each in graph.input}
         self.inputs = {
             name: kind for name, kind in self.declared.items() if name not in self._constants
@@ -70,9 +81,10 @@ class Model:
         self.variables: dict[str, Op] = {}
         self._ops = Constants()
         self._bodies: dict[Any, Body] = {}
-        self._body = Body.of(graph, _in_order(graph, self.declared, self._constants), self.outputs)
-        self.file = str(path) if path is not None else f"<model {self.name}>"
-        set_lines(self.file, self._body.nodes)
+        nodes = _in_order(graph, self.declared, self._constants)
+        self._body = Body.of(graph, nodes, self.outputs, self._constants)
+        self.file = file or f"<model {self.name}>"
+        set_lines(self.file, nodes)
         self.require_supported()
         self._check_by_specification()
 
@@ -132,7 +144,8 @@ class Model:
 
     def tracer(self, frames: list[Frame]) -> Tracer:
         """Return a tracer of the model."""
-        return Tracer(frames, self._ops, self.functions, self._bodies, self.file)
+        reader, file = self._reader, self.file
+        return Tracer(frames, self._ops, self.functions, self._bodies, reader, file)
 
     def trainable(self) -> dict[str, Op]:
         """Make the float initialisers variables, and return these by name.
@@ -184,7 +197,7 @@ class Model:
 
     def _check_by_specification(self) -> None:
         """Raise ModelError for what onnx's own checker refuses, such as unknown attributes."""
-        if self.proto.ir_version > onnx.IR_VERSION:
+        if not 0 <= self.proto.ir_version <= onnx.IR_VERSION:
             raise ModelError(
                 f"the model has version {self.proto.ir_version} of the format; "
                 f"{onnx.IR_VERSION} is the newest that the installed onnx knows"
@@ -196,7 +209,7 @@ class Model:
             if (node.domain, node.op_type) in self.functions or _has_graphs(node):
                 continue
             try:
-                onnx.checker.check_node(node, context)
+                onnx.checker.check_node(_without_files(node), context)
             except onnx.checker.ValidationError as error:
                 problem = harmless(str(error).partition("==> Context")[0].strip())
                 name = harmless(node.name or node.op_type)
@@ -207,6 +220,13 @@ class Model:
         newest = defs.onnx_opset_version()
         if not self.proto.graph.node and not self.proto.graph.output:
             raise ModelError("the file holds no model with nodes or results")
+        for each in (self.proto, *self.proto.functions):
+            for opset in each.opset_import:
+                if not 0 <= opset.version <= MOST_VERSION:
+                    raise ModelError(
+                        f"domain {harmless(opset.domain or 'ai.onnx')} has the version "
+                        f"{opset.version}"
+                    )
         if version is not None and not FIRST_OPSET <= version <= newest:
             raise ModelError(
                 f"the model has opset {version}; opsets {FIRST_OPSET} to {newest} are known"
@@ -219,21 +239,26 @@ class Model:
                 )
 
 
-def load(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Model:
+def load(
+    source: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    folder: str | os.PathLike[str] | None = None,
+) -> Model:
     """Return a model from a file, the bytes of one, or a ModelProto.
 
-    Raises ModelError for what is no model or contradicts itself, and UnsupportedNodes for one with
-    ops that weft does not know. Nothing in the file is executed, and external data is read from the
-    model's folder only.
+    External data is read from a folder only, by default that of the file; bytes and protos have
+    none. Raises ModelError for what is no model or contradicts itself, and UnsupportedNodes for one
+    with ops that weft does not know. Nothing in the file is executed.
     """
+    beside = None if folder is None else Path(folder)
     if isinstance(source, onnx.ModelProto):
-        return Model(source)
-    path = None
+        return Model(source, beside)
+    file = ""
     if isinstance(source, bytes):
         data, what = source, "the bytes"
     else:
         path = Path(source)
-        data, what = path.read_bytes(), str(path)
+        data, what, beside = path.read_bytes(), str(path), beside or path.parent
+        file = what
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
@@ -241,7 +266,7 @@ def load(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Model:
         raise ModelError(f"{harmless(what)} is no ONNX model: {error}") from None
     if not data:
         raise ModelError(f"{harmless(what)} is no ONNX model: it is empty")
-    return Model(proto, path)
+    return Model(proto, beside, file)
 
 
 def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
@@ -253,7 +278,10 @@ def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
         if not isinstance(given, list | tuple):
             raise ArgumentError(f"input {harmless(name)} takes a list of arrays")
         return [_argument(name, kind.sequence_type.elem_type, each) for each in given]
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ArgumentError(f"input {harmless(name)} takes one array: {error}") from None
     wanted = kind.tensor_type
     if not wanted.elem_type:
         return array
@@ -279,14 +307,11 @@ def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
 
 def _require_text(message: Any) -> None:
     """Raise ModelError if a string in a message is no UTF-8, which protobuf gives as bytes."""
-    waiting = [message]
-    while waiting:
-        for field, value in waiting.pop().ListFields():
-            if field.type == field.TYPE_MESSAGE:
-                waiting.extend([value] if hasattr(value, "ListFields") else value)
-            elif field.type == field.TYPE_STRING:
+    for each in messages(message):
+        for field, value in each.ListFields():
+            if field.type == field.TYPE_STRING:
                 several = [value] if isinstance(value, str | bytes) else value
-                if any(isinstance(each, bytes) for each in several):
+                if any(isinstance(one, bytes) for one in several):
                     raise ModelError(f"a {field.name} in the model is no text in UTF-8")
 
 
@@ -314,37 +339,34 @@ def _in_order(
     return list(graph.node)
 
 
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in [attribute.g, *attribute.graphs]:
-                if inner.node or inner.output:
-                    yield from _graphs(inner)
-
-
 def _has_graphs(node: onnx.NodeProto) -> bool:
     kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
     return any(attribute.type in kinds for attribute in node.attribute)
 
 
 def _all_nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    for graph in _graphs(proto.graph):
-        yield from graph.node
-    for function in proto.functions:
-        yield from function.node
+    """Yield the nodes of the graph and of functions, also in graphs inside."""
+    for body in (proto.graph, *proto.functions):
+        for each in messages(body):
+            if isinstance(each, onnx.NodeProto):
+                yield each
 
 
-def _tensors_of_attributes(
-    graph: onnx.GraphProto, folder: Path | None
-) -> Iterator[tuple[str, Any]]:
-    """Yield the external tensors of Constant nodes by the name of their result."""
-    for node in graph.node:
-        if node.op_type != "Constant":
-            continue
-        for attribute in node.attribute:
-            if attribute.HasField("t") and attribute.t.data_location == onnx.TensorProto.EXTERNAL:
-                yield node.output[0], array_of(attribute.t, folder)
+def _without_files(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a node whose tensors are all in the model, with stand-ins for external ones.
+
+    onnx's checker would look for their files in the present folder of the process.
+    """
+    external = onnx.TensorProto.EXTERNAL
+    tensors = [each for each in messages(node) if isinstance(each, onnx.TensorProto)]
+    if not any(each.data_location == external for each in tensors):
+        return node
+    found = onnx.NodeProto()
+    found.CopyFrom(node)
+    for attribute in found.attribute:
+        if any(getattr(each, "data_location", 0) == external for each in messages(attribute)):
+            attribute.CopyFrom(helper.make_attribute(attribute.name, _STAND_INS[attribute.type]))
+    return found
 
 
 def _has_body(domain: str, name: str, version: int) -> bool:

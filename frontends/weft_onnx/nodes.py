@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import weft
+from weft.errors import WeftError
 from weft.ir.op import Op
+from weft.support.memory import half_of_memory
 from weft.support.quoting import harmless
-from weft_onnx.errors import NodeError
+from weft_onnx.errors import ModelError, NodeError
 from weft_onnx.values import (
     Array,
     HostRef,
@@ -55,6 +59,10 @@ def lowering_of(domain: str, name: str) -> Lowering | None:
 def lowered_ops() -> list[tuple[str, str]]:
     """Return the domain and name of each op with a lowering."""
     return sorted(_table)
+
+
+WIDEST = 8
+"""The bytes of a number that the host computes with."""
 
 
 class Cut(Exception):
@@ -173,7 +181,8 @@ class Node:
         self._demands += 1
         if all(map(is_known, values)):
             return [np.asarray(each) for each in function(*values)]
-        return self._resumed(Cut(values, function))
+
+        return self._resumed(Cut(values, naming(self.proto, self.version)(function)))
 
     def _resumed(self, cut: Cut) -> list[Any]:
         """Return what an earlier cut at this demand yielded; raises it if there was none."""
@@ -201,7 +210,7 @@ class Node:
             found = self.frame.attributes.get(found.ref_attr_name)
             if found is None:
                 return default
-        return _attribute_value(found)
+        return self.tracer.reader.attribute(found)
 
     def required(self, name: str) -> Any:
         """Return an attribute; raises NodeError if it is missing."""
@@ -221,9 +230,33 @@ class Node:
         """Return axes counted from the front."""
         return tuple(self.axis(int(each), rank) for each in axes)
 
+    def require_room(self, *lengths: int) -> None:
+        """Raise NodeError if so many numbers exceed half of this machine's memory."""
+        if prod(max(each, 0) for each in lengths) * WIDEST > half_of_memory():
+            shape = " times ".join(map(str, lengths))
+            raise self.error(f"{shape} numbers are more than memory holds")
+
     def error(self, problem: str) -> NodeError:
         """Return an error that names the node."""
         return NodeError(f"{described(self.proto, self.version)}: {problem}")
+
+
+@contextmanager
+def naming(proto: onnx.NodeProto, version: int) -> Iterator[None]:
+    """Name a node in the errors of what is done inside: its lowering, or its work on the host.
+
+    A lowering trusts what it is given. What it stumbles over then is a NodeError.
+    """
+    try:
+        yield
+    except (Cut, NodeError):
+        raise
+    except WeftError as error:
+        error.add_note(f"in {described(proto, version)}")
+        raise
+    except Exception as error:
+        problem = f"{type(error).__name__}: {harmless(str(error)[:300])}"
+        raise NodeError(f"{described(proto, version)}: {problem}") from error
 
 
 def described(proto: onnx.NodeProto, version: int) -> str:
@@ -246,25 +279,12 @@ def _brief(node: onnx.NodeProto) -> str:
     return f"{results} = {harmless(node.op_type)}({operands})"
 
 
-def _attribute_value(proto: onnx.AttributeProto) -> Any:
-    value = helper.get_attribute_value(proto)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, onnx.TensorProto):
-        return numpy_helper.to_array(value)
-    if isinstance(value, list | tuple) or hasattr(value, "append"):
-        found = list(value)
-        if found and isinstance(found[0], bytes):
-            return [each.decode("utf-8", "replace") for each in found]
-        if found and isinstance(found[0], onnx.TensorProto):
-            return [numpy_helper.to_array(each) for each in found]
-        return found
-    return value
-
-
-def numpy_dtype(number: int) -> np.dtype[Any]:
-    """Return the NumPy dtype of a number of TensorProto.DataType."""
-    return np.dtype(helper.tensor_dtype_to_np_dtype(number))
+def numpy_dtype(number: int, what: str = "a tensor") -> np.dtype[Any]:
+    """Return the NumPy dtype of a number of TensorProto.DataType; raises ModelError for others."""
+    try:
+        return np.dtype(helper.tensor_dtype_to_np_dtype(number))
+    except (KeyError, TypeError):
+        raise ModelError(f"{what} has the unknown type {number}") from None
 
 
 def cast(x: Any, dtype: Any) -> Tensor:

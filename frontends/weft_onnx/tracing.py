@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,12 @@ from weft.errors import WeftError
 from weft.ir import interpreter, scope
 from weft.ir.op import Op
 from weft.report.progress import Stage
+from weft.support.memory import half_of_memory
 from weft.transforms.capture import capture
 from weft_onnx.errors import NodeError
-from weft_onnx.initializers import initializers
-from weft_onnx.nodes import Cut, Node, described, lowering_of
-from weft_onnx.values import Array, HostRef, Value, dtype_of, is_known, mapped, shape_of
+from weft_onnx.nodes import Cut, Node, described, lowering_of, naming
+from weft_onnx.tensors import TensorReader
+from weft_onnx.values import Array, HostRef, Value, dtype_of, is_known, leaves, mapped, shape_of
 
 FOLDED = 4096
 """The most elements of a result of known operands that is computed while tracing."""
@@ -48,19 +50,28 @@ class Body:
         results have the number of nodes.
     source
         What it is the body of: a graph that is known by its identity lives as long as this.
+    constants
+        The initialisers, by name.
     """
 
     nodes: tuple[onnx.NodeProto, ...]
     outputs: tuple[str, ...]
     last_read: Mapping[str, int]
     source: Source
+    constants: Mapping[str, Value]
 
     @classmethod
-    def of(cls, source: Source, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> Body:
+    def of(
+        cls,
+        source: Source,
+        nodes: Sequence[onnx.NodeProto],
+        outputs: Sequence[str],
+        constants: Mapping[str, Value],
+    ) -> Body:
         """Return the body of a graph or function whose nodes are in this order."""
         last = {name: index for index, node in enumerate(nodes) for name in names_read(node)}
         last.update(dict.fromkeys(outputs, len(nodes)))
-        return cls(tuple(nodes), tuple(outputs), last, source)
+        return cls(tuple(nodes), tuple(outputs), last, source, constants)
 
 
 def names_read(node: onnx.NodeProto) -> Iterator[str]:
@@ -159,6 +170,8 @@ class Tracer:
         The stack.
     functions
         The functions of the model, by domain and name.
+    reader
+        Reads the tensors of the model.
     file
         The name of the model's file. The line of an op is the number of its node in the main graph.
     """
@@ -169,11 +182,13 @@ class Tracer:
         constants: Constants,
         functions: Mapping[tuple[str, str], onnx.FunctionProto],
         bodies: dict[Any, Body],
+        reader: TensorReader,
         file: str,
     ) -> None:
         self.frames = frames
         self.file = file
         self.functions = functions
+        self.reader = reader
         self.results: list[Value] | None = None
         self._constants = constants
         self._bodies = bodies
@@ -205,20 +220,27 @@ class Tracer:
         while self.frames:
             frame = self.frames[-1]
             stage.done = outermost.next
-            if frame.next == len(frame.body.nodes):
-                self.frames.pop()
-                results = [self._result(frame, name) for name in frame.body.outputs]
-                if frame.on_return is None:
-                    self.results = results
-                else:
-                    frame.on_return(self, self.frames[-1], results)
-                continue
             try:
                 with scope.located((self.file, outermost.next + 1)):
-                    self.step(frame)
+                    if frame.next < len(frame.body.nodes):
+                        self.step(frame)
+                    else:
+                        self.leave(frame)
             except Cut as cut:
                 return cut
         return None
+
+    def leave(self, frame: Frame) -> None:
+        """Give the results of a frame to the node that pushed it."""
+        self.frames.pop()
+        results = [self._result(frame, name) for name in frame.body.outputs]
+        if frame.on_return is None:
+            self.results = results
+            return
+        caller = self.frames[-1]
+        proto = caller.body.nodes[caller.next]
+        with naming(proto, caller.opset(proto.domain)):
+            frame.on_return(self, caller, results)
 
     def _result(self, frame: Frame, name: str) -> Value:
         try:
@@ -231,16 +253,8 @@ class Tracer:
     def step(self, frame: Frame) -> None:
         """Lower the next node of a frame."""
         node = self.node(frame)
-        try:
+        with naming(node.proto, node.version):
             results = self.lowered(node)
-        except Cut:
-            raise
-        except WeftError as error:
-            if not isinstance(error, NodeError):
-                error.add_note(f"in {described(node.proto, node.version)}")
-            raise
-        except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
-            raise node.error(f"{type(error).__name__}: {error}") from error
         if results is not CALLED:
             self.finish(frame, results)
 
@@ -279,6 +293,7 @@ class Tracer:
             if function is None:
                 raise node.error("weft has no lowering of this op, and it is no function")
             return self.call(node, function)
+        require_possible(node, found)
         return self.folded(node, found)
 
     def folded(self, node: Node, results: Any) -> Any:
@@ -328,7 +343,9 @@ class Tracer:
         """Return a body, made once."""
         found = self._bodies.get(key)
         if found is None:
-            found = self._bodies[key] = Body.of(source, source.node, outputs)
+            is_graph = isinstance(source, onnx.GraphProto)
+            constants = self.reader.initializers(source) if is_graph else {}
+            found = self._bodies[key] = Body.of(source, source.node, outputs, constants)
         return found
 
     def push(self, frame: Frame) -> None:
@@ -340,7 +357,7 @@ class Tracer:
     ) -> Any:
         """Push the frame of a graph inside a node, which sees the names around it."""
         body = self.body(id(graph), graph, [each.name for each in graph.output])
-        scope: dict[str, Value] = dict(initializers(graph, None))
+        scope: dict[str, Value] = dict(body.constants)
         scope.update(zip((each.name for each in graph.input), values, strict=False))
         frame = Frame(body, scope, node.frame.opsets, on_return, node.frame, node.frame.attributes)
         self.push(frame)
@@ -383,6 +400,18 @@ def function_of(node: Node) -> onnx.FunctionProto | None:
     }
     named.attribute_proto.extend(defaults.values())
     return named
+
+
+def require_possible(node: Node, results: Any) -> None:
+    """Raise NodeError for a result that takes more than half of this machine's memory."""
+    if results is CALLED:
+        return
+    for value in leaves(results):
+        if isinstance(value, Op) and not value.axes.is_static:
+            continue
+        shape, dtype = shape_of(value), dtype_of(value)
+        if prod(shape) * dtype.itemsize > half_of_memory():
+            raise node.error(f"no memory holds its result {dtype}{list(shape)}")
 
 
 def check_types(node: Node) -> None:

@@ -425,12 +425,16 @@ def local_response_norm(
         for what, value in (("alpha", alpha), ("beta", beta), ("k", k))
     )
     wide = cast(x, accumulator_dtype(x.dtype))
-    widths = [(0, 0)] * x.rank
-    widths[channel] = (size // 2, (size - 1) // 2)
-    padded = pad(square(wide), widths)
     length = x.axes[channel].length
+    most = length if isinstance(length, int) else size  # a wider window reaches only zeros
+    before, after = min(size // 2, most), min((size - 1) // 2, most)
+    widths = [(0, 0)] * x.rank
+    widths[channel] = (before, after)
+    padded = pad(square(wide), widths)
     around = (slice(None),) * channel
-    windows = [tensor_slice(padded, (*around, slice(i, i + length))) for i in range(size)]
+    windows = [
+        tensor_slice(padded, (*around, slice(i, i + length))) for i in range(before + after + 1)
+    ]
     total = functools.reduce(add, windows)
     return cast(wide / power(k + (alpha / size) * cast_axes(total, x.axes), beta), x.dtype)
 

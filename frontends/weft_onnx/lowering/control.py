@@ -15,6 +15,9 @@ from weft_onnx.nodes import Node, lowers, numpy_dtype
 from weft_onnx.tracing import Frame, Tracer
 from weft_onnx.values import is_known
 
+MOST_ITERATIONS = 10_000
+"""The iterations of a loop after which it is taken for one without an end."""
+
 
 @lowers("If")
 def if_rule(node: Node) -> Any:
@@ -44,6 +47,10 @@ def loop(node: Node) -> Any:
 def _next_iteration(node: Node) -> Any:
     state = node.frame.state
     number, most = int(state["number"]), int(state["most"])
+    if number == MOST_ITERATIONS:
+        raise node.error(
+            f"it goes on after {number} iterations; each is traced, and more are refused"
+        )
     body = node.required("body")
     is_over = 0 <= most <= number
     if not is_over:

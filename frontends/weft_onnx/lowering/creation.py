@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 import weft
-from weft_onnx.initializers import dense
 from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
 from weft_onnx.values import Tensor
 
 LARGE = 1 << 24
 """The elements from which a filled tensor is an op, and takes no memory in the program."""
 
-MOST_NUMBERS = 1 << 32
-"""The most elements of a range."""
-
 
 @lowers("Constant")
 def constant(node: Node) -> Any:
     """Return the value of the one attribute."""
     (name,) = [each.name for each in node.proto.attribute] or [""]
-    if name == "sparse_value":
-        return dense(node.required(name))
     value = node.required(name)
-    if name == "value":
+    if name in ("value", "sparse_value"):
         return np.asarray(value)
     dtype: Any = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64,
                   "value_ints": np.int64}.get(name, object)  # fmt: skip
@@ -37,7 +32,7 @@ def constant_of_shape(node: Node) -> Any:
     """Return a tensor filled with a number."""
     value = np.asarray(node.attr("value", np.zeros(1, np.float32))).reshape(-1)
     shape = tuple(node.ints(0))
-    if int(np.prod(shape)) >= LARGE:
+    if prod(shape) >= LARGE:
         return weft.full(shape, value[0].item(), dtype=value.dtype.name)
     return np.full(shape, value[0])
 
@@ -49,8 +44,7 @@ def range_rule(node: Node) -> Any:
     if not delta:
         raise node.error("the step is zero")
     count = max(int(np.ceil((float(limit) - float(start)) / float(delta))), 0)
-    if count > MOST_NUMBERS:
-        raise node.error(f"{count} numbers are more than memory holds")
+    node.require_room(count)
     return (np.arange(count) * delta + start).astype(node.dtype())
 
 

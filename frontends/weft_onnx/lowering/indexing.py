@@ -107,6 +107,7 @@ def one_hot(node: Node) -> Tensor:
     wrapped = weft.where(weft.less(whole, 0), whole + depth, whole)
     shape = [1] * rank
     shape[axis] = depth
+    node.require_room(depth)
     classes = weft.reshape(weft.constant(np.arange(depth, dtype=np.int64)), tuple(shape))
     is_on = weft.equal(weft.unsqueeze(wrapped, axis), classes)
     off, on = (weft.reshape(weft.tensor_slice(values, (slice(n, n + 1),)), ()) for n in (0, 1))

@@ -103,6 +103,8 @@ def split(node: Node) -> Any:
     given = node.attr("split") if node.version < 13 else node.ints(1) if node.has(1) else None
     if given is None:
         count = int(node.attr("num_outputs", node.outputs))
+        if count != node.outputs:
+            raise node.error(f"it has {node.outputs} results, not {count}")
         each = -(-length // count)
         given = [min(each, max(length - at * each, 0)) for at in range(count)]
     if sum(given) != length:
@@ -162,6 +164,7 @@ def pad(node: Node) -> Tensor:
     if mode == "constant":
         return weft.pad(x, paddings, value)
     if mode in ("edge", "reflect", "circular"):
+        node.require_room(*(sum(pair) + n for pair, n in zip(paddings, x.axes.shape, strict=True)))
         return _gathered(x, paddings, mode)
     raise node.error(f"unknown mode {mode!r}")
 

@@ -31,6 +31,13 @@ def upsample(node: Node) -> Tensor:
     else:
         scales = [1.0, 1.0, node.required("height_scale"), node.required("width_scale")]
     mode = node.attr("mode", "nearest").removeprefix("bi")
+    return _by_scales(node, scales, mode)
+
+
+def _by_scales(node: Node, scales: list[float], mode: str) -> Tensor:
+    """Return the operand resized as before opset 11."""
+    x = node[0]
+    node.require_room(*(int(n * scale) for n, scale in zip(x.axes.shape, scales, strict=True)))
     return weft.resize(
         x, scales=scales, mode=mode, coordinates="asymmetric", axes=tuple(range(x.rank)),
         rounding="floor",
@@ -43,10 +50,7 @@ def resize(node: Node) -> Any:
     x, mode = node[0], node.attr("mode", "nearest")
     if node.version < 11:
         scales = [float(each) for each in node.array(1).reshape(-1)]
-        return weft.resize(
-            x, scales=scales, mode=mode, coordinates="asymmetric", axes=tuple(range(x.rank)),
-            rounding="floor",
-        )  # fmt: skip
+        return _by_scales(node, scales, mode)
     coordinates = node.attr("coordinate_transformation_mode", "half_pixel")
     axes = node.attr("axes")
     axes = tuple(range(x.rank)) if axes is None else node.axes(axes)
@@ -64,6 +68,7 @@ def resize(node: Node) -> Any:
         sizes = [int(np.floor(n * scale)) for n, scale in zip(lengths, scales, strict=True)]
         pairs = zip(sizes, lengths, scales, strict=True)
         is_plain = all(abs(size - n * scale) < 1e-6 for size, n, scale in pairs)
+    node.require_room(*sizes)
     special = node.attr("exclude_outside", 0) or node.attr("antialias", 0)
     if is_plain and not special and coordinates in COORDINATES:
         return weft.resize(
@@ -86,6 +91,7 @@ def _by_axes(
         n = x.axes.shape[axis]
         is_crop = coordinates == "tf_crop_and_resize"
         span = (float(roi[place]), float(roi[place + len(axes)])) if is_crop else (0.0, 1.0)
+        node.require_room(size, n)
         at = _coordinates(coordinates, size, n, scale, span)
         if size == n and np.array_equal(at, np.arange(n)):
             continue

@@ -11,13 +11,16 @@ from weft_onnx.nodes import Node, lowers, numpy_dtype
 from weft_onnx.values import Tensor
 
 
-def _dft(real: Tensor, imag: Tensor | None, length: int, inverse: bool) -> tuple[Tensor, Tensor]:
+def _dft(
+    node: Node, real: Tensor, imag: Tensor | None, length: int, inverse: bool
+) -> tuple[Tensor, Tensor]:
     """Return both parts of the transform along the last axis, padded or cropped to a length.
 
     It is a product with the matrix of the transform, for few points as quick as a fast transform.
     """
     n = real.axes.shape[-1]
     count = min(n, length)
+    node.require_room(count, length)
     steps = np.outer(np.arange(count), np.arange(length)) % length
     angles = 2 * np.pi * steps / length
     scale = 1 / length if inverse else 1.0
@@ -53,16 +56,16 @@ def dft(node: Node) -> Any:
         length = length or 2 * (n - 1)
         assert imag is not None, "half of a spectrum is complex"
         real, imag = (weft.moveaxis(each, axis, -1) for each in (real, imag))
-        rest = tuple(range(length - n, 0, -1))
-        mirrored = weft.constant(np.array(rest, np.int64))
+        node.require_room(length)
+        mirrored = weft.constant(np.arange(length - n, 0, -1, dtype=np.int64))
         real = weft.concat([real, weft.take(real, mirrored, real.rank - 1)], real.rank - 1)
         imag = weft.concat([imag, -weft.take(imag, mirrored, imag.rank - 1)], imag.rank - 1)
-        found, _ = _dft(real, imag, length, True)
+        found, _ = _dft(node, real, imag, length, True)
         return weft.unsqueeze(weft.moveaxis(found, -1, axis), -1)
     length = length or x.axes.shape[axis]
     real = weft.moveaxis(real, axis, -1)
     imag = None if imag is None else weft.moveaxis(imag, axis, -1)
-    both = _dft(real, imag, length, is_inverse)
+    both = _dft(node, real, imag, length, is_inverse)
     kept = length // 2 + 1 if is_onesided else length
     whole = [slice(None)] * (real.rank - 1)
     several = [
@@ -87,6 +90,7 @@ def stft(node: Node) -> Any:
         x, parts = weft.unsqueeze(x, -1), 1
     n = x.axes.shape[1]
     count = (n - length) // step + 1
+    node.require_room(count, length)
     places = np.arange(count)[:, None] * step + np.arange(length)[None]
     frames = weft.take(x, weft.constant(places.astype(np.int64)), 1)
     real = weft.slice_along_axis(frames, -1, 0)
@@ -94,7 +98,7 @@ def stft(node: Node) -> Any:
     if window is not None:
         real = real * window
         imag = None if imag is None else imag * window
-    both = _dft(real, imag, length, False)
+    both = _dft(node, real, imag, length, False)
     kept = length // 2 + 1 if is_onesided else length
     several = [weft.tensor_slice(each, (slice(None), slice(None), slice(0, kept))) for each in both]
     return weft.stack(several, pos=3)
@@ -103,6 +107,7 @@ def stft(node: Node) -> Any:
 def _window(node: Node, terms: tuple[float, ...]) -> Any:
     size = node.ints(0)[0]
     dtype = numpy_dtype(node.attr("output_datatype", 1))
+    node.require_room(size, len(terms))
     period = size if node.attr("periodic", 1) else size - 1
     angles = 2 * np.pi * np.arange(size) / period
     orders = np.arange(len(terms))[:, None]
@@ -134,6 +139,7 @@ def mel_weight_matrix(node: Node) -> Any:
     low, high = (float(node.array(n).reshape(-1)[0]) for n in (3, 4))
     dtype = numpy_dtype(node.attr("output_datatype", 1))
     spectrum = length // 2 + 1
+    node.require_room(spectrum, bins)
     mel = 2595 * np.log10(1 + np.array([low, high]) / 700)
     centres = mel[0] + np.arange(bins + 2) * (mel[1] - mel[0]) / (bins + 2)
     hertz = 700 * (10 ** (centres / 2595) - 1)

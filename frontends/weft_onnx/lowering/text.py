@@ -88,6 +88,9 @@ def tf_idf_vectorizer(node: Node) -> Any:
     pool = list(node.attr("pool_int64s") or node.attr("pool_strings") or [])
     weights = list(node.attr("weights") or [])
     grams: dict[tuple[Any, ...], int] = {}
+    if sorted(starts) != starts or not all(0 <= each <= len(pool) for each in starts):
+        raise node.error(f"ngram_counts {starts[:9]} are no places in a pool of {len(pool)}")
+    node.require_room(max(indexes, default=0))
     for size, first in enumerate(starts, 1):
         last = starts[size] if size < len(starts) else len(pool)
         for at in range(first, last, size):
@@ -98,8 +101,8 @@ def tf_idf_vectorizer(node: Node) -> Any:
         result = np.zeros((len(rows), max(indexes) + 1), np.float32)
         for row, items in enumerate(rows):
             sequence = [str(each) if x.dtype == object else int(each) for each in items]
-            for size in range(shortest, longest + 1):
-                for skip in range(skips + 1 if size > 1 else 1):
+            for size in range(max(shortest, 1), min(longest, len(sequence)) + 1):
+                for skip in range(min(skips + 1, len(sequence)) if size > 1 else 1):
                     for at in range(len(sequence) - (size - 1) * (skip + 1)):
                         gram = tuple(sequence[at + n * (skip + 1)] for n in range(size))
                         number = grams.get(gram)
