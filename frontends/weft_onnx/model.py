@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import defs, helper
 
@@ -24,9 +25,9 @@ from weft_onnx.declarations import dimensions, open_lengths
 from weft_onnx.errors import ModelError, UndeterminedGraph, UnsupportedNodes
 from weft_onnx.nodes import lowering_of, numpy_dtype, set_lines
 from weft_onnx.program import Program
-from weft_onnx.tensors import MOST_BYTES, TensorReader, messages
+from weft_onnx.tensors import MOST_BYTES, TensorReader, fields_of, messages
 from weft_onnx.tracing import Body, Constants, Frame, Tracer, has_body
-from weft_onnx.values import Value, is_for_device, leaves
+from weft_onnx.values import Value, is_for_device, leaves, mapped
 
 FIRST_OPSET = 6
 """The first version of the default domain whose ops are known."""
@@ -51,7 +52,7 @@ class Model:
     Attributes
     ----------
     proto
-        The model as read.
+        The model; without its initialisers, if it was read from a file or from bytes.
     name, file
         Its name and that of its file. The line of an op is the number of its node, or 0.
     inputs, outputs
@@ -60,19 +61,22 @@ class Model:
         The variables that hold initialisers, by name; see `trainable`.
     """
 
-    def __init__(self, proto: onnx.ModelProto, folder: Path | None = None, file: str = "") -> None:
+    def __init__(
+        self,
+        proto: onnx.ModelProto,
+        folder: Path | None = None,
+        file: str = "",
+        is_owned: bool = False,
+    ) -> None:
         _require_text(proto)
-        self.proto = proto
+        _check(proto)
+        self._reader = TensorReader(proto, folder)
+        self._constants: dict[str, Any] = self._reader.initializers(proto.graph)
+        self.proto = proto = _without_initializers(proto) if is_owned else proto
         graph = proto.graph
         self.name = harmless(graph.name)[:80] or "model"
-        self.opsets = {
-            "" if each.domain == "ai.onnx" else each.domain: each.version
-            for each in proto.opset_import
-        }
+        self.opsets = _opsets(proto)
         self.functions = {(each.domain, each.name): each for each in proto.functions}
-        self._check()
-        self._reader = TensorReader(proto, folder)
-        self._constants: dict[str, Any] = self._reader.initializers(graph)
         self.declared = {each.name: each.type for each in graph.input}
         self.inputs = {
             name: kind for name, kind in self.declared.items() if name not in self._constants
@@ -166,7 +170,8 @@ class Model:
         Raises UndeterminedGraph where a shape or a branch depends on what only a call computes.
         """
         self._require_names(inputs)
-        tracer = self.tracer([self.frame(dict(inputs))])
+        given = mapped(dict(inputs), lambda x: x if isinstance(x, Op) else np.array(x))
+        tracer = self.tracer([self.frame(given)])
         cut = tracer.run()
         if cut is not None:
             node = tracer.node(tracer.frames[-1])
@@ -215,29 +220,6 @@ class Model:
                 name = harmless(node.name or node.op_type)
                 raise ModelError(f"node {name} contradicts the specification: {problem}") from None
 
-    def _check(self) -> None:
-        version = self.opsets.get("")
-        newest = defs.onnx_opset_version()
-        if not self.proto.graph.node and not self.proto.graph.output:
-            raise ModelError("the file holds no model with nodes or results")
-        for each in (self.proto, *self.proto.functions):
-            for opset in each.opset_import:
-                if not 0 <= opset.version <= MOST_VERSION:
-                    raise ModelError(
-                        f"domain {harmless(opset.domain or 'ai.onnx')} has the version "
-                        f"{opset.version}"
-                    )
-        if version is not None and not FIRST_OPSET <= version <= newest:
-            raise ModelError(
-                f"the model has opset {version}; opsets {FIRST_OPSET} to {newest} are known"
-            )
-        for each in (*self.proto.graph.input, *self.proto.graph.output):
-            lengths = [n for n in dimensions(each.type) or () if isinstance(n, int)]
-            if prod(lengths) > MOST_BYTES:
-                raise ModelError(
-                    f"{harmless(each.name)} has the shape {lengths}, of {prod(lengths)} elements"
-                )
-
 
 def load(
     source: str | os.PathLike[str] | bytes | onnx.ModelProto,
@@ -252,13 +234,16 @@ def load(
     beside = None if folder is None else Path(folder)
     if isinstance(source, onnx.ModelProto):
         return Model(source, beside)
-    file = ""
     if isinstance(source, bytes):
-        data, what = source, "the bytes"
-    else:
-        path = Path(source)
-        data, what, beside = path.read_bytes(), str(path), beside or path.parent
-        file = what
+        return Model(_parsed(source, "the bytes"), beside, is_owned=True)
+    path = Path(source)
+    # No name here holds the parsed message, so that its memory can go once tensors are read.
+    return Model(
+        _parsed(path.read_bytes(), str(path)), beside or path.parent, str(path), is_owned=True
+    )
+
+
+def _parsed(data: bytes, what: str) -> onnx.ModelProto:
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
@@ -266,7 +251,44 @@ def load(
         raise ModelError(f"{harmless(what)} is no ONNX model: {error}") from None
     if not data:
         raise ModelError(f"{harmless(what)} is no ONNX model: it is empty")
-    return Model(proto, beside, file)
+    return proto
+
+
+def _check(proto: onnx.ModelProto) -> None:
+    """Raise ModelError for what is no model, for versions and for sizes that are out of bounds."""
+    version, newest = _opsets(proto).get(""), defs.onnx_opset_version()
+    if not proto.graph.node and not proto.graph.output:
+        raise ModelError("the file holds no model with nodes or results")
+    for each in (proto, *proto.functions):
+        for opset in each.opset_import:
+            if not 0 <= opset.version <= MOST_VERSION:
+                domain = harmless(opset.domain or "ai.onnx")
+                raise ModelError(f"domain {domain} has the version {opset.version}")
+    if version is not None and not FIRST_OPSET <= version <= newest:
+        raise ModelError(
+            f"the model has opset {version}; opsets {FIRST_OPSET} to {newest} are known"
+        )
+    for each in (*proto.graph.input, *proto.graph.output):
+        lengths = [n for n in dimensions(each.type) or () if isinstance(n, int)]
+        if prod(lengths) > MOST_BYTES:
+            raise ModelError(
+                f"{harmless(each.name)} has the shape {lengths}, of {prod(lengths)} elements"
+            )
+
+
+def _opsets(proto: onnx.ModelProto) -> dict[str, int]:
+    """Return the version of each domain."""
+    return {
+        "" if each.domain == "ai.onnx" else each.domain: each.version for each in proto.opset_import
+    }
+
+
+def _without_initializers(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model without its initialisers, whose memory goes with the original."""
+    del proto.graph.initializer[:]
+    found = onnx.ModelProto()
+    found.CopyFrom(proto)
+    return found
 
 
 def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
@@ -305,14 +327,14 @@ def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
     return array if is_for_device(dtype) else np.ascontiguousarray(array)
 
 
-def _require_text(message: Any) -> None:
-    """Raise ModelError if a string in a message is no UTF-8, which protobuf gives as bytes."""
-    for each in messages(message):
-        for field, value in each.ListFields():
-            if field.type == field.TYPE_STRING:
-                several = [value] if isinstance(value, str | bytes) else value
-                if any(isinstance(one, bytes) for one in several):
-                    raise ModelError(f"a {field.name} in the model is no text in UTF-8")
+def _require_text(model: onnx.ModelProto) -> None:
+    """Raise ModelError if a string in a model is no UTF-8, which protobuf gives as bytes."""
+    for message in messages(model):
+        for field in fields_of(message, FieldDescriptor.TYPE_STRING):
+            value = getattr(message, field.name)
+            several = [value] if isinstance(value, str | bytes) else value
+            if any(isinstance(each, bytes) for each in several):
+                raise ModelError(f"a {field.name} in the model is no text in UTF-8")
 
 
 def _in_order(

@@ -159,6 +159,7 @@ class Program:
         places = {number: index for index, number in enumerate(step.slots)}
         baked: dict[int, Any] = {}
         if step.cut.function is None:
+            yielded = mapped(yielded, np.array)  # they become constants, and may be results too
             for value, array in zip(leaves(step.cut.values), leaves(yielded), strict=True):
                 baked[id(value)] = array
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
 from onnx import external_data_helper, helper, numpy_helper
 
 from weft.support.memory import half_of_memory
@@ -53,10 +55,23 @@ def messages(message: Any) -> Iterator[Any]:
         found = waiting.pop()
         yield found
         inside: list[Any] = []
-        for field, value in found.ListFields():
-            if field.type == field.TYPE_MESSAGE:
-                inside.extend([value] if hasattr(value, "ListFields") else value)
+        for field in fields_of(found, FieldDescriptor.TYPE_MESSAGE):
+            value = getattr(found, field.name)
+            if not hasattr(value, "ListFields"):
+                inside.extend(value)
+            elif found.HasField(field.name):
+                inside.append(value)
         waiting.extend(reversed(inside))
+
+
+def fields_of(message: Any, kind: int) -> tuple[Any, ...]:
+    """Return the fields of a kind that a message may have; those of bytes are never copied."""
+    return _fields(message.DESCRIPTOR, kind)
+
+
+@cache
+def _fields(descriptor: Any, kind: int) -> tuple[Any, ...]:
+    return tuple(field for field in descriptor.fields if field.type == kind)
 
 
 class TensorReader:
@@ -73,7 +88,6 @@ class TensorReader:
 
     def __init__(self, model: onnx.ModelProto, folder: Path | None) -> None:
         self._root = None if folder is None else folder.resolve()
-        self._most = min(max(SMALL, GROWTH * model.ByteSize()), half_of_memory())
         self._require_sound(model)
 
     def initializers(self, graph: onnx.GraphProto) -> dict[str, Any]:
@@ -187,7 +201,7 @@ class TensorReader:
 
     def _require_sound(self, model: onnx.ModelProto) -> None:
         """Raise ModelError for a tensor that cannot be read, wherever it stands."""
-        grown = 0
+        sparse: list[onnx.SparseTensorProto] = []
         for each in messages(model):
             if isinstance(each, onnx.TensorProto):
                 _nbytes(each, each.dims, each.data_type)
@@ -196,13 +210,22 @@ class TensorReader:
                     about = {entry.key: entry.value for entry in each.external_data}
                     os.close(self._opened(name, about.get("location", "")))
             elif isinstance(each, onnx.SparseTensorProto):
-                grown += _nbytes(each.values, each.dims, each.values.data_type)
-                if grown > self._most:
-                    raise ModelError(
-                        f"sparse tensor {harmless(each.values.name)} of shape {list(each.dims)}: "
-                        f"the sparse tensors take {grown} bytes as arrays, of which {self._most} "
-                        f"are allowed for a model of {model.ByteSize()} bytes"
-                    )
+                sparse.append(each)
+        if sparse:  # the bytes of a model cost as much memory as the model
+            _require_small(sparse, model.ByteSize())
+
+
+def _require_small(tensors: Iterable[onnx.SparseTensorProto], size: int) -> None:
+    """Raise ModelError for sparse tensors that are too large for a model of `size` bytes."""
+    most, grown = min(max(SMALL, GROWTH * size), half_of_memory()), 0
+    for each in tensors:
+        grown += _nbytes(each.values, each.dims, each.values.data_type)
+        if grown > most:
+            raise ModelError(
+                f"sparse tensor {harmless(each.values.name)} of shape {list(each.dims)}: the "
+                f"sparse tensors take {grown} bytes as arrays, of which {most} are allowed for a "
+                f"model of {size} bytes"
+            )
 
 
 def _nbytes(proto: onnx.TensorProto, dims: Any, data_type: int) -> int:
@@ -223,4 +246,3 @@ def _zeros(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarra
         return np.zeros(shape, dtype)
     except (ValueError, MemoryError) as error:
         raise ModelError(f"tensor {name} of shape {list(shape)}: {error}") from None
-

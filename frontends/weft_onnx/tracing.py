@@ -18,10 +18,10 @@ import numpy as np
 import onnx
 from onnx import defs, helper
 
-import weft
 from weft.errors import WeftError
 from weft.ir import interpreter, scope
 from weft.ir.op import Op
+from weft.ir.storage import owning_constant
 from weft.report.progress import Stage
 from weft.support.memory import half_of_memory
 from weft.transforms.capture import capture
@@ -148,7 +148,10 @@ class Frame:
 
 
 class Constants:
-    """The constants of a model, each of which is one op however often it is read."""
+    """The constants of a model, each of which is one op however often it is read.
+
+    Nothing writes the arrays, so constants hold them without a copy.
+    """
 
     def __init__(self) -> None:
         self._ops: dict[int, tuple[Array, Op]] = {}
@@ -157,7 +160,7 @@ class Constants:
         """Return the constant that holds an array."""
         found = self._ops.get(id(array))
         if found is None:
-            found = self._ops[id(array)] = (array, weft.constant(array))
+            found = self._ops[id(array)] = (array, owning_constant(array))
         return found[1]
 
 

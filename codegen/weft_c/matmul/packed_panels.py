@@ -16,7 +16,7 @@ from weft.ir import folded_constants
 from weft.ir.axes import Axes, make_axes
 from weft.ir.dtypes import DType, float32
 from weft.ir.op import Op
-from weft.ir.storage import constant
+from weft.ir.storage import owning_constant
 from weft.ir.tensor import TensorOp
 from weft.ops.linalg import ContractionOp, MatmulOp
 from weft.ops.movement import BroadcastOp
@@ -67,10 +67,12 @@ class PackPanelsOp(TensorOp):
         else:
             rows = w.reshape(groups, results, channels, taps)
         rows = rows.reshape(groups, results, terms)
-        padded = np.zeros((groups, self.axes.shape[1] * self.width, terms), w.dtype)
-        padded[:, :results] = rows
-        panels = padded.reshape(groups, self.axes.shape[1], self.width, terms)
-        return np.ascontiguousarray(panels.transpose(0, 1, 3, 2))
+        panels = np.zeros(self.axes.shape, w.dtype)
+        width, (whole, rest) = self.width, divmod(results, self.width)
+        filled = rows[:, : whole * width].reshape(groups, whole, width, terms)
+        panels[:, :whole] = filled.transpose(0, 1, 3, 2)
+        panels[:, whole:, :, :rest] = rows[:, None, whole * width :].transpose(0, 1, 3, 2)
+        return panels
 
 
 class PackedMatmulOp(ContractionOp):
@@ -126,7 +128,7 @@ def packed(matrix: TensorOp, groups: int, width: int, is_transposed: bool) -> Te
     made = known.get((groups, width, is_transposed))
     if made is None:
         value = op.reference(matrix.const)
-        made = known[groups, width, is_transposed] = constant(value, op.axes, op.dtype)
+        made = known[groups, width, is_transposed] = owning_constant(value, op.axes)
     folded_constants.remember(made, op)
     return made  # type: ignore[return-value]
 

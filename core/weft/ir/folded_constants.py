@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from weft.ir.op import Op
 
-LARGE = 2**20
+LARGE = 2**16
 """The bytes from which a constant is kept as the ops that it was folded from."""
 
 _sources: weakref.WeakKeyDictionary[Op, Op] = weakref.WeakKeyDictionary()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import onnx
 import pytest
@@ -228,3 +230,43 @@ def test_numpy_scalars_and_python_numbers_are_taken():
     assert run(model, x=np.float32(1), y=2)["z"] == 3
     with pytest.raises(ArgumentError, match="takes the shape"):
         run(model, x=np.zeros(2, "float32"), y=2)
+
+
+def test_weights_are_held_once_and_packed_once(tmp_path, backend):
+    hidden, steps, words = 128, 12, 4000
+    random = np.random.default_rng(0)
+    weights = {
+        name: random.standard_normal(shape).astype("float32") / 16
+        for name, shape in {
+            "w": (1, 4 * hidden, hidden), "r": (1, 4 * hidden, hidden), "m": (hidden, words)
+        }.items()
+    }  # fmt: skip
+    model = made(
+        [
+            node("LSTM", "x w r", "y h", hidden_size=hidden),
+            node("Squeeze", "h axes", "last"),
+            node("MatMul", "last m", "z"),
+        ],
+        [declared("x", [steps, 1, hidden])],
+        ["z"],
+        {**weights, "axes": np.array([0])},
+    )
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    size = path.stat().st_size
+    x = random.standard_normal((steps, 1, hidden)).astype("float32")
+    tracemalloc.start()
+    try:
+        program = weft_onnx.load(path).prepare(backend, cache=False)
+        found = program.run({"x": x})["z"]
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.shape == (1, words)
+    buffers = sum(each.bytes for each in program.transformer.device_buffers)
+    program.transformer.close()
+    # The arrays of the file, and those in another layout that kernels read; code and graph of the
+    # unrolled steps take about as much again.
+    assert buffers < 1.5 * size
+    assert held < 3 * size
+    assert most < 3 * size
