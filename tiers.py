@@ -89,6 +89,8 @@ LONG = frozenset({
     # Half a minute of a compiler of C, for programs that are run on NumPy's backend too.
     "test_compiled_program_gives_what_the_reference_gives[opencl]",
     "test_compiled_program_gives_what_the_reference_gives[array-api-strict]",
+    # A thousand random windows in each backend, of which each tier runs a few.
+    "test_many_windows_give_what_their_definitions_say",
     # Operands of other shapes and views, whose gradients the rows of the table also check.
     "test_gradient_of_other_operands_is_a_central_difference",
 })  # fmt: skip

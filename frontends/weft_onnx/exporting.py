@@ -81,7 +81,7 @@ def export(
 
 
 def _decomposed(graph: Graph) -> Graph:
-    target = Target("onnx", supports=lambda op: type(op) in RULES, dtypes=Target.dtypes)
+    target = Target("onnx", supports=_is_supported, dtypes=Target.dtypes)
     passes = [load(PASSES, name)() for name in ("decompose", "constant-folding", "dead-code")]
     found = run_passes(graph, passes, target, "export")
     known = (*RULES, ParameterOp, ReadOp)
@@ -90,6 +90,12 @@ def _decomposed(graph: Graph) -> Graph:
         lines = sorted({f"  {type(op).__name__}, {op.file_info}" for op in missing})
         raise NotExportable("\n".join(["ONNX has no equivalent of these ops:", *lines]))
     return found
+
+
+def _is_supported(op: Op) -> bool:
+    """Whether a rule writes an op; ONNX has no negative padding of windows."""
+    pairs = op.padding if isinstance(op, ops.ConvolutionOp | ops.MaxPoolOp) else ()
+    return type(op) in RULES and all(n >= 0 for pair in pairs for n in pair)
 
 
 class Exporter:

@@ -111,7 +111,7 @@ class Memory:
             self.places[buffer] = size
             nbytes = arena if buffer is None else 0 if buffer.kind == ARENA else buffer.nbytes
             size += -(-max(nbytes, 1) // 256) * 256
-        self.host = np.full(size, 0x55, np.uint8)
+        self.host = np.full(size, 0xFF, np.uint8)
         self.host[:256] = 0
         for buffer, array in arrays.items():
             value = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

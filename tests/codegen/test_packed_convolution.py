@@ -35,6 +35,8 @@ CONVOLUTIONS = {
     ),
     "lines": ((3, 8, 150), (48, 8, 5), {"padding": 2}),
     "single elements": ((2, 64, 13, 13), (96, 64, 1, 1), {}),
+    "padding beyond single elements": ((2, 24, 20), (64, 24, 1), {"padding": [(1, 3)]}),
+    "padding beyond filters": ((2, 16, 9, 8), (32, 16, 2, 3), {"padding": [(4, 2), 3]}),
     "several blocks of rows": ((1, 32, 90, 60), (32, 32, 3, 3), {"padding": 1}),
     "a window as large as the image": ((8, 24, 5, 5), (32, 24, 5, 5), {}),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from weft.ops.pooling import MaxPoolInputOp
 
 pytest.importorskip("pyopencl")
 from checking import awkward, both, check, everywhere, numbers
+from running import SERIAL
 
 CONVOLUTIONS = {
     "same size": ((2, 3, 9, 10), (4, 3, 3, 3), {"padding": 1}),
@@ -69,6 +72,17 @@ def operands(name, dtype):
 def test_convolutions(name, processor):
     build = three(CONVOLUTIONS[name][2])
     check(build, *operands(name, "float32"), processor=processor)
+
+
+@pytest.mark.parametrize("units", [1, 2, 3])
+@pytest.mark.parametrize("batch", [5, 7, 11])
+def test_places_of_no_image_do_not_count(batch, units):
+    """Work items have several images at a time, some of them one fewer."""
+    arrays = [
+        numbers("float32", *shape) for shape in ((batch, 2, 6, 12), (9, 2, 3, 6), (batch, 9, 6, 9))
+    ]
+    build = three({"padding": 1})
+    check(build, *arrays, processor=replace(SERIAL, units=units))
 
 
 @everywhere

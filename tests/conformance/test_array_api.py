@@ -16,11 +16,17 @@ from weft.testing.test_ops import (
     test_rows_in_a_rarer_dtype,
 )
 from weft.testing.test_random_graphs import test_compiled_program_gives_what_the_reference_gives
+from weft.testing.test_random_windows import (
+    test_many_windows_give_what_their_definitions_say,
+    test_windows_give_what_their_definitions_say,
+)
 
 __all__ = [
     "test_compiled_program_gives_what_the_reference_gives",
+    "test_many_windows_give_what_their_definitions_say",
     "test_row_gives_what_the_reference_gives",
     "test_rows_in_a_rarer_dtype",
+    "test_windows_give_what_their_definitions_say",
 ]
 
 

@@ -7,6 +7,7 @@ product computes their outputs. The transposed convolution multiplies first and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -156,5 +157,6 @@ class Filters(Convolution):
                 outputs = chunk.take(delta[images, :, chunk.rows]).swapaxes(-1, -2)
                 products = shaped(lane.filters[0], *chunk.columns.shape[:-1], outputs.shape[-1])
                 np.matmul(chunk.columns, outputs, products)
-                for product in products.reshape(-1, *total.shape):
+                several = math.prod(products.shape[:-3])
+                for product in products.reshape(several, *total.shape):
                     np.add(total, product, total)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from weft.ir.description import TensorDescription
 from weft_c.loops.parallel import part_bounds, unravel_index
 from weft_c.lowering import KernelBuilder, Lowering
-from weft_c.matmul.accumulators import VECTOR, Accumulator
+from weft_c.matmul.accumulators import Accumulator
 from weft_c.matmul.epilogues import StoreEpilogue
 from weft_c.matmul.packing import minimum
 from weft_c.matmul.shared_tiles import sum_splits
@@ -84,9 +84,16 @@ class FilterGradient:
         return max(1, min(most, CACHED // (self.of_image + self.of_output)))
 
     @property
+    def overrun(self) -> int:
+        """How far beyond an image its taps read, where output gradients are zeros."""
+        (output_phase,) = forward(self.geometry)[1]
+        last = max(offset for _, offset in output_phase.taps)
+        return max(last + self.length - self.images.size, 0)
+
+    @property
     def elements(self) -> int:
-        """The elements of a work item's copies, with room for a vector after each of the two."""
-        return self.together * (self.of_image + self.of_output) + 2 * VECTOR
+        """The elements of a work item's copies, with what follows the images."""
+        return self.together * (self.of_image + self.of_output) + self.overrun
 
     def scratch(self, acc: Accumulator) -> int:
         """Return the bytes of scratch memory."""
@@ -142,7 +149,7 @@ class _FilterGradientKernel(KernelBuilder):
         copied = self.array("copied", lowering.scratch(shape, acc.sum_dtype), True)
         pointer = f"GLOBAL {acc.scalar_type} *const"
         self.seen = self.code.define(pointer, "seen", copied.at("GLOBAL_ID", "0"))
-        start = sums.together * sums.of_image + VECTOR
+        start = sums.together * sums.of_image + sums.overrun
         self.factors = self.code.define(pointer, "factors", f"{self.seen} + {start}")
         elements = self.g.channels * self.g.taps
         self.rows, self.columns = _tile(self.g.filters, elements, acc.registers)
@@ -153,8 +160,6 @@ class _FilterGradientKernel(KernelBuilder):
         (output_phase,) = forward(g)[1]
         text = ", ".join(str(offset) for _, offset in output_phase.taps)
         code.line(f"const i32 offset[{g.taps}] = {{{text}}};")
-        rest = sums.together * sums.of_image
-        code.line(f"for (i32 i = {rest}; i < {rest + VECTOR}; i++) {self.seen}[i] = 0;")
         number, cut = unravel_index(code, (sums.parts, sums.cuts), "GLOBAL_ID", "i32")
         kind = index_type(needs_wide_counter(g.batch))
         first, end = part_bounds(code, g.batch, f"(i64){number}", str(sums.parts), kind)
@@ -168,6 +173,9 @@ class _FilterGradientKernel(KernelBuilder):
             code.line(f"const i32 count = {bound};")
             with code.block("for (i32 each = 0; each < count; each++)"):
                 self.copy()
+            if sums.overrun:
+                after = code.define("const i32", "after", f"count * {sums.of_image}")
+                code.line(f"for (i32 i = 0; i < {sums.overrun}; i++) {self.seen}[{after} + i] = 0;")
             columns = -(-g.channels * g.taps // self.columns)
             with (
                 code.block(f"for (i32 down = {low}; down < {high}; down++)"),

@@ -10,7 +10,7 @@ of results, which the epilogue processes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
@@ -223,7 +223,7 @@ class _PackedConvolutionKernel:
     def write(self) -> None:
         """Write the loops over blocks of rows, panels and tiles."""
         code, blocks, windows = self.code, self.blocks, self.windows
-        self.tables()
+        self.declare_taps()
         grid = blocks.grid
         begin, end = work_item_bounds(code, prod(grid), blocks.items, "i32")
         with code.block(f"for (i32 task = {begin}; task < {end}; task++)"):
@@ -248,15 +248,14 @@ class _PackedConvolutionKernel:
                 self.write_panel((image, group), (first, last), seen)
         self.builder.launch(blocks.items)
 
-    def tables(self) -> None:
+    def declare_taps(self) -> None:
         """Write the place of each tap's numbers in a panel, and in the image."""
         taps = self.windows.taps
         places = [number * self.tile.width for number, _ in taps]
         offsets = [row * self.line + column * self.column for _, (row, column) in taps]
-        if len(taps) > 1:
-            for name, values in (("place", places), ("offset", offsets)):
-                text = ", ".join(map(str, values))
-                self.code.line(f"const i32 {name}[{len(values)}] = {{{text}}};")
+        for name, values in (("place", places), ("offset", offsets)):
+            text = ", ".join(map(str, values))
+            self.code.line(f"const i32 {name}[{len(values)}] = {{{text}}};")
 
     def write_panel(self, at: tuple[str, str], rows: tuple[str, str], seen: str) -> None:
         """Write the sums of a block for the filters of a panel, and their epilogue."""
@@ -295,18 +294,13 @@ class _PackedConvolutionKernel:
         code.line(f"{vector} c[{tile.pixels}][{tile.vectors}];")
         with self.each_sum():
             code.line(f"c[p][v] = {acc.zero(lanes)};")
-        count = len(windows.taps)
-        with ExitStack() as stack:
-            head = f"for (i32 channel = 0; channel < {windows.channels}; channel++)"
-            stack.enter_context(code.block(head))
-            offset, place = "0", "0"
-            if count > 1:
-                head = f"for (i32 tap = 0; tap < {count}; tap++)"
-                stack.enter_context(code.block(head))
-                offset, place = "offset[tap]", "place[tap]"
-            code.line(f"{pointer}const s = {x} + channel * {self.plane} + {offset};")
-            terms = self.packed.layout.shape[2] // windows.channels
-            code.line(f"{pointer}const w = {filters} + channel * {terms * tile.width} + {place};")
+        with (
+            code.block(f"for (i32 channel = 0; channel < {windows.channels}; channel++)"),
+            code.block(f"for (i32 tap = 0; tap < {len(windows.taps)}; tap++)"),
+        ):
+            code.line(f"{pointer}const s = {x} + channel * {self.plane} + offset[tap];")
+            terms = self.packed.layout.shape[2] // windows.channels * tile.width
+            code.line(f"{pointer}const w = {filters} + channel * {terms} + place[tap];")
             code.line(f"{vector} b[{tile.vectors}];")
             code.line(UNROLL)
             found = acc.load_vector(code, lanes, Address("w", f"v * {lanes}"), acc.dtype)

@@ -165,18 +165,18 @@ def windows_of(g: Geometry, is_transposed: bool) -> Windows:
     """Return the windows of a convolution, or of a transposed one of stride 1."""
     kernel, stride, padding, dilation = g.sliding
     channels, results, lengths, counts = g.channels, g.filters, g.lengths, g.counts
-    before = tuple(first for first, _ in padding)
-    reach = tuple((k - 1) * gap for k, gap in zip(kernel, dilation, strict=True))
+    # Where along each axis a window reads at its taps, from the window's own index on.
+    reads = [
+        [k * gap - first for k in range(size)]
+        for size, gap, (first, _) in zip(kernel, dilation, padding, strict=True)
+    ]
     if is_transposed:
         channels, results, lengths, counts = results, channels, counts, lengths
-        before = tuple(max(0, end - first) for end, first in zip(reach, before, strict=True))
+        reads = [[-place for place in several] for several in reads]
+    before = tuple(max(0, -min(several)) for several in reads)
     taps = []
-    for number, at in enumerate(product(*map(range, kernel))):
-        if is_transposed:
-            axes = zip(at, dilation, before, padding, strict=True)
-            place = tuple(more + first - k * gap for k, gap, more, (first, _) in axes)
-        else:
-            place = tuple(k * gap for k, gap in zip(at, dilation, strict=True))
+    for number, at in enumerate(product(*reads)):
+        place = tuple(each + more for each, more in zip(at, before, strict=True))
         taps.append((number, _pair(place, 0)))
     return Windows(
         g.batch, g.groups, channels, results, _pair(lengths, 1), _pair(counts, 1),

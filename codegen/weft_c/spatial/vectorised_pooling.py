@@ -49,7 +49,7 @@ def inner_windows(op: PoolingOp) -> tuple[int, int]:
     step, (before, _) = op.stride[-1], op.padding[-1]
     length, count = op.args[0].axes.shape[-1], op.axes.shape[-1]
     last_group = (op.kernel[-1] - 1) * op.dilation[-1] // step
-    return -(-before // step), min(count, (length + before) // step - last_group)
+    return max(-(-before // step), 0), min(count, (length + before) // step - last_group)
 
 
 def has_vector_windows(op: PoolingOp) -> bool:

@@ -53,7 +53,8 @@ class BilinearConvolutionOp(CompositeOp):
     stride, dilation
         For each spatial axis the step between windows, and between the elements of a window.
     padding
-        For each spatial axis the number of zeros before and after the image.
+        For each spatial axis the number of zeros before and after the image; a negative number
+        leaves out elements of the image.
     groups
         The number of groups of channels; each has its own filters.
     """
@@ -412,18 +413,14 @@ def conv_transpose(
             raise use.refusal(
                 f"output_padding {extra} must be less than the stride {sliding.stride}"
             )
-        # Output padding first undoes the padding cut off at the end.
         pairs = zip(sliding.padding, extra, strict=True)
-        ends = [(before, after - more) for (before, after), more in pairs]
-        cut = sliding._replace(padding=tuple((before, max(after, 0)) for before, after in ends))
-        lengths = [
-            n + max(-after, 0) for n, (_, after) in zip(cut.lengths(counts), ends, strict=True)
-        ]
+        cut = sliding._replace(padding=tuple((a, b - more) for (a, b), more in pairs))
+        lengths = cut.lengths(counts)
         if any(isinstance(n, int) and n < 1 for n in lengths):
-            problem = f"padding {sliding.padding} leaves nothing of the lengths {tuple(lengths)}"
+            problem = f"padding {sliding.padding} leaves nothing of the lengths {lengths}"
             raise use.refusal(problem, AxesError)
         result = ConvolutionInputOp(
-            x, w, lengths=tuple(lengths), stride=cut.stride, padding=cut.padding,
+            x, w, lengths=lengths, stride=cut.stride, padding=cut.padding,
             dilation=cut.dilation, groups=int(groups),
         )  # fmt: skip
         return _with_bias(use, result, bias)

@@ -64,7 +64,8 @@ class PoolingOp(CompositeOp):
         For each spatial axis the number of elements of a window, the step between windows, and the
         step between elements of a window.
     padding
-        For each spatial axis the padding before and after the image.
+        For each spatial axis the padding before and after the image; a negative number leaves out
+        elements of the image.
     """
 
     kernel: Numbers
@@ -94,7 +95,9 @@ class PoolingOp(CompositeOp):
     def _check_padding(self, lengths: Any) -> None:
         parts = zip(lengths, self.padding, self.sliding.extents, self.dilation, strict=True)
         for n, pair, extent, gap in parts:
-            if max(pair) >= extent or (any(pair) and isinstance(n, int) and n < gap):
+            left = n + sum(min(each, 0) for each in pair)
+            is_short = isinstance(left, int) and left < gap
+            if max(pair) >= extent or (max(pair) > 0 and is_short):
                 raise AxesError(
                     f"with padding {self.padding}, a window of kernel {self.kernel} and dilation "
                     f"{self.dilation} may contain no element of {tuple(lengths)}: use less padding"

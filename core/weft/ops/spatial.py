@@ -34,7 +34,8 @@ class Sliding(NamedTuple):
         For each axis the number of elements of a window, the step between windows, and the step
         between elements of a window.
     padding
-        For each axis the number of elements around the operand, before and after.
+        For each axis the number of elements around the operand, before and after; a negative number
+        leaves out elements of the operand.
     """
 
     kernel: Numbers

@@ -22,7 +22,7 @@ from weft.ops.gathering import take
 from weft.ops.indexing import SliceOp, slice_along_axis, tensor_slice, update_slice
 from weft.ops.joining import pad
 from weft.ops.movement import broadcast, cast_axes, transpose
-from weft.ops.spatial import SPATIAL, Sliding, Span, Use
+from weft.ops.spatial import SPATIAL, Pairs, Sliding, Span, Use
 
 __all__ = [
     "FoldOp",
@@ -230,8 +230,18 @@ def windows_over(x: TensorOp, sliding: Sliding, fill: Any = 0) -> TensorOp:
     """Return the windows of the padded tensor, with their elements along the last axes."""
     head = x.rank - len(sliding.kernel)
     spans = sliding.spans(x.axes.lengths[head:])
-    around = pad(x, [(0, 0)] * head + list(sliding.padding), fill)
+    around = _moved_ends(x, sliding.padding, fill)
     return windows_at(around, dict(enumerate(spans, head)))
+
+
+def _moved_ends(x: TensorOp, pairs: Pairs, fill: Any = 0) -> TensorOp:
+    """Return the tensor with its last axes padded, and cut where a number is negative."""
+    every = [(0, 0)] * (x.rank - len(pairs)) + list(pairs)
+    around = pad(x, [(max(before, 0), max(after, 0)) for before, after in every], fill)
+    if min(map(min, every)) >= 0:
+        return around
+    lengths = zip(x.axes.lengths, every, strict=True)
+    return SliceOp(around, bounds=tuple((max(-a, 0), a + n + b, 1) for n, (a, b) in lengths))
 
 
 def folded_into(axes: Axes, windows: TensorOp, sliding: Sliding) -> TensorOp:
@@ -247,9 +257,7 @@ def folded_into(axes: Axes, windows: TensorOp, sliding: Sliding) -> TensorOp:
         total = cast_axes(total, around)
     else:
         total = FoldOp(cast_axes(total, window_axes(every)), spans=every, target_axes=around)
-    padding = (*((0, 0) for _ in range(head)), *sliding.padding)
-    inner = zip((before for before, _ in padding), axes.lengths, (1,) * len(axes), strict=True)
-    return SliceOp(total, bounds=tuple(inner)) if any(map(any, padding)) else total
+    return _moved_ends(total, tuple((-before, -after) for before, after in sliding.padding))
 
 
 def swapped(x: TensorOp, count: int) -> TensorOp:

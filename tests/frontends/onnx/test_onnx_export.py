@@ -32,6 +32,12 @@ def block(x):
     return weft.attention(h, weft.gelu(h), h, is_causal=True)
 
 
+def cropped(x):
+    padding = {"stride": (1,), "padding": ((-1, 2),), "dilation": (1,)}
+    y = weft.ConvolutionOp(x, weft.constant(numbers(2, 2, 3)), **padding, groups=1)
+    return weft.MaxPoolOp(y, kernel=(3,), **padding)
+
+
 GRAPHS = {
     "dense layers": ((4, 6), dense),
     "a convolutional network": ((2, 36), network),
@@ -42,6 +48,7 @@ GRAPHS = {
     "a slice replaced": ((3, 4), lambda x: weft.update_slice(x, (slice(0, 2), slice(1, 4, 2)), 5)),
     "indices": ((5, 4), lambda x: weft.take(x, weft.argmax(x, axis=0), axis=0)),
     "views": ((3, 4), lambda x: weft.broadcast(weft.transpose(x)[:, :1], (4, 5)) + 1),
+    "windows that leave elements out": ((1, 2, 7), cropped),
     "a gradient": ((3, 4), lambda x: weft.deriv(weft.sum(weft.tanh(x) * x), x)),
 }  # fmt: skip
 
