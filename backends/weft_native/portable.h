@@ -34,8 +34,7 @@ FUNCTION f64 f64_of_bits(u64 x) { f64 r; memcpy(&r, &x, 8); return r; }
 #define AS_U64(x) bits_of_f64(x)
 #define AS_I64(x) ((i64)bits_of_f64(x))
 #define AS_F64(x) f64_of_bits(x)
-FUNCTION i64 whole_f64(f64 x) { return x >= -0x1p63 && x < 0x1p63 ? (i64)x : INT64_MIN; }
-#define WHOLE(x) whole_f64(x)
+#define GUARDED(condition, value, otherwise) (value)
 #define REPORT(word, code) (*(word) = *(word) ? *(word) : (code))
 FUNCTION u32 exchange_u32(u32 *place, u32 old, u32 new) {
     u32 found = *place; if (found == old) *place = new; return found; }

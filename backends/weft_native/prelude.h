@@ -92,10 +92,7 @@ FUNCTION f64 f64_of_bits(u64 x) { f64 r; memcpy(&r, &x, 8); return r; }
 #define AS_U64(x) bits_of_f64(x)
 #define AS_I64(x) ((i64)bits_of_f64(x))
 #define AS_F64(x) f64_of_bits(x)
-/* Out of the range of int64 the conversion is undefined in C; processors give the least int64. */
-FUNCTION i64 whole_f64(f64 x) {
-    return x >= -0x1p63 && x < 0x1p63 ? (i64)x : (i64)0x8000000000000000; }
-#define WHOLE(x) whole_f64(x)
+#define GUARDED(condition, value, otherwise) (value)
 #define REPORT(word, code) __sync_val_compare_and_swap((i32 *)(word), 0, code)
 #define ATOMIC_CAS_U32(place, old, new) __sync_val_compare_and_swap((u32 *)(place), old, new)
 #define ATOMIC_CAS_U64(place, old, new) __sync_val_compare_and_swap((u64 *)(place), old, new)

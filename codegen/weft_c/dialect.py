@@ -22,8 +22,8 @@ class Dialect:
         The macros and types that every program begins with: ``i8`` to ``u64``, ``f32`` and
         ``f64``; ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory; ``GLOBAL_ID``, ``GLOBAL_SIZE``,
         ``LOCAL_ID`` and ``GROUP_ID``; ``BARRIER()``, and ``MEMORY_BARRIER()`` for global memory
-        too; ``AS_U32`` and its like, which reinterpret bits; ``WHOLE``, the truncation to ``i64``;
-        ``FMA``; with vectors, ``SPLAT(type, scalar)``, ``VECTOR(type, lanes...)``,
+        too; ``AS_U32`` and its like, which reinterpret bits; ``GUARDED(condition, value, otherwise)``,
+        for a value that only some compilers need to be kept from where the condition fails; ``FMA``; with vectors, ``SPLAT(type, scalar)``, ``VECTOR(type, lanes...)``,
         ``SELECT(condition, x, y)`` by lanes, ``LANE(vector, digit)`` with a hexadecimal digit, and
         the halves ``LOW(vector)`` and ``HIGH(vector)``; ``REPORT(word, code)``, which sets a word
         that is 0 to a code; and the compare-and-swap ``ATOMIC_CAS_U32(place, old, new)``, also for
@@ -96,7 +96,7 @@ typedef uchar16 near_u8x16 __attribute__((aligned(1)));
 #define AS_F32(x) as_float(x)
 #define AS_U64(x) as_ulong(x)
 #define AS_I64(x) as_long(x)
-#define WHOLE(x) convert_long(x)
+#define GUARDED(condition, value, otherwise) ((condition) ? (value) : (otherwise))
 #define FMA(a, b, c) fma(a, b, c)
 #define REPORT(word, code) atomic_cmpxchg((volatile __global int *)(word), 0, code)
 #define ATOMIC_CAS_U32(place, old, new) atomic_cmpxchg((volatile __global u32 *)(place), old, new)
@@ -142,7 +142,7 @@ typedef float f32;
 #define AS_F32(x) __uint_as_float(x)
 #define AS_U64(x) ((u64)__double_as_longlong(x))
 #define AS_I64(x) ((i64)__double_as_longlong(x))
-#define WHOLE(x) ((i64)(x))
+#define GUARDED(condition, value, otherwise) (value)
 #define FMA(a, b, c) fma(a, b, c)
 #define REPORT(word, code) atomicCAS((int *)(word), 0, code)
 #define ATOMIC_CAS_U32(place, old, new) atomicCAS((u32 *)(place), old, new)

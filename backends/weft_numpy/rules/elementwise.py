@@ -117,8 +117,11 @@ def power_rule(op: Op, emit: Emitter) -> None:
 
 @rules.on_type(elementwise.CastOp)
 def cast_rule(op: Op, emit: Emitter) -> None:
-    """Copy with conversion."""
-    emit.line(f"copyto({emit.out}, {emit.args[0]}, 'unsafe')", How.CALL)
+    """Copy with conversion, with a single rounding."""
+    x = emit.args[0]
+    if dtypes.rounds_twice(op.args[0].dtype, op.dtype):
+        x = f"{emit.bind(dtypes.rounded_to_odd, 'rounded_to_odd')}({x})"
+    emit.line(f"copyto({emit.out}, {x}, 'unsafe')", How.CALL)
 
 
 @rules.on_type(complex_parts.RealOp)

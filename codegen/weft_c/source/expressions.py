@@ -21,27 +21,26 @@ TEMPLATES: dict[type[Op], str] = {
     comparison.NotEqualOp: "({0} != {1})",
     comparison.LogicalNotOp: "({0} == 0)",
     math.SqrtOp: "sqrt({0})",
-    math.ExpOp: "exp({0})",
+    math.ExpOp: "GUARDED({0} == {0}, exp({0}), {0})",
     math.LogOp: "log({0})",
     math.SinOp: "sin({0})",
     math.CosOp: "cos({0})",
     math.AtanOp: "atan({0})",
     math.CbrtOp: "cbrt({0})",
-    math.Exp2Op: "exp2({0})",
-    math.Expm1Op: "expm1({0})",
+    math.Exp2Op: "GUARDED({0} == {0}, exp2({0}), {0})",
+    math.Expm1Op: "GUARDED({0} == {0}, expm1({0}), {0})",
     math.Log1pOp: "log1p({0})",
     math.Log2Op: "log2({0})",
     math.Log10Op: "log10({0})",
     math.HypotOp: "hypot({0}, {1})",
-    rounding.FloorOp: "floor({0})",
-    rounding.CeilOp: "ceil({0})",
-    rounding.TruncOp: "trunc({0})",
-    rounding.RoundOp: "rint({0})",
+    rounding.FloorOp: "GUARDED({0} == {0}, floor({0}), {0})",
+    rounding.CeilOp: "GUARDED({0} == {0}, ceil({0}), {0})",
+    rounding.TruncOp: "GUARDED({0} == {0}, trunc({0}), {0})",
     rounding.CopysignOp: "copysign({0}, {1})",
     trigonometry.TanOp: "tan({0})",
     trigonometry.AsinOp: "asin({0})",
     trigonometry.AcosOp: "acos({0})",
-    trigonometry.SinhOp: "sinh({0})",
+    trigonometry.SinhOp: "GUARDED({0} == {0}, sinh({0}), {0})",
     trigonometry.CoshOp: "cosh({0})",
     trigonometry.AsinhOp: "asinh({0})",
     trigonometry.AcoshOp: "acosh({0})",
@@ -74,17 +73,20 @@ def has_vectors(op: Op) -> bool:
     names = {value.dtype.name for value in (op, *op.args)}
     if not names <= VECTOR_DTYPES:
         return False
-    is_power = isinstance(op, math.PowerOp)
-    return not isinstance(op, SCALAR_ONLY) and not (is_power and names != {"float32"})
+    if isinstance(op, math.PowerOp):
+        return names == {"float32"}
+    if isinstance(op, elementwise.CastOp) and op.dtype == dtypes.uint32:
+        return not dtypes.is_float(op.args[0].dtype)
+    return not isinstance(op, SCALAR_ONLY)
 
 
 def expression(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     """Return the expression of an op's result."""
+    if isinstance(op, rounding.RoundingOp) and not dtypes.is_float(op.dtype):
+        return args[0]
     template = TEMPLATES.get(type(op))
     if template is None:
         return _functions[type(op)](op, emitter, args)
-    if isinstance(op, rounding.RoundingOp) and not dtypes.is_float(op.dtype):
-        return args[0]
     found = template.format(*args)
     return found if dtypes.is_bool(op.dtype) else emitter.rounded(op.dtype, found)
 
@@ -149,6 +151,14 @@ def _rsqrt(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, f"({emitter.constant(1, op.dtype)} / sqrt({args[0]}))")
 
 
+@_expression_for(rounding.RoundOp)
+def _round(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+    """Round; a float without a fraction is its own result."""
+    limit = emitter.constant(2.0**52 if op.dtype.itemsize == 8 else 2.0**23, op.dtype)
+    found = f"GUARDED(fabs({args[0]}) < {limit}, rint({args[0]}), {args[0]})"
+    return emitter.rounded(op.dtype, found)
+
+
 @_expression_for(math.TanhOp)
 def _tanh(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     return _called("weft_tanh", op, emitter, args)
@@ -172,7 +182,9 @@ def _power(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
     known = exponent.const if exponent.is_constant and not exponent.axes else None
     if known is not None and known == 2:
         return emitter.rounded(op.dtype, f"({args[0]} * {args[0]})")
-    return emitter.rounded(op.dtype, f"pow({args[0]}, {args[1]})")
+    power = f"GUARDED({args[1]} == {args[1]}, pow({args[0]}, {args[1]}), {args[1]})"
+    one = emitter.constant(1, op.dtype)
+    return emitter.rounded(op.dtype, f"GUARDED({args[0]} != {one}, {power}, {one})")
 
 
 @_expression_for(bits.ShiftLeftOp)

@@ -88,6 +88,62 @@ FUNCTION f32 weft_bfloat_round(f32 x) { return weft_bfloat_value(weft_bfloat_bit
     "weft_bfloat_value",
 )
 
+# Rounded to odd, to be rounded to fewer bits once more as if it were exact (Boldo and Melquiond,
+# Emulation of FMA and correctly rounded sums, 2008): what is dropped sets the last bit.
+helper(
+    "weft_odd_f64",
+    """\
+FUNCTION f32 weft_odd_f64(f64 x) {
+    f32 near = (f32)x;
+    u32 bits = AS_U32(near);
+    if (x == x && near != x) bits = (bits - (fabs((f64)near) > fabs(x))) | 1u;
+    return AS_F32(bits);
+}
+""",
+)
+helper(
+    "weft_odd_u64",
+    """\
+FUNCTION f32 weft_odd_u64(u64 x) {
+    i32 shift = x >> 52 ? 40 : x >> 38 ? 28 : x >> 24 ? 14 : 0;
+    u64 dropped = x & (((u64)1 << shift) - 1);
+    return (f32)((u32)(x >> shift) | (dropped != 0)) * (f32)((u64)1 << shift);
+}
+""",
+)
+helper(
+    "weft_odd_i64",
+    """\
+FUNCTION f32 weft_odd_i64(i64 x) {
+    return x < 0 ? -weft_odd_u64(0 - (u64)x) : weft_odd_u64((u64)x);
+}
+""",
+    "weft_odd_u64",
+)
+
+# A conversion to an integer that is out of range is undefined in C, and a compiler that meets one
+# of a constant may leave out what depends on it.
+for _type, _suffix in (("f32", "f"), ("f64", "")):
+    _least = "x >= -2147483648.0f" if _suffix else "x > -2147483649.0"
+    helper(
+        f"weft_i32_of_{_type}",
+        f"FUNCTION i32 weft_i32_of_{_type}({_type} x) {{\n"
+        f"    return {_least} && x < 2147483648.0{_suffix} ? (i32)x : -2147483647 - 1;\n}}\n",
+    )
+    _bound = f"9223372036854775808.0{_suffix}"
+    helper(
+        f"weft_i64_of_{_type}",
+        f"FUNCTION i64 weft_i64_of_{_type}({_type} x) {{\n"
+        f"    return x >= -{_bound} && x < {_bound} ? (i64)x : (i64)((u64)1 << 63);\n}}\n",
+    )
+    helper(
+        f"weft_u64_of_{_type}",
+        f"FUNCTION u64 weft_u64_of_{_type}({_type} x) {{\n"
+        f"    if (!(x >= {_bound})) return (u64)weft_i64_of_{_type}(x);\n"
+        f"    return x < 18446744073709551616.0{_suffix} ? (u64)x : 0;\n}}\n",
+        f"weft_i64_of_{_type}",
+    )
+
 for _type in INTEGERS:
     _signed = _type[0] == "i"
     _wide = "i64" if _signed else "u64"
@@ -152,7 +208,7 @@ for _type in FLOATS:
         f"    {_type} r = fmod(x, y), q = (x - r) / y;\n"
         "    if (r != 0 && (r < 0) != (y < 0)) q -= 1;\n"
         f"    if (q == 0) return copysign(({_type})0, x / y);\n"
-        f"    {_type} whole = floor(q);\n"
+        f"    {_type} whole = GUARDED(q == q, floor(q), q);\n"
         f"    return q - whole > ({_type})0.5 ? whole + 1 : whole;\n}}\n",
     )
 

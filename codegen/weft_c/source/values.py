@@ -116,19 +116,31 @@ class Emitter:
             return value
         if dtypes.is_bool(target):
             return f"({value} != {self.constant(0, source)})"
-        kind = self.type(target)
         if self.is_vector:
             return self._converted_vector(source, target, value)
-        if dtypes.is_float(source) and target.kind in "iu" and target.itemsize < 8:
-            return f"({kind})WHOLE({value})"  # drops the bits that do not fit, as NumPy does
-        return (
-            self.rounded(target, f"({kind})({value})")
-            if kind != "f32"
-            else self._narrowed(target, value)
-        )
+        if dtypes.is_float(source) and dtypes.is_integer(target):
+            return self._truncated(source, target, value)
+        if target.name in _ROUND:
+            return self._called(_ROUND, target, f"(f32)({self._rounded_to_odd(source, target, value)})")
+        return self.rounded(target, f"({self.type(target)})({value})")
 
-    def _narrowed(self, target: DType, value: str) -> str:
-        return self._called(_ROUND, target, f"(f32)({value})")
+    def _truncated(self, source: DType, target: DType, value: str) -> str:
+        """Convert a float to an integer; outside the range the result is that of NumPy on x86."""
+        kind = ctype(target)
+        wide = "i32" if target.itemsize < 4 else "i64" if kind == "u32" else kind
+        found = self.code.call(f"weft_{wide}_of_{register_type(source)}", value)
+        return found if wide == kind else f"({kind}){found}"
+
+    def _rounded_to_odd(self, source: DType, target: DType, value: str) -> str:
+        """Return a value as float32, from which it is rounded to 16 bits as if it were exact.
+
+        Integers that float32 lacks are infinite in float16.
+        """
+        if source == dtypes.float64:
+            return self.code.call("weft_odd_f64", value)
+        if dtypes.is_integer(source) and source.itemsize >= 4 and target.name == "bfloat16":
+            return self.code.call(f"weft_odd_{source.kind}64", value)
+        return value
 
     def _called(self, helpers: Mapping[str, str], dtype: DType, value: str) -> str:
         """Apply the helper for a dtype to a value, if there is one."""
@@ -139,7 +151,11 @@ class Emitter:
         name = {"f32": "float", "i32": "int", "u32": "uint"}[ctype(target)]
         if dtypes.is_bool(source):
             value = f"({value} & 1)"
-        return f"convert_{name}{self.lanes}({value})"
+        found = f"convert_{name}{self.lanes}({value})"
+        if not dtypes.is_float(source) or dtypes.is_float(target):
+            return found
+        is_within = f"({value} >= -2147483648.0f) & ({value} < 2147483648.0f)"
+        return self.select(is_within, found, self.constant(dtypes.least(target), target))
 
 
 def register_type(dtype: DType, lanes: int = 1) -> str:

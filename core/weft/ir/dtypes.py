@@ -178,6 +178,51 @@ def weak_dtype(value: Any, partner: DType) -> DType:
     return complex128 if partner == float64 else complex64
 
 
+def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Return an array in another dtype, each element rounded once, to nearest with ties to even.
+
+    A float that is too large is infinite where the dtype has infinities. What does not fit an
+    integer dtype gives an unspecified integer.
+    """
+    with np.errstate(all="ignore"):
+        return (rounded_to_odd(array) if rounds_twice(array.dtype, dtype) else array).astype(dtype)
+
+
+def rounds_twice(source: DType, target: DType) -> bool:
+    """Whether ml_dtypes makes the conversion by way of float32 and rounds there too.
+
+    Integers of 16 bits are exact in float32. NumPy's own conversions round once.
+    """
+    is_short = is_float(target) and target.itemsize <= 2 and target != float16
+    return is_short and source.itemsize > 2 and source.kind in "iuf" and source != float32
+
+
+def rounded_to_odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return float64 or integers as float32, with the last bit set where others are dropped.
+
+    A rounding to 16 bits or fewer after it gives what the rounding of `array` would give (Boldo and
+    Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+    """
+    wide = np.asarray(array)
+    if wide.dtype.kind in "iu":
+        wide = _integers_to_odd(wide)
+    near = wide.astype(np.float32)
+    is_above = np.abs(near) > np.abs(wide)
+    is_inexact = (near != wide) & (wide == wide)
+    bits = np.asarray((near.view(np.uint32) - is_above) | is_inexact)
+    return bits.view(np.float32)
+
+
+def _integers_to_odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return integers as float64; of those that it lacks, 11 bits are replaced by one."""
+    is_negative = array < 0
+    bits = array.astype(np.uint64)
+    size = np.where(is_negative, 0 - bits, bits)
+    odd = (size & ~np.uint64(0x7FF)) | (((size & np.uint64(0x7FF)) != 0) * np.uint64(0x800))
+    found = np.where(size >> np.uint64(53) != 0, odd, size).astype(np.float64)
+    return np.where(is_negative, -found, found)
+
+
 _SMALL = 2**24
 _ROOMY = {int: (int32, int64, float32, float64), float: (float32, float64)}
 """By class of a Python number, the dtypes that hold any small one without a further look."""
@@ -203,8 +248,7 @@ def host_array(value: Any, dtype: DType | None, what: str = "constant") -> np.nd
         _check_integers(array, dtype, what)
     if array.dtype.kind == "c" and dtype.kind != "c":
         raise DTypeError(f"{what}: complex values do not fit {dtype}")
-    with np.errstate(all="ignore"):
-        return array.astype(dtype)
+    return converted(array, dtype)
 
 
 def _default_of(array: np.ndarray[Any, Any], what: str) -> DType:

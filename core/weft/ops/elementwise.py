@@ -279,8 +279,9 @@ class ReciprocalOp(InexactOp, CompositeOp):
 
 
 class CastOp(ElementwiseOp):
-    """The elements converted to another dtype as in C: floats are truncated towards zero.
+    """The elements converted to another dtype: floats are truncated towards zero to integers.
 
+    To a float they are rounded once, to nearest with ties to even, from whatever dtype.
     A float outside the range of an integer dtype, or NaN, gives an unspecified integer.
 
     Attributes
@@ -298,8 +299,8 @@ class CastOp(ElementwiseOp):
         return self.target_dtype
 
     def reference(self, x: Any) -> Any:
-        """Call NumPy's astype."""
-        return np.asarray(x).astype(self.target_dtype)
+        """Convert the array, with a single rounding."""
+        return dtypes.converted(np.asarray(x), self.target_dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp | None]:
         """Cast the adjoint back: None for integers, its real part for real operands."""

@@ -172,8 +172,7 @@ def _converted(value: Any, array: Array, dtype: dtypes.DType, what: str) -> Arra
         return dtypes.host_array(array, dtype, what)
     widens = dtypes.is_integer(array.dtype) and dtypes.is_inexact(dtype)
     if widens or np.can_cast(array.dtype, dtype, "same_kind"):
-        with np.errstate(all="ignore"):  # too large for a narrower float is infinite
-            return array.astype(dtype)
+        return dtypes.converted(array, dtype)
     raise DTypeError(f"{what}: {array.dtype} does not convert to {dtype}: cast it")
 
 
