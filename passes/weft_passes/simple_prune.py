@@ -1,11 +1,11 @@
 """SimplePrune: simplifies arithmetic with 0, 1, -1, constants, and log of exp.
 
-Always done: ``-c``, ``x + -0.0``, ``x - 0.0``, ``x * 1``, ``x * -1``, ``x / 1``, ``sum(c)``, ``x **
-1``, ``x ** 2``, integers plus and minus 0, and views that change nothing. Complex products,
-quotients and powers are left alone: by IEEE 754's rules for their parts, an infinity times 1 is not
-itself. Only with ``fast_math``: ``x + 0.0`` and ``x - -0.0``, which turn -0.0 into 0.0, ``0 * x`` to
-0, which loses NaN and infinity, and ``log(exp(x))`` to x and ``log(exp(x) / d)`` to ``x - log(d)``,
-which do not overflow where the original does.
+Always done: ``-c``, ``x + -0.0``, ``x - 0.0``, ``x * 1``, ``x * -1``, ``x / 1``, ``sum(c)``,
+``x ** 1``, ``x ** 2``, integers plus and minus 0, and views that change nothing. Products,
+quotients and powers of complex numbers are left alone: an infinity times 1 is not itself. Only
+with ``fast_math``: ``x + 0.0`` and ``x - -0.0``, which turn -0.0 into 0.0, ``0 * x`` to 0, which
+loses NaN and infinity, and ``log(exp(x))`` to x and ``log(exp(x) / d)`` to ``x - log(d)``, which
+do not overflow where the original does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from weft.ops.elementwise import (
 )
 from weft.ops.math import ExpOp, LogOp, PowerOp, log
 from weft.ops.movement import (
-    BroadcastOp,
     ReshapeOp,
     TransposeOp,
     broadcast,

@@ -51,7 +51,7 @@ def arithmetic(dtype, x):
     """Return arithmetic with the constants that rules look for."""
     for number in (0, 1, 2) if dtypes.as_dtype(dtype).kind == "u" else (0.0, -0.0, 1, -1, 2):
         c = weft.constant(number, dtype=dtype)
-        yield from (x + c, c + x, x - c, x * c, c * x, x / c, x**c, -(-x), -c)
+        yield from (x + c, c + x, x - c, x * c, c * x, x / c, x**c, weft.negative(-x), -c)
 
 
 def expressions(dtype, x):
@@ -63,7 +63,7 @@ def expressions(dtype, x):
         for c in scalars:
             yield function(x, c)
             yield function(c, x)
-    yield from (-x, -(-x), weft.square(x), (x - 0) * 1 - 0)
+    yield from (-x, weft.negative(-x), weft.square(x), (x - 0) * 1 - 0)
     yield from (-c for c in scalars)
 
 
