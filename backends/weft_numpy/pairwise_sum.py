@@ -80,7 +80,8 @@ def _sum_along(x: Any, axis: int, dtype: Any, out: Any = None) -> Any:
         whole = x[(*at, slice(0, count * BLOCK))].reshape(*before, count, BLOCK, *after)
         _reduce(whole, axis + 1, dtype, sums[(*at, slice(0, count))])
         if rest:
-            _reduce(x[(*at, slice(count * BLOCK, None))], axis, dtype, sums[(*at, count)])
+            last = x[(*at, slice(count * BLOCK, None))]
+            _reduce(last, axis, dtype, sums[(*at, slice(count, None))], True)
         x, is_pairwise = sums, sums.shape[axis] == sums.size
     return _reduce(x, axis, dtype, out, True)
 

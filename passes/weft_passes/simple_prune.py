@@ -1,18 +1,23 @@
 """SimplePrune: simplifies arithmetic with 0, 1, -1, constants, and log of exp.
 
-Always done: ``-c``, ``x + 0``, ``x - 0``, ``x * 1``, ``x * -1``, ``x / 1``, ``sum(c)``, ``x ** 1``,
-``x ** 2``, and views that change nothing. Only with ``fast_math``: ``0 * x`` to 0, which loses NaN
-and infinity, and ``log(exp(x))`` to x and ``log(exp(x) / d)`` to ``x - log(d)``, which do not
-overflow where the original does.
+Always done: ``-c``, ``x + -0.0``, ``x - 0.0``, ``x * 1``, ``x * -1``, ``x / 1``, ``sum(c)``,
+``x ** 1``, ``x ** 2``, integers plus and minus 0, and views that change nothing. Products,
+quotients and powers of complex numbers are left alone: an infinity times 1 is not itself. Only
+with ``fast_math``: ``x + 0.0`` and ``x - -0.0``, which turn -0.0 into 0.0, ``0 * x`` to 0, which
+loses NaN and infinity, and ``log(exp(x))`` to x and ``log(exp(x) / d)`` to ``x - log(d)``, which
+do not overflow where the original does.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
@@ -29,7 +34,6 @@ from weft.ops.elementwise import (
 )
 from weft.ops.math import ExpOp, LogOp, PowerOp, log
 from weft.ops.movement import (
-    BroadcastOp,
     ReshapeOp,
     TransposeOp,
     broadcast,
@@ -56,24 +60,32 @@ class SimplePrune(PeepholeGraphPass):
 
     @visit.on_type(AddOp)
     def prune_add(self, op: Op) -> None:
-        """Drop ``+ 0``; the sum of -0.0 and 0 keeps its sign then."""
+        """Drop ``+ -0.0``, and for integers ``+ 0``."""
         for x, other in (op.args, reversed(op.args)):
-            if scalar_value(other) == 0 and _same(op, x):
+            if self.is_zero(other, is_negative=True) and _same(op, x):
                 self.replace_op(op, x)
                 return
 
     @visit.on_type(SubtractOp)
     def prune_subtract(self, op: Op) -> None:
-        """Drop ``- 0``."""
+        """Drop ``- 0.0``, and for integers ``- 0``."""
         x, y = op.args
-        if scalar_value(y) == 0 and _same(op, x):
+        if self.is_zero(y, is_negative=False) and _same(op, x):
             self.replace_op(op, x)
+
+    def is_zero(self, op: Op, is_negative: bool) -> bool:
+        """Whether an op is a scalar zero, with this sign if it is a float and signs count."""
+        value = scalar_value(op)
+        if value != 0 or not dtypes.is_inexact(op.dtype) or self.target.fast_math:
+            return value == 0
+        parts = (value.real, value.imag) if op.dtype.kind == "c" else (value.real,)
+        return all((math.copysign(1, part) < 0) == is_negative for part in parts)
 
     @visit.on_type(MultiplyOp)
     def prune_multiply(self, op: Op) -> None:
         """Drop ``* 1``, take ``* -1`` for a negation, and with fast_math ``* 0`` for 0."""
         for x, other in (op.args, reversed(op.args)):
-            value = scalar_value(other)
+            value = _real_value(other)
             if value == 1 and _same(op, x):
                 self.replace_op(op, x)
                 return
@@ -88,14 +100,14 @@ class SimplePrune(PeepholeGraphPass):
     def prune_divide(self, op: Op) -> None:
         """Drop ``/ 1``."""
         x, y = op.args
-        if scalar_value(y) == 1 and _same(op, x):
+        if _real_value(y) == 1 and _same(op, x):
             self.replace_op(op, x)
 
     @visit.on_type(PowerOp)
     def prune_power(self, op: Op) -> None:
         """Take ``x ** 1`` for x and ``x ** 2`` for a square."""
         x, y = op.args
-        value = scalar_value(y)
+        value = _real_value(y)
         if value == 1 and _same(op, x):
             self.replace_op(op, x)
         elif value == 2 and _same(op, x):
@@ -114,13 +126,11 @@ class SimplePrune(PeepholeGraphPass):
             if x.dtype == op.dtype:
                 self.replace_op(op, x)
             return
-        source = x.args[0] if isinstance(x, BroadcastOp) else x
-        if scalar_value(source) is None or not x.axes.is_static or x.dtype != op.dtype:
+        value = scalar_value(x)
+        if value is None or not x.axes.is_static or x.dtype != op.dtype:
             return
-        with np.errstate(over="ignore"):
-            size = np.asarray(x.axes.size // (op.axes.size or 1)).astype(op.dtype)
-            total = np.multiply(source.const, size)
-        if np.isfinite(total).all():
+        total = _multiple(value, x.axes.size // (op.axes.size or 1), op.dtype)
+        if total is not None:
             self.replace_op(op, broadcast(constant(total, dtype=op.dtype), op.axes))
 
     @visit.on_type(LogOp)
@@ -158,6 +168,24 @@ class SimplePrune(PeepholeGraphPass):
 
 def _same(op: Op, x: TensorOp) -> bool:
     return x.axes == op.axes and x.dtype == op.dtype
+
+
+def _real_value(op: Op) -> complex | None:
+    """Return the number of a real scalar constant, broadcast or not; None for other ops."""
+    return None if op.dtype.kind == "c" else scalar_value(op)
+
+
+def _multiple(value: complex, count: int, dtype: DType) -> Any:
+    """Return the sum of a number taken so often; None if it is -0.0 or not finite."""
+    if dtypes.is_integer(dtype):
+        # Python's integers have no end, NumPy's wrap around.
+        return np.asarray(value * count % 2**64, np.uint64).astype(dtype)
+    wide = np.complex128 if dtype.kind == "c" else np.float64
+    with np.errstate(all="ignore"):
+        total = np.asarray(wide(value) * count, wide).astype(dtype)
+    parts = [total.real, total.imag]
+    is_signed = any(part == 0 and np.signbit(part) for part in parts)
+    return None if is_signed or not np.isfinite(total) else total
 
 
 @hookimpl

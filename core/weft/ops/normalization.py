@@ -179,12 +179,15 @@ def _all_but(function: str, x: TensorOp, kept: tuple[int, ...]) -> tuple[int, ..
 
 
 def _operands(function: str, x: TensorOp, axes: Axes, **others: Any) -> list[TensorOp]:
-    """Return x and others in one dtype, with 1 for a missing scale and 0 for a missing bias."""
+    """Return x and others in one dtype, with 1 for a missing scale and -0.0 for a missing bias.
+
+    Both change nothing, so they are simplified away; 0.0 would turn -0.0 into 0.0.
+    """
     given = {what: value for what, value in others.items() if value is not None}
     dtype = FloatOp.operand_dtype(common_dtype((x, *given.values())))
     ops = [cast(x, dtype)]
     for what in others:
-        neutral = constant(float(what == "scale"), dtype=dtype)
+        neutral = constant(1.0 if what == "scale" else -0.0, dtype=dtype)
         op = aligned_to(function, what, given[what], axes) if what in given else neutral
         ops.append(cast(op, dtype))
     return ops

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,16 @@ from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import checked_number
 from weft.ops.comparison import clip, greater_equal, less, logical_and, where
-from weft.ops.elementwise import FloatOp, InexactOp, absolute, align, cast, common_dtype, mod
+from weft.ops.elementwise import (
+    FloatOp,
+    InexactOp,
+    absolute,
+    add,
+    align,
+    cast,
+    common_dtype,
+    mod,
+)
 from weft.ops.gathering import take, with_length
 from weft.ops.indexing import slice_along_axis, with_lengths
 from weft.ops.linalg import MatmulOp, matrix_transpose
@@ -285,7 +295,7 @@ class GridSampleOp(CompositeOp):
             lows.append(low)
             fractions.append(place - low)
         flat = cast_axes(x, (batch, channels, math.prod(lengths)))
-        total: TensorOp = constant(0, dtype=wide)
+        parts = []
         for corner in self._corners(len(lengths)):
             weight: Any = 1
             is_inside: Any = None
@@ -295,10 +305,11 @@ class GridSampleOp(CompositeOp):
                     weight = (fraction if bit else 1 - fraction) * weight
                 inside = logical_and(greater_equal(low, -bit), less(low, n - bit))
                 is_inside = inside if is_inside is None else logical_and(is_inside, inside)
-                index = index * n + cast(where(inside, low + bit, 0), dtypes.int64)
+                neighbour = low + bit if bit else low
+                index = index * n + cast(where(inside, neighbour, 0), dtypes.int64)
             values = cast(take_along_axis(flat, index), wide)
-            total = total + where(is_inside, values, 0) * weight
-        return cast(cast_axes(total, self.axes), self.dtype)
+            parts.append(where(is_inside, values, 0) * weight)
+        return cast(cast_axes(functools.reduce(add, parts), self.axes), self.dtype)
 
     def _corners(self, count: int) -> Iterable[tuple[int, ...]]:
         return itertools.product((0,) if self.mode == "nearest" else (0, 1), repeat=count)

@@ -122,12 +122,16 @@ def test_c25_a_pass_of_the_user_runs_in_a_transformer(transformer):
 def prune_cases():
     x = weft.placeholder((2, 3), name="x")
     d = weft.placeholder((2, 3), name="d")
+    i = weft.placeholder((2, 3), "int32", name="i")
     c = weft.constant
     repeated = weft.broadcast(c(2), (4,))
     return {
-        "x+0": (x + 0, "x", "x"),
-        "0+x": (0 + x, "x", "x"),
+        "x+0": (x + 0, "AddOp(x, 0)", "x"),
+        "0+x": (0 + x, "AddOp(0, x)", "x"),
+        "x+-0": (x + -0.0, "x", "x"),
         "x-0": (x - 0, "x", "x"),
+        "x--0": (x - -0.0, "SubtractOp(x, -0)", "x"),
+        "i+0": (i + 0, "i", "i"),
         "x*1": (x * 1, "x", "x"),
         "1*x": (1 * x, "x", "x"),
         "x*-1": (x * -1, "NegativeOp(x)", "NegativeOp(x)"),
@@ -144,10 +148,10 @@ def prune_cases():
             "LogOp(DivideOp(ExpOp(x), d))",
             "SubtractOp(x, LogOp(d))",
         ),
-        "nested": (((x + 0) * 1 - 0) * -1 * -1, "x", "x"),
+        "nested": (((x - 0) * 1 + -0.0) * -1 * -1, "x", "x"),
         "nested, scalars": (weft.sum(weft.broadcast(-weft.negative(c(3)), (2,))) * 1, "6", "6"),
         "unrelated": (x + d, "AddOp(x, d)", "AddOp(x, d)"),
-    }, (x, d)
+    }, (x, d, i)
 
 
 @pytest.mark.parametrize("fast_math", [False, True], ids=["exact", "fast_math"])

@@ -22,6 +22,17 @@ def test_means_of_16_bit_floats_do_not_overflow(transformer, dtype, reduce):
     assert np.isfinite(gradient.astype(np.float32)).all()
 
 
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 300, 70_000])
+def test_a_number_that_is_repeated_by_a_view_can_be_summed(transformer, count):
+    x = weft.placeholder((), "float64")
+    line, table = weft.broadcast(x, (count,)), weft.broadcast(x, (2, count, 3))
+    results = [weft.sum(line), weft.sum(table, 1), weft.sum(table, (0, 2))]
+    found, columns, rows = transformer.computation(results, x)(0.5)
+    assert found == count / 2
+    assert columns.tolist() == [[count / 2] * 3] * 2
+    assert rows.tolist() == [3] * count
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_random_numbers_of_every_float_dtype_are_in_range(transformer, dtype):
     if dtype not in transformer.target.dtypes:
