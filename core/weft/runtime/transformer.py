@@ -8,6 +8,7 @@ incremental: a computation that is added later brings only its own buffers and i
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import threading
@@ -62,8 +63,18 @@ _transformers: weakref.WeakSet[Transformer] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
+    """Decide for each transformer whether it can be used in a forked process.
+
+    That has only the forking thread. If another one was in a call or compiled, states may be half
+    written. No backend has a say in this: it only declares whether its device survives a fork.
+    """
     for each in list(_transformers):
-        each.after_fork()
+        was_in_use = renew(each.state_lock)
+        if not each.survives_fork:
+            each.is_forked = True
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))  # releasing memory may block
+        elif was_in_use:
+            each._close(FORKED)
 
 
 if hasattr(os, "register_at_fork"):
@@ -99,6 +110,8 @@ class Transformer(DeviceMemory):
         The latest computation of initialisers.
     finalized, initialized, closed
         The state of the life cycle; `allocated` comes between the first two.
+    is_forked
+        Whether it is a copy in a forked process, whose device did not survive the fork.
     checks_finite
         Whether calls check their results, which WEFT_CHECK_FINITE says when it is made.
     computation_class
@@ -106,6 +119,7 @@ class Transformer(DeviceMemory):
     """
 
     computation_class: ClassVar[type[Computation]] = Computation
+    is_forked = False
     _why_closed = ""
 
     def __init__(
@@ -567,15 +581,6 @@ class Transformer(DeviceMemory):
     def close(self) -> None:
         """Release all computations and device memory; the transformer cannot be used again."""
         self._close("the transformer has been closed: make another one")
-
-    def after_fork(self) -> None:
-        """Handle a fork in the child process, which has only the forking thread.
-
-        If another thread was in a call or compiled, states may be inconsistent, and the transformer
-        cannot be used.
-        """
-        if renew(self.state_lock):
-            Transformer._close(self, FORKED)
 
     def _close(self, why: str) -> None:
         """Release everything; later calls raise StateError with the reason."""
