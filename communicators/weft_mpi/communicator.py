@@ -32,7 +32,7 @@ from weft.communicators.interface import (
     time_limit,
 )
 from weft.errors import BackendError, CommunicationError
-from weft_mpi.transfers import Transfer
+from weft_mpi.transfers import transfer
 
 SPINNING = 10e-3
 """Seconds in which MPI is polled without pauses while the program waits: a collective has several
@@ -120,6 +120,7 @@ class MPICommunicator(Communicator):
     # On the thread
 
     def _work(self) -> None:
+        np.seterr(all="ignore")  # reductions overflow as they do in programs
         while True:
             job = self._jobs.get()
             if not self._failure:
@@ -136,9 +137,8 @@ class MPICommunicator(Communicator):
         until = time.monotonic() + job.timeout
         if self._size > 1:
             self._compare(job, until)
-        transfer = Transfer(self._world, job.collective, job.x, job.out)
-        self._wait(transfer.requests, job, until)
-        transfer.finish()
+        for requests in transfer(self._world, job.collective, job.x, job.out):
+            self._wait(requests, job, until)
 
     def _compare(self, job: _Job, until: float) -> None:
         """Raise the same error on all ranks if they are about to do different things."""
