@@ -21,8 +21,8 @@ def reduce_rows(rows: Sequence[Array], reduction: str, out: Array) -> None:
     """Write the reduction of arrays, one of each rank in their order, to another.
 
     Sums of floats of 16 and 8 bits are added up in float32 and rounded once. NaN of any rank gives
-    NaN, always the same one. In a maximum and a minimum -0.0 is less than 0.0. Of bools, ``max`` is or
-    and ``min`` is and. Integers that overflow wrap around.
+    NaN, always the same one. In extrema -0.0 is less than 0.0. Of bools, ``max`` is or and ``min``
+    is and. Integers that overflow wrap around.
     """
     kept = out.dtype.itemsize > 2 or out.dtype.kind in "iub"
     found = out if kept else np.empty(out.shape, np.float32)
