@@ -297,7 +297,7 @@ class Transformer(DeviceMemory):
             while (batch := self._next_batch(wanted)) or not self.initialized:
                 self._pending = [each for each in self._pending if each not in batch]
                 try:
-                    failures |= self._compile_isolated(batch)
+                    self._compile_isolated(batch, failures)
                 except BaseException:
                     self._pending = [*batch, *self._pending]
                     raise
@@ -315,9 +315,11 @@ class Transformer(DeviceMemory):
         return alone or [each for each in shared if each[1] in wanted][:1]
 
     def _compile_isolated(
-        self, pending: list[tuple[Computation, Program]]
-    ) -> dict[Program, Exception]:
-        """Compile programs together or, if that fails, one by one; returns their errors."""
+        self,
+        pending: list[tuple[Computation, Program]],
+        failures: dict[Program, Exception],
+    ) -> None:
+        """Compile programs together or, if that fails, one by one; adds their errors."""
         try:
             with blaming(origin_of(type(self)), lambda: self._compiling(pending), extends=False):
                 self._compile_batch(pending)
@@ -325,13 +327,12 @@ class Transformer(DeviceMemory):
             if not pending:
                 raise
             if len(pending) == 1:
-                return {pending[0][1]: error}
+                failures[pending[0][1]] = error
+                return
         else:
-            return {}
-        failures: dict[Program, Exception] = {}
+            return
         for item in pending:
-            failures |= self._compile_isolated([item])
-        return failures
+            self._compile_isolated([item], failures)
 
     def _compiling(self, pending: list[tuple[Computation, Program]]) -> str:
         names = ", ".join(program.name for _, program in pending)
