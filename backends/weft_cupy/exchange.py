@@ -1,8 +1,8 @@
 """Collectives of arrays that stay in the memory of the device, for communicators that take them.
 
 The stream of the transformer waits for a collective, and the host goes on to start kernels. Work
-that needs no result runs between the start of a collective and the wait for it. An interrupt ends
-a wait for other ranks, as on the host.
+that needs no result runs between the start of a collective and the wait for it. An interrupt of a wait
+for other ranks is raised when they have come, since they read memory that later kernels write.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from weft.communicators import (
     DeviceCommunicator,
     Request,
     connected,
+    current_call,
 )
 from weft.communicators.interface import result_shape
 from weft.errors import CommunicationError
@@ -58,6 +59,7 @@ class Exchanges:
         request = interruptible(ranks.start_on_device, collective, x, out, self.queue.stream.ptr)
         number = next(self._numbers)
         self._started[number] = request, memory
+        current_call().started(partial(self._abandon, number))
         self._numbers_at[place] = number
         self.queue.upload(place, np.array([number], np.int64).view(np.uint8))
 
@@ -79,6 +81,14 @@ class Exchanges:
             self.queue.copy(out.address, memory.address, out.nbytes)
         self._spare.setdefault(out.nbytes, []).append(memory)
 
+    def _abandon(self, number: int) -> None:
+        """Forget a collective that nobody waits for, unless somebody has."""
+        found = self._started.pop(number, None)
+        if found is not None:
+            request, memory = found
+            request.abandon()
+            self._spare.setdefault(memory.nbytes, []).append(memory)
+
     def release(self) -> None:
         """Release all memory."""
         held = [memory for spare in self._spare.values() for memory in spare]
@@ -92,29 +102,34 @@ class DeviceCollective:
     """A collective from one place of the device's memory to another."""
 
     def __init__(self, group: CUDAKernelGroup, call: HostCall, ranks: DeviceCommunicator) -> None:
-        op: Any = call.op
-        x, out = map(group.device_array, call.args)
-        stream = group.queue.stream.ptr
-        self._start = partial(ranks.start_on_device, op.collective, x, out, stream)
+        self._op: Any = call.op
+        self._ranks = ranks
+        self._arrays = [*map(group.device_array, call.args)]
+        self._stream = group.queue.stream.ptr
 
     def run(self, arrays: Arrays) -> None:
         """Start it, and have the stream wait for its end."""
-        request = interruptible(self._start)
-        interruptible(request.wait)
+        x, out = self._arrays
+        start = self._ranks.start_on_device
+        request = interruptible(start, self._op.collective, x, out, self._stream)
+        try:
+            interruptible(request.wait)
+        except BaseException:
+            request.abandon()
+            raise
 
 
 class DeviceStart:
     """The start of a collective; its value is the number of that, as on the host."""
 
     def __init__(self, group: CUDAKernelGroup, call: HostCall, ranks: DeviceCommunicator) -> None:
-        op: Any = call.op
-        x, number = map(group.device_array, call.args)
-        start = group.transformer.exchanges.start
-        self._start = partial(start, ranks, op.collective, x, number.address)
+        self._op: Any = call.op
+        self._x, number = map(group.device_array, call.args)
+        self._start = partial(group.transformer.exchanges.start, ranks, place=number.address)
 
     def run(self, arrays: Arrays) -> None:
         """Start it after all work so far."""
-        self._start()
+        self._start(self._op.collective, self._x)
 
 
 class DeviceWait:

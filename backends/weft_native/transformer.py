@@ -11,7 +11,6 @@ from weft.errors import BackendError
 from weft.ir.op import Op
 from weft.runtime.computation import Computation
 from weft.runtime.program import Program
-from weft.support.locks import renew
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import Bytes, CopiedStorage, bytes_of
 from weft_c.runtime.transformer import DeviceTransformer
@@ -54,6 +53,7 @@ class NativeTransformer(DeviceTransformer):
 
     transformer_name = "native"
     computation_class = NativeComputation
+    survives_fork = True
     device: Host
 
     def __init__(self, *, threads: int | None = None, **options: Any) -> None:
@@ -61,10 +61,6 @@ class NativeTransformer(DeviceTransformer):
         self.device = Host(threads)
         self.processor = self.device.processor
         self.workspace_pool.on_release = self._unbind
-
-    def after_fork(self) -> None:
-        """Go on in a forked process, whose memory is a copy and whose pool starts anew."""
-        renew(self.state_lock)
 
     @property
     def threads(self) -> int:

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import zlib
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -32,7 +33,7 @@ from weft.communicators.interface import (
     time_limit,
 )
 from weft.errors import BackendError, CommunicationError
-from weft_mpi.transfers import Transfer
+from weft_mpi.transfers import transfer
 
 SPINNING = 10e-3
 """Seconds in which MPI is polled without pauses while the program waits: a collective has several
@@ -45,7 +46,7 @@ LISTENING = 0.05
 """Seconds between looks for a rank that has given up."""
 GRACE = 1.0
 """Seconds for the other ranks to say what they wait for, or to show the error they share."""
-TEXT = 400
+TEXT = 600
 """The bytes that a rank sends of what it does."""
 
 
@@ -109,7 +110,7 @@ class MPICommunicator(Communicator):
             return
         if self._size > 1:
             end = _Job(self, Collective("all_reduce"), np.zeros(1), np.zeros(1), math.inf)
-            end.label = "the end of its program"
+            end.label = end.compared = "the end of its program"
             self._jobs.put(end)
             end.ended.wait()
         if self._failure:
@@ -120,6 +121,7 @@ class MPICommunicator(Communicator):
     # On the thread
 
     def _work(self) -> None:
+        np.seterr(all="ignore")  # reductions overflow as they do in programs
         while True:
             job = self._jobs.get()
             if not self._failure:
@@ -136,13 +138,13 @@ class MPICommunicator(Communicator):
         until = time.monotonic() + job.timeout
         if self._size > 1:
             self._compare(job, until)
-        transfer = Transfer(self._world, job.collective, job.x, job.out)
-        self._wait(transfer.requests, job, until)
-        transfer.finish()
+        job.begin_to_move()
+        for requests in transfer(self._world, job.collective, job.x, job.out):
+            self._wait(requests, job, until)
 
     def _compare(self, job: _Job, until: float) -> None:
         """Raise the same error on all ranks if they are about to do different things."""
-        digest = zlib.crc32(job.label.encode())
+        digest = zlib.crc32(job.compared.encode())
         given = np.array([digest, -digest], np.int64)
         taken = np.empty_like(given)
         self._wait([self._world.Iallreduce(given, taken, MPI.MAX)], job, until)
@@ -208,10 +210,11 @@ class _Job(Request):
         self.x = x
         self.out = out
         self.timeout = timeout
-        label = collective.label
-        self.label = f"{collective.signature(x)}{f' for {label}' if label else ''}"
+        self.label = collective.described(x)
+        self.compared = collective.compared(x)
         self.failure = ""
         self.ended = threading.Event()
+        self._moves = threading.Lock()
 
     def wait(self) -> None:
         self.communicator.spins_until = time.monotonic() + SPINNING
@@ -219,6 +222,23 @@ class _Job(Request):
         self.communicator.spins_until = 0.0
         if self.failure:
             raise CommunicationError(self.failure)
+
+    def abandon(self) -> None:
+        """Give the arrays back: at once if no rank moves them yet, else when it has ended.
+
+        It takes place all the same, since the other ranks take part in it.
+        """
+        if self._moves.acquire(blocking=False):
+            self.x, self.out = self.x.copy(), np.empty_like(self.out)
+            self._moves.release()
+            return
+        while not self.ended.is_set():
+            with suppress(KeyboardInterrupt):  # all ranks have come to it, so it ends soon
+                self.ended.wait()
+
+    def begin_to_move(self) -> None:
+        """Keep the arrays, which MPI now reads and writes, until it has ended."""
+        self._moves.acquire()
 
 
 class _AbortingHook:

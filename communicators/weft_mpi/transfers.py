@@ -1,80 +1,99 @@
-"""Transfers: collectives as requests of MPI.
+"""Transfers: collectives as requests of MPI, which only move bytes.
 
-Arrays that are only moved go as bytes, so that every dtype does. MPI does not reduce 16-bit floats:
-they are reduced in float32.
+So every dtype goes, and reductions do not depend on the operators and the algorithms of an MPI: they
+are computed in the order of ranks. A small array goes to all ranks, each of which reduces all of
+them. Of a large one each rank reduces a part, and sends it to the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from mpi4py import MPI
 
 from weft.communicators.interface import Array, Collective
+from weft.communicators.reductions import reduce_rows
 
-_REDUCTIONS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
-_OF_BOOLS = {"max": MPI.LOR, "min": MPI.LAND}
+SMALL = 1 << 17
+"""The most bytes that all ranks together send to each, where that spares a second message."""
 
-
-class Transfer:
-    """The requests of one collective, and what is left to do when they have ended."""
-
-    def __init__(self, comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> None:
-        self.requests: list[MPI.Request] = []
-        self.finish: Callable[[], None] = _nothing
-        self._comm = comm
-        getattr(self, f"_{collective.kind}")(collective, x, out)
-
-    def _all_reduce(self, collective: Collective, x: Array, out: Array) -> None:
-        given, taken = self._reducible(x, out)
-        request = self._comm.Iallreduce(given, taken, _reduction(collective, x))
-        self.requests.append(request)
-
-    def _reduce_scatter(self, collective: Collective, x: Array, out: Array) -> None:
-        given, taken = self._reducible(x, out)
-        request = self._comm.Ireduce_scatter_block(given, taken, _reduction(collective, x))
-        self.requests.append(request)
-
-    def _all_gather(self, collective: Collective, x: Array, out: Array) -> None:
-        self.requests.append(self._comm.Iallgather(_bytes(x), _bytes(out)))
-
-    def _all_to_all(self, collective: Collective, x: Array, out: Array) -> None:
-        self.requests.append(self._comm.Ialltoall(_bytes(x), _bytes(out)))
-
-    def _broadcast(self, collective: Collective, x: Array, out: Array) -> None:
-        if self._comm.rank == collective.root:
-            np.copyto(out, x)
-        self.requests.append(self._comm.Ibcast(_bytes(out), collective.root))
-
-    def _shift(self, collective: Collective, x: Array, out: Array) -> None:
-        comm = self._comm
-        source = collective.source(comm.rank, comm.size)
-        target = collective.target(comm.rank, comm.size)
-        if source is None:
-            out[...] = 0
-        else:
-            self.requests.append(comm.Irecv(_bytes(out), source))
-        if target is not None:
-            self.requests.append(comm.Isend(_bytes(x), target))
-
-    def _reducible(self, x: Array, out: Array) -> tuple[Array, Array]:
-        """Return arrays of a dtype that MPI reduces, and have the result copied back."""
-        if x.dtype.itemsize > 2 or x.dtype.kind in "iub":
-            return x.reshape(-1), out.reshape(-1)
-        taken = np.empty(out.size, np.float32)
-        self.finish = lambda: np.copyto(out, taken.reshape(out.shape), casting="unsafe")
-        return x.reshape(-1).astype(np.float32), taken
+Requests = Iterator[list[MPI.Request]]
 
 
-def _nothing() -> None:
-    pass
+def transfer(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> Requests:
+    """Start a collective; yields requests, each time they have ended, until it is done."""
+    return _TRANSFERS[collective.kind](comm, collective, x, out)
 
 
-def _reduction(collective: Collective, x: Array) -> MPI.Op:
-    table: Any = _OF_BOOLS if x.dtype.kind == "b" else _REDUCTIONS
-    return table[collective.reduction]  # type: ignore[no-any-return]
+def _all_reduce(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> Requests:
+    if x.nbytes * comm.size <= SMALL:
+        rows = np.empty((comm.size, *x.shape), x.dtype)
+        yield [comm.Iallgather(_bytes(x), _bytes(rows))]
+        reduce_rows(rows, collective.reduction, out)
+        return
+    ends = [x.size * rank // comm.size for rank in range(comm.size + 1)]
+    parts = [slice(*each) for each in pairwise(ends)]
+    yield from _reduced(comm, collective, x, parts, out.reshape(-1)[parts[comm.rank]])
+    begins, counts = np.array(ends[:-1]) * x.itemsize, np.diff(ends) * x.itemsize
+    yield [comm.Iallgatherv(MPI.IN_PLACE, [_bytes(out), counts, begins, MPI.BYTE])]
+
+
+def _reduce_scatter(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> Requests:
+    parts = [slice(rank * out.size, (rank + 1) * out.size) for rank in range(comm.size)]
+    yield from _reduced(comm, collective, x, parts, out.reshape(-1))
+
+
+def _reduced(
+    comm: MPI.Intracomm, collective: Collective, x: Array, parts: Sequence[slice], out: Array
+) -> Requests:
+    """Send each rank its part, and reduce the parts of all ranks for this one."""
+    flat = x.reshape(-1)
+    rows = [np.empty_like(out) for _ in parts]
+    rows[comm.rank] = flat[parts[comm.rank]]
+    others = [rank for rank in range(comm.size) if rank != comm.rank]
+    received = [comm.Irecv(_bytes(rows[rank]), rank) for rank in others]
+    sent = [comm.Isend(_bytes(flat[parts[rank]]), rank) for rank in others]
+    yield received + sent
+    reduce_rows(rows, collective.reduction, out)
+
+
+def _all_gather(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> Requests:
+    yield [comm.Iallgather(_bytes(x), _bytes(out))]
+
+
+def _all_to_all(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> Requests:
+    yield [comm.Ialltoall(_bytes(x), _bytes(out))]
+
+
+def _broadcast(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> Requests:
+    if comm.rank == collective.root:
+        np.copyto(out, x)
+    yield [comm.Ibcast(_bytes(out), collective.root)]
+
+
+def _shift(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> Requests:
+    source = collective.source(comm.rank, comm.size)
+    target = collective.target(comm.rank, comm.size)
+    requests: list[MPI.Request] = []
+    if source is None:
+        out[...] = 0
+    else:
+        requests.append(comm.Irecv(_bytes(out), source))
+    if target is not None:
+        requests.append(comm.Isend(_bytes(x), target))
+    yield requests
+
+
+_TRANSFERS: dict[str, Callable[[MPI.Intracomm, Collective, Array, Array], Requests]] = {
+    "all_reduce": _all_reduce,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "broadcast": _broadcast,
+    "all_to_all": _all_to_all,
+    "shift": _shift,
+}
 
 
 def _bytes(array: Array) -> Array:

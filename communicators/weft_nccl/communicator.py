@@ -149,7 +149,8 @@ class _Agreement(Collective):
     def on(cls, collective: Collective, x: DeviceArray) -> _Agreement:
         """Return what stands for a collective on a device."""
         text = f"{collective.signature(x)} on a GPU"
-        return cls("all_reduce", label=collective.label, text=text)
+        carried = {name: getattr(collective, name) for name in ("label", "call", "key")}
+        return cls("all_reduce", text=text, **carried)
 
     def signature(self, x: Array | DeviceArray) -> str:
         """Return the signature of what it stands for."""
@@ -209,8 +210,7 @@ class _Job(Request):
         if self._began is not None and now > self._began + timeout:
             raise CommunicationError(
                 f"rank {self.connection.rank} gave up after {timeout:g} s "
-                f"(WEFT_COLLECTIVE_TIMEOUT): {self.collective.signature(self.x)} for "
-                f"{self.collective.label} did not end on the GPU: another rank's is behind, or "
-                "what connects them has failed"
+                f"(WEFT_COLLECTIVE_TIMEOUT): {self.collective.described(self.x)} did not end on the "
+                "GPU: another rank's is behind, or what connects them has failed"
             )
         return False

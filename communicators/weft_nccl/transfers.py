@@ -30,8 +30,14 @@ _REDUCTIONS = {"sum": 0, "max": 2, "min": 3}
 
 
 def has(collective: Collective, dtype: np.dtype[Any]) -> bool:
-    """Whether NCCL can do a collective: it reduces neither 16-bit integers nor complex numbers."""
-    return collective.kind not in ("all_reduce", "reduce_scatter") or dtype.name in _TYPES
+    """Whether NCCL can do a collective.
+
+    It reduces neither 16-bit integers nor complex numbers. Its extrema of floats drop NaN.
+    """
+    if collective.kind not in ("all_reduce", "reduce_scatter"):
+        return True
+    is_float = dtype.name.startswith(("float", "bfloat"))
+    return dtype.name in _TYPES and (collective.reduction == "sum" or not is_float)
 
 
 def enqueue(

@@ -20,6 +20,7 @@ import weft
 from weft.ir.op import Op
 from weft.runtime.computation import Computation
 from weft.runtime.transformer import Transformer
+from weft.support.locks import renewed
 from weft_onnx.nodes import Cut
 from weft_onnx.tracing import Frame, copied
 from weft_onnx.values import (
@@ -89,7 +90,7 @@ class Program:
         self.model = model
         self.transformer = transformer
         self._first: dict[Any, Step] = {}
-        self._lock = threading.RLock()
+        self._lock = renewed(threading.RLock())
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the results by name; raises ArgumentError for a wrong input."""

@@ -26,6 +26,21 @@ def test_every_collective_of_other_numbers_of_ranks(ranks: int) -> None:
     assert ended.stdout.count(f"of {ranks}: numpy is right") == ranks
 
 
+@pytest.mark.parametrize(
+    ("backend", "ranks"),
+    [
+        ("numpy", 3),
+        pytest.param("native", 2, marks=pytest.mark.long),
+        pytest.param("numpy", 4, marks=pytest.mark.long),
+        pytest.param("numpy", 1, marks=pytest.mark.long),
+    ],
+)
+def test_reductions_have_the_same_bits_on_all_ranks(backend: str, ranks: int) -> None:
+    ended = mpiexec(ranks, "reductions.py", backend)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("reductions are right") == ranks
+
+
 FAULTS = {
     "order": [
         r"did not start the same collective",

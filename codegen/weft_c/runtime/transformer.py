@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from weft.plan.plan import Step
 from weft.runtime.device import DeviceTensor
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
-from weft.support.locks import cached_property, renew
+from weft.support.locks import cached_property
 from weft_c.fused import fusible
 from weft_c.legalization import legalized
 from weft_c.lowering import rules, scratch_bytes
@@ -52,7 +51,7 @@ class DeviceTransformer(Transformer):
 
     device: OpenDevice
     processor: Processor
-    _is_forked = False
+    survives_fork = False
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -174,24 +173,15 @@ class DeviceTransformer(Transformer):
     def require_open(self) -> None:
         """Raise StateError if the transformer has been closed, BackendError without a device."""
         super().require_open()
-        if self._is_forked:
+        if self.is_forked:
             raise BackendError(self.device.lost)
-
-    def after_fork(self) -> None:
-        """Cut the child process off from the device: even releasing memory might block for ever.
-
-        Driver objects are leaked on purpose: drivers do not survive a fork.
-        """
-        renew(self.state_lock)
-        self._is_forked = True
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def close(self) -> None:
         """Release all device memory; the transformer cannot be used again."""
         with self.state_lock:
             buffers = [each for each in self.device_buffers if isinstance(each, CopiedStorage)]
             super().close()
-            if not self._is_forked:
+            if not self.is_forked:
                 groups, self._groups = self._groups, []
                 self.give_back(groups, buffers)
 

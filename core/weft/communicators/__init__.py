@@ -4,6 +4,7 @@ A communicator is a plugin of the group ``weft.communicators``. `interface` says
 provide, `local` is the one of a single process, and `choice` finds the one to use.
 """
 
+from weft.communicators.calls import Call, current_call, within
 from weft.communicators.choice import communicator, connected, default_name, local_rank
 from weft.communicators.interface import (
     REDUCTIONS,
@@ -16,6 +17,7 @@ from weft.communicators.interface import (
 
 __all__ = [
     "REDUCTIONS",
+    "Call",
     "Collective",
     "Communicator",
     "DeviceArray",
@@ -23,6 +25,8 @@ __all__ = [
     "Request",
     "communicator",
     "connected",
+    "current_call",
     "default_name",
     "local_rank",
+    "within",
 ]

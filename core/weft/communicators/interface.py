@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -81,7 +82,11 @@ class Collective:
         Whether a shift from the last rank leads to the first. Where it does not, ranks without a
         sender get zeros.
     label
-        What it is for, as messages say it.
+        What it is for, as messages say it; the same on all ranks.
+    call
+        The call that it is a part of, as messages say it; ranks may differ in this.
+    key
+        What of that call has to be the same on all ranks.
     """
 
     kind: Kind
@@ -90,9 +95,20 @@ class Collective:
     offset: int = 1
     wraps: bool = True
     label: str = ""
+    call: str = ""
+    key: str = ""
+
+    def described(self, x: Array | DeviceArray) -> str:
+        """Return what it is and what it is for, as messages say it."""
+        label = f" for {self.label}" if self.label else ""
+        return f"{self.signature(x)}{label}{f', in {self.call}' if self.call else ''}"
+
+    def compared(self, x: Array | DeviceArray) -> str:
+        """Return what has to be the same on all ranks, with the array that a rank gives."""
+        return f"{self.signature(x)} for {self.label} {self.key}"
 
     def signature(self, x: Array | DeviceArray) -> str:
-        """Return what has to be the same on all ranks, with the array that a rank gives."""
+        """Return what is done, to an array of which shape and dtype."""
         options = {
             "all_reduce": self.reduction,
             "reduce_scatter": self.reduction,
@@ -123,6 +139,14 @@ class Request(ABC):
         Raises CommunicationError if the ranks did not start the same collective, or not within the
         time limit.
         """
+
+    def abandon(self) -> None:
+        """Give its arrays back to a caller that does not wait any more; an error is not raised.
+
+        By default when it has ended. A communicator that can copies them, and returns at once.
+        """
+        with suppress(CommunicationError):
+            self.wait()
 
 
 @base_of(COMMUNICATORS)
@@ -168,22 +192,31 @@ class Communicator(ABC):
         x = np.asarray(x, order="C")
         if out is None:
             out = np.empty(result_shape(collective, x.shape, self.size), x.dtype)
-        self.start(collective, x, out).wait()
+        request = self.start(collective, x, out)
+        try:
+            request.wait()
+        except BaseException:
+            request.abandon()
+            raise
         return out
 
     def barrier(self, label: str = "a barrier") -> None:
         """Wait until all ranks have come to a barrier; raises CommunicationError like `run`."""
         self.run(Collective("all_reduce", label=label), np.zeros((), np.int64))
 
-    def gather_text(self, text: str, label: str) -> list[str]:
-        """Return the texts of all ranks, in their order; raises CommunicationError like `run`."""
+    def gather_text(self, text: str, label: str, call: str = "") -> list[str]:
+        """Return the texts of all ranks, in their order; raises CommunicationError like `run`.
+
+        `label` and `call` are those of the collectives.
+        """
         data = np.frombuffer(text.encode(), np.uint8)
-        length = np.array(len(data), np.int64)
-        longest = int(self.run(Collective("all_reduce", "max", label=label), length))
-        lengths = self.run(Collective("all_gather", label=label), length.reshape(1))
+        length = np.array([len(data)], np.int64)
+        gathering = Collective("all_gather", label=label, call=call)
+        lengths = self.run(gathering, length)
+        longest = int(lengths.max())
         padded = np.zeros(longest, np.uint8)
         padded[: len(data)] = data
-        rows = self.run(Collective("all_gather", label=label), padded).reshape(self.size, longest)
+        rows = self.run(gathering, padded).reshape(self.size, longest)
         return [
             bytes(row[:count]).decode() for row, count in zip(rows, lengths.tolist(), strict=True)
         ]
@@ -259,6 +292,7 @@ def mismatch(communicator: Communicator, own: str, theirs: dict[int, str]) -> Co
         for rank, text in sorted({**theirs, communicator.rank: own}.items())
     ]
     return CommunicationError(
-        "the ranks did not start the same collective: every rank has to compute the same graphs, "
-        "in the same order and as often\n" + "\n".join(lines)
+        "the ranks did not start the same collective: every rank has to call the same "
+        "computations, in the same order and as often, and a call that raised counts\n"
+        + "\n".join(lines)
     )

@@ -14,6 +14,7 @@ from weft.distributed.counters import counters_of
 from weft.runtime.artefact_loading import load
 from weft.runtime.computation import Computation
 from weft.support.digest import digest_of
+from weft.support.locks import renewed
 
 LIMIT = 4
 """The most computations that a worker keeps."""
@@ -87,7 +88,7 @@ class Loaded:
 
 
 _loaded: OrderedDict[tuple[str, str | None], Loaded] = OrderedDict()
-_loading = threading.Lock()
+_loading = renewed(threading.Lock())
 
 
 def run_batch(job: Job, number: int, arguments: tuple[Any, ...]) -> Outcome:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from weft.communicators.calls import current_call
 from weft.communicators.choice import connected
 from weft.communicators.interface import (
     REDUCTIONS,
@@ -95,9 +97,10 @@ class CommunicationOp(TensorOp):
         """Exchange arrays with other ranks."""
         return self.exchanged(*map(np.asarray, values))
 
-    @property
-    def _label(self) -> str:
-        return f"{type(self).__name__} in {self.file_info}"
+    def _collective(self, kind: Kind, **options: Any) -> Collective:
+        """Return what the communicator has to do, as a part of the call that this thread is in."""
+        label, call = f"{type(self).__name__} in {self.file_info}", current_call()
+        return Collective(kind, label=label, call=call.text, key=call.key, **options)
 
 
 class RankOp(CommunicationOp):
@@ -120,7 +123,7 @@ class CollectiveOp(CommunicationOp):
     @property
     def collective(self) -> Collective:
         """What the communicator has to do."""
-        return Collective(self.kind, label=self._label)
+        return self._collective(self.kind)
 
     def infer(self) -> tuple[Axes, DType]:
         """Divide or multiply the first axis by the number of ranks, as the collective does."""
@@ -156,7 +159,7 @@ class AllReduceOp(CollectiveOp):
     @property
     def collective(self) -> Collective:
         """What the communicator has to do."""
-        return Collective("all_reduce", self.reduction, label=self._label)
+        return self._collective("all_reduce", reduction=self.reduction)
 
     def infer(self) -> tuple[Axes, DType]:
         """Check that the dtype has the reduction."""
@@ -211,7 +214,7 @@ class BroadcastFromOp(CollectiveOp):
     @property
     def collective(self) -> Collective:
         """What the communicator has to do."""
-        return Collective("broadcast", root=self.root, label=self._label)
+        return self._collective("broadcast", root=self.root)
 
     def infer(self) -> tuple[Axes, DType]:
         """Check that there is such a rank."""
@@ -253,7 +256,7 @@ class SendReceiveOp(CollectiveOp):
     @property
     def collective(self) -> Collective:
         """What the communicator has to do."""
-        return Collective("shift", offset=self.offset, wraps=self.wraps, label=self._label)
+        return self._collective("shift", offset=self.offset, wraps=self.wraps)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Send the adjoint back."""
@@ -282,7 +285,7 @@ class StartCollectiveOp(CommunicationOp):
     @property
     def collective(self) -> Collective:
         """What the communicator has to do."""
-        return Collective(self.kind, label=self._label)
+        return self._collective(self.kind)
 
     def exchanged(self, *values: Any) -> Any:
         """Start the collective, which reads the operand until it has ended."""
@@ -311,7 +314,7 @@ class WaitCollectiveOp(CommunicationOp):
     @property
     def collective(self) -> Collective:
         """What the communicator does until then."""
-        return Collective(self.kind, label=self._label)
+        return self._collective(self.kind)
 
     def exchanged(self, *values: Any) -> Any:
         """Return what was received."""
@@ -350,8 +353,16 @@ class _Started:
             spare = self.spare.get((shape, x.dtype))
             out = spare.pop() if spare else np.empty(shape, x.dtype)
             number = next(self.numbers)
-            self.requests[number] = ranks.start(collective, x, out), x, out
+            request = ranks.start(collective, x, out)
+            self.requests[number] = request, x, out
+        current_call().started(partial(self.abandon, number))
         return number
+
+    def abandon(self, number: int) -> None:
+        """Forget a collective that nobody waits for, unless somebody has."""
+        found = self.requests.pop(number, None)
+        if found is not None:
+            found[0].abandon()
 
     def wait(self, number: int) -> Any:
         """Return the array that a collective received; raises CommunicationError if it failed."""

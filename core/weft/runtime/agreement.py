@@ -8,24 +8,21 @@ graphs, before they are computed, so that what a rank computes from its number m
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from weft.cache.structure import NotCanonical, structure_of
+from weft.communicators.calls import current_call
 from weft.communicators.choice import connected
 from weft.communicators.interface import Communicator
 from weft.errors import CommunicationError
-from weft.ir import scope
-from weft.ir.graph import Graph, called_graphs
-from weft.ir.op import Op
-from weft.ir.storage import constant
-from weft.ops.collectives import BroadcastFromOp, communications
-from weft.ops.control import sequential
+from weft.ir.graph import Graph
+from weft.ops.collectives import communications
+from weft.runtime.exchanges import initial_graph
+from weft.runtime.graph_comparison import comparable, exchanges, graph_digest, listing
 from weft.support.digest import digest_of
-from weft.transforms.capture import capture
 from weft.transforms.initializers import initializers_of
 
 if TYPE_CHECKING:
@@ -50,7 +47,7 @@ def compiling(
     """
     shared: dict[str, list[Program]] = {}
     for program in programs:
-        for name in sorted({op.communicator for op in communications(program.captured)}):
+        for name in sorted({op.communicator for op in exchanges(program.captured)}):
             shared.setdefault(name, []).append(program)
     several = [
         (connected(name), found) for name, found in shared.items() if connected(name).size > 1
@@ -60,16 +57,20 @@ def compiling(
             _compare(ranks, program, were_set)
     for program in programs:
         _require_ranks(program)
-    # All ranks have to know whether they take turns: one may have no cache.
-    if not several or "no" in several[0][0].gather_text("yes" if is_cached else "no", "a cache"):
+    if not several:
         yield
         return
     ranks, found = several[0]
-    label = f"the compilation of {', '.join(program.name for program in found)}"
+    names = ", ".join(program.name for program in found)
+    gather = partial(ranks.gather_text, label="the compilation of a graph", call=_call(names))
+    # All ranks have to know whether they take turns: one may have no cache.
+    if "no" in gather("yes" if is_cached else "no"):
+        yield
+        return
     if ranks.rank:
-        failure = ranks.gather_text("", label)[0]
+        failure = gather("")[0]
         if failure:
-            raise CommunicationError(f"rank 0 failed in {label}: {failure}")
+            raise CommunicationError(f"rank 0 failed in the compilation of {names}: {failure}")
         yield
         return
     failure = "it was interrupted"
@@ -80,7 +81,12 @@ def compiling(
         failure = f"{type(error).__name__}: {error}"
         raise
     finally:
-        ranks.gather_text(failure, label)
+        gather(failure)
+
+
+def _call(names: str) -> str:
+    """Return what programs are compiled for, as messages say it."""
+    return current_call().text or f"the compilation of {names}"
 
 
 def _require_ranks(program: Program) -> None:
@@ -94,16 +100,16 @@ def _require_ranks(program: Program) -> None:
 
 def _compare(ranks: Communicator, program: Program, were_set: Container[Any]) -> None:
     """Raise CommunicationError on all ranks if programs or initial values differ."""
-    label = f"the comparison of {program.name}"
+    gather = partial(ranks.gather_text, label="the comparison of a graph", call=_call(program.name))
     parts = _parts(program, were_set)
-    digests = [_ANY if graph is None else _digest(graph) for _, graph in parts]
-    if len(set(ranks.gather_text(digest_of(" ".join(digests).encode()), label))) == 1:
+    digests = [_ANY if graph is None else graph_digest(graph) for _, graph in parts]
+    if len(set(gather(digest_of(" ".join(digests).encode())))) == 1:
         return
-    listed = [text.split(" ") for text in ranks.gather_text(" ".join(digests), label)]
+    listed = [text.split(" ") for text in gather(" ".join(digests))]
     # Where programs differ so may the number of their states; they come first.
     for (problem, graph), row in zip(parts, zip(*listed, strict=False), strict=False):
         if len(set(row) - {_ANY}) > 1:
-            lines = _first_difference(ranks, graph, label)
+            lines = _first_difference(gather, graph)
             raise CommunicationError(f"{problem} The first difference:\n" + "\n".join(lines))
 
 
@@ -114,7 +120,7 @@ def _parts(program: Program, were_set: Container[Any]) -> list[tuple[str, Graph 
             f"the ranks compile different graphs of {program.name}: all ranks have to build the "
             "same one, and to take what differs, such as their share of a batch, as arguments of "
             "equal shape.",
-            _comparable(program.captured),
+            comparable(program.captured),
         )
     ]
     for state in program.captured.states:
@@ -130,39 +136,12 @@ def _parts(program: Program, were_set: Container[Any]) -> list[tuple[str, Graph 
 
 def _initial_value(state: Any) -> Graph:
     """Return the graph that gives a state its initial value; an empty one if it has none."""
-    writes = initializers_of([state], ())
-    with scope.saved_user_deps():
-        return _comparable(capture([sequential(writes)] if writes else [], (), state.name))
+    return comparable(initial_graph(initializers_of([state], ()), state.name))
 
 
-def _comparable(graph: Graph) -> Graph:
-    """Return a graph without the values of constants that only the root of a broadcast sends."""
-    if BroadcastFromOp not in graph.kinds:
-        return graph
-    seen = set(graph.roots)  # what others than broadcasts need
-    for op in reversed(graph.ops):
-        if op in seen and not isinstance(op, BroadcastFromOp):
-            seen.update(op.args)
-
-    def change(op: Op) -> Op:
-        if op in seen or not op.is_constant:
-            return op
-        with scope.replacing(op):
-            return constant(0, op.axes, op.dtype)
-
-    return graph.rewrite(change)
-
-
-def _digest(graph: Graph) -> str:
-    try:
-        return structure_of(graph).digest
-    except NotCanonical:
-        return digest_of(_listing(graph).encode())
-
-
-def _first_difference(ranks: Communicator, graph: Graph | None, label: str) -> list[str]:
+def _first_difference(gather: Callable[[str], list[str]], graph: Graph | None) -> list[str]:
     """Return a line for each rank whose graph is compared: its first op that differs."""
-    texts = ranks.gather_text("" if graph is None else _listing(graph), label)
+    texts = gather("" if graph is None else listing(graph))
     listings = {rank: text.split("\n") for rank, text in enumerate(texts) if text}
     rows = zip_longest(*listings.values(), fillvalue="nothing\tits graph ends before")
     different = (row for row in rows if len({op.partition("\t")[0] for op in row}) > 1)
@@ -173,24 +152,3 @@ def _first_difference(ranks: Communicator, graph: Graph | None, label: str) -> l
             listings, (op.partition("\t") for op in first), strict=True
         )
     ]
-
-
-def _listing(graph: Graph) -> str:
-    """Return a line for each op, those of called graphs too: what it is, and the user's line."""
-    lines: list[str] = []
-    for each in called_graphs(graph, own=True):
-        numbers = {op: number for number, op in enumerate(each.ops)}
-        for op in each.ops:
-            operands = [f"%{numbers[arg]}" for arg in op.args]
-            lines.append(f"{_description(op, operands)}\t{op.file_info}")
-    return "\n".join(lines) or "nothing\tits graph is empty"
-
-
-def _description(op: Op, operands: list[str]) -> str:
-    """Return what an op is, the same on all ranks."""
-    fields = {k: v for k, v in op.attributes().items() if isinstance(v, bool | int | float | str)}
-    if op.is_constant:
-        fields["crc32"] = f"{zlib.crc32(op.const.tobytes()):x}"
-    options = ", ".join([*operands, *(f"{name}={value}" for name, value in fields.items())])
-    value = f" {op.dtype}{list(op.axes.lengths)}" if op.is_tensor else ""
-    return f"{type(op).__name__}({options}){value}".replace("\n", " ")

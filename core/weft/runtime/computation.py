@@ -18,6 +18,8 @@ from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments, Array
 from weft.runtime.call_path import make_executor
+from weft.runtime.exchanges import Exchange
+from weft.runtime.graph_comparison import exchanges
 from weft.runtime.notebook import computation_as_html
 from weft.runtime.program import Program
 from weft.support.gc_pause import gc_paused
@@ -50,6 +52,8 @@ class Computation:
         Whether a call raises CheckFailed for NaN and infinities in its results.
     recorder
         What records the launches of its programs; None for an ordinary computation.
+    exchange
+        What other ranks compare of its calls; None if they take no part.
     """
 
     def __init__(
@@ -85,6 +89,14 @@ class Computation:
         self._executors: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self.checks_finite = transformer.checks_finite
         self.recorder: Recorder | None = None
+        self.exchange: Exchange | None = None
+        self._direct_arity = self.arity
+
+    def number_calls(self, given_name: str) -> None:
+        """Number its calls from now on, if other ranks take part, as one of a name or of none."""
+        if exchanges(self.graph):
+            self.exchange = Exchange(self.graph, self.name, given_name)
+            self._direct_arity = -1
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Run with one array, number or nested list for each parameter and return the results.
@@ -95,9 +107,15 @@ class Computation:
         placeholder, ``out=`` arrays to write the results to. Raises ArgumentError for a wrong
         number of arguments, AxesError and DTypeError for one that does not fit.
         """
-        if options or len(args) != self.arity:
-            return self._call_with_options(args, **options)
+        if options or len(args) != self._direct_arity:
+            return self._numbered_call(args, options)
         return self.executor(*args)
+
+    def _numbered_call(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        if self.exchange is None:
+            return self._call_with_options(args, **options)
+        with self.exchange.call():
+            return self._call_with_options(args, **options)
 
     def _call_with_options(
         self,

@@ -24,6 +24,8 @@ class BackendInterface(ABC):
     transformer_name: ClassVar[str] = ""
     is_concurrent: ClassVar[bool] = False
     """Whether programs without state may run in several threads at once."""
+    survives_fork: ClassVar[bool] = True
+    """Whether memory and code can be used in a forked process; else they are not even released."""
 
     @classmethod
     def probe(cls) -> tuple[str | None, str]:

@@ -8,11 +8,12 @@ incremental: a computation that is added later brings only its own buffers and i
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
@@ -21,6 +22,7 @@ import numpy as np
 
 from weft import plugins
 from weft.cache.compile_cache import CompileCache
+from weft.communicators.calls import Call, within
 from weft.errors import ArgumentError, AxesError, NotPicklable, StateError
 from weft.ir import folded_constants, scope
 from weft.ir.graph import Graph, in_order
@@ -42,6 +44,7 @@ from weft.runtime.checkpoints import States
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
 from weft.runtime.device_memory import DeviceMemory
+from weft.runtime.exchanges import are_shared, is_shared
 from weft.runtime.initialisation import initial_computation
 from weft.runtime.program import Program
 from weft.support.gc_pause import gc_paused
@@ -62,8 +65,18 @@ _transformers: weakref.WeakSet[Transformer] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
+    """Decide for each transformer whether it can be used in a forked process.
+
+    That has only the forking thread. If another one was in a call or compiled, states may be half
+    written. No backend has a say in this: it only declares whether its device survives a fork.
+    """
     for each in list(_transformers):
-        each.after_fork()
+        was_in_use = renew(each.state_lock)
+        if not each.survives_fork:
+            each.is_forked = True
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))  # releasing memory may block
+        elif was_in_use:
+            each._close(FORKED)
 
 
 if hasattr(os, "register_at_fork"):
@@ -99,6 +112,8 @@ class Transformer(DeviceMemory):
         The latest computation of initialisers.
     finalized, initialized, closed
         The state of the life cycle; `allocated` comes between the first two.
+    is_forked
+        Whether it is a copy in a forked process, whose device did not survive the fork.
     checks_finite
         Whether calls check their results, which WEFT_CHECK_FINITE says when it is made.
     computation_class
@@ -106,6 +121,7 @@ class Transformer(DeviceMemory):
     """
 
     computation_class: ClassVar[type[Computation]] = Computation
+    is_forked = False
     _why_closed = ""
 
     def __init__(
@@ -131,6 +147,7 @@ class Transformer(DeviceMemory):
         self.computations: OrderedSet[Computation] = OrderedSet()
         self.all_results: OrderedSet[Op] = OrderedSet()
         self.states_set: OrderedSet[Any] = OrderedSet()
+        self._given_values: dict[Any, np.ndarray[Any, Any]] = {}
         self._init: Callable[[], Computation] | None = None
         self.finalized = self.initialized = self.closed = False
         self.state_lock = threading.RLock()
@@ -163,6 +180,7 @@ class Transformer(DeviceMemory):
         number = next(self._numbers)
         title = name or f"computation_{number}"
         made = self.computation_class(self, results, parameters, title, axes)
+        made.number_calls(name or "")
         self._add(made)
         return made
 
@@ -183,6 +201,7 @@ class Transformer(DeviceMemory):
         made = Computation(self, graph, (), f"{graph.name}_inspection_{next(self._numbers)}")
         made.checks_finite = False
         made.recorder = recorder
+        made.number_calls("an inspection")
         self._add(made)
         return made
 
@@ -213,12 +232,15 @@ class Transformer(DeviceMemory):
         return program
 
     def compile(self, made: Computation, program: Program) -> None:
-        """Compile a program and other pending ones; raises the error of this program only."""
+        """Compile a program and other pending ones; raises the error of this program only.
+
+        Others in which other ranks take part stay pending: these may not compile them now.
+        """
         with self.state_lock:
             self.require_open()
             if (made, program) not in self._pending:
                 self._pending.append((made, program))
-        failures = self._compile_pending()
+        failures = self._compile_pending([program])
         if program in failures:
             _raise_from(failures, program)
 
@@ -249,41 +271,55 @@ class Transformer(DeviceMemory):
     def initialize(self) -> None:
         """Compile pending programs, allocate, and run pending initialisers.
 
-        Called by the first call of a computation; calling it again does nothing. If a computation
-        cannot be compiled its error is raised, but the others are ready; it is tried again when it
-        is called. Raises StateError if the transformer has been closed.
+        Calling it again does nothing. All ranks call it if there are computations with collectives.
+        If a computation cannot be compiled its error is raised, but the others are ready; it is
+        tried again when it is called. Raises StateError if the transformer has been closed.
         """
         self.require_open()
-        failures = self._compile_pending()
+        with self.state_lock:
+            failures = self._compile_pending([program for _, program in self._pending])
         if failures:
             _raise_from(failures, next(iter(failures)))
 
-    def _compile_pending(self) -> dict[Program, Exception]:
+    def _compile_pending(self, wanted: Collection[Program] = ()) -> dict[Program, Exception]:
         """Compile, allocate and initialise pending programs; returns the errors of failed ones.
 
+        Those in which other ranks take part are compiled one by one, and only if they are wanted.
         Errors are not kept: a traceback references the callers' frames, and so their models and
         memory.
         """
+        done: list[tuple[Computation, Program]] = []
+        failures: dict[Program, Exception] = {}
         with self.state_lock, gc_paused():
             if self.initialized and not self._pending:
                 return {}
             self.require_open()
-            pending, self._pending = self._pending, []
-            try:
-                failures = self._compile_isolated(pending)
-            except BaseException:
-                self._pending = pending
-                raise
-            self.initialized = True
-        for made, program in pending:
+            while (batch := self._next_batch(wanted)) or not self.initialized:
+                self._pending = [each for each in self._pending if each not in batch]
+                try:
+                    self._compile_isolated(batch, failures)
+                except BaseException:
+                    self._pending = [*batch, *self._pending]
+                    raise
+                self.initialized = True
+                done += batch
+        for made, program in done:
             if program not in failures:
                 plugins.call_hooks("weft_computation_compiled", computation=made)
         return failures
 
+    def _next_batch(self, wanted: Collection[Program]) -> list[tuple[Computation, Program]]:
+        """Return what to compile next: all that needs this rank only, else one that is wanted."""
+        shared = [each for each in self._pending if is_shared(each[1], self.state_tensors)]
+        alone = [each for each in self._pending if each not in shared]
+        return alone or [each for each in shared if each[1] in wanted][:1]
+
     def _compile_isolated(
-        self, pending: list[tuple[Computation, Program]]
-    ) -> dict[Program, Exception]:
-        """Compile programs together or, if that fails, one by one; returns their errors."""
+        self,
+        pending: list[tuple[Computation, Program]],
+        failures: dict[Program, Exception],
+    ) -> None:
+        """Compile programs together or, if that fails, one by one; adds their errors."""
         try:
             with blaming(origin_of(type(self)), lambda: self._compiling(pending), extends=False):
                 self._compile_batch(pending)
@@ -291,13 +327,12 @@ class Transformer(DeviceMemory):
             if not pending:
                 raise
             if len(pending) == 1:
-                return {pending[0][1]: error}
+                failures[pending[0][1]] = error
+                return
         else:
-            return {}
-        failures: dict[Program, Exception] = {}
+            return
         for item in pending:
-            failures |= self._compile_isolated([item])
-        return failures
+            self._compile_isolated([item], failures)
 
     def _compiling(self, pending: list[tuple[Computation, Program]]) -> str:
         names = ", ".join(program.name for _, program in pending)
@@ -316,7 +351,9 @@ class Transformer(DeviceMemory):
                 self.allocate([program for _, program in everything])
                 self.set_initial_constants()
                 for _, program in everything[len(pending) :]:
-                    program.run()
+                    with within(Call(f"the initial values of {_names(pending)}", "initial values")):
+                        program.run()
+                self._set_given_values()
         except BaseException:
             self._init = init
             for made, program in pending:
@@ -351,6 +388,8 @@ class Transformer(DeviceMemory):
                     program.run = program.recorder.around(program.run, ops)
             if made.checks_finite and program not in initial:
                 program.run = nonfinite.checking(made, program)
+            if made.exchange is not None:
+                program.run = made.exchange.with_lengths(program)
             made.set_program(program)
         self.finish_transform()
         self.compile_cache.keep(each for _, each in everything if each.recorder is None)
@@ -478,27 +517,47 @@ class Transformer(DeviceMemory):
         """Return the device tensor of a state, which is initialised if it has not been."""
         with self.state_lock:
             self._require_states([state])
+            if state not in self.state_tensors:
+                self._make_states([state], f"value_of_{state.name}")
             return self.state_tensors[state]
 
     def get_value(self, state: Any) -> np.ndarray[Any, Any]:
         """Return a copy of the current value of a state."""
         with self.state_lock:
-            return self.state_tensor(state).get()
+            given = self._given_values.get(state)
+            return self.state_tensor(state).get() if given is None else given.copy()
 
     get_tensor_view_value = get_value
 
     def set_value(self, state: Any, value: Any) -> None:
         """Set the current value of a state; raises AxesError or DTypeError if it does not fit."""
-        tensor = self.state_tensor(state)
-        array = host_value(value, tensor.dtype, f"value of {state}")
-        if array.shape != tensor.shape:
-            raise AxesError(
-                f"{state} has shape {tensor.shape}, a value of {array.shape} does not fit"
-            )
+        self._require_states([state])
         with self.state_lock:
             self.require_open()
-            tensor[...] = array
+            waits = self._waits_for_ranks(state)
+            tensor = None if waits else self.state_tensor(state)
+            shape = state.axes.shape if tensor is None else tensor.shape
+            array = host_value(value, state.dtype, f"value of {state}")
+            if array.shape != shape:
+                raise AxesError(f"{state} has shape {shape}, a value of {array.shape} does not fit")
+            if tensor is None:
+                self._given_values[state] = array.copy()
+            else:
+                tensor[...] = array
             self.states_set.add(state)
+
+    def _waits_for_ranks(self, state: Any) -> bool:
+        """Whether a state has no memory so far, since other ranks take part in its first value.
+
+        They do so when they compile what uses it. A value that it is given waits for that.
+        """
+        known = self.state_tensors
+        return state not in known and state.axes.is_static and are_shared([state], known)
+
+    def _set_given_values(self) -> None:
+        for state in [each for each in self._given_values if each in self.state_tensors]:
+            self.state_tensors[state][...] = self._given_values[state]
+            del self._given_values[state]
 
     def save_states(
         self,
@@ -530,12 +589,15 @@ class Transformer(DeviceMemory):
         """Return all states that have a value, in the order of creation.
 
         A computation whose lengths are solved by a call need not have been called; only states
-        of unknown lengths get their values there.
+        of unknown lengths get their values there. Nor need one with collectives.
         """
         with self.state_lock:
-            self.initialize()
-            solved_later = [made.graph for made in self.computations if not made.is_static]
-            used = OrderedSet(state for graph in solved_later for state in graph.states)
+            failures = self._compile_pending()
+            if failures:
+                _raise_from(failures, next(iter(failures)))
+            later = [made.graph for made in self.computations if not made.is_static]
+            later += [program.captured for _, program in self._pending]
+            used = OrderedSet(state for graph in later for state in graph.states)
             missing = [s for s in used if s not in self.state_tensors and s.axes.is_static]
             if missing:
                 self._make_states(missing, "values_of_states")
@@ -547,17 +609,16 @@ class Transformer(DeviceMemory):
             if not isinstance(state, AssignableTensorOp) or not state.is_state:
                 raise ArgumentError(f"{state!r} is not a state of this transformer")
             with suppress(Exception):  # another computation's, which is its own to report
-                self.initialize()
-            if state not in self.state_tensors:
-                if not state.axes.is_static:
-                    raise AxesError(state.explain("its lengths are unknown until a call uses it"))
-                self._make_states(state, f"value_of_{state.name}")
+                self._compile_pending()
+            if state not in self.state_tensors and not state.axes.is_static:
+                raise AxesError(state.explain("its lengths are unknown until a call uses it"))
 
-    def _make_states(self, states: Any, name: str) -> None:
+    def _make_states(self, states: Sequence[Any], name: str) -> None:
         """Give states their initial values, by a computation of them."""
         with scope.saved_user_deps():
-            self._add(Computation(self, states, (), name))
-        self.initialize()
+            made = Computation(self, states, (), name)
+        self._add(made)
+        self.compile(made, made.programs[()])
 
     def require_open(self) -> None:
         """Raise StateError if the transformer has been closed."""
@@ -567,15 +628,6 @@ class Transformer(DeviceMemory):
     def close(self) -> None:
         """Release all computations and device memory; the transformer cannot be used again."""
         self._close("the transformer has been closed: make another one")
-
-    def after_fork(self) -> None:
-        """Handle a fork in the child process, which has only the forking thread.
-
-        If another thread was in a call or compiled, states may be inconsistent, and the transformer
-        cannot be used.
-        """
-        if renew(self.state_lock):
-            Transformer._close(self, FORKED)
 
     def _close(self, why: str) -> None:
         """Release everything; later calls raise StateError with the reason."""
@@ -606,11 +658,16 @@ class Transformer(DeviceMemory):
         self.close()
 
 
-def _stage(pending: Sequence[tuple[Computation, Program]]) -> Stage:
-    """Return the stage in which computations are compiled."""
+def _names(pending: Sequence[tuple[Computation, Program]]) -> str:
+    """Return the names of computations, as messages say them."""
     names = list(dict.fromkeys(made.name for made, _ in pending))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return Stage(f"compiling {names[0]}{more}" if names else "compiling")
+    return f"{names[0]}{more}" if names else ""
+
+
+def _stage(pending: Sequence[tuple[Computation, Program]]) -> Stage:
+    """Return the stage in which computations are compiled."""
+    return Stage(f"compiling {_names(pending)}".rstrip())
 
 
 def _raise_from(failures: dict[Program, Exception], program: Program) -> NoReturn:

@@ -24,7 +24,8 @@ DTYPES = [
     *map(np.dtype, ("i1", "u1", "i4", "u4", "i8", "u8", "f2", "f4", "f8")),
     np.dtype(ml_dtypes.bfloat16),
 ]
-REDUCTIONS = {0: np.add, 1: np.multiply, 2: np.maximum, 3: np.minimum}
+REDUCTIONS = {0: np.add, 1: np.multiply, 2: np.fmax, 3: np.fmin}
+"""Extrema are those of fmax and fmin, which drop NaN."""
 INVALID_USAGE = 5
 
 

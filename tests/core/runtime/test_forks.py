@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -68,11 +69,46 @@ def run(text: str) -> list[str]:
     return found.stdout.splitlines()
 
 
-def test_while_another_thread_is_in_a_stateful_call() -> None:
+STRICT = """
+import array_api_strict, weft_array_api
+from weft import plugins
+
+class StrictTransformer(weft_array_api.ArrayTransformer):
+    transformer_name = "array-api-strict"
+
+    @classmethod
+    def namespace(cls):
+        return array_api_strict
+
+class StrictPlugin:
+    @plugins.hookimpl
+    def weft_register_backends(self, register):
+        register(StrictTransformer.transformer_name, StrictTransformer)
+
+plugins.register(StrictPlugin())
+"""
+
+IN_MEMORY = ("numpy", "native", "array-api-strict")
+"""The backends whose memory a fork copies."""
+
+
+def with_backend(name: str, text: str) -> str:
+    """Return a script for a backend, which it calls `backend`; skips the test without it."""
+    if name == "array-api-strict":
+        return f"{STRICT}\nbackend = {name!r}\n{text}"
+    if not plugins.backend_status(name).usable:
+        pytest.skip(f"{name} is not usable")
+    return f"backend = {name!r}\n{text}"
+
+
+@pytest.mark.parametrize("backend", IN_MEMORY)
+def test_while_another_thread_is_in_a_stateful_call(backend: str) -> None:
     found = run(
         WAITING
-        + """
-made = weft.make_transformer("numpy")
+        + with_backend(
+            backend,
+            """
+made = weft.make_transformer(backend)
 call, state = step(made, WaitingOp)
 thread = threading.Thread(target=call, args=(ones,))
 thread.start()
@@ -82,14 +118,15 @@ def child():
     for action in (lambda: call(ones), lambda: made.get_value(state), made.initialize):
         refused(weft.errors.StateError, action)
     made.close()
-    other, _ = step(weft.make_transformer("numpy"))
+    other, _ = step(weft.make_transformer(backend))
     print(other(ones))
 
 assert forked(child) == 0
 go.set()
 thread.join()
 print(call(ones))
-"""
+""",
+        )
     )
     assert len(found) == 5
     assert len(set(found[:3])) == 1
@@ -97,14 +134,56 @@ print(call(ones))
     assert found[3:] == ["[2. 2. 2.]", "[3. 3. 3.]"]
 
 
-def test_while_nothing_runs() -> None:
+TORN = """
+made = weft.make_transformer(backend)
+states = [weft.variable((20_000,), initial_value=0) for _ in range(8)]
+step = made.computation([weft.assign(state, state + 1) for state in states])
+step()
+
+def calling():
+    while True:
+        step()
+
+threading.Thread(target=calling, daemon=True).start()
+
+def child():
+    try:
+        rows = np.stack([made.get_value(state) for state in states])
+    except weft.errors.StateError:
+        os._exit(1)
+    os._exit(0 if (rows == rows[0, 0]).all() else 2)
+
+codes = []
+for number in range(FORKS):
+    time.sleep(number % 10 * 0.0003)
+    codes.append(forked(child))
+print([codes.count(each) for each in range(3)], flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("backend", IN_MEMORY)
+@pytest.mark.parametrize("forks", [40, pytest.param(450, marks=pytest.mark.long)])
+def test_states_are_whole_or_refused_whenever_a_fork_comes(backend: str, forks: int) -> None:
+    (line,) = run(with_backend(backend, TORN.replace("FORKS", str(forks))))
+    whole, refused, torn = json.loads(line)
+    assert not torn
+    assert refused
+    assert whole + refused == forks
+
+
+@pytest.mark.parametrize("backend", IN_MEMORY)
+def test_while_nothing_runs(backend: str) -> None:
     assert run(
-        """
-made = weft.make_transformer("numpy")
+        with_backend(
+            backend,
+            """
+made = weft.make_transformer(backend)
 call, state = step(made)
 assert forked(lambda: print(call(ones), made.get_value(state), flush=True)) == 0
 print(call(ones))
-"""
+""",
+        )
     ) == ["[2. 2. 2.] [2. 2. 2.]", "[2. 2. 2.]"]
 
 
