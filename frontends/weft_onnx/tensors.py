@@ -223,4 +223,3 @@ def _zeros(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarra
         return np.zeros(shape, dtype)
     except (ValueError, MemoryError) as error:
         raise ModelError(f"tensor {name} of shape {list(shape)}: {error}") from None
-
