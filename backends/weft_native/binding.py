@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import BackendError
-from weft_native import compiler
+from weft_native.shared_library import load
 
 
 @cache
@@ -30,7 +30,9 @@ def binder() -> Callable[..., Any] | None:
     try:
         # The version is part of the text, since the layout of objects depends on it.
         text = f"// Python {sys.version}\n{source}"
-        library = compiler.load(text, "the binding to Python", (f"-I{folder}",))
+        library = load(
+            text, "the binding to Python", ["weft_bind"], (f"-I{folder}",), is_permanent=True
+        )
     except BackendError:
         return None
     prototype = ctypes.PYFUNCTYPE(

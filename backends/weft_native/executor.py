@@ -19,10 +19,10 @@ from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.segments import Launch, Segment
 from weft_c.runtime.storage import Arrays, Bytes, bytes_of
-from weft_native import compiler
 from weft_native.binding import binder
 from weft_native.device import Host, Memory
-from weft_native.program_text import INTERRUPTED, RECORD_HEAD, ProgramText
+from weft_native.program_text import FUNCTIONS, INTERRUPTED, RECORD_HEAD, ProgramText
+from weft_native.shared_library import Library, load
 
 if TYPE_CHECKING:
     from weft_native.transformer import NativeTransformer
@@ -57,7 +57,7 @@ class NativeSegment(BoundSegment):
     def __init__(self, group: NativeKernelGroup, segment: Segment, is_last: bool) -> None:
         super().__init__(group, segment, is_last, waits=False)
         if segment.kernels:
-            run = partial(group.library.weft_segment, group.table, group.text.number(segment))
+            run = partial(group.library["weft_segment"], group.table, group.text.number(segment))
             self.launches = [(segment.kernels[0][0], run)]
 
 
@@ -78,7 +78,7 @@ class NativeKernelGroup(GPUKernelGroup):
 
     device: Host
     error_words: Memory
-    library: ctypes.CDLL
+    library: Library
     table: ctypes.Array[ctypes.c_void_p]
 
     def __init__(self, transformer: NativeTransformer, program: Program) -> None:
@@ -100,10 +100,11 @@ class NativeKernelGroup(GPUKernelGroup):
 
     def load(self, text: str) -> None:
         """Compile and load the C text; raises BackendError if that fails."""
-        self.library = compiler.load(
+        self.library = load(
             text,
             self.program.name,
-            prepare=lambda library: library.weft_init(self.device.runtime.table),
+            FUNCTIONS if self.recorder is None else (*FUNCTIONS, "weft_record"),
+            prepare=lambda library: library["weft_init"](self.device.runtime.table),
             units=self.text.units,
         )
         arrays = self.text.arrays
@@ -127,7 +128,7 @@ class NativeKernelGroup(GPUKernelGroup):
             self._record = np.empty(RECORD_HEAD + 2 * (CAPACITY + rows), np.int64)
         head, totals = self._record[:RECORD_HEAD], self._record[RECORD_HEAD + 2 * CAPACITY :]
         head[:], totals[:] = (CAPACITY, 0, 0), 0
-        self.library.weft_record(ctypes.c_void_p(self._record.ctypes.data))
+        self.library["weft_record"](ctypes.c_void_p(self._record.ctypes.data))
 
     def deliver_times(self, recorder: Recorder) -> None:
         """Give a recorder the marks that the C text made."""
@@ -145,8 +146,8 @@ class NativeKernelGroup(GPUKernelGroup):
         if bind is None:
             return self
         # The collector cannot follow the builtin's references, so it must not hold the group. The
-        # closures hold the memory that it writes to.
-        group, memory = ref(self), (self.table, self.is_bound)
+        # closures hold the memory that it writes to, and the library whose code it runs.
+        group, memory = ref(self), (self.table, self.is_bound, self.library)
 
         def alive() -> NativeKernelGroup:
             found = group()
@@ -155,7 +156,7 @@ class NativeKernelGroup(GPUKernelGroup):
             return found
 
         found: Callable[..., None] = bind(
-            ctypes.cast(self.library.weft_program, ctypes.c_void_p),
+            ctypes.cast(self.library["weft_program"], ctypes.c_void_p),
             ctypes.addressof(self.table),
             ctypes.addressof(self.is_bound),
             self.text.arrays,
@@ -232,7 +233,7 @@ class NativeKernelGroup(GPUKernelGroup):
 
     def launch_again(self, launch: Launch) -> None:
         """Run one launch."""
-        self.library.weft_launch(self.table, self.text.launches[id(launch)])
+        self.library["weft_launch"](self.table, self.text.launches[id(launch)])
 
     def wait(self) -> None:
         """Do nothing: calls have ended when they return."""

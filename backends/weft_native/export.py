@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -13,9 +13,10 @@ import numpy as np
 
 from weft.errors import ArgumentError, BackendError
 from weft.plan.plan import ARENA, CONSTANT, Buffer
-from weft.support.quoting import harmless, identifier
+from weft.support.quoting import harmless
 from weft_c.dialect import Dialect
 from weft_c.source.functions import HostCall, ctype
+from weft_native.exported_names import exported_name, words_of
 from weft_native.program_text import ProgramText
 
 if TYPE_CHECKING:
@@ -50,24 +51,27 @@ def export_c(
     computation: NativeComputation, folder: str | os.PathLike[str], name: str | None = None
 ) -> tuple[Path, Path]:
     """Write a computation as C source; see `NativeComputation.export_c`."""
-    title = identifier(name or computation.name)
     if not computation.is_static:
         raise ArgumentError(f"{computation.name} has unknown lengths: give axes={{axis: 32}}")
     original = computation.transformer
-    options: Any = {"threads": 1, "cache": False, "passes": original.graph_passes}
+    options: Any = {
+        "threads": 1, "cache": False, "passes": original.graph_passes,
+        "fast_math": original.fast_math, "memory_limit": original.memory_limit,
+    }  # fmt: skip
+    graph = computation.graph.specialised(computation.arguments.given)
     with type(original)(**options) as scalar:
         dialect = replace(scalar.processor.dialect, has_vectors=False)
         scalar.processor = replace(scalar.processor, dialect=dialect, has_blas=False)
-        program = scalar.computation(computation.graph, name=computation.name).program
+        program = scalar.computation(graph, name=computation.name).program
         group = program.code
         works = [each.host for each in group.text.segments if isinstance(each.host, HostCall)]
         if works:
             raise BackendError(works[0].op.explain("Python computes it, so C cannot be exported"))
         group.source.dialect = portable_dialect()
-        text = PortableText(group, title)
         states = {state: original.get_value(state) for state in program.captured.states}
-        written = text.source(states), text.header()
-    paths = Path(folder) / f"{title}.c", Path(folder) / f"{title}.h"
+        text = PortableText(group, name or computation.name, states)
+        written = text.source(), text.header(_result_names(computation))
+    paths = Path(folder) / f"{text.title}.c", Path(folder) / f"{text.title}.h"
     Path(folder).mkdir(parents=True, exist_ok=True)
     for path, content in zip(paths, written, strict=True):
         path.write_text(content, encoding="utf-8")
@@ -83,9 +87,13 @@ class PortableText(ProgramText):
         The name of the function.
     """
 
-    def __init__(self, group: NativeKernelGroup, title: str) -> None:
+    def __init__(
+        self, group: NativeKernelGroup, name: str, states: dict[Any, np.ndarray[Any, Any]]
+    ) -> None:
         super().__init__(group)
-        self.title = title
+        self._definitions = self._defined(states)
+        self.title = ""
+        self.title = exported_name(name, words_of(f"{self._definitions}\n{self._function()}"))
 
     @property
     def signature(self) -> str:
@@ -95,36 +103,41 @@ class PortableText(ProgramText):
         outputs = [f"{_ctype(op)} *out{n}" for n, op in enumerate(graph.outputs)]
         return f"int {self.title}({', '.join([*inputs, *outputs]) or 'void'})"
 
-    def header(self) -> str:
-        """Return the header, which says what the arguments are."""
+    def header(self, results: Sequence[str]) -> str:
+        """Return the header, which says what the arguments are; `results` are their names."""
         graph = self.group.program.captured
         arrays = [
-            *((f"in{n}", op) for n, op in enumerate(graph.inputs)),
-            *((f"out{n}", op) for n, op in enumerate(graph.outputs)),
+            *((f"in{n}", op, _name(op.source)) for n, op in enumerate(graph.inputs)),
+            *((f"out{n}", op, results[n]) for n, op in enumerate(graph.outputs)),
         ]
         lines = [
-            f"   {name}: {op.dtype} {op.axes.shape}, {harmless(op.name)}" for name, op in arrays
+            f"   {argument}: {op.dtype} {op.axes.shape}, {harmless(name)}"
+            for argument, op, name in arrays
         ]
-        guard = f"{self.title.upper()}_H"
+        guard = f"WEFT_{self.title.upper()}_H"
         return "\n".join([
             "/* Exported by weft. Arrays are contiguous, in row-major order:", *lines,
             "   Returns 0; 1 if a kernel refused an operand, such as an index out of range. The",
             "   function has static memory: one call at a time. */",
             f"#ifndef {guard}", f"#define {guard}", "#include <stdint.h>",
-            f"{self.signature};", "#endif", "",
+            "#ifdef __cplusplus", 'extern "C"', "#endif", f"{self.signature};", "#endif", "",
         ])  # fmt: skip
 
-    def source(self, states: dict[Any, np.ndarray[Any, Any]]) -> str:
-        """Return the C source; states begin with the given values."""
+    def source(self) -> str:
+        """Return the C source."""
+        return f'#include "{self.title}.h"\n{self._definitions}\n{self._function()}'
+
+    def _defined(self, states: dict[Any, np.ndarray[Any, Any]]) -> str:
+        """Return all that comes before the function; states begin with the given values."""
         kernels = self.group.source.text.replace("#pragma unroll\n", "\n")
         kernels = "\n".join(line for line in kernels.splitlines() if "#pragma clang" not in line)
         functions = [self._segment(number, each) for number, each in enumerate(self.segments)]
         declared = [f"static int segment_{n}(char *const *b);" for n in range(len(self.segments))]
         return "\n".join([
-            f'#include "{self.title}.h"', kernels, "",
+            kernels, "",
             "static const struct weft_runtime serial = {run_serially, poll_nothing};",
             "UNUSED static const struct weft_runtime *const runtime = &serial;\n",
-            *self._calls, *declared, *functions, *self._memory(states), self._function(),
+            *self._calls, *declared, *functions, *self._memory(states),
         ])  # fmt: skip
 
     def _memory(self, states: dict[Any, np.ndarray[Any, Any]]) -> Iterator[str]:
@@ -151,6 +164,19 @@ class PortableText(ProgramText):
             f"{self.signature} {{\n    UNUSED char *const b[] = {{{table}}};\n{clear}{body}\n"
             "    return 0;\n}\n"
         )
+
+
+def _name(op: Any) -> str:
+    """Return the name that the user gave an op, else what it is."""
+    return op.label or type(op).__name__
+
+
+def _result_names(computation: NativeComputation) -> list[str]:
+    """Return the keys of results, or their names."""
+    results = computation.results
+    packed = computation.pack(list(results))
+    keys = {id(op): str(key) for key, op in packed.items()} if isinstance(packed, dict) else {}
+    return [keys.get(id(op)) or _name(op) for op in results if op.is_tensor]
 
 
 def _ctype(op: Any) -> str:

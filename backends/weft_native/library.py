@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from weft.support.interrupts import raise_pending
-from weft_native import compiler
+from weft_native.shared_library import load
+
+FUNCTIONS = ("weft_run", "weft_gemm", "weft_poll", "weft_host", "weft_blas", "weft_threads")
+"""The functions of the library, first those that programs call."""
 
 BLAS_FUNCTIONS = (
     "cblas_sgemm",
@@ -43,9 +46,8 @@ class Runtime:
 
     def __init__(self) -> None:
         text = files("weft_native").joinpath("runtime.c").read_text(encoding="utf-8")
-        self.library = compiler.load(text, "the runtime of native programs")
-        functions = ("weft_run", "weft_gemm", "weft_poll")
-        addresses = [_address(getattr(self.library, name)) for name in functions]
+        self.library = load(text, "the runtime of native programs", FUNCTIONS, is_permanent=True)
+        addresses = [_address(getattr(self.library, name)) for name in FUNCTIONS[:3]]
         self.table = (ctypes.c_void_p * len(addresses))(*addresses)
         self.threads = 0
         self.interrupt: BaseException | None = None

@@ -27,6 +27,9 @@ ARRAY_DATA = object.__basicsize__
 UNIT_SIZE = 24_000
 """The characters of kernels that are worth a unit of their own."""
 
+FUNCTIONS = ("weft_init", "weft_launch", "weft_segment", "weft_program", "weft_call")
+"""The functions of a program that Python calls."""
+
 REPORTED, INTERRUPTED = 1, 2
 """What a program returns if a kernel reported an error, or an interrupt ended a loop."""
 

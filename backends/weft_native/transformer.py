@@ -33,7 +33,8 @@ class NativeComputation(Computation):
 
         The files ``NAME.c`` and ``NAME.h`` hold C11 with no dependency but libm: scalar code, one
         thread, static memory. `name` is that of the function and the files, by default the
-        computation's. Constants are part of the source, and so are the present values of states,
+        computation's; one that C has for something else, such as ``exp``, begins with ``weft_``.
+        Constants are part of the source, and so are the present values of states,
         which the function updates in its own memory. Returns the paths. Raises ArgumentError for a
         computation with unknown lengths, and BackendError for one with ops that Python computes:
         effects and matrix decompositions.

@@ -10,7 +10,6 @@ import os
 import shutil
 import site
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import BackendError
+from weft.support.scratch import ScratchFolder
 
 INTEL, POCL = "Intel(R) OpenCL", "Portable Computing Language"
 _INTEL_LIBRARY = "libintelocl.so"
@@ -191,11 +191,11 @@ def intel_runtime_among_drivers() -> Iterator[None]:
     if library is None or _is_listed(library, Path(known or _SYSTEM)):
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="weft_opencl_") as folder:
+    with ScratchFolder() as folder:
         for entry in _entries(Path(known or _SYSTEM)):
             shutil.copy(entry, folder)
-        (Path(folder) / "weft_intel_cpu.icd").write_text(f"{library}\n")
-        os.environ[_VENDORS] = folder
+        (folder / "weft_intel_cpu.icd").write_text(f"{library}\n")
+        os.environ[_VENDORS] = str(folder)
         try:
             yield
         finally:

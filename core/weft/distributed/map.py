@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sized
 from concurrent.futures import BrokenExecutor, Executor, Future
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +20,7 @@ from weft.report.progress import Stage
 from weft.runtime.artefact_loading import read_graph
 from weft.runtime.computation import Computation
 from weft.support.digest import digest_of
+from weft.support.scratch import ScratchFolder
 
 
 def map(
@@ -83,13 +81,13 @@ def map(
     pool = _executor(executor)
     if isinstance(computation, Computation):
         _require_independent(computation.graph, computation.name)
-        folder = tempfile.mkdtemp(prefix="weft-")
+        folder = ScratchFolder()
         try:
-            path = Path(folder) / "computation.weft"
+            path = folder.path / "computation.weft"
             computation.save(path, states=True)
             return BatchResults(pool, _job(path, backend), batches, in_flight, start, folder)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.close()
             raise
     if not isinstance(computation, str | os.PathLike):
         problem = "map takes a computation or the path of an artefact"
@@ -160,7 +158,7 @@ class BatchResults(Iterator[Any]):
         batches: Iterable[Any],
         in_flight: int,
         start: int,
-        folder: str | None = None,
+        folder: ScratchFolder | None = None,
     ) -> None:
         self.done = self.sent = 0
         self._executor, self._job, self._in_flight = executor, job, in_flight
@@ -168,7 +166,7 @@ class BatchResults(Iterator[Any]):
         self._batches = iter(batches)
         self._pending: deque[tuple[tuple[Any, ...], Future[Outcome]]] = deque()
         self._content: bytes | None = None
-        self._forget = partial(shutil.rmtree, folder, ignore_errors=True) if folder else None
+        self._forget = None if folder is None else folder.close
         if self._forget is not None:
             weakref.finalize(self, self._forget)
         total = len(batches) if isinstance(batches, Sized) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -15,6 +14,7 @@ from weft.runtime.artefact_loading import load
 from weft.runtime.computation import Computation
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
+from weft.support.scratch import ScratchFolder
 
 LIMIT = 4
 """The most computations that a worker keeps."""
@@ -125,7 +125,7 @@ def _load(job: Job) -> Loaded | None:
         if digest_of(content) != job.digest:
             return None  # the file has been replaced since
     # What was read is what is loaded, whatever happens to the file meanwhile.
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "computation.weft"
+    with ScratchFolder() as folder:
+        path = folder / "computation.weft"
         path.write_bytes(content)
         return Loaded(load(path, job.backend))

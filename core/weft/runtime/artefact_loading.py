@@ -42,7 +42,8 @@ def load(
 ) -> Computation:
     """Return the computation in a file that `Computation.save` wrote, on a new transformer.
 
-    `backend` is what `make_transformer` takes, or a transformer to add the computation to. The
+    `backend` is what `make_transformer` takes, or a transformer to add the computation to. A new
+    one has the options `fast_math` and `memory_limit` of the one that saved the computation. The
     graph in the file is compiled, through the compile cache. With `trust` the code that the file
     brings runs instead, so give it for files of your own only: a file's author can put any code
     there. Raises ArtefactError for a file that is no artefact, is damaged, or has been saved by a
@@ -55,7 +56,7 @@ def load(
         raise ArgumentError(f"trust= takes True or False, not {trust!r:.80}")
     read = _Reading(Path(path))
     is_mine = not isinstance(backend, Transformer)
-    transformer = make_transformer(backend) if is_mine else backend  # type: ignore[arg-type]
+    transformer = make_transformer(backend, **read.options) if is_mine else backend  # type: ignore[arg-type]
     assert isinstance(transformer, Transformer)
     try:
         return read.computation(transformer, trust)
@@ -86,6 +87,7 @@ class _Reading:
             self.require_states()
         with self.reading("the document"):
             self.name: str = _typed(str, self.document["name"])
+            self.options = _options(self.document.get("options", {}))
             self.results = self.structure(**self.document["results"])
             given = _typed(dict, self.document["given"])
             symbols = self.parsing.symbols
@@ -187,6 +189,19 @@ _MALFORMED = (
     TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError,
 )  # fmt: skip
 """What comes of content that is JSON, or text, and makes no sense."""
+
+
+def _options(given: Any) -> dict[str, Any]:
+    """Return the options of a transformer that are not the default ones."""
+    found: dict[str, Any] = {}
+    if _typed(dict, given).get("fast_math"):
+        found["fast_math"] = _typed(bool, given["fast_math"])
+    limit = given.get("memory_limit")
+    if limit is not None:
+        if _typed(int, limit) < 0:
+            raise ValueError(f"a limit on memory is no negative number: {limit}")
+        found["memory_limit"] = limit
+    return found
 
 
 def _typed(kind: type, value: Any) -> Any:

@@ -68,6 +68,10 @@ def save(computation: Computation, path: str | os.PathLike[str], states: bool) -
             "format": FORMAT,
             **facts(transformer),
             "name": computation.name,
+            "options": {
+                "fast_math": bool(transformer.fast_math),
+                "memory_limit": transformer.memory_limit,
+            },
             "results": results,
             "given": {symbols[each]: n for each, n in given.items() if each in symbols},
             "programs": {},

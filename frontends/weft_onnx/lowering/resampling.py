@@ -23,7 +23,6 @@ ROUNDING = {
 @lowers("Upsample")
 def upsample(node: Node) -> Tensor:
     """Enlarge by scales."""
-    x = node[0]
     if node.version >= 9:
         scales = [float(each) for each in node.array(1).reshape(-1)]
     elif node.version >= 7:

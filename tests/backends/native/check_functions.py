@@ -21,6 +21,7 @@ import numpy as np
 from weft_c.source.helpers import HELPERS
 from weft_native import compiler
 from weft_native.dialect import host_dialect
+from weft_native.shared_library import load
 
 UNARY = (
     "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos",
@@ -92,7 +93,8 @@ def library_of(unary: str, binary: str = "pow") -> ctypes.CDLL:
     helper = HELPERS[f"weft_tanh_f32x{lanes}"].text if unary == "tanh" else ""
     called = f"weft_tanh_f32x{lanes}(v)" if unary == "tanh" else f"{unary}(v)"
     check = CHECK.replace("UNARY_NAME", unary).replace("UNARY", called).replace("BINARY", binary)
-    library = compiler.load(host_dialect(lanes).prelude + helper + check, f"the check of {unary}")
+    text = host_dialect(lanes).prelude + helper + check
+    library = load(text, f"the check of {unary}", ["check", "check_pairs"])
     library.check.restype = library.check_pairs.restype = ctypes.c_double
     return library
 

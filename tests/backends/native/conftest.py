@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from weft import plugins
-from weft_native import binding, compiler, library
+from weft_native import binding, compiler, library, shared_library
 from weft_native.transformer import NativeTransformer
 
 
@@ -28,7 +28,7 @@ def transformer(has_compiler: None) -> Iterator[NativeTransformer]:
 def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Look for the compiler again, before the test and after it."""
     known = compiler.command, compiler.identity, compiler.macros, binding.binder, library.runtime
-    monkeypatch.setattr(compiler, "_loaded", {})
+    monkeypatch.setattr(shared_library, "_loaded", {})
     for each in known:
         each.cache_clear()
     yield

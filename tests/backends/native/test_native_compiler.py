@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import stat
 import subprocess
@@ -16,8 +15,9 @@ import pytest
 
 import weft
 from weft.errors import BackendError
-from weft_native import binding, compiler
+from weft_native import binding, compiler, processes, shared_library
 from weft_native.compiler import TARGETS, Vectors
+from weft_native.shared_library import load
 from weft_native.transformer import NativeTransformer
 
 pytestmark = pytest.mark.usefixtures("anew")
@@ -132,7 +132,7 @@ def test_a_compiler_that_hangs_is_stopped(
     compile_something()
     compiler.identity.cache_clear()
     script('case "$*" in *-dM*) exec $REAL "$@";; esac\nexec sleep 60')
-    monkeypatch.setattr(compiler, "TIME_LIMIT", 0.5)
+    monkeypatch.setattr(processes, "TIME_LIMIT", 0.5)
     with pytest.raises(BackendError, match="did not end within"):
         compiler.build("int x;", "a test")
 
@@ -142,7 +142,7 @@ def test_libraries_are_kept(has_compiler: None, script: Any, cache_folder: Path)
     first = compile_something(cache_folder)
     log = Path(f"{path}.log")
     before = log.read_text()
-    compiler._loaded.clear()
+    shared_library._loaded.clear()
     np.testing.assert_array_equal(compile_something(cache_folder), first)
     assert log.read_text() == before
     assert all(stat.S_IMODE(each.stat().st_mode) == 0o600 for each in cache_folder.iterdir())
@@ -152,42 +152,42 @@ def test_another_compiler_compiles_again(
     has_compiler: None, script: Any, cache_folder: Path
 ) -> None:
     path = script(COUNTING)
-    key = compiler._key("text")
+    key = compiler.key_of("text")
     path.write_text(path.read_text() + "\n# changed\n")
     compiler.identity.cache_clear()
-    assert compiler._key("text") != key
+    assert compiler.key_of("text") != key
 
 
 def test_a_damaged_library_is_compiled_again(has_compiler: None, cache_folder: Path) -> None:
     text = '__attribute__((visibility("default"))) int answer(void) { return 42; }'
-    compiler.load(text, "a test")
+    load(text, "a test", ["answer"])
     for path in cache_folder.iterdir():
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    compiler._loaded.clear()
+    shared_library._loaded.clear()
     with pytest.warns(UserWarning, match="damaged"):
-        assert compiler.load(text, "a test").answer() == 42
+        assert load(text, "a test", ["answer"]).answer() == 42
 
 
 def test_a_folder_that_forbids_execution_is_no_obstacle(
     has_compiler: None, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = ctypes.CDLL
+    real = shared_library.Library
 
-    def refusing(path: str) -> ctypes.CDLL:
+    def refusing(path: str) -> shared_library.Library:
         if not path.startswith("/proc/self/fd/"):
             raise OSError("failed to map segment from shared object")
         return real(path)
 
     if not hasattr(os, "memfd_create"):
         pytest.skip("there are no files in memory")
-    monkeypatch.setattr(compiler.ctypes, "CDLL", refusing)
+    monkeypatch.setattr(shared_library, "Library", refusing)
     names = ["one", "two"]
     texts = [
         f'__attribute__((visibility("default"))) int {name}(void) {{ return 1; }}' for name in names
     ]
-    found = [compiler.load(text, "a test") for text in texts]
+    found = [load(text, "a test", [name]) for name, text in zip(names, texts, strict=True)]
     assert [getattr(each, name)() for each, name in zip(found, names, strict=True)] == [1, 1]
 
 

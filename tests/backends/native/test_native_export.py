@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pygments.lexer import words
+from pygments.lexers.c_cpp import CLexer, CppLexer
 
 import weft
 from weft.errors import ArgumentError, BackendError
+from weft_native.exported_names import exported_name, words_of
 from weft_native.transformer import NativeComputation, NativeTransformer
 
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2")
@@ -148,3 +152,123 @@ def test_what_cannot_be_exported_is_refused(transformer: NativeTransformer, tmp_
     with pytest.raises(ArgumentError, match="unknown lengths"):
         transformer.computation(rows * 2, rows).export_c(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def keywords() -> Iterator[str]:
+    """Yield the words that Pygments knows in C and C++."""
+    for lexer in (CLexer, CppLexer):
+        yield from (*lexer.stdlib_types, *lexer.c99_types, *lexer.linux_types)
+        for rules in lexer.tokens.values():
+            for rule in rules:
+                if isinstance(rule, tuple) and isinstance(rule[0], words):
+                    yield from rule[0].words
+
+
+def library_names() -> Iterator[str]:
+    """Yield the names in the libraries of C that the compiler links."""
+    for library in ("libc.so.6", "libm.so.6"):
+        command = [COMPILERS[0], f"-print-file-name={library}"]
+        path = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        listed = subprocess.run(["nm", "-D", path], capture_output=True, text=True).stdout
+        yield from re.findall(r" [A-Za-z] (\w+)", listed)
+
+
+@pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
+def test_no_name_is_one_of_c_or_of_the_text_itself(
+    transformer: NativeTransformer, tmp_path: Path
+) -> None:
+    x, n = weft.placeholder((6, 4), name="exp"), weft.placeholder((6,), "int32", name="float")
+    results = [weft.exp(x) @ weft.transpose(x), weft.take(x, n, 0), weft.sort(n), weft.sum(x, 0)]
+    compiled = transformer.computation(results, x, n)
+    source, header = compiled.export_c(tmp_path, "plain")
+    text = source.read_text()
+    own = words_of(text) - {"plain"}
+    given = {*own, *keywords(), *library_names()}
+    assert len(own) > 100
+    assert len(given) > 1000, "names of libraries and of the text are found"
+    names = {exported_name(each, own) for each in given}
+    assert exported_name("step", own) == "step"
+    declared = [f"int {each}(const float *in0, double *out0);" for each in sorted(names)]
+    whole = "\n".join([
+        text, "#include <stdio.h>", "#include <stdlib.h>", "#include <time.h>", *declared,
+        *(f"int {each}(const float *in0, double *out0) {{ return in0[0] < out0[0]; }}"
+          for each in sorted(names)),
+    ])  # fmt: skip
+    (tmp_path / "whole.c").write_text(whole)
+    joined = "\n".join([header.read_text(), "#include <cmath>", 'extern "C" {', *declared, "}"])
+    (tmp_path / "whole.cpp").write_text(joined + "\n")
+    for standard in ("-std=c11", "-std=gnu17"):
+        command = [COMPILERS[0], *STRICT[1:], "-Wno-pedantic", standard, "-c", "whole.c"]
+        subprocess.run([*command, "-O0"], cwd=tmp_path, check=True, timeout=300)
+    if shutil.which("g++"):
+        command = ["g++", *STRICT[1:], "-fsyntax-only", "whole.cpp"]
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
+
+
+NAMES = ("exp", "float", "free", "runtime", "segment_0", "main", "in0", "b", "math", "3d", "size_t")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_computation_of_any_name_is_exported(
+    transformer: NativeTransformer, tmp_path: Path, name: str
+) -> None:
+    x = weft.placeholder((5,), name=name)
+    state = weft.variable((5,), initial_value=np.ones(5, np.float32), name=name)
+    compiled = transformer.computation(weft.exp(x) + state, x, name=name)
+    source, header = compiled.export_c(tmp_path)
+    assert source.stem == header.stem != name
+    assert f" in0: float32 (5,), {name}\n" in header.read_text()
+    command = [COMPILERS[0], *STRICT, "-I.", "-c", str(source)]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+
+
+def test_results_and_parameters_have_their_names_in_the_header(
+    transformer: NativeTransformer, tmp_path: Path
+) -> None:
+    x, y = weft.placeholder((3,), name="x"), weft.placeholder((3,), name="x")
+    compiled = transformer.computation({"loss": x * y, "rest": x + y}, x, y, name="step")
+    one = transformer.computation((x - y).named("difference"), x, y, name="other")
+    text = compiled.export_c(tmp_path)[1].read_text()
+    assert re.findall(r"(\w+): float32 \(3,\), (.+)", text) == [
+        ("in0", "x"), ("in1", "x"), ("out0", "loss"), ("out1", "rest"),
+    ]  # fmt: skip
+    assert " out0: float32 (3,), difference\n" in one.export_c(tmp_path)[1].read_text()
+
+
+def test_lengths_that_were_given_are_those_of_the_exported_function(
+    transformer: NativeTransformer, tmp_path: Path
+) -> None:
+    rows, columns = weft.Axis(name="N"), weft.Axis(name="C")
+    x = weft.placeholder((rows, columns), name="x")
+    compiled = transformer.computation(weft.sum(x, 0) * 2, x, axes={rows: 3, columns: 4})
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    status, found = run_in_c(compiled, tmp_path, [values])
+    assert status == 0
+    np.testing.assert_array_equal(found[0], compiled(values))
+    assert "in0: float32 (3, 4), x" in (tmp_path / "exported.h").read_text()
+    with pytest.raises(ArgumentError, match="unknown lengths"):
+        transformer.computation(weft.sum(x, 0), x, axes={rows: 3}).export_c(tmp_path, "other")
+
+
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_an_exported_function_has_the_options_of_its_transformer(
+    has_compiler: None, tmp_path: Path, fast_math: bool
+) -> None:
+    x = weft.placeholder((5,))
+    with NativeTransformer(cache=False, fast_math=fast_math) as transformer:
+        compiled = transformer.computation(x * 0 + 1, x)
+        values = np.array([1, np.inf, np.nan, -2, 0], np.float32)
+        status, found = run_in_c(compiled, tmp_path, [values])
+        assert status == 0
+        np.testing.assert_array_equal(found[0], compiled(values))
+        assert np.isnan(found[0]).any() != fast_math
+
+
+def test_a_limit_on_memory_holds_for_the_exported_function(
+    has_compiler: None, tmp_path: Path
+) -> None:
+    x = weft.placeholder((1000,))
+    with NativeTransformer(cache=False, memory_limit=100) as transformer:
+        compiled = transformer.computation([weft.sort(x) @ weft.sort(-x)], x)
+        with pytest.raises(weft.errors.MemoryLimitError):
+            compiled.export_c(tmp_path)

@@ -241,6 +241,10 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
     "a length of nothing": (with_document(given={"q": 3}), "malformed"),
     "a length that is text": (with_document(given={"n": "3"}), "expected int"),
     "a negative length": (with_document(given={"n": -3}), "malformed"),
+    "options that are a list": (with_document(options=[1]), "expected dict"),
+    "an option that is text": (with_document(options={"fast_math": "yes"}), "expected bool"),
+    "a limit that is text": (with_document(options={"memory_limit": "1"}), "expected int"),
+    "a negative limit": (with_document(options={"memory_limit": -1}), "malformed"),
     "a path out of the folder": (lambda p: {**p, "../evil": b""}, "no plain name"),
     "an absolute path": (lambda p: {**p, "/evil": b""}, "no plain name"),
     "a call": (with_text("TanhOp(", "open("), "unknown op 'open'"),
@@ -265,6 +269,25 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
         "no values of",
     ),
 }
+
+
+@pytest.mark.parametrize("options", [{}, {"fast_math": True}, {"memory_limit": 10**6}])
+def test_options_that_change_values_or_memory_are_kept(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    x = weft.placeholder((3,), name="x")
+    path = tmp_path / "saved.weft"
+    with weft.make_transformer("numpy", **options) as transformer:
+        transformer.computation(x * 0, x).save(path)
+    loaded = weft.load(path, "numpy")
+    with loaded.transformer:
+        assert loaded.transformer.fast_math is options.get("fast_math", False)
+        assert loaded.transformer.memory_limit == options.get("memory_limit")
+        is_nan = bool(np.isnan(loaded(np.full(3, np.nan, np.float32))).any())
+        assert is_nan != options.get("fast_math", False)
+    with weft.make_transformer("numpy") as transformer:
+        weft.load(path, transformer)
+        assert (transformer.fast_math, transformer.memory_limit) == (False, None)
 
 
 def constant_model() -> Any:

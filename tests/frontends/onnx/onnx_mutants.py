@@ -21,10 +21,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test import loader
 from onnx.backend.test.case.node import collect_testcases
 from onnx_models import declared, made, node
+from onnx_mutations import mutated
 
 import weft_onnx
 from weft.errors import WeftError
-from onnx_mutations import mutated
 
 MOST_BYTES = 200_000
 """The size above which a model is not mutated: its weights would get most of the changes."""

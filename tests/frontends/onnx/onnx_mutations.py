@@ -59,7 +59,8 @@ def _flipped(data: bytes, choose: random.Random) -> bytes:
     """Return bytes with some changed, and sometimes a range removed or repeated."""
     found = bytearray(data)
     for _ in range(choose.randint(1, 5)):
-        found[choose.randrange(len(found))] = choose.choice((0, 1, 127, 128, 255, choose.randrange(256)))
+        byte = choose.choice((0, 1, 127, 128, 255, choose.randrange(256)))
+        found[choose.randrange(len(found))] = byte
     if choose.random() < 0.3:
         start = choose.randrange(len(found))
         end = min(start + choose.choice((1, 4, 100)), len(found))
@@ -101,7 +102,8 @@ def _change_repeated(several: Any, field: Any, pool: Sequence[Any], choose: rand
         case _ if is_message:
             like = _like(pool, field, choose)
             if like is not None:
-                (several[place] if several and choose.random() < 0.5 else several.add()).CopyFrom(like)
+                is_new = not several or choose.random() < 0.5
+                (several.add() if is_new else several[place]).CopyFrom(like)
         case _:
             several.append(_scalar(field, several[place] if several else None, pool, choose))
 

@@ -119,9 +119,7 @@ def default_of_a_function(kind: str, location: str) -> onnx.ModelProto:
         type=kinds.TENSOR if kind == "dense" else kinds.SPARSE_TENSOR,
     )  # fmt: skip
     model = with_function([reads, ADD])
-    model.functions[0].attribute_proto.append(
-        helper.make_attribute("own", of_kind(kind, location))
-    )
+    model.functions[0].attribute_proto.append(helper.make_attribute("own", of_kind(kind, location)))
     return model
 
 
@@ -209,7 +207,7 @@ def test_integers_of_four_bits_are_read_from_a_file(folder: Path) -> None:
     entry.external_data.add(key="location", value="q.bin")
     model.graph.initializer.append(entry)
     found = weft_onnx.load(model, folder=folder).run({"x": X})
-    np.testing.assert_array_equal(found["y"], X + [1, -2, 3])
+    np.testing.assert_array_equal(found["y"], X + np.array([1, -2, 3]))
 
 
 SPARSE = {
@@ -264,7 +262,8 @@ def test_sparse_tensors_together_take_no_more_than_the_model_justifies() -> None
     each.dims[:] = [1 << 12, 1 << 12, 1]  # 64 MiB
     one = made([node("Constant", "", "w", sparse_value=each)], [], ["w"])
     result = weft_onnx.load(one).run({})["w"]
-    assert result.shape == (4096, 4096, 1) and result.sum() == 12
+    assert result.shape == (4096, 4096, 1)
+    assert result.sum() == 12
     two = made(
         [node("Constant", "", name, sparse_value=each) for name in ("v", "w")], [], ["v", "w"]
     )
