@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 import weft
 from weft.ir.op import Op
 from weft.support.quoting import harmless
+from weft_onnx.choices import choices_of, default_of, listed, problem_of
 from weft_onnx.errors import NodeError
 from weft_onnx.values import (
     Array,
@@ -203,6 +204,42 @@ class Node:
                 return default
         return _attribute_value(found)
 
+    def choice(
+        self, name: str, meanings: Mapping[Any, Any] | None = None, default: Any = None
+    ) -> Any:
+        """Return an attribute with a closed set of values, or what its value means.
+
+        Without the attribute it is the default of the schema, or the one given. Raises NodeError
+        for a value that has no meaning: it is valid, as `check_choices` has looked at all
+        attributes before, so weft does not compute it.
+        """
+        domain = _domain_of(self.proto)
+        value = self.attr(name, default_of(domain, self.proto.op_type, name, self.version))
+        value = default if value is None else value
+        if meanings is None:
+            return value
+        if value not in meanings:
+            raise self.error(
+                f"weft does not compute it with {name} {value!r}, only with "
+                f"{listed(name, meanings)}: change the attribute, or register a lowering of your "
+                "own with weft_onnx.lowers"
+            )
+        return meanings[value]
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return an attribute that is 0 or 1; without it, the default of the schema or this."""
+        return bool(self.choice(name, default=default))
+
+    def check_choices(self) -> None:
+        """Raise NodeError for an attribute outside of its closed set of values."""
+        domain = _domain_of(self.proto)
+        for name in self._attributes:
+            if choices_of(domain, self.proto.op_type, name, self.version) is None:
+                continue
+            problem = problem_of(domain, self.proto.op_type, name, self.version, self.attr(name))
+            if problem is not None:
+                raise self.error(problem)
+
     def required(self, name: str) -> Any:
         """Return an attribute; raises NodeError if it is missing."""
         found = self.attr(name)
@@ -244,6 +281,10 @@ def _brief(node: onnx.NodeProto) -> str:
     """Return a node as an assignment."""
     results, operands = (", ".join(map(harmless, each)) for each in (node.output, node.input))
     return f"{results} = {harmless(node.op_type)}({operands})"
+
+
+def _domain_of(proto: onnx.NodeProto) -> str:
+    return "" if proto.domain == "ai.onnx" else proto.domain
 
 
 def _attribute_value(proto: onnx.AttributeProto) -> Any:
