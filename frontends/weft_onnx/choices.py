@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, defs, helper
+import onnx
+from onnx import TensorProto, defs
 
 from weft.support.quoting import harmless
 
@@ -234,17 +235,14 @@ def choices_of(domain: str, op: str, attribute: str, opset: int) -> Values | Non
 
 
 @lru_cache(maxsize=4096)
-def default_of(domain: str, op: str, attribute: str, opset: int) -> Any:
+def default_of(domain: str, op: str, attribute: str, opset: int) -> onnx.AttributeProto | None:
     """Return the value that the schema gives an attribute that a node leaves out, or None."""
     try:
         schema = defs.get_schema(op, opset, domain)
     except defs.SchemaError:
         return None
-    if attribute not in schema.attributes:
-        return None
-    given = schema.attributes[attribute].default_value
-    value = helper.get_attribute_value(given) if given.name else None
-    return value.decode() if isinstance(value, bytes) else value
+    known = schema.attributes.get(attribute)
+    return known.default_value if known is not None and known.default_value.name else None
 
 
 def problem_of(domain: str, op: str, attribute: str, opset: int, value: Any) -> str | None:

@@ -98,6 +98,11 @@ class Node:
         self._demands = 0
 
     @property
+    def domain(self) -> str:
+        """The domain of the op; empty for the default one."""
+        return "" if self.proto.domain == "ai.onnx" else str(self.proto.domain)
+
+    @property
     def outputs(self) -> int:
         """The number of results that are declared."""
         return len(self.proto.output)
@@ -194,28 +199,23 @@ class Node:
         return [int(each) for each in np.asarray(self.array(index)).reshape(-1)]
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or the default value."""
+        """Return an attribute; without it the default of the op's schema, if any, or this one."""
         found = self._attributes.get(name)
-        if found is None:
-            return default
-        if found.ref_attr_name:
+        if found is not None and found.ref_attr_name:
             found = self.frame.attributes.get(found.ref_attr_name)
-            if found is None:
-                return default
-        return _attribute_value(found)
+        if found is None:
+            found = default_of(self.domain, self.proto.op_type, name, self.version)
+        return default if found is None else _attribute_value(found)
 
     def choice(
         self, name: str, meanings: Mapping[Any, Any] | None = None, default: Any = None
     ) -> Any:
         """Return an attribute with a closed set of values, or what its value means.
 
-        Without the attribute it is the default of the schema, or the one given. Raises NodeError
-        for a value that has no meaning: it is valid, as `check_choices` has looked at all
-        attributes before, so weft does not compute it.
+        Raises NodeError for a value that has no meaning here: it is valid, as `check_choices` has
+        looked at all attributes before, so weft does not compute it.
         """
-        domain = _domain_of(self.proto)
-        value = self.attr(name, default_of(domain, self.proto.op_type, name, self.version))
-        value = default if value is None else value
+        value = self.attr(name, default)
         if meanings is None:
             return value
         if value not in meanings:
@@ -227,16 +227,16 @@ class Node:
         return meanings[value]
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return an attribute that is 0 or 1; without it, the default of the schema or this."""
+        """Return an attribute that is 0 or 1."""
         return bool(self.choice(name, default=default))
 
     def check_choices(self) -> None:
         """Raise NodeError for an attribute outside of its closed set of values."""
-        domain = _domain_of(self.proto)
         for name in self._attributes:
-            if choices_of(domain, self.proto.op_type, name, self.version) is None:
+            if choices_of(self.domain, self.proto.op_type, name, self.version) is None:
                 continue
-            problem = problem_of(domain, self.proto.op_type, name, self.version, self.attr(name))
+            value = self.attr(name)
+            problem = problem_of(self.domain, self.proto.op_type, name, self.version, value)
             if problem is not None:
                 raise self.error(problem)
 
@@ -281,10 +281,6 @@ def _brief(node: onnx.NodeProto) -> str:
     """Return a node as an assignment."""
     results, operands = (", ".join(map(harmless, each)) for each in (node.output, node.input))
     return f"{results} = {harmless(node.op_type)}({operands})"
-
-
-def _domain_of(proto: onnx.NodeProto) -> str:
-    return "" if proto.domain == "ai.onnx" else proto.domain
 
 
 def _attribute_value(proto: onnx.AttributeProto) -> Any:

@@ -17,8 +17,8 @@ def matmul(node: Node) -> Tensor:
 def gemm(node: Node) -> Tensor:
     """Return alpha A B + beta C, with A and B transposed on request."""
     a, b = node[0], node[1]
-    a = weft.transpose(a, (1, 0)) if node.attr("transA", 0) else a
-    b = weft.transpose(b, (1, 0)) if node.attr("transB", 0) else b
+    a = weft.transpose(a, (1, 0)) if node.flag("transA") else a
+    b = weft.transpose(b, (1, 0)) if node.flag("transB") else b
     alpha, beta = node.attr("alpha", 1.0), node.attr("beta", 1.0)
     found = weft.matmul(a, b)
     if alpha != 1:

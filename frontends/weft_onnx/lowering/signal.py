@@ -43,7 +43,7 @@ def dft(node: Node) -> Any:
     x = node[0]
     axis = (node.ints(2)[0] if node.has(2) else -2) if node.version >= 20 else node.attr("axis", 1)
     axis = node.axis(axis)
-    is_inverse, is_onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
+    is_inverse, is_onesided = node.flag("inverse"), node.flag("onesided")
     parts = x.axes.shape[-1]
     real = weft.slice_along_axis(x, -1, 0)
     imag = weft.slice_along_axis(x, -1, 1) if parts == 2 else None
@@ -80,7 +80,7 @@ def stft(node: Node) -> Any:
     if length is None:
         assert window is not None, "the schema wants one of both"
         length = window.axes.shape[0]
-    is_onesided = bool(node.attr("onesided", 1))
+    is_onesided = node.flag("onesided")
     if x.rank == 3:
         parts = x.axes.shape[-1]
     else:
@@ -102,8 +102,8 @@ def stft(node: Node) -> Any:
 
 def _window(node: Node, terms: tuple[float, ...]) -> Any:
     size = node.ints(0)[0]
-    dtype = numpy_dtype(node.attr("output_datatype", 1))
-    period = size if node.attr("periodic", 1) else size - 1
+    dtype = numpy_dtype(node.choice("output_datatype"))
+    period = size if node.flag("periodic") else size - 1
     angles = 2 * np.pi * np.arange(size) / period
     orders = np.arange(len(terms))[:, None]
     return (np.cos(orders * angles) * np.array(terms)[:, None]).sum(0).astype(dtype)
@@ -132,7 +132,7 @@ def mel_weight_matrix(node: Node) -> Any:
     """Return the matrix that maps a spectrum to the mel scale."""
     bins, length, rate = (node.ints(n)[0] for n in range(3))
     low, high = (float(node.array(n).reshape(-1)[0]) for n in (3, 4))
-    dtype = numpy_dtype(node.attr("output_datatype", 1))
+    dtype = numpy_dtype(node.choice("output_datatype"))
     spectrum = length // 2 + 1
     mel = 2595 * np.log10(1 + np.array([low, high]) / 700)
     centres = mel[0] + np.arange(bins + 2) * (mel[1] - mel[0]) / (bins + 2)
