@@ -485,3 +485,32 @@ DEFAULT_DOMAIN: dict[str, list[Case]] = {
     ],
 }  # fmt: skip
 """By op of the default domain."""
+
+ML_DOMAIN: dict[str, list[Case]] = {
+    "Normalizer": [
+        Case(always(X3[0])), Case(always(np.abs(X3[0]))), Case(always(-positive(2, 3))),
+        Case(always(np.zeros((2, 3), np.float32))), Case(always(X3[0, 0])),
+    ],
+    "LinearRegressor": [
+        Case(always(numbers(5, 3)), {
+            "coefficients": [0.5, -0.25, 0.1, 0.3, 0.2, -0.1], "intercepts": [0.1, -0.2],
+            "targets": 2,
+        }),
+        Case(always(numbers(5, 3)), {"coefficients": [0.5, -0.25, 0.1]}),
+    ],
+    "LinearClassifier": [
+        Case(always(numbers(5, 3)), {
+            "coefficients": [0.5, -0.25, 0.1, 0.3, 0.2, -0.1, 0.2, 0.5, -0.6],
+            "intercepts": [0.1, -0.2, 0.3], "classlabels_ints": [7, 8, 9],
+        }, outputs=2),
+        Case(always(numbers(5, 3)), {
+            "coefficients": [0.5, -0.25, 0.1, -0.5, 0.25, -0.1],
+            "intercepts": [0.1, -0.1], "classlabels_strings": ["no", "yes"],
+        }, outputs=2),
+        Case(always(numbers(5, 3)), {
+            "coefficients": [0.5, -0.25, 0.1],
+            "intercepts": [0.1], "classlabels_ints": [4, 2],
+        }, outputs=2),
+    ],
+}  # fmt: skip
+"""By op of ai.onnx.ml."""
