@@ -166,7 +166,8 @@ DEFAULT_DOMAIN: dict[str, list[tuple[str, Versions]]] = {
     "round_mode": [("Cast CastLike", {24: ("up", "down", "nearest")})],
     "softmax_precision": [("Attention", {23: FLOATS})],
     "stash_type": [
-        ("GroupNormalization RMSNormalization Range", {21: FLOATS}),
+        ("GroupNormalization RMSNormalization", {21: FLOATS}),
+        ("Range", {27: (TensorProto.FLOAT, TensorProto.DOUBLE)}),
         ("LayerNormalization", {17: (TensorProto.FLOAT, TensorProto.BFLOAT16)}),
     ],
     "to": [("BitCast Cast", {1: types_of_result})],

@@ -45,19 +45,22 @@ def binary(node: Node) -> Any:
     """Apply a function of two tensors."""
     if node.proto.op_type == "Equal" and not is_for_device(node.dtype(0)):
         return node.host(lambda x, y: [np.equal(x, y).astype(bool)], *node.inputs)[0]
+    return BINARY[node.proto.op_type](*_broadcast(node))
+
+
+def _broadcast(node: Node) -> tuple[Tensor, Tensor]:
+    """Return two operands; before opset 7, the second may lie along axes from a given one on."""
     x, y = node[0], node[1]
     if node.version < 7 and node.flag("broadcast") and y.rank < x.rank:
-        axis = node.attr("axis", x.rank - y.rank)
-        axis = axis + x.rank if axis < 0 else axis
-        shape = (*y.axes.shape, *[1] * (x.rank - axis - y.rank))
-        y = weft.reshape(y, shape)
-    return BINARY[node.proto.op_type](x, y)
+        axis = node.axis(node.attr("axis", x.rank - y.rank), x.rank)
+        y = weft.reshape(y, (*y.axes.shape, *[1] * (x.rank - axis - y.rank)))
+    return x, y
 
 
 @lowers("Div")
 def div(node: Node) -> Tensor:
     """Divide; integers round towards zero."""
-    x, y = node[0], node[1]
+    x, y = _broadcast(node)
     if x.dtype.kind not in "iu":
         return weft.divide(x, y)
     quotient = weft.floordivide(x, y)
@@ -78,7 +81,7 @@ def mod(node: Node) -> Tensor:
 @lowers("Pow")
 def power(node: Node) -> Tensor:
     """Raise to a power, in the dtype of the base."""
-    x, y = node[0], node[1]
+    x, y = _broadcast(node)
     if x.dtype == y.dtype:
         return weft.power(x, y)
     if x.dtype.kind in "iu" and y.dtype.kind in "iu":
