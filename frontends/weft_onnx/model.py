@@ -27,7 +27,7 @@ from weft_onnx.nodes import lowering_of, numpy_dtype, set_lines
 from weft_onnx.program import Program
 from weft_onnx.tensors import MOST_BYTES, TensorReader, fields_of, messages
 from weft_onnx.tracing import Body, Constants, Frame, Tracer, has_body
-from weft_onnx.values import Value, is_for_device, leaves, mapped
+from weft_onnx.values import Maps, Value, is_for_device, leaves, mapped
 
 FIRST_OPSET = 6
 """The first version of the default domain whose ops are known."""
@@ -167,7 +167,8 @@ class Model:
     def build(self, inputs: Mapping[str, Any]) -> dict[str, Op]:
         """Return the results as ops, for inputs that are ops or arrays.
 
-        Raises UndeterminedGraph where a shape or a branch depends on what only a call computes.
+        A sequence of maps is the matrix of their values, with a row for each map. Raises
+        UndeterminedGraph where a shape or a branch depends on what only a call computes.
         """
         self._require_names(inputs)
         given = mapped(dict(inputs), lambda x: x if isinstance(x, Op) else np.array(x))
@@ -181,7 +182,8 @@ class Model:
                 [op for op in ops if isinstance(op, AssignableTensorOp) and op.is_placeholder],
             )
         assert tracer.results is not None, "the trace has ended"
-        values = [tracer.constant(v) if isinstance(v, np.ndarray) else v for v in tracer.results]
+        found = [each.rows if isinstance(each, Maps) else each for each in tracer.results]
+        values = [tracer.constant(v) if isinstance(v, np.ndarray) else v for v in found]
         return dict(zip(self.outputs, values, strict=True))
 
     def require_supported(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from weft.errors import WeftError
 from weft.ir.op import Op
 from weft.support.memory import half_of_memory
 from weft.support.quoting import harmless
+from weft_onnx.choices import choices_of, default_of, listed, problem_of
 from weft_onnx.errors import ModelError, NodeError
 from weft_onnx.values import (
     Array,
@@ -103,6 +104,11 @@ class Node:
         self.version: int = frame.opset(proto.domain)
         self._attributes = {each.name: each for each in proto.attribute}
         self._demands = 0
+
+    @property
+    def domain(self) -> str:
+        """The domain of the op; empty for the default one."""
+        return "" if self.proto.domain == "ai.onnx" else str(self.proto.domain)
 
     @property
     def outputs(self) -> int:
@@ -202,15 +208,46 @@ class Node:
         return [int(each) for each in np.asarray(self.array(index)).reshape(-1)]
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or the default value."""
+        """Return an attribute; without it the default of the op's schema, if any, or this one."""
         found = self._attributes.get(name)
-        if found is None:
-            return default
-        if found.ref_attr_name:
+        if found is not None and found.ref_attr_name:
             found = self.frame.attributes.get(found.ref_attr_name)
-            if found is None:
-                return default
-        return self.tracer.reader.attribute(found)
+        if found is None:
+            found = default_of(self.domain, self.proto.op_type, name, self.version)
+        return default if found is None else self.tracer.reader.attribute(found)
+
+    def choice(
+        self, name: str, meanings: Mapping[Any, Any] | None = None, default: Any = None
+    ) -> Any:
+        """Return an attribute with a closed set of values, or what its value means.
+
+        Raises NodeError for a value that has no meaning here: it is valid, as `check_choices` has
+        looked at all attributes before, so weft does not compute it.
+        """
+        value = self.attr(name, default)
+        if meanings is None:
+            return value
+        if value not in meanings:
+            raise self.error(
+                f"weft does not compute it with {name} {value!r}, only with "
+                f"{listed(name, meanings)}: change the attribute, or register a lowering of your "
+                "own with weft_onnx.lowers"
+            )
+        return meanings[value]
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return an attribute that is 0 or 1."""
+        return bool(self.choice(name, default=default))
+
+    def check_choices(self) -> None:
+        """Raise NodeError for an attribute outside of its closed set of values."""
+        for name in self._attributes:
+            if choices_of(self.domain, self.proto.op_type, name, self.version) is None:
+                continue
+            value = self.attr(name)
+            problem = problem_of(self.domain, self.proto.op_type, name, self.version, value)
+            if problem is not None:
+                raise self.error(problem)
 
     def required(self, name: str) -> Any:
         """Return an attribute; raises NodeError if it is missing."""

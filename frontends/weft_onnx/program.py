@@ -25,6 +25,7 @@ from weft_onnx.nodes import Cut
 from weft_onnx.tracing import Frame, copied
 from weft_onnx.values import (
     HostRef,
+    Maps,
     Value,
     dtype_of,
     is_for_device,
@@ -111,7 +112,8 @@ class Program:
                 found = step.computation(*[arrays[index] for index in step.taken])
                 arrays.extend(found)
             if step.is_last:
-                results = mapped(step.results, partial(_array, arrays))
+                found = mapped(step.results, partial(_array, arrays))
+                results = [each.dicts() if isinstance(each, Maps) else each for each in found]
                 return dict(zip(self.model.outputs, results, strict=True))
             step, arrays = self._follow(step, arrays)
 

@@ -288,6 +288,7 @@ class Tracer:
         own = self.functions.get((proto.domain, proto.op_type))
         if own is not None:
             return self.call(node, own)
+        node.check_choices()
         check_types(node)
         lowering = lowering_of(proto.domain, proto.op_type)
         found = NotImplemented if lowering is None else lowering(node)

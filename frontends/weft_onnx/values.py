@@ -2,7 +2,7 @@
 
 A value is an array, if it is known; a weft op, if a computation yields it; a `HostRef`, if it is
 computed between computations and no device has its dtype, such as a string; a list of values, for a
-sequence; or None, for an optional without a value.
+sequence; a `Maps`, for a sequence of maps; or None, for an optional without a value.
 """
 
 from __future__ import annotations
@@ -56,8 +56,30 @@ class HostRef:
     shape: tuple[int, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """A sequence of maps with the same keys, one for each row of a matrix.
+
+    Attributes
+    ----------
+    keys
+        Strings or integers, one for each column.
+    rows
+        The matrix of the maps' values.
+    """
+
+    keys: tuple[Any, ...]
+    rows: Value
+
+    def dicts(self) -> list[dict[Any, float]]:
+        """Return the maps as dicts of Python numbers; the rows are an array."""
+        return [dict(zip(self.keys, row.tolist(), strict=True)) for row in self.rows]
+
+
 def is_known(value: Value) -> bool:
     """Whether a value, with all elements of a sequence, is known."""
+    if isinstance(value, Maps):
+        return is_known(value.rows)
     if isinstance(value, list):
         return all(map(is_known, value))
     return value is None or isinstance(value, np.ndarray)
@@ -81,7 +103,9 @@ def is_for_device(dtype: np.dtype[Any]) -> bool:
 
 def leaves(value: Value) -> Iterator[Any]:
     """Yield the tensors in a value."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, Maps):
+        yield from leaves(value.rows)
+    elif isinstance(value, list | tuple):
         for each in value:
             yield from leaves(each)
     elif isinstance(value, dict):
@@ -93,6 +117,8 @@ def leaves(value: Value) -> Iterator[Any]:
 
 def mapped(value: Value, change: Callable[[Any], Any]) -> Value:
     """Return a value with its tensors replaced."""
+    if isinstance(value, Maps):
+        return Maps(value.keys, mapped(value.rows, change))
     if isinstance(value, list | tuple):
         return type(value)(mapped(each, change) for each in value)
     if isinstance(value, dict):

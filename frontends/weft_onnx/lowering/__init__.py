@@ -13,6 +13,7 @@ from weft_onnx.lowering import (
     quantization,
     recurrent,
     reduction,
+    regions,
     resampling,
     selection,
     sequences,
@@ -23,6 +24,6 @@ from weft_onnx.lowering import (
 
 __all__ = [
     "contraction", "control", "convolution", "creation", "elementwise", "indexing", "learning",
-    "movement", "normalization", "quantization", "recurrent", "reduction", "resampling",
+    "movement", "normalization", "quantization", "recurrent", "reduction", "regions", "resampling",
     "selection", "sequences", "signal", "text", "training",
 ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import weft
 from weft_onnx.nodes import Node, cast, lowers
 from weft_onnx.values import Tensor
@@ -17,8 +19,8 @@ def matmul(node: Node) -> Tensor:
 def gemm(node: Node) -> Tensor:
     """Return alpha A B + beta C, with A and B transposed on request."""
     a, b = node[0], node[1]
-    a = weft.transpose(a, (1, 0)) if node.attr("transA", 0) else a
-    b = weft.transpose(b, (1, 0)) if node.attr("transB", 0) else b
+    a = weft.transpose(a, (1, 0)) if node.flag("transA") else a
+    b = weft.transpose(b, (1, 0)) if node.flag("transB") else b
     alpha, beta = node.attr("alpha", 1.0), node.attr("beta", 1.0)
     found = weft.matmul(a, b)
     if alpha != 1:
@@ -60,3 +62,22 @@ def determinant(node: Node) -> Tensor:
 def inverse(node: Node) -> Tensor:
     """Return the inverse of square matrices."""
     return weft.inverse(node[0])
+
+
+UPDATE_RULES = {
+    "linear": (False, False), "gated": (True, False), "delta": (False, True),
+    "gated_delta": (True, True),
+}  # fmt: skip
+"""Whether an update rule of linear attention takes a decay and an update rate."""
+
+
+@lowers("LinearAttention")
+def linear_attention(node: Node) -> Any:
+    """Refuse operands that the update rule has no use for; the op is a function of others."""
+    for index, (name, takes) in enumerate(
+        zip(("decay", "beta"), node.choice("update_rule", UPDATE_RULES), strict=True), 4
+    ):
+        if node.has(index) != takes:
+            rule = node.choice("update_rule")
+            raise node.error(f"update_rule {rule!r} {'needs' if takes else 'takes no'} {name}")
+    return NotImplemented

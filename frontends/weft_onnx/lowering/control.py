@@ -109,12 +109,12 @@ def _next_slice(node: Node) -> Any:
     count = len(node.inputs) - scanned
     outputs = node.outputs - count
     axes = list(node.attr("scan_input_axes") or [0] * scanned)
-    directions = list(node.attr("scan_input_directions") or [0] * scanned)
+    directions = list(node.choice("scan_input_directions") or [0] * scanned)
     number = int(state["number"])
     length = node.shape(count)[node.axis(axes[0], node.rank(count))]
     if number == length:
         axes = list(node.attr("scan_output_axes") or [0] * outputs)
-        backwards = list(node.attr("scan_output_directions") or [0] * outputs)
+        backwards = list(node.choice("scan_output_directions") or [0] * outputs)
         found = []
         for place, parts in enumerate(zip(*state["stacked"], strict=True)):
             several = list(parts)[::-1] if backwards[place] else list(parts)

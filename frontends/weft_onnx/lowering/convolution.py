@@ -19,7 +19,7 @@ def paddings(node: Node, kernel: Sequence[int], lengths: Sequence[int]) -> Pairs
     """Return the padding of each spatial axis from `pads` or `auto_pad`."""
     rank = len(kernel)
     strides, dilations = strides_of(node, rank), node.attr("dilations") or [1] * rank
-    auto = node.attr("auto_pad", "NOTSET")
+    auto = node.choice("auto_pad", default="NOTSET")
     if auto in ("NOTSET", "VALID"):
         pads = node.attr("pads") or [0] * (2 * rank)
         pads = [0] * (2 * rank) if auto == "VALID" else pads
@@ -78,7 +78,7 @@ def conv_transpose(node: Node) -> Tensor:
     extents = [(k - 1) * gap + 1 for k, gap in zip(kernel, dilations, strict=True)]
     whole = [step * (n - 1) + extra_n + extent for step, n, extra_n, extent in
              zip(strides, lengths, extra, extents, strict=True)]  # fmt: skip
-    auto, wanted = node.attr("auto_pad", "NOTSET"), node.attr("output_shape")
+    auto, wanted = node.choice("auto_pad", default="NOTSET"), node.attr("output_shape")
     if wanted is not None or auto.startswith("SAME"):
         shape = list(wanted)[-rank:] if wanted is not None else [
             n * step for n, step in zip(lengths, strides, strict=True)
@@ -128,7 +128,7 @@ def _window(node: Node) -> dict[str, Any]:
         "stride": tuple(strides_of(node, len(kernel))),
         "padding": paddings(node, kernel, lengths),
         "dilation": tuple(node.attr("dilations") or [1] * len(kernel)),
-        "ceil_mode": bool(node.attr("ceil_mode", 0)),
+        "ceil_mode": node.flag("ceil_mode"),
     }
 
 
@@ -144,18 +144,27 @@ def max_pool(node: Node) -> Any:
     batch, channels, *lengths = x.axes.shape
     plane = prod(lengths)
     found = cast(indices, "int64")
-    if node.attr("storage_order", 0) and len(lengths) == 2:
-        rows, columns = lengths
-        found = weft.mod(found, columns) * rows + weft.floordivide(found, columns)
+    if node.choice("storage_order", default=0):
+        found = _column_major(found, lengths)
     offsets = np.arange(batch * channels, dtype=np.int64).reshape(batch, channels) * plane
     offsets = offsets.reshape(batch, channels, *[1] * len(lengths))
     return cast(values, kind), found + weft.constant(offsets)
 
 
+def _column_major(index: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Return flat indices in the order in which the first axis changes fastest."""
+    found, stride = weft.zeros_like(index), prod(lengths)
+    for n in reversed(lengths):
+        stride //= n
+        found = found + weft.mod(index, n) * stride
+        index = weft.floordivide(index, n)
+    return found
+
+
 @lowers("AveragePool")
 def average_pool(node: Node) -> Tensor:
     """Return the mean of each window."""
-    counts_padding = bool(node.attr("count_include_pad", 0))
+    counts_padding = node.flag("count_include_pad")
     return weft.avg_pool(node[0], count_include_pad=counts_padding, **_window(node))
 
 
@@ -213,19 +222,6 @@ def max_unpool(node: Node) -> Tensor:
         return found
     grown = [(0, want - have) for want, have in zip(shape, inferred, strict=True)]
     return weft.pad(found, grown)
-
-
-@lowers("RoiAlign")
-def roi_align(node: Node) -> Tensor:
-    """Average features over bins of boxes, by interpolation."""
-    mode = node.attr("coordinate_transformation_mode", "half_pixel" if node.version >= 16 else "")
-    if node.attr("mode", "avg") != "avg":
-        return NotImplemented
-    return weft.roi_align(
-        node[0], node[1], node[2], (node.attr("output_height", 1), node.attr("output_width", 1)),
-        spatial_scale=node.attr("spatial_scale", 1.0),
-        sampling_ratio=node.attr("sampling_ratio", 0), aligned=mode == "half_pixel",
-    )  # fmt: skip
 
 
 @lowers("Col2Im")

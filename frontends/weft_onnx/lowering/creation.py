@@ -49,7 +49,7 @@ def range_rule(node: Node) -> Any:
 
 
 def _random_dtype(node: Node, like: Any = np.float32) -> str:
-    number = node.attr("dtype")
+    number = node.choice("dtype")
     return np.dtype(like if number is None else numpy_dtype(number)).name
 
 

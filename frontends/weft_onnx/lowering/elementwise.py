@@ -45,19 +45,22 @@ def binary(node: Node) -> Any:
     """Apply a function of two tensors."""
     if node.proto.op_type == "Equal" and not is_for_device(node.dtype(0)):
         return node.host(lambda x, y: [np.equal(x, y).astype(bool)], *node.inputs)[0]
+    return BINARY[node.proto.op_type](*_broadcast(node))
+
+
+def _broadcast(node: Node) -> tuple[Tensor, Tensor]:
+    """Return two operands; before opset 7, the second may lie along axes from a given one on."""
     x, y = node[0], node[1]
-    if node.version < 7 and node.attr("broadcast", 0) and y.rank < x.rank:
-        axis = node.attr("axis", x.rank - y.rank)
-        axis = axis + x.rank if axis < 0 else axis
-        shape = (*y.axes.shape, *[1] * (x.rank - axis - y.rank))
-        y = weft.reshape(y, shape)
-    return BINARY[node.proto.op_type](x, y)
+    if node.version < 7 and node.flag("broadcast") and y.rank < x.rank:
+        axis = node.axis(node.attr("axis", x.rank - y.rank), x.rank)
+        y = weft.reshape(y, (*y.axes.shape, *[1] * (x.rank - axis - y.rank)))
+    return x, y
 
 
 @lowers("Div")
 def div(node: Node) -> Tensor:
     """Divide; integers round towards zero."""
-    x, y = node[0], node[1]
+    x, y = _broadcast(node)
     if x.dtype.kind not in "iu":
         return weft.divide(x, y)
     quotient = weft.floordivide(x, y)
@@ -72,13 +75,13 @@ def div(node: Node) -> Tensor:
 @lowers("Mod")
 def mod(node: Node) -> Tensor:
     """Return the remainder, with the sign of the divisor, or of the dividend for fmod."""
-    return (weft.fmod if node.attr("fmod", 0) else weft.mod)(node[0], node[1])
+    return (weft.fmod if node.flag("fmod") else weft.mod)(node[0], node[1])
 
 
 @lowers("Pow")
 def power(node: Node) -> Tensor:
     """Raise to a power, in the dtype of the base."""
-    x, y = node[0], node[1]
+    x, y = _broadcast(node)
     if x.dtype == y.dtype:
         return weft.power(x, y)
     if x.dtype.kind in "iu" and y.dtype.kind in "iu":
@@ -92,7 +95,7 @@ def power(node: Node) -> Tensor:
 @lowers("BitShift")
 def bit_shift(node: Node) -> Tensor:
     """Shift bits left or right."""
-    shift = weft.shift_left if node.required("direction") == "LEFT" else weft.shift_right
+    shift = node.choice("direction", {"LEFT": weft.shift_left, "RIGHT": weft.shift_right})
     return shift(node[0], node[1])
 
 
@@ -126,9 +129,9 @@ def is_inf(node: Node) -> Tensor:
     """Find infinities of the signs that are asked for."""
     x = node[0]
     signs = []
-    if node.attr("detect_positive", 1):
+    if node.flag("detect_positive"):
         signs.append(weft.greater(x, 0))
-    if node.attr("detect_negative", 1):
+    if node.flag("detect_negative"):
         signs.append(weft.less(x, 0))
     if not signs:
         return weft.zeros(x.axes.shape, "bool")
@@ -192,7 +195,7 @@ def softsign(node: Node) -> Tensor:
 @lowers("Gelu")
 def gelu(node: Node) -> Tensor:
     """Apply the Gaussian error linear unit."""
-    return weft.gelu(node[0], node.attr("approximate", "none"))
+    return weft.gelu(node[0], node.choice("approximate", {"none": "none", "tanh": "tanh"}))
 
 
 @lowers("Swish")
@@ -229,15 +232,15 @@ def identity(node: Node) -> Any:
 @lowers("Cast", "CastLike")
 def cast_rule(node: Node) -> Any:
     """Convert to another dtype."""
-    dtype = numpy_dtype(node.required("to")) if node.proto.op_type == "Cast" else node.dtype(1)
+    dtype = numpy_dtype(node.choice("to")) if node.proto.op_type == "Cast" else node.dtype(1)
     return converted(node, node.raw(0), dtype)
 
 
 def converted(node: Node, x: Any, dtype: Any) -> Any:
     """Return a value in another dtype; those that no device has are converted by the host."""
     dtype = np.dtype(dtype)
-    saturates = bool(node.attr("saturate", 1))
-    rounding = node.attr("round_mode", "up")
+    saturates = node.flag("saturate", True)
+    rounding = node.choice("round_mode", default="up")
     if is_for_device(dtype) and is_for_device(dtype_of(x)):
         if dtype_of(x).kind == "c" or dtype_of(x) == dtype:
             return x
@@ -261,34 +264,37 @@ def converted_array(x: Any, dtype: Any, saturates: bool = True, rounding: str = 
             if dtype.name.startswith("int"):
                 whole = np.where(whole >= 1 << (bits - 1), whole - (1 << bits), whole)
             return whole.astype(np.int8).astype(dtype)
+        if dtype.name.startswith("float8_e8m0"):
+            return _power_of_two(x.astype(np.float32), dtype, saturates, rounding)
         if dtype.name.startswith("float8") and saturates:
-            return _saturated(x, dtype, rounding)
-        if dtype.name.startswith("float8e8m0"):
-            return _power_of_two(x.astype(np.float32), dtype, rounding)
+            return _saturated(x, dtype)
         return x.astype(np.float32).astype(dtype) if x.dtype.kind == "V" else x.astype(dtype)
 
 
-def _saturated(x: Any, dtype: Any, rounding: str) -> Any:
+def _saturated(x: Any, dtype: Any) -> Any:
     import ml_dtypes
 
-    if dtype.name.startswith("float8_e8m0"):
-        return _power_of_two(x.astype(np.float32), dtype, rounding)
     largest = np.float32(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
     wide = x.astype(np.float32)
     limited = np.where(np.isnan(wide), wide, np.clip(wide, -largest, largest))
     return limited.astype(dtype)
 
 
-def _power_of_two(x: Any, dtype: Any, rounding: str) -> Any:
-    exponent = np.floor(np.log2(np.abs(x)))
-    low = np.exp2(exponent)
-    if rounding == "up":
-        x = np.where(np.abs(x) > low, low * 2, low)
-    elif rounding == "nearest":
-        x = np.where(np.abs(x) >= low * 1.5, low * 2, low)
-    else:
-        x = low
-    return np.clip(x, 2.0**-127, 2.0**127).astype(np.float32).astype(dtype)
+SMALLEST_POWER, LARGEST_POWER = 2.0**-127, 2.0**127
+"""What float8e8m0 holds: powers of two, and NaN."""
+
+
+def _power_of_two(x: Any, dtype: Any, saturates: bool, rounding: str) -> Any:
+    """Return magnitudes as powers of two, by the table of Cast for float8e8m0."""
+    x = np.abs(x.astype(np.float64))
+    is_outside = ~((x >= SMALLEST_POWER) & (x <= LARGEST_POWER))
+    fraction, exponent = np.frexp(x)
+    low = np.ldexp(0.5, exponent)
+    limit = {"up": 0.5, "nearest": 0.75, "down": 1.0}[rounding]
+    is_up = fraction >= limit if rounding == "nearest" else fraction > limit
+    found = np.clip(np.where(is_up, low * 2, low), SMALLEST_POWER, LARGEST_POWER)
+    edge = np.clip(x, SMALLEST_POWER, LARGEST_POWER) if saturates else np.nan
+    return np.where(is_outside, edge, found).astype(np.float32).astype(dtype)
 
 
 def _text(value: Any) -> str:
@@ -307,7 +313,7 @@ def _number(value: Any, dtype: Any) -> Any:
 @lowers("BitCast")
 def bit_cast(node: Node) -> Any:
     """Reinterpret the bits in another dtype."""
-    dtype = numpy_dtype(node.required("to"))
+    dtype = numpy_dtype(node.choice("to"))
     are_plain = all(is_for_device(each) and each.kind != "b" for each in (dtype, node.dtype()))
     if are_plain and dtype.itemsize == node.dtype().itemsize:
         return weft.bitcast(node[0], dtype.name)

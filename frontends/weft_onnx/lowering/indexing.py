@@ -65,7 +65,7 @@ REDUCTIONS = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "m
 @lowers("Scatter", "ScatterElements")
 def scatter_elements(node: Node) -> Tensor:
     """Put an update for each index, along an axis."""
-    how = REDUCTIONS[node.attr("reduction", "none")]
+    how = node.choice("reduction", REDUCTIONS, "none")
     axis = node.axis(node.attr("axis", 0))
     return weft.scatter_along_axis(node[0], node[1], node[2], axis, reduction=how)
 
@@ -73,7 +73,7 @@ def scatter_elements(node: Node) -> Tensor:
 @lowers("ScatterND")
 def scatter_nd(node: Node) -> Tensor:
     """Put updates at index rows."""
-    how = REDUCTIONS[node.attr("reduction", "none")]
+    how = node.choice("reduction", REDUCTIONS, "none")
     return weft.scatter_nd(node[0], node[1], node[2], reduction=how)
 
 
@@ -87,7 +87,7 @@ def tensor_scatter(node: Node) -> Tensor:
     first = node[2] if node.has(2) else weft.constant(np.zeros(batch, np.int64))
     steps = weft.constant(np.arange(count, dtype=np.int64))
     places = weft.reshape(cast(first, "int64"), (batch, 1)) + weft.reshape(steps, (1, count))
-    if node.attr("mode", "linear") == "circular":
+    if node.choice("mode", {"linear": False, "circular": True}):
         places = weft.mod(places, length)
     shape = [batch, *[1] * (x.rank - 1)]
     shape[axis] = count
@@ -118,6 +118,6 @@ def one_hot(node: Node) -> Tensor:
 def eye_like(node: Node) -> Tensor:
     """Return ones on a diagonal."""
     rows, columns = node.shape()
-    number = node.attr("dtype")
+    number = node.choice("dtype")
     dtype = node.dtype() if number is None else numpy_dtype(number)
     return weft.eye(rows, columns, k=node.attr("k", 0), dtype=dtype.name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import weft
+from weft_onnx.lowering.movement import reshaped
 from weft_onnx.nodes import ML, Node, cast, lowers
-from weft_onnx.values import Tensor
+from weft_onnx.values import Maps, Tensor
 
 
 @lowers("Scaler", domain=ML)
@@ -22,7 +24,7 @@ def scaler(node: Node) -> Tensor:
 @lowers("Normalizer", domain=ML)
 def normalizer(node: Node) -> Tensor:
     """Divide rows by a norm; rows of zeros stay as they are."""
-    x, kind = cast(node[0], "float32"), node.attr("norm", "MAX")
+    x, kind = cast(node[0], "float32"), node.choice("norm")
     axis = x.rank - 1
     if kind == "MAX":
         norm = weft.max(x, axis=axis, keepdims=True)
@@ -57,22 +59,25 @@ def imputer(node: Node) -> Tensor:
     return weft.where(is_missing, values, x)
 
 
-TRANSFORMS = {
+def _softmax_zero(scores: Tensor) -> Tensor:
+    is_zero = weft.equal(scores, 0)
+    found = weft.softmax(weft.where(is_zero, -np.inf, scores), axis=scores.rank - 1)
+    return weft.where(is_zero, weft.zeros_like(scores), found)
+
+
+TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
     "NONE": lambda x: x,
     "LOGISTIC": weft.sigmoid,
     "SOFTMAX": lambda x: weft.softmax(x, axis=x.rank - 1),
+    "SOFTMAX_ZERO": _softmax_zero,
+    "PROBIT": lambda x: weft.erfinv(2 * x - 1) * 2**0.5,
 }
+"""What becomes of scores, by post_transform."""
 
 
 def _transformed(node: Node, scores: Tensor) -> Tensor:
-    name = node.attr("post_transform", "NONE")
-    if name == "SOFTMAX_ZERO":
-        is_zero = weft.equal(scores, 0)
-        found = weft.softmax(weft.where(is_zero, -np.inf, scores), axis=scores.rank - 1)
-        return weft.where(is_zero, weft.zeros_like(scores), found)
-    if name not in TRANSFORMS:
-        raise node.error(f"unknown transformation {name!r}")
-    return TRANSFORMS[name](scores)
+    transform: Callable[[Tensor], Tensor] = node.choice("post_transform", TRANSFORMS)
+    return transform(scores)
 
 
 def _linear(node: Node, count: int) -> Tensor:
@@ -101,14 +106,9 @@ def linear_classifier(node: Node) -> Any:
     count = max(len(node.required("coefficients")) // max(features, 1), 1)
     scores = _linear(node, count)
     if count == 1 and len(classes) == 2:
-        is_logistic = node.attr("post_transform", "NONE") in ("LOGISTIC", "SOFTMAX")
-        positive = weft.sigmoid(scores) if is_logistic else scores
-        negative = 1 - positive if is_logistic else -scores
-        chosen = cast(weft.reshape(weft.greater(scores, 0), (-1,)), "int64")
-        result = weft.concat([negative, positive], 1)
-    else:
-        chosen = cast(weft.argmax(scores, axis=1), "int64")
-        result = _transformed(node, scores)
+        scores = weft.concat([-scores, scores], 1)
+    chosen = cast(weft.argmax(scores, axis=1), "int64")
+    result = _transformed(node, scores)
     if not classes:
         return chosen, result
     if names:
@@ -119,9 +119,18 @@ def linear_classifier(node: Node) -> Any:
 
 @lowers("ZipMap", domain=ML)
 def zip_map(node: Node) -> Any:
-    """Return the scores of all classes as one dict of columns by class."""
-    names = node.attr("classlabels_strings") or node.attr("classlabels_int64s")
-    return ({name: weft.slice_along_axis(node[0], 1, n) for n, name in enumerate(names)},)
+    """Return a map from classes to scores for each row."""
+    several = [node.attr(name) for name in ("classlabels_strings", "classlabels_int64s")]
+    keys = [each for each in several if each]
+    if len(keys) != 1:
+        raise node.error("it needs classes as strings or as integers, and not both")
+    columns = node.shape()[-1] if node.rank() else 0
+    if node.rank() not in (1, 2) or columns != len(keys[0]):
+        raise node.error(f"{len(keys[0])} classes do not fit scores of the shape {node.shape()}")
+    return Maps(
+        tuple(keys[0]),
+        reshaped(node, node.raw(0), (node.shape()[0] if node.rank() == 2 else 1, columns)),
+    )
 
 
 @lowers("FeatureVectorizer", domain=ML)

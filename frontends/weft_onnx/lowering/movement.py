@@ -33,7 +33,7 @@ def reshape(node: Node) -> Any:
     """Reshape; 0 keeps a length unless `allowzero`, -1 is inferred."""
     wanted = node.ints(1) if node.version >= 5 else list(node.attr("shape", []))
     shape = node.shape()
-    if not node.attr("allowzero", 0):
+    if not node.flag("allowzero"):
         wanted = [shape[at] if n == 0 and at < len(shape) else n for at, n in enumerate(wanted)]
     if -1 in wanted:
         rest = prod(n for n in wanted if n != -1)
@@ -148,7 +148,7 @@ def pad(node: Node) -> Tensor:
         pads = node.ints(1)
         value = node.array(2).reshape(-1)[0].item() if node.has(2) else 0
     axes = node.axes(node.ints(3)) if node.has(3) else tuple(range(rank))
-    mode = {"wrap": "circular"}.get(node.attr("mode", "constant"), node.attr("mode", "constant"))
+    mode = node.choice("mode")
     before, after = [0] * rank, [0] * rank
     for place, axis in enumerate(axes):
         before[axis], after[axis] = pads[place], pads[place + len(axes)]
@@ -163,18 +163,15 @@ def pad(node: Node) -> Tensor:
         return x
     if mode == "constant":
         return weft.pad(x, paddings, value)
-    if mode in ("edge", "reflect", "circular"):
-        node.require_room(*(sum(pair) + n for pair, n in zip(paddings, x.axes.shape, strict=True)))
-        return _gathered(x, paddings, mode)
-    raise node.error(f"unknown mode {mode!r}")
+    node.require_room(*(sum(pair) + n for pair, n in zip(paddings, x.axes.shape, strict=True)))
+    return _gathered(x, paddings, mode)
 
 
 def _gathered(x: Tensor, paddings: list[tuple[int, int]], mode: str) -> Tensor:
     for axis, (before, after) in enumerate(paddings):
         if before or after:
             n = x.axes.shape[axis]
-            kind = {"edge": "edge", "reflect": "reflect", "circular": "wrap"}[mode]
-            places = np.pad(np.arange(n), (before, after), mode=kind)  # type: ignore[call-overload]
+            places = np.pad(np.arange(n), (before, after), mode=mode)  # type: ignore[call-overload]
             x = weft.take(x, weft.constant(places.astype(np.int64)), axis)
     return x
 
@@ -184,7 +181,7 @@ def depth_to_space(node: Node) -> Tensor:
     """Move blocks of channels to pixels."""
     x, block = node[0], int(node.required("blocksize"))
     n, c, h, w = x.axes.shape
-    if node.attr("mode", "DCR") == "DCR":
+    if node.choice("mode", {"DCR": True, "CRD": False}, "DCR"):
         split_x = weft.reshape(x, (n, block, block, c // block**2, h, w))
         moved = weft.transpose(split_x, (0, 3, 4, 1, 5, 2))
     else:
@@ -199,7 +196,8 @@ def space_to_depth(node: Node) -> Tensor:
     x, block = node[0], int(node.required("blocksize"))
     n, c, h, w = x.axes.shape
     split_x = weft.reshape(x, (n, c, h // block, block, w // block, block))
-    order = (0, 3, 5, 1, 2, 4) if node.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    is_dcr = node.choice("mode", {"DCR": True, "CRD": False}, "DCR")
+    order = (0, 3, 5, 1, 2, 4) if is_dcr else (0, 1, 3, 5, 2, 4)
     moved = weft.transpose(split_x, order)
     return weft.reshape(moved, (n, c * block**2, h // block, w // block))
 
@@ -210,14 +208,16 @@ def trilu(node: Node) -> Tensor:
     k = node.ints(1)[0] if node.has(1) else 0
     if 0 in node.shape():
         return node[0]
-    return (weft.triu if node.attr("upper", 1) else weft.tril)(node[0], k)
+    return (weft.triu if node.flag("upper") else weft.tril)(node[0], k)
 
 
 @lowers("ReverseSequence")
 def reverse_sequence(node: Node) -> Tensor:
     """Reverse the first elements of each sequence of a batch."""
     x = node[0]
-    batch, time = node.attr("batch_axis", 1), node.attr("time_axis", 0)
+    batch, time = node.choice("batch_axis"), node.choice("time_axis")
+    if batch == time:
+        raise node.error(f"batch_axis and time_axis are both {batch}: they must differ")
     lengths = weft.cast(node[1], "int64")
     n = x.axes.shape[time]
     shape = [1] * x.rank

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import weft
-from weft_onnx.nodes import Node, cast, lowers
+from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
 from weft_onnx.values import Tensor
 
 
@@ -15,32 +17,42 @@ def _per_channel(x: Tensor, rank: int) -> Tensor:
 
 @lowers("BatchNormalization")
 def batch_normalization(node: Node) -> Any:
-    """Standardise channels by given moments, or in training by those of the batch."""
+    """Standardise channels by given moments, or in training by those of the batch.
+
+    Before opset 9 an attribute may make each element of a sample a channel.
+    """
     x, rank = node[0], node.rank()
     scale, bias, mean, variance = (node[n] for n in range(1, 5))
-    epsilon, momentum = node.attr("epsilon", 1e-5), node.attr("momentum", 0.9)
-    if node.version < 9 and not node.attr("spatial", 1):
-        inverse = weft.rsqrt(variance + epsilon)
-        return (x - mean) * inverse * scale + bias
-    is_training = node.attr("training_mode", 0) if node.version >= 14 else (
-        node.version < 7 and not node.attr("is_test", 0)
-    )  # fmt: skip
-    if not is_training:
+    is_spatial = node.version >= 9 or node.flag("spatial")
+    epsilon = node.attr("epsilon")
+
+    def spread(each: Tensor) -> Tensor:
+        return _per_channel(each, rank) if is_spatial else each
+
+    if not _is_training(node):
         factor = cast(scale, variance.dtype) * weft.rsqrt(variance + epsilon)
         offset = cast(bias, variance.dtype) - mean * factor
-        found = x * _per_channel(factor, rank) + _per_channel(offset, rank)
-        return cast(found, x.dtype)
-    axes = (0, *range(2, rank))
+        return cast(x * spread(factor) + spread(offset), x.dtype)
+    axes, momentum = (0, *range(2, rank)) if is_spatial else (0,), node.attr("momentum")
     wide = cast(x, mean.dtype)
     own_mean, own_variance = weft.mean(wide, axis=axes), weft.variance(wide, axis=axes)
     inverse = weft.rsqrt(own_variance + epsilon)
-    y = (wide - _per_channel(own_mean, rank)) * _per_channel(inverse, rank)
-    y = y * _per_channel(scale, rank) + _per_channel(bias, rank)
+    y = (wide - spread(own_mean)) * spread(inverse) * spread(scale) + spread(bias)
     running = (
         mean * momentum + own_mean * (1 - momentum),
         variance * momentum + own_variance * (1 - momentum),
     )
-    return cast(y, x.dtype), *running
+    # Before opset 14 two further results are the moments of the batch.
+    return cast(y, x.dtype), *running, own_mean, own_variance
+
+
+def _is_training(node: Node) -> bool:
+    """Whether a batch has its own moments: from opset 7 to 13, if further results are named."""
+    if node.version >= 14:
+        return node.flag("training_mode")
+    if node.version >= 7:
+        return any(node.wants(index) for index in range(1, 5))
+    return not node.attr("is_test")
 
 
 @lowers("InstanceNormalization")
@@ -49,13 +61,20 @@ def instance_normalization(node: Node) -> Tensor:
     return weft.instance_norm(node[0], node[1], node[2], epsilon=node.attr("epsilon", 1e-5))
 
 
+def _stashed(node: Node, x: Tensor) -> tuple[np.dtype[Any], Tensor]:
+    """Return the dtype of stage one, and the operand in it; float64 loses nothing to float32."""
+    stash = numpy_dtype(node.choice("stash_type"))
+    is_wider = x.dtype == np.float64 and stash == np.float32
+    return stash, x if is_wider or x.dtype == stash else cast(x, stash)
+
+
 @lowers("LayerNormalization")
 def layer_normalization(node: Node) -> Any:
     """Standardise the axes from one on; the mean and the inverse deviation on request."""
     x = node[0]
     axis = node.axis(node.attr("axis", -1))
-    axes, epsilon = tuple(range(axis, x.rank)), node.attr("epsilon", 1e-5)
-    wide = cast(x, "float32") if x.dtype.itemsize < 4 and node.attr("stash_type", 1) == 1 else x
+    axes, epsilon = tuple(range(axis, x.rank)), node.attr("epsilon")
+    stash, wide = _stashed(node, x)
     if not node.wants(1) and not node.wants(2):
         scale, bias = node[1], node.get(2)
         if wide is x and scale.axes.shape == x.axes.shape[axis:]:
@@ -66,7 +85,7 @@ def layer_normalization(node: Node) -> Any:
     y = cast(centred * inverse, x.dtype) * node[1]
     if node.has(2):
         y = y + node[2]
-    return y, mean, inverse
+    return y, cast(mean, stash), cast(inverse, stash)
 
 
 @lowers("RMSNormalization")
@@ -74,23 +93,26 @@ def rms_normalization(node: Node) -> Tensor:
     """Divide by the root mean square over the axes from one on."""
     x = node[0]
     axis = node.axis(node.attr("axis", -1))
-    axes, epsilon = tuple(range(axis, x.rank)), node.attr("epsilon", 1e-5)
-    wide = cast(x, "float32") if x.dtype.itemsize < 4 and node.attr("stash_type", 1) == 1 else x
+    axes, epsilon = tuple(range(axis, x.rank)), node.attr("epsilon")
+    _, wide = _stashed(node, x)
     mean = weft.mean(wide * wide, axis=axes, keepdims=True)
     return cast(wide * weft.rsqrt(mean + epsilon), x.dtype) * node[1]
 
 
 @lowers("GroupNormalization")
 def group_normalization(node: Node) -> Any:
-    """Standardise groups of channels of each sample."""
+    """Standardise groups of channels of each sample; before opset 21, scale groups."""
     x, groups = node[0], node.required("num_groups")
-    channels = x.axes.shape[1]
-    scale, bias, epsilon = node[1], node[2], node.attr("epsilon", 1e-5)
-    if node.version >= 21 or channels == groups:
-        return weft.group_norm(x, groups, scale, bias, epsilon=epsilon)
-    repeats = channels // groups
-    scale, bias = (weft.repeat(each, repeats, 0) for each in (scale, bias))
-    return weft.group_norm(x, groups, scale, bias, epsilon=epsilon)
+    channels, scale, bias = x.axes.shape[1], node[1], node[2]
+    if node.version < 21:
+        repeats = channels // groups
+        scale, bias = (weft.repeat(each, repeats, 0) for each in (scale, bias))
+        return weft.group_norm(x, groups, scale, bias, epsilon=node.attr("epsilon"))
+    _, wide = _stashed(node, x)
+    if wide is x:
+        return weft.group_norm(x, groups, scale, bias, epsilon=node.attr("epsilon"))
+    found = cast(weft.group_norm(wide, groups, epsilon=node.attr("epsilon")), x.dtype)
+    return found * _per_channel(scale, x.rank) + _per_channel(bias, x.rank)
 
 
 @lowers("LRN")
@@ -104,9 +126,9 @@ def local_response_normalization(node: Node) -> Tensor:
 @lowers("LpNormalization")
 def lp_normalization(node: Node) -> Tensor:
     """Divide by the p-norm along an axis; zeros stay zeros."""
-    x, p = node[0], node.attr("p", 2)
+    x = node[0]
     axis = node.axis(node.attr("axis", -1))
-    if p == 1:
+    if node.choice("p") == 1:
         norm = weft.sum(weft.absolute(x), axis=axis, keepdims=True)
     else:
         norm = weft.sqrt(weft.sum(x * x, axis=axis, keepdims=True))

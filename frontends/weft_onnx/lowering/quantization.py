@@ -10,7 +10,7 @@ import weft
 from weft_onnx.lowering.convolution import convolved
 from weft_onnx.lowering.elementwise import converted_array
 from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
-from weft_onnx.values import Tensor, Value, dtype_of, is_for_device, shape_of
+from weft_onnx.values import Tensor, Value, dtype_of, is_for_device, is_known
 
 LIMITS = {
     "int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3),
@@ -24,66 +24,91 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     return int(found.min), int(found.max)
 
 
-def spread(node: Node, x: Tensor, shape: tuple[int, ...], axis: int, block: int) -> Tensor:
+def saturated(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    """Return rounded numbers in the range of a dtype.
+
+    NaN, which the specification leaves open, gives the least number of the dtype, as in
+    onnxruntime: also where an infinity is divided by an infinite scale, or zero by zero.
+    """
+    low, high = _limits(dtype)
+    return weft.where(weft.isnan(x), float(low), weft.clip(x, low, high))
+
+
+def spread(node: Node, x: Tensor, shape: tuple[int, ...], what: str = "scale") -> Tensor:
     """Return scales or zero points for each element, axis or block of a tensor."""
-    if x.rank == 0 or (x.axes.size == 1 and x.rank == 1 and len(shape) != 1):
+    if x.axes.size == 1:
         return weft.reshape(x, ())
+    axis = node.axis(node.attr("axis", 1), len(shape))
+    lengths, block = list(shape), node.attr("block_size", 0)
+    if block:
+        lengths[axis] = -(-shape[axis] // block)
+    elif x.rank == 1:
+        lengths = [shape[axis]]
+    if list(x.axes.shape) != lengths or (x.rank != 1 and not block):
+        raise node.error(
+            f"a {what} of the shape {list(x.axes.shape)} does not fit an operand of the shape "
+            f"{list(shape)} along axis {axis} with block_size {block}"
+        )
     if block:
         found = weft.repeat(x, block, axis)
-        slices = [slice(0, n) for n in shape]
-        return weft.tensor_slice(found, tuple(slices))
-    if x.rank == 1:
-        lengths = [1] * len(shape)
-        lengths[axis] = x.axes.shape[0]
-        return weft.reshape(x, tuple(lengths))
-    return x
+        return weft.tensor_slice(found, tuple(slice(0, n) for n in shape))
+    return weft.reshape(x, tuple(n if at == axis else 1 for at, n in enumerate(shape)))
 
 
 @lowers("QuantizeLinear")
 def quantize_linear(node: Node) -> Any:
     """Divide by a scale, round and add a zero point."""
-    x, y_scale = node.raw(0), node.raw(1)
-    number = node.attr("output_dtype", 0)
+    shape, dtype = node.shape(), _quantized_dtype(node)
+    scale, zero = _wide(node, node.raw(1)), None
+    precision = _precision(node, scale)
+    scaled = cast(node[0], precision) / spread(node, cast(scale, precision), shape)
+    wide = cast(scaled, "float64" if precision == "float64" else "float32")
     if node.has(2):
-        dtype = dtype_of(node.raw(2))
-    else:
-        dtype = numpy_dtype(number) if number else np.dtype("uint8")
-    axis = node.axis(node.attr("axis", 1)) if node.rank() > abs(node.attr("axis", 1)) else 0
-    block, saturates = node.attr("block_size", 0), bool(node.attr("saturate", 1))
-    wide = "float64" if dtype_of(x).name == "float64" else "float32"
-    precision = node.attr("precision", 0)
-    if not is_for_device(dtype_of(y_scale)):
-        return NotImplemented
-    scale = spread(node, cast(node.op(y_scale), wide), shape_of(x), axis, block)
-    scaled = cast(node[0], wide) / scale
-    del precision
+        zero = spread(node, _wide(node, node.raw(2)), shape, "zero point")
     if dtype.name.startswith("float"):
-        return node.host(lambda given: [converted_array(given, dtype, saturates)], scaled)[0]
-    low, high = _limits(dtype)
-    rounded = weft.round(scaled)
-    if node.has(2):
-        zero = node.raw(2)
-        if not is_for_device(dtype_of(zero)):
-            zero = node.known(zero).astype(np.int32)
-        rounded = rounded + spread(node, cast(node.op(zero), wide), shape_of(x), axis, block)
-    limited = weft.clip(rounded, low, high)
+        # A zero point is 0 here, and would turn -0 into 0 if it were added.
+        is_zero = zero is None or (is_known(node.raw(2)) and not np.any(node.raw(2)))
+        moved = wide if is_zero else wide + zero
+        saturates = node.flag("saturate", True)
+        return node.host(lambda given: [converted_array(given, dtype, saturates)], moved)[0]
+    rounded = weft.round(wide)
+    limited = saturated(rounded if zero is None else rounded + zero, dtype)
     if is_for_device(dtype):
         return cast(limited, dtype)
     return node.host(lambda given: [given.astype(np.int8).astype(dtype)], limited)[0]
 
 
+def _quantized_dtype(node: Node) -> np.dtype[Any]:
+    """Return the dtype of the result; raises NodeError if two are given that differ."""
+    number = node.choice("output_dtype", default=0)
+    wanted = numpy_dtype(number) if number else None
+    if not node.has(2):
+        return wanted or np.dtype("uint8")
+    found = dtype_of(node.raw(2))
+    if wanted is not None and wanted != found:
+        raise node.error(
+            f"output_dtype is {wanted}, and the zero point is {found}: they must agree"
+        )
+    return found
+
+
+def _precision(node: Node, scale: Tensor) -> str:
+    """Return the dtype in which the operand is divided, by default that of the scale."""
+    number = node.choice("precision", default=0)
+    dtype = numpy_dtype(number) if number else dtype_of(scale)
+    return "float64" if dtype.kind in "iu" else dtype.name
+
+
 @lowers("DequantizeLinear")
 def dequantize_linear(node: Node) -> Any:
     """Subtract a zero point and multiply by a scale."""
-    x, scale = node.raw(0), node[1]
-    number = node.attr("output_dtype", 0)
+    x, scale, shape = node.raw(0), _wide(node, node.raw(1)), node.shape()
+    number = node.choice("output_dtype", default=0)
     dtype = numpy_dtype(number) if number else scale.dtype
-    axis = node.axis(node.attr("axis", 1)) if node.rank() > abs(node.attr("axis", 1)) else 0
-    block = node.attr("block_size", 0)
     given = _wide(node, x)
     if node.has(2):
-        given = given - spread(node, _wide(node, node.raw(2)), shape_of(x), axis, block)
-    factor = spread(node, cast(scale, "float32"), shape_of(x), axis, block)
+        given = given - spread(node, _wide(node, node.raw(2)), shape, "zero point")
+    factor = spread(node, cast(scale, "float32"), shape)
     return cast(cast(given, "float32") * factor, dtype)
 
 
@@ -99,22 +124,23 @@ def _wide(node: Node, x: Value) -> Tensor:
 @lowers("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Node) -> Any:
     """Quantise to uint8 by the range of the operand."""
-    x = node[0]
+    x, dtype = node[0], np.dtype("uint8")
+    if not x.axes.size:
+        return np.zeros(x.axes.shape, dtype), np.array(1, np.float32), np.array(0, dtype)
     axes = tuple(range(x.rank))
     low = weft.minimum(weft.min(x, axis=axes), 0)
     high = weft.maximum(weft.max(x, axis=axes), 0)
-    scale = (high - low) / 255
-    scale = weft.where(weft.equal(scale, 0), 1.0, scale)
-    zero = weft.clip(weft.round((0 - low) / scale), 0, 255)
-    y = weft.clip(weft.round(x / scale) + zero, 0, 255)
-    return cast(y, "uint8"), scale, cast(zero, "uint8")
+    # The definition divides zero by zero where all elements are 0; onnxruntime's scale is 1.
+    scale = weft.where(weft.equal(low, high), 1.0, (high - low) / 255)
+    zero = saturated(weft.round((0 - low) / scale), dtype)
+    y = saturated(weft.round(x / scale) + zero, dtype)
+    return cast(y, dtype), scale, cast(zero, dtype)
 
 
 def _requantized(node: Node, total: Tensor, factor: Tensor, zero: Value) -> Tensor:
     dtype = dtype_of(zero)
-    low, high = _limits(dtype)
     found = weft.round(cast(total, "float32") * factor) + cast(node.op(zero), "float32")
-    return cast(weft.clip(found, low, high), dtype)
+    return cast(saturated(found, dtype), dtype)
 
 
 @lowers("QLinearMatMul")

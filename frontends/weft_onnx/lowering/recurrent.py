@@ -18,7 +18,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
     "Sigmoid": lambda x, a, b: weft.sigmoid(x),
     "Affine": lambda x, a, b: x * a + b,
     "LeakyRelu": lambda x, a, b: weft.leaky_relu(x, a),
-    "ThresholdedRelu": lambda x, a, b: weft.where(weft.greater(x, a), x, weft.zeros_like(x)),
+    "ThresholdedRelu": lambda x, a, b: weft.where(weft.greater_equal(x, a), x, weft.zeros_like(x)),
     "ScaledTanh": lambda x, a, b: weft.tanh(x * b) * a,
     "HardSigmoid": lambda x, a, b: weft.clip(x * a + b, 0, 1),
     "Elu": lambda x, a, b: weft.elu(x, a),
@@ -34,14 +34,17 @@ DEFAULTS = {
 
 def _activations(node: Node, default: list[str], directions: int) -> list[list[Activation]]:
     """Return the activation functions of each direction."""
-    names = list(node.attr("activations") or default * directions)
+    names = list(node.choice("activations") or default * directions)
+    if len(names) < len(default) * directions:
+        raise node.error(
+            f"it has {len(names)} activations; {directions} directions need "
+            f"{len(default) * directions}"
+        )
     alphas = list(node.attr("activation_alpha") or [])
     betas = list(node.attr("activation_beta") or [])
     found: list[Activation] = []
     for name in names:
-        title = next((each for each in ACTIVATIONS if each.lower() == name.lower()), None)
-        if title is None:
-            raise node.error(f"unknown activation {name!r}")
+        title = next(each for each in ACTIVATIONS if each.lower() == name.lower())
         a, b = DEFAULTS.get(title, (0.0, 0.0))
         if title in DEFAULTS and alphas:
             a = alphas.pop(0)
@@ -64,10 +67,10 @@ class _Sequence:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        direction = node.attr("direction", "forward")
+        direction = node.choice("direction", default="forward")
         self.directions = 2 if direction == "bidirectional" else 1
         self.is_reverse = [direction == "reverse"] if self.directions == 1 else [False, True]
-        self.is_batch_first = bool(node.attr("layout", 0))
+        self.is_batch_first = node.flag("layout")
         x = node[0]
         self.x = weft.transpose(x, (1, 0, 2)) if self.is_batch_first else x
         self.steps, self.batch, _ = self.x.axes.shape
@@ -155,7 +158,7 @@ def gru(node: Node) -> Any:
     for index in range(sequence.directions):
         w, r, bias = sequence.weights(index)
         biases = _halves(bias, 3 * size)
-        if node.attr("linear_before_reset", 0):
+        if node.flag("linear_before_reset"):
             step = _gru_step_linear_first(w, r, biases, functions[index])
         else:
             step = _gru_step(w, r, biases, functions[index], size)
@@ -206,7 +209,7 @@ def lstm(node: Node) -> Any:
     """Run long short-term memories, with peepholes on request."""
     sequence = _Sequence(node)
     functions = _activations(node, ["Sigmoid", "Tanh", "Tanh"], sequence.directions)
-    couples = bool(node.attr("input_forget", 0))
+    couples = node.flag("input_forget")
     found = []
     for index in range(sequence.directions):
         w, r, bias = sequence.weights(index)

@@ -91,12 +91,12 @@ def reduction(node: Node) -> Tensor:
         axes = node.attr("axes", [])
     else:
         axes = node.ints(1) if node.has(1) else []
-    if not axes and node.attr("noop_with_empty_axes", 0):
+    if not axes and node.flag("noop_with_empty_axes"):
         return WITHOUT_REDUCTION.get(name, lambda x: x)(x)
     chosen = node.axes(axes, x.rank) if axes else tuple(range(x.rank))
     if not chosen:
         return WITHOUT_REDUCTION.get(name, lambda x: x)(x)
-    found = REDUCTIONS[name](x, chosen, bool(node.attr("keepdims", 1)))
+    found = REDUCTIONS[name](x, chosen, node.flag("keepdims"))
     return found if found.dtype == x.dtype else cast(found, x.dtype)
 
 
@@ -106,12 +106,12 @@ def arg_extremum(node: Node) -> Tensor:
     x = node[0]
     axis = node.axis(node.attr("axis", 0))
     function = weft.argmax if node.proto.op_type == "ArgMax" else weft.argmin
-    is_last = node.attr("select_last_index", 0)
+    is_last = node.flag("select_last_index")
     found = function(weft.flip(x, axis) if is_last else x, axis=axis)
     found = cast(found, "int64")
     if is_last:
         found = x.axes.shape[axis] - 1 - found
-    return weft.unsqueeze(found, axis) if node.attr("keepdims", 1) else found
+    return weft.unsqueeze(found, axis) if node.flag("keepdims") else found
 
 
 @lowers("CumSum", "CumProd")
@@ -119,8 +119,7 @@ def cumulative(node: Node) -> Tensor:
     """Accumulate along an axis."""
     function = weft.cumsum if node.proto.op_type == "CumSum" else weft.cumprod
     axis = node.axis(node.ints(1)[0])
-    exclusive, reverse = bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0))
-    return function(node[0], axis, exclusive=exclusive, reverse=reverse)
+    return function(node[0], axis, exclusive=node.flag("exclusive"), reverse=node.flag("reverse"))
 
 
 @lowers("TopK")
@@ -128,7 +127,7 @@ def top_k(node: Node) -> Any:
     """Return the largest or smallest elements along an axis, and their indices."""
     k = node.ints(1)[0] if node.version >= 10 else int(node.required("k"))
     axis = node.axis(node.attr("axis", -1))
-    values, indices = weft.topk(node[0], k, axis, largest=bool(node.attr("largest", 1)))
+    values, indices = weft.topk(node[0], k, axis, largest=node.flag("largest", True))
     return values, indices
 
 

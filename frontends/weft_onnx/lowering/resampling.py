@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,10 @@ ROUNDING = {
 """What weft calls the ways to find the nearest element."""
 
 
+UPSAMPLE_MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear"}
+"""What weft calls the modes of Upsample, of which opset 6 has another name."""
+
+
 @lowers("Upsample")
 def upsample(node: Node) -> Tensor:
     """Enlarge by scales."""
@@ -29,8 +35,7 @@ def upsample(node: Node) -> Tensor:
         scales = list(node.required("scales"))
     else:
         scales = [1.0, 1.0, node.required("height_scale"), node.required("width_scale")]
-    mode = node.attr("mode", "nearest").removeprefix("bi")
-    return _by_scales(node, scales, mode)
+    return _by_scales(node, scales, node.choice("mode", UPSAMPLE_MODES))
 
 
 def _by_scales(node: Node, scales: list[float], mode: str) -> Tensor:
@@ -46,16 +51,21 @@ def _by_scales(node: Node, scales: list[float], mode: str) -> Tensor:
 @lowers("Resize")
 def resize(node: Node) -> Any:
     """Resize by scales or to sizes."""
-    x, mode = node[0], node.attr("mode", "nearest")
+    x, mode = node[0], node.choice("mode")
     if node.version < 11:
         scales = [float(each) for each in node.array(1).reshape(-1)]
         return _by_scales(node, scales, mode)
-    coordinates = node.attr("coordinate_transformation_mode", "half_pixel")
+    coordinates = node.choice("coordinate_transformation_mode")
+    if mode == "nearest" and node.flag("exclude_outside"):
+        raise node.error(
+            "exclude_outside 1 has no meaning with mode 'nearest', which has no weights: set it to "
+            "0, or take mode 'linear' or 'cubic'"
+        )
     axes = node.attr("axes")
     axes = tuple(range(x.rank)) if axes is None else node.axes(axes)
     lengths = [x.axes.shape[axis] for axis in axes]
     if node.has(3) and node.shape(3)[0]:
-        sizes, policy = node.ints(3), node.attr("keep_aspect_ratio_policy", "stretch")
+        sizes, policy = node.ints(3), node.choice("keep_aspect_ratio_policy", default="stretch")
         scales = [want / have for want, have in zip(sizes, lengths, strict=True)]
         if policy != "stretch":
             ratio = min(scales) if policy == "not_larger" else max(scales)
@@ -68,12 +78,12 @@ def resize(node: Node) -> Any:
         pairs = zip(sizes, lengths, scales, strict=True)
         is_plain = all(abs(size - n * scale) < 1e-6 for size, n, scale in pairs)
     node.require_room(*sizes)
-    special = node.attr("exclude_outside", 0) or node.attr("antialias", 0)
+    special = node.flag("exclude_outside") or node.flag("antialias")
     if is_plain and not special and coordinates in COORDINATES:
         return weft.resize(
             x, lengths=sizes, mode=mode, coordinates=coordinates, axes=axes,
-            rounding=ROUNDING[node.attr("nearest_mode", "round_prefer_floor")],
-            cubic_coefficient=node.attr("cubic_coeff_a", -0.75),
+            rounding=node.choice("nearest_mode", ROUNDING),
+            cubic_coefficient=node.attr("cubic_coeff_a"),
         )  # fmt: skip
     return _by_axes(node, x, axes, sizes, scales)
 
@@ -84,7 +94,12 @@ def _by_axes(
     """Resize one axis after the other: by indices, or by a product with a matrix of weights."""
     kind, is_crop = x.dtype, False
     roi = node.array(1).reshape(-1) if node.has(1) else np.zeros(0)
-    coordinates = node.attr("coordinate_transformation_mode", "half_pixel")
+    coordinates = node.choice("coordinate_transformation_mode")
+    if coordinates == "tf_crop_and_resize" and roi.size != 2 * len(axes):
+        raise node.error(
+            f"tf_crop_and_resize needs a start and an end for each of {len(axes)} axes in roi, "
+            f"which has {roi.size} elements"
+        )
     outside: Tensor | None = None
     for place, (axis, size, scale) in enumerate(zip(axes, sizes, scales, strict=True)):
         n = x.axes.shape[axis]
@@ -94,8 +109,8 @@ def _by_axes(
         at = _coordinates(coordinates, size, n, scale, span)
         if size == n and np.array_equal(at, np.arange(n)):
             continue
-        if node.attr("mode", "nearest") == "nearest":
-            nearest = _nearest(at, node.attr("nearest_mode", "round_prefer_floor"))
+        if node.choice("mode") == "nearest":
+            nearest = node.choice("nearest_mode", NEAREST)(at)
             found = np.clip(nearest, 0, n - 1).astype(np.int64)
             x = weft.take(x, weft.constant(found), axis)
         else:
@@ -108,7 +123,7 @@ def _by_axes(
             mask = weft.constant(((at < 0) | (at > n - 1)).reshape(shape))
             outside = mask if outside is None else weft.logical_or(outside, mask)
     if is_crop and outside is not None:
-        x = weft.where(outside, node.attr("extrapolation_value", 0.0), x)
+        x = weft.where(outside, node.attr("extrapolation_value"), x)
     return cast(x, kind)
 
 
@@ -119,31 +134,34 @@ def _coordinates(mode: str, size: int, n: int, scale: float, span: tuple[float, 
         return x * (n - 1) / (length - 1) if length != 1 else np.zeros(size)
     if mode == "asymmetric":
         return x / scale
+    if mode == "tf_half_pixel_for_nn":
+        return (x + 0.5) / scale
     if mode == "tf_crop_and_resize":
         start, end = span
-        if length == 1:
+        if size == 1:
             return np.full(size, 0.5 * (start + end) * (n - 1))
         return start * (n - 1) + x * (end - start) * (n - 1) / (length - 1)
-    if mode == "pytorch_half_pixel" and length == 1:
-        return np.full(size, -0.5)
+    if mode == "pytorch_half_pixel" and size == 1:
+        return np.zeros(size)
     half = (x + 0.5) / scale - 0.5
     if mode == "half_pixel_symmetric":
         return n / 2 * (1 - size / length) + half
     return half
 
 
-def _nearest(x: Any, mode: str) -> Any:
-    if mode == "round_prefer_floor":
-        return np.ceil(x - 0.5)
-    if mode == "round_prefer_ceil":
-        return np.floor(x + 0.5)
-    return np.floor(x) if mode == "floor" else np.ceil(x)
+NEAREST: dict[str, Callable[[Any], Any]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+"""The element that is nearest to a coordinate, by nearest_mode."""
 
 
 def _weights(node: Node, at: Any, n: int, scale: float) -> Any:
     """Return the matrix [n, size] of the weights of elements in results."""
-    is_cubic = node.attr("mode", "nearest") == "cubic"
-    shrinks = node.attr("antialias", 0) and scale < 1
+    is_cubic = node.choice("mode") == "cubic"
+    shrinks = node.flag("antialias") and scale < 1
     factor = scale if shrinks else 1.0
     reach = int(np.ceil((2 if is_cubic else 1) / factor))
     first = np.floor(at)
@@ -152,10 +170,10 @@ def _weights(node: Node, at: Any, n: int, scale: float) -> Any:
     for column, (x, low) in enumerate(zip(at, first, strict=True)):
         places = (low + taps).astype(np.int64)
         distance = np.abs(places - x) * factor
-        found = _cubic(distance, node.attr("cubic_coeff_a", -0.75)) if is_cubic else (
+        found = _cubic(distance, node.attr("cubic_coeff_a")) if is_cubic else (
             np.clip(1 - distance, 0, 1)
         )  # fmt: skip
-        if node.attr("exclude_outside", 0):
+        if node.flag("exclude_outside"):
             found = np.where((places < 0) | (places >= n), 0, found)
         np.add.at(weights[:, column], np.clip(places, 0, n - 1), found / found.sum())
     return weights
@@ -168,20 +186,84 @@ def _cubic(x: Any, a: float) -> Any:
     return np.where(x <= 1, near, np.where(x < 2, far, 0))
 
 
+GRID_MODES = {
+    "nearest": "nearest", "linear": "bilinear", "bilinear": "bilinear", "cubic": "cubic",
+    "bicubic": "cubic",
+}  # fmt: skip
+"""What weft calls the modes of GridSample, of which opset 16 has other names."""
+
+
 @lowers("GridSample")
 def grid_sample(node: Node) -> Tensor:
     """Sample images at the points of a grid."""
-    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(
-        node.attr("mode", "linear"), node.attr("mode", "linear")
-    )
-    return weft.grid_sample(
-        node[0], node[1], mode, node.attr("padding_mode", "zeros"),
-        bool(node.attr("align_corners", 0)),
-    )  # fmt: skip
+    mode = node.choice("mode", GRID_MODES)
+    padding, align_corners = node.choice("padding_mode"), node.flag("align_corners")
+    if mode == "cubic":
+        return cast(_cubic_samples(node[0], node[1], padding, align_corners), node.dtype())
+    return weft.grid_sample(node[0], node[1], mode, padding, align_corners)
+
+
+def _cubic_samples(x: Tensor, grid: Tensor, padding: str, align_corners: bool) -> Tensor:
+    """Return samples by cubic convolution over the four elements around along each axis."""
+    batch, channels, *lengths = x.axes.shape
+    points = tuple(grid.axes.shape[1:-1])
+    grid = weft.reshape(cast(grid, "float32"), (batch, prod(points), len(lengths)))
+    taps: list[tuple[Tensor, Tensor]] = [(weft.constant(np.int64(0)), weft.constant(np.float32(1)))]
+    for place, n in enumerate(lengths):
+        at = weft.slice_along_axis(grid, -1, len(lengths) - 1 - place)
+        along = _taps(at, n, padding, align_corners)
+        taps = [(i * n + j, v * w) for i, v in taps for j, w in along]
+    flat = weft.reshape(cast(x, "float32"), (batch, channels, prod(lengths)))
+    total: Tensor = None
+    for index, weight in taps:
+        where = weft.broadcast(weft.unsqueeze(index, 1), (batch, channels, prod(points)))
+        part = weft.take_along_axis(flat, where, 2) * weft.unsqueeze(weight, 1)
+        total = part if total is None else total + part
+    return weft.reshape(total, (batch, channels, *points))
+
+
+def _taps(at: Tensor, n: int, padding: str, align_corners: bool) -> list[tuple[Tensor, Tensor]]:
+    """Return the indices and weights of the four elements around coordinates from -1 to 1."""
+    low, high = (0.0, n - 1.0) if align_corners else (-0.5, n - 0.5)
+    at = (at + 1) * ((high - low) / 2) + low
+    if padding == "border":
+        is_inside = weft.logical_and(weft.greater_equal(at, low), weft.less_equal(at, high))
+        at = weft.where(is_inside, at, weft.clip(at, 0, n - 1))
+    elif padding == "reflection":
+        at = _reflected(at, low, high)
+    first = weft.floor(at)
+    found = []
+    for step in range(-1, 3):
+        index = first + step
+        distance = weft.absolute(at - index)
+        weight = _cubic_weight(distance)
+        if padding == "zeros":
+            is_inside = weft.logical_and(weft.greater_equal(index, 0), weft.less(index, n))
+            weight = weft.where(is_inside, weight, weft.zeros_like(weight))
+        elif padding == "reflection":
+            index = _reflected(index, low, high)
+        found.append((cast(weft.clip(index, 0, n - 1), "int64"), weight))
+    return found
+
+
+def _reflected(x: Tensor, low: float, high: float) -> Tensor:
+    """Return coordinates reflected at both ends until they are between them."""
+    span = high - low
+    if not span:
+        return weft.full(x.axes.shape, low, dtype=x.dtype.name)
+    beyond = weft.mod(x - low, 2 * span)
+    return weft.minimum(beyond, 2 * span - beyond) + low
+
+
+def _cubic_weight(distance: Tensor, a: float = -0.75) -> Tensor:
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    far = weft.where(weft.less(distance, 2), far, weft.zeros_like(far))
+    return weft.where(weft.less_equal(distance, 1), near, far)
 
 
 @lowers("AffineGrid")
 def affine_grid(node: Node) -> Tensor:
     """Return the grid of affine transforms."""
     lengths = tuple(node.ints(1)[2:])
-    return weft.affine_grid(node[0], lengths, bool(node.attr("align_corners", 0)))
+    return weft.affine_grid(node[0], lengths, node.flag("align_corners"))

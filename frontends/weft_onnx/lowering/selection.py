@@ -27,7 +27,7 @@ def compress(node: Node) -> Any:
 @lowers("Unique")
 def unique(node: Node) -> Any:
     """Return distinct elements or slices, with first indices, inverse and counts."""
-    axis, is_sorted = node.attr("axis"), bool(node.attr("sorted", 1))
+    axis, is_sorted = node.attr("axis"), node.flag("sorted")
 
     def found(x: Any) -> list[Any]:
         values, first, inverse, counts = np.unique(
@@ -47,7 +47,7 @@ def unique(node: Node) -> Any:
 @lowers("NonMaxSuppression")
 def non_max_suppression(node: Node) -> Any:
     """Return batch, class and box of the best boxes that overlap little."""
-    is_centred = bool(node.attr("center_point_box", 0))
+    is_centred = node.flag("center_point_box")
     options = [node.raw(n) if node.has(n) else np.zeros(1) for n in (2, 3)]
     limit = node.raw(4) if node.has(4) else np.full(1, -np.inf)
 

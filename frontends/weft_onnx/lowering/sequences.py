@@ -72,7 +72,7 @@ def split_to_sequence(node: Node) -> Any:
             each = int(given)
             lengths = [min(each, length - at) for at in range(0, length, each)]
     else:
-        lengths, keeps = [1] * length, bool(node.attr("keepdims", 1))
+        lengths, keeps = [1] * length, node.flag("keepdims")
     parts, first = [], 0
     for each in lengths:
         slices = [slice(None)] * node.rank()
@@ -87,7 +87,7 @@ def split_to_sequence(node: Node) -> Any:
 def concat_from_sequence(node: Node) -> Any:
     """Join or stack the tensors of a sequence."""
     parts = [node.op(each) for each in node.raw(0)]
-    if node.attr("new_axis", 0):
+    if node.flag("new_axis"):
         axis = node.axis(node.required("axis"), parts[0].rank + 1)
         return weft.stack(parts, pos=axis)
     return weft.concat(parts, node.axis(node.required("axis"), parts[0].rank))

@@ -40,26 +40,37 @@ def _dft(
     return real @ cos - imag @ sin, real @ sin + imag @ cos
 
 
+def _whole(half: Tensor, length: int, is_imaginary: bool) -> Tensor:
+    """Return a part of the spectrum of a real signal from its first half, on the last axis."""
+    kept, last = length // 2 + 1, half.rank - 1
+    n = half.axes.shape[last]
+    if n < kept:
+        half = weft.pad(half, [(0, 0)] * last + [(0, kept - n)])
+    half = weft.tensor_slice(half, (*[slice(None)] * last, slice(0, kept)))
+    mirrored = weft.take(half, weft.constant(np.arange(length - kept, 0, -1)), last)
+    return weft.concat([half, -mirrored if is_imaginary else mirrored], last)
+
+
 @lowers("DFT")
 def dft(node: Node) -> Any:
     """Return the discrete Fourier transform along an axis."""
     x = node[0]
     axis = (node.ints(2)[0] if node.has(2) else -2) if node.version >= 20 else node.attr("axis", 1)
     axis = node.axis(axis)
-    is_inverse, is_onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
+    is_inverse, is_onesided = node.flag("inverse"), node.flag("onesided")
     parts = x.axes.shape[-1]
     real = weft.slice_along_axis(x, -1, 0)
     imag = weft.slice_along_axis(x, -1, 1) if parts == 2 else None
     length = node.ints(1)[0] if node.has(1) else None
+    if is_onesided and is_inverse != (imag is not None):
+        wanted = "complex numbers" if is_inverse else "real numbers"
+        raise node.error(f"with onesided 1 and inverse {int(is_inverse)} it takes {wanted} only")
     if is_inverse and is_onesided:
-        n = x.axes.shape[axis]
-        length = length or 2 * (n - 1)
-        assert imag is not None, "half of a spectrum is complex"
-        real, imag = (weft.moveaxis(each, axis, -1) for each in (real, imag))
+        length = length or 2 * (x.axes.shape[axis] - 1)
         node.require_room(length)
-        mirrored = weft.constant(np.arange(length - n, 0, -1, dtype=np.int64))
-        real = weft.concat([real, weft.take(real, mirrored, real.rank - 1)], real.rank - 1)
-        imag = weft.concat([imag, -weft.take(imag, mirrored, imag.rank - 1)], imag.rank - 1)
+        real, imag = (
+            _whole(weft.moveaxis(each, axis, -1), length, each is imag) for each in (real, imag)
+        )
         found, _ = _dft(node, real, imag, length, True)
         return weft.unsqueeze(weft.moveaxis(found, -1, axis), -1)
     length = length or x.axes.shape[axis]
@@ -83,7 +94,7 @@ def stft(node: Node) -> Any:
     if length is None:
         assert window is not None, "the schema wants one of both"
         length = window.axes.shape[0]
-    is_onesided = bool(node.attr("onesided", 1))
+    is_onesided = node.flag("onesided")
     if x.rank == 3:
         parts = x.axes.shape[-1]
     else:
@@ -106,12 +117,14 @@ def stft(node: Node) -> Any:
 
 def _window(node: Node, terms: tuple[float, ...]) -> Any:
     size = node.ints(0)[0]
-    dtype = numpy_dtype(node.attr("output_datatype", 1))
+    dtype = numpy_dtype(node.choice("output_datatype"))
     node.require_room(size, len(terms))
-    period = size if node.attr("periodic", 1) else size - 1
+    period = size if node.flag("periodic") else size - 1
     angles = 2 * np.pi * np.arange(size) / period
     orders = np.arange(len(terms))[:, None]
-    return (np.cos(orders * angles) * np.array(terms)[:, None]).sum(0).astype(dtype)
+    found = (np.cos(orders * angles) * np.array(terms)[:, None]).sum(0)
+    # Rounding first keeps the 1 in the middle from becoming the integer 0.
+    return found.astype(np.float32).astype(dtype) if dtype.kind in "iu" else found.astype(dtype)
 
 
 @lowers("HannWindow")
@@ -137,7 +150,7 @@ def mel_weight_matrix(node: Node) -> Any:
     """Return the matrix that maps a spectrum to the mel scale."""
     bins, length, rate = (node.ints(n)[0] for n in range(3))
     low, high = (float(node.array(n).reshape(-1)[0]) for n in (3, 4))
-    dtype = numpy_dtype(node.attr("output_datatype", 1))
+    dtype = numpy_dtype(node.choice("output_datatype"))
     spectrum = length // 2 + 1
     node.require_room(spectrum, bins)
     mel = 2595 * np.log10(1 + np.array([low, high]) / 700)

@@ -56,10 +56,11 @@ def regex_full_match(node: Node) -> Any:
 @lowers("StringNormalizer")
 def string_normalizer(node: Node) -> Any:
     """Change the case of strings, and leave out stop words."""
-    case = node.attr("case_change_action", "NONE")
+    change = node.choice(
+        "case_change_action", {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+    )
     stops = list(node.attr("stopwords") or [])
-    is_sensitive = bool(node.attr("is_case_sensitive", 0))
-    change = {"LOWER": str.lower, "UPPER": str.upper}.get(case, str)
+    is_sensitive = node.flag("is_case_sensitive")
 
     def kept(words: list[str]) -> list[str]:
         if not is_sensitive:
@@ -81,7 +82,7 @@ def string_normalizer(node: Node) -> Any:
 @lowers("TfIdfVectorizer")
 def tf_idf_vectorizer(node: Node) -> Any:
     """Count n-grams of a pool, with skips."""
-    mode = node.required("mode")
+    mode = node.choice("mode")
     shortest, longest = node.required("min_gram_length"), node.required("max_gram_length")
     skips = node.required("max_skip_count")
     starts, indexes = list(node.required("ngram_counts")), list(node.required("ngram_indexes"))

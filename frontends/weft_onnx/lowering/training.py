@@ -31,7 +31,7 @@ def _loss(node: Node, log_probabilities: Tensor) -> Tensor:
     weights = weft.take(node[2], safe, 0) if node.has(2) else weft.ones_like(loss)
     if is_ignored is not None:
         weights = weft.where(is_ignored, weft.zeros_like(weights), weights)
-    loss, reduction = loss * weights, node.attr("reduction", "mean")
+    loss, reduction = loss * weights, node.choice("reduction")
     axes = tuple(range(loss.rank))
     if reduction == "none":
         return loss
@@ -65,7 +65,7 @@ def momentum(node: Node) -> Any:
     """Return tensors and velocities after a step with momentum."""
     rate, step = node[0], cast(node[1], "float32")
     alpha, beta = node.required("alpha"), node.required("beta")
-    penalty, is_nesterov = node.required("norm_coefficient"), node.required("mode") == "nesterov"
+    penalty, is_nesterov = node.required("norm_coefficient"), node.choice("mode") == "nesterov"
     adjusted = weft.where(weft.greater(step, 0), beta, 1.0)
     new, speeds = [], []
     for x, gradient, speed in zip(*_several(node, 2, 3), strict=True):

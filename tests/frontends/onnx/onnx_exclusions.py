@@ -9,8 +9,6 @@ REASONS = {
     r"(basic_)?deform_conv": "deformable convolutions have no lowering",
     r"image_decoder": "images are not decoded",
     r"gradient_of_add": "the preview op Gradient has no lowering: weft.deriv gives gradients",
-    r"gridsample_bicubic": "weft.grid_sample has no bicubic interpolation",
-    r"roialign_mode_max": "weft.roi_align takes means only",
     r"not_[234]d": "the models are of opset 1",
     r"scan_sum": "Scan of opset 8, with a batch, has no lowering",
     r"bernoulli|training_dropout(?!_zero)": "random numbers are other ones than NumPy's",

@@ -1,0 +1,245 @@
+"""Attributes with a closed set of values: what is in the set is computed or refused by name, and
+what is not is refused."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, defs, helper
+from onnx_cases import Case
+from onnx_choice_table import CASES, OPEN, WITHOUT_CASES
+from onnx_judge import ML, expected, node_model, versions
+
+import weft_onnx
+from weft.errors import WeftError
+from weft_onnx.choices import CHOICES, choices_of
+from weft_onnx.errors import NodeError
+from weft_onnx.nodes import lowering_of
+from weft_onnx.tracing import has_body
+
+Kind = defs.OpSchema.AttrType
+SINGLE = (Kind.INT, Kind.STRING)
+EVERY_SCHEMA = defs.get_all_schemas_with_history()
+
+
+def schemas() -> Iterator[tuple[Any, int]]:
+    """Yield each version of an op that weft may meet, and an opset that has it."""
+    names = {(schema.domain, schema.name) for schema in EVERY_SCHEMA}
+    for domain, op in sorted(names):
+        for opset in versions(op, 1, 99, domain):
+            yield defs.get_schema(op, opset, domain), opset
+
+
+# What the table says, against the schemas.
+
+
+def test_each_attribute_has_a_closed_set_or_is_known_to_have_none():
+    unsettled = [
+        (schema.domain, schema.name, schema.since_version, name)
+        for schema in EVERY_SCHEMA
+        for name in schema.attributes
+        if (choices_of(schema.domain, schema.name, name, schema.since_version) is not None)
+        == (name in OPEN or (schema.domain, schema.name, name) in OPEN)
+    ]
+    assert not unsettled
+
+
+def test_the_table_names_attributes_that_exist():
+    known = {(s.domain, s.name, name) for s in EVERY_SCHEMA for name in s.attributes}
+    domains = {schema.domain for schema in EVERY_SCHEMA}
+    assert {key for key in CHOICES if key[0] in domains} <= known
+
+
+def closed_sets() -> Iterator[tuple[Any, int, Any, Any]]:
+    """Yield a schema, an opset that has it, an attribute and its values."""
+    for schema, opset in schemas():
+        for name, attribute in schema.attributes.items():
+            closed = choices_of(schema.domain, schema.name, name, opset)
+            if closed is not None:
+                yield schema, opset, attribute, closed
+
+
+def test_the_strings_of_a_set_stand_in_the_text_of_the_schema():
+    for schema, opset, attribute, closed in closed_sets():
+        text = (attribute.description + schema.doc).lower()
+        missing = [each for each in closed if isinstance(each, str) and each.lower() not in text]
+        assert not missing, (schema.name, opset, attribute.name)
+
+
+def test_the_default_value_of_a_schema_is_in_the_set():
+    for schema, opset, attribute, closed in closed_sets():
+        if attribute.default_value.name:
+            given = helper.get_attribute_value(attribute.default_value)
+            several = given if isinstance(given, list) else [given]
+            plain = {each.decode() if isinstance(each, bytes) else each for each in several}
+            assert plain <= set(closed), (schema.name, opset, attribute.name)
+
+
+# Values outside of a set.
+
+
+def least_node(schema: Any, name: str, value: Any) -> Any:
+    """Return the operands and attributes of a node that only the value makes invalid."""
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["a"], ["b"])], "g",
+        [helper.make_tensor_value_info("a", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("b", TensorProto.FLOAT, [1])],
+    )  # fmt: skip
+    some = {
+        Kind.INT: 1, Kind.INTS: [1], Kind.FLOAT: 1.0, Kind.FLOATS: [1.0], Kind.STRING: "x",
+        Kind.STRINGS: ["x"], Kind.GRAPH: graph,
+        Kind.TENSOR: helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0]),
+    }  # fmt: skip
+    attributes = {n: some[a.type] for n, a in schema.attributes.items() if a.required}
+    operands = [np.ones(1, np.float32)] * max(schema.min_input, 0)
+    return operands, {**attributes, name: value}
+
+
+@pytest.mark.parametrize("attribute", sorted({name for _, _, name in CHOICES}))
+def test_a_value_outside_of_the_set_is_refused(attribute):
+    for schema, opset, each, closed in closed_sets():
+        if each.name == attribute:
+            require_refusals(schema, opset, attribute, each.type, closed)
+
+
+def require_refusals(schema: Any, opset: int, name: str, kind: Any, closed: Any) -> None:
+    values = {
+        Kind.INT: [-7, 99], Kind.INTS: [[0, 7]], Kind.STRING: ["quux", ""],
+        Kind.STRINGS: [["quux"]],
+        Kind.TENSOR: [helper.make_tensor("t", TensorProto.UINT8, [1], [99])],
+    }[kind]  # fmt: skip
+    for value in values:
+        operands, attributes = least_node(schema, name, value)
+        model, arrays = node_model(
+            schema.name, opset, attributes, operands, max(schema.min_output, 1), schema.domain
+        )
+        if lowering_of(schema.domain, schema.name) is None and not has_body(schema):
+            with pytest.raises(weft_onnx.UnsupportedNodes, match=schema.name):
+                weft_onnx.load(model)
+            continue
+        with pytest.raises(NodeError, match=f"the {schema.name}.*attribute {name} is") as caught:
+            weft_onnx.load(model).run(arrays, backend="numpy")
+        assert all(str(each) in str(caught.value) for each in closed)
+
+
+# Values inside of a set.
+
+
+def variations(op: str, domain: str, opset: int, case: Case, most: int) -> list[dict[str, Any]]:
+    """Return attributes: each value by itself, then some of all combinations."""
+    schema, options = defs.get_schema(op, opset, domain), {}
+    for name, attribute in schema.attributes.items():
+        closed = choices_of(domain, op, name, opset)
+        if name in case.fixed:
+            continue
+        if name in case.varied:
+            options[name] = [
+                each for each in case.varied[name]
+                if each is None or closed is None or isinstance(each, list) or each in closed
+            ]  # fmt: skip
+        elif closed is not None and attribute.type in SINGLE:
+            options[name] = [*([] if attribute.required else [None]), *closed]
+    first = {name: values[0] for name, values in options.items()}
+    found = [first]
+    found += [{**first, name: each} for name, values in options.items() for each in values[1:]]
+    draw = random.Random(f"{op} {opset}")
+    names = list(options)
+    if np.prod([len(each) for each in options.values()]) <= most:
+        found += [dict(zip(names, each, strict=True))
+                  for each in itertools.product(*options.values())]  # fmt: skip
+    else:
+        found += [{name: draw.choice(options[name]) for name in names} for _ in range(most)]
+    unique = {repr(each): each for each in found}
+    return [{**case.fixed, **each} for each in unique.values()]
+
+
+def check(op: str, domain: str, opset: int, case: Case, attributes: dict[str, Any]) -> str:
+    """Compare a node with its judge; returns why it was refused, if it was."""
+    operands = list(case.operands(opset))
+    given = {name: value for name, value in attributes.items() if value is not None}
+    model, arrays = node_model(op, opset, given, operands, case.outputs, domain)
+    try:
+        found = list(weft_onnx.load(model).run(arrays, backend="numpy").values())
+    except WeftError as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+    if refusal:
+        is_named = any(name in refusal for name in given)
+        assert is_named, refusal
+        return refusal
+    wanted = expected(op, opset, given, operands, case.outputs, domain)
+    assert len(found) == len(wanted)
+    for result, want in zip(found, wanted, strict=True):
+        compare(result, want, tolerance(case, given))
+    return ""
+
+
+COARSE = {TensorProto.FLOAT16: 4e-3, TensorProto.BFLOAT16: 5e-2}
+"""What results may differ by that are computed in a type."""
+
+
+def tolerance(case: Case, given: dict[str, Any]) -> float:
+    types = [given.get(name) for name in ("softmax_precision", "stash_type")]
+    return max([case.tolerance, *(COARSE.get(number, 0) for number in types)])
+
+
+def compare(found: Any, want: Any, limit: float) -> None:
+    if isinstance(want, list):
+        assert isinstance(found, list)
+        assert len(found) == len(want)
+        for result, each in zip(found, want, strict=True):
+            compare(result, each, limit)
+        return
+    found, want = np.asarray(found), np.asarray(want)
+    assert found.shape == want.shape
+    if want.dtype.kind in "OSU":
+        assert list(map(str, found.reshape(-1))) == list(map(str, want.reshape(-1)))
+        return
+    assert found.dtype == want.dtype
+    if want.dtype.kind in "biu":
+        np.testing.assert_array_equal(found, want)
+    else:
+        own = {"float16": 2e-3, "bfloat16": 1e-2}.get(want.dtype.name, 0)
+        near = max(limit, own) if want.dtype.itemsize > 1 else 0
+        np.testing.assert_allclose(
+            found.astype(np.float64), want.astype(np.float64), near, near, equal_nan=True
+        )
+
+
+EVERY_OP = [
+    pytest.param(domain, op, id=f"{domain}{'.' if domain else ''}{op}") for domain, op in CASES
+]
+
+
+@pytest.mark.parametrize(("domain", "op"), EVERY_OP)
+@pytest.mark.filterwarnings("ignore")
+def test_each_value_is_computed_as_its_definition_says(domain, op):
+    cases = CASES[domain, op]
+    opset = max(each for case in cases for each in versions(op, case.since, case.until, domain))
+    case = next(each for each in cases if opset in versions(op, each.since, each.until, domain))
+    several = variations(op, domain, opset, case, 0)
+    refusals = [check(op, domain, opset, case, each) for each in several]
+    assert not all(refusals)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("domain", "op"), EVERY_OP)
+@pytest.mark.filterwarnings("ignore")
+def test_values_in_all_versions_and_combinations(domain, op):
+    for case in CASES[domain, op]:
+        for opset in versions(op, case.since, case.until, domain):
+            for attributes in variations(op, domain, opset, case, 60):
+                check(op, domain, opset, case, attributes)
+
+
+def test_each_op_with_a_closed_set_and_a_lowering_has_a_case():
+    wanted = {(domain, op) for domain, op, _ in CHOICES
+              if domain in ("", ML) and lowering_of(domain, op) is not None}  # fmt: skip
+    assert wanted - set(CASES) == set(WITHOUT_CASES) & wanted
+    assert set(CASES) <= wanted | {(domain, op) for domain, op, _ in CHOICES}
