@@ -50,7 +50,11 @@ class Computation:
         Whether a call raises CheckFailed for NaN and infinities in its results.
     recorder
         What records the launches of its programs; None for an ordinary computation.
+    uncompiled
+        What its `condition` is until it is compiled.
     """
+
+    uncompiled = "not compiled yet"
 
     def __init__(
         self,
@@ -348,7 +352,7 @@ class Computation:
         if self.transformer.closed:
             return "closed"
         if self.is_static:
-            return "not compiled yet" if self.executor == self._first_call else "compiled"
+            return self.uncompiled if self.executor == self._first_call else "compiled"
         count = len(self.programs)
         return f"compiled for {count} {'shape' if count == 1 else 'shapes'}"
 
