@@ -39,7 +39,7 @@ class GraphPass(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        problem = misfit(cls, GraphPass)
+        problem = misfit(cls, "weft")
         if problem:
             raise PassError(f"{problem}: a pass takes a graph and the target, and returns a graph")
 

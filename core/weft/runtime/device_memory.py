@@ -79,7 +79,7 @@ class DeviceMemory(BackendInterface):
             if state not in self.state_tensors:
                 self._state_tensor(state, op.const.nbytes, op.axes)
         self.start_transform_allocate()
-        for storage in list(self.unallocated):
+        for storage in [each for each in self.unallocated if each in self.device_buffers]:
             storage.transform_allocate()
         self.finish_transform_allocate()
 

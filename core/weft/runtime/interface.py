@@ -29,7 +29,7 @@ class BackendInterface(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        problem = misfit(cls, BackendInterface)
+        problem = misfit(cls, "weft")
         if problem:
             raise BackendError(f"{problem}: weft calls it with these, by position")
 

@@ -1,4 +1,4 @@
-"""Overrides that cannot be called as the method that they stand for."""
+"""Overrides that cannot be called as the methods that they stand for."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import inspect
 from types import FunctionType
 
 
-def misfit(kind: type, base: type) -> str:
-    """Return which method of a class does not take what that of a base class does, or nothing.
+def misfit(kind: type, root: str) -> str:
+    """Return which method of a class does not take what a base class's does, or nothing.
 
-    Only parameters that the base class requires count, by position.
+    Base classes of the package `root` count, methods with two underscores do not, and of the
+    parameters those that the base class requires, by position.
 
     >>> class Base:
     ...     def run(self, graph, target): ...
     >>> class Mine(Base):
     ...     def run(self, ops): ...
-    >>> misfit(Mine, Base)
+    >>> misfit(Mine, "weft")
     'Mine.run(self, ops) takes other parameters than run(self, graph, target)'
     """
+    bases = [base for base in kind.__mro__[1:] if base.__module__.partition(".")[0] == root]
     for name, method in vars(kind).items():
-        declared = vars(base).get(name)
+        if name.startswith("__"):
+            continue
+        declared = next((vars(base)[name] for base in bases if name in vars(base)), None)
         if isinstance(method, FunctionType) and isinstance(declared, FunctionType):
             required = [
                 each.name
