@@ -53,6 +53,11 @@ class NumPyDeviceTensor(DeviceTensor):
         assert isinstance(storage, NumPyDeviceBufferStorage)
         self.array = host_view(self.description, storage.memory)
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "array":  # which an attached tensor has
+            self.storage.require_allocated()
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
     def get(self, out: Any = None) -> np.ndarray[Any, Any]:
         """Copy the elements into `out`, or into a new array, and return it."""
         if out is None:

@@ -17,7 +17,7 @@ from weft.support.source import add_internal_package
 add_internal_package("weft_popxl")
 
 from weft_popxl import dtypes, ops, transforms  # noqa: E402
-from weft_popxl.binding import Module, graph_input, graph_output  # noqa: E402
+from weft_popxl.binding import graph_input, graph_output  # noqa: E402
 from weft_popxl.context import (  # noqa: E402
     gcg,
     get_current_graph,
@@ -52,8 +52,9 @@ from weft_popxl.dtypes import (  # noqa: E402
 from weft_popxl.errors import popart_exception  # noqa: E402
 from weft_popxl.graph import Graph  # noqa: E402
 from weft_popxl.ir import Ir  # noqa: E402
-from weft_popxl.replicas import ReplicaGrouping  # noqa: E402
-from weft_popxl.seeds import create_seeds  # noqa: E402
+from weft_popxl.module import Module  # noqa: E402
+from weft_popxl.random_seed import create_seeds  # noqa: E402
+from weft_popxl.replica_grouping import ReplicaGrouping  # noqa: E402
 from weft_popxl.session import Session  # noqa: E402
 from weft_popxl.streams import (  # noqa: E402
     DeviceToHostStream,

@@ -10,25 +10,10 @@ from typing import Any
 import weft
 from weft_popxl import dtypes
 from weft_popxl.context import get_current_graph
-from weft_popxl.errors import NotProvided, refuse_type, refuse_value
+from weft_popxl.errors import refuse_type, refuse_value
 from weft_popxl.graph import Graph
+from weft_popxl.module import Module
 from weft_popxl.tensor import Tensor, TensorSpec, checked_shape
-
-
-class Module:
-    """A callable with state: `build` stores the results of `graph_input` as attributes.
-
-    ``ir.create_graph(module, x)`` calls ``module.build(x)``; another graph from the same module
-    overwrites the attributes.
-    """
-
-    def build(self, *args: Any, **kwargs: Any) -> Any:
-        """Build the graph and return its outputs; overridden by subclasses."""
-        raise NotProvided(f"{type(self).__name__} must define build")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call `build`, to use a module inside another one."""
-        return self.build(*args, **kwargs)
 
 
 def name_of(function: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from weft_popxl.arguments import text, whole
 from weft_popxl.errors import ContextError, refuse_type
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from weft_popxl.graph import Graph
     from weft_popxl.ir import Ir
 
-    Scope = _GeneratorContextManager[None]
+    T = TypeVar("T")
+    Scope = _GeneratorContextManager[T]
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,30 @@ class Context:
     in_sequence: bool = False
     outer: Context | None = None
 
+    @property
+    def graph(self) -> Graph:
+        """The innermost open graph; raises RuntimeError if there is none."""
+        if not self.graphs:
+            raise ContextError("there is no open graph: build inside `with ir.main_graph:`")
+        return self.graphs[-1]
+
+    @property
+    def main_graph(self) -> Graph:
+        """The main graph of the Ir; raises RuntimeError if no graph is open."""
+        return self.graph.ir.main_graph
+
+    @property
+    def name_scopes(self) -> list[str]:
+        """The names of the open name scopes, innermost last."""
+        return list(self.names)
+
 
 current: ContextVar[Context] = ContextVar("weft_popxl_context", default=Context())  # noqa: B039
+
+
+def get_current_context() -> Context:
+    """Return the context of ops that are built now, as it is at this moment."""
+    return current.get()
 
 
 @contextmanager
@@ -63,15 +86,12 @@ def leave() -> None:
 
 def get_current_graph() -> Graph:
     """Return the innermost open graph; raises RuntimeError outside of all."""
-    graphs = current.get().graphs
-    if not graphs:
-        raise ContextError("there is no open graph: build inside `with ir.main_graph:`")
-    return graphs[-1]
+    return current.get().graph
 
 
 def get_main_graph() -> Graph:
     """Return the main graph of the current Ir; raises RuntimeError outside of all graphs."""
-    return get_current_graph().ir.main_graph
+    return current.get().main_graph
 
 
 def get_ir() -> Ir:
@@ -82,44 +102,49 @@ def get_ir() -> Ir:
 gcg, gmg, gir = get_current_graph, get_main_graph, get_ir
 
 
-def in_sequence(enabled: bool | Literal["pass"] = True) -> Scope:
+def in_sequence(mode: bool | Literal["pass"] = True) -> Scope[bool]:
     """Run the ops built inside in program order, or without a fixed order.
 
-    ``"pass"`` keeps the enclosing setting. Also a decorator. Raises TypeError for other values.
+    ``"pass"`` keeps the enclosing setting. The context is what holds inside. Also a decorator.
+    Raises TypeError for other values.
     """
-    if not isinstance(enabled, bool) and not (isinstance(enabled, str) and enabled == "pass"):
-        refuse_type(f"in_sequence takes True, False or 'pass', not {enabled!r}")
-    return _sequenced(enabled)
+    if not isinstance(mode, bool) and not (isinstance(mode, str) and mode == "pass"):
+        refuse_type(f"in_sequence takes True, False or 'pass', not {mode!r}")
+    return _sequenced(mode)
 
 
 @contextmanager
-def _sequenced(enabled: bool | str) -> Iterator[None]:
-    inside = current.get().in_sequence if enabled == "pass" else bool(enabled)
+def _sequenced(mode: bool | str) -> Iterator[bool]:
+    inside = current.get().in_sequence if mode == "pass" else bool(mode)
     with _changed(in_sequence=inside):
-        yield
+        yield inside
 
 
-def name_scope(name: str) -> Scope:
+def name_scope(name: str) -> Scope[list[str]]:
     """Prefix the names of tensors built inside with a name and a slash. Also a decorator.
 
-    Raises TypeError if the name is not a string.
+    The context is the list of all open scopes. Raises TypeError if the name is not a string.
     """
     return _named(text("the name of a name_scope", name))
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
+def _named(name: str) -> Iterator[list[str]]:
     with _changed(names=(*current.get().names, name)):
-        yield
+        yield current.get().name_scopes
 
 
-def ipu(ipu: int) -> Scope:
+def ipu(ipu: int) -> Scope[int]:
     """Accept the number of an IPU, without effect: a backend has one device.
 
     Raises TypeError if it is not an integer.
     """
-    whole("the number of an ipu", ipu)
-    return io_tiles()
+    return _on_ipu(whole("the number of an ipu", ipu))
+
+
+@contextmanager
+def _on_ipu(number: int) -> Iterator[int]:
+    yield number
 
 
 @contextmanager

@@ -9,11 +9,14 @@ import numpy as np
 import weft
 from weft.errors import WeftError
 from weft_popxl import dtypes
-from weft_popxl.arguments import flag
+from weft_popxl.arguments import flag, one_of
 from weft_popxl.context import get_current_graph
 from weft_popxl.errors import refuse_type, refuse_value
-from weft_popxl.replicas import ReplicaGrouping, grouping_of
+from weft_popxl.replica_grouping import ReplicaGrouping
+from weft_popxl.replicas import grouping_of
 from weft_popxl.tensor import Constant, Tensor, Variable
+
+RETRIEVAL_MODES = ("one_per_group", "all_replicas")
 
 
 def as_array(value: Any, dtype: Any = None, downcast: bool = True) -> np.ndarray[Any, Any]:
@@ -53,8 +56,10 @@ def variable(
 
     Without a `dtype`, 64-bit data become 32-bit unless `downcast` is false. With several groups in
     `replica_grouping` the data have a first axis for these, and a replica has those of its group.
-    The other arguments have no effect: there are no 8-bit floats. Raises ValueError in another
-    graph than the main one, and if the first axis is not as long as there are groups.
+    `retrieval_mode` is ``one_per_group`` or ``all_replicas``, without effect: a session has the
+    data of its own replica. The other arguments have none either: there are no 8-bit floats. Raises
+    ValueError in another graph than the main one, for another `retrieval_mode`, and if the first
+    axis is not as long as there are groups.
     """
     graph = get_current_graph()
     if not graph.is_main:
@@ -62,6 +67,7 @@ def variable(
             f"variables belong to the main graph, not to {graph}: pass them to it as inputs"
         )
     array = as_array(data, dtype, downcast)
+    mode = one_of("variable: retrieval_mode", retrieval_mode or "one_per_group", RETRIEVAL_MODES)
     grouping = grouping_of("variable", replica_grouping)
     count = grouping.num_groups
     if count > 1 and array.shape[:1] != (count,):
@@ -70,12 +76,17 @@ def variable(
     first = array[0] if count > 1 else array
     op = weft.variable(first.shape, array.dtype, initial_value=first, name=name)
     made: Variable = graph._add(op, name, Variable)
-    made.__dict__.update(data=array, replica_grouping=grouping)
+    made.__dict__.update(data=array, replica_grouping=grouping, retrieval_mode=mode)
     return made
 
 
 def constant(
-    data: Any, dtype: Any = None, name: str | None = None, downcast: bool = True
+    data: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    downcast: bool = True,
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
 ) -> Constant:
     """Return a constant in the current graph; see `variable`."""
     graph = get_current_graph()

@@ -36,7 +36,7 @@ class dtype:  # noqa: N801
         return made
 
     @classmethod
-    def as_dtype(cls, value: Any) -> dtype:
+    def as_dtype(cls, type_value: Any) -> dtype:
         """Return the dtype of a NumPy, torch or Python type, an array, or a name.
 
         Raises ValueError if there is none.
@@ -44,6 +44,7 @@ class dtype:  # noqa: N801
         >>> dtype.as_dtype(np.float32), dtype.as_dtype("int8"), dtype.as_dtype(float)
         (popxl.float32, popxl.int8, popxl.float32)
         """
+        value = type_value
         if isinstance(value, dtype):
             return value
         if not isinstance(value, builtins.type) and hasattr(value, "dtype"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from weft.communicators import connected
@@ -13,7 +13,7 @@ from weft_popxl.binding import build, name_of
 from weft_popxl.dot import write_dot
 from weft_popxl.errors import refuse_type
 from weft_popxl.graph import Graph
-from weft_popxl.replicas import ReplicaGrouping
+from weft_popxl.replica_grouping import ReplicaGrouping, assigned_grouping, strided_grouping
 from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream
 
 _numbers = itertools.count()
@@ -113,7 +113,16 @@ class Ir:
         """
         step = whole("replica_grouping: stride", stride, least=1)
         size = self.replication_factor // step if group_size is None else group_size
-        return ReplicaGrouping(self.replication_factor, step, size)
+        return strided_grouping(self.replication_factor, step, size)
+
+    def replica_grouping_from_assignments(self, assignment: Iterable[int]) -> ReplicaGrouping:
+        """Return groups of replicas from the group of each.
+
+        Groups have equal sizes, and are numbered in the order in which they first occur. Raises
+        TypeError for what are no integers, ValueError for other groups and another number of
+        replicas.
+        """
+        return assigned_grouping(self.replication_factor, assignment)
 
     def dot_checkpoint(self, check: str, save_dir: str | os.PathLike[str] | None = None) -> None:
         """Write the current state of all graphs to the file ``<check>.dot``, for Graphviz.

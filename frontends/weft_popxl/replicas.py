@@ -1,78 +1,19 @@
-"""Replicas: their groups, and the ranks of a communicator, each of which is one of them."""
+"""Replicas and the ranks of a communicator, each of which is one of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weft import Graph
 from weft.communicators import connected, default_name
 from weft.ops.collectives import communications
-from weft_popxl.arguments import whole
 from weft_popxl.context import get_ir
 from weft_popxl.errors import NotProvided, popart_exception, refuse_type, refuse_value
+from weft_popxl.replica_grouping import ReplicaGrouping
 
 if TYPE_CHECKING:
     from weft_popxl.ir import Ir
     from weft_popxl.tensor import Variable
-
-
-@dataclass(frozen=True)
-class ReplicaGrouping:
-    """A partition of the replicas into groups of equal size, made by `Ir.replica_grouping`.
-
-    Attributes
-    ----------
-    num_replicas
-        The number of replicas.
-    stride
-        The difference between neighbours of a group; 1 for groups of one replica.
-    group_size
-        The number of replicas of a group.
-
-    Raises TypeError for what are no integers, and ValueError unless `num_replicas` is a multiple of
-    ``stride * group_size``.
-    """
-
-    num_replicas: int
-    stride: int
-    group_size: int
-
-    def __post_init__(self) -> None:
-        for name in ("num_replicas", "stride", "group_size"):
-            whole(f"replica_grouping: {name}", getattr(self, name), least=1)
-        if self.num_replicas % (self.stride * self.group_size):
-            refuse_value(
-                f"{self.num_replicas} replicas have no groups of {self.group_size} with a stride "
-                f"of {self.stride}: their product must divide the number of replicas"
-            )
-        if self.group_size == 1:
-            object.__setattr__(self, "stride", 1)
-
-    @property
-    def num_groups(self) -> int:
-        """The number of groups."""
-        return self.num_replicas // self.group_size
-
-    @property
-    def assignment(self) -> list[int]:
-        """The group of each replica."""
-        block = self.stride * self.group_size
-        return [
-            replica // block * self.stride + replica % self.stride
-            for replica in range(self.num_replicas)
-        ]
-
-    def transpose(self) -> ReplicaGrouping:
-        """Return the grouping whose group n consists of the replicas number n of all groups.
-
-        Raises ValueError if that has no constant stride.
-        """
-        if self.stride == 1:
-            return ReplicaGrouping(self.num_replicas, self.group_size, self.num_groups)
-        if self.stride * self.group_size != self.num_replicas:
-            refuse_value(f"the transpose of {self} has no constant stride")
-        return ReplicaGrouping(self.num_replicas, 1, self.stride)
 
 
 def grouping_of(what: str, group: Any) -> ReplicaGrouping:
@@ -110,7 +51,7 @@ def own_data(variable: Variable) -> Any:
     grouping = variable.replica_grouping
     if grouping.num_groups == 1:
         return variable.data
-    return variable.data[grouping.assignment[connected().rank]]
+    return variable.data[grouping.groups[connected().rank]]
 
 
 def require_ranks(ir: Ir, graph: Graph) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft_popxl.graph import Graph
     from weft_popxl.ir import Ir
     from weft_popxl.record import Record
-    from weft_popxl.replicas import ReplicaGrouping
+    from weft_popxl.replica_grouping import ReplicaGrouping
 
 operators: dict[str, Callable[..., Any]] = {}
 """The functions of Python's operators and of the methods, registered by the modules of `ops`."""
@@ -342,10 +342,24 @@ class Variable(Tensor):
         The initial value, as an array; with several groups of replicas, that of each.
     replica_grouping
         The groups of replicas that have the same initial value.
+    retrieval_mode
+        ``one_per_group`` or ``all_replicas``, as it was given.
     """
 
     data: Any
     replica_grouping: ReplicaGrouping
+    retrieval_mode: str
+
+    @property
+    def shape_on_replica(self) -> tuple[int, ...]:
+        """The shape that a replica has."""
+        return self.shape
+
+    @property
+    def shape_on_host(self) -> tuple[int, ...]:
+        """The shape of the initial value, with a first axis for the groups if there are several."""
+        count = self.replica_grouping.num_groups
+        return (count, *self.shape) if count > 1 else self.shape
 
 
 class Constant(Tensor):

@@ -50,10 +50,11 @@ class CopiedStorage(DeviceBufferStorage, Generic[MemoryT]):
 
     @property
     def memory(self) -> MemoryT:
-        """The memory; raises StateError after the transformer has been closed."""
+        """The memory; raises StateError before there is some, and after it was released."""
         if self.memory_provider is not None:
             return self.memory_provider()
         if self._memory is None:
+            self.require_allocated()
             raise StateError(f"the memory of {self.name} was released: make another transformer")
         return self._memory
 

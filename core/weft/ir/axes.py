@@ -11,7 +11,7 @@ import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, overload
 
 from weft.errors import AxesError, HostMemoryError, ImmutableError
 from weft.ir.lengths import Length, Symbol, product, substitute, symbol, symbols_of
@@ -73,9 +73,15 @@ class Axis:
         if self._frozen or not (self._name is None or AUTOMATIC_NAME.fullmatch(self._name)):
             raise AxesError(
                 f"the name of axis {self!r} is fixed: name an axis when it is made, as in "
-                f"make_axis(length, {name!r}), or rename those of a tensor with map_roles"
+                f"make_axis(length, {name!r}) or with axis.named({name!r}) before it is used; "
+                "map_roles renames the axes of a tensor"
             )
         self._name = _checked_name(name)
+
+    def named(self, name: str) -> Self:
+        """Set the name and return the axis itself; raises AxesError after the axis is used."""
+        self.name = name
+        return self
 
     @property
     def length(self) -> Any:
@@ -475,10 +481,27 @@ def positional_axes(shape: tuple[int, ...]) -> Axes:
     return Axes(Axis(length) for length in shape)
 
 
-def make_axis(length: int | Length | None = None, name: str | None = None) -> Axis:
-    """Return a named axis; without a name it is given a new one, ``Axis_0`` and so on."""
+def make_axis(
+    length: int | Length | None = None,
+    name: str | None = None,
+    *,
+    batch: bool = False,
+    recurrent: bool = False,
+) -> Axis:
+    """Return a named axis; without a name it is given a new one, ``Axis_0`` and so on.
+
+    The batch axis and the recurrent axis are what their names say: `batch` and `recurrent` give
+    these. Raises AxesError for another name beside them.
+    """
     if isinstance(length, str):
         raise AxesError(f"make_axis takes the length first: make_axis({name!r}, {length!r})")
+    for role, wanted in ((BATCH, batch), (RECURRENT, recurrent)):
+        if wanted and name not in (None, role):
+            raise AxesError(
+                f"the axis of this role is the one named {role!r}, not {name!r}: "
+                f"make_axis({length!r}, {role!r})"
+            )
+        name = role if wanted else name
     return Axis(length, f"Axis_{next(_auto_names)}" if name is None else name)
 
 

@@ -14,9 +14,9 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from weft.errors import ArgumentError, ImmutableError, NotPicklable, WeftError
+from weft.errors import ArgumentError, AxesError, ImmutableError, NotPicklable, WeftError
 from weft.ir import scope, traversal, upcalls
-from weft.ir.axes import Axes
+from weft.ir.axes import Axes, make_axes
 from weft.ir.dtypes import DType
 from weft.plugins.contributions import base_of
 from weft.plugins.entrypoints import OPS
@@ -55,6 +55,8 @@ class Op:
         The operands.
     name, metadata
         Annotations; see the properties.
+    axes
+        What the axes are to be; raises AxesError unless these follow from the operands.
     fields
         The attributes that the class declares, all of them.
 
@@ -117,6 +119,7 @@ class Op:
         *args: Op,
         name: str | None = None,
         metadata: dict[str, Any] | None = None,
+        axes: Any = None,
         **fields: Any,
     ) -> None:
         context = scope.current.get()
@@ -140,13 +143,15 @@ class Op:
         except WeftError as error:
             raise type(error)(self.explain(error.problem)) from None
         try:
-            axes, dtype = inferred
-            fits = axes.__class__ is Axes and (dtype is None or dtype.kind)
+            found, dtype = inferred
+            fits = found.__class__ is Axes and (dtype is None or dtype.kind)
         except (TypeError, ValueError, AttributeError):
             fits = False
         if not fits:
             raise self._refusal_of_inferred(inferred)
-        mine["axes"] = axes
+        if axes is not None:
+            self._require_axes(found, axes)
+        mine["axes"] = found
         mine["dtype"] = dtype
         if metadata is not None or context.metadata is not None:
             self.metadata = {**(context.metadata or {}), **_checked_metadata(metadata)}
@@ -173,6 +178,12 @@ class Op:
             if not isinstance(arg, Op):
                 problem = f"operands must be ops, not {arg!r}: wrap it with weft.as_op"
                 raise ArgumentError(self.explain(problem)) from None
+
+    def _require_axes(self, found: Axes, wanted: Any) -> None:
+        if found != make_axes(wanted):
+            problem = f"its axes are {found}, which follow from the operands, not {wanted}"
+            ways = "cast_axes gives dimensions other names, axes_with_order another order"
+            raise AxesError(self.explain(f"{problem}: {ways}, of the result or of an operand"))
 
     def _refusal_of_inferred(self, inferred: Any) -> ArgumentError:
         return ArgumentError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -110,10 +111,16 @@ class PrintOp(EffectOp):
 
     prefix: str | None
 
+    @property
+    def stream(self) -> TextIO:
+        """Where it prints: the standard output."""
+        return sys.stdout
+
     def perform(self, *values: Any) -> None:
         """Print the value, after the prefix."""
         (value,) = values
-        print(value if self.prefix is None else f"{self.prefix} {value}", flush=True)
+        text = value if self.prefix is None else f"{self.prefix} {value}"
+        print(text, file=self.stream, flush=True)
 
 
 class AssertOp(EffectOp):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from abc import ABC, abstractmethod
+from abc import ABC, ABCMeta, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -23,6 +22,7 @@ from weft.plugins import contributions
 from weft.plugins.blame import blaming, origin_of
 from weft.plugins.entrypoints import PASSES
 from weft.support.dispatch import ClassTable
+from weft.support.overrides import misfit
 from weft.support.quoting import file_name
 
 
@@ -37,6 +37,12 @@ class GraphPass(ABC):
         A pure function: the given graph and its ops are not modified.
         """
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        problem = misfit(cls, "weft")
+        if problem:
+            raise PassError(f"{problem}: a pass takes a graph and the target, and returns a graph")
+
     @property
     def name(self) -> str:
         """The name of the pass in listings and messages."""
@@ -44,34 +50,64 @@ class GraphPass(ABC):
 
 
 class OnType:
-    """Collects the visitors of a peephole pass: ``visit.on_type(AddOp)`` marks one."""
+    """Visitors of a peephole pass that share a name, each with the op class that it is for."""
 
     def __init__(self, table: tuple[tuple[type[Op], Callable[..., Any]], ...] = ()) -> None:
         self.table = table
 
     def on_type(self, *kinds: type[Op]) -> Callable[[Callable[..., Any]], OnType]:
         """Mark a method as the visitor of op classes and their subclasses."""
+        return lambda method: OnType(tuple((kind, method) for kind in kinds))
 
-        def mark(method: Callable[..., Any]) -> OnType:
-            # A second method of the same name would hide the first, so it takes that one's table.
-            earlier = sys._getframe(1).f_locals.get(method.__name__)
-            table = earlier.table if isinstance(earlier, OnType) else self.table
-            return OnType((*table, *((kind, method) for kind in kinds)))
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        """Return itself to a class and, to a pass, what visits an op by the nearest of these."""
+        return self if owner is None else partial(self._call, owner)
 
-        return mark
+    def _call(self, owner: Any, op: Op) -> Any:
+        visitor = ClassTable(self.table).nearest(type(op))
+        return None if visitor is None else visitor(owner, op)
 
 
 visit = OnType()
 """Marks visitors in the body of a peephole pass: ``@visit.on_type(AddOp)``."""
 
 
-class PeepholeGraphPass(GraphPass):
+class _PassBody(dict[str, Any]):
+    """The body of a peephole pass: visitors of one name add up, as overloads do."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "visit" and callable(value) and not isinstance(value, OnType):
+            value = OnType(((Op, value),))
+        earlier = self.get(name)
+        if isinstance(value, OnType) and isinstance(earlier, OnType):
+            value = OnType((*earlier.table, *value.table))
+        super().__setitem__(name, value)
+
+
+class _PassClass(ABCMeta):
+    """Collects the visitors of a class; a method called ``visit`` is that of every op."""
+
+    @classmethod
+    def __prepare__(cls, name: str, bases: tuple[type, ...], /, **options: Any) -> _PassBody:
+        return _PassBody()
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], body: Mapping[str, Any], /, **options: Any
+    ) -> Any:
+        collected = _PassBody()
+        for key, value in body.items():
+            collected[key] = value
+        return super().__new__(cls, name, bases, dict(collected), **options)
+
+
+class PeepholeGraphPass(GraphPass, metaclass=_PassClass):
     """A pass that rewrites one op at a time.
 
     Methods marked ``@visit.on_type(SomeOp)`` see every op of that class or a subclass, the nearest
-    class in the op's MRO winning; a subclass of the pass adds visitors or overrides those of its
-    parents. A visitor calls `replace_op`; the ops it makes are visited in turn, until nothing
-    changes. The operands of the op it sees have been rewritten already.
+    class in the op's MRO winning, and a plain method ``visit(self, op)`` every op that has no
+    other; a subclass of the pass adds visitors or overrides those of its parents. A visitor calls
+    `replace_op`; the ops it makes are visited in turn, until nothing changes. The operands of the
+    op it sees have been rewritten already.
     """
 
     bound: ClassVar[int] = 100
@@ -87,7 +123,12 @@ class PeepholeGraphPass(GraphPass):
             cls._visitors.update(marks.table)
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
-        """Visit every op, operands first."""
+        """Visit every op, operands first; raises PassError for anything but a captured graph."""
+        if not isinstance(graph, Graph):
+            raise PassError(
+                f"pass {self.name} takes a graph and a target, not {graph!r}: "
+                "do_pass(weft.capture(results, parameters), transformer.target)"
+            )
         return _PeepholeRun(self, target).run(graph)
 
     def replace_op(self, op: Op, replacement: Op) -> None:

@@ -54,7 +54,11 @@ class Computation:
         What records the launches of its programs; None for an ordinary computation.
     exchange
         What other ranks compare of its calls; None if they take no part.
+    uncompiled
+        What its `condition` is until it is compiled.
     """
+
+    uncompiled = "not compiled yet"
 
     def __init__(
         self,
@@ -366,7 +370,7 @@ class Computation:
         if self.transformer.closed:
             return "closed"
         if self.is_static:
-            return "not compiled yet" if self.executor == self._first_call else "compiled"
+            return self.uncompiled if self.executor == self._first_call else "compiled"
         count = len(self.programs)
         return f"compiled for {count} {'shape' if count == 1 else 'shapes'}"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.errors import StateError
 from weft.ir.description import TensorDescription
 
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 class DeviceBufferStorage(ABC):
     """A stretch of device memory that one or more tensors view.
 
-    Creating one allocates nothing: it is added to the transformer's ``device_buffers``; its
-    allocation is transformed into something callable, which `Transformer.allocate_storage` runs.
+    Creating one allocates nothing: it is added to the transformer's ``device_buffers``. With the
+    next program, or at `Transformer.initialize`, its allocation is transformed into something
+    callable, which `Transformer.allocate_storage` runs.
 
     Attributes
     ----------
@@ -42,6 +44,7 @@ class DeviceBufferStorage(ABC):
         self._tensors: dict[TensorDescription, DeviceTensor] = {}
         self.allocated = False
         transformer.device_buffers.add(self)
+        transformer.unallocated.add(self)
 
     def device_tensor(self, description: TensorDescription) -> DeviceTensor:
         """Return a tensor on this buffer; it can be used once the buffer is allocated."""
@@ -62,11 +65,21 @@ class DeviceBufferStorage(ABC):
         self.transformer.allocations.append(self.allocate_with_views)
 
     def allocate_with_views(self) -> None:
-        """Allocate the memory, zeroed, and attach the views to it."""
+        """Allocate the memory, zeroed, and attach the views to it; do nothing if there is some."""
+        if self.allocated:
+            return
         self.allocate()
         self.allocated = True
+        self.transformer.unallocated.discard(self)
         for tensor in self.views:
             tensor.attach()
+
+    def require_allocated(self) -> None:
+        """Raise StateError if there is no memory yet."""
+        if not self.allocated:
+            raise StateError(
+                f"the buffer {self.name} has no memory yet: transformer.initialize() allocates it"
+            )
 
     @abstractmethod
     def allocate(self) -> None:

@@ -26,6 +26,8 @@ class DeviceMemory(BackendInterface):
     ----------
     device_buffers
         Every device buffer, allocated or not.
+    unallocated
+        Those that have no memory yet.
     allocations
         Allocations that `allocate_storage` has not run yet.
     state_tensors
@@ -40,6 +42,7 @@ class DeviceMemory(BackendInterface):
 
     def __init__(self) -> None:
         self.device_buffers: OrderedSet[DeviceBufferStorage] = OrderedSet()
+        self.unallocated: OrderedSet[DeviceBufferStorage] = OrderedSet()
         self.allocations: list[Callable[[], None]] = []
         self.state_tensors: dict[Any, DeviceTensor] = {}
         self.initial_constants: dict[Any, Op] = {}
@@ -48,7 +51,7 @@ class DeviceMemory(BackendInterface):
 
     def forget_memory(self) -> None:
         """Release all buffers."""
-        self.device_buffers, self.allocations = OrderedSet(), []
+        self.device_buffers, self.unallocated, self.allocations = OrderedSet(), OrderedSet(), []
         self.state_tensors = {}
         self.arena = None
 
@@ -64,21 +67,20 @@ class DeviceMemory(BackendInterface):
             yield
         except BaseException:
             self.state_tensors, self.device_buffers, self.allocations = states, buffers, []
+            self.unallocated = OrderedSet(each for each in self.unallocated if each in buffers)
             self.arena = arena
             raise
 
     def transform_allocate(self, programs: Iterable[Program]) -> None:
-        """Create the buffers and tensors of programs, and the allocations of new buffers."""
-        known = OrderedSet(self.device_buffers)
+        """Create the buffers and tensors of programs, and the allocations of all new buffers."""
         for program in programs:
             self.initialize_tensor_descriptions(program)
         for state, op in self.initial_constants.items():
             if state not in self.state_tensors:
                 self._state_tensor(state, op.const.nbytes, op.axes)
         self.start_transform_allocate()
-        for storage in self.device_buffers:
-            if storage not in known:
-                storage.transform_allocate()
+        for storage in [each for each in self.unallocated if each in self.device_buffers]:
+            storage.transform_allocate()
         self.finish_transform_allocate()
 
     def initialize_tensor_descriptions(self, program: Program) -> None:

@@ -27,4 +27,5 @@ def initial_computation(
         made = Computation(transformer, [init_op], (), name)
     made.arguments.given.update(given)
     made.is_static = True
+    made.uncompiled = "initial values are set, compiled when called"
     return made

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from weft.cache.serialisation import Deserializer, Serializer
+from weft.errors import BackendError
 from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.plan.plan import Step
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.program import Program
+from weft.support.overrides import misfit
 
 
 class BackendInterface(ABC):
@@ -26,6 +28,12 @@ class BackendInterface(ABC):
     """Whether programs without state may run in several threads at once."""
     survives_fork: ClassVar[bool] = True
     """Whether memory and code can be used in a forked process; else they are not even released."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        problem = misfit(cls, "weft")
+        if problem:
+            raise BackendError(f"{problem}: weft calls it with these, by position")
 
     @classmethod
     def probe(cls) -> tuple[str | None, str]:

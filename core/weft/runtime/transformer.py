@@ -250,6 +250,16 @@ class Transformer(DeviceMemory):
         with self.state_lock:
             return self.pipeline.passes
 
+    @graph_passes.setter
+    def graph_passes(self, passes: Iterable[str | GraphPass]) -> None:
+        """Run these instead, as with ``passes=``, on what is compiled from now on."""
+        self.require_open()
+        if not isinstance(passes, Iterable):
+            raise ArgumentError(f"graph_passes is a list of names and passes, not {passes!r}")
+        pipeline = Pipeline(passes)
+        with self.state_lock:
+            self.pipeline = pipeline
+
     def register_graph_pass(self, graph_pass: GraphPass, position: int | None = None) -> None:
         """Add a pass at the end of the pipeline, or at a position.
 
@@ -292,6 +302,7 @@ class Transformer(DeviceMemory):
         failures: dict[Program, Exception] = {}
         with self.state_lock, gc_paused():
             if self.initialized and not self._pending:
+                self._allocate_new_buffers()
                 return {}
             self.require_open()
             while (batch := self._next_batch(wanted)) or not self.initialized:
@@ -313,6 +324,13 @@ class Transformer(DeviceMemory):
         shared = [each for each in self._pending if is_shared(each[1], self.state_tensors)]
         alone = [each for each in self._pending if each not in shared]
         return alone or [each for each in shared if each[1] in wanted][:1]
+
+    def _allocate_new_buffers(self) -> None:
+        """Allocate buffers that were made by hand after the last program."""
+        if self.unallocated:
+            with self.memory_restored_on_error():
+                self.transform_allocate(())
+                self.allocate(())
 
     def _compile_isolated(
         self,

@@ -10,7 +10,9 @@ from types import FrameType
 
 Location = tuple[str, int]
 
-_internal_roots = {"weft": True, "contextlib": True, "copy": True, "functools": True}
+_internal_roots = {
+    "weft": True, "abc": True, "contextlib": True, "copy": True, "functools": True
+}  # fmt: skip
 """By top-level package, whether it is weft's or a plugin's, or calls back what it was given."""
 plugin_packages: list[Callable[[str], bool]] = []
 """Say whether a top-level package holds an installed plugin; `weft.plugins` adds to it."""

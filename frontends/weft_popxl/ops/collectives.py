@@ -20,7 +20,8 @@ from weft_popxl.arguments import axis_of, flag, one_of, text
 from weft_popxl.building import apply, change
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import refuse_value
-from weft_popxl.replicas import ReplicaGrouping, ranks_of
+from weft_popxl.replica_grouping import ReplicaGrouping
+from weft_popxl.replicas import ranks_of
 from weft_popxl.tensor import Tensor
 
 __all__ = [

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 import weft
 from weft import TensorOp
+from weft.ops.control import PrintOp
 from weft.ops.movement import IdentityOp
 from weft_popxl import dtypes
 from weft_popxl.arguments import flag, one_of, real, text
@@ -64,11 +66,15 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
 
 
 def init(
-    shape: Iterable[int], dtype: Any, name: str | None = None, init_type: str = "zero"
+    shape: Iterable[int],
+    dtype: Any,
+    name: str | None = None,
+    init_type: str = "zero",
+    meta_shape: Iterable[int] | None = None,
 ) -> Tensor:
     """Return zeros; ``undef`` leaves the value undefined, but gives zeros as well.
 
-    Raises ValueError for another `init_type`.
+    `meta_shape` has no effect. Raises ValueError for another `init_type`.
     """
     one_of("init_type", init_type, ("zero", "undef"))
     wanted, lengths = dtypes.dtype.as_dtype(dtype).as_numpy(), checked_shape(shape)
@@ -103,9 +109,9 @@ def print_tensor(
 ) -> Tensor:
     """Return t, and print it whenever it is computed, under a title, by default ``print_<name>``.
 
-    `print_gradient` prints the gradient of t whenever that is computed, as ``<title>_gradient``.
-    With `print_self` false t itself is not printed. The formatting arguments have no effect: the
-    format is NumPy's.
+    It is printed on the standard error. `print_gradient` prints the gradient of t whenever that is
+    computed, as ``<title>_gradient``. With `print_self` false t itself is not printed. The
+    formatting arguments have no effect: the format is NumPy's.
     """
     t = as_tensor(t)
     title = f"print_{t.name}" if title is None else text("print_tensor: the title", title)
@@ -114,10 +120,19 @@ def print_tensor(
 
     def function(x: TensorOp) -> Any:
         x = PrintGradientOp(x, prefix=f"{title}_gradient") if prints_gradient else x
-        return weft.print_op(x, prefix=title) if prints_self else x
+        return PrintTensorOp(x, prefix=title) if prints_self else x
 
     made: Tensor = apply("print_tensor", function, t)
     return made
+
+
+class PrintTensorOp(PrintOp):
+    """The operand, printed on the standard error whenever it is computed."""
+
+    @property
+    def stream(self) -> TextIO:
+        """The standard error."""
+        return sys.stderr
 
 
 class PrintGradientOp(IdentityOp):
@@ -133,4 +148,4 @@ class PrintGradientOp(IdentityOp):
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[TensorOp, ...]:
         """Print the adjoint."""
-        return (weft.print_op(delta, prefix=self.prefix),)
+        return (PrintTensorOp(delta, prefix=self.prefix),)

@@ -191,9 +191,10 @@ def _sliced(kind: str, t: Tensor, slices: Sequence[Any]) -> Tensor:
 
 
 def subsample(t: Tensor, strides: Numbers) -> Tensor:
-    """Return every n-th element along each axis; a single number is the stride of the first axis.
+    """Return every n-th element along each axis, from a stride for each of the first axes.
 
-    Raises ValueError for another number of strides than axes.
+    Along the other axes all elements are kept; a number is the stride of the first axis. Raises
+    ValueError for more strides than axes, and for strides below 1.
     """
     t = as_tensor(t)
     return _sliced("subsample", t, _steps("subsample", t, strides))
@@ -207,12 +208,9 @@ def subsample_(t: Tensor, strides: Numbers) -> Tensor:
 
 def _steps(kind: str, t: Tensor, strides: Numbers) -> list[builtins.slice]:
     what = f"{kind}: a stride"
-    if isinstance(strides, Iterable):
-        steps = wholes(what, strides, least=1)
-    else:
-        steps = [whole(what, strides, least=1), *(1,) * (t.rank - 1)]
-    if len(steps) != t.rank:
-        refuse_value(f"{kind} takes one stride for each axis of {t!r}, not {steps}")
+    steps = wholes(what, strides if isinstance(strides, Iterable) else [strides], least=1)
+    if len(steps) > t.rank:
+        refuse_value(f"{kind} takes a stride for each axis of {t!r} at most, not {steps}")
     return [builtins.slice(None, None, step) for step in steps]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from weft_popxl.ops.elementwise import matching
 from weft_popxl.tensor import Tensor
 
 __all__ = [
+    "PadType",
     "average_pool",
     "batch_norm_inference",
     "conv",
@@ -116,6 +117,9 @@ def _padding(kind: str, padding: Sequence[int], spatial: int) -> list[tuple[int,
     return list(zip(given[:spatial], given[spatial:], strict=True))
 
 
+PadType = Literal["not_set", "same_upper", "same_lower", "valid"]
+"""How `conv`, `conv_transpose` and the poolings are padded."""
+
 _CHOSEN = {"same_lower": "same_lower", "same_upper": "same", "valid": "valid"}
 
 
@@ -168,10 +172,10 @@ def conv_transpose(
     """Return the transposed convolution of images (N, C, …) with filters (C, O / groups, …).
 
     Each spatial axis has ``(n - 1) * stride + output_padding + (kernel - 1) * dilation + 1``
-    elements, less the padding. `output_shape`, its spatial lengths, determines the padding instead,
-    as in ONNX: the larger half is after the images for ``same_upper``, and otherwise before. So do
-    ``same_upper`` and ``same_lower``, for n times the stride. The last three arguments have no
-    effect.
+    elements, less the padding. `output_shape`, of the result or of its spatial axes only,
+    determines the padding instead, as in ONNX: the larger half is after the images for
+    ``same_upper``, and otherwise before. So do ``same_upper`` and ``same_lower``, for n times the
+    stride. The last three arguments have no effect.
     """
     images, filters = matching("conv_transpose", t, weight)
     spatial = images.rank - 2
@@ -180,11 +184,19 @@ def conv_transpose(
     chosen = one_of("conv_transpose: pad_type", pad_type, [*_CHOSEN, "not_set"])
     extra = wholes("conv_transpose: output_padding", output_padding, least=0) or [0] * spatial
     wanted = wholes("conv_transpose: output_shape", output_shape, least=1)
+    of_all = wanted[:-spatial] if len(wanted) == images.rank else []
+    wanted = wanted[len(of_all) :]
     lists = [steps, gaps, extra, *([wanted] if wanted else [])]
     if filters.rank != images.rank or any(len(each) != spatial for each in lists):
         raise popart_exception(
             f"conv_transpose takes filters of the rank of {images!r}, not {filters!r}, and one "
             f"number for each of its {spatial} spatial axes, not {lists}"
+        )
+    count = whole("conv_transpose: groups", groups, least=1)
+    if of_all and of_all != [images.shape[0], filters.shape[1] * count]:
+        raise popart_exception(
+            f"conv_transpose: the output has {images.shape[0]} images of "
+            f"{filters.shape[1] * count} channels, not an output_shape of {list(output_shape)}"
         )
     if not wanted and chosen.startswith("same"):
         wanted = [n * step for n, step in zip(images.shape[2:], steps, strict=True)]
@@ -203,7 +215,7 @@ def conv_transpose(
     options = {
         "stride": steps,
         "dilation": gaps,
-        "groups": whole("conv_transpose: groups", groups, least=1),
+        "groups": count,
         "output_padding": extra,
     }
 

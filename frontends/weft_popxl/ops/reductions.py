@@ -22,6 +22,7 @@ __all__ = [
     "histogram",
     "l1",
     "l2",
+    "lamb_square",
     "logsum",
     "logsumexp",
     "max",
@@ -154,12 +155,31 @@ def cumsum(t: Tensor, dim: int = 0) -> Tensor:
     return made
 
 
+def lamb_square(t: Tensor) -> Tensor:
+    """Return the sum of the squares of all elements, as float32, or float64 for float64.
+
+    `var_updates.adam_var_update` takes those of a weight and of a step (You et al., 2019).
+    """
+
+    def function(x: TensorOp) -> Any:
+        return weft.sum(weft.square(weft.cast(x, weft.promote(x.dtype, weft.float32))), axis=None)
+
+    made: Tensor = apply("lamb_square", function, as_tensor(t))
+    return made
+
+
 def topk(
-    t: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True
+    t: Tensor,
+    k: int,
+    axis: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    available_memory_proportion: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the k largest or smallest elements along an axis, sorted, and their int32 indices.
 
     The largest are in descending order, the smallest in ascending, whatever `sorted` says.
+    `available_memory_proportion` has no effect.
     """
     t = as_tensor(t)
     place, count = axis_of("topk", t, axis), whole("topk: k", k, least=0)

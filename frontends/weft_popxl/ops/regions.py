@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import weft
 from weft_popxl import dtypes
 from weft_popxl.arguments import one_of, real, several, whole, wholes
@@ -32,12 +34,13 @@ def interpolate(
     nearest_mode: str = "round_prefer_floor",
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Tensor:
-    """Return t with each axis resized by a scale factor >= 1.
+    """Return t with each axis resized by a scale factor, a positive number.
 
-    An axis of n elements gets floor(n * factor). `mode` is ``nearest``, ``linear`` or ``cubic``;
-    `nearest_mode`, for the first only, is ``round_prefer_floor``, ``round_prefer_ceil``, ``floor``
-    or ``ceil``. `coordinate_transformation_mode` is ``half_pixel``, ``pytorch_half_pixel``,
-    ``align_corners`` or ``asymmetric``. Raises ValueError for any other value.
+    An axis of n elements gets floor(n * factor), and at least one. `mode` is ``nearest``,
+    ``linear`` or ``cubic``; `nearest_mode`, for the first only, is ``round_prefer_floor``,
+    ``round_prefer_ceil``, ``floor`` or ``ceil``. `coordinate_transformation_mode` is
+    ``half_pixel``, ``pytorch_half_pixel``, ``align_corners`` or ``asymmetric``. Raises ValueError
+    for any other value.
     """
     t = as_tensor(t)
     rounding = _ROUNDINGS[one_of("interpolate: nearest_mode", nearest_mode, list(_ROUNDINGS))]
@@ -52,10 +55,11 @@ def interpolate(
     }
     given = several("interpolate: scale_factor", scale_factor)
     factors = [real("interpolate: a scale factor", factor) for factor in given]
-    if len(factors) != t.rank or not all(factor >= 1 for factor in factors):
+    lengths = zip(t.shape, factors, strict=False)
+    if len(factors) != t.rank or not all(1 <= n * factor < np.inf for n, factor in lengths if n):
         refuse_value(
-            f"interpolate takes a scale factor >= 1 for each of the {t.rank} axes of {t!r}, "
-            f"not {factors}"
+            f"interpolate takes a positive scale factor for each of the {t.rank} axes of {t!r}, "
+            f"which leaves at least one element, not {factors}"
         )
     axes = [axis for axis, factor in enumerate(factors) if factor != 1]
     scales = [factors[axis] for axis in axes]

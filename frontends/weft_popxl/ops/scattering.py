@@ -110,6 +110,7 @@ def scatter_reduce(
     axis: int = 0,
     axis_size: int | None = None,
     available_memory_proportion: float | None = None,
+    enable_index_broadcast: bool = True,
 ) -> Tensor:
     """Return the reduction of elements with equal indices along an axis.
 
@@ -117,8 +118,8 @@ def scatter_reduce(
     has the length `axis_size` along the axis and is initialised to `initial_values`, by default the
     identity element; without elements it is then 0, and 1 for ``mul``. Indices have the shape of
     `data`, with 1 in the place of some lengths, or are a vector with an index for each slice of
-    `data` along the axis. `available_memory_proportion` has no effect. Raises ValueError for
-    another reduction.
+    `data` along the axis. `available_memory_proportion` and `enable_index_broadcast` have no
+    effect. Raises ValueError for another reduction.
     """
     data = as_tensor(data)
     how = _WAYS[one_of("scatter_reduce: the reduction", reduction, list(_WAYS))]

@@ -111,6 +111,27 @@ def test_a_name_can_be_given_until_the_axis_is_used():
         make_axes([used, axis]).flatten().axes = made
 
 
+def test_named_gives_a_name_as_setting_it_does():
+    axis = make_axis(4)
+    assert axis.named("Q") is axis
+    assert axis == Axis(4, "Q")
+    assert make_axis(None).named("N").is_batch
+    assert Axis(3).named("C").is_channel
+    with pytest.raises(AxesError, match=r"is fixed: .*axis.named\('R'\).*map_roles"):
+        axis.named("R")
+    with pytest.raises(AxesError, match="must be text"):
+        make_axis(4).named(3)
+
+
+def test_the_batch_axis_and_the_recurrent_axis_can_be_asked_for():
+    assert make_axis(4, batch=True) == make_axis(4, "N", batch=True) == Axis(4, "N")
+    assert make_axis(4, recurrent=True) == make_axis(4, "REC", recurrent=True) == Axis(4, "REC")
+    assert make_axis(4, "C", batch=False).is_channel
+    for options in ({"name": "C", "batch": True}, {"batch": True, "recurrent": True}):
+        with pytest.raises(AxesError, match=r"make_axis\(4, '(N|REC)'\)"):
+            make_axis(4, **options)
+
+
 def test_axes_are_made_from_all_that_make_axes_takes():
     for items in ((2, 3), [2, 3], 3, H, (H, W), ((H, W),), np.int64(3), ()):
         assert Axes(items) == make_axes(items)

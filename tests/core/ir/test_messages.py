@@ -52,6 +52,16 @@ NO_VALUE = ("no value before it is computed",)
 AXES = weft.make_axes((2,))
 
 MISTAKES = {
+    "axes of an op in another order": Case(
+        lambda: weft.ops.TanhOp(x(H, W), axes=(W, H)),
+        AxesError,
+        ("Axes(H=2, W=3)", "follow from the operands", "axes_with_order", "cast_axes"),
+    ),
+    "axes of an op of another name": Case(
+        lambda: weft.ops.AddOp(x(H), x(H), axes=weft.make_axis(2, "C")),
+        AxesError,
+        ("Axes(H=2)", "C=2", "cast_axes"),
+    ),
     # operators and functions
     "where of ==": Case(
         lambda: weft.where(x(2) == 2, x(2), 0), ArgumentError, ("value False", "weft.equal")
@@ -186,6 +196,12 @@ MISTAKES = {
         ArgumentError, ("'numpy' has no option 'fastmath'", "mean 'fast_math'", "passes"),
     ),
 }  # fmt: skip
+
+
+def test_the_axes_of_an_op_can_be_stated_if_they_are_right():
+    for axes in ((H, W), weft.make_axes((H, W)), None):
+        assert weft.ops.TanhOp(x(H, W), axes=axes).axes == weft.make_axes((H, W))
+    assert FieldOp(x(2), k=3, axes=2).axes == weft.make_axes(2)
 
 
 @pytest.mark.parametrize("case", MISTAKES)

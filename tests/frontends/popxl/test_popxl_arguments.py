@@ -93,7 +93,7 @@ FACTORS = given(scale="two", bias="two", mean="two", var="two")
 OPS: dict[str, Arguments] = {
     **spread(
         "abs ceil cos cosh detach detach_ exp exp_ flatten flatten_ floor gelu gelu_ geluerf "
-        "geluerf_ isfinite isinf isnan log log2 logical_not negate relu relu_ round "
+        "geluerf_ isfinite isinf isnan lamb_square log log2 logical_not negate relu relu_ round "
         "sigmoid sign sin sinh sqrt swish swish_ tan tanh accumulator_zero_",
         t="x",
     ),
@@ -363,14 +363,20 @@ OTHERS: dict[str, tuple[Callable[..., Any], Arguments]] = {
     ),
     "name_scope": (in_scope, given(name=named("n"))),
     "ipu": (on_ipu, given(number=1)),
-    "in_sequence": (popxl.in_sequence, given(enabled=True)),
+    "in_sequence": (popxl.in_sequence, given(mode=True)),
     "TensorSpec": (popxl.TensorSpec, given(shape=(2,), dtype=FLOAT, meta_shape=())),
-    "as_dtype": (popxl.dtype.as_dtype, given(value=named("int8"))),
+    "as_dtype": (popxl.dtype.as_dtype, given(type_value=named("int8"))),
     "Ir": (popxl.Ir, given(replication=1)),
     "replica_grouping": (
         lambda owner, stride, group_size: owner.replica_grouping(stride, group_size),
         given(owner="ir", stride=1, group_size=1),
     ),
+    "replica_grouping_from_assignments": (
+        lambda owner, assignment: owner.replica_grouping_from_assignments(assignment),
+        given(owner="ir", assignment=[0]),
+    ),
+    "uint64_to_two_uint32": (popxl.random_seed.uint64_to_two_uint32, given(num=3)),
+    "two_uint32_to_uint64": (popxl.random_seed.two_uint32_to_uint64, given(a=1, b=2)),
     "Session": (
         session,
         given(ir="ir", device_desc=named("cpu"), weights_to_host_on_exit=True),
@@ -446,7 +452,7 @@ def functions() -> Iterator[Any]:
 
 def test_the_table_has_every_op() -> None:
     infos = {"CallSiteInfo", "ConditionalInfo", "RepeatInfo"}
-    elsewhere = {*infos, "collectives", "var_updates", *VARIADIC}
+    elsewhere = {*infos, "PadType", "collectives", "var_updates", *VARIADIC}
     assert set(OPS) == {name for family in FAMILIES for name in family.__all__} - elsewhere
 
 
@@ -646,15 +652,16 @@ def test_whole_floats_are_integers() -> None:
     assert all(value.dtype == np.int32 for value in found)
 
 
-def test_subsample_takes_a_stride_for_each_axis_or_one_for_the_first() -> None:
+def test_subsample_takes_strides_for_the_first_axes() -> None:
     h = home()
     with h.main:
         x = popxl.variable(np.ones((4, 3)))
-        assert ops.subsample(x, 2).shape == (2, 3)
-        assert ops.subsample_(x, 3).shape == (2, 3)
-        for strides in ([2], [2, 1, 1]):
-            with pytest.raises(ValueError, match="one stride for each axis"):
-                ops.subsample(x, strides)
+        for strides, shape in ((2, (2, 3)), ([2], (2, 3)), ([], (4, 3)), ([3, 2], (2, 2))):
+            assert ops.subsample(x, strides).shape == shape
+            assert ops.subsample_(x, strides).shape == shape
+        for wrong in ([2, 1, 1], -2, [1, 0]):
+            with pytest.raises(ValueError, match="stride"):
+                ops.subsample(x, wrong)
 
 
 @pytest.mark.parametrize("device", ["ipu", "", "NumPy"])

@@ -83,7 +83,7 @@ GROUPINGS = {
     (1, 4): ("00001111", "01230123"),
     (2, None): ("01010101", "00112233"),
     (4, 2): ("01230123", "00001111"),
-    (2, 2): ("01012323", None),
+    (2, 2): ("01012323", "00110011"),
 }
 
 
@@ -94,12 +94,54 @@ def test_groups_of_replicas(stride: int, size: int | None) -> None:
     assert "".join(map(str, grouping.assignment)) == groups
     assert grouping.num_groups == len(set(groups))
     assert grouping.num_groups * grouping.group_size == grouping.num_replicas == 8
-    if transposed is None:
-        with pytest.raises(ValueError, match="has no constant stride"):
-            grouping.transpose()
+    assert grouping.stride == (stride if grouping.group_size > 1 else 1)
+    assert grouping.is_const
+    assert "".join(map(str, grouping.transpose().assignment)) == transposed
+    assert grouping.transpose().transpose() == grouping
+
+
+@pytest.mark.parametrize(
+    ("groups", "stride", "transposed"),
+    [
+        ("0000", 1, "0123"), ("0123", 1, "0000"), ("0101", 2, "0011"), ("012012", 3, "000111"),
+        ("00110011", None, "01012323"), ("0110", None, "0011"), ("010011", None, "001212"),
+        ("01010011", None, "00112323"),
+    ],
+)  # fmt: skip
+def test_groups_from_assignments(groups: str, stride: int | None, transposed: str) -> None:
+    ir = popxl.Ir(replication=len(groups))
+    grouping = ir.replica_grouping_from_assignments(map(int, groups))
+    assert "".join(map(str, grouping.assignment)) == groups
+    assert grouping.num_groups * grouping.group_size == grouping.num_replicas == len(groups)
+    assert "".join(map(str, grouping.transpose().assignment)) == transposed
+    assert grouping.is_const == (stride is not None)
+    if stride is None:
+        with pytest.raises(NotImplementedError, match="has no constant stride"):
+            _ = grouping.stride
     else:
-        assert "".join(map(str, grouping.transpose().assignment)) == transposed
-        assert grouping.transpose().transpose() == grouping
+        assert grouping.stride == stride
+        assert grouping == ir.replica_grouping(stride, grouping.group_size)
+
+
+@pytest.mark.parametrize("groups", ["0", "00000", "0010", "1100", "0022", ""])
+def test_assignments_of_other_groups_are_refused(groups: str) -> None:
+    with pytest.raises(ValueError, match="replica_grouping"):
+        popxl.Ir(replication=4).replica_grouping_from_assignments([int(each) for each in groups])
+
+
+def test_variables_know_their_shape_on_host_and_replica() -> None:
+    ir = popxl.Ir(replication=4)
+    pairs = ir.replica_grouping_from_assignments([0, 1, 1, 0])
+    with ir.main_graph:
+        shared = popxl.variable(np.ones((2, 3)))
+        paired = popxl.variable(
+            np.ones((2, 3)), replica_grouping=pairs, retrieval_mode="all_replicas"
+        )
+        with pytest.raises(ValueError, match="retrieval_mode must be 'one_per_group'"):
+            popxl.variable(1.0, retrieval_mode="all")
+    assert (shared.shape_on_host, shared.shape_on_replica) == ((2, 3), (2, 3))
+    assert (paired.shape_on_host, paired.shape_on_replica, paired.shape) == ((2, 3), (3,), (3,))
+    assert (shared.retrieval_mode, paired.retrieval_mode) == ("one_per_group", "all_replicas")
 
 
 @pytest.mark.parametrize(("stride", "size"), [(3, None), (1, 3), (2, 8), (16, 1), (0, 1), (1, 0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -497,13 +498,28 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
     "levels": (ValueError, "histogram takes levels", lambda h: ops.histogram(h.v, [1.0, 1.0])),
     "scale factors": (
         ValueError,
-        "interpolate takes a scale factor",
+        "interpolate takes a positive scale factor",
         lambda h: ops.interpolate(h.v, (1.0, 2.0)),
     ),
-    "scale factor below 1": (
-        ValueError,
-        "interpolate takes a scale factor",
-        lambda h: ops.interpolate(h.v, (0.5,)),
+    **{
+        f"scale factor {factor}": (
+            ValueError,
+            "interpolate takes a positive scale factor",
+            lambda h, factor=factor: ops.interpolate(h.v, (factor,)),
+        )
+        for factor in (0, -1.0, 0.1, math.nan, math.inf, 1e308)
+    },
+    "an output of other images": (
+        popart,
+        r"has 2 images of 3 channels, not an output_shape of \[1, 3, 4\]",
+        lambda h: ops.conv_transpose(
+            ops.init((2, 2, 3), popxl.float32),
+            ops.init((2, 3, 2), popxl.float32),
+            (1,),
+            (0, 0),
+            (1,),
+            output_shape=[1, 3, 4],
+        ),
     ),
     "crop and resize": (
         ValueError,

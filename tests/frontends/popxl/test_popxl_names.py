@@ -3,80 +3,141 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from popxl_programs import results
+from popxl_programs import results, stored
+from popxl_signatures import HINTS, MEMBERS, SIGNATURES
+from test_popxl_arguments import OPS, home
 
 import weft
 import weft_popxl as popxl
 from weft_popxl import ops, transforms
 
-SIGNATURES = {
-    "topk": "t k axis largest sorted",
-    "pow": "t e",
-    "greater": "input other",
-    "identity": "t output_name",
-    "gather": "t indices axis available_memory_proportion zero_OOR",
-    "scatter": "t indices values axis available_memory_proportion",
-    "scatter_reduce": (
-        "data indices reduction initial_values axis axis_size available_memory_proportion"
-    ),
-    "max_pool": (
-        "t kernel_size stride padding out_pads dilation in_dilations auto_pad ceil_mode "
-        "storage_order"
-    ),
-    "average_pool": (
-        "t kernel_size stride padding out_pads dilation in_dilations auto_pad ceil_mode"
-    ),
-    "conv": (
-        "t weight stride padding dilation groups pad_type available_memory_proportions "
-        "partials_types enable_conv_dithering"
-    ),
-    "matmul": "lhs rhs available_memory_proportion output_type partials_type",
-    "batch_norm_inference": "t scale bias mean var epsilon momentum",
-    "print_tensor": (
-        "t title print_self print_gradient summarise_threshold edge_items max_line_width digits "
-        "float_format separator open_bracket close_bracket"
-    ),
-    "dynamic_update": "t index t_update axes sizes no_overlap",
-    "call_with_info": "graph inputs inputs_dict check_inputs",
-    "repeat_with_info": "graph repeat_count inputs inputs_dict check_inputs",
-    "conditional_with_info": (
-        "cond then_branch else_branch then_inputs else_inputs then_inputs_dict else_inputs_dict "
-        "check_inputs"
-    ),
-    "maximum": "ts",
-    "subsample": "t strides",
-    "split_random_seed": "seed n",
-    "argmax": "t dim keepdim",
-    "increment_mod": "t increment modulus",
-    "clamp": "t min max",
-    "collectives.replica_sharded_slice": "t group",
-    "collectives.replicated_all_gather": "t axis group output_shape",
-    "collectives.replicated_all_reduce": "t op group",
-    "collectives.replicated_all_reduce_": "t op group",
-    "collectives.replicated_all_reduce_identical_grad_inputs": "t op group",
-    "collectives.replicated_all_reduce_identical_inputs": "t op group",
-    "collectives.replicated_reduce_scatter": (
-        "t op group configure_output_for_replicated_tensor_sharding"
-    ),
-    "collectives.replicated_slice": "t axis group",
-    "var_updates.adam_var_update": "t x r1 r2 learning_rate max_weight_norm",
-    "var_updates.accumulate_": "t X f",
+PAGE = (Path(__file__).parents[3] / "docs" / "popxl.md").read_text()
+
+
+def thing(name: str) -> Any:
+    """Return what has a dotted name in `weft_popxl`; raises AttributeError."""
+    found: Any = popxl
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def parameters_of(function: Any) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
+
+
+def misfits(mine: list[inspect.Parameter], wanted: list[inspect.Parameter]) -> list[str]:
+    """Return the parameters of PopXL's that are others here, and ours that a call must give."""
+    found = []
+    for place, other in enumerate(wanted):
+        own = mine[place] if place < len(mine) else None
+        same = own is not None and (own.name, own.kind) == (other.name, other.kind)
+        if not same or other.default not in (other.empty, own.default):
+            found.append(f"{other} is {own}")
+    more = mine[len(wanted) :]
+    return found + [f"{each} is needed" for each in more if each.default is each.empty]
+
+
+@pytest.mark.parametrize("line", SIGNATURES, ids=lambda line: line.partition("(")[0])
+def test_parameters_have_popxls_names_order_and_defaults(line: str) -> None:
+    name, _, rest = line.partition("(")
+    wanted = parameters_of(eval(f"lambda {rest[:-1]}: None", {"popxl": popxl}))
+    function = thing(name)
+    assert misfits(parameters_of(function), wanted) == []
+
+
+NEARLY: dict[str, Callable[..., Any]] = {
+    "another name": lambda x, axes=0: None,
+    "another order": lambda axis, t: None,
+    "another default": lambda t, axis=1: None,
+    "keyword-only": lambda t, *, axis=0: None,
+    "one less": lambda t: None,
+    "one more that is needed": lambda t, axis=0, *, more: None,
 }
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_parameters_have_popxls_names_and_order(name: str) -> None:
-    function: Any = ops
-    for part in name.split("."):
-        function = getattr(function, part)
-    assert [*inspect.signature(function).parameters] == SIGNATURES[name].split()
+@pytest.mark.parametrize("function", NEARLY.values(), ids=NEARLY)
+def test_signatures_that_differ_are_noticed(function: Callable[..., Any]) -> None:
+    def wanted(t: Any, axis: int = 0) -> None: ...
+
+    def fits(t: Any, axis: int = 0, *, hint: Any = None) -> None: ...
+
+    assert misfits(parameters_of(function), parameters_of(wanted))
+    assert misfits(parameters_of(fits), parameters_of(wanted)) == []
+
+
+def test_what_is_not_here_stands_on_the_page() -> None:
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x, context = popxl.variable(1.0), popxl.context.get_current_context()
+    of_classes: dict[str, Any] = {"popxl": popxl, "context": context, "dtype": popxl.float32}
+    of_classes |= {"Ir": ir, "Graph": ir.main_graph, "Session": popxl.Session(ir)}
+    of_classes |= {"Tensor": x, "Variable": x, "ReplicaGrouping": ir.replica_grouping()}
+    absent = []
+    for owner, names in MEMBERS.items():
+        has = {*dir(of_classes[owner] if owner in of_classes else thing(owner))}
+        prefix = "" if owner == "popxl" else f"{owner}."
+        absent += [prefix + name for name in names.split() if name not in has]
+    (said,) = re.findall(r"^Not there: (.*)$", PAGE, re.MULTILINE)
+    assert sorted(re.findall(r"`([\w.]+)`", said)) == sorted(absent)
+
+
+HINTED = {
+    f"{owner}.{name}": hints
+    for owner, home_of in (("popxl", popxl), ("ops", ops), ("ops.collectives", ops.collectives))
+    for name, function in sorted(vars(home_of).items())
+    if inspect.isfunction(function) and not name.startswith("_")
+    and (hints := sorted({*inspect.signature(function).parameters} & {*HINTS}))
+}  # fmt: skip
+
+
+def test_every_hint_is_taken_somewhere_and_stands_on_the_page() -> None:
+    assert {hint for hints in HINTED.values() for hint in hints} == {*HINTS}
+    (said,) = re.findall(r"^Where PopXL has hints (.*)$", PAGE, re.MULTILINE)
+    assert [hint for hint in HINTS if f"`{hint}`" not in said] == []
+    assert len(HINTED) > 20
+
+
+DIRECT: dict[str, Callable[..., Any]] = {
+    "popxl.constant": lambda **hints: popxl.constant([1.0, 2.0], **hints),
+    "popxl.variable": lambda **hints: popxl.variable([1.0, 2.0], **hints),
+    "popxl.graph_input": lambda **hints: popxl.graph_input((2,), popxl.float32, **hints),
+    "popxl.h2d_stream": lambda **hints: popxl.h2d_stream((2,), popxl.float32, **hints),
+    "popxl.d2h_stream": lambda **hints: popxl.d2h_stream((2,), popxl.float32, **hints),
+}
+
+
+@pytest.mark.parametrize("name", HINTED)
+def test_a_hint_changes_nothing(name: str) -> None:
+    hints = {hint: HINTS[hint] for hint in HINTED[name]}
+    h = home()
+
+    def made(**more: Any) -> Any:
+        if name in DIRECT:
+            return DIRECT[name](**more)
+        arguments = {key: value(h) for key, value in OPS[name.rpartition(".")[2]].items()}
+        returned = thing(name)(**{k: v for k, v in arguments.items() if k not in hints}, **more)
+        return getattr(returned, "outputs", returned)
+
+    with h.main, popxl.in_sequence():
+        both = [made(), made(**hints)]
+        if name in ("popxl.graph_input", "popxl.h2d_stream", "popxl.d2h_stream"):
+            assert both[0].spec == both[1].spec
+            return
+        streams = [stored(each if isinstance(each, tuple) else (each,)) for each in both]
+    with popxl.Session(h.ir) as session:
+        found = session.run()
+    for bare, hinted in zip(*streams, strict=True):
+        np.testing.assert_array_equal(found[bare], found[hinted])
 
 
 def test_aliases() -> None:

@@ -1,0 +1,153 @@
+"""Buffers and pipelines that a user or the class of a backend makes by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import ArgumentError, BackendError, StateError
+from weft.ir.description import contiguous
+
+PLACE = contiguous((3, 4), np.dtype("float32"))
+
+
+def buffer(transformer, name="mine"):
+    storage = transformer.device_buffer_storage(48, name)
+    return storage, storage.device_tensor(PLACE)
+
+
+def works(storage, tensor):
+    assert storage.allocated
+    assert not tensor.get().any()
+    tensor[...] = np.arange(12).reshape(3, 4)
+    assert tensor[1, ::2].tolist() == [4, 6]
+
+
+def test_a_buffer_is_allocated_by_whatever_comes_next(backend):
+    x = weft.placeholder((2,))
+    with weft.make_transformer(backend) as transformer:
+        early = buffer(transformer)
+        transformer.initialize()
+        works(*early)
+        later = buffer(transformer)
+        transformer.initialize()
+        works(*later)
+        with_program = buffer(transformer)
+        transformer.computation(weft.tanh(x), x)([1, 2])
+        works(*with_program)
+        with_state = buffer(transformer)
+        transformer.get_value(weft.variable((), initial_value=2))
+        works(*with_state)
+        assert early[1][2, 3] == 11
+        assert not transformer.unallocated
+
+
+def test_a_buffer_without_memory_says_so(backend):
+    if backend.startswith("array-api"):
+        pytest.skip("its arrays are made when they are asked for")
+    with weft.make_transformer(backend) as transformer:
+        storage, tensor = buffer(transformer, "scratch")
+        uses = [tensor.get, lambda: tensor[0], lambda: tensor.__setitem__(..., 1)]
+        for use in uses:
+            with pytest.raises(StateError, match=r"scratch has no memory yet.*initialize"):
+                use()
+        assert "not allocated" in repr(storage)
+        with pytest.raises(AttributeError):
+            _ = tensor.unknown
+
+
+class NoCode(weft.NumPyTransformer):
+    """A backend that cannot compile while it is told so."""
+
+    fails = True
+
+    def transform_ordered_ops(self, program, ordered_ops, name):
+        if self.fails:
+            raise RuntimeError("no code")
+        return super().transform_ordered_ops(program, ordered_ops, name)
+
+
+def test_a_buffer_outlives_a_program_that_cannot_be_compiled():
+    x = weft.placeholder((2,))
+    with NoCode(cache=False) as transformer:
+        mine = buffer(transformer)
+        failing = transformer.computation(weft.tanh(x), x)
+        with pytest.raises(RuntimeError, match="no code"):
+            failing([1, 2])
+        assert list(transformer.device_buffers) == list(transformer.unallocated) == [mine[0]]
+        transformer.fails = False
+        failing([1, 2])
+        works(*mine)
+        assert not transformer.unallocated
+
+
+class Doubled(weft.PeepholeGraphPass):
+    """Takes twice the constants."""
+
+    @weft.visit.on_type(weft.ops.AddOp)
+    def visit(self, op):
+        self.replace_op(op, weft.subtract(op.args[0], op.args[1] * -2))
+
+
+class Own(weft.NumPyTransformer):
+    """Builds its list of passes in the constructor, as the document on transformers has it."""
+
+    def __init__(self, passes_of_mine, **options):
+        super().__init__(**options)
+        self.graph_passes = passes_of_mine
+
+
+def test_a_constructor_builds_the_list_of_passes():
+    x = weft.placeholder((2,))
+    with Own([Doubled(), "decompose"]) as own, weft.make_transformer("numpy") as other:
+        assert [each.name for each in own.graph_passes] == ["Doubled", "Decompose"]
+        assert own.computation(x + 3, x)([1, 2]).tolist() == [7, 8]
+        assert other.computation(x + 3, x)([1, 2]).tolist() == [4, 5]
+        own.graph_passes = ["decompose"]
+        assert own.computation(x + 3, x)([1, 2]).tolist() == [4, 5]
+        own.graph_passes.append(Doubled())
+        assert own.computation(x + 3, x)([1, 2]).tolist() == [7, 8]
+
+
+@pytest.mark.parametrize("wrong", [None, "decompose", Doubled(), [Doubled], [3]])
+def test_a_list_of_passes_holds_passes(wrong):
+    with pytest.raises(ArgumentError, match=r"graph_passes|passes="):
+        Own(wrong)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "transform_ordered_ops(self, ordered_ops, name)",
+        "device_buffer_storage(self, nbytes, dtype, name)",
+        "constant_storage(self)",
+        "finish_transform(self, more)",
+        "_transform_computations(self)",
+        "initialize_tensor_descriptions(self)",
+        "run_registered_graph_passes(self)",
+        "get_value(self)",
+    ],
+)
+def test_a_method_with_other_parameters_is_refused_when_the_class_is_defined(method):
+    with pytest.raises(BackendError, match="takes other parameters than") as caught:
+        exec(f"class Old(weft.NumPyTransformer):\n    def {method}: ...", {"weft": weft})
+    assert f"Old.{method}" in str(caught.value)
+    assert 'File "<string>", line 1' in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [([1, 2],), ([1, 2], "computed")], ids=["copied", "both"])
+def test_the_computation_of_initial_values_does_not_claim_to_be_pending(values, transformer):
+    computed = weft.exp(weft.constant([0.0, 0.0]))
+    states = [
+        weft.variable((2,), initial_value=computed if value == "computed" else value)
+        for value in values
+    ]
+    transformer.computation([state * 2 for state in states])
+    transformer.initialize()
+    initial = transformer.init_computation
+    assert "not compiled" not in repr(initial)
+    assert "initial values are set" in repr(initial)
+    initial()
+    assert "compiled" in repr(initial)
+    assert transformer.get_value(states[0]).tolist() == [1, 2]
