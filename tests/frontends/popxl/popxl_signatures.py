@@ -65,6 +65,18 @@ dtype.as_torch(self)
 transforms.autodiff(graph, grads_provided=None, grads_required=None, \
 called_graphs_grad_info=None, return_all_grad_graphs=False)
 transforms.decompose_sum(graph)
+transforms.GradGraphInfo.inputs_dict(self, fwd_call_info)
+transforms.GradGraphInfo.fwd_graph_ins_to_grad_parent_outs(self, grad_call_info)
+transforms.GradGraphInfo.fwd_parent_ins_to_grad_parent_outs(self, fwd_call_info, grad_call_info)
+ops.CallSiteInfo.graph_to_parent(self, graph_tensor)
+ops.CallSiteInfo.parent_to_graph(self, parent_tensor)
+ops.CallSiteInfo.graph_to_parent_input_index(self, idx)
+ops.CallSiteInfo.graph_to_parent_output_index(self, idx)
+ops.CallSiteInfo.parent_to_graph_input_index(self, idx)
+ops.CallSiteInfo.parent_to_graph_output_index(self, idx)
+ops.CallSiteInfo.parent_input(self, idx)
+ops.CallSiteInfo.parent_output(self, idx)
+ops.CallSiteInfo.set_parent_input_modified(self, parent_tensor, infer_modified_regions=True)
 """
 
 _CONV = (
