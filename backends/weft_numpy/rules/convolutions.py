@@ -73,8 +73,9 @@ def transposed(op: ConvolutionInputOp, machine: Machine) -> Blocked:
         True,
         _threads(op, machine),
     )
-    windows = outputs[0] * prod(outputs[2:])
-    if windows < MANY_WINDOWS or filters[0] > 2 * images[1] or any(n > 1 for n in op.stride):
+    windows, is_empty = outputs[0] * prod(outputs[2:]), 0 in images
+    is_few = windows < MANY_WINDOWS or filters[0] > 2 * images[1]
+    if is_empty or is_few or any(n > 1 for n in op.stride):
         return Transposed(images, filters, op.stride, op.padding, *numbers)
     turned = images[1], filters[0] // op.groups, *filters[2:]
     extents = op.sliding(filters[2:]).extents

@@ -128,7 +128,7 @@ class CentredTransposed(Centred):
 
     def _places_first(self, w: Array) -> Array:
         """Return transposed filters with a matrix of channels for each tap."""
-        by_place = w.reshape(self.count, self.channels, -1).transpose(2, 1, 0)
+        by_place = w.reshape(self.count, self.channels, math.prod(w.shape[2:])).transpose(2, 1, 0)
         ordered = shaped(self.lanes[0][0], *by_place.shape)
         np.copyto(ordered, by_place)
         return ordered.reshape(self.depth, self.count)

@@ -191,7 +191,7 @@ def _folded_along(x: TensorOp, place: int, span: Span, size: int) -> TensorOp:
     if is_whole(span, size):
         return cast_axes(x, target)
     before = (slice(None),) * place
-    if count and gap == 1 and step >= length:
+    if count > 1 and gap == 1 and step >= length:
         run = cast_axes(_lengthened(x, place + 1, step), (*head, count * step, *tail))
         return tensor_slice(_lengthened(run, place, size), (*before, slice(size)))
     if length <= count:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,10 +33,22 @@ TOLERANCES = {"float64": 1e-10, "float32": 3e-5, "float16": 2e-2}
 """Relative to the largest number."""
 
 MOST_PRODUCTS = 400_000
-"""The most products of a convolution, for the time that its definition takes."""
+MOST_ELEMENTS = 60_000
+"""The most products of a convolution, and elements of images, for the time of its definition."""
 
 CHANNELS = (1, 1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 17, 24, 31, 32, 33, 48, 64)
 """The channels of a group: around multiples of vectors, panels and tiles."""
+
+
+LAYOUTS: dict[str, tuple[Callable[[Array], Array], Callable[[Any], Any]]] = {
+    "rows": (lambda x: x, lambda x: x),
+    "reversed": (lambda x: x[..., ::-1], lambda x: x[..., ::-1]),
+    "channels last": (
+        lambda x: np.moveaxis(x, 1, -1),
+        lambda x: weft.transpose(x, (0, x.rank - 1, *range(1, x.rank - 1))),
+    ),
+}
+"""How an operand lies in memory: what brings an array into that order, and the view of it."""
 
 
 @dataclass
@@ -60,13 +73,15 @@ class Case:
     wanted: list[Array] = field(default_factory=list)
     given: list[tuple[Any, Array]] = field(default_factory=list)
 
-    def operand(self, array: Array, is_constant: bool = False) -> Any:
-        """Return a constant, or a placeholder that is given the array."""
+    def operand(self, array: Array, is_constant: bool = False, layout: str = "rows") -> Any:
+        """Return a constant, or a placeholder that is given the array; or a view of one."""
+        arranged, view = LAYOUTS[layout]
+        array = np.ascontiguousarray(arranged(array))
         if is_constant:
-            return weft.constant(array)
+            return view(weft.constant(array))
         found = weft.placeholder(array.shape, array.dtype.name)
         self.given.append((found, array))
-        return found
+        return view(found)
 
     def expect(self, result: Any, wanted: Array) -> None:
         """Add a result."""
@@ -123,20 +138,20 @@ class Draw:
         rare = [dtype for dtype in ("float64", "float16") if dtype in self.dtypes]
         return str(self.one(*rare)) if rare and self.chance(0.15) else "float32"
 
-    def sliding(self, before: Any, after: Any) -> tuple[tuple[int, ...], Sliding]:
+    def sliding(self, padding: Sequence[int]) -> tuple[tuple[int, ...], Sliding]:
         """Return lengths of images and windows that fit them; the padding is drawn from these."""
         while True:
             rank = self.one(1, 1, 2, 2, 2, 3)
             kernel = self.each(rank, 1, 1, 2, 3, 3, 4, 5)
             stride = self.each(rank, 1, 1, 1, 2, 3) if self.chance(0.6) else (1,) * rank
             gaps = self.each(rank, 1, 1, 2, 3) if self.chance(0.4) else (1,) * rank
-            padding = tuple(
-                zip(self.each(rank, *before), self.each(rank, *after), strict=True)
-            ) if self.chance(0.8) else ((0, 0),) * rank  # fmt: skip
+            pairs = tuple((self.one(*padding), self.one(*padding)) for _ in range(rank))
+            if self.chance(0.2):
+                pairs = ((0, 0),) * rank
             lengths = self.each(rank, 1, 2, 3, 5, 8, 13, *((20, 37) if rank < 3 else ()))
             if self.chance(0.03):
                 lengths = (*lengths[1:], 0)
-            sliding = Sliding(kernel, stride, padding, gaps)
+            sliding = Sliding(kernel, stride, pairs, gaps)
             sizes = sliding.padded(lengths)
             if all(n >= extent for n, extent in zip(sizes, sliding.extents, strict=True)):
                 return lengths, sliding
@@ -146,52 +161,86 @@ PADDING = (-3, -1, 0, 0, 0, 1, 1, 2, 3, 6)
 """Numbers of elements before or after an image: negative ones leave out elements of it."""
 
 
+class Shape(NamedTuple):
+    """The sizes of a convolution, or of its transpose."""
+
+    is_transposed: bool
+    batch: int
+    groups: int
+    channels: int
+    filters: int
+    lengths: tuple[int, ...]
+    sliding: Sliding
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of windows along each axis."""
+        return counts_of(self.lengths, self.sliding)
+
+    @property
+    def operands(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shapes of the first operand, and of the filters."""
+        count = self.groups * self.filters
+        images = self.batch, self.groups * self.channels, *self.lengths
+        outputs = self.batch, count, *self.counts
+        filters = count, self.channels, *self.sliding.kernel
+        return (outputs if self.is_transposed else images), filters
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its definition is computed in a moment."""
+        outputs = self.batch * self.groups * self.filters * math.prod(self.counts)
+        products = outputs * self.channels * math.prod(self.sliding.kernel)
+        images = self.batch * self.groups * self.channels * math.prod(self.lengths)
+        return products <= MOST_PRODUCTS and images <= MOST_ELEMENTS
+
+    def op(self, x: Any, w: Any) -> Any:
+        """Return the op, some of whose padding the functions refuse."""
+        form: dict[str, Any] = self.sliding._asdict() | {"groups": self.groups}
+        del form["kernel"]
+        if self.is_transposed:
+            return ConvolutionInputOp(x, w, lengths=self.lengths, **form)
+        return ConvolutionOp(x, w, **form)
+
+
+def _shape(draw: Draw) -> Shape:
+    while True:
+        lengths, sliding = draw.sliding(PADDING)
+        sizes = draw.one(1, 1, 1, 2, 3, 8), draw.one(*CHANNELS), draw.one(*CHANNELS)
+        if draw.chance(0.1):
+            sizes = draw.one(3, 8, 24, 33), 1, draw.one(1, 2)
+        batch = draw.one(1, 2, 3, 5)
+        if draw.chance(0.03):
+            batch, *sizes = draw.one((0, 2, 2, 3), (2, 1, 0, 3), (2, 3, 2, 0))
+        found = Shape(draw.chance(0.35), batch, *sizes, lengths, sliding)
+        if found.is_small:
+            return found
+
+
 def convolution(seed: Sequence[int], dtypes: Container[str]) -> Case:
     """Return a convolution or a transposed one, ops around it, and its gradients."""
     draw = Draw(seed, dtypes)
-    is_transposed = draw.chance(0.35)
-    while True:
-        lengths, sliding = draw.sliding(PADDING, PADDING)
-        groups = draw.one(1, 1, 1, 2, 3, 8)
-        batch, channels, count = draw.one(1, 2, 3, 5), draw.one(*CHANNELS), draw.one(*CHANNELS)
-        if draw.chance(0.1):
-            groups, channels, count = draw.one(3, 8, 24, 33), 1, draw.one(1, 2)
-        if draw.chance(0.03):
-            batch, channels, count = draw.one((0, 2, 3), (2, 0, 3), (2, 3, 0))
-        counts = counts_of(lengths, sliding)
-        products = batch * groups * channels * count * math.prod((*counts, *sliding.kernel))
-        if products <= MOST_PRODUCTS and batch * groups * channels * math.prod(lengths) <= 60_000:
-            break
-    dtype, activation = draw.dtype(), draw.one(*ACTIVATIONS)
-    if (dtype, activation) == ("float16", "relu"):
+    shape, dtype, activation = _shape(draw), draw.dtype(), draw.one(*ACTIVATIONS)
+    is_before = draw.chance(0.2)
+    if activation == "relu" and (is_before or dtype == "float16"):
         activation = "tanh"  # Rounding may change the sign of a sum.
-    is_constant = draw.one((False, False), (False, False), (False, True), (False, True),
-                           (True, False), (True, True))  # fmt: skip
-    title = (
-        f"{seed}: {'transposed ' * is_transposed}convolution {dtype} of {batch} images of "
-        f"{lengths} with {channels} to {count} channels, {groups} groups, {sliding}, {activation}, "
-        f"constant: {is_constant}"
+    fixed = draw.one(*[(False, False), (False, True)] * 2, (True, False), (True, True))
+    layouts = draw.each(2, *["rows"] * 4, *LAYOUTS)
+    case = Case(
+        f"{seed}: {dtype} {shape}, {activation}, {is_before=}, constant: {fixed}, {layouts}", dtype
     )
-    case = Case(title, dtype)
-    meant = Bilinear(Windows(lengths, sliding, counts), groups)
-    images = batch, groups * channels, *lengths
-    outputs = batch, groups * count, *counts
-    shapes = (outputs, images) if is_transposed else (images, outputs)
-    x = draw.numbers(shapes[0], dtype)
-    w = draw.numbers((groups * count, channels, *sliding.kernel), dtype)
-    form: dict[str, Any] = sliding._asdict() | {"groups": groups}
-    del form["kernel"]
-    placed = [case.operand(array, fixed) for array, fixed in zip((x, w), is_constant, strict=True)]
-    source = weft.tanh(placed[0]) if (is_before := draw.chance(0.2)) else placed[0]
-    seen, wide = (np.tanh(x.astype("f8")) if is_before else x.astype("f8")), w.astype("f8")
-    if is_transposed:
-        y = ConvolutionInputOp(source, placed[1], lengths=lengths, **form)
-        value = meant.images(seen, wide)
-    else:
-        y = ConvolutionOp(source, placed[1], **form)
-        value = meant.outputs(seen, wide)
+    arrays = [draw.numbers(each, dtype) for each in shape.operands]
+    x, w = map(case.operand, arrays, fixed, layouts)
+    y = shape.op(weft.tanh(x) if is_before else x, w)
+    seen, wide = (array.astype("f8") for array in arrays)
+    seen = np.tanh(seen) if is_before else seen
+    meant = Bilinear(Windows(shape.lengths, shape.sliding, shape.counts), shape.groups)
+    forth, back = meant.outputs, meant.images
+    if shape.is_transposed:
+        forth, back = back, forth
+    value = forth(seen, wide)
     if draw.chance(0.4):
-        bias = draw.numbers((value.shape[1], *(1 for _ in lengths)), dtype)
+        bias = draw.numbers((value.shape[1], *(1 for _ in shape.lengths)), dtype)
         y, value = y + case.operand(bias, draw.chance(0.5)), value + bias
     act, reference, slope = ACTIVATIONS[activation]
     z, result = act(y), reference(value)
@@ -202,106 +251,140 @@ def convolution(seed: Sequence[int], dtypes: Container[str]) -> Case:
     given = draw.numbers(value.shape, dtype)
     delta = case.operand(given)
     inner = given * slope(value)
-    if not is_constant[0]:
-        found = meant.outputs(inner, wide) if is_transposed else meant.images(inner, wide)
-        outer = found * (1 - seen**2 if is_before else 1)
-        case.expect(weft.deriv(z, placed[0], error=delta), outer)
-    if not is_constant[1]:
-        found = meant.filters(inner, seen) if is_transposed else meant.filters(seen, inner)
-        gradient = weft.deriv(z, placed[1], error=delta)
-        case.expect(gradient, found)
-        if activation == "none" and not is_constant[0] and not is_before:
-            # The gradient of the filters is bilinear in the images and the adjoint.
-            other = draw.numbers(w.shape, dtype)
-            error, wide = case.operand(other), other.astype("f8")
-            back, forth = meant.images, meant.outputs
-            if is_transposed:
-                back, forth = forth, back
-            case.expect(weft.deriv(gradient, placed[0], error=error), back(given, wide))
-            case.expect(weft.deriv(gradient, delta, error=error), forth(seen, wide))
+    if not fixed[0]:
+        case.expect(
+            weft.deriv(z, x, error=delta), back(inner, wide) * (1 - seen**2 if is_before else 1)
+        )
+    if not fixed[1]:
+        gradient = weft.deriv(z, w, error=delta)
+        case.expect(
+            gradient,
+            meant.filters(inner, seen) if shape.is_transposed else meant.filters(seen, inner),
+        )
+        if activation == "none" and not fixed[0] and not is_before:
+            # It is linear in the images and in the adjoint.
+            other = draw.numbers(wide.shape, dtype)
+            error = case.operand(other)
+            case.expect(weft.deriv(gradient, x, error=error), back(given, other.astype("f8")))
+            case.expect(weft.deriv(gradient, delta, error=error), forth(seen, other.astype("f8")))
     return case
+
+
+@dataclass
+class Pool:
+    """A pooling that is drawn.
+
+    Attributes
+    ----------
+    asked
+        The windows as arguments give them, from which those of a `ceil_mode` differ.
+    x, array
+        The images, and their values in float64.
+    """
+
+    draw: Draw
+    case: Case
+    asked: Sliding
+    ceil_mode: bool
+    windows: Windows
+    x: Any
+    array: Array
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the function takes the padding; else the op is made."""
+        return min(map(min, self.asked.padding)) >= 0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the function."""
+        padding = [(max(before, 0), max(after, 0)) for before, after in self.asked.padding]
+        return self.asked._asdict() | {"padding": padding}
+
+    def made(self, function: Any, kind: Any, **more: Any) -> Any:
+        """Return what the function makes of the images, or the op."""
+        if self.is_public:
+            return function(self.x, **self.options, ceil_mode=self.ceil_mode)
+        return kind(self.x, **self.asked._asdict(), **more)
+
+    def expect(self, y: Any, value: Array, adjoint: Callable[[Array], Array]) -> None:
+        """Add a result and its gradient."""
+        self.case.expect(y, value)
+        given = self.draw.numbers(value.shape, self.case.dtype)
+        gradient = weft.deriv(y, self.x, error=self.case.operand(given))
+        self.case.expect(gradient, adjoint(given.astype("f8")))
+
+
+def _maxima(pool: Pool) -> None:
+    meant, x = Pooling(pool.windows), pool.array
+    y = pool.made(weft.max_pool, MaxPoolOp)
+    pool.expect(y, meant.maximum(x), lambda delta: meant.maximum_adjoint(x, delta))
+    index = pool.made(lambda *a, **b: weft.max_pool_with_indices(*a, **b)[1], MaxPoolIndexOp)
+    pool.case.expect(index, meant.index(x))
+
+
+def _means(pool: Pool) -> None:
+    meant, includes = Pooling(pool.windows), pool.draw.chance(0.5)
+    counted = tuple(pool.options["padding"]) if includes else ((0, 0),) * len(pool.asked.kernel)
+    function = partial(weft.avg_pool, count_include_pad=includes)
+    y = pool.made(function, AvgPoolOp, counted=counted)
+    value = meant.mean(pool.array, counted)
+    pool.expect(y, value, lambda delta: meant.mean_adjoint(delta, counted))
+
+
+def _norms(pool: Pool) -> None:
+    meant, x, p = Pooling(pool.windows), pool.array, pool.draw.one(1, 2, 3)
+    y = pool.made(partial(weft.lp_pool, p=p), LpPoolOp, p=p)
+    pool.expect(y, meant.norm(x, p), lambda delta: meant.norm_adjoint(x, delta, p))
+
+
+def _folds(pool: Pool) -> None:
+    """Add the windows as columns, and the sums of such: functions take them alone."""
+    lengths, padding = pool.windows.lengths, tuple(pool.options["padding"])
+    sliding = pool.asked._replace(padding=padding)
+    windows = Windows(lengths, sliding, counts_of(lengths, sliding))
+    seen = columns(windows, pool.array)
+    y = weft.unfold(pool.x, **pool.options)
+    pool.expect(y, seen, lambda delta: folded(windows, delta, pool.array.shape))
+    given = pool.draw.numbers(seen.shape, pool.case.dtype)
+    summed = weft.fold(pool.case.operand(given), list(lengths), **pool.options)
+    pool.case.expect(summed, folded(windows, given.astype("f8"), pool.array.shape))
+
+
+POOLS = {"maxima": _maxima, "means": _means, "norms": _norms, "folds": _folds}
 
 
 def pooling(seed: Sequence[int], dtypes: Container[str]) -> Case:
     """Return a pooling and its gradient."""
     draw = Draw(seed, dtypes)
-    kind = draw.one("max", "max", "mean", "mean", "norm", "fold")
+    kind, dtype = draw.one("maxima", "maxima", "means", "means", "norms", "folds"), draw.dtype()
     while True:
-        lengths, sliding = draw.sliding((-2, -1, 0, 0, 1, 1, 2), (-2, -1, 0, 0, 1, 1, 2))
-        pairs = zip(sliding.padding, sliding.extents, strict=True)
-        is_padded = all(max(pair) < extent for pair, extent in pairs)
-        # Every window of the three has an element of the image.
-        left = (
-            n + min(a, 0) + min(b, 0) for n, (a, b) in zip(lengths, sliding.padding, strict=True)
-        )
-        is_met = all(n >= gap for n, gap in zip(left, sliding.dilation, strict=True))
-        if kind == "fold" or (is_padded and is_met):
+        lengths, asked = draw.sliding((-2, -1, 0, 0, 1, 1, 2))
+        if kind == "folds" or _always_meets(asked, lengths):
             break
     batch, channels = draw.one((1, 1), (2, 3), (3, 8), (1, 33), (5, 2))
     if draw.chance(0.04):
         batch, channels = draw.one((0, 2), (2, 0))
-    is_public = not any(n < 0 for pair in sliding.padding for n in pair)
-    asked, ceil_mode = sliding, is_public and kind != "fold" and draw.chance(0.3)
-    if ceil_mode:
-        sliding = reaching_over(lengths, sliding)
-    counts = counts_of(lengths, sliding)
-    dtype = draw.dtype()
-    title = (
-        f"{seed}: pooling {kind} {dtype} of images {(batch, channels, *lengths)}, {asked}, "
-        f"{ceil_mode=}"
-    )
-    case = Case(title, dtype)
-    windows = Windows(lengths, sliding, counts)
+    is_public = min(map(min, asked.padding)) >= 0
+    ceil_mode = is_public and kind != "folds" and draw.chance(0.3)
+    sliding = reaching_over(lengths, asked) if ceil_mode else asked
+    windows = Windows(lengths, sliding, counts_of(lengths, sliding))
     array = draw.numbers((batch, channels, *lengths), dtype)
-    x, wide = case.operand(array), array.astype("f8")
-    if kind == "fold":
-        _folds(case, draw, windows, x, wide)
-        return case
-    meant, form = Pooling(windows), sliding._asdict()
-    public = asked._asdict() | {"ceil_mode": ceil_mode}
-    public["padding"] = list(public["padding"])
-    given = draw.numbers((batch, channels, *counts), dtype)
-    delta, outer = case.operand(given), given.astype("f8")
-    if kind == "max":
-        if is_public:
-            y, index = weft.max_pool_with_indices(x, **public)
-        else:
-            y, index = MaxPoolOp(x, **form), MaxPoolIndexOp(x, **form)
-        case.expect(y, meant.maximum(wide))
-        case.expect(index, meant.index(wide))
-        gradient = meant.maximum_adjoint(wide, outer)
-    elif kind == "mean":
-        counted = draw.one(asked.padding, ((0, 0),) * len(lengths))
-        if is_public:
-            y = weft.avg_pool(x, **public, count_include_pad=counted == asked.padding)
-        else:
-            counted = tuple((max(a, 0), max(b, 0)) for a, b in counted)
-            y = AvgPoolOp(x, **form, counted=counted)
-        case.expect(y, meant.mean(wide, counted))
-        gradient = meant.mean_adjoint(outer, counted)
-    else:
-        p = draw.one(1, 2, 3)
-        y = weft.lp_pool(x, p, **public) if is_public else LpPoolOp(x, **form, p=p)
-        case.expect(y, meant.norm(wide, p))
-        gradient = meant.norm_adjoint(wide, outer, p)
-    case.expect(weft.deriv(y, x, error=delta), gradient)
+    layout = draw.one("rows", "rows", *LAYOUTS)
+    title = f"{seed}: {kind} {dtype} {array.shape}, {asked}, {ceil_mode=}, {layout}"
+    case = Case(title, dtype)
+    x = case.operand(array, layout=layout)
+    POOLS[kind](Pool(draw, case, asked, ceil_mode, windows, x, array.astype("f8")))
     return case
 
 
-def _folds(case: Case, draw: Draw, windows: Windows, x: Any, wide: Array) -> None:
-    """Add windows as columns, and their sums."""
-    sliding = windows.sliding
-    form = sliding._asdict() | {"padding": [(max(a, 0), max(b, 0)) for a, b in sliding.padding]}
-    shown = Sliding(*sliding[:2], tuple(form["padding"]), sliding.dilation)
-    windows = Windows(windows.lengths, shown, counts_of(windows.lengths, shown))
-    seen = columns(windows, wide)
-    case.expect(weft.unfold(x, **form), seen)
-    several = draw.numbers(seen.shape, case.dtype)
-    placed, outer = case.operand(several), several.astype("f8")
-    if 0 not in wide.shape[1:2]:
-        y = weft.fold(placed, list(windows.lengths), **form)
-        case.expect(y, folded(windows, outer))
-        case.expect(weft.deriv(y, placed, error=x), seen)
+def _always_meets(sliding: Sliding, lengths: Sequence[int]) -> bool:
+    """Whether each window has an element of the image."""
+    axes = zip(lengths, sliding.padding, sliding.extents, sliding.dilation, strict=True)
+    return all(
+        max(pair) < extent and n + min(pair[0], 0) + min(pair[1], 0) >= gap
+        for n, pair, extent, gap in axes
+    )
 
 
 KINDS = {"convolution": convolution, "pooling": pooling}

@@ -8,7 +8,7 @@ import weft
 from weft.testing.levels import RANDOM, level
 from weft.testing.random_windows import KINDS, problems
 
-FEW, PARTS, SIZE = 6, 40, 25
+FEW, PARTS, SIZE = 6, 20, 25
 """The cases of each backend in the first test; the parts of the second one, and their cases."""
 
 

@@ -171,20 +171,17 @@ class Pooling:
         return self.windows.summed(slopes * self._given(delta))
 
 
-def columns(windows: Windows, x: Array) -> Array:
+def columns(windows: Windows, images: Array) -> Array:
     """Return the windows as columns, over all channels."""
-    seen = windows.of(x).swapaxes(-1, -2)
-    return (
-        seen.reshape(len(x), -1, len(windows.table))
-        if x.size
-        else np.zeros((len(x), x.shape[1] * windows.table.shape[1], len(windows.table)))
-    )
-
-
-def folded(windows: Windows, x: Array) -> Array:
-    """Return the images that are the sums of columns."""
     places, taps = windows.table.shape
-    return windows.summed(x.reshape(len(x), x.shape[1] // taps, taps, places).swapaxes(-1, -2))
+    seen = windows.of(images).swapaxes(-1, -2)
+    return seen.reshape(len(images), images.shape[1] * taps, places)
+
+
+def folded(windows: Windows, columns: Array, shape: tuple[int, ...]) -> Array:
+    """Return images of a shape that are the sums of columns."""
+    places, taps = windows.table.shape
+    return windows.summed(columns.reshape(*shape[:2], taps, places).swapaxes(-1, -2))
 
 
 def reaching_over(lengths: Sequence[int], sliding: Sliding) -> Sliding:
