@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir import dtypes
 from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
 from weft_onnx.values import Tensor, dtype_of, is_for_device
 
@@ -259,23 +260,28 @@ def converted_array(x: Any, dtype: Any, saturates: bool = True, rounding: str = 
     with np.errstate(all="ignore"):
         if dtype.name in ("int4", "uint4", "int2", "uint2"):
             bits = int(dtype.name[-1])
-            wide = x.astype(np.float32) if x.dtype.kind not in "iu" else x
+            wide = x.astype(np.float64) if x.dtype.kind not in "iu" else x
             whole = wide.astype(np.int64) % (1 << bits)
             if dtype.name.startswith("int"):
                 whole = np.where(whole >= 1 << (bits - 1), whole - (1 << bits), whole)
             return whole.astype(np.int8).astype(dtype)
         if dtype.name.startswith("float8_e8m0"):
-            return _power_of_two(x.astype(np.float32), dtype, saturates, rounding)
+            return _power_of_two(_single(x, dtype), dtype, saturates, rounding)
         if dtype.name.startswith("float8") and saturates:
             return _saturated(x, dtype)
-        return x.astype(np.float32).astype(dtype) if x.dtype.kind == "V" else x.astype(dtype)
+        return (_single(x, dtype) if dtypes.is_float(x.dtype) else x).astype(dtype)
+
+
+def _single(x: Any, dtype: Any) -> Any:
+    """Return numbers as float32 from which a rounding to a dtype of 8 bits is that of `x`."""
+    return dtypes.rounded_to_odd(x) if dtypes.rounds_twice(x.dtype, dtype) else x.astype(np.float32)
 
 
 def _saturated(x: Any, dtype: Any) -> Any:
     import ml_dtypes
 
     largest = np.float32(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
-    wide = x.astype(np.float32)
+    wide = _single(x, dtype)
     limited = np.where(np.isnan(wide), wide, np.clip(wide, -largest, largest))
     return limited.astype(dtype)
 
