@@ -17,7 +17,7 @@ UNARY: dict[str, Callable[[Any], Tensor]] = {
     "Abs": weft.absolute, "Acos": weft.acos, "Acosh": weft.acosh, "Asin": weft.asin,
     "Asinh": weft.asinh, "Atan": weft.atan, "Atanh": weft.atanh, "BitwiseNot": weft.bitwise_not,
     "Ceil": weft.ceil, "Cos": weft.cos, "Cosh": weft.cosh, "Erf": weft.erf, "Exp": weft.exp,
-    "Floor": weft.floor, "HardSwish": weft.hard_swish, "IsNaN": weft.isnan, "Log": weft.log,
+    "Floor": weft.floor, "HardSwish": weft.hard_swish, "Log": weft.log,
     "Mish": weft.mish, "Neg": weft.negative, "Not": weft.logical_not,
     "Reciprocal": weft.reciprocal, "Relu": weft.relu, "Round": weft.round,
     "Sigmoid": weft.sigmoid, "Sign": weft.sign, "Sin": weft.sin, "Sinh": weft.sinh,
@@ -125,10 +125,24 @@ def clip(node: Node) -> Tensor:
     return x if high is None else weft.minimum(x, high)
 
 
+def widened(node: Node, x: Any) -> Tensor:
+    """Return numbers that devices compute with: those of 8 bits or fewer as float32 or int32."""
+    if is_for_device(dtype_of(x)):
+        return node.op(x)
+    kind = np.float32 if dtype_of(x).name.startswith("float") else np.int32
+    return node.op(node.host(lambda given: [given.astype(kind)], x)[0])
+
+
+@lowers("IsNaN")
+def is_nan(node: Node) -> Tensor:
+    """Find what is not a number."""
+    return weft.isnan(widened(node, node.raw(0)))
+
+
 @lowers("IsInf")
 def is_inf(node: Node) -> Tensor:
     """Find infinities of the signs that are asked for."""
-    x = node[0]
+    x = widened(node, node.raw(0))
     signs = []
     if node.flag("detect_positive"):
         signs.append(weft.greater(x, 0))
