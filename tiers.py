@@ -102,7 +102,7 @@ SHARES = {
     "test_kernel_groups": 2, "test_larger_shapes": 4, "test_loop_nests_and_reductions": 8,
     "test_matmul_kernels": 6, "test_opencl_rounds": 4, "test_ops_lines": 12, "test_ops_moving": 6,
     "test_results_are_the_same_with_counters_of_64_bits": 24,
-    "test_vectorised_access": 6, "test_work_groups": 16, "test_prologues": 6, "test_variance": 5,
+    "test_integers_are_rounded_once": 6, "test_vectorised_access": 6, "test_work_groups": 16, "test_prologues": 6, "test_variance": 5,
     "test_long_sums": 6, "test_functions_name_the_helpers_that_they_call": 5,
     "test_scatter_without_atomics_of_64_bits": 8,
     "test_arrays_of_any_shape_and_dtype_pass_the_edge": 6,

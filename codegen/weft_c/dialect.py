@@ -22,10 +22,12 @@ class Dialect:
         The macros and types that every program begins with: ``i8`` to ``u64``, ``f32`` and
         ``f64``; ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory; ``GLOBAL_ID``, ``GLOBAL_SIZE``,
         ``LOCAL_ID`` and ``GROUP_ID``; ``BARRIER()``, and ``MEMORY_BARRIER()`` for global memory
-        too; ``AS_U32`` and its like, which reinterpret bits; ``GUARDED(condition, value, otherwise)``,
-        for a value that only some compilers need to be kept from where the condition fails; ``FMA``; with vectors, ``SPLAT(type, scalar)``, ``VECTOR(type, lanes...)``,
-        ``SELECT(condition, x, y)`` by lanes, ``LANE(vector, digit)`` with a hexadecimal digit, and
-        the halves ``LOW(vector)`` and ``HIGH(vector)``; ``REPORT(word, code)``, which sets a word
+        too; ``AS_U32`` and its like, which reinterpret bits; ``FMA``;
+        ``GUARDED(condition, value, otherwise)``, a value that some compilers and their functions
+        get right only where a condition holds, and `otherwise` elsewhere; with vectors,
+        ``SPLAT(type, scalar)``, ``VECTOR(type, lanes...)``, ``SELECT(condition, x, y)`` by lanes,
+        ``LANE(vector, digit)`` with a hexadecimal digit, and the halves ``LOW(vector)`` and
+        ``HIGH(vector)``; ``REPORT(word, code)``, which sets a word
         that is 0 to a code; and the compare-and-swap ``ATOMIC_CAS_U32(place, old, new)``, also for
         ``U64``, which returns the old value.
     head
@@ -136,7 +138,6 @@ typedef float f32;
 #define BARRIER() __syncthreads()
 #define MEMORY_BARRIER() __syncthreads()
 #define INFINITY __int_as_float(0x7f800000)
-#define NAN __int_as_float(0x7fffffff)
 #define AS_U32(x) ((u32)__float_as_uint(x))
 #define AS_I32(x) __float_as_int(x)
 #define AS_F32(x) __uint_as_float(x)

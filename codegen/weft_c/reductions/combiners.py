@@ -8,6 +8,7 @@ dot product, 2005).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from weft.ir import dtypes
@@ -109,6 +110,6 @@ class CompensatedAccumulator:
 
     @property
     def rounded(self) -> str:
-        """The total with its error added; just the total if that is infinite."""
-        is_finite = f"({self.error} == {self.error})"
+        """The total with its error added; just the total where the error is not finite."""
+        is_finite = f"(fabs({self.error}) < {self.emitter.constant(math.inf, self.dtype)})"
         return self.emitter.select(is_finite, f"{self.total} + {self.error}", self.total)

@@ -121,7 +121,9 @@ class Emitter:
         if dtypes.is_float(source) and dtypes.is_integer(target):
             return self._truncated(source, target, value)
         if target.name in _ROUND:
-            return self._called(_ROUND, target, f"(f32)({self._rounded_to_odd(source, target, value)})")
+            return self._called(
+                _ROUND, target, f"(f32)({self._rounded_to_odd(source, target, value)})"
+            )
         return self.rounded(target, f"({self.type(target)})({value})")
 
     def _truncated(self, source: DType, target: DType, value: str) -> str:
@@ -192,7 +194,11 @@ def literal(value: Any, dtype: DType) -> str:
 def _float_literal(value: Any, dtype: DType) -> str:
     wide = np.float64(value) if dtype.itemsize == 8 else np.float32(value)
     if np.isnan(wide):
-        return "NAN"
+        return (
+            f"AS_F64({wide.view(np.uint64):#x}UL)"
+            if dtype.itemsize == 8
+            else f"AS_F32({wide.view(np.uint32):#x}u)"
+        )
     if np.isinf(wide):
         return "INFINITY" if wide > 0 else "(-INFINITY)"
     text = repr(wide.item()) if dtype.itemsize == 8 else str(wide)

@@ -257,7 +257,7 @@ def _digamma(x: float) -> float:
     if math.isinf(x) or math.isnan(x):
         return x if x > 0 else math.nan
     if x <= 0:
-        rest = x - math.floor(x)
+        rest = math.remainder(x, 1)
         return _digamma(1 - x) - math.pi / math.tan(math.pi * rest) if rest else math.nan
     total = 0.0
     while x < 10:

@@ -13,7 +13,7 @@ import numpy as np
 import weft
 from weft_onnx.nodes import Node, lowers, numpy_dtype
 from weft_onnx.tracing import Frame, Tracer
-from weft_onnx.values import is_known
+from weft_onnx.values import dtype_of, is_for_device, is_known, shape_of
 
 MOST_ITERATIONS = 10_000
 """The iterations of a loop after which it is taken for one without an end."""
@@ -89,6 +89,8 @@ def _stacked(node: Node, iterations: list[list[Any]], body: Any) -> list[Any]:
 def _stack(node: Node, parts: list[Any], axis: int = 0) -> Any:
     if all(map(is_known, parts)):
         return np.stack(parts, axis)
+    if not is_for_device(dtype_of(parts[0])):
+        return node.host(lambda *given: [np.stack(given, axis)], *parts)[0]
     return weft.stack([node.op(each) for each in parts], pos=axis)
 
 
@@ -118,15 +120,21 @@ def _next_slice(node: Node) -> Any:
         found = []
         for place, parts in enumerate(zip(*state["stacked"], strict=True)):
             several = list(parts)[::-1] if backwards[place] else list(parts)
-            rank = len(several[0].shape if is_known(several[0]) else several[0].axes.shape) + 1
+            rank = len(shape_of(several[0])) + 1
             found.append(_stack(node, several, axes[place] % rank))
         return (*state["carried"], *found)
     values = list(state["carried"])
     for place in range(scanned):
         at = length - 1 - number if directions[place] else number
         axis = node.axis(axes[place], node.rank(count + place))
-        values.append(weft.slice_along_axis(node[count + place], axis, at))
+        values.append(_slice(node, node.raw(count + place), axis, at))
     return node.tracer.inner(node, body, values, _scanned)
+
+
+def _slice(node: Node, x: Any, axis: int, at: int) -> Any:
+    if is_for_device(dtype_of(x)):
+        return weft.slice_along_axis(node.op(x), axis, at)
+    return node.host(lambda given: [np.take(given, at, axis)], x)[0]
 
 
 def _scanned(tracer: Tracer, caller: Frame, results: list[Any]) -> None:

@@ -95,14 +95,14 @@ def multinomial(node: Node) -> Tensor:
 @lowers("Dropout")
 def dropout(node: Node) -> Any:
     """Return the operand, or in training with elements dropped; and the mask."""
-    x = node[0]
     ratio, is_training = node.attr("ratio", 0.5), False
     if node.version >= 12:
         ratio = float(node.array(1).reshape(-1)[0]) if node.has(1) else 0.5
         is_training = bool(node.array(2).reshape(-1)[0]) if node.has(2) else False
-    kind = "bool" if node.version >= 10 else x.dtype.name
+    kind = "bool" if node.version >= 10 else node.dtype().name
     if not is_training or ratio == 0:
-        return node.raw(0), weft.ones(x.axes.shape, kind)
+        return node.raw(0), weft.ones(node.shape(), kind)
+    x = node[0]
     keep = weft.bernoulli(weft.full(x.axes.shape, 1 - ratio, dtype="float32"), seed=_seed(node))
     zero = weft.zeros_like(x)
     return weft.where(keep, cast(x / (1 - ratio), x.dtype), zero), cast(keep, kind)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir import dtypes
 from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
 from weft_onnx.values import Tensor, dtype_of, is_for_device
 
@@ -16,7 +17,7 @@ UNARY: dict[str, Callable[[Any], Tensor]] = {
     "Abs": weft.absolute, "Acos": weft.acos, "Acosh": weft.acosh, "Asin": weft.asin,
     "Asinh": weft.asinh, "Atan": weft.atan, "Atanh": weft.atanh, "BitwiseNot": weft.bitwise_not,
     "Ceil": weft.ceil, "Cos": weft.cos, "Cosh": weft.cosh, "Erf": weft.erf, "Exp": weft.exp,
-    "Floor": weft.floor, "HardSwish": weft.hard_swish, "IsNaN": weft.isnan, "Log": weft.log,
+    "Floor": weft.floor, "HardSwish": weft.hard_swish, "Log": weft.log,
     "Mish": weft.mish, "Neg": weft.negative, "Not": weft.logical_not,
     "Reciprocal": weft.reciprocal, "Relu": weft.relu, "Round": weft.round,
     "Sigmoid": weft.sigmoid, "Sign": weft.sign, "Sin": weft.sin, "Sinh": weft.sinh,
@@ -124,10 +125,24 @@ def clip(node: Node) -> Tensor:
     return x if high is None else weft.minimum(x, high)
 
 
+def widened(node: Node, x: Any) -> Tensor:
+    """Return numbers that devices compute with: those of 8 bits or fewer as float32 or int32."""
+    if is_for_device(dtype_of(x)):
+        return node.op(x)
+    kind = np.float32 if dtype_of(x).name.startswith("float") else np.int32
+    return node.op(node.host(lambda given: [given.astype(kind)], x)[0])
+
+
+@lowers("IsNaN")
+def is_nan(node: Node) -> Tensor:
+    """Find what is not a number."""
+    return weft.isnan(widened(node, node.raw(0)))
+
+
 @lowers("IsInf")
 def is_inf(node: Node) -> Tensor:
     """Find infinities of the signs that are asked for."""
-    x = node[0]
+    x = widened(node, node.raw(0))
     signs = []
     if node.flag("detect_positive"):
         signs.append(weft.greater(x, 0))
@@ -259,23 +274,28 @@ def converted_array(x: Any, dtype: Any, saturates: bool = True, rounding: str = 
     with np.errstate(all="ignore"):
         if dtype.name in ("int4", "uint4", "int2", "uint2"):
             bits = int(dtype.name[-1])
-            wide = x.astype(np.float32) if x.dtype.kind not in "iu" else x
+            wide = x.astype(np.float64) if x.dtype.kind not in "iu" else x
             whole = wide.astype(np.int64) % (1 << bits)
             if dtype.name.startswith("int"):
                 whole = np.where(whole >= 1 << (bits - 1), whole - (1 << bits), whole)
             return whole.astype(np.int8).astype(dtype)
         if dtype.name.startswith("float8_e8m0"):
-            return _power_of_two(x.astype(np.float32), dtype, saturates, rounding)
+            return _power_of_two(_single(x, dtype), dtype, saturates, rounding)
         if dtype.name.startswith("float8") and saturates:
             return _saturated(x, dtype)
-        return x.astype(np.float32).astype(dtype) if x.dtype.kind == "V" else x.astype(dtype)
+        return (_single(x, dtype) if dtypes.is_float(x.dtype) else x).astype(dtype)
+
+
+def _single(x: Any, dtype: Any) -> Any:
+    """Return numbers as float32 from which a rounding to a dtype of 8 bits is that of `x`."""
+    return dtypes.rounded_to_odd(x) if dtypes.rounds_twice(x.dtype, dtype) else x.astype(np.float32)
 
 
 def _saturated(x: Any, dtype: Any) -> Any:
     import ml_dtypes
 
     largest = np.float32(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
-    wide = x.astype(np.float32)
+    wide = _single(x, dtype)
     limited = np.where(np.isnan(wide), wide, np.clip(wide, -largest, largest))
     return limited.astype(dtype)
 

@@ -139,14 +139,28 @@ def tile(node: Node) -> Tensor:
 
 
 @lowers("Pad")
-def pad(node: Node) -> Tensor:
-    """Pad; a negative number of elements crops."""
-    x, rank = node[0], node.rank()
+def pad(node: Node) -> Any:
+    """Pad; a negative number of elements crops.
+
+    Numbers of 8 bits or fewer, which no device has, are moved as bytes.
+    """
+    given, dtype = node.raw(0), node.dtype()
+    value = np.zeros(1, dtype)
     if node.version < 11:
-        pads, value = list(node.required("pads")), node.attr("value", 0.0)
-    else:
-        pads = node.ints(1)
-        value = node.array(2).reshape(-1)[0].item() if node.has(2) else 0
+        value = np.array([node.attr("value", 0.0)])
+    elif node.has(2):
+        value = node.array(2).reshape(-1)[:1]
+    if is_for_device(dtype) or dtype.itemsize > 1:
+        return _padded(node, node[0], value.item())
+    x = node.op(node.host(lambda array: [array.view(np.uint8)], given)[0])
+    found = _padded(node, x, value.view(np.uint8).item())
+    return node.host(lambda array: [array.view(dtype)], found)[0]
+
+
+def _padded(node: Node, x: Tensor, value: Any) -> Tensor:
+    """Return a tensor with the padding of a node."""
+    rank = node.rank()
+    pads = list(node.required("pads")) if node.version < 11 else node.ints(1)
     axes = node.axes(node.ints(3)) if node.has(3) else tuple(range(rank))
     mode = node.choice("mode")
     before, after = [0] * rank, [0] * rank

@@ -8,7 +8,7 @@ import numpy as np
 
 import weft
 from weft_onnx.lowering.convolution import convolved
-from weft_onnx.lowering.elementwise import converted_array
+from weft_onnx.lowering.elementwise import converted_array, widened
 from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
 from weft_onnx.values import Tensor, Value, dtype_of, is_for_device, is_known
 
@@ -113,12 +113,9 @@ def dequantize_linear(node: Node) -> Any:
 
 
 def _wide(node: Node, x: Value) -> Tensor:
-    """Return numbers of few bits as int32 or float32."""
-    dtype = dtype_of(x)
-    if is_for_device(dtype):
-        return cast(node.op(x), "int32") if dtype.kind in "iu" else node.op(x)
-    kind = np.float32 if dtype.name.startswith("float") else np.int32
-    return node.op(node.host(lambda given: [given.astype(kind)], x)[0])
+    """Return integers as int32, and floats of few bits as float32."""
+    given = widened(node, x)
+    return cast(given, "int32") if dtype_of(x).kind in "iu" else given
 
 
 @lowers("DynamicQuantizeLinear")
