@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError
 from weft.ir.axes import Axes
-from weft.ir.dtypes import accumulator_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
@@ -125,25 +125,40 @@ def predictions_and_targets(
     return tuple(align(kind, *given))
 
 
+def loss_operands(function: str, x: Any, targets: Any) -> tuple[TensorOp, TensorOp, DType]:
+    """Return `predictions_and_targets`, and the dtype of the loss.
+
+    16-bit floats are returned as float32, since a mean may be in range where a loss is not.
+    """
+    x, t = predictions_and_targets(function, x, targets)
+    wide = accumulator_dtype(x.dtype)
+    return cast(x, wide), cast(t, wide), x.dtype
+
+
 def reduce_losses(
-    function: str, losses: TensorOp, reduction: str, weights: TensorOp | None = None
+    function: str,
+    losses: TensorOp,
+    reduction: str,
+    weights: TensorOp | None = None,
+    dtype: DType | None = None,
 ) -> TensorOp:
     """Return the mean or the sum of losses over all axes, or the losses themselves.
 
-    The mean of weighted losses is their sum divided by the sum of `weights`. Raises ArgumentError
-    for other reductions.
+    The mean of weighted losses is their sum divided by the sum of `weights`. The result has a
+    `dtype`, by default that of the losses. Raises ArgumentError for other reductions.
     """
+    dtype = losses.dtype if dtype is None else dtype
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         problem = f"the reduction {reduction!r} must be one of {', '.join(map(repr, REDUCTIONS))}"
         raise ArgumentError(explain(function, problem, (losses,)))
     if reduction == "none":
-        return losses
+        return cast(losses, dtype)
     if reduction == "mean" and weights is None:
-        return MeanOp(losses, positions=tuple(range(losses.rank)))
+        return cast(MeanOp(losses, positions=tuple(range(losses.rank))), dtype)
     total = _total(losses)
     if reduction == "mean" and weights is not None:
         total = divide(total, _total(weights))
-    return cast(total, losses.dtype)
+    return cast(total, dtype)
 
 
 def _total(x: TensorOp) -> TensorOp:

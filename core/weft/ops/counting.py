@@ -9,6 +9,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, broadcast_axes, make_axes
+from weft.ir.dtypes import accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorOp
@@ -183,13 +184,16 @@ def histogram(x: Any, bins: int, range: tuple[float, float], weights: Any = None
     """Return the number of elements in each of equal bins of a range, and the edges of the bins.
 
     A bin includes its lower edge, the last bin its upper edge too. Elements outside the range and
-    NaN are ignored. For dtype and weights see `bincount`.
+    NaN are ignored. The edges have the dtype of x, float32 for 16-bit floats. For the dtype of
+    counts and for weights see `bincount`.
     """
     (x,) = align(FloatOp, x)
     number = checked_integer("histogram", "bins", bins, 0)
     if not isinstance(range, tuple | list) or len(range) != 2 or not range[0] < range[1]:
         problem = f"the range must be a pair of two numbers, the lower first, not {range!r}"
         raise ArgumentError(explain("histogram", problem, (x,)))
+    # Narrow edges would coincide, and the bins between them lose their elements.
+    x = cast(x, accumulator_dtype(x.dtype))
     edges = constant(np.linspace(*range, number + 1), dtype=x.dtype)
     bin_of = searchsorted(edges, x, "right") - 1
     is_last = equal(x, float(edges.const[-1]))

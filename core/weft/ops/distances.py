@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from weft.errors import AxesError
+from weft.ir import dtypes
 from weft.ir.axes import Axes
-from weft.ir.dtypes import accumulator_dtype
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
@@ -18,7 +19,7 @@ from weft.ops.arguments import (
     checked_number,
     checked_order,
     class_position,
-    predictions_and_targets,
+    loss_operands,
     reduce_losses,
 )
 from weft.ops.comparison import greater, maximum, minimum, where
@@ -56,8 +57,8 @@ def mse_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorO
     raised. `reduction` is ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. Integers count as
     float32.
     """
-    x, t = predictions_and_targets("mse_loss", predictions, targets)
-    return reduce_losses("mse_loss", square(x - t), reduction)
+    x, t, dtype = loss_operands("mse_loss", predictions, targets)
+    return reduce_losses("mse_loss", square(x - t), reduction, dtype=dtype)
 
 
 def l1_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorOp:
@@ -65,8 +66,8 @@ def l1_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorOp
 
     The gradient of an error of 0 is 0.
     """
-    x, t = predictions_and_targets("l1_loss", predictions, targets)
-    return reduce_losses("l1_loss", absolute(x - t), reduction)
+    x, t, dtype = loss_operands("l1_loss", predictions, targets)
+    return reduce_losses("l1_loss", absolute(x - t), reduction, dtype=dtype)
 
 
 def huber_loss(
@@ -76,9 +77,9 @@ def huber_loss(
 
     It is reduced as by `mse_loss`. (Huber, 1964.)
     """
-    x, t = predictions_and_targets("huber_loss", predictions, targets)
+    x, t, dtype = loss_operands("huber_loss", predictions, targets)
     delta = checked_number("huber_loss", "delta", delta)
-    return reduce_losses("huber_loss", _huber(absolute(x - t), delta), reduction)
+    return reduce_losses("huber_loss", _huber(absolute(x - t), delta), reduction, dtype=dtype)
 
 
 def _huber(distance: TensorOp, delta: float) -> TensorOp:
@@ -93,11 +94,11 @@ def smooth_l1_loss(
 
     That is the `huber_loss` divided by beta; for beta 0 it is the `l1_loss`. (Girshick, 2015.)
     """
-    x, t = predictions_and_targets("smooth_l1_loss", predictions, targets)
+    x, t, dtype = loss_operands("smooth_l1_loss", predictions, targets)
     beta = checked_number("smooth_l1_loss", "beta", beta)
     distance = absolute(x - t)
     losses = _huber(distance, beta) / beta if beta else distance
-    return reduce_losses("smooth_l1_loss", losses, reduction)
+    return reduce_losses("smooth_l1_loss", losses, reduction, dtype=dtype)
 
 
 def poisson_nll_loss(
@@ -115,7 +116,7 @@ def poisson_nll_loss(
     The loss is reduced as by `mse_loss`.
     """
     function = "poisson_nll_loss"
-    x, t = predictions_and_targets(function, predictions, targets)
+    x, t, dtype = loss_operands(function, predictions, targets)
     epsilon = checked_number(function, "epsilon", epsilon)
     losses = exp(x) - t * x if log_input else x - t * log(x + epsilon)
     if full:
@@ -123,7 +124,7 @@ def poisson_nll_loss(
         many = where(is_many, t, 1)
         stirling = many * log(many) - many + log(many * (2 * math.pi)) * 0.5
         losses = losses + where(is_many, stirling, 0)
-    return reduce_losses(function, losses, reduction)
+    return reduce_losses(function, losses, reduction, dtype=dtype)
 
 
 def gaussian_nll_loss(
@@ -141,13 +142,16 @@ def gaussian_nll_loss(
     gradient is 0. The loss is reduced as by `mse_loss`. (Nix and Weigend, 1994.)
     """
     function = "gaussian_nll_loss"
-    x, t = predictions_and_targets(function, predictions, targets)
+    x, t, dtype = loss_operands(function, predictions, targets)
     epsilon = checked_number(function, "epsilon", epsilon)
     distance = x - t
-    limited = maximum(broadcast_to_losses(function, "the variance", variance, distance), epsilon)
+    spread = broadcast_to_losses(function, "the variance", variance, distance)
+    if not isinstance(variance, int | float):
+        dtype = dtypes.promote(dtype, spread.dtype)
+    limited = maximum(cast(spread, accumulator_dtype(dtype)), epsilon)
     losses = (log(limited) + square(distance) / limited) * 0.5
     losses = losses + 0.5 * math.log(2 * math.pi) if full else losses
-    return reduce_losses(function, losses, reduction)
+    return reduce_losses(function, losses, reduction, dtype=dtype)
 
 
 def hinge_loss(scores: Any, targets: Any, margin: float = 1.0, reduction: str = "mean") -> TensorOp:
@@ -155,8 +159,9 @@ def hinge_loss(scores: Any, targets: Any, margin: float = 1.0, reduction: str = 
 
     It is reduced as by `mse_loss`. The gradient at the kink is 0.
     """
-    x, t = predictions_and_targets("hinge_loss", scores, targets)
-    return reduce_losses("hinge_loss", maximum(0, _margin("hinge_loss", margin) - t * x), reduction)
+    x, t, dtype = loss_operands("hinge_loss", scores, targets)
+    losses = maximum(0, _margin("hinge_loss", margin) - t * x)
+    return reduce_losses("hinge_loss", losses, reduction, dtype=dtype)
 
 
 def multi_margin_loss(
@@ -179,15 +184,16 @@ def multi_margin_loss(
     require_order(function, scores, labels)
     (x,) = align(FloatOp, scores)
     position = class_position(function, x, axis)
-    labels = labels_for(function, x, labels, position)
+    labels, wide = labels_for(function, x, labels, position), cast(x, accumulator_dtype(x.dtype))
     p, margin = checked_integer(function, "p", p, 1), _margin(function, margin)
-    right = broadcast_back(PickOp(x, labels, position=position), x, (position,))
-    excess = maximum(0, margin - right + x)
+    right = broadcast_back(PickOp(wide, labels, position=position), x, (position,))
+    excess = maximum(0, margin - right + wide)
     others = where(is_label(x, labels, position), 0, excess if p == 1 else power(excess, p))
     losses: TensorOp = MeanOp(others, positions=(position,))
     if weights is not None:
-        losses = losses * TakeOp(class_weights(function, weights, x, position), labels, position=0)
-    return reduce_losses(function, losses, reduction)
+        factors = class_weights(function, weights, wide, position)
+        losses = losses * TakeOp(factors, labels, position=0)
+    return reduce_losses(function, losses, reduction, dtype=x.dtype)
 
 
 def cosine_similarity(x: Any, y: Any, axis: Any = -1, epsilon: float = 1e-8) -> TensorOp:
@@ -252,15 +258,17 @@ def triplet_loss(
     """
     function = "triplet_loss"
     p, margin = checked_order(function, p), _margin(function, margin)
-    near, far = (_distance(function, anchor, other, p, axis) for other in (positive, negative))
-    return reduce_losses(function, maximum(0, near - far + margin), reduction)
+    (near, dtype), (far, _) = (
+        _distance(function, anchor, other, p, axis) for other in (positive, negative)
+    )
+    return reduce_losses(function, maximum(0, near - far + margin), reduction, dtype=dtype)
 
 
-def _distance(function: str, x: Any, y: Any, p: float, axis: Any) -> TensorOp:
-    x, y = predictions_and_targets(function, x, y)
-    difference = cast(x - y, accumulator_dtype(x.dtype))
-    positions = tuple(sorted(explained(function, (x, y), difference.axes.positions, axis)))
-    return cast(norm(difference, p, positions), x.dtype)
+def _distance(function: str, x: Any, y: Any, p: float, axis: Any) -> tuple[TensorOp, DType]:
+    """Return the distances, in float32 for 16-bit floats, and the dtype of the loss."""
+    x, y, dtype = loss_operands(function, x, y)
+    positions = tuple(sorted(explained(function, (x, y), x.axes.positions, axis)))
+    return norm(x - y, p, positions), dtype
 
 
 def _margin(function: str, margin: Any) -> float:
@@ -281,13 +289,12 @@ def dice_loss(
     Navab and Ahmadi, 2016, without squares.)
     """
     function = "dice_loss"
-    y, t = predictions_and_targets(function, predictions, targets)
+    y, t, dtype = loss_operands(function, predictions, targets)
     epsilon = checked_number(function, "epsilon", epsilon)
-    wide = [cast(each, accumulator_dtype(y.dtype)) for each in (y, t)]
-    product = wide[0] * wide[1]
+    product = y * t
     positions = reduced_positions(product, axes, None)
     overlap, *sizes = (
-        SumOp(broadcast(each, product.axes), positions=positions) for each in (product, *wide)
+        SumOp(broadcast(each, product.axes), positions=positions) for each in (product, y, t)
     )
     losses = 1 - (overlap * 2 + epsilon) / (sizes[0] + sizes[1] + epsilon)
-    return reduce_losses(function, cast(losses, y.dtype), reduction)
+    return reduce_losses(function, losses, reduction, dtype=dtype)

@@ -19,7 +19,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, make_axes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.lengths import Length
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
@@ -66,6 +66,8 @@ _WORDS = 2**32
 class DropoutOp(CompositeOp):
     """Dropout: sets elements to 0 at random, and divides the others by the probability to keep.
 
+    16-bit floats are scaled in float32.
+
     The second operand is the number of the call. With seed and stream it determines the mask, as in
     `RandomBitsOp`, so the gradient recomputes the mask instead of storing it.
 
@@ -103,13 +105,15 @@ class DropoutOp(CompositeOp):
         """Compute the mask by comparing random bits with the rate."""
         bits = bits_of(self.axes.size, call, (self.seed, self.stream)).reshape(self.axes.shape)
         stays = bits >= np.uint64(_threshold(self.rate))
-        return np.where(stays, x * np.asarray(self.scale, self.dtype), np.zeros((), self.dtype))
+        wide = np.asarray(x, accumulator_dtype(self.dtype)) * self.scale
+        return np.where(stays, wide.astype(self.dtype), np.zeros((), self.dtype))
 
     def decompose(self, x: TensorOp, call: TensorOp) -> TensorOp:
         """Compute the mask by comparing random bits with the rate."""
         bits = RandomBitsOp(call, target_axes=x.axes, seed=self.seed, stream=self.stream)
         drops = less(bits, constant(_threshold(self.rate), dtype=dtypes.uint32))
-        return where(drops, 0, x * self.scale)
+        scaled = cast(cast(x, accumulator_dtype(self.dtype)) * self.scale, self.dtype)
+        return where(drops, 0, scaled)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, call: TensorOp) -> Any:
         """Apply the same dropout to the adjoint."""

@@ -23,6 +23,7 @@ from weft.ops.arguments import (
     checked_number,
     class_position,
     drop_axis,
+    loss_operands,
     predictions_and_targets,
     reduce_losses,
 )
@@ -419,13 +420,14 @@ def cross_entropy(
     if ignore_index is not None:
         problem = f"ignore_index is for labels, not for {targets.dtype} targets: use weights of 0"
         raise ArgumentError(explain(function, problem, (x, targets)))
-    x, t = predictions_and_targets(function, x, targets)
+    x, t, dtype = loss_operands(function, x, targets)
     if smoothing:
         count = size_of(x.axes[position : position + 1], x.dtype)
         t = t * (1 - smoothing) + divide(smoothing, count)
     if weights is not None:
         t = t * broadcast_in_dim(class_weights(function, weights, x, position), x, (position,))
-    return reduce_losses(function, CrossEntropyLogitsOp(x, t, positions=(position,)), reduction)
+    losses = CrossEntropyLogitsOp(x, t, positions=(position,))
+    return reduce_losses(function, losses, reduction, dtype=dtype)
 
 
 def binary_cross_entropy(

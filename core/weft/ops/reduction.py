@@ -162,9 +162,11 @@ class ExtremumOp(ReductionOp):
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp | None]:
         """Split the adjoint evenly among the elements that equal the result."""
-        chosen = cast(equal(x, self.spread(self, x)), x.dtype)
-        count = SumOp(chosen, positions=self.positions)
-        return (chosen * self.spread(divide(delta, count), x),)
+        wide = accumulator_dtype(x.dtype)
+        chosen = equal(x, self.spread(self, x))
+        count = SumOp(cast(chosen, wide), positions=self.positions)
+        share = cast(divide(cast(delta, wide), count), x.dtype)
+        return (cast(chosen, x.dtype) * self.spread(share, x),)
 
 
 class MaxOp(ExtremumOp):

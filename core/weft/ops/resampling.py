@@ -111,7 +111,8 @@ def _matrix(places: IndexingMap, n: int, mode: str, a: float, stretch: float) ->
 
 
 def blended(x: TensorOp, matrix: Any, place: int) -> TensorOp:
-    """Return the tensor multiplied by a matrix along one axis."""
+    """Return the tensor multiplied by a matrix along one axis, 16-bit floats in float32."""
+    dtype, x = x.dtype, cast(x, accumulator_dtype(x.dtype))
     weights = constant(matrix, dtype=x.dtype)
     head, tail = make_axes(x.axes.lengths[:place]), make_axes(x.axes.lengths[place + 1 :])
     count, n = weights.axes.lengths
@@ -120,7 +121,7 @@ def blended(x: TensorOp, matrix: Any, place: int) -> TensorOp:
     else:
         block = cast_axes(x, (head.size, n, tail.size))
         product = MatmulOp(broadcast(weights, (head.size, count, n)), block)
-    return cast_axes(product, with_length(x.axes, place, count))
+    return cast(cast_axes(product, with_length(x.axes, place, count)), dtype)
 
 
 def resize(
@@ -371,10 +372,12 @@ def affine_grid(theta: Any, lengths: Any, align_corners: bool = False) -> Tensor
         edge = (n - 1) / n if not align_corners else 1.0
         lines.append(np.linspace(-edge, edge, n) if n > 1 else np.zeros(1))
     places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(sizes)], axis=-1)
-    base = constant(places.reshape(-1, count + 1), dtype=theta.dtype)
+    wide = cast(theta, accumulator_dtype(theta.dtype))
+    base = constant(places.reshape(-1, count + 1), dtype=wide.dtype)
     batch = theta.axes.lengths[0]
     several = broadcast(base, (batch, *base.axes.lengths))
-    return cast_axes(MatmulOp(several, matrix_transpose(theta)), (batch, *sizes, count))
+    product = MatmulOp(several, matrix_transpose(wide))
+    return cast(cast_axes(product, (batch, *sizes, count)), theta.dtype)
 
 
 _BLOCKS = Layout("batch? channels spatial*", results=["batch? channels spatial*"])

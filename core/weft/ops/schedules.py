@@ -139,6 +139,10 @@ def piecewise_constant(step: Any, boundaries: Sequence[int], rates: Sequence[flo
         problem = f"takes increasing boundaries and one more rate, not {starts} and {values}"
         raise ArgumentError(explain(function, problem, ()))
     result: Any = as_op(values[0], at.dtype)
+    if dtypes.is_integer(as_op(step).dtype):
+        # float32 does not hold every step above 2**24.
+        at = cast(step, dtypes.int64)
+        starts = [min(math.ceil(start), 2**63 - 1) for start in starts]
     for start, value in zip(starts, values[1:], strict=True):
         result = where(greater_equal(at, start), value, result)
     return result  # type: ignore[no-any-return]
