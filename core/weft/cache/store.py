@@ -122,8 +122,8 @@ class Cache:
                 os.unlink(name)
             raise
         before = self._held  # `clear` in another thread
-        is_known = before is not None and before + len(whole) <= self.limit
-        self._held = before + len(whole) if is_known else self._shrink()
+        held = self.limit + 1 if before is None else before + len(whole)
+        self._held = self._shrink() if held > self.limit else held
 
     def usage(self) -> tuple[int, int]:
         """Return the number of files and their bytes."""
