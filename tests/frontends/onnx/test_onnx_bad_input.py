@@ -171,7 +171,7 @@ VERSIONS = {
 
 @pytest.mark.parametrize("name", VERSIONS)
 def test_versions_that_nothing_has_are_refused(name):
-    with pytest.raises(weft_onnx.ModelError, match="version|opset"):
+    with pytest.raises(weft_onnx.ModelError, match=r"version|opset"):
         weft_onnx.load(changed(VERSIONS[name]))
 
 
