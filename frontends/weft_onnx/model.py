@@ -306,27 +306,30 @@ def _argument(name: str, kind: onnx.TypeProto, given: Any) -> Value:
         array = np.asarray(given)
     except ValueError as error:
         raise ArgumentError(f"input {harmless(name)} takes one array: {error}") from None
-    wanted = kind.tensor_type
-    if not wanted.elem_type:
+    _require_shape(name, kind, array.shape)
+    if not kind.tensor_type.elem_type:
         return array
-    dtype = numpy_dtype(wanted.elem_type)
+    dtype = numpy_dtype(kind.tensor_type.elem_type)
     if dtype.kind == "O":
         return array.astype(object)
     if array.dtype != dtype:
         if array.ndim or array.dtype.kind not in "fiu" or dtype.kind not in "fiu":
             raise ArgumentError(f"input {harmless(name)} takes {dtype.name}, not {array.dtype}")
         array = array.astype(dtype)
-    if wanted.HasField("shape"):
-        lengths = list(dimensions(kind) or ())
-        fits = len(lengths) == array.ndim and all(
-            not isinstance(want, int) or want == length
-            for want, length in zip(lengths, array.shape, strict=False)
-        )
-        if not fits:
-            raise ArgumentError(
-                f"input {harmless(name)} takes the shape {lengths}, not {list(array.shape)}"
-            )
     return array if is_for_device(dtype) else np.ascontiguousarray(array)
+
+
+def _require_shape(name: str, kind: onnx.TypeProto, shape: tuple[int, ...]) -> None:
+    """Raise ArgumentError for a shape that does not fit the declaration of an input."""
+    if not kind.tensor_type.HasField("shape"):
+        return
+    lengths = list(dimensions(kind) or ())
+    fits = len(lengths) == len(shape) and all(
+        not isinstance(want, int) or want == length
+        for want, length in zip(lengths, shape, strict=False)
+    )
+    if not fits:
+        raise ArgumentError(f"input {harmless(name)} takes the shape {lengths}, not {list(shape)}")
 
 
 def _require_text(model: onnx.ModelProto) -> None:

@@ -28,6 +28,9 @@ from weft_onnx.nodes import numpy_dtype
 MOST_BYTES = 1 << 40
 """The bytes of a tensor above which a declared shape is taken for an error."""
 
+MOST_DIMENSIONS = 64
+"""The most dimensions of an array of NumPy."""
+
 SMALL = 1 << 26
 """The bytes that the sparse tensors of any model may take as arrays."""
 
@@ -38,7 +41,7 @@ LONGEST_LOCATION = 1000
 """The characters of the location of external data."""
 
 
-PACKED = {
+PACKED: dict[int, int] = {
     onnx.TensorProto.INT4: 2,
     onnx.TensorProto.UINT4: 2,
     onnx.TensorProto.FLOAT4E2M1: 2,
@@ -233,9 +236,9 @@ def _nbytes(proto: onnx.TensorProto, dims: Any, data_type: int) -> int:
     name, shape = harmless(proto.name), list(dims)
     if data_type == onnx.TensorProto.UNDEFINED or any(n < 0 for n in shape):
         raise ModelError(f"tensor {name} has no type, or a negative length: {shape[:99]}")
-    if len(shape) > 64:
+    if len(shape) > MOST_DIMENSIONS:
         raise ModelError(f"tensor {name} has {len(shape)} dimensions")
-    nbytes = prod(shape) * numpy_dtype(data_type, f"tensor {name}").itemsize
+    nbytes: int = prod(shape) * numpy_dtype(data_type, f"tensor {name}").itemsize
     if nbytes > MOST_BYTES:
         raise ModelError(f"tensor {name} of shape {shape} takes {nbytes} bytes")
     return nbytes

@@ -27,12 +27,11 @@ from weft.support.memory import half_of_memory
 from weft.transforms.capture import capture
 from weft_onnx.errors import NodeError
 from weft_onnx.nodes import Cut, Node, described, lowering_of, naming
-from weft_onnx.tensors import TensorReader
+from weft_onnx.tensors import MOST_DIMENSIONS, TensorReader
 from weft_onnx.values import Array, HostRef, Value, dtype_of, is_known, leaves, mapped, shape_of
 
 FOLDED = 4096
 """The most elements of a result of known operands that is computed while tracing."""
-
 
 Source = onnx.GraphProto | onnx.FunctionProto
 
@@ -414,6 +413,8 @@ def require_possible(node: Node, results: Any) -> None:
         if isinstance(value, Op) and not value.axes.is_static:
             continue
         shape, dtype = shape_of(value), dtype_of(value)
+        if len(shape) > MOST_DIMENSIONS:
+            raise node.error(f"its result has {len(shape)} dimensions")
         if prod(shape) * dtype.itemsize > half_of_memory():
             raise node.error(f"no memory holds its result {dtype}{list(shape)}")
 

@@ -78,13 +78,15 @@ class Cache:
                 found = os.fstat(file.fileno())
                 is_ours = _is_ours(found) and found.st_size <= self.limit
                 head, content = _parts(file, key) if is_ours else (b"", b"")
+                is_whole = head == _head(key, content)
+                if is_whole:
+                    with suppress(OSError):
+                        os.utime(file.fileno() if os.utime in os.supports_fd else path)
         except OSError:
             return None
-        if head != _head(key, content):
+        if not is_whole:
             self.warn(f"{path} is damaged or not of weft: it is not used, but written again")
             return None
-        with suppress(OSError):
-            os.utime(path)
         return content
 
     def write(self, key: str, content: bytes) -> None:
@@ -120,7 +122,7 @@ class Cache:
                 os.unlink(name)
             raise
         before = self._held  # `clear` in another thread
-        held = self.usage()[1] if before is None else before + len(whole)
+        held = self.limit + 1 if before is None else before + len(whole)
         self._held = self._shrink() if held > self.limit else held
 
     def usage(self) -> tuple[int, int]:

@@ -116,7 +116,7 @@ def read_values(path: Path, wanted: set[str] | None = None) -> dict[str, Array]:
         names = {name for name, each in files.items() if each == file}
         needed = names if wanted is None else names & wanted
         if needed:
-            values = _arrays(path.with_name(file), _content(path.with_name(file)), needed)
+            values = _arrays(path.with_name(file), _share(path, file), needed)
             if values.keys() < needed:
                 raise CheckpointError(f"{path}: {file} lacks {', '.join(needed - values.keys())}")
             found |= values
@@ -130,10 +130,18 @@ def _content(path: Path) -> bytes:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
+def _share(path: Path, name: str) -> bytes:
+    """Return the content of a file that an index names, which is a regular one beside it."""
+    found = path.with_name(name)
+    if os.path.exists(found) and not os.path.isfile(found):  # a pipe may have no end
+        raise CheckpointError(f"{path} names {name!r:.100}, which is no file beside it")
+    return _content(found)
+
+
 def _arrays(path: Path, content: bytes, wanted: set[str] | None) -> dict[str, Array]:
     try:
         arrays, _ = arrays_in(content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from None
     return {name: array for name, array in arrays.items() if wanted is None or name in wanted}
 
@@ -145,7 +153,8 @@ def _index(path: Path, content: bytes) -> dict[str, str]:
     try:
         files = json.loads(content)["weight_map"]
         for name, file in files.items():
-            if not isinstance(file, str) or Path(file).name != file:
+            is_name = isinstance(file, str) and bool(file) and "\0" not in file
+            if not is_name or Path(file).name != file:
                 raise ValueError(f"the file {file!r:.100} of {name!r:.100} is not beside it")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from None

@@ -161,7 +161,9 @@ def test_a_compiler_that_hangs_is_stopped_with_all_it_started(
     path = script(f"sh -c 'sleep 321; : {tmp_path}' & sleep 321; : {tmp_path}")
     monkeypatch.setattr(processes, "TIME_LIMIT", 0.7)
     start = time.monotonic()
-    with pytest.raises(BackendError, match="compiling a test: .* did not end within 1 s") as caught:
+    with pytest.raises(
+        BackendError, match=r"compiling a test: .* did not end within 1 s"
+    ) as caught:
         compiler.build("int x;", "a test", units=units)
     assert time.monotonic() - start < 20
     assert str(path) in str(caught.value)

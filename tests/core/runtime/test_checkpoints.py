@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -322,6 +323,10 @@ def test_a_failure_while_states_are_set_sets_them_back(
         (b"", "cannot be read as a checkpoint"),
         (b"{}", "cannot be read as a checkpoint"),
         (b'{"weight_map": {"w": "../../etc/passwd"}}', "is not beside it"),
+        (b'{"weight_map": {"w": ""}}', "is not beside it"),
+        (b'{"weight_map": {"w": "a\\u0000b"}}', "is not beside it"),
+        (b'{"weight_map": {"w": "' + b"n" * 5000 + b'"}}', "cannot be read"),
+        (b'{"weight_map": {"w": ".."}}', "is no file beside it"),
         (b'{"weight_map": {"w": 3}}', "is not beside it"),
         (b'{"weight_map": {"w": "gone"}}', "gone cannot be read: No such file"),
         (b'{"weight_map": 3}', "cannot be read as a checkpoint"),
@@ -339,6 +344,16 @@ def test_a_file_that_is_no_checkpoint_is_an_error(
         training().transformer.load_states(path)
     with pytest.raises(CheckpointError, match="cannot be read"):
         training().transformer.load_states(tmp_path / "missing")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes among files here")
+def test_an_index_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    for name in ("pipe", "link"):
+        (tmp_path / "a").write_text(json.dumps({"weight_map": {"w": name}}))
+        with pytest.raises(CheckpointError, match="is no file beside it"):
+            training().transformer.load_states(tmp_path / "a")
 
 
 WRITER = """

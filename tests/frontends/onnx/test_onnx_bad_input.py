@@ -150,6 +150,101 @@ def test_inputs_that_do_not_fit_are_refused():
         model.run({"x": np.zeros((3, 2), "float32")})
 
 
+def test_shapes_of_text_and_of_what_has_no_type_are_checked_too():
+    text = helper.make_tensor_value_info("x", TensorProto.STRING, ["N"])
+    model = made([node("Identity", "x", "y")], [text], ["y"])
+    loaded = weft_onnx.load(model)
+    with pytest.raises(ArgumentError, match="takes the shape"):
+        loaded.run({"x": np.array("a", object)})
+    with pytest.raises(ArgumentError, match="takes one array"):
+        loaded.run({"x": [np.zeros(2), np.zeros(3)]})
+
+
+VERSIONS = {
+    "a domain beyond what onnx knows": lambda m: m.opset_import.add(domain="own", version=1 << 40),
+    "a negative domain": lambda m: m.opset_import.add(domain="own", version=-1),
+    "an operator set": lambda m: setattr(m.opset_import[0], "version", 1 << 40),
+    "a format": lambda m: setattr(m, "ir_version", 1 << 40),
+    "a negative format": lambda m: setattr(m, "ir_version", -5),
+}
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_versions_that_nothing_has_are_refused(name):
+    with pytest.raises(weft_onnx.ModelError, match=r"version|opset"):
+        weft_onnx.load(changed(VERSIONS[name]))
+
+
+def test_a_version_of_a_function_that_nothing_has_is_refused():
+    own = helper.make_opsetid("own", 1)
+    inside = helper.make_node("Relu", ["x"], ["y"])
+    function = helper.make_function(
+        "own", "F", ["x"], ["y"], [inside], [helper.make_opsetid("", 1 << 40)]
+    )
+    model = made([helper.make_node("F", ["x"], ["y"], domain="own")], [declared("x", [2])], ["y"])
+    model.functions.append(function)
+    model.opset_import.append(own)
+    with pytest.raises(weft_onnx.ModelError, match="version"):
+        weft_onnx.load(model)
+
+
+LARGE = {
+    "OneHot": ("i n v", {"i": np.arange(3), "n": np.int64(10**12), "v": np.ones(2, "float32")}, {}),
+    "ConstantOfShape": ("n", {"n": np.array([10**12])}, {}),
+    "Expand": ("e n", {"e": np.ones(1, "float32"), "n": np.array([10**12])}, {}),
+    "Tile": ("e n", {"e": np.ones(2, "float32"), "n": np.array([10**12])}, {}),
+    "Range": ("o n i", {"o": np.int64(0), "n": np.int64(10**12), "i": np.int64(1)}, {}),
+    "Pad": ("e n", {"e": np.ones(2, "float32"), "n": np.array([0, 10**12])}, {"mode": "edge"}),
+    "HannWindow": ("n", {"n": np.int64(10**12)}, {}),
+    "DFT": ("e n", {"e": np.ones((1, 4, 1), "float32"), "n": np.int64(10**12)}, {}),
+    "Resize": ("e r s", {"e": np.ones((1, 1, 2, 2), "float32"), "r": np.zeros(0, "float32"),
+                         "s": np.array([1, 1, 1, 1e12], "float32")}, {}),
+    "MelWeightMatrix": ("n m r a b", {"n": np.int64(10**12), "m": np.int64(8),
+                                      "r": np.int64(8000), "a": np.float32(0),
+                                      "b": np.float32(4000)}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", LARGE)
+def test_results_that_no_memory_holds_are_refused_at_once(op):
+    operands, values, attributes = LARGE[op]
+    model = made([node(op, operands, "y", **attributes)], [], ["y"], values, opset=17)
+    with pytest.raises(WeftError, match=f"{op}.*memory holds"):
+        weft_onnx.load(model).run({})
+
+
+def test_a_loop_without_an_end_is_refused():
+    body = helper.make_graph(
+        [node("Identity", "c", "d"), node("Identity", "v", "w")], "body",
+        [declared("n", [], "i"), declared("c", [], "b"), declared("v", [2])],
+        [declared("d", [], "b"), declared("w", [2])],
+    )  # fmt: skip
+    loop = node("Loop", "m c x", "y", body=body)
+    for trips in (1 << 62, 10_001):
+        counts = {"m": np.int64(trips), "c": np.array(True)}
+        model = weft_onnx.load(made([loop], [declared("x", [2])], ["y"], counts))
+        with pytest.raises(weft_onnx.NodeError, match="goes on after 10000 iterations"):
+            model.run({"x": np.ones(2, "float32")})
+
+
+def test_what_the_host_stumbles_over_names_the_node():
+    text = helper.make_tensor_value_info("x", TensorProto.STRING, ["N"])
+    model = made([node("Cast", "x", "y", to=TensorProto.FLOAT)], [text], ["y"])
+    with pytest.raises(weft_onnx.NodeError, match=r"Cast, opset 21.*ValueError: could not convert"):
+        weft_onnx.load(model).run({"x": np.array(["no number"], object)})
+
+
+def test_a_cast_to_an_unknown_type_is_refused():
+    for to in (99, -1, 10**12):
+        model = made([node("Cast", "x", "y", to=to)], [declared("x", [2])], ["y"])
+        with pytest.raises(weft_onnx.NodeError, match=f"attribute to is {to}"):
+            weft_onnx.load(model).run({"x": np.ones(2, "float32")})
+    model = made([node("Relu", "x", "y")], [declared("x", [2])], ["y"])
+    model.graph.input[0].type.tensor_type.elem_type = 99
+    with pytest.raises(weft_onnx.ModelError, match="unknown type 99"):
+        weft_onnx.load(model).run({"x": np.ones(2, "float32")})
+
+
 def external(location, offset=None):
     model = changed(lambda model: None)
     tensor = model.graph.initializer[0]
