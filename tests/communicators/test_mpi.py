@@ -41,6 +41,25 @@ def test_reductions_have_the_same_bits_on_all_ranks(backend: str, ranks: int) ->
     assert ended.stdout.count("reductions are right") == ranks
 
 
+@pytest.mark.parametrize(
+    ("ranks", "first", "count"),
+    [
+        (2, 0, 12),
+        (3, 1000, 12),
+        *(
+            pytest.param(ranks, 10_000 * ranks + first, 70, marks=pytest.mark.long)
+            for ranks in (2, 3, 4)
+            for first in range(0, 280, 70)
+        ),
+    ],
+)
+def test_random_programs_give_right_numbers_or_an_error(ranks: int, first: int, count: int) -> None:
+    arguments = map(str, (first, count))
+    ended = mpiexec(ranks, "random_ranks.py", *arguments, WEFT_COLLECTIVE_TIMEOUT="20")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"{count} programs of {ranks} ranks" in ended.stdout
+
+
 FAULTS = {
     "order": [
         r"did not start the same collective",

@@ -18,11 +18,13 @@ from weft.communicators.calls import current_call
 from weft.communicators.choice import connected
 from weft.communicators.interface import Communicator
 from weft.errors import CommunicationError
+from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ops.collectives import communications
-from weft.runtime.exchanges import initial_graph
+from weft.ops.control import sequential
 from weft.runtime.graph_comparison import comparable, exchanges, graph_digest, listing
 from weft.support.digest import digest_of
+from weft.transforms.capture import capture
 from weft.transforms.initializers import initializers_of
 
 if TYPE_CHECKING:
@@ -136,7 +138,9 @@ def _parts(program: Program, were_set: Container[Any]) -> list[tuple[str, Graph 
 
 def _initial_value(state: Any) -> Graph:
     """Return the graph that gives a state its initial value; an empty one if it has none."""
-    return comparable(initial_graph(initializers_of([state], ()), state.name))
+    writes = initializers_of([state], ())
+    with scope.saved_user_deps():
+        return comparable(capture([sequential(writes)] if writes else [], (), state.name))
 
 
 def _first_difference(gather: Callable[[str], list[str]], graph: Graph | None) -> list[str]:

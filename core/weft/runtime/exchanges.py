@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from weft.communicators.calls import Call, current_call, within
 from weft.errors import CommunicationError
-from weft.ir import scope
 from weft.ir.graph import Graph
-from weft.ir.op import Op
-from weft.ops.control import sequential
-from weft.runtime.graph_comparison import comparable, exchanges, graph_digest, kinds
+from weft.ir.traversal import dependencies, postorder
+from weft.runtime.graph_comparison import (
+    comparable,
+    exchanges,
+    graph_digest,
+    kinds,
+    takes_ranks,
+)
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
-from weft.transforms.capture import capture
 from weft.transforms.initializers import initializers_of
 
 if TYPE_CHECKING:
@@ -126,15 +129,9 @@ def is_shared(program: Program, initialised: Iterable[Any]) -> bool:
 
 def are_shared(states: Iterable[Any], initialised: Iterable[Any]) -> bool:
     """Whether other ranks take part in computing the first values of states."""
-    writes = initializers_of(states, initialised)
-    computed = [write for write in writes if not write.args[1].is_constant]
-    return bool(computed) and bool(exchanges(initial_graph(computed)))
-
-
-def initial_graph(writes: Iterable[Op], name: str = "initial") -> Graph:
-    """Return the graph of initialisers of states."""
-    with scope.saved_user_deps():
-        return capture([sequential(list(writes))] if writes else [], (), name)
+    first = [write.args[1] for write in initializers_of(states, initialised)]
+    computed = [value for value in first if not value.is_constant]
+    return any(map(takes_ranks, postorder(computed, dependencies)))
 
 
 def _content(graph: Graph) -> str:
