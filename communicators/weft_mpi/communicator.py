@@ -91,7 +91,15 @@ class MPICommunicator(Communicator):
         return self._size
 
     def start(self, collective: Collective, x: Array, out: Array) -> Request:
-        """Hand a collective to the thread that runs all of them."""
+        """Hand a collective to the thread that runs all of them.
+
+        Raises CommunicationError after one that failed, and in a forked process, which is no rank.
+        """
+        if os.getpid() != self._process:
+            raise CommunicationError(
+                f"this process was forked from rank {self._rank} and is no rank itself: exchange "
+                "tensors in the process that mpiexec started"
+            )
         if self._failure:
             raise CommunicationError(f"no collective can follow one that failed: {self._failure}")
         job = _Job(self, collective, x, out, self.timeout)

@@ -1,8 +1,8 @@
 """Transfers: collectives as requests of MPI, which only move bytes.
 
-So every dtype goes, and reductions do not depend on the operators and the algorithms of an MPI: they
-are computed in the order of ranks. A small array goes to all ranks, each of which reduces all of
-them. Of a large one each rank reduces a part, and sends it to the others.
+So every dtype goes, and reductions do not depend on the operators and the algorithms of an MPI:
+they are computed in the order of ranks. A small array goes to all ranks, each of which reduces all
+of them. Of a large one each rank reduces a part, and sends it to the others.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ class _Job(Request):
         if self._began is not None and now > self._began + timeout:
             raise CommunicationError(
                 f"rank {self.connection.rank} gave up after {timeout:g} s "
-                f"(WEFT_COLLECTIVE_TIMEOUT): {self.collective.described(self.x)} did not end on the "
-                "GPU: another rank's is behind, or what connects them has failed"
+                f"(WEFT_COLLECTIVE_TIMEOUT): {self.collective.described(self.x)} did not end on "
+                "the GPU: another rank's is behind, or what connects them has failed"
             )
         return False

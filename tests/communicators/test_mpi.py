@@ -77,6 +77,22 @@ FAULTS = {
         r"rank 0: all_reduce sum of float32\[4, 3\] for AllReduceOp in .*faults.py",
         r"rank 1: the end of its program",
     ],
+    "skipped": [
+        r"did not start the same collective",
+        r"rank 0: all_reduce sum .*faults.py\", line \d+, in call 2 of computation_0 \(\w+\.0\)",
+        r"rank 1: all_reduce sum .*faults.py\", line \d+, in call 3 of computation_0 \(\w+\.0\)",
+    ],
+    "equal graphs": [
+        r"rank 0: .*faults.py\", line \d+, in call 1 of computation_3 \(\w+\.1\)",
+        r"rank 1: .*faults.py\", line \d+, in call 1 of computation_4 \(\w+\.2\)",
+    ],
+    "threads": [r"in call 1 of computation_3", r"in call 1 of computation_4"],
+    "one computation in threads": [r"two threads exchange tensors at once, in call \d of"],
+    "lengths": [
+        r"rank 0: .*in call 3 of computation_3 \(\w+\.0\) for \[\(3,\)\]",
+        r"rank 1: .*in call 3 of computation_3 \(\w+\.0\) for \[\(4,\)\]",
+    ],
+    "forked": [r"forked from rank 1 and is no rank itself"],
     "killed in a step": [],
     "killed in a collective": [],
     "exception": [r"ValueError: only here", r"ValueError ends all 2 ranks"],

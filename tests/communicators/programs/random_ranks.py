@@ -11,6 +11,7 @@ import atexit
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -171,10 +172,8 @@ class Rank:
     def fail(self, error: CommunicationError) -> None:
         """Take note of an error, and end: the others find this rank at the end of its program."""
         self.found.error = self.found.error or str(error)
-        try:
+        with suppress(CommunicationError):
             connected("mpi").barrier("the end after an error")
-        except CommunicationError:
-            pass
 
     def step(self, number: int) -> None:
         """Make the calls of a step."""
