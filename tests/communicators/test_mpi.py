@@ -60,6 +60,15 @@ def test_random_programs_give_right_numbers_or_an_error(ranks: int, first: int, 
     assert f"{count} programs of {ranks} ranks" in ended.stdout
 
 
+@pytest.mark.parametrize(
+    "backend", ["numpy", "native", pytest.param("opencl", marks=pytest.mark.long)]
+)
+def test_a_rank_that_leaves_a_collective_keeps_the_arrays_of_it(backend: str) -> None:
+    ended = mpiexec(2, "abandoned.py", backend, WEFT_COLLECTIVE_TIMEOUT="20")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("goes on") == 2
+
+
 FAULTS = {
     "order": [
         r"did not start the same collective",
