@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 from mpi_launch import HANG, mpiexec
@@ -63,8 +64,10 @@ def test_random_programs_give_right_numbers_or_an_error(ranks: int, first: int, 
 @pytest.mark.parametrize(
     "backend", ["numpy", "native", pytest.param("opencl", marks=pytest.mark.long)]
 )
-def test_a_rank_that_leaves_a_collective_keeps_the_arrays_of_it(backend: str) -> None:
-    ended = mpiexec(2, "abandoned.py", backend, WEFT_COLLECTIVE_TIMEOUT="20")
+def test_a_rank_that_leaves_a_collective_keeps_the_arrays_of_it(
+    backend: str, tmp_path: Path
+) -> None:
+    ended = mpiexec(2, "abandoned.py", backend, str(tmp_path), WEFT_COLLECTIVE_TIMEOUT="20")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("goes on") == 2
 

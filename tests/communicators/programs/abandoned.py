@@ -1,6 +1,7 @@
 """A rank that is interrupted in a collective goes on, and all ranks have right numbers.
 
-The others get what it gave, although it has computed with other numbers in the same memory since.
+The others come later. They get what it gave, although it has computed with other numbers in the
+same memory since. Arguments: the backend, and a folder for marks.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,9 @@ import weft
 from weft.communicators import connected
 from weft.errors import CheckFailed
 from weft.ops.collectives import started, waited
+from weft.ops.control import EffectOp
 
-backend = sys.argv[1]
+backend, folder = sys.argv[1], Path(sys.argv[2])
 ranks = connected()
 mine, last = ranks.rank, ranks.size - 1
 LENGTH = 200_000
@@ -38,13 +42,18 @@ def as_ctrl_c(*_: Any) -> None:
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-transformer = weft.make_transformer(backend)
-x, ok = weft.placeholder((LENGTH,)), weft.placeholder((), "bool")
-summed = transformer.computation(weft.all_reduce(x * 2) + 1, x)
-start = started("all_reduce", x * 3)
-checked = weft.assert_op(x, ok, "only here")
-later = transformer.computation(waited(start) + 0 * checked, x, ok)
-local = transformer.computation(weft.exp(x * 2) * 3 + weft.exp(x), x)
+HANDLERS = {"signal": raising, "Ctrl-C": as_ctrl_c, "error": None}
+armed: list[Any] = []
+
+
+class ArmingOp(EffectOp):
+    """Has a signal come when the rank waits for the others."""
+
+    def perform(self, *values: Any) -> None:
+        """Set the alarm, if there is a handler for it."""
+        if armed:
+            signal.signal(signal.SIGALRM, armed[-1])
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
 
 
 def given(number: float) -> Any:
@@ -52,35 +61,33 @@ def given(number: float) -> Any:
     return np.full(LENGTH, number, "float32")
 
 
-transformer.initialize()
-expected = sum(range(1, ranks.size + 1))
-for number in range(6):
-    kind = ("signal", "SIGINT", "later")[number % 3]
-    if kind == "later":
-        if mine == last:
-            try:
-                later(given(mine + 1), False)
-            except CheckFailed:
-                pass
-            else:
-                raise SystemExit("no error")
-        else:
-            time.sleep(0.1)
-            assert (later(given(mine + 1), True) == 3 * expected).all()
-    elif mine == last:
-        signal.signal(signal.SIGALRM, raising if kind == "signal" else as_ctrl_c)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        try:
-            summed(given(mine + 1))
-        except (Interrupt, KeyboardInterrupt):
-            pass
-        else:
-            raise SystemExit("no interrupt")
-    else:
-        time.sleep(0.4)
-        assert (summed(given(mine + 1)) == 2 * expected + 1).all()
+transformer = weft.make_transformer(backend)
+x, ok = weft.placeholder((LENGTH,)), weft.placeholder((), "bool")
+summed = transformer.computation(weft.all_reduce(ArmingOp(x * 2)) + 1, x)
+start = started("all_reduce", x * 3)
+checked = weft.assert_op(x, ok, "only here")
+later = transformer.computation(waited(start) + 0 * checked, x, ok)
+local = transformer.computation(weft.exp(x * 2) * 3 + weft.exp(x), x)
+total = sum(range(1, ranks.size + 1))
+wanted = {"error": 3 * total}
+transformer.initialize()  # all ranks compile at once
+
+for number, (kind, handler) in enumerate([*HANDLERS.items()] * 2):
+    call = later if kind == "error" else summed
+    arguments = [given(mine + 1)] + ([mine != last] if kind == "error" else [])
+    mark = folder / str(number)
     if mine == last:
+        armed[:] = [handler] if handler else []
+        with suppress(Interrupt, KeyboardInterrupt, CheckFailed):
+            call(*arguments)
+            raise SystemExit(f"{kind}: nothing was raised")
+        armed.clear()
         for _ in range(20):
             local(given(7))
-    assert (summed(given(mine + 1)) == 2 * expected + 1).all()
+        mark.touch()
+    else:
+        while not mark.exists():
+            time.sleep(0.01)
+        assert (call(*arguments) == wanted.get(kind, 2 * total + 1)).all(), kind
+    assert (summed(given(mine + 1)) == 2 * total + 1).all()
 print(f"rank {mine} goes on", flush=True)
