@@ -27,6 +27,27 @@ def transfer(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) 
     return _TRANSFERS[collective.kind](comm, collective, x, out)
 
 
+def finish(collective: Collective, rows: Array, rank: int, x: Array, out: Array) -> None:
+    """Write what a rank gets, if it has the bytes of the arrays of all ranks."""
+    size = len(rows)
+    arrays = np.ascontiguousarray(rows).view(x.dtype).reshape(size, *x.shape)
+    match collective.kind:
+        case "all_reduce":
+            reduce_rows(arrays, collective.reduction, out)
+        case "reduce_scatter":
+            parts = [np.split(each, size)[rank] for each in arrays]
+            reduce_rows(parts, collective.reduction, out)
+        case "all_gather":
+            np.concatenate(arrays, out=out)
+        case "all_to_all":
+            np.concatenate([np.split(each, size)[rank] for each in arrays], out=out)
+        case "broadcast":
+            np.copyto(out, arrays[collective.root])
+        case "shift":
+            source = collective.source(rank, size)
+            np.copyto(out, 0 if source is None else arrays[source])
+
+
 def _all_reduce(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> Requests:
     if x.nbytes * comm.size <= SMALL:
         rows = np.empty((comm.size, *x.shape), x.dtype)

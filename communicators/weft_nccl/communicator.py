@@ -156,6 +156,10 @@ class _Agreement(Collective):
         """Return the signature of what it stands for."""
         return self.text
 
+    def compared(self, x: Array | DeviceArray) -> str:
+        """Return what is compared of that."""
+        return f"{self.text} {self.label} {self.key}"
+
 
 class _Job(Request):
     """A collective that waits for the other ranks, is under way, or has ended."""
