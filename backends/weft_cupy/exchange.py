@@ -1,8 +1,8 @@
 """Collectives of arrays that stay in the memory of the device, for communicators that take them.
 
 The stream of the transformer waits for a collective, and the host goes on to start kernels. Work
-that needs no result runs between the start of a collective and the wait for it. An interrupt of a wait
-for other ranks is raised when they have come, since they read memory that later kernels write.
+that needs no result runs between the start of a collective and the wait for it. An interrupt of a
+wait for other ranks is raised when they have come: they read memory that later kernels write.
 """
 
 from __future__ import annotations

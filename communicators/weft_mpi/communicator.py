@@ -33,7 +33,7 @@ from weft.communicators.interface import (
     time_limit,
 )
 from weft.errors import BackendError, CommunicationError
-from weft_mpi.transfers import transfer
+from weft_mpi.transfers import finish, transfer
 
 SPINNING = 10e-3
 """Seconds in which MPI is polled without pauses while the program waits: a collective has several
@@ -48,6 +48,10 @@ GRACE = 1.0
 """Seconds for the other ranks to say what they wait for, or to show the error they share."""
 TEXT = 600
 """The bytes that a rank sends of what it does."""
+DIGEST = 8
+"""The bytes of a digest of that, which ranks compare."""
+CARRIED = 248
+"""The bytes of an array that goes along with the digest, which saves a message."""
 
 
 class MPICommunicator(Communicator):
@@ -91,7 +95,15 @@ class MPICommunicator(Communicator):
         return self._size
 
     def start(self, collective: Collective, x: Array, out: Array) -> Request:
-        """Hand a collective to the thread that runs all of them."""
+        """Hand a collective to the thread that runs all of them.
+
+        Raises CommunicationError after one that failed, and in a forked process, which is no rank.
+        """
+        if os.getpid() != self._process:
+            raise CommunicationError(
+                f"this process was forked from rank {self._rank} and is no rank itself: exchange "
+                "tensors in the process that mpiexec started"
+            )
         if self._failure:
             raise CommunicationError(f"no collective can follow one that failed: {self._failure}")
         job = _Job(self, collective, x, out, self.timeout)
@@ -109,8 +121,7 @@ class MPICommunicator(Communicator):
         if os.getpid() != self._process:  # a fork is no rank, and has no thread for MPI
             return
         if self._size > 1:
-            end = _Job(self, Collective("all_reduce"), np.zeros(1), np.zeros(1), math.inf)
-            end.label = end.compared = "the end of its program"
+            end = _End(self, Collective("all_reduce"), np.zeros(1), np.zeros(1), math.inf)
             self._jobs.put(end)
             end.ended.wait()
         if self._failure:
@@ -136,22 +147,27 @@ class MPICommunicator(Communicator):
 
     def _run(self, job: _Job) -> None:
         until = time.monotonic() + job.timeout
-        if self._size > 1:
-            self._compare(job, until)
-        job.begin_to_move()
-        for requests in transfer(self._world, job.collective, job.x, job.out):
+        heads = self._compared(job, until)
+        x, out = job.arrays()
+        if x.nbytes <= CARRIED:
+            finish(job.collective, heads[:, DIGEST : DIGEST + x.nbytes], self._rank, x, out)
+            return
+        for requests in transfer(self._world, job.collective, x, out):
             self._wait(requests, job, until)
 
-    def _compare(self, job: _Job, until: float) -> None:
-        """Raise the same error on all ranks if they are about to do different things."""
-        digest = zlib.crc32(job.compared.encode())
-        given = np.array([digest, -digest], np.int64)
-        taken = np.empty_like(given)
-        self._wait([self._world.Iallreduce(given, taken, MPI.MAX)], job, until)
-        if taken[0] != -taken[1]:
+    def _compared(self, job: _Job, until: float) -> Array:
+        """Return the heads of all ranks; raises the same error on all of them if these differ.
+
+        A head is the digest of what a rank is about to do, and its array, if that is small.
+        """
+        own, heads = job.head(), np.empty((self._size, DIGEST + CARRIED), np.uint8)
+        self._wait([self._world.Iallgather([own, MPI.BYTE], heads)], job, until)
+        if heads[:, :DIGEST].tobytes() != own[:DIGEST] * self._size:
+            label = job.label
             rows = np.empty((self._size, TEXT), np.uint8)
-            self._wait([self._world.Iallgather(_encoded(job.label), rows)], job, until)
-            raise mismatch(self, job.label, {rank: _decoded(row) for rank, row in enumerate(rows)})
+            self._wait([self._world.Iallgather(_encoded(label), rows)], job, until)
+            raise mismatch(self, label, {rank: _decoded(row) for rank, row in enumerate(rows)})
+        return heads
 
     def _wait(self, requests: list[MPI.Request], job: _Job, until: float) -> None:
         start = heard = time.monotonic()
@@ -210,11 +226,15 @@ class _Job(Request):
         self.x = x
         self.out = out
         self.timeout = timeout
-        self.label = collective.described(x)
         self.compared = collective.compared(x)
         self.failure = ""
         self.ended = threading.Event()
-        self._moves = threading.Lock()
+        self._is_free = threading.Lock()
+
+    @property
+    def label(self) -> str:
+        """What it is, as messages say it."""
+        return self.collective.described(self.x)
 
     def wait(self) -> None:
         self.communicator.spins_until = time.monotonic() + SPINNING
@@ -228,17 +248,33 @@ class _Job(Request):
 
         It takes place all the same, since the other ranks take part in it.
         """
-        if self._moves.acquire(blocking=False):
+        if self._is_free.acquire(blocking=False):
             self.x, self.out = self.x.copy(), np.empty_like(self.out)
-            self._moves.release()
+            self._is_free.release()
             return
         while not self.ended.is_set():
             with suppress(KeyboardInterrupt):  # all ranks have come to it, so it ends soon
                 self.ended.wait()
 
-    def begin_to_move(self) -> None:
-        """Keep the arrays, which MPI now reads and writes, until it has ended."""
-        self._moves.acquire()
+    def head(self) -> bytes:
+        """Return the digest of what is compared, and the array, if that is small."""
+        carried = b""
+        if self.x.nbytes <= CARRIED:
+            with self._is_free:
+                carried = self.x.tobytes()
+        digest = zlib.crc32(self.compared.encode()).to_bytes(DIGEST, "little")
+        return (digest + carried).ljust(DIGEST + CARRIED, b"\0")
+
+    def arrays(self) -> tuple[Array, Array]:
+        """Return the arrays, which MPI now reads and writes, until it has ended."""
+        self._is_free.acquire()
+        return self.x, self.out
+
+
+class _End(_Job):
+    """The last collective of a rank."""
+
+    label = "the end of its program"
 
 
 class _AbortingHook:

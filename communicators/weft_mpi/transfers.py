@@ -1,8 +1,8 @@
 """Transfers: collectives as requests of MPI, which only move bytes.
 
-So every dtype goes, and reductions do not depend on the operators and the algorithms of an MPI: they
-are computed in the order of ranks. A small array goes to all ranks, each of which reduces all of
-them. Of a large one each rank reduces a part, and sends it to the others.
+So every dtype goes, and reductions do not depend on the operators and the algorithms of an MPI:
+they are computed in the order of ranks. A small array goes to all ranks, each of which reduces all
+of them. Of a large one each rank reduces a part, and sends it to the others.
 """
 
 from __future__ import annotations
@@ -25,6 +25,27 @@ Requests = Iterator[list[MPI.Request]]
 def transfer(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> Requests:
     """Start a collective; yields requests, each time they have ended, until it is done."""
     return _TRANSFERS[collective.kind](comm, collective, x, out)
+
+
+def finish(collective: Collective, rows: Array, rank: int, x: Array, out: Array) -> None:
+    """Write what a rank gets, if it has the bytes of the arrays of all ranks."""
+    size = len(rows)
+    arrays = np.ascontiguousarray(rows).view(x.dtype).reshape(size, *x.shape)
+    match collective.kind:
+        case "all_reduce":
+            reduce_rows(arrays, collective.reduction, out)
+        case "reduce_scatter":
+            parts = [np.split(each, size)[rank] for each in arrays]
+            reduce_rows(parts, collective.reduction, out)
+        case "all_gather":
+            np.concatenate(arrays, out=out)
+        case "all_to_all":
+            np.concatenate([np.split(each, size)[rank] for each in arrays], out=out)
+        case "broadcast":
+            np.copyto(out, arrays[collective.root])
+        case "shift":
+            source = collective.source(rank, size)
+            np.copyto(out, 0 if source is None else arrays[source])
 
 
 def _all_reduce(comm: MPI.Intracomm, collective: Collective, x: Array, out: Array) -> Requests:

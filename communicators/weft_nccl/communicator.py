@@ -156,6 +156,10 @@ class _Agreement(Collective):
         """Return the signature of what it stands for."""
         return self.text
 
+    def compared(self, x: Array | DeviceArray) -> str:
+        """Return what is compared of that."""
+        return f"{self.text} {self.label} {self.key}"
+
 
 class _Job(Request):
     """A collective that waits for the other ranks, is under way, or has ended."""
@@ -210,7 +214,7 @@ class _Job(Request):
         if self._began is not None and now > self._began + timeout:
             raise CommunicationError(
                 f"rank {self.connection.rank} gave up after {timeout:g} s "
-                f"(WEFT_COLLECTIVE_TIMEOUT): {self.collective.described(self.x)} did not end on the "
-                "GPU: another rank's is behind, or what connects them has failed"
+                f"(WEFT_COLLECTIVE_TIMEOUT): {self.collective.described(self.x)} did not end on "
+                "the GPU: another rank's is behind, or what connects them has failed"
             )
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 from mpi_launch import HANG, mpiexec
@@ -41,6 +42,36 @@ def test_reductions_have_the_same_bits_on_all_ranks(backend: str, ranks: int) ->
     assert ended.stdout.count("reductions are right") == ranks
 
 
+@pytest.mark.parametrize(
+    ("ranks", "first", "count"),
+    [
+        (2, 0, 12),
+        (3, 1000, 12),
+        *(
+            pytest.param(ranks, 10_000 * ranks + first, 70, marks=pytest.mark.long)
+            for ranks in (2, 3, 4)
+            for first in range(0, 280, 70)
+        ),
+    ],
+)
+def test_random_programs_give_right_numbers_or_an_error(ranks: int, first: int, count: int) -> None:
+    arguments = map(str, (first, count))
+    ended = mpiexec(ranks, "random_ranks.py", *arguments, WEFT_COLLECTIVE_TIMEOUT="20")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"{count} programs of {ranks} ranks" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "backend", ["numpy", "native", pytest.param("opencl", marks=pytest.mark.long)]
+)
+def test_a_rank_that_leaves_a_collective_keeps_the_arrays_of_it(
+    backend: str, tmp_path: Path
+) -> None:
+    ended = mpiexec(2, "abandoned.py", backend, str(tmp_path), WEFT_COLLECTIVE_TIMEOUT="20")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("goes on") == 2
+
+
 FAULTS = {
     "order": [
         r"did not start the same collective",
@@ -58,6 +89,22 @@ FAULTS = {
         r"rank 0: all_reduce sum of float32\[4, 3\] for AllReduceOp in .*faults.py",
         r"rank 1: the end of its program",
     ],
+    "skipped": [
+        r"did not start the same collective",
+        r"rank 0: all_reduce sum .*faults.py\", line \d+, in call 2 of computation_0 \(\w+\.0\)",
+        r"rank 1: all_reduce sum .*faults.py\", line \d+, in call 3 of computation_0 \(\w+\.0\)",
+    ],
+    "equal graphs": [
+        r"rank 0: .*faults.py\", line \d+, in call 1 of computation_3 \(\w+\.1\)",
+        r"rank 1: .*faults.py\", line \d+, in call 1 of computation_4 \(\w+\.2\)",
+    ],
+    "threads": [r"in call 1 of computation_3", r"in call 1 of computation_4"],
+    "one computation in threads": [r"two threads exchange tensors at once, in call \d of"],
+    "lengths": [
+        r"rank 0: .*in call 3 of computation_3 \(\w+\.0\) for \[\(3,\)\]",
+        r"rank 1: .*in call 3 of computation_3 \(\w+\.0\) for \[\(4,\)\]",
+    ],
+    "forked": [r"forked from rank 1 and is no rank itself"],
     "killed in a step": [],
     "killed in a collective": [],
     "exception": [r"ValueError: only here", r"ValueError ends all 2 ranks"],

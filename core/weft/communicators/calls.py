@@ -7,12 +7,11 @@ calls of one. So a collective carries the call that it is a part of.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
     """A call of a computation, or other work, in which a rank exchanges arrays.
 
@@ -53,18 +52,22 @@ def current_call() -> Call:
     return _current.call
 
 
-@contextmanager
-def within(call: Call) -> Iterator[None]:
-    """Have the collectives of the ``with`` block belong to a call.
+class within:  # noqa: N801
+    """Have the collectives of a ``with`` block belong to a call.
 
     If it raises, those that were started and not waited for are abandoned.
     """
-    before, _current.call = _current.call, call
-    try:
-        yield
-    except BaseException:
-        for abandon in call.abandon:
-            abandon()
-        raise
-    finally:
-        _current.call = before
+
+    __slots__ = ("_before", "call")
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+
+    def __enter__(self) -> None:
+        self._before, _current.call = _current.call, self.call
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        _current.call = self._before
+        if kind is not None:
+            for abandon in self.call.abandon:
+                abandon()

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -105,7 +107,8 @@ class Collective:
 
     def compared(self, x: Array | DeviceArray) -> str:
         """Return what has to be the same on all ranks, with the array that a rank gives."""
-        return f"{self.signature(x)} for {self.label} {self.key}"
+        options = self.reduction, self.root, self.offset, self.wraps
+        return f"{self.kind}{options}{_name(x.dtype)}{x.shape} {self.label} {self.key}"
 
     def signature(self, x: Array | DeviceArray) -> str:
         """Return what is done, to an array of which shape and dtype."""
@@ -127,6 +130,9 @@ class Collective:
 
     def _neighbour(self, rank: int, size: int) -> int | None:
         return rank % size if self.wraps or 0 <= rank < size else None
+
+
+_name: Callable[[np.dtype[Any]], str] = lru_cache(str)
 
 
 class Request(ABC):

@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 _UFUNCS: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
-def reduce_rows(rows: Sequence[Array], reduction: str, out: Array) -> None:
+def reduce_rows(rows: Sequence[Array] | Array, reduction: str, out: Array) -> None:
     """Write the reduction of arrays, one of each rank in their order, to another.
 
     Sums of floats of 16 and 8 bits are added up in float32 and rounded once. NaN of any rank gives
@@ -37,7 +37,7 @@ def reduce_rows(rows: Sequence[Array], reduction: str, out: Array) -> None:
         np.copyto(out, found, casting="unsafe")
 
 
-def _settle(found: Array, rows: Sequence[Array], reduction: str) -> None:
+def _settle(found: Array, rows: Sequence[Array] | Array, reduction: str) -> None:
     """Give NaN one form, and zeros of extrema the sign that IEEE 754 has for them."""
     nan = np.isnan(found)
     if np.count_nonzero(nan):

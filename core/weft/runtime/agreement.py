@@ -18,11 +18,13 @@ from weft.communicators.calls import current_call
 from weft.communicators.choice import connected
 from weft.communicators.interface import Communicator
 from weft.errors import CommunicationError
+from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ops.collectives import communications
-from weft.runtime.exchanges import initial_graph
+from weft.ops.control import sequential
 from weft.runtime.graph_comparison import comparable, exchanges, graph_digest, listing
 from weft.support.digest import digest_of
+from weft.transforms.capture import capture
 from weft.transforms.initializers import initializers_of
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ def compiling(
         return
     ranks, found = several[0]
     names = ", ".join(program.name for program in found)
-    gather = partial(ranks.gather_text, label="the compilation of a graph", call=_call(names))
+    gather = partial(ranks.gather_text, label="the compilation of a graph", call=_call(found[0]))
     # All ranks have to know whether they take turns: one may have no cache.
     if "no" in gather("yes" if is_cached else "no"):
         yield
@@ -84,9 +86,11 @@ def compiling(
         gather(failure)
 
 
-def _call(names: str) -> str:
-    """Return what programs are compiled for, as messages say it."""
-    return current_call().text or f"the compilation of {names}"
+def _call(program: Program) -> str:
+    """Return what a program is compiled for, and where it first exchanges, as messages say it."""
+    call = current_call().text or f"the compilation of {program.name}"
+    first = exchanges(program.captured)[0]
+    return f"{call}, which has {type(first).__name__} in {first.file_info}"
 
 
 def _require_ranks(program: Program) -> None:
@@ -100,7 +104,7 @@ def _require_ranks(program: Program) -> None:
 
 def _compare(ranks: Communicator, program: Program, were_set: Container[Any]) -> None:
     """Raise CommunicationError on all ranks if programs or initial values differ."""
-    gather = partial(ranks.gather_text, label="the comparison of a graph", call=_call(program.name))
+    gather = partial(ranks.gather_text, label="the comparison of a graph", call=_call(program))
     parts = _parts(program, were_set)
     digests = [_ANY if graph is None else graph_digest(graph) for _, graph in parts]
     if len(set(gather(digest_of(" ".join(digests).encode())))) == 1:
@@ -136,7 +140,9 @@ def _parts(program: Program, were_set: Container[Any]) -> list[tuple[str, Graph 
 
 def _initial_value(state: Any) -> Graph:
     """Return the graph that gives a state its initial value; an empty one if it has none."""
-    return comparable(initial_graph(initializers_of([state], ()), state.name))
+    writes = initializers_of([state], ())
+    with scope.saved_user_deps():
+        return comparable(capture([sequential(writes)] if writes else [], (), state.name))
 
 
 def _first_difference(gather: Callable[[str], list[str]], graph: Graph | None) -> list[str]:

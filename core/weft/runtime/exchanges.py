@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from weft.communicators.calls import Call, current_call, within
 from weft.errors import CommunicationError
-from weft.ir import scope
 from weft.ir.graph import Graph
-from weft.ir.op import Op
-from weft.ops.control import sequential
-from weft.runtime.graph_comparison import comparable, exchanges, graph_digest, kinds
+from weft.ir.traversal import dependencies, postorder
+from weft.runtime.graph_comparison import (
+    comparable,
+    exchanges,
+    graph_digest,
+    kinds,
+    takes_ranks,
+)
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
-from weft.transforms.capture import capture
 from weft.transforms.initializers import initializers_of
 
 if TYPE_CHECKING:
@@ -53,15 +55,16 @@ class Exchange:
         self.identity = f"{content}.{number}"
         self.calls = 0
         names = sorted({op.communicator for op in exchanges(graph)})
-        self._turn = _turns.setdefault(" ".join(names), _Turn())
+        self._turns = _turns.setdefault(" ".join(names), _Turns())
 
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """Count a call, which the ``with`` block is; raises CommunicationError if two overlap."""
+    def call(self) -> _Turn:
+        """Count a call, and return what its ``with`` statement takes.
+
+        That raises CommunicationError if it overlaps with one of another thread.
+        """
         self.calls += 1
         text = f"call {self.calls} of {self.name} ({self.identity})"
-        with self._turn.taken(text), within(Call(text, f"{self.identity} {self.calls}")):
-            yield
+        return _Turn(self._turns, Call(text, f"{self.identity} {self.calls}"))
 
     def with_lengths(self, program: Program) -> Callable[..., None]:
         """Return what runs a program, as one for its lengths where a call tells them."""
@@ -78,43 +81,60 @@ class Exchange:
         return run_for_lengths
 
 
-class _Turn:
-    """The turn of a thread to exchange arrays through some communicators.
+class _Turns:
+    """The turns of threads to exchange arrays through some communicators.
 
     Attributes
     ----------
+    holder
+        The call whose turn it is; None for none.
     disturbed
         What another thread tried meanwhile; empty for nothing.
     """
 
     def __init__(self) -> None:
         self.lock = renewed(threading.RLock())
-        self.holder = self.disturbed = ""
+        self.holder: Call | None = None
+        self.disturbed = ""
 
-    @contextmanager
-    def taken(self, text: str) -> Iterator[None]:
-        """Take the turn for a call; calls of two threads at once are an error in both."""
-        if not self.lock.acquire(blocking=False):
-            self.disturbed = text
-            raise _two_threads(text, self.holder)
-        before, self.holder = self.holder, text
+
+class _Turn(within):
+    """The turn of a call; those of two threads at once are an error in both."""
+
+    __slots__ = ("_outer", "_turns")
+
+    def __init__(self, turns: _Turns, call: Call) -> None:
+        super().__init__(call)
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        turns = self._turns
+        if not turns.lock.acquire(blocking=False):
+            turns.disturbed = self.call.text
+            raise _two_threads(self.call.text, turns.holder)
+        self._outer, turns.holder = turns.holder, self.call
+        super().__enter__()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        turns = self._turns
         try:
-            yield
-            if self.disturbed:
-                raise _two_threads(text, self.disturbed)
+            super().__exit__(kind, error, trace)
         finally:
-            self.holder = before
-            if not before:
-                self.disturbed = ""
-            self.lock.release()
+            disturbed, turns.holder = turns.disturbed, self._outer
+            if self._outer is None:
+                turns.disturbed = ""
+            turns.lock.release()
+        if disturbed and kind is None:
+            raise _two_threads(self.call.text, Call(disturbed))
 
 
-_turns: dict[str, _Turn] = {}
+_turns: dict[str, _Turns] = {}
 
 
-def _two_threads(one: str, other: str) -> CommunicationError:
+def _two_threads(one: str, other: Call | None) -> CommunicationError:
+    also = other.text if other is not None else "another one"
     return CommunicationError(
-        f"two threads exchange tensors at once, in {one} and in {other}: other ranks may do so in "
+        f"two threads exchange tensors at once, in {one} and in {also}: other ranks may do so in "
         "another order. Call one after the other, in an order that is the same on all ranks"
     )
 
@@ -126,15 +146,9 @@ def is_shared(program: Program, initialised: Iterable[Any]) -> bool:
 
 def are_shared(states: Iterable[Any], initialised: Iterable[Any]) -> bool:
     """Whether other ranks take part in computing the first values of states."""
-    writes = initializers_of(states, initialised)
-    computed = [write for write in writes if not write.args[1].is_constant]
-    return bool(computed) and bool(exchanges(initial_graph(computed)))
-
-
-def initial_graph(writes: Iterable[Op], name: str = "initial") -> Graph:
-    """Return the graph of initialisers of states."""
-    with scope.saved_user_deps():
-        return capture([sequential(list(writes))] if writes else [], (), name)
+    first = [write.args[1] for write in initializers_of(states, initialised)]
+    computed = [value for value in first if not value.is_constant]
+    return any(map(takes_ranks, postorder(computed, dependencies)))
 
 
 def _content(graph: Graph) -> str:

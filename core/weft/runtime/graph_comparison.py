@@ -71,7 +71,14 @@ def kinds(graph: Graph) -> str:
 
 def exchanges(graph: Graph) -> list[CommunicationOp]:
     """Return the ops of a graph, and of those that it calls, in which other ranks take part."""
-    return graph.memo(
-        "exchanges",
-        lambda: [op for op in communications(graph) if op.ranks > 1 and not isinstance(op, RankOp)],
-    )
+    return graph.memo("exchanges", lambda: [*filter(_exchanges, communications(graph))])
+
+
+def takes_ranks(op: Op) -> bool:
+    """Whether other ranks take part in an op, or in a graph that it calls."""
+    return _exchanges(op) or any(map(exchanges, op.graphs))
+
+
+def _exchanges(op: Op) -> bool:
+    """Whether an op exchanges tensors, or starts or ends that; the number of a rank needs none."""
+    return isinstance(op, CommunicationOp) and op.ranks > 1 and not isinstance(op, RankOp)

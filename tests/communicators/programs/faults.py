@@ -10,11 +10,26 @@ import signal
 import sys
 import threading
 import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 import weft
 from weft.communicators import connected
+from weft.errors import AxesError
+from weft.ops.control import EffectOp
+
+
+class Slow(EffectOp):
+    """Takes a while."""
+
+    def perform(self, *values: Any) -> None:
+        """Wait."""
+        time.sleep(0.3)
+
 
 how, backend = (*sys.argv[1:], "numpy")[:2]
 ranks = connected()
@@ -26,6 +41,7 @@ gathered = transformer.computation(weft.all_gather(x), x)
 other = weft.placeholder((2, 3))
 smaller = transformer.computation(weft.all_reduce(other), other)
 array = np.ones((4, 3), "float32")
+transformer.initialize()
 total(array)
 
 if how == "order":
@@ -51,6 +67,38 @@ elif how == "killed in a collective":
         total(array)
     time.sleep(1)
     total(array)
+elif how == "skipped":
+    for number in range(3):
+        with suppress(AxesError):
+            total(array[:3] if mine == last and not number else array)
+elif how == "equal graphs":
+    both = [transformer.computation(weft.all_reduce(x), x) for _ in range(2)]
+    for call in both[:: -1 if mine == last else 1]:
+        call(array)
+elif how == "threads":
+    both = [transformer.computation(weft.all_reduce(x), x) for _ in range(2)]
+
+    def calling(number: int) -> None:
+        """Begin at another time on each rank."""
+        time.sleep(0.2 * ((number + mine) % 2))
+        both[number](array)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(calling, range(2)))
+elif how == "one computation in threads":
+    waits = weft.make_transformer(backend).computation(weft.all_reduce(Slow(x)), x)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(waits, [array, array]))
+elif how == "lengths":
+    rows = weft.placeholder((weft.symbol("rows"),))
+    summed = transformer.computation(weft.all_reduce(weft.sum(rows)), rows)
+    for length in (3, 4, 3 + (mine == last)):
+        summed(np.ones(length, "float32"))
+elif how == "forked":
+    if mine == last and not os.fork():
+        with warnings.catch_warnings():
+            total(array)
+    time.sleep(3)
 elif how == "exception":
     if mine == last:
         raise ValueError("only here")
