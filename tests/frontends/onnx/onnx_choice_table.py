@@ -15,16 +15,16 @@ CASES: dict[tuple[str, str], list[Case]] = {
 }
 """By domain and op."""
 
-WITHOUT_CASES = {
-    **dict.fromkeys(
-        [("", op) for op in (
-            "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
-            "RandomUniformLike",
-        )], "its numbers are random: the dtypes are compared",
-    ),
-    ("", "Scan"): "it has a body, and a test of its own",
-}  # fmt: skip
-"""Ops with a closed set that are judged elsewhere, and why."""
+RANDOM = [
+    ("", op) for op in (
+        "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+        "RandomUniformLike",
+    )
+]  # fmt: skip
+"""Ops whose numbers are random, of which the dtype is tested."""
+
+WITHOUT_CASES = {*RANDOM, ("", "Scan"), ("", "ConcatFromSequence")}
+"""Ops that have tests of their own."""
 
 NAMES = """
 activation_alpha activation_beta alpha axes axis base_values base_values_as_tensor batch_dims beta
