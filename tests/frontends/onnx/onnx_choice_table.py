@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_cases_of_arrays as arrays
 import onnx_cases_of_images as images
 import onnx_cases_of_types as types
+import onnx_cases_of_versions as later
 from onnx_cases import Case
 
 ML = "ai.onnx.ml"
@@ -13,7 +14,12 @@ CASES: dict[tuple[str, str], list[Case]] = {
     **{("", op): cases for table in (arrays, images, types) for op, cases in table.CASES.items()},
     **{(ML, op): cases for op, cases in types.ML_DOMAIN.items()},
 }
-"""By domain and op."""
+"""By domain and op, those with closed sets."""
+
+BY_VERSION: dict[tuple[str, str], list[Case]] = {
+    ("", op): cases for op, cases in later.CASES.items()
+}
+"""Further cases, also of ops whose attributes have no closed sets."""
 
 RANDOM = [
     ("", op) for op in (
