@@ -29,7 +29,7 @@ def recurrent(gates: int, states: int, names: Sequence[Sequence[str]]) -> list[C
             }  # fmt: skip
             found += [
                 Case(always(x, w, r, b, lengths, *first, *peepholes), fixed, varied,
-                     since=14 if layout else 7, outputs=1 + states)
+                     since=14 if layout else 7, outputs=1 + states, tolerance=5e-4)
                 for lengths in (None, np.array([4, 2], np.int32))
             ]  # fmt: skip
     return found

@@ -192,7 +192,7 @@ def cast_to_power(opset: int, attributes: Attributes, operands: Sequence[Any]) -
     """Return powers of two by the table of Cast; the evaluator has NaN for infinity."""
     kind = np.dtype(ml_dtypes.float8_e8m0fnu)
     to = helper.tensor_dtype_to_np_dtype(attributes["to"]) if "to" in attributes else kind
-    if to != kind or operands[0].dtype.kind not in "fV":
+    if to != kind or operands[0].dtype == object:
         return None
     saturates, how = attributes.get("saturate", 1), attributes.get("round_mode", "up")
     found = []
