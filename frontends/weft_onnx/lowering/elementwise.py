@@ -266,7 +266,10 @@ def converted(node: Node, x: Any, dtype: Any) -> Any:
 def converted_array(x: Any, dtype: Any, saturates: bool = True, rounding: str = "up") -> Any:
     """Return an array in another dtype, of those that devices lack."""
     if dtype.kind == "O":
-        return np.array([_text(each) for each in x.reshape(-1)], object).reshape(x.shape)
+        x = x.astype(np.float32) if x.dtype.kind == "V" else x
+        flat = np.empty(x.size, object)
+        flat[:] = [_text(each) for each in x.reshape(-1)]
+        return flat.reshape(x.shape)
     if x.dtype.kind == "O":
         kind = dtype if is_for_device(dtype) and dtype.kind in "fiub" else np.dtype("float32")
         numbers = [_number(each, kind) for each in x.reshape(-1)]
@@ -318,9 +321,13 @@ def _power_of_two(x: Any, dtype: Any, saturates: bool, rounding: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, float | np.floating):
-        return str(np.float32(value)) if np.isfinite(value) else str(float(value)).upper()
-    return str(value)
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    if np.isnan(value):
+        return "NaN"
+    if np.isinf(value):
+        return "INF" if value > 0 else "-INF"
+    return str(value if value.dtype.itemsize > 2 else np.float32(value))
 
 
 def _number(value: Any, dtype: Any) -> Any:

@@ -49,7 +49,23 @@ def gather(node: Node) -> Any:
 @lowers("GatherElements")
 def gather_elements(node: Node) -> Tensor:
     """Take an element for each index, along an axis."""
-    return weft.take_along_axis(node[0], node[1], node.axis(node.attr("axis", 0)))
+    axis = node.axis(node.attr("axis", 0))
+    return weft.take_along_axis(weft.tensor_slice(node[0], _reach(node, axis)), node[1], axis)
+
+
+def _reach(node: Node, axis: int) -> tuple[slice, ...]:
+    """Return the part of an operand that indices reach, which may be shorter than it elsewhere."""
+    lengths, counts = node.shape(0), node.shape(1)
+    fits = len(lengths) == len(counts) and all(
+        have >= count or at == axis
+        for at, (have, count) in enumerate(zip(lengths, counts, strict=True))
+    )
+    if not fits:
+        raise node.error(
+            f"indices of the shape {list(counts)} do not fit an operand of the shape "
+            f"{list(lengths)} along axis {axis}"
+        )
+    return tuple(slice(None) if at == axis else slice(0, n) for at, n in enumerate(counts))
 
 
 @lowers("GatherND")
@@ -67,7 +83,15 @@ def scatter_elements(node: Node) -> Tensor:
     """Put an update for each index, along an axis."""
     how = node.choice("reduction", REDUCTIONS, "none")
     axis = node.axis(node.attr("axis", 0))
-    return weft.scatter_along_axis(node[0], node[1], node[2], axis, reduction=how)
+    if node.shape(1) != node.shape(2):
+        raise node.error(
+            f"updates of the shape {list(node.shape(2))} do not fit indices of the shape "
+            f"{list(node.shape(1))}"
+        )
+    x, reach = node[0], _reach(node, axis)
+    part = weft.tensor_slice(x, reach)
+    found = weft.scatter_along_axis(part, node[1], node[2], axis, reduction=how)
+    return found if part.axes.shape == x.axes.shape else weft.update_slice(x, reach, found)
 
 
 @lowers("ScatterND")

@@ -120,7 +120,11 @@ def local_response_normalization(node: Node) -> Tensor:
     """Normalise by the squares of neighbouring channels."""
     x, size = node[0], node.required("size")
     alpha, beta, bias = node.attr("alpha", 1e-4), node.attr("beta", 0.75), node.attr("bias", 1.0)
-    return weft.local_response_norm(x, size, alpha, beta, bias, axis=1)
+    if size % 2:
+        return weft.local_response_norm(x, size, alpha, beta, bias, axis=1)
+    # Of an even number of channels one more comes after than before, and not the other way.
+    reverse = weft.local_response_norm(weft.flip(x, 1), size, alpha, beta, bias, axis=1)
+    return weft.flip(reverse, 1)
 
 
 @lowers("LpNormalization")

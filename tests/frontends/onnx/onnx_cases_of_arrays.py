@@ -103,6 +103,8 @@ CASES: dict[str, list[Case]] = {
     "ScatterElements": [
         Case(always(X3, below(3, 2, 2, 4), numbers(2, 2, 4, seed=3)), {"axis": 1}, since=16),
         Case(always(below(9, 5), whole(1, 1, -1), whole(2, 3, 4)), since=16),
+        Case(always(X3, below(3, 1, 2, 3), numbers(1, 2, 3, seed=3)), {"axis": 1}, since=11),
+        Case(always(X3, below(2, 1, 1, 4), numbers(1, 1, 4, seed=3)), {"axis": 0}, since=11),
     ],
     "ScatterND": [
         Case(always(X3, np.array([[0], [1], [0]]), numbers(3, 3, 4, seed=3)), since=16),

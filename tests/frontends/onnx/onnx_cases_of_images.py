@@ -51,7 +51,11 @@ def resize_cases() -> list[Case]:
             "cubic_coeff_a": [None, -0.5], "extrapolation_value": [None, 7.0],
         }, since=11))  # fmt: skip
     for sizes in ((1, 2, 10, 7), (1, 2, 3, 2), (1, 2, 1, 9), (1, 2, 7, 1)):
-        found.append(Case(always(x, roi, empty, whole(*sizes)), since=11))
+        # Lengths of all axes leave no ratio to keep.
+        found.append(Case(
+            always(x, roi, empty, whole(*sizes)), {}, {"keep_aspect_ratio_policy": [None]},
+            since=11,
+        ))  # fmt: skip
         found.append(Case(
             always(x, np.concatenate([roi[2:4], roi[6:]]), None, whole(*sizes[2:])),
             {"axes": [2, 3]}, since=18,
@@ -128,7 +132,7 @@ CASES: dict[str, list[Case]] = {
         Case(always(IMAGE, positive(4, 6, 5), numbers(4, 6, 5), numbers(4, 6, 5, seed=1),
                     positive(4, 6, 5, seed=1)), {"spatial": 0}, since=7, until=8),
         Case(always(IMAGE, positive(4), numbers(4), numbers(4, seed=1), positive(4, seed=1)),
-             {"is_test": 1}, until=6),
+             {"is_test": 1, "spatial": 1}, until=6),
     ],
     "CausalConvWithState": [
         Case(always(numbers(2, 3, 6), numbers(3, 1, 4), numbers(3), numbers(2, 3, 3)), outputs=2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_cases_of_arrays as arrays
 import onnx_cases_of_images as images
 import onnx_cases_of_types as types
+import onnx_cases_of_versions as later
 from onnx_cases import Case
 
 ML = "ai.onnx.ml"
@@ -13,18 +14,23 @@ CASES: dict[tuple[str, str], list[Case]] = {
     **{("", op): cases for table in (arrays, images, types) for op, cases in table.CASES.items()},
     **{(ML, op): cases for op, cases in types.ML_DOMAIN.items()},
 }
-"""By domain and op."""
+"""By domain and op, those with closed sets."""
 
-WITHOUT_CASES = {
-    **dict.fromkeys(
-        [("", op) for op in (
-            "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
-            "RandomUniformLike",
-        )], "its numbers are random: the dtypes are compared",
-    ),
-    ("", "Scan"): "it has a body, and a test of its own",
-}  # fmt: skip
-"""Ops with a closed set that are judged elsewhere, and why."""
+BY_VERSION: dict[tuple[str, str], list[Case]] = {
+    ("", op): cases for op, cases in later.CASES.items()
+}
+"""Further cases, also of ops whose attributes have no closed sets."""
+
+RANDOM = [
+    ("", op) for op in (
+        "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+        "RandomUniformLike",
+    )
+]  # fmt: skip
+"""Ops whose numbers are random, of which the dtype is tested."""
+
+WITHOUT_CASES = {*RANDOM, ("", "Scan"), ("", "ConcatFromSequence")}
+"""Ops that have tests of their own."""
 
 NAMES = """
 activation_alpha activation_beta alpha axes axis base_values base_values_as_tensor batch_dims beta

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_definitions as own
+import onnx_network_definitions as networks
 from onnx import TensorProto, defs, helper
 from onnx.reference import ReferenceEvaluator
 from onnx_definitions import Attributes, Definition
@@ -210,7 +211,7 @@ def _pad(opset: int, attributes: Attributes, operands: Sequence[Any]) -> list[An
 
 
 DEFINITIONS: dict[tuple[str, str], Definition] = {
-    **{("", op): own.recurrent(op) for op in ("GRU", "LSTM", "RNN")},
+    **{("", op): networks.recurrent(op) for op in ("GRU", "LSTM", "RNN")},
     **{("", op): own.broadcast(function) for op, function in {
         "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Pow": np.power,
         "Greater": np.greater, "Less": np.less, "Equal": np.equal, "And": np.logical_and,
@@ -223,24 +224,34 @@ DEFINITIONS: dict[tuple[str, str], Definition] = {
     ("", "CastLike"): _cast_like,
     ("", "ConvTranspose"): own.conv_transpose,
     ("", "DequantizeLinear"): own.dequantize_linear,
+    ("", "Dropout"): own.dropout,
+    ("", "GatherElements"): own.gather_elements,
     ("", "Gemm"): own.gemm,
+    ("", "GlobalLpPool"): own.global_lp_pool,
     ("", "GridSample"): _grid_sample,
     ("", "HammingWindow"): own.window(25 / 46, -21 / 46),
     ("", "HannWindow"): own.window(0.5, -0.5),
+    ("", "Hardmax"): own.from_an_axis_on(own.hardmax),
+    ("", "LRN"): own.lrn,
+    ("", "LogSoftmax"): own.from_an_axis_on(lambda x: np.log(own.softmax(x))),
     ("", "LayerNormalization"): own.layer_normalization,
     ("", "LpNormalization"): own.lp_normalization,
     ("", "NonMaxSuppression"): _non_max_suppression,
+    ("", "OneHot"): own.one_hot,
     ("", "Pad"): _pad,
     ("", "RMSNormalization"): own.rms_normalization,
     ("", "Resize"): resized,
     ("", "RoiAlign"): _roi_align,
+    ("", "Scatter"): own.scatter_elements,
+    ("", "ScatterElements"): own.scatter_elements,
+    ("", "Softmax"): own.from_an_axis_on(own.softmax),
     ("", "StringNormalizer"): own.string_normalizer,
     ("", "TfIdfVectorizer"): _tf_idf,
     ("", "Unique"): own.unique,
     ("", "Upsample"): _upsample,
-    (ML, "LinearClassifier"): own.linear,
-    (ML, "LinearRegressor"): own.linear,
-    (ML, "Normalizer"): own.normalizer,
+    (ML, "LinearClassifier"): networks.linear,
+    (ML, "LinearRegressor"): networks.linear,
+    (ML, "Normalizer"): networks.normalizer,
 }  # fmt: skip
 """Where the evaluator lacks a definition, a version or an attribute, or contradicts the text."""
 

@@ -7,6 +7,7 @@ import pytest
 from onnx import helper
 from onnx_models import declared, made
 
+import weft
 import weft_onnx
 
 linear_model = pytest.importorskip("sklearn.linear_model")
@@ -26,7 +27,7 @@ def run(nodes, *outputs):
     return weft_onnx.load(model).run({"x": X})
 
 
-def test_a_scaler_and_a_classifier_with_a_dict_of_scores():
+def test_a_scaler_and_a_classifier_with_maps_of_scores():
     scaler = preprocessing.StandardScaler().fit(X)
     classifier = linear_model.LogisticRegression().fit(scaler.transform(X), LABELS)
     nodes = [
@@ -42,9 +43,9 @@ def test_a_scaler_and_a_classifier_with_a_dict_of_scores():
     given = scaler.transform(X)
     np.testing.assert_array_equal(found["label"], classifier.predict(given))
     expected = classifier.predict_proba(given)
-    assert list(found["by_class"]) == [-1, 0, 1]
-    for column, scores in enumerate(found["by_class"].values()):
-        np.testing.assert_allclose(scores, expected[:, column], 1e-4, 1e-5)
+    for scores, row in zip(found["by_class"], expected, strict=True):
+        assert list(scores) == [-1, 0, 1]
+        np.testing.assert_allclose(list(scores.values()), row, 1e-4, 1e-5)
 
 
 def test_two_classes_named_by_strings():
@@ -85,3 +86,35 @@ def test_columns_are_extracted():
         ml("ArrayFeatureExtractor", ["x", "i"], ["y"]),
     ]
     np.testing.assert_array_equal(run(nodes, "y")["y"], X[:, [2, 0]])
+
+
+def zip_map(kind, keys, shape, scores):
+    model = made([ml("ZipMap", ["x"], ["maps"], **{kind: keys})], [declared("x", shape)], ["maps"])
+    return weft_onnx.load(model).run({"x": scores})["maps"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"), [("classlabels_strings", ["a", "b"]), ("classlabels_int64s", [3, -1])]
+)
+def test_scores_are_a_list_with_a_map_for_each_sample(kind, keys):
+    scores = np.array([[0.25, 0.75], [1, 0], [0.5, 0.5]], "float32")
+    wanted = [dict(zip(keys, row, strict=True)) for row in scores.tolist()]
+    assert zip_map(kind, keys, ["N", 2], scores) == wanted
+    assert zip_map(kind, keys, ["N", 2], scores[:0]) == []
+    assert zip_map(kind, keys, [2], scores[0]) == wanted[:1]
+
+
+def test_maps_of_a_model_that_is_built_are_the_matrix_of_their_values():
+    node = ml("ZipMap", ["x"], ["maps"], classlabels_int64s=[0, 1])
+    model = weft_onnx.load(made([node], [declared("x", [3, 2])], ["maps"]))
+    assert model.build({"x": weft.placeholder((3, 2))})["maps"].axes.shape == (3, 2)
+
+
+@pytest.mark.parametrize("attributes", [
+    {}, {"classlabels_int64s": [1, 2], "classlabels_strings": ["a", "b"]},
+    {"classlabels_int64s": [1, 2, 3]},
+])  # fmt: skip
+def test_classes_that_do_not_fit_are_refused(attributes):
+    model = made([ml("ZipMap", ["x"], ["maps"], **attributes)], [declared("x", [3, 2])], ["maps"])
+    with pytest.raises(weft_onnx.NodeError, match="classes"):
+        weft_onnx.load(model).run({"x": np.zeros((3, 2), "float32")})
