@@ -235,9 +235,8 @@ def convolution(seed: Sequence[int], dtypes: Container[str]) -> Case:
     seen, wide = (array.astype("f8") for array in arrays)
     seen = np.tanh(seen) if is_before else seen
     meant = Bilinear(Windows(shape.lengths, shape.sliding, shape.counts), shape.groups)
-    forth, back = meant.outputs, meant.images
-    if shape.is_transposed:
-        forth, back = back, forth
+    both = meant.outputs, meant.images
+    forth, back = reversed(both) if shape.is_transposed else both
     value = forth(seen, wide)
     if draw.chance(0.4):
         bias = draw.numbers((value.shape[1], *(1 for _ in shape.lengths)), dtype)

@@ -37,9 +37,8 @@ class Windows:
         for axis, (n, count) in enumerate(zip(self.lengths, self.counts, strict=True)):
             ((size,), (step,), ((before, _),), (gap,)) = sliding.along(axis)
             element = np.arange(count)[:, None] * step + np.arange(size) * gap - before
-            shape = [1] * 2 * rank
-            shape[axis], shape[rank + axis] = element.shape
-            element = element.reshape(shape)
+            others = tuple(other for other in range(2 * rank) if other not in (axis, rank + axis))
+            element = np.expand_dims(element, others)
             found = found * n + element
             is_inside = is_inside & (element >= 0) & (element < n)
         shape = math.prod(self.counts), math.prod(sliding.kernel)
@@ -59,7 +58,8 @@ class Windows:
     def summed(self, elements: Array) -> Array:
         """Return images with the sums of the elements of windows, the adjoint of `of`."""
         total = np.zeros((*elements.shape[:2], self.size + 1))
-        np.add.at(total, (slice(None), slice(None), self.table), elements)
+        ends: Any = slice(None), slice(None), self.table
+        np.add.at(total, ends, elements)
         return total[:, :, : self.size].reshape(*elements.shape[:2], *self.lengths)
 
     def numbers(self, counted: Sequence[tuple[int, int]]) -> Array:
