@@ -144,6 +144,13 @@ class Pooling:
         found = self.windows.table[np.arange(len(self.windows.table)), first]
         return self._shaped(found.astype(np.int64))
 
+    def put(self, index: Array, values: Array) -> Array:
+        """Return images of zeros with values at their places."""
+        result = np.zeros((*values.shape[:2], self.windows.size))
+        flat = *values.shape[:2], len(self.windows.table)
+        np.put_along_axis(result, index.reshape(flat), values.reshape(flat), axis=-1)
+        return result.reshape(*values.shape[:2], *self.windows.lengths)
+
     def maximum_adjoint(self, x: Array, delta: Array) -> Array:
         """Return the adjoint, split evenly among the maxima of a window."""
         seen = self.windows.of(x, -np.inf)
@@ -182,6 +189,15 @@ def folded(windows: Windows, columns: Array, shape: tuple[int, ...]) -> Array:
     """Return images of a shape that are the sums of columns."""
     places, taps = windows.table.shape
     return windows.summed(columns.reshape(*shape[:2], taps, places).swapaxes(-1, -2))
+
+
+def meaning(length: int, count: int) -> Array:
+    """Return the matrix of means over windows that divide an axis, as `adaptive_avg_pool` does."""
+    result = np.zeros((count, length))
+    for i in range(count):
+        part = slice(i * length // count, -(-(i + 1) * length // count))
+        result[i, part] = 1 / len(range(*part.indices(length)))
+    return result
 
 
 def reaching_over(lengths: Sequence[int], sliding: Sliding) -> Sliding:
