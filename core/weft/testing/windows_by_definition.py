@@ -37,9 +37,8 @@ class Windows:
         for axis, (n, count) in enumerate(zip(self.lengths, self.counts, strict=True)):
             ((size,), (step,), ((before, _),), (gap,)) = sliding.along(axis)
             element = np.arange(count)[:, None] * step + np.arange(size) * gap - before
-            shape = [1] * 2 * rank
-            shape[axis], shape[rank + axis] = element.shape
-            element = element.reshape(shape)
+            others = tuple(other for other in range(2 * rank) if other not in (axis, rank + axis))
+            element = np.expand_dims(element, others)
             found = found * n + element
             is_inside = is_inside & (element >= 0) & (element < n)
         shape = math.prod(self.counts), math.prod(sliding.kernel)
@@ -59,7 +58,8 @@ class Windows:
     def summed(self, elements: Array) -> Array:
         """Return images with the sums of the elements of windows, the adjoint of `of`."""
         total = np.zeros((*elements.shape[:2], self.size + 1))
-        np.add.at(total, (slice(None), slice(None), self.table), elements)
+        ends: Any = slice(None), slice(None), self.table
+        np.add.at(total, ends, elements)
         return total[:, :, : self.size].reshape(*elements.shape[:2], *self.lengths)
 
     def numbers(self, counted: Sequence[tuple[int, int]]) -> Array:
@@ -144,6 +144,13 @@ class Pooling:
         found = self.windows.table[np.arange(len(self.windows.table)), first]
         return self._shaped(found.astype(np.int64))
 
+    def put(self, index: Array, values: Array) -> Array:
+        """Return images of zeros with values at their places."""
+        result = np.zeros((*values.shape[:2], self.windows.size))
+        flat = *values.shape[:2], len(self.windows.table)
+        np.put_along_axis(result, index.reshape(flat), values.reshape(flat), axis=-1)
+        return result.reshape(*values.shape[:2], *self.windows.lengths)
+
     def maximum_adjoint(self, x: Array, delta: Array) -> Array:
         """Return the adjoint, split evenly among the maxima of a window."""
         seen = self.windows.of(x, -np.inf)
@@ -182,6 +189,15 @@ def folded(windows: Windows, columns: Array, shape: tuple[int, ...]) -> Array:
     """Return images of a shape that are the sums of columns."""
     places, taps = windows.table.shape
     return windows.summed(columns.reshape(*shape[:2], taps, places).swapaxes(-1, -2))
+
+
+def meaning(length: int, count: int) -> Array:
+    """Return the matrix of means over windows that divide an axis, as `adaptive_avg_pool` does."""
+    result = np.zeros((count, length))
+    for i in range(count):
+        part = slice(i * length // count, -(-(i + 1) * length // count))
+        result[i, part] = 1 / len(range(*part.indices(length)))
+    return result
 
 
 def reaching_over(lengths: Sequence[int], sliding: Sliding) -> Sliding:
