@@ -149,7 +149,7 @@ def gaussian_nll_loss(
     if not isinstance(variance, int | float):
         dtype = dtypes.promote(dtype, spread.dtype)
     limited = maximum(cast(spread, accumulator_dtype(dtype)), epsilon)
-    losses = (log(limited) + square(distance) / limited) * 0.5
+    losses = (log(limited) + distance * (distance / limited)) * 0.5
     losses = losses + 0.5 * math.log(2 * math.pi) if full else losses
     return reduce_losses(function, losses, reduction, dtype=dtype)
 

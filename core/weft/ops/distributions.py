@@ -10,8 +10,8 @@ that ends when a sample is accepted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from math import erfc
 from typing import Any
 
 import numpy as np
@@ -361,10 +361,18 @@ def truncated_normal(
     # Probabilities near 1 lose precision, so an interval above 0 is mirrored.
     side = -1.0 if low + high > 0 else 1.0
     first, last = sorted((side * low, side * high))
-    below, inside = _normal_cdf(first), _normal_cdf(last) - _normal_cdf(first)
+    below, above = _normal_cdf(first), _normal_cdf(last)
+    if above == 0:
+        problem = f"from {low} to {high} standard deviations there is no probability in float64"
+        raise ArgumentError(explain("truncated_normal", problem, ()))
+    # The largest probability is a factor, so that those of a tail do not underflow in float32.
+    share, start = (above - below) / above, below / above
+    centre = -0.5 * math.erf(-first / 2**0.5)
 
     def standard(u: TensorOp) -> TensorOp:
-        x = _normal_quantile(u * inside + below)
+        centred, part = u * (above - below) + centre, u * share + start
+        lower = minimum(part, (0.5 - centred) / above) if last > 0 else part
+        x = _normal_quantile(centred, sqrt(maximum(-math.log(above) - log(lower), 0.0)))
         return minimum(maximum(x, first), last) * side
 
     return _sample("truncated_normal", standard, axes, loc, scale, dtype, seed, stream)
@@ -372,7 +380,7 @@ def truncated_normal(
 
 def _normal_cdf(x: float) -> float:
     """Return the cumulative distribution function of the normal distribution."""
-    return 0.5 * erfc(-x / 2**0.5)
+    return 0.5 * math.erfc(-x / 2**0.5)
 
 
 # Numerators and denominators, highest power first; for |p - 1/2| up to 0.425, and p from exp(-25).
@@ -390,14 +398,13 @@ _TAIL = (
 )
 
 
-def _normal_quantile(p: TensorOp) -> TensorOp:
-    """Return the quantile of the normal distribution for p strictly between 0 and 1.
+def _normal_quantile(centred: TensorOp, depth: TensorOp) -> TensorOp:
+    """Return the quantile of the normal distribution for a probability p.
 
+    It is given by p - 1/2, and by the root of the negative logarithm of p or 1 - p, the smaller.
     Three rational functions (Wichura: The percentage points of the normal distribution, algorithm
     AS 241, 1988, PPND7). Unlike `erfinv` they stay accurate for p close to 0.
     """
-    centred = p - 0.5
-    depth = sqrt(negative(log(minimum(p, 1.0 - p))))
     outside = where(
         less(depth, 5.0), _quotient(_INTERMEDIATE, depth - 1.6), _quotient(_TAIL, depth - 5.0)
     )

@@ -275,7 +275,7 @@ class ReciprocalOp(InexactOp, CompositeOp):
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by -1 / x²."""
-        return (-(delta * square(self)),)
+        return (-(delta * self * self),)
 
 
 class CastOp(ElementwiseOp):

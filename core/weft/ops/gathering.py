@@ -286,8 +286,9 @@ class ScatterOp(IndexedOp, CompositeOp):
     def _adjoints_of_extremum(self, delta: TensorOp, x: TensorOp, updates: TensorOp) -> Any:
         """Split the adjoint evenly among ties, as `max` does."""
         first, others = equal(x, self), equal(updates, self._taken(self))
-        ties = self._put(cast(first, self.dtype), cast(others, self.dtype), "add")
-        share = divide(delta, ties)
+        wide = self.accumulator_dtype
+        ties = self._put(cast(first, wide), cast(others, wide), "add")
+        share = cast(divide(cast(delta, wide), ties), self.dtype)
         return where(first, share, 0), None, where(others, self._taken(share), 0)
 
     def _adjoints_of_product(self, delta: TensorOp, x: TensorOp, updates: TensorOp) -> Any:
@@ -296,6 +297,7 @@ class ScatterOp(IndexedOp, CompositeOp):
         It is the product of the nonzero factors divided by the factor itself, or 0 if another
         factor is 0. First derivatives are exact everywhere, second ones if no update is 0.
         """
+        delta, x, updates = (cast(each, self.accumulator_dtype) for each in (delta, x, updates))
         ones = broadcast(constant(1, dtype=x.dtype), x.axes)
         is_zero, x_is_zero = equal(updates, 0), equal(x, 0)
         safe = where(is_zero, 1, updates)
@@ -303,7 +305,8 @@ class ScatterOp(IndexedOp, CompositeOp):
         others = self._taken(zeros) - cast(is_zero, x.dtype)
         factors = self._put(where(x_is_zero, 1, x), safe, "mul")
         rest = where(equal(others, 0), self._taken(factors) / safe, 0)
-        return delta * self._put(ones, updates, "mul"), None, self._taken(delta) * rest
+        dx, du = delta * self._put(ones, updates, "mul"), self._taken(delta) * rest
+        return cast(dx, self.dtype), None, cast(du, self.dtype)
 
 
 def taken_axes(axes: Axes, indices: Axes, position: int, count: int = 1) -> Axes:

@@ -116,7 +116,7 @@ class CrossEntropyLogitsOp(CompositeOp):
     def reference(self, x: Any, t: Any) -> Any:
         """Multiply the targets by the log softmax, and sum."""
         x, t = (np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, t))
-        below = x - np.max(x, axis=self.positions, keepdims=True)
+        below = x - np.max(x, axis=self.positions, keepdims=True, initial=-np.inf)
         total = np.log(np.sum(np.exp(below), axis=self.positions, keepdims=True))
         return np.sum(t * (total - below), axis=self.positions).astype(self.dtype)
 
@@ -333,6 +333,7 @@ def _by_label(
     smoothing: float,
     position: int,
     reduction: str,
+    dtype: DType,
 ) -> TensorOp:
     """Return the negative log likelihood of labels, with class weights and label smoothing."""
     labels = labels_for(function, logarithms, labels, position)
@@ -354,7 +355,7 @@ def _by_label(
         losses = where(counted, losses, 0)
         one = constant(1, dtype=losses.dtype)
         factors = where(counted, one if factors is None else factors, 0)
-    return reduce_losses(function, losses, reduction, factors)
+    return reduce_losses(function, losses, reduction, factors, dtype)
 
 
 def nll_loss(
@@ -379,7 +380,10 @@ def nll_loss(
     require_order("nll_loss", log_probabilities, labels)
     (x,) = align(FloatOp, log_probabilities)
     position = class_position("nll_loss", x, axis)
-    return _by_label("nll_loss", x, labels, weights, ignore_index, 0, position, reduction)
+    wide = cast(x, accumulator_dtype(x.dtype))
+    return _by_label(
+        "nll_loss", wide, labels, weights, ignore_index, 0, position, reduction, x.dtype
+    )
 
 
 def cross_entropy(
@@ -408,9 +412,9 @@ def cross_entropy(
     position = class_position(function, x, axis)
     smoothing = checked_number(function, "label_smoothing", label_smoothing, high=1)
     if not dtypes.is_inexact(targets.dtype):
-        x = LogSoftmaxOp(x, positions=(position,))
-        options = (weights, ignore_index, smoothing, position, reduction)
-        return _by_label(function, x, targets, *options)
+        options = (weights, ignore_index, smoothing, position, reduction, x.dtype)
+        wide = LogSoftmaxOp(cast(x, accumulator_dtype(x.dtype)), positions=(position,))
+        return _by_label(function, wide, targets, *options)
     if _has_axes(targets, drop_axis(x.axes, position)):
         problem = (
             f"labels must be integers, not {targets.dtype}: cast() converts them; float targets "
@@ -488,7 +492,7 @@ def sigmoid_focal_loss(
     its gradient are 0. (Lin and others, 2017.)
     """
     function = "sigmoid_focal_loss"
-    x, t = predictions_and_targets(function, logits, targets)
+    x, t, dtype = loss_operands(function, logits, targets)
     gamma = checked_number(function, "gamma", gamma)
     losses: TensorOp = BinaryCrossEntropyLogitsOp(x, t)
     if gamma:
@@ -499,7 +503,7 @@ def sigmoid_focal_loss(
     if alpha is not None:
         alpha = checked_number(function, "alpha", alpha, high=1)
         losses = losses * (t * alpha + (1 - t) * (1 - alpha))
-    return reduce_losses(function, losses, reduction)
+    return reduce_losses(function, losses, reduction, dtype=dtype)
 
 
 def kl_div(
@@ -512,13 +516,13 @@ def kl_div(
     divided by the length of the axis named ``N``, or of the first. A target of 0 gives loss 0 and
     gradient 0.
     """
-    x, t = predictions_and_targets("kl_div", log_predictions, targets)
+    x, t, dtype = loss_operands("kl_div", log_predictions, targets)
     share = exp(t) if log_target else t
     is_zero = equal(share, 0)
     logarithm = t if log_target else log(where(is_zero, 1, t))
     losses = share * where(is_zero, 0, logarithm - x)
     if reduction != "batchmean":
-        return reduce_losses("kl_div", losses, reduction)
+        return reduce_losses("kl_div", losses, reduction, dtype=dtype)
     samples = losses.axes.batch_axes() if losses.axes.is_named else losses.axes[:1]
-    total = reduce_losses("kl_div", cast(losses, accumulator_dtype(losses.dtype)), "sum")
-    return cast(divide(total, size_of(samples, total.dtype)), losses.dtype)
+    total = reduce_losses("kl_div", losses, "sum")
+    return cast(divide(total, size_of(samples, total.dtype)), dtype)

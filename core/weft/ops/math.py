@@ -127,8 +127,13 @@ class AtanOp(InexactOp):
     reference = meaning(np.arctan)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Multiply the adjoint by 1 / (1 + x²)."""
-        return (delta / (square(x) + 1),)
+        """Multiply the adjoint by 1 / (1 + x²), without overflow of the square."""
+        if x.dtype.kind == "c":
+            return (delta / (x * 1j + 1) / (1 - x * 1j),)
+        is_far = less(1, absolute(x))
+        near = where(is_far, reciprocal(x), x)
+        slope = reciprocal(square(near) + 1)
+        return (delta * where(is_far, slope * square(near), slope),)
 
 
 class TanhOp(InexactOp):
@@ -182,7 +187,7 @@ class RsqrtOp(InexactOp, CompositeOp):
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by -1 / (2 x sqrt x)."""
-        return (delta * -0.5 * (self / x),)
+        return (delta * -0.5 * self / x,)
 
 
 class CbrtOp(FloatOp, CompositeOp):
@@ -254,7 +259,7 @@ class Log2Op(InexactOp, CompositeOp):
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by 1 / (x log 2)."""
-        return (delta / (x * math.log(2)),)
+        return (delta * (1 / math.log(2)) / x,)
 
 
 class Log10Op(InexactOp, CompositeOp):
@@ -268,7 +273,7 @@ class Log10Op(InexactOp, CompositeOp):
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by 1 / (x log 10)."""
-        return (delta / (x * math.log(10)),)
+        return (delta * (1 / math.log(10)) / x,)
 
 
 class LogaddexpOp(FloatOp, CompositeOp):

@@ -180,21 +180,24 @@ class MaxPoolInputOp(PoolingOp):
     def decompose(self, delta: TensorOp, x: TensorOp, maxima: TensorOp) -> TensorOp:
         """Distribute the adjoint among the maxima, and fold the windows."""
         chosen = self._chosen(x, maxima)
-        share = divide(delta, SumOp(chosen, positions=self.inner))
-        return self.folded(chosen * self.spread(share, chosen), x)
+        share = divide(cast(delta, chosen.dtype), SumOp(chosen, positions=self.inner))
+        return cast(self.folded(chosen * self.spread(share, chosen), x), self.dtype)
 
     def _chosen(self, x: TensorOp, maxima: TensorOp) -> TensorOp:
-        """Return the windows as 1 for maxima and 0 for other elements."""
+        """Return the windows as 1 for maxima and 0 for other elements, countable in their dtype."""
         windows = self.windows(x, math.nan)
-        return cast(equal(windows, self.spread(maxima, windows)), x.dtype)
+        is_top = equal(windows, self.spread(maxima, windows))
+        return cast(is_top, accumulator_dtype(x.dtype))
 
     def generate_adjoints(
         self, delta: TensorOp, adjoint: TensorOp, x: TensorOp, maxima: TensorOp
     ) -> tuple[TensorOp, None, None]:
         """Return the mean of the adjoint over the maxima of each window."""
         chosen = self._chosen(x, maxima)
-        total = SumOp(chosen * self.windows(delta), positions=self.inner)
-        return divide(total, SumOp(chosen, positions=self.inner)), None, None
+        parts = chosen * self.windows(cast(delta, chosen.dtype))
+        total = SumOp(parts, positions=self.inner)
+        mean = divide(total, SumOp(chosen, positions=self.inner))
+        return cast(mean, self.dtype), None, None
 
 
 class MaxPoolIndexOp(PoolingOp):
@@ -348,8 +351,10 @@ class LpPoolOp(PoolingOp):
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by (abs x / norm) ** (p - 1), with the sign of x."""
         wide = accumulator_dtype(x.dtype)
+        # The norm itself may exceed the range of 16 bits.
+        norms = self if x.dtype == wide else type(self)(cast(x, wide), **self.attributes())
         windows = self.windows(cast(x, wide))
-        norm = cast(where(equal(self, 0), 1, self), wide)
+        norm = where(equal(norms, 0), 1, norms)
         ratios = absolute(windows) / self.spread(norm, windows)
         slopes = power(ratios, self.p - 1) * sign(windows)
         shares = slopes * self.spread(cast(delta, wide), windows)

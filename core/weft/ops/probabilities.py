@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import AxesError, DTypeError
+from weft.errors import DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType, accumulator_dtype
@@ -82,11 +82,8 @@ class LogitsOp(CompositeOp):
     positions: tuple[int, ...]
 
     def infer(self) -> tuple[Axes, DType]:
-        """Return the operand's axes and dtype; an empty normalised axis is refused."""
-        x = self.args[0]
-        if 0 in (x.axes[place].length for place in self.positions):
-            raise AxesError(f"{x.axes} has no elements to normalise along {self.positions}")
-        return x.axes, x.dtype
+        """Return the operand's axes and dtype."""
+        return self.args[0].axes, self.args[0].dtype
 
     def widened(self, *operands: TensorOp) -> tuple[TensorOp, ...]:
         """Return operands in the accumulator dtype."""
@@ -94,7 +91,7 @@ class LogitsOp(CompositeOp):
 
     def below_largest(self, x: TensorOp) -> TensorOp:
         """Return each element minus the maximum."""
-        return x - broadcast_back(MaxOp(x, positions=self.positions), x, self.positions)
+        return below_largest(x, self.positions)
 
     def total(self, x: TensorOp) -> TensorOp:
         """Return the sum over the normalised axes, broadcast back."""
@@ -103,7 +100,7 @@ class LogitsOp(CompositeOp):
     def normalised(self, x: Any) -> tuple[Any, Any]:
         """Return, in NumPy, the elements minus the maximum, and the sums of their exponentials."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
-        below = wide - np.max(wide, axis=self.positions, keepdims=True)
+        below = wide - np.max(wide, axis=self.positions, keepdims=True, initial=-np.inf)
         return below, np.sum(np.exp(below), axis=self.positions, keepdims=True)
 
 
@@ -185,6 +182,13 @@ class LogSumExpOp(ReductionOp, CompositeOp):
         return (cast(powers * self.spread(share, x), self.dtype),)
 
 
+def below_largest(x: TensorOp, positions: tuple[int, ...]) -> TensorOp:
+    """Return each element minus the maximum over some axes, of which an empty one has none."""
+    if 0 in (x.axes[place].length for place in positions):
+        return x
+    return subtract(x, broadcast_back(MaxOp(x, positions=positions), x, positions))
+
+
 def broadcast_back(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) -> TensorOp:
     """Return a reduced tensor broadcast over the reduced axes."""
     kept = tuple(place for place in range(like.rank) if place not in positions)
@@ -206,7 +210,7 @@ def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
     (x,) = align(FloatOp, x)
     positions = normalised_positions(x, normalization_axes)
     composite = SoftmaxOp(x, positions=positions)
-    powers = exp(subtract(x, broadcast_back(MaxOp(x, positions=positions), x, positions)))
+    powers = exp(below_largest(x, positions))
     result = divide(powers, broadcast_back(SumOp(powers, positions=positions), x, positions))
     result.add_schema(Softmax(composite))
     return result

@@ -182,8 +182,11 @@ def float_to_compute_in(function: str, dtype: Any) -> DType:
 
 
 def parameter(function: str, name: str, value: Any, axes: Axes) -> TensorOp | float:
-    """Return a parameter of a distribution: a number, or a tensor broadcast to the axes."""
+    """Return a parameter of a distribution: a finite number, or a tensor broadcast to the axes."""
     if isinstance(value, int | float):
+        if not math.isfinite(value):
+            problem = f"{name} must be a finite number, not {value!r}"
+            raise ArgumentError(explain(function, problem, ()))
         return value
     try:
         op = as_op(value)
@@ -221,7 +224,16 @@ def uniform(
         parameter("uniform", name, value, target) for name, value in (("low", low), ("high", high))
     )
     digits = _DIGITS.get(dtypes.as_dtype(dtype).name, 24)
-    return cast(unit(target, working, digits, seed, stream) * (high - low) + low, dtype)
+    share = unit(target, working, digits, seed, stream)
+    if isinstance(low, TensorOp) or isinstance(high, TensorOp) or _is_wide(high - low, working):
+        # Halves, because the difference itself may be out of range.
+        low, high = (0.5 * cast(as_op(bound, working), working) for bound in (low, high))
+        return cast((share * (high - low) + low) * 2.0, dtype)
+    return cast(share * (high - low) + low, dtype)
+
+
+def _is_wide(width: float, dtype: DType) -> bool:
+    return abs(width) > float(np.finfo(dtype).max)
 
 
 def normal(

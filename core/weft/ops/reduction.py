@@ -132,12 +132,14 @@ class ProdOp(ReductionOp):
 
         There is no division, so derivatives of every order are exact at zeros.
         """
-        rows, back = joined(x, self.positions)
+        wide = accumulator_dtype(x.dtype)
+        rows, back = joined(cast(x, wide), self.positions)
         before, after = (
             CumprodOp(rows, position=rows.rank - 1, exclusive=True, reverse=reverse)
             for reverse in (False, True)
         )
-        return (self.spread(delta, x) * back(before * after),)
+        share = self.spread(cast(delta, wide), x) * back(before * after)
+        return (cast(share, x.dtype),)
 
 
 def reversed_order(x: TensorOp) -> TensorOp:

@@ -30,7 +30,7 @@ from weft.ops.elementwise import (
 from weft.ops.indexing import slice_along_axis
 from weft.ops.math import power, sqrt
 from weft.ops.movement import size_of
-from weft.ops.probabilities import LogSumExpOp
+from weft.ops.probabilities import LogSumExpOp, broadcast_back
 from weft.ops.reduced_axes import joined, reduce, reduced_positions, takes_axis
 from weft.ops.reduction import (
     MaxOp,
@@ -39,6 +39,7 @@ from weft.ops.reduction import (
     SumOp,
     VarianceOp,
     all,
+    around_mean,
     count_nonzero,
     max,
     min,
@@ -117,7 +118,9 @@ class NormOp(ReductionOp, CompositeOp):
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by sign(x) (abs(x) / norm) ** (p - 1)."""
-        wide, total, share = (cast(y, accumulator_dtype(self.dtype)) for y in (x, self, delta))
+        wide, share = (cast(y, accumulator_dtype(self.dtype)) for y in (x, delta))
+        # The norm itself may exceed the range of 16 bits.
+        total = self if wide is x else type(self)(wide, **self.attributes())
         is_zero = equal(total, 0)
         parts = wide / self.spread(where(is_zero, 1, total), x)
         if self.exponent != 2:
@@ -222,13 +225,20 @@ def std(
 ) -> TensorOp:
     """Return the standard deviation over axes, the square root of the `variance`.
 
-    The gradient of a standard deviation of 0 is 0.
+    It is the `norm` of the deviations divided by the root of the count minus `correction`, so it is
+    found where the variance is out of range. The gradient of a standard deviation of 0 is 0.
     """
     (x,) = align(FloatOp, x)
+    if math.isnan(as_number(correction)):
+        problem = f"correction must be a number, not {correction!r}"
+        raise ArgumentError(explain("std", problem, (x,)))
     wide = cast(x, accumulator_dtype(x.dtype))
-    squared = variance(wide, reduction_axes, out_axes, keepdims, correction)
-    is_zero = equal(squared, 0)
-    return cast(where(is_zero, 0, sqrt(where(is_zero, 1, squared))), x.dtype)
+    positions = reduced_positions(x, reduction_axes, out_axes)
+    near, rest = around_mean(wide, positions)
+    deviations = near - broadcast_back(rest, x, positions)
+    length = reduce(NormOp, deviations, reduction_axes, out_axes, keepdims, exponent=2)
+    count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
+    return cast(length / sqrt(maximum(count - correction, 0)), x.dtype)
 
 
 @takes_axis("reduction_axes")

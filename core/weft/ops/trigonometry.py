@@ -152,7 +152,7 @@ class AsinhOp(InexactOp, CompositeOp):
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by 1 / sqrt(1 + x²), without overflow of the square."""
         if x.dtype.kind == "c":
-            return (delta * rsqrt(square(x) + 1),)
+            return (delta * rsqrt(x * 1j + 1) * rsqrt(1 - x * 1j),)
         return (delta / hypot(x, 1),)
 
 
@@ -184,7 +184,7 @@ class AtanhOp(InexactOp, CompositeOp):
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by 1 / (1 - x²)."""
-        return (delta / ((1 - x) * (x + 1)),)
+        return (delta / (1 - x) / (x + 1),)
 
 
 def tan(x: Any) -> TensorOp:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -144,10 +146,105 @@ def test_a_target_whose_logarithm_is_infinite_adds_nothing_to_a_divergence(trans
     assert dt.tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize("normalise", [weft.softmax, weft.log_softmax])
-def test_nothing_is_normalised_along_an_empty_axis(normalise):
-    with pytest.raises(weft.errors.AxesError, match="no elements to normalise"):
-        normalise(weft.placeholder((2, 0)))
+ALONG_NOTHING = {
+    **{
+        function.__name__: lambda x, function=function: function(x, -1)
+        for function in (
+            weft.softmax, weft.log_softmax, weft.softmin, weft.cumsum, weft.cumprod, weft.cummax,
+            weft.cummin, weft.logcumsumexp, weft.sort, weft.argsort, weft.flip,
+        )
+    },
+    **{
+        function.__name__: lambda x, function=function: function(x, axes=-1)
+        for function in (weft.layer_norm, weft.rms_norm, weft.standardize, weft.normalize)
+    },
+    "masked_softmax": lambda x: weft.masked_softmax(x, x > 0, -1),
+    "softmax of all axes": lambda x: weft.softmax(x, (0, 1)),
+    "exclusive": lambda x: weft.cumsum(x, -1, exclusive=True, reverse=True),
+    "topk": lambda x: weft.topk(x, 0, -1)[0],
+    "roll": lambda x: weft.roll(x, 1, -1),
+    "shuffle": lambda x: weft.shuffle(x, 1),
+    "glu": weft.glu,
+    "clip_by_norm": lambda x: weft.clip_by_norm(x, 1.0),
+}  # fmt: skip
+
+
+def test_what_is_computed_along_an_empty_axis_is_empty(transformer):
+    x = weft.placeholder((2, 0))
+    results = [build(x) for build in ALONG_NOTHING.values()]
+    floats = [y for y in results if y.dtype == np.float32]
+    results += [weft.deriv(weft.sum(y), x) for y in floats]
+    found = transformer.computation(results, x)(np.zeros((2, 0)))
+    assert {value.shape for value in found} == {(2, 0)}
+
+
+def test_a_softmax_of_unknown_length_takes_length_0(transformer):
+    x = weft.placeholder((2, weft.symbol("n")))
+    y = weft.softmax(x)
+    results = [y, weft.log_softmax(x), weft.deriv(weft.sum(y * y), x)]
+    run = transformer.computation(results, x)
+    assert {value.shape for value in run(np.zeros((2, 0)))} == {(2, 0)}
+    np.testing.assert_allclose(run(np.zeros((2, 4)))[0], 0.25)
+
+
+def test_losses_and_attention_without_classes_or_keys_are_0(transformer):
+    logits = weft.placeholder((3, 0))
+    query, keys = weft.placeholder((2, 3, 4)), weft.placeholder((2, 0, 4))
+    results = [weft.cross_entropy(logits, logits + 0.0), weft.attention(query, keys, keys)]
+    loss, heads = transformer.computation(results, logits, query, keys)(
+        np.zeros((3, 0)), np.ones((2, 3, 4)), np.zeros((2, 0, 4))
+    )
+    assert loss == 0
+    assert heads.tolist() == np.zeros((2, 3, 4)).tolist()
+
+
+def test_uniform_numbers_fill_an_interval_wider_than_the_largest_number(transformer):
+    low = weft.placeholder(())
+    ops = [
+        weft.uniform((1000,), -3e38, 3e38),
+        weft.uniform((1000,), low, -low),
+        weft.uniform((1000,), -1.7e308, 1.7e308, dtype="float64"),
+        weft.uniform((1000,), -6e4, 6e4, dtype="float16"),
+        weft.uniform((1000,), 3e38, -3e38),
+    ]
+    kept = [op for op in ops if op.dtype.name in transformer.target.dtypes]
+    for value in transformer.computation(kept, low)(-3e38):
+        value = value.astype(np.float64)
+        end = 1.7e308 if np.abs(value).max() > 1e300 else 3e38 if value.max() > 1e30 else 6e4
+        assert np.isfinite(value).all()
+        assert -1.001 * end <= value.min() < -0.98 * end
+        assert 0.98 * end < value.max() <= 1.001 * end
+        assert abs((value / end).mean()) < 0.1
+
+
+TAILS = [(15.0, 16.0), (30.0, 40.0), (-37.0, -36.0), (-np.inf, -20.0), (1.0, np.inf), (0.0, 1e-9)]
+
+
+@pytest.mark.parametrize(("low", "high"), TAILS)
+def test_a_truncated_normal_distribution_has_its_tails(transformer, low, high):
+    found = transformer.computation(weft.truncated_normal((2000,), low=low, high=high))()
+    assert ((low <= found) & (found <= high)).all()
+    side = -1 if low + high > 0 else 1
+    first, last = sorted((side * low, side * high))
+    cdf = np.vectorize(lambda x: 0.5 * math.erfc(-x / math.sqrt(2)))
+    chances = (cdf(np.sort(side * found.astype(np.float64))) - cdf(first)) / (
+        cdf(last) - cdf(first)
+    )
+    # The test of Kolmogorov and Smirnov, which fails by chance once in a million.
+    assert np.abs(chances - (np.arange(2000) + 0.5) / 2000).max() < 2.7 / math.sqrt(2000)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_parameters_of_distributions_are_finite(value):
+    for draw in (
+        lambda: weft.uniform((3,), 0.0, value),
+        lambda: weft.normal((3,), loc=value),
+        lambda: weft.laplace((3,), loc=value),
+    ):
+        with pytest.raises(weft.errors.ArgumentError, match="finite"):
+            draw()
+    with pytest.raises(weft.errors.ArgumentError, match="no probability"):
+        weft.truncated_normal((3,), low=40.0, high=50.0)
 
 
 @pytest.mark.parametrize("axis", [True, int, np.zeros((2, 2)), 1.5])
