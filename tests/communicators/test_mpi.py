@@ -61,7 +61,10 @@ def test_random_programs_give_right_numbers_or_an_error(ranks: int, first: int, 
     assert f"{count} programs of {ranks} ranks" in ended.stdout
 
 
-@pytest.mark.parametrize("how", ["choice", "skipped", "loop", "nested"])
+@pytest.mark.parametrize(
+    "how",
+    ["nested", *(pytest.param(x, marks=pytest.mark.long) for x in ("choice", "skipped", "loop"))],
+)
 def test_ranks_that_choose_otherwise_are_told_apart(how: str) -> None:
     ended = mpiexec(2, "choices.py", "numpy", how, WEFT_COLLECTIVE_TIMEOUT="20")
     assert ended.returncode != 0
@@ -81,7 +84,8 @@ def test_ranks_that_choose_alike_go_on(backend: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "backend", ["numpy", "native", pytest.param("opencl", marks=pytest.mark.long)]
+    "backend",
+    ["native", *(pytest.param(x, marks=pytest.mark.long) for x in ("numpy", "opencl"))],
 )
 def test_a_rank_that_leaves_a_collective_keeps_the_arrays_of_it(
     backend: str, tmp_path: Path
