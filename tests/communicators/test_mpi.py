@@ -62,7 +62,30 @@ def test_random_programs_give_right_numbers_or_an_error(ranks: int, first: int, 
 
 
 @pytest.mark.parametrize(
-    "backend", ["numpy", "native", pytest.param("opencl", marks=pytest.mark.long)]
+    "how",
+    ["nested", *(pytest.param(x, marks=pytest.mark.long) for x in ("choice", "skipped", "loop"))],
+)
+def test_ranks_that_choose_otherwise_are_told_apart(how: str) -> None:
+    ended = mpiexec(2, "choices.py", "numpy", how, WEFT_COLLECTIVE_TIMEOUT="20")
+    assert ended.returncode != 0
+    assert not ended.stdout
+    lines = [
+        rf"rank {rank}: all_reduce .*choices.py\", line \d+, in call 2 of .* after the choices \d+"
+        for rank in range(2)
+    ]
+    assert all(re.search(line, ended.stderr) for line in lines), ended.stderr
+
+
+@pytest.mark.parametrize("backend", ["native", pytest.param("opencl", marks=pytest.mark.long)])
+def test_ranks_that_choose_alike_go_on(backend: str) -> None:
+    ended = mpiexec(2, "choices.py", backend, "alike", WEFT_COLLECTIVE_TIMEOUT="20")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("went on") == 2
+
+
+@pytest.mark.parametrize(
+    "backend",
+    ["native", *(pytest.param(x, marks=pytest.mark.long) for x in ("numpy", "opencl"))],
 )
 def test_a_rank_that_leaves_a_collective_keeps_the_arrays_of_it(
     backend: str, tmp_path: Path

@@ -9,6 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from zlib import crc32
+
+CHOSE = " after the choices "
 
 
 @dataclass(eq=False, slots=True)
@@ -28,6 +31,17 @@ class Call:
     text: str = ""
     key: str = ""
     abandon: list[Callable[[], None]] = field(default_factory=list)
+    _decisions: int = 0
+
+    def decided(self, which: bool) -> None:
+        """Take note of a choice between graphs with collectives, which all ranks have to make."""
+        if self is not _NONE:
+            known = self._decisions
+            self._decisions = crc32(b"\1" if which else b"\0", known)
+            mark = f" {known:x}" if known else ""
+            self.key = f"{self.key.removesuffix(mark)} {self._decisions:x}"
+            before, _, recent = self.text.partition(CHOSE)
+            self.text = f"{before}{CHOSE}{'...' * (len(recent) > 8)}{recent[-8:]}{which:d}"
 
     def started(self, abandon: Callable[[], None]) -> None:
         """Take note of a collective that is to be waited for later, and what gives it up."""

@@ -17,6 +17,7 @@ from weft.ir.state_lifting import Function, carrying, function_of, writing
 from weft.ir.storage import AssignOp, ParameterOp, as_op, constant
 from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_integer
+from weft.ops.collectives import DecisionOp, exchanges
 from weft.ops.elementwise import cast
 from weft.ops.graph_ops import AfterOp, CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
 from weft.ops.movement import broadcast, transpose
@@ -103,8 +104,11 @@ def cond_op(
     writes = tuple(dict.fromkeys((*one.writes, *other.writes)))
     count = len(then_graph.outputs)
     one, other = (writing(each, writes, count) for each in (one, other))
+    chosen = as_op(condition)
+    if any(map(exchanges, (one.graph, other.graph))):
+        chosen = DecisionOp(chosen)
     op = CondOp(
-        as_op(condition),
+        chosen,
         *_operands("cond", then_graph, _branch(then_args)),
         *one.reads,
         *_operands("cond", else_graph, _branch(else_args)),
@@ -132,6 +136,10 @@ def while_op(condition: Graph, body: Graph, *args: Any) -> WhileOp:
             names = ", ".join(str(state) for state in function_of(graph).reads)
             problem = f"{graph.name} uses the states {names}: make them inputs and outputs"
             raise ArgumentError(explain("while_loop", problem, ()))
+    if any(map(exchanges, (condition, body))) and len(condition.outputs) == 1:
+        decision = DecisionOp(condition.outputs[0])
+        effects = (*condition.effects, decision)
+        condition = condition.replace(outputs=(decision,), effects=effects)
     return WhileOp(*_operands("while_loop", body, args), condition=condition, body=body)
 
 

@@ -31,11 +31,13 @@ from weft.ir import dtypes
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.ir.graph import Graph, called_graphs
+from weft.ir.op import Op
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.arrangement import moveaxis
 from weft.ops.comparison import equal, where
+from weft.ops.control import EffectOp
 from weft.ops.elementwise import cast, divide
 from weft.ops.indexing import with_lengths
 from weft.ops.movement import reshape
@@ -48,6 +50,7 @@ __all__ = [
     "BroadcastFromOp",
     "CollectiveOp",
     "CommunicationOp",
+    "DecisionOp",
     "RankOp",
     "ReduceScatterOp",
     "SendReceiveOp",
@@ -101,6 +104,18 @@ class CommunicationOp(TensorOp):
         """Return what the communicator has to do, as a part of the call that this thread is in."""
         label, call = f"{type(self).__name__} in {self.file_info}", current_call()
         return Collective(kind, label=label, call=call.text, key=call.key, **options)
+
+
+class DecisionOp(EffectOp):
+    """A bool that chooses between graphs with collectives, or repeats one.
+
+    A rank takes note of it for the comparison before the next collective: if another rank has
+    chosen otherwise, neither gets the other's tensors.
+    """
+
+    def perform(self, *values: Any) -> None:
+        """Take note of the bool."""
+        current_call().decided(bool(values[0]))
 
 
 class RankOp(CommunicationOp):
@@ -386,6 +401,23 @@ def communications(graph: Graph) -> Iterator[CommunicationOp]:
     """Yield the ops of a graph, and of those that it calls, that a communicator computes."""
     ops = (op for each in called_graphs(graph, own=True) for op in each.ops)
     return (op for op in ops if isinstance(op, CommunicationOp))
+
+
+def exchanges(graph: Graph) -> list[CommunicationOp]:
+    """Return the ops of a graph, and of those that it calls, in which other ranks take part.
+
+    The number of a rank is no exchange.
+    """
+    return graph.memo("exchanges", lambda: [*filter(_exchanges, communications(graph))])
+
+
+def takes_ranks(op: Op) -> bool:
+    """Whether other ranks take part in an op, or in a graph that it calls."""
+    return _exchanges(op) or any(map(exchanges, op.graphs))
+
+
+def _exchanges(op: Op) -> bool:
+    return isinstance(op, CommunicationOp) and op.ranks > 1 and not isinstance(op, RankOp)
 
 
 def _exchanged_axes(kind: Kind, x: TensorOp, ranks: int) -> Axes:

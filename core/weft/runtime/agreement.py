@@ -20,9 +20,9 @@ from weft.communicators.interface import Communicator
 from weft.errors import CommunicationError
 from weft.ir import scope
 from weft.ir.graph import Graph
-from weft.ops.collectives import communications
+from weft.ops.collectives import communications, exchanges
 from weft.ops.control import sequential
-from weft.runtime.graph_comparison import comparable, exchanges, graph_digest, listing
+from weft.runtime.graph_comparison import comparable, graph_digest, listing
 from weft.support.digest import digest_of
 from weft.transforms.capture import capture
 from weft.transforms.initializers import initializers_of

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import ArgumentError, NotPicklable
 from weft.ir.graph import Graph
+from weft.ops.collectives import exchanges
 from weft.plan.fusion_statistics import FusionStatistics, fusion_statistics
 from weft.plan.plan import Plan
 from weft.report.progress import Stage
@@ -19,7 +20,6 @@ from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments, Array
 from weft.runtime.call_path import make_executor
 from weft.runtime.exchanges import Exchange
-from weft.runtime.graph_comparison import exchanges
 from weft.runtime.notebook import computation_as_html
 from weft.runtime.program import Program
 from weft.support.gc_pause import gc_paused

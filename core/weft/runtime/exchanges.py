@@ -17,13 +17,8 @@ from weft.communicators.calls import Call, current_call, within
 from weft.errors import CommunicationError
 from weft.ir.graph import Graph
 from weft.ir.traversal import dependencies, postorder
-from weft.runtime.graph_comparison import (
-    comparable,
-    exchanges,
-    graph_digest,
-    kinds,
-    takes_ranks,
-)
+from weft.ops.collectives import exchanges, takes_ranks
+from weft.runtime.graph_comparison import comparable, graph_digest, kinds
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
 from weft.transforms.initializers import initializers_of

@@ -9,7 +9,7 @@ from weft.ir import scope
 from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
 from weft.ir.storage import constant
-from weft.ops.collectives import BroadcastFromOp, CommunicationOp, RankOp, communications
+from weft.ops.collectives import BroadcastFromOp
 from weft.support.digest import digest_of
 
 
@@ -67,18 +67,3 @@ def kinds(graph: Graph) -> str:
         numbers = {op: number for number, op in enumerate(each.ops)}
         lines += [f"{type(op).__name__} {[numbers[arg] for arg in op.args]}" for op in each.ops]
     return "\n".join(lines)
-
-
-def exchanges(graph: Graph) -> list[CommunicationOp]:
-    """Return the ops of a graph, and of those that it calls, in which other ranks take part."""
-    return graph.memo("exchanges", lambda: [*filter(_exchanges, communications(graph))])
-
-
-def takes_ranks(op: Op) -> bool:
-    """Whether other ranks take part in an op, or in a graph that it calls."""
-    return _exchanges(op) or any(map(exchanges, op.graphs))
-
-
-def _exchanges(op: Op) -> bool:
-    """Whether an op exchanges tensors, or starts or ends that; the number of a rank needs none."""
-    return isinstance(op, CommunicationOp) and op.ranks > 1 and not isinstance(op, RankOp)
