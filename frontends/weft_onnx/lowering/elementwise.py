@@ -310,7 +310,7 @@ def _text(value: Any) -> str:
         return "NaN"
     if np.isinf(value):
         return "INF" if value > 0 else "-INF"
-    return str(value if value.dtype.itemsize > 2 else np.float32(value))
+    return str(np.float32(value) if np.asarray(value).dtype == np.float16 else value)
 
 
 def _number(value: Any, dtype: Any) -> Any:
