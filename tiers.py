@@ -109,6 +109,7 @@ SHARES = {
     "test_rows_in_a_rarer_dtype": 40, "test_interrupts": 6,
     "test_second_derivative_is_a_central_difference": 3, "test_layout": 2, "test_spatial": 16,
     "test_popxl_arguments": 2, "test_onnx": 10,
+    "test_each_value_is_computed_as_its_definition_says": 3,
     # The same on each backend, or once for each of many functions.
     "test_a_seed_gives_the_same_numbers_on_every_backend_and_compiled_again": 3,
     "test_all_orders_are_equally_likely": 3, "test_an_error_anywhere_leaves_states_as_they_were": 6,

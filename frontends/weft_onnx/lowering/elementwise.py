@@ -53,7 +53,10 @@ def _broadcast(node: Node) -> tuple[Tensor, Tensor]:
     """Return two operands; before opset 7, the second may lie along axes from a given one on."""
     x, y = node[0], node[1]
     if node.version < 7 and node.flag("broadcast") and y.rank < x.rank:
-        axis = node.axis(node.attr("axis", x.rank - y.rank), x.rank)
+        axis = node.attr("axis", x.rank - y.rank)
+        axis = axis + x.rank if axis < 0 else axis
+        if not 0 <= axis <= x.rank - y.rank:
+            raise node.error(f"{y.rank} axes do not fit {x.rank} from axis {axis} on")
         y = weft.reshape(y, (*y.axes.shape, *[1] * (x.rank - axis - y.rank)))
     return x, y
 
@@ -327,7 +330,7 @@ def _text(value: Any) -> str:
         return "NaN"
     if np.isinf(value):
         return "INF" if value > 0 else "-INF"
-    return str(value if value.dtype.itemsize > 2 else np.float32(value))
+    return str(np.float32(value) if np.asarray(value).dtype == np.float16 else value)
 
 
 def _number(value: Any, dtype: Any) -> Any:
