@@ -27,6 +27,7 @@ from weft_onnx.lowering import (
     sequences,
     signal,
     skip_normalization,
+    support_vectors,
     text,
     training,
     trees,
@@ -37,5 +38,5 @@ __all__ = [
     "creation", "elementwise", "forest", "fused", "grouped_attention", "indexing", "learning",
     "movement", "normalization", "quantization", "quantized_ops", "recurrent", "reduction",
     "relatives", "resampling", "scores", "selection", "sequences", "signal", "skip_normalization",
-    "text", "training", "trees",
+    "support_vectors", "text", "training", "trees",
 ]  # fmt: skip
