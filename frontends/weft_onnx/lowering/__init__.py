@@ -9,6 +9,7 @@ from weft_onnx.lowering import (
     convolution,
     creation,
     elementwise,
+    encoders,
     forest,
     fused,
     grouped_attention,
@@ -35,8 +36,8 @@ from weft_onnx.lowering import (
 
 __all__ = [
     "attention", "blocked_channels", "blocked_weights", "contraction", "control", "convolution",
-    "creation", "elementwise", "forest", "fused", "grouped_attention", "indexing", "learning",
-    "movement", "normalization", "quantization", "quantized_ops", "recurrent", "reduction",
-    "relatives", "resampling", "scores", "selection", "sequences", "signal", "skip_normalization",
-    "support_vectors", "text", "training", "trees",
+    "creation", "elementwise", "encoders", "forest", "fused", "grouped_attention", "indexing",
+    "learning", "movement", "normalization", "quantization", "quantized_ops", "recurrent",
+    "reduction", "relatives", "resampling", "scores", "selection", "sequences", "signal",
+    "skip_normalization", "support_vectors", "text", "training", "trees",
 ]  # fmt: skip
