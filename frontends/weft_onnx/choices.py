@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, defs
 
 from weft.support.quoting import harmless
-from weft_onnx.runtime_choices import TWINS, with_runtime
+from weft_onnx.runtime_choices import RUNTIME_OPS, TWINS, with_runtime
 
 Values = tuple[Any, ...]
 Versions = Mapping[int, Values | Callable[[Any], Values]]
@@ -244,7 +244,9 @@ def default_of(domain: str, op: str, attribute: str, opset: int) -> onnx.Attribu
     try:
         schema = defs.get_schema(op, opset, domain)
     except defs.SchemaError:
-        return None
+        if op not in RUNTIME_OPS or not defs.has(op, domain):
+            return None
+        schema = defs.get_schema(op, domain)
     known = schema.attributes.get(attribute)
     return known.default_value if known is not None and known.default_value.name else None
 

@@ -115,6 +115,25 @@ def _products() -> None:
     CASES["BiasAdd"] = Case("BiasAdd", [x, bias, x], lambda x, b, y: [x + b + y], judge=False)
 
 
+def _other_products() -> None:
+    x, w, bias = normal(2, 3, 4), normal(4, 5), normal(5)
+    CASES["GemmFastGelu"] = Case(
+        "GemmFastGelu", [x, w, bias], lambda x, w, b: [d.tanh_gelu(d.wide(x) @ w + b)], judge=False
+    )
+    CASES["BiasDropout"] = Case(
+        "BiasDropout", [x, x[0, 0], x, np.float32(0.5)],
+        lambda x, b, r, ratio: [x + b + r, np.ones(x.shape, bool)], judge=False,
+    )  # fmt: skip
+    images, filters = normal(2, 7, 8, 4), normal(6, 4, 3, 2)
+    CASES["NhwcConv"] = Case(
+        "NhwcConv", [images, filters, normal(6)], d.nhwc_conv, {"pads": [1, 0, 2, 1]}, judge=False
+    )
+    CASES["NhwcFusedConv"] = Case(
+        "NhwcFusedConv", [images, filters, normal(6), normal(2, 5, 7, 6)], d.nhwc_conv,
+        {"activation": "Relu"}, judge=False,
+    )  # fmt: skip
+
+
 def _normalisations() -> None:
     x, skip, row, other, third = normal(2, 3, 8), normal(2, 3, 8), *(normal(8) for _ in range(3))
     skips = {"same": skip, "one sample": skip[:1], "matrix": skip[0]}
@@ -304,5 +323,8 @@ def _relatives() -> None:
     )  # fmt: skip
 
 
-for fill in (_products, _normalisations, _attention, _rotations, _grouped, _relatives):
+for fill in (
+    _products, _other_products, _normalisations, _attention, _rotations, _grouped,
+    _relatives,
+):  # fmt: skip
     fill()

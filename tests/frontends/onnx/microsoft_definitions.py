@@ -99,6 +99,12 @@ def fused_matmul(a, b, alpha=1.0, **turns):
     return [alpha * (turned(a, "A") @ turned(b, "B"))]
 
 
+def nhwc_conv(x, w, b=None, z=None, **more):
+    z = None if z is None else np.moveaxis(z, -1, 1)
+    (y,) = fused_conv(np.moveaxis(x, -1, 1), w, b, z, **more)
+    return [np.moveaxis(y, 1, -1)]
+
+
 def layer_norm(x, scale, bias, epsilon):
     mean = x.mean(-1, keepdims=True)
     inverse = 1 / np.sqrt(x.var(-1, keepdims=True) + epsilon)

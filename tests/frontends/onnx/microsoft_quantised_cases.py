@@ -179,6 +179,30 @@ def _blocks() -> None:
     )  # fmt: skip
 
 
+def _other_blocks() -> None:
+    rows, columns, size = 32, 6, 16
+    packed, blocks = bytes_of(rows * columns // 2), rows * columns // size
+    for quant_type in (0, 1):
+        CASES[f"MatMulBnb4 {quant_type}"] = Case(
+            "MatMulBnb4", [normal(3, rows), packed, scale(blocks)], d.bnb4,
+            {"K": rows, "N": columns, "block_size": size, "quant_type": quant_type}, (1, 2),
+        )  # fmt: skip
+    at = np.array([[1, 4], [0, 1]])
+    for name, zeros in {"middle": None, "codes": bytes_of(5, 2)}.items():
+        CASES[f"GatherBlockQuantized {name}"] = Case(
+            "GatherBlockQuantized", [bytes_of(5, 24), at, scale(5, 3), zeros], d.gather_blocks,
+            {"block_size": 16, "bits": 4, "gather_axis": 0, "quantize_axis": 1}, (0, 2, 3),
+        )  # fmt: skip
+    words, kinds = whole(0, 9, 2, 4, dtype="int32"), whole(0, 2, 2, 4, dtype="int32")
+    mask = np.array([[1, 1, 1, 0], [1, 0, 0, 0]], np.int32)
+    tables = [bytes_of(9, 8), bytes_of(6, 8), bytes_of(2, 8), bytes_of(8), bytes_of(8)]
+    CASES["QEmbedLayerNormalization"] = Case(
+        "QEmbedLayerNormalization",
+        [words, kinds, *tables, mask, *(scale() for _ in tables), *(zero() for _ in tables)],
+        d.q_embed_layer_norm, {"epsilon": 1e-5}, tuple(range(8, 18)), tolerance=1e-4,
+    )  # fmt: skip
+
+
 def _ties() -> None:
     """Numbers half-way between two results, with zero points that are odd."""
     a, b = whole(0, 100, 1, 2, 6, 8, dtype="uint8"), whole(0, 100, 2, 6, 8, dtype="uint8")
@@ -216,5 +240,5 @@ def _ties() -> None:
     )  # fmt: skip
 
 
-for fill in (_quantised, _quantised_images, _quantised_products, _blocks, _ties):
+for fill in (_quantised, _quantised_images, _quantised_products, _blocks, _other_blocks, _ties):
     fill()

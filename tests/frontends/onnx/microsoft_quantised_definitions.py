@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from microsoft_definitions import convolution, sigmoid, softmax, turned_over, wide
+from microsoft_definitions import (
+    convolution,
+    embed_layer_norm,
+    sigmoid,
+    softmax,
+    turned_over,
+    wide,
+)
 
 
 def dequantised(x, scale, zero=None):
@@ -185,3 +192,56 @@ def n_bits(a, packed, scales, zeros=None, g_idx=None, bias=None, *, block_size, 
             matrix[k, n] = (code - zero) * scales[n, block]
     y = wide(a) @ matrix
     return [y if bias is None else y + bias]
+
+
+NF4 = (
+    -1, -0.6961928, -0.5250731, -0.3949175, -0.2844414, -0.1847734, -0.09105, 0, 0.0795803,
+    0.1609302, 0.2461123, 0.3379152, 0.4407098, 0.562617, 0.7229568, 1,
+)  # fmt: skip
+
+
+def fp4(code):
+    """Return the number of a sign, two bits of exponent and one of mantissa, at most 1."""
+    size = {0: 0, 1: 0.0052083333, 2: 2 / 3, 3: 1, 4: 1 / 3, 5: 0.5, 6: 1 / 6, 7: 0.25}[code & 7]
+    return -size if code & 8 else size
+
+
+def bnb4(a, packed, largest, *, block_size, quant_type, **more):
+    """Multiply by a matrix that is read code by code."""
+    rows, columns = more["K"], more["N"]
+    matrix = np.zeros((rows, columns))
+    for at in range(rows * columns):
+        byte = int(packed.reshape(-1)[at // 2])
+        code = byte & 15 if at % 2 else byte >> 4
+        number = NF4[code] if quant_type else fp4(code)
+        matrix[at % rows, at // rows] = number * largest[at // block_size]
+    return [wide(a) @ matrix]
+
+
+def gather_blocks(
+    data, indices, scales, zeros=None, block_size=128, bits=4, gather_axis=0, quantize_axis=1
+):  # fmt: skip
+    """Take rows of a matrix that is quantised in blocks along its rows."""
+    per_byte = 8 // bits
+    found = np.zeros((len(data), data.shape[1] * per_byte))
+    for row in range(found.shape[0]):
+        for column in range(found.shape[1]):
+            block = column // block_size
+            code = int(data[row, column // per_byte]) >> (bits * (column % per_byte))
+            zero = 2 ** (bits - 1)
+            if zeros is not None:
+                zero = int(zeros[row, block // per_byte]) >> (bits * (block % per_byte))
+            mask = 2**bits - 1
+            found[row, column] = ((code & mask) - (zero & mask)) * scales[row, block]
+    return [np.take(found, indices, gather_axis)]
+
+
+def q_embed_layer_norm(
+    words, segments, table, places, kinds, scale, shift, mask, *rest, epsilon=1e-12
+):  # fmt: skip
+    """Embed with tables that are quantised, whose scales and zero points come last."""
+    given = [
+        None if x is None else dequantised(x, rest[n], rest[5 + n])
+        for n, x in enumerate((table, places, kinds, scale, shift))
+    ]
+    return embed_layer_norm(words, segments, *given, mask, epsilon=epsilon)[:2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from microsoft_cases import CASES as FLOATS
 from microsoft_quantised_cases import CASES as QUANTISED
@@ -76,3 +77,29 @@ def test_a_node_gives_what_onnxruntime_gives(name):
     found = weft_onnx.load(model).run(inputs, "numpy")
     for each, y in zip(wanted, session.run(list(wanted), inputs), strict=True):
         agree(found[each], y, case)
+
+
+OF_ALL = [name for name, case in CASES.items() if not case.steps and case.tolerance < 1e-3]
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_every_backend_gives_what_the_definitions_give(backend, half):
+    """Many nodes in one model, since each program is compiled."""
+    graph, given, wanted = None, {}, {}
+    names = OF_ALL[half::2]
+    for number, name in enumerate(names):
+        case = CASES[name]
+        model, inputs, expected = results_of(
+            case, case.definition(*case.operands, **case.attributes)
+        )
+        prefixed = onnx.compose.add_prefix(model, f"{number}/")
+        given.update({f"{number}/{key}": x for key, x in inputs.items()})
+        wanted.update({f"{number}/{key}": (name, y) for key, y in expected.items()})
+        if graph is None:
+            graph = prefixed
+        else:
+            for field in ("node", "input", "output", "initializer"):
+                getattr(graph.graph, field).extend(getattr(prefixed.graph, field))
+    found = weft_onnx.load(graph).run(given, backend)
+    for key, (name, y) in wanted.items():
+        agree(found[key], y, CASES[name])

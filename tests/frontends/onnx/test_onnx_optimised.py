@@ -261,3 +261,24 @@ def test_the_attributes_of_onnxruntime_are_read_or_refused():
         if key in schemas:
             assert names <= set(schemas[key].attributes), key
             assert set(schemas[key].attributes) <= names, key
+
+
+def test_what_the_optimiser_puts_into_older_opsets_is_taken():
+    """Normalisations that came later, and an axis that quantisers have from opset 13 on."""
+    x, scale = weights(3, 4), np.array([0.5, 0.25, 2.0, 1.0], "float32")
+    nodes = [
+        node("LayerNormalization", "x s", "n", axis=-1, epsilon=1e-3),
+        node("SimplifiedLayerNormalization", "n s", "m", axis=-1),
+        node("QuantizeLinear", "m s z", "q", axis=1),
+        node("DequantizeLinear", "q s z", "y", axis=1),
+    ]
+    constants = {"s": scale, "z": np.zeros(4, "uint8")}
+    model = made(nodes, [declared("x", [3, 4])], ["n", "m", "y"], constants, 12)
+    found = weft_onnx.load(model).run({"x": x})
+    centred = x - x.mean(1, keepdims=True)
+    wanted = centred / np.sqrt(x.var(1, keepdims=True) + 1e-3) * scale
+    np.testing.assert_allclose(found["n"], wanted, 1e-5, 1e-5)
+    wanted = wanted / np.sqrt((wanted**2).mean(1, keepdims=True) + 1e-5) * scale
+    np.testing.assert_allclose(found["m"], wanted, 1e-5, 1e-5)
+    codes = np.rint(found["m"] / scale).clip(0, 255)
+    np.testing.assert_allclose(found["y"], codes * scale, 1e-6)
