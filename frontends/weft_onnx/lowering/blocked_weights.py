@@ -36,7 +36,7 @@ def dequantised_blocks(
     padded = np.zeros((*codes.shape[:-1], blocks * size), np.float32)
     padded[..., : codes.shape[-1]] = codes
     centred = padded.reshape(*scales.shape, size) - origin
-    found = centred * scales.astype(np.float32)[..., None]
+    found: Array = centred * scales.astype(np.float32)[..., None]
     return found.reshape(*codes.shape[:-1], -1)[..., : codes.shape[-1]]
 
 

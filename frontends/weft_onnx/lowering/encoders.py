@@ -48,10 +48,10 @@ def category_mapper(node: Node) -> Any:
         raise node.error(f"it has {len(names)} cats_strings for {len(numbers)} cats_int64s")
     if dtype_of(node.raw(0)).kind in "OUS":
         table: dict[Any, Any] = dict(zip(names, numbers, strict=True))
-        default, dtype = node.attr("default_int64", -1), np.dtype(np.int64)
+        default, dtype = node.attr("default_int64", -1), "int64"
     else:
         table = dict(zip(numbers, names, strict=True))
-        default, dtype = node.attr("default_string", "_Unused"), np.dtype(object)
+        default, dtype = node.attr("default_string", "_Unused"), "object"
 
     def mapped(x: Array) -> list[Array]:
         found = [table.get(each, default) for each in x.reshape(-1).tolist()]

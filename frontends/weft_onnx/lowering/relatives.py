@@ -29,7 +29,7 @@ def pad(node: Node) -> Tensor:
 
 
 @lowers("Range", domain=MICROSOFT, attributes="")
-def range_rule(node: Node) -> Array:
+def range_rule(node: Node) -> Any:
     """Return evenly spaced numbers, by default with the step 1."""
     start, limit = (node.array(n).reshape(-1)[0] for n in (0, 1))
     step = node.array(2).reshape(-1)[0] if node.has(2) else 1

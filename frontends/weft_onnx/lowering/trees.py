@@ -83,7 +83,8 @@ def _by_target(
     # Each tree has one target, as in boosting: its leaves need a single column.
     groups = [[t for t, each in enumerate(own) if each[0] == n] for n in range(table.shape[1])]
     most = max(map(len, groups))
-    flat = np.append(np.where(given, table, 0).sum(1), neutral).astype(table.dtype)
+    single = np.where(given.any(1), np.where(given, table, 0).sum(1), neutral)
+    flat = np.append(single, neutral).astype(table.dtype)
     order = np.array([[*each, *[len(own)] * (most - len(each))] for each in groups])
     samples = at.axes.shape[0]
     none = weft.constant(np.full((samples, 1), len(table), np.int32))

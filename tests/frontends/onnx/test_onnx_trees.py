@@ -46,6 +46,9 @@ FORESTS = {
     "three targets": {"targets": 3},
     "some of three targets": {"targets": 3, "covers": False},
     "one target of three": {"targets": 3, "one_each": True, "trees": 7},
+    "one target of three, or none": {
+        "targets": 3, "one_each": True, "trees": 7, "covers": False,
+    },
     "deep": {"depth": 9, "trees": 3},
     "leaves": {"depth": 0},
 }  # fmt: skip
@@ -279,3 +282,31 @@ def test_trees_that_contradict_themselves_are_refused(change):
     change(given)
     with pytest.raises(weft_onnx.NodeError, match=WRONG[change]):
         weft_onnx.load(model_of("TreeEnsembleRegressor", ["y"], given)).run({"x": samples(8)})
+
+
+@pytest.mark.long
+def test_any_forest():
+    """Trees of any mode, depth and number of targets, with NaN, as floats and as doubles."""
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        targets = int(rng.integers(1, 5))
+        modes = rng.choice(list(MODES), rng.integers(1, 4), replace=False).tolist()
+        trees = forest(
+            seed, trees=int(rng.integers(1, 12)), depth=int(rng.integers(0, 7)), modes=modes,
+            targets=targets, tracks=bool(rng.integers(2)), covers=bool(rng.integers(2)),
+            one_each=bool(rng.integers(2)),
+        )  # fmt: skip
+        kind = [np.float32, np.float64][rng.integers(2)]
+        x = samples(seed + 1, with_nan=bool(rng.integers(2))).astype(kind)
+        function = str(rng.choice(["SUM", "AVERAGE", "MIN", "MAX"]))
+        given = {
+            **attributes(trees, "target", kind), "n_targets": targets,
+            "aggregate_function": function,
+        }  # fmt: skip
+        if not given["target_ids"]:
+            continue
+        number = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        model = model_of("TreeEnsembleRegressor", ["y"], given, kind=number)
+        found = weft_onnx.load(model).run({"x": x}, "numpy")["y"]
+        wanted = aggregated(trees, x, targets, function)[0]
+        np.testing.assert_allclose(found, wanted, 1e-5, 1e-5, err_msg=f"seed {seed}")
